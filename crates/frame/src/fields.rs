@@ -1,0 +1,222 @@
+//! The fields of a payload: fixed little-endian numbers and byte strings with a length before them.
+//!
+//! Walk: a [`Writer`] appends to one buffer · a [`Reader`] takes fields off the front of borrowed bytes and never
+//! panics on them · [`Reader::end`] refuses what is left over.
+
+/// A payload ended early, or has bytes left over, or holds a value that no writer lays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a payload is malformed at its field {field:?}")]
+pub struct Malformed {
+    /// The field that could not be read.
+    pub field: &'static str,
+}
+
+/// Lays fields into a buffer.
+#[derive(Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty buffer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One byte.
+    pub fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes.push(value);
+        self
+    }
+
+    /// Two bytes.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        self.raw(&value.to_le_bytes())
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.raw(&value.to_le_bytes())
+    }
+
+    /// Eight bytes.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.raw(&value.to_le_bytes())
+    }
+
+    /// Sixteen bytes.
+    pub fn u128(&mut self, value: u128) -> &mut Self {
+        self.raw(&value.to_le_bytes())
+    }
+
+    /// A byte string of up to 4 GiB, its length (four bytes) before it.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.u32(u32::try_from(value.len()).unwrap_or(u32::MAX)).raw(value)
+    }
+
+    /// A text, as [`Writer::bytes`].
+    pub fn text(&mut self, value: &str) -> &mut Self {
+        self.bytes(value.as_bytes())
+    }
+
+    /// Bytes without a length.
+    pub fn raw(&mut self, value: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(value);
+        self
+    }
+
+    /// What has been laid.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Gives the buffer away.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Empties the buffer and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+}
+
+/// Takes fields off the front of bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from the start of these.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    fn chunk<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Malformed> {
+        let (chunk, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed { field })?;
+        self.rest = rest;
+        Ok(*chunk)
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// [`Malformed`] with the field's name if the bytes end before; so for all below.
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, Malformed> {
+        self.chunk::<1>(field).map(|[byte]| byte)
+    }
+
+    /// Two bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn u16(&mut self, field: &'static str) -> Result<u16, Malformed> {
+        self.chunk(field).map(u16::from_le_bytes)
+    }
+
+    /// Four bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn u32(&mut self, field: &'static str) -> Result<u32, Malformed> {
+        self.chunk(field).map(u32::from_le_bytes)
+    }
+
+    /// Eight bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn u64(&mut self, field: &'static str) -> Result<u64, Malformed> {
+        self.chunk(field).map(u64::from_le_bytes)
+    }
+
+    /// Sixteen bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn u128(&mut self, field: &'static str) -> Result<u128, Malformed> {
+        self.chunk(field).map(u128::from_le_bytes)
+    }
+
+    /// A byte string, borrowed.
+    ///
+    /// # Errors
+    /// [`Malformed`], also if its length is more than what is left.
+    pub fn bytes(&mut self, field: &'static str) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(self.u32(field)?).map_err(|_| Malformed { field })?;
+        self.raw(length, field)
+    }
+
+    /// A text, borrowed.
+    ///
+    /// # Errors
+    /// [`Malformed`], also if it is not UTF-8.
+    pub fn text(&mut self, field: &'static str) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.bytes(field)?).map_err(|_| Malformed { field })
+    }
+
+    /// That many bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn raw(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed { field })?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// What has not been read yet.
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The end of the payload.
+    ///
+    /// # Errors
+    /// [`Malformed`] if bytes are left over.
+    pub const fn end(&self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed { field: "end" }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_survive_and_every_cut_is_refused() {
+        let mut writer = Writer::new();
+        writer.u8(1).u16(2).u32(3).u64(4).u128(5).bytes(b"six").text("seven");
+        let bytes = writer.into_vec();
+        let read = |bytes: &[u8]| -> Result<(), Malformed> {
+            let mut reader = Reader::new(bytes);
+            assert_eq!(reader.u8("a")?, 1);
+            assert_eq!(reader.u16("b")?, 2);
+            assert_eq!(reader.u32("c")?, 3);
+            assert_eq!(reader.u64("d")?, 4);
+            assert_eq!(reader.u128("e")?, 5);
+            assert_eq!(reader.bytes("f")?, b"six");
+            assert_eq!(reader.text("g")?, "seven");
+            reader.end()
+        };
+        assert_eq!(read(&bytes), Ok(()));
+        for end in 0..bytes.len() {
+            assert!(read(&bytes[..end]).is_err(), "{end}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert_eq!(read(&longer), Err(Malformed { field: "end" }));
+    }
+
+    #[test]
+    fn a_huge_length_is_refused_without_memory() {
+        let mut reader = Reader::new(&[0xff, 0xff, 0xff, 0xff, 1, 2]);
+        assert_eq!(reader.bytes("value"), Err(Malformed { field: "value" }));
+    }
+}

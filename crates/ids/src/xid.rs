@@ -1,0 +1,293 @@
+//! The transaction branch identifier of X/Open XA (C193, section 4.2) and its two text forms.
+//!
+//! Walk: [`Xid::new`] checks the limits · [`Branch`] is what Assent writes into one of its own ·
+//! `Display`/`FromStr` is the hexadecimal form `format.gtrid.bqual` · [`Xid::to_gid`] the form that pgjdbc uses
+//! in PostgreSQL, so that foreign tools read it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use crate::{Epoch, Incarnation, NodeId, ResourceId, TxId};
+
+/// The most bytes of a global transaction identifier (XA, MAXGTRIDSIZE).
+pub const GTRID_BYTES_MAX: usize = 64;
+/// The most bytes of a branch qualifier (XA, MAXBQUALSIZE).
+pub const BQUAL_BYTES_MAX: usize = 64;
+/// Assent's own format identifier, "ASNT".
+pub const FORMAT_ID: i32 = 0x4153_4E54;
+
+const GTRID_BYTES: usize = 24;
+const BQUAL_BYTES: usize = 12;
+
+/// Why bytes or a text are no XID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum XidError {
+    /// A format identifier that resource managers refuse.
+    #[error("XID format {format}; resource managers take 0 to 2147483647")]
+    Format {
+        /// The refused number.
+        format: i64,
+    },
+    /// An empty or oversized global transaction identifier.
+    #[error("XID gtrid of {bytes} bytes; 1 to {GTRID_BYTES_MAX} are allowed")]
+    Gtrid {
+        /// How many there were.
+        bytes: usize,
+    },
+    /// An oversized branch qualifier.
+    #[error("XID bqual of {bytes} bytes; at most {BQUAL_BYTES_MAX} are allowed")]
+    Bqual {
+        /// How many there were.
+        bytes: usize,
+    },
+    /// A text of neither form.
+    #[error("XID text {text:?}; write format.gtrid.bqual with the last two in hexadecimal, as 1095978580.0a1b.01")]
+    Text {
+        /// The beginning of the refused text.
+        text: String,
+    },
+}
+
+/// A transaction branch as resource managers name it. Any XID that XA allows, not only ours.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xid {
+    format: i32,
+    gtrid_bytes: u8,
+    bqual_bytes: u8,
+    gtrid: [u8; GTRID_BYTES_MAX],
+    bqual: [u8; BQUAL_BYTES_MAX],
+}
+
+/// What an XID of Assent says: node, transaction, resource, branch number and flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Branch {
+    /// The coordinator's data folder.
+    pub node: NodeId,
+    /// The transaction.
+    pub tx: TxId,
+    /// The registered resource manager.
+    pub resource: ResourceId,
+    /// Which branch of the transaction, from 0.
+    pub number: u16,
+    /// Reserved; bit 0 marks a last resource.
+    pub flags: u16,
+}
+
+impl Branch {
+    /// The first eight bytes of every gtrid of this node.
+    #[must_use]
+    pub const fn prefix(node: NodeId) -> [u8; 8] {
+        node.0.to_be_bytes()
+    }
+
+    /// The XID: gtrid = node 8, epoch 4, incarnation 4, counter 8; bqual = resource 8, branch 2, flags 2. Big endian.
+    #[must_use]
+    pub fn xid(&self) -> Xid {
+        let mut gtrid = [0; GTRID_BYTES_MAX];
+        let mut bqual = [0; BQUAL_BYTES_MAX];
+        let words = self
+            .node
+            .0
+            .to_be_bytes()
+            .into_iter()
+            .chain(self.tx.incarnation.epoch.0.to_be_bytes())
+            .chain(self.tx.incarnation.number.to_be_bytes())
+            .chain(self.tx.counter.to_be_bytes());
+        gtrid.iter_mut().zip(words).for_each(|(to, from)| *to = from);
+        let words =
+            self.resource.0.to_be_bytes().into_iter().chain(self.number.to_be_bytes()).chain(self.flags.to_be_bytes());
+        bqual.iter_mut().zip(words).for_each(|(to, from)| *to = from);
+        Xid { format: FORMAT_ID, gtrid_bytes: 24, bqual_bytes: 12, gtrid, bqual }
+    }
+}
+
+const _: () = assert!(GTRID_BYTES == 24 && BQUAL_BYTES == 12, "the lengths that Branch::xid writes");
+
+impl Xid {
+    /// Takes the parts in, or says which limit they break.
+    ///
+    /// # Errors
+    /// [`XidError`] names the part, its size and the limit.
+    pub fn new(format: i32, gtrid: &[u8], bqual: &[u8]) -> Result<Self, XidError> {
+        if format < 0 {
+            return Err(XidError::Format { format: i64::from(format) });
+        }
+        let gtrid_bytes = match u8::try_from(gtrid.len()) {
+            Ok(bytes @ 1..=64) => bytes,
+            _ => return Err(XidError::Gtrid { bytes: gtrid.len() }),
+        };
+        let bqual_bytes = match u8::try_from(bqual.len()) {
+            Ok(bytes @ 0..=64) => bytes,
+            _ => return Err(XidError::Bqual { bytes: bqual.len() }),
+        };
+        let mut xid =
+            Self { format, gtrid_bytes, bqual_bytes, gtrid: [0; GTRID_BYTES_MAX], bqual: [0; BQUAL_BYTES_MAX] };
+        xid.gtrid.iter_mut().zip(gtrid).for_each(|(to, from)| *to = *from);
+        xid.bqual.iter_mut().zip(bqual).for_each(|(to, from)| *to = *from);
+        Ok(xid)
+    }
+
+    /// The format identifier, 0 to 2^31 - 1.
+    #[must_use]
+    pub const fn format(&self) -> i32 {
+        self.format
+    }
+
+    /// The global transaction identifier, 1 to 64 bytes.
+    #[must_use]
+    pub fn gtrid(&self) -> &[u8] {
+        self.gtrid.get(..usize::from(self.gtrid_bytes)).unwrap_or_default()
+    }
+
+    /// The branch qualifier, 0 to 64 bytes.
+    #[must_use]
+    pub fn bqual(&self) -> &[u8] {
+        self.bqual.get(..usize::from(self.bqual_bytes)).unwrap_or_default()
+    }
+
+    /// What it says, if it is one of Assent's.
+    #[must_use]
+    pub fn branch(&self) -> Option<Branch> {
+        let gtrid: &[u8; GTRID_BYTES] = self.gtrid().try_into().ok()?;
+        let bqual: &[u8; BQUAL_BYTES] = self.bqual().try_into().ok()?;
+        if self.format != FORMAT_ID {
+            return None;
+        }
+        let (node, rest) = gtrid.split_first_chunk::<8>()?;
+        let (epoch, rest) = rest.split_first_chunk::<4>()?;
+        let (number, rest) = rest.split_first_chunk::<4>()?;
+        let (counter, _) = rest.split_first_chunk::<8>()?;
+        let (resource, rest) = bqual.split_first_chunk::<8>()?;
+        let (branch, rest) = rest.split_first_chunk::<2>()?;
+        let (flags, _) = rest.split_first_chunk::<2>()?;
+        Some(Branch {
+            node: NodeId(u64::from_be_bytes(*node)),
+            tx: TxId {
+                incarnation: Incarnation {
+                    epoch: Epoch(u32::from_be_bytes(*epoch)),
+                    number: u32::from_be_bytes(*number),
+                },
+                counter: u64::from_be_bytes(*counter),
+            },
+            resource: ResourceId(u64::from_be_bytes(*resource)),
+            number: u16::from_be_bytes(*branch),
+            flags: u16::from_be_bytes(*flags),
+        })
+    }
+
+    /// PostgreSQL's gid as pgjdbc writes it: `format_base64(gtrid)_base64(bqual)`. At most 189 of the 199 bytes there.
+    #[must_use]
+    pub fn to_gid(&self) -> String {
+        format!("{}_{}_{}", self.format, BASE64.encode(self.gtrid()), BASE64.encode(self.bqual()))
+    }
+
+    /// Reads a gid of that form. Any other gid belongs to somebody else.
+    ///
+    /// # Errors
+    /// [`XidError`] if the text is not of the form or breaks a limit.
+    pub fn from_gid(gid: &str) -> Result<Self, XidError> {
+        let wrong = || XidError::Text { text: gid.chars().take(80).collect() };
+        let mut parts = gid.splitn(3, '_');
+        let (Some(format), Some(gtrid), Some(bqual)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(wrong());
+        };
+        let format: i64 = format.parse().map_err(|_| wrong())?;
+        let format = i32::try_from(format).map_err(|_| XidError::Format { format })?;
+        let decode = |part: &str| BASE64.decode(part).map_err(|_| wrong());
+        Self::new(format, &decode(gtrid)?, &decode(bqual)?)
+    }
+}
+
+impl fmt::Display for Xid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.", self.format)?;
+        self.gtrid().iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(".")?;
+        self.bqual().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Xid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Xid({self})")
+    }
+}
+
+impl FromStr for Xid {
+    type Err = XidError;
+
+    fn from_str(text: &str) -> Result<Self, XidError> {
+        let wrong = || XidError::Text { text: text.chars().take(80).collect() };
+        let mut parts = text.split('.');
+        let (Some(format), Some(gtrid), Some(bqual), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(wrong());
+        };
+        let format: i64 = format.parse().map_err(|_| wrong())?;
+        let format = i32::try_from(format).map_err(|_| XidError::Format { format })?;
+        let gtrid = unhex(gtrid).ok_or_else(wrong)?;
+        let bqual = unhex(bqual).ok_or_else(wrong)?;
+        Self::new(format, &gtrid, &bqual)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch() -> Branch {
+        Branch {
+            node: NodeId(0x0102_0304_0506_0708),
+            tx: TxId { incarnation: Incarnation { epoch: Epoch(9), number: 2 }, counter: 77 },
+            resource: ResourceId::of("bank-a"),
+            number: 1,
+            flags: 0,
+        }
+    }
+
+    #[test]
+    fn a_branch_survives_its_xid_and_both_text_forms() {
+        let xid = branch().xid();
+        assert_eq!(xid.branch(), Some(branch()));
+        assert_eq!(xid.to_string().parse::<Xid>(), Ok(xid));
+        assert_eq!(Xid::from_gid(&xid.to_gid()), Ok(xid));
+        assert_eq!(xid.gtrid().get(..8), Some(&Branch::prefix(branch().node)[..]));
+    }
+
+    #[test]
+    fn the_longest_xid_fits_a_gid_and_one_byte_more_is_refused() {
+        let xid = Xid::new(i32::MAX, &[0xff; 64], &[0xff; 64]).unwrap();
+        assert_eq!(xid.to_gid().len(), 10 + 1 + 88 + 1 + 88);
+        assert_eq!(Xid::new(1, &[0; 65], &[]), Err(XidError::Gtrid { bytes: 65 }));
+        assert_eq!(Xid::new(1, &[], &[]), Err(XidError::Gtrid { bytes: 0 }));
+        assert_eq!(Xid::new(1, &[0], &[0; 65]), Err(XidError::Bqual { bytes: 65 }));
+        assert_eq!(Xid::new(-1, &[0], &[]), Err(XidError::Format { format: -1 }));
+    }
+
+    #[test]
+    fn a_foreign_xid_is_carried_but_says_nothing() {
+        let xid = Xid::new(1, b"somebody", b"").unwrap();
+        assert_eq!(xid.branch(), None);
+        assert_eq!(xid.to_string(), "1.736f6d65626f6479.");
+        assert_eq!("1.736f6d65626f6479.".parse::<Xid>(), Ok(xid));
+    }
+
+    #[test]
+    fn wrong_texts_are_named() {
+        for text in ["", "1", "1.zz.", "1.0.", "1.00.00.00", "x.00.", "1_@_", "9999999999.00."] {
+            assert!(text.parse::<Xid>().is_err(), "{text}");
+            assert!(Xid::from_gid(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The only doors to the outside: disk, clock, dice, network. Everything else in Assent takes them as arguments, so
+//! that the simulation runs the code that ships.
+//!
+//! Walk: [`Disk`] and [`File`] with their [`Barrier`]s, really [`RealDisk`] · [`Clock`], really [`RealClock`] ·
+//! [`Dice`], really [`RealDice`] · [`net`] sockets · [`Gate`] one futex word to wait at · [`AlignedBuffer`] memory
+//! for direct writes · [`stop`] named places where a process can be frozen.
+//! Deliberately absent: any knowledge of journals, protocols or transactions.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod clock;
+mod dice;
+mod disk;
+mod gate;
+pub mod net;
+mod real;
+pub mod stop;
+
+pub use buffer::{AlignedBuffer, BLOCK_BYTES};
+pub use clock::{Clock, Moment, RealClock};
+pub use dice::{Dice, RealDice};
+pub use disk::{Access, Barrier, Disk, Durably, File, Lock, Open, read_exact_at, write_all_at, write_all_durable_at};
+pub use gate::Gate;
+pub use real::RealDisk;

@@ -1,0 +1,202 @@
+//! The real disk: the files of this machine.
+//!
+//! Walk: [`RealDisk`] opens · `RealFile` keeps one buffered descriptor and, for direct writes, a second one past the
+//! page cache. Linux keeps the two coherent: a direct write drops the cached pages it covers.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::ReadWriteFlags;
+
+use crate::buffer::is_aligned;
+use crate::disk::{Access, Barrier, Disk, Durably, File, Lock, Open, write_all_at};
+
+const ZEROES_BYTES: usize = 1 << 20;
+static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
+
+/// The files of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile {
+    buffered: fs::File,
+    direct: Option<fs::File>,
+}
+
+#[derive(Debug)]
+struct RealLock {
+    // The lock lives as long as the descriptor.
+    _file: fs::File,
+}
+
+impl Lock for RealLock {}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+impl Disk for RealDisk {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match open.access {
+            Access::Read => {}
+            Access::Write => _ = options.write(true),
+            Access::Create => _ = options.write(true).create_new(true),
+        }
+        let buffered = options.open(path)?;
+        let direct = (open.direct && open.access != Access::Read)
+            .then(|| {
+                let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
+                fs::OpenOptions::new().write(true).custom_flags(flags).open(path)
+            })
+            // A file system without O_DIRECT (tmpfs before 6.6) refuses it: the buffered way serves.
+            .and_then(Result::ok);
+        Ok(Arc::new(RealFile { buffered, direct }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, folder: &Path, _: Barrier) -> io::Result<()> {
+        fs::File::open(folder)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        Ok(Box::new(RealLock { _file: file }))
+    }
+}
+
+impl File for RealFile {
+    fn size(&self) -> io::Result<u64> {
+        self.buffered.metadata().map(|metadata| metadata.len())
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.buffered.read_at(buffer, at)
+    }
+
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.buffered.write_at(bytes, at)
+    }
+
+    fn write_durable_at(&self, at: u64, bytes: &[u8], how: Durably, _: Barrier) -> io::Result<usize> {
+        let file = match &self.direct {
+            Some(direct) if is_aligned(at, bytes) => direct,
+            _ => &self.buffered,
+        };
+        match how {
+            Durably::DataSync => {
+                let written = file.write_at(bytes, at)?;
+                file.sync_data()?;
+                Ok(written)
+            }
+            Durably::Dsync => Ok(rustix::io::pwritev2(file, &[io::IoSlice::new(bytes)], at, ReadWriteFlags::DSYNC)?),
+        }
+    }
+
+    fn preallocate_zeroed(&self, bytes: u64) -> io::Result<()> {
+        // Reserve first: a full disk is found before anything is written.
+        match rustix::fs::fallocate(&self.buffered, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.buffered.set_len(bytes)?;
+        let mut at = 0;
+        while at < bytes {
+            let chunk = usize::try_from(bytes - at).unwrap_or(ZEROES_BYTES).min(ZEROES_BYTES);
+            write_all_at(self, at, ZEROES.get(..chunk).unwrap_or_default())?;
+            at += u64::try_from(chunk).unwrap_or(u64::MAX);
+        }
+        Ok(())
+    }
+
+    fn set_size(&self, bytes: u64) -> io::Result<()> {
+        self.buffered.set_len(bytes)
+    }
+
+    fn sync_data(&self, _: Barrier) -> io::Result<()> {
+        self.buffered.sync_data()
+    }
+
+    fn sync_all(&self, _: Barrier) -> io::Result<()> {
+        self.buffered.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AlignedBuffer, BLOCK_BYTES, read_exact_at, write_all_durable_at};
+
+    const TEST: Barrier = Barrier::new("world: a test");
+
+    #[test]
+    fn direct_and_buffered_writes_of_one_file_see_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = RealDisk.open(&path, Open { access: Access::Create, direct: true }).unwrap();
+        file.preallocate_zeroed(1 << 16).unwrap();
+        file.sync_all(TEST).unwrap();
+        RealDisk.sync_dir(folder.path(), TEST).unwrap();
+        for how in [Durably::DataSync, Durably::Dsync] {
+            let mut block = AlignedBuffer::zeroed(BLOCK_BYTES * 2);
+            block.as_mut_slice().fill(7);
+            write_all_durable_at(&*file, 4096, block.as_slice(), how, TEST).unwrap();
+            write_all_durable_at(&*file, 5000, &[8; 10], how, TEST).unwrap();
+            write_all_at(&*file, 6000, &[9; 10]).unwrap();
+            let mut seen = vec![0; 1 << 16];
+            assert_eq!(read_exact_at(&*file, 0, &mut seen).unwrap(), 1 << 16);
+            assert!(seen[..4096].iter().chain(&seen[12288..]).all(|byte| *byte == 0));
+            assert_eq!((seen[4096], seen[5000], seen[5010], seen[6000], seen[12287]), (7, 8, 7, 9, 7));
+        }
+        assert_eq!(file.size().unwrap(), 1 << 16);
+    }
+
+    #[test]
+    fn a_lock_is_exclusive_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let lock = RealDisk.lock(&path).unwrap();
+        assert_eq!(RealDisk.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        assert!(RealDisk.lock(&path).is_ok());
+    }
+
+    #[test]
+    fn names_are_listed_in_order_and_missing_files_are_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", "a", "c"] {
+            RealDisk.open(&folder.path().join(name), Open { access: Access::Create, direct: false }).unwrap();
+        }
+        RealDisk.rename(&folder.path().join("c"), &folder.path().join("0")).unwrap();
+        assert_eq!(RealDisk.list(folder.path()).unwrap(), ["0", "a", "b"]);
+        RealDisk.unlink(&folder.path().join("a")).unwrap();
+        let missing = RealDisk.open(&folder.path().join("a"), Open { access: Access::Read, direct: false });
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+        RealDisk.create_dir(folder.path()).unwrap();
+    }
+}
