@@ -1,0 +1,31 @@
+# The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
+# ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
+
+.PHONY: help demo demo-sql test lint bench gate fuzz
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+demo: ## transfers between stores while processes are killed; nothing is lost
+	cargo build --release -p assent-cli
+	target/release/assent demo $(ARGS)
+
+demo-sql: ## the same with a private PostgreSQL and MariaDB among the stores
+	scripts/demo-sql $(ARGS)
+
+test: ## lint, then all tests, with private database servers
+	scripts/test $(ARGS)
+
+lint: ## formatting, clippy and the rules of the house
+	cargo xtask check
+
+bench: ## measure the journal and the transactions
+	cargo build --release -p assent-cli
+	target/release/assent bench journal $(ARGS)
+	target/release/assent bench tx $(ARGS)
+
+gate: ## the gate tests only, for BUDGET seconds each (default 600)
+	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)
+
+fuzz: ## coverage-guided fuzzing, BUDGET seconds a target (default 60; nightly and cargo-fuzz needed)
+	scripts/fuzz $(or $(BUDGET),60)
