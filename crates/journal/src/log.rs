@@ -1,0 +1,112 @@
+//! The `Log` contract: an ordered, checksummed run of entries, durable in order. No code above it may assume a file.
+//!
+//! Walk: [`Log::append`] copies the bytes once into the open batch and gives a [`Ticket`] · [`Log::wait`] returns when
+//! the policy lets the ticket be acknowledged, [`Log::wait_durable`] when it is durable in every policy · the thread
+//! that waits is the thread that syncs.
+//! Deliberately absent: callbacks, threads, knowledge of what a payload means.
+
+use std::fmt::Debug;
+
+use assent_ids::{Epoch, Lsn};
+
+use crate::JournalError;
+
+/// What an appended entry is known by. Tickets are ordered as their entries are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket {
+    /// Where the entry begins: its address for ever.
+    pub lsn: Lsn,
+    /// Where it ends: once `durable() >= end`, it is durable.
+    pub end: Lsn,
+}
+
+/// One entry, whole, however many frames it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it begins.
+    pub lsn: Lsn,
+    /// Where it ends. A log read from here goes on behind it.
+    pub end: Lsn,
+    /// What the payload is; the log does not look.
+    pub kind: u16,
+    /// The bytes.
+    pub payload: Vec<u8>,
+}
+
+/// Whether a log takes appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    Open,
+    /// No room for another segment: appends are `Full`, reads go on. Opens again by itself when there is room.
+    Full,
+    /// A write or sync failed, or it was closed: only reads go on. Reopen; recovery decides.
+    Closed,
+}
+
+/// An ordered run of entries. All methods may be called from many threads.
+pub trait Log: Send + Sync + Debug {
+    /// Appends one entry: the parts one after the other, copied once. Not durable, and not yet in the kernel.
+    ///
+    /// # Errors
+    /// `Invalid` for an entry beyond the limit, `Full` without room, `Closed` after a failure, `Busy` if the buffer is
+    /// full and cannot be emptied. Nothing was appended then.
+    fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError>;
+
+    /// Waits until the ticket may be acknowledged: durable if `max_elapsed_sync_time` is 0, else in the kernel.
+    ///
+    /// # Errors
+    /// `Closed` if the write or sync failed: whether the entry is durable is unknown until the log is reopened.
+    fn wait(&self, ticket: Ticket) -> Result<(), JournalError>;
+
+    /// Waits until the ticket is durable, whatever the policy. For votes and branch outcomes.
+    ///
+    /// # Errors
+    /// As [`Log::wait`].
+    fn wait_durable(&self, ticket: Ticket) -> Result<(), JournalError>;
+
+    /// Makes all that was appended before the call durable; returns how far it is durable then. One write and one sync
+    /// for everything that waits; none if nothing does.
+    ///
+    /// # Errors
+    /// As [`Log::wait`].
+    fn sync(&self) -> Result<Lsn, JournalError>;
+
+    /// Everything before this is durable.
+    fn durable(&self) -> Lsn;
+
+    /// Where the next entry would begin, at the earliest.
+    fn end(&self) -> Lsn;
+
+    /// The first place that can still be read.
+    fn start(&self) -> Lsn;
+
+    /// Reads entries in order from a place: the start, an entry's `lsn` or `end`. Sees what was appended before the
+    /// call, durable or not. Ends with `None` at the end. A chain is yielded where its last frame stands: readers see
+    /// entries in the order in which they were complete.
+    ///
+    /// # Errors
+    /// `NotFound` if the place was trimmed away.
+    fn read(
+        &self,
+        from: Lsn,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError>;
+
+    /// The entry that begins at this place (its ticket's `lsn`).
+    ///
+    /// # Errors
+    /// `NotFound` if it was trimmed or no entry begins there; `Corrupt`, naming file and offset, if its checksum fails.
+    fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError>;
+
+    /// Gives whole segments before this place back. Entries before it may or may not be readable afterwards.
+    ///
+    /// # Errors
+    /// As the disk says; the log stays open.
+    fn trim(&self, to: Lsn) -> Result<(), JournalError>;
+
+    /// The epoch of this opening.
+    fn epoch(&self) -> Epoch;
+
+    /// Whether it takes appends.
+    fn state(&self) -> State;
+}

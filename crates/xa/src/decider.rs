@@ -1,0 +1,69 @@
+//! Where a decision becomes durable. Embedded and served coordinators differ only in the `Decider` a client holds.
+
+use assent_ids::{NodeId, ResourceId, TxId};
+use assent_kind::Kind;
+
+/// How a transaction ended, or must.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// All branches commit.
+    Committed,
+    /// All branches roll back.
+    RolledBack,
+}
+
+/// What a decision keeps of each branch, so that recovery can finish it and tell the truth about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchRecord {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// The XID's flags.
+    pub flags: u16,
+    /// What the adapter needs later (for PostgreSQL: xid8, system identifier, timeline, database, role), in its own
+    /// form; may be empty.
+    pub witness: Vec<u8>,
+}
+
+/// What a client asks to be decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The transaction.
+    pub tx: TxId,
+    /// What the client wants.
+    pub outcome: Outcome,
+    /// Whether this is the first time the client asks for this transaction. Only then may "never heard of it" be
+    /// answered with rolled back; a repeated question may have been answered and forgotten.
+    pub first: bool,
+    /// The branches that voted yes.
+    pub branches: Vec<BranchRecord>,
+}
+
+/// Why there is no decision to tell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DecideError {
+    /// [`Kind::InDoubt`]: it may have been decided; ask again. Any other: it was not, roll back.
+    pub kind: Kind,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Who makes decisions durable, the same for all who ask: write-once, the first wins.
+pub trait Decider: Send + Sync {
+    /// A new transaction, named without a message.
+    ///
+    /// # Errors
+    /// `Unavailable` if there has been no handshake yet and none succeeds.
+    fn begin(&self) -> Result<(NodeId, TxId), DecideError>;
+
+    /// Decides, durably, and tells what was decided: somebody else (recovery, an operator) may have been first.
+    ///
+    /// # Errors
+    /// [`DecideError`]; only `InDoubt` leaves the outcome open.
+    fn decide(&self, decision: &Decision) -> Result<Outcome, DecideError>;
+
+    /// All branches are finished and the client knows the outcome: it may be forgotten. One way, never waits.
+    fn finished(&self, tx: TxId);
+}

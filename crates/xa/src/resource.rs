@@ -1,0 +1,118 @@
+//! What a resource manager is to the protocol: verbs go in, replies come out.
+//!
+//! Walk: `send` puts a verb on its way to every branch · `receive` takes each answer; so branches overlap on one
+//! thread. Exactly one `receive` follows each `send`. A driver that can only block does its work on a kept helper
+//! thread.
+//! Source: X/Open CAE Specification C193 (XA), chapters 3 to 5.
+
+use assent_ids::{NodeId, Xid};
+use assent_kind::Kind;
+
+/// What a branch is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// xa_start: work on this connection belongs to the branch from now on.
+    Start(Xid),
+    /// xa_end: the work is done. `success` is false where it failed (TMFAIL): the branch can only be rolled back.
+    End {
+        /// The branch.
+        xid: Xid,
+        /// Whether the application's work went well.
+        success: bool,
+    },
+    /// xa_prepare: vote, and keep the vote through any crash.
+    Prepare(Xid),
+    /// xa_commit of a prepared branch.
+    Commit(Xid),
+    /// xa_commit with TMONEPHASE: the only branch decides for itself.
+    CommitOnePhase(Xid),
+    /// xa_rollback, before or after prepare.
+    Rollback(Xid),
+    /// xa_recover: which prepared or heuristically finished branches of this node are there?
+    Recover(NodeId),
+    /// xa_forget: the heuristic outcome has been noted.
+    Forget(Xid),
+}
+
+/// A branch's vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// It will do whatever is decided, also after a crash.
+    Yes,
+    /// It changed nothing and is finished (XA_RDONLY).
+    ReadOnly,
+}
+
+/// How a resource finished a branch on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Heuristic {
+    /// XA_HEURCOM: committed.
+    Committed,
+    /// XA_HEURRB: rolled back.
+    RolledBack,
+    /// XA_HEURMIX: partly each.
+    Mixed,
+    /// XA_HEURHAZ: may be either.
+    Hazard,
+}
+
+/// The resource manager's own words, kept for people: SQLSTATE, error number, text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Native {
+    /// `42704`, `1397` or empty.
+    pub code: String,
+    /// The message.
+    pub message: String,
+}
+
+/// What a branch answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done, and durable where the verb says so: start, end, commit, commit one phase, rollback, forget.
+    Done,
+    /// The answer to prepare.
+    Vote(Vote),
+    /// The branch is rolled back or can only be (XA_RB*): a `no` to prepare or to one phase, or found at start or end.
+    RolledBack(Native),
+    /// The resource has finished the branch on its own; forget it once that is noted.
+    Heuristic(Heuristic, Native),
+    /// The resource does not know the branch (XAER_NOTA). Never success by itself.
+    Unknown(Native),
+    /// It said no in a way that changed nothing: wrong state, no right, no room. Its kind says what to do; in phase two
+    /// the branch is kept and tried again.
+    Refused(Kind, Native),
+    /// No answer, or one that says nothing (connection lost, timed out): the verb may have been done or not.
+    Lost(Native),
+    /// The answer to recover.
+    Listed(Vec<Xid>),
+}
+
+/// A connection to a resource manager, used for one branch after the other.
+pub trait Resource: Send {
+    /// The registered name.
+    fn name(&self) -> &str;
+
+    /// Puts a verb on its way. Trouble is told by `receive`.
+    fn send(&mut self, verb: Verb);
+
+    /// Waits for the answer to the verb that was sent. Without one, `Refused(Internal)`.
+    fn receive(&mut self) -> Reply;
+
+    /// Send and receive.
+    fn call(&mut self, verb: Verb) -> Reply {
+        self.send(verb);
+        self.receive()
+    }
+}
+
+/// Opens connections to one registered resource manager: for the recovery agent, and for whoever lost one.
+pub trait Connector: Send + Sync {
+    /// The registered name; its [`assent_ids::ResourceId`] stands in every XID.
+    fn name(&self) -> &str;
+
+    /// A fresh connection.
+    ///
+    /// # Errors
+    /// What the resource or the network said; `Unavailable`, `Denied` or `Invalid`.
+    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)>;
+}
