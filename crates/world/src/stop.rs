@@ -1,7 +1,7 @@
 //! Named places where a process can be frozen, so that a harness kills it exactly there. Compiled into every build,
 //! off by default.
 //!
-//! `ASSENT_STOP=name[:nth]` freezes at the nth passing (1 if not said): the process prints `stopped NAME` on stderr and
+//! `ASSENT_STOP=name[:nth]` freezes at the nth passing (1 if not said): the process prints `stopped NAME WHAT` on stderr and
 //! raises SIGSTOP; whoever watches kills or continues it.
 
 use std::sync::OnceLock;
@@ -103,17 +103,22 @@ pub fn arm_from_environment() -> Result<(), String> {
 
 /// Passes a place; freezes there if it was ordered. Costs one load when nothing was.
 pub fn at(stop: Stop) {
+    about(stop, || "");
+}
+
+/// Passes a place on behalf of something (a transaction, a branch), which is named in the line.
+pub fn about<T: std::fmt::Display>(stop: Stop, what: impl FnOnce() -> T) {
     if let Some(Some(order)) = ORDER.get()
         && order.stop == stop
         && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == order.nth
     {
-        freeze(stop);
+        freeze(stop, &what());
     }
 }
 
 #[expect(clippy::print_stderr, reason = "the harness waits for this line")]
-fn freeze(stop: Stop) {
-    eprintln!("stopped {}", stop.name());
+fn freeze(stop: Stop, what: &dyn std::fmt::Display) {
+    eprintln!("stopped {} {what}", stop.name());
     _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
