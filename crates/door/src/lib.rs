@@ -1,1 +1,68 @@
-//! To be written.
+//! What every listener shares: limits, the loopback rule, a graceful stop, numbers and health.
+//!
+//! Walk: [`listen_address`] refuses to listen beyond this machine unasked · [`Limits`] and [`Slots`] bound what a peer
+//! may take · [`Drain`] ends the service without dropping what is under way · [`Metrics`] counts, [`Health`] says in a
+//! sentence how it stands.
+//! Deliberately absent: sockets (`world::net`), protocols, TLS and identity (no listener goes beyond loopback without
+//! an explicit word).
+#![forbid(unsafe_code)]
+
+mod drain;
+mod health;
+mod limits;
+mod listen;
+mod metrics;
+
+pub use drain::Drain;
+pub use health::{Check, Health, Report, State};
+pub use limits::{Limits, Slot, Slots};
+pub use listen::listen_address;
+pub use metrics::{Counter, Gauge, Histogram, Label, Metrics};
+
+use assent_kind::Kind;
+
+/// Why a listener does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DoorError {
+    /// A text that names no address.
+    #[error("{key} = {text:?}: {why}; write an address and a port, as 127.0.0.1:7430")]
+    Address {
+        /// The configuration key.
+        key: String,
+        /// The text.
+        text: String,
+        /// As the resolver says.
+        why: String,
+    },
+    /// An address that others can reach.
+    #[error(
+        "{key} = {text:?} can be reached from other machines and there is no authentication yet; listen on loopback or say --insecure"
+    )]
+    NotLoopback {
+        /// The configuration key.
+        key: String,
+        /// The text.
+        text: String,
+    },
+    /// A limit that cannot work.
+    #[error("{name} = {value}; {rule}")]
+    Limit {
+        /// Which.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        rule: &'static str,
+    },
+}
+
+impl DoorError {
+    /// What the caller must do.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Address { .. } | Self::Limit { .. } => Kind::Invalid,
+            Self::NotLoopback { .. } => Kind::Denied,
+        }
+    }
+}
