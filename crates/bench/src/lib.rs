@@ -1,1 +1,35 @@
-//! To be written.
+//! The races: workloads, floors measured in the same run, exact statistics.
+//!
+//! Walk: [`journal`] and [`tx`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
+//! without us · [`stats`] exact percentiles over all samples.
+//! Deliberately absent: printing and charts; the command line lays tables and JSON.
+#![forbid(unsafe_code)]
+
+pub mod floor;
+pub mod journal;
+pub mod stats;
+pub mod tx;
+
+use assent_kind::Kind;
+
+/// Why a race could not be run.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct BenchError {
+    /// What the caller must do.
+    pub kind: Kind,
+    /// One sentence.
+    pub message: String,
+}
+
+impl BenchError {
+    pub(crate) fn new(kind: Kind, message: impl std::fmt::Display) -> Self {
+        Self { kind, message: message.to_string() }
+    }
+
+    /// What the caller must do.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+}

@@ -1,2 +1,54 @@
-//! The one binary.
-fn main() {}
+//! The one binary, `assent`: it wires engines, logs and doors together.
+//!
+//! Walk: clap reads the [`args`] · one file a command · a [`failure::Failure`] becomes one sentence and an exit code.
+//! Deliberately absent: any logic that another room could hold.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one room that talks to people")]
+
+mod args;
+mod bench;
+mod config;
+mod demo;
+mod failure;
+mod journal;
+mod logging;
+mod serve;
+mod tx;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            _ = error.print();
+            // Help and version go to stdout and are no failure; everything else breaks a rule of the command line.
+            return if error.use_stderr() { assent_kind::Kind::Invalid.exit_code().into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let json = cli.json;
+    match run(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.print(json);
+            failure.kind.exit_code().into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    assent_world::stop::arm_from_environment().map_err(|error| Failure::invalid(format!("ASSENT_STOP: {error}")))?;
+    match cli.command {
+        Command::Demo(arguments) => demo::run(&arguments, cli.json),
+        Command::DemoClient(arguments) => demo::client(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Tx(command) => tx::run(command, cli.json),
+        Command::Journal(command) => journal::run(command, cli.json),
+        Command::Bench(command) => bench::run(command, cli.json),
+    }
+}

@@ -1,0 +1,256 @@
+//! The command line, as clap reads it. Every option's text is its documentation.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Assent: writes that belong together happen together.
+#[derive(Debug, Parser)]
+#[command(name = "assent", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// One JSON object on stdout instead of a table; errors too.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Moves money between several stores while processes are killed, and counts it afterwards.
+    Demo(Demo),
+    /// Runs the engines that a configuration names.
+    Serve(Serve),
+    /// What the coordinator knows of transactions.
+    #[command(subcommand)]
+    Tx(Tx),
+    /// Looks into a journal folder, without changing it.
+    #[command(subcommand)]
+    Journal(Journal),
+    /// Races, against floors measured in the same run.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// One client process of the demo.
+    #[command(hide = true)]
+    DemoClient(DemoClient),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Demo {
+    /// Also over this PostgreSQL, e.g. postgresql://user:password@host:5432/database.
+    #[arg(long, value_name = "URL", env = "ASSENT_DEMO_POSTGRES", hide_env_values = true)]
+    pub(crate) postgres: Option<String>,
+    /// Also over this MariaDB, e.g. mysql://user:password@host:3306/database.
+    #[arg(long, value_name = "URL", env = "ASSENT_DEMO_MARIADB", hide_env_values = true)]
+    pub(crate) mariadb: Option<String>,
+    /// Transfers in all.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub(crate) transfers: u64,
+    /// Accounts in each store.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub(crate) accounts: u32,
+    /// Client processes.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(crate) clients: u32,
+    /// The same seed moves the same money; where a kill falls still depends on the machine.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keeps the folder with journals and configurations; a failed run always does.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// A program that kills and revives the private servers of --postgres and --mariadb: it is called as
+    /// `HOOK kill DIR postgres` and `HOOK revive DIR postgres`. Without it they are never killed.
+    #[arg(long, value_name = "HOOK", requires = "kill_dir")]
+    pub(crate) kill_hook: Option<PathBuf>,
+    /// The folder that the hook is given.
+    #[arg(long, value_name = "DIR", requires = "kill_hook")]
+    pub(crate) kill_dir: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DemoClient {
+    /// The plan, as JSON in a file.
+    #[arg(long)]
+    pub(crate) plan: PathBuf,
+    /// Which client this is.
+    #[arg(long)]
+    pub(crate) number: u32,
+    /// Which run of it, from 1.
+    #[arg(long)]
+    pub(crate) run: u32,
+    /// Transfers to do.
+    #[arg(long)]
+    pub(crate) transfers: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Serve {
+    /// The configuration.
+    #[arg(long, value_name = "FILE", default_value = "assent.toml", env = "ASSENT_CONFIG")]
+    pub(crate) config: PathBuf,
+    /// Where the binary protocol listens; over [server] listen.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Where health and metrics listen; over [admin] listen.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) admin_listen: Option<String>,
+    /// Where engines keep their folders; over data_dir.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Listens beyond loopback although there is neither TLS nor authentication.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// Lists the places where `ASSENT_STOP=name[:nth]` freezes a process, and ends.
+    #[arg(long)]
+    pub(crate) help_stops: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct From {
+    /// A running server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7430", env = "ASSENT_SERVER")]
+    pub(crate) server: String,
+    /// A stopped server's data folder instead; it is only read.
+    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tx {
+    /// Decided transactions with branches that are not finished yet, and what is in doubt.
+    List {
+        #[command(flatten)]
+        from: From,
+    },
+    /// Everything known of one transaction.
+    Show {
+        /// epoch.incarnation.counter, as `tx list` prints it.
+        tx: String,
+        #[command(flatten)]
+        from: From,
+    },
+    /// Has the recovery agent scan every resource now, and says what it did.
+    Recover {
+        /// A running server.
+        #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7430", env = "ASSENT_SERVER")]
+        server: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Journal {
+    /// Every batch and entry, with its place.
+    Inspect {
+        /// The journal's folder, e.g. data/coordinator.
+        folder: PathBuf,
+        /// At most so many entries.
+        #[arg(long, default_value_t = 1_000)]
+        limit: u64,
+    },
+    /// Reads everything and says whether it is whole, and where it ends.
+    Check {
+        /// The journal's folder.
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// 256 bytes made durable: one appender, many, pipelined, lazy; against the best way without us.
+    Journal(BenchJournal),
+    /// Distributed transactions with two resources: open, begin, commit, close.
+    Tx(BenchTx),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchJournal {
+    /// Bytes of an entry.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) bytes: u32,
+    /// Threads of the blocking and pipelined workloads.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub(crate) threads: u32,
+    /// Rounds of slices.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+    /// Milliseconds of a slice.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(crate) slice_ms: u64,
+    /// The folder to write in; a temporary one if not given.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the field's options are switches")]
+pub(crate) struct BenchTx {
+    /// Commits every transaction (the default).
+    #[arg(short = 'c', long, conflicts_with = "rollback")]
+    pub(crate) commit: bool,
+    /// Rolls every transaction back.
+    #[arg(short = 'r', long)]
+    pub(crate) rollback: bool,
+    /// Runs many cycles (the default); --once runs one.
+    #[arg(short = 'b', long, conflicts_with = "once")]
+    pub(crate) benchmark: bool,
+    /// One transaction, with its trace of calls.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Opens and closes in every cycle, as an online service does; else once a client.
+    #[arg(short = 'o', long)]
+    pub(crate) open_close: bool,
+    /// The percentiles of each call as CSV on stdout.
+    #[arg(short = 's', long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Client threads; without it: 1 and 100 embedded, 1, 10 and 50 served.
+    #[arg(short = 'l', long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) clients: Option<u32>,
+    /// Cycles of each client.
+    #[arg(short = 'C', long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cycles: u32,
+    /// Median of the application's sleep t1, microseconds; 0 = no think time.
+    #[arg(short = 'd', long, default_value_t = 0)]
+    pub(crate) medium_delay: u64,
+    /// Full width of the sleep t1 around its median, microseconds.
+    #[arg(short = 'D', long, default_value_t = 0)]
+    pub(crate) delta_delay: u64,
+    /// Median of the resources' work t2, microseconds; 0 = answers at once.
+    #[arg(short = 'p', long, default_value_t = 0)]
+    pub(crate) medium_processing: u64,
+    /// Full width of the work t2 around its median, microseconds.
+    #[arg(short = 'P', long, default_value_t = 0)]
+    pub(crate) delta_processing: u64,
+    /// Sleeps t1 of a cycle: 5 as the original tool, 4 without the last.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(4..=5))]
+    pub(crate) sleeps: u32,
+    /// What the two branches are.
+    #[arg(long, value_enum, default_value_t = Branches::Dummy)]
+    pub(crate) branches: Branches,
+    /// Only the embedded coordinator, or only a served one.
+    #[arg(long, value_enum)]
+    pub(crate) coordinator: Option<Coordinator>,
+    /// A coordinator that runs already, instead of one started for the race.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+    /// The folder to write in; a temporary one if not given.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// What the two branches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Branches {
+    /// Resources that answer at once.
+    Dummy,
+    /// Two key-value stores of ours in the same process, one put each.
+    Kv,
+}
+
+/// Where decisions are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Coordinator {
+    /// In the application's process.
+    Embedded,
+    /// In a server process, over loopback.
+    Served,
+}

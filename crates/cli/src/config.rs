@@ -1,0 +1,328 @@
+//! `assent.toml`: what a server runs. Flag > `ASSENT_SECTION_KEY` > file > default; an unknown key is an error.
+//!
+//! Walk: the file becomes a table · the environment and the flags are laid over it · serde checks every key and type
+//! · [`Config::check`] says what cannot work together.
+
+use std::path::{Path, PathBuf};
+
+use assent_kind::Kind;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::failure::Failure;
+
+/// Everything `assent serve` reads.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Where engines keep their folders.
+    pub(crate) data_dir: PathBuf,
+    /// The binary protocol.
+    #[serde(default)]
+    pub(crate) server: Server,
+    /// Health and metrics.
+    #[serde(default)]
+    pub(crate) admin: Admin,
+    /// Runs the coordinator if present.
+    pub(crate) coordinator: Option<Engine>,
+    /// Runs the key-value store if present.
+    pub(crate) kv: Option<Engine>,
+    /// The resource managers that clients may enlist and the agent recovers.
+    #[serde(default, rename = "resource")]
+    pub(crate) resources: Vec<Resource>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    pub(crate) listen: String,
+    pub(crate) threads: usize,
+    pub(crate) client_lost_ms: u64,
+    pub(crate) connections_max: usize,
+    pub(crate) idle_ms: u64,
+    pub(crate) partial_frame_ms: u64,
+    pub(crate) insecure: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7430".into(),
+            threads: 1,
+            client_lost_ms: 1_000,
+            connections_max: 1_024,
+            idle_ms: 600_000,
+            partial_frame_ms: 10_000,
+            insecure: false,
+        }
+    }
+}
+
+/// `[admin]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Admin {
+    pub(crate) listen: String,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: "127.0.0.1:7431".into() }
+    }
+}
+
+/// `[coordinator]` and `[kv]`: the journal under an engine, in the field's names.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Engine {
+    /// Only `journal` so far.
+    pub(crate) engine: Option<String>,
+    pub(crate) min_elapsed_sync_time: Option<u64>,
+    pub(crate) max_elapsed_sync_time: Option<u64>,
+    pub(crate) log_size: Option<u64>,
+    pub(crate) max_buffer_log_size: Option<u64>,
+    pub(crate) direct: Option<bool>,
+    pub(crate) dsync: Option<bool>,
+}
+
+/// `[[resource]]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resource {
+    /// The name that clients enlist and that XIDs carry as a hash.
+    pub(crate) name: String,
+    /// `postgres`, `mariadb` or `assent`.
+    pub(crate) kind: String,
+    url: Option<String>,
+    url_file: Option<PathBuf>,
+}
+
+// The URL may hold a password: never printed.
+impl std::fmt::Debug for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resource").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl Resource {
+    /// The URL, from the file if one is named.
+    pub(crate) fn url(&self) -> Result<String, Failure> {
+        match (&self.url, &self.url_file) {
+            (Some(url), None) => Ok(url.clone()),
+            (None, Some(path)) => Ok(read(path)?.trim().to_owned()),
+            _ => Err(Failure::invalid(format!("resource {:?}: give either url or url_file", self.name))),
+        }
+    }
+}
+
+/// The keys that the environment can set, as `section.key`, and whether they are numbers, booleans or texts.
+const KEYS: &[(&str, Type)] = &[
+    ("data_dir", Type::Text),
+    ("server.listen", Type::Text),
+    ("server.threads", Type::Number),
+    ("server.client_lost_ms", Type::Number),
+    ("server.connections_max", Type::Number),
+    ("server.idle_ms", Type::Number),
+    ("server.partial_frame_ms", Type::Number),
+    ("server.insecure", Type::Boolean),
+    ("admin.listen", Type::Text),
+    ("coordinator.engine", Type::Text),
+    ("coordinator.min_elapsed_sync_time", Type::Number),
+    ("coordinator.max_elapsed_sync_time", Type::Number),
+    ("coordinator.log_size", Type::Number),
+    ("coordinator.max_buffer_log_size", Type::Number),
+    ("coordinator.direct", Type::Boolean),
+    ("coordinator.dsync", Type::Boolean),
+    ("kv.min_elapsed_sync_time", Type::Number),
+    ("kv.max_elapsed_sync_time", Type::Number),
+    ("kv.log_size", Type::Number),
+    ("kv.max_buffer_log_size", Type::Number),
+    ("kv.direct", Type::Boolean),
+    ("kv.dsync", Type::Boolean),
+];
+
+#[derive(Clone, Copy)]
+enum Type {
+    Text,
+    Number,
+    Boolean,
+}
+
+/// A value laid over the file: `section.key` and the value.
+pub(crate) type Flag = (&'static str, Value);
+
+impl Config {
+    /// Reads and checks a file, with the environment and the flags over it.
+    pub(crate) fn load(path: &Path, flags: &[Flag]) -> Result<Self, Failure> {
+        let text = read(path)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut config = Self::parse(&text, &path.display().to_string(), |name| std::env::var(name).ok(), flags)?;
+        // A path in the file means beside the file, wherever the server was started.
+        config.data_dir = folder.join(&config.data_dir);
+        config.resources.iter_mut().for_each(|resource| {
+            resource.url_file = resource.url_file.as_ref().map(|path| folder.join(path));
+        });
+        Ok(config)
+    }
+
+    fn parse(
+        text: &str,
+        file: &str,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: &[Flag],
+    ) -> Result<Self, Failure> {
+        let mut table: Table =
+            toml::from_str(text).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(&error))))?;
+        for (key, kind) in KEYS {
+            let name = format!("ASSENT_{}", key.replace('.', "_").to_uppercase());
+            if let Some(text) = environment(&name) {
+                lay(&mut table, key, kind.value(&name, &text)?)?;
+            }
+        }
+        flags.iter().try_for_each(|(key, value)| lay(&mut table, key, value.clone()))?;
+        // Back to text: serde then names the section and the key of a wrong value, whoever gave it.
+        let merged = toml::to_string(&table).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+        let config: Self =
+            toml::from_str(&merged).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(&error))))?;
+        config.check(file)?;
+        Ok(config)
+    }
+
+    fn check(&self, file: &str) -> Result<(), Failure> {
+        let wrong = |message: String| Err(Failure::invalid(format!("{file}: {message}")));
+        if self.coordinator.is_none() && self.kv.is_none() {
+            return wrong("no engine: write a [coordinator] or a [kv] section".into());
+        }
+        if self.server.threads == 0 || self.server.threads > 64 {
+            return wrong(format!("server.threads = {}; 1 to 64", self.server.threads));
+        }
+        if let Some(engine) = self.coordinator.as_ref().and_then(|section| section.engine.as_deref())
+            && engine != "journal"
+        {
+            return wrong(format!("coordinator.engine = {engine:?}; this version has \"journal\""));
+        }
+        if let Some(max) = self.coordinator.as_ref().and_then(|section| section.max_elapsed_sync_time)
+            && max > 0
+        {
+            return wrong(format!(
+                "coordinator.max_elapsed_sync_time = {max}; this version answers a decision only once it is durable: write 0"
+            ));
+        }
+        if self.kv.as_ref().is_some_and(|section| section.engine.is_some()) {
+            return wrong("kv.engine: the key-value store has one engine; remove the key".into());
+        }
+        let mut names = std::collections::BTreeMap::new();
+        for resource in &self.resources {
+            if !matches!(resource.kind.as_str(), "postgres" | "mariadb" | "assent") {
+                return wrong(format!(
+                    "resource {:?}: kind = {:?}; write \"postgres\", \"mariadb\" or \"assent\"",
+                    resource.name, resource.kind
+                ));
+            }
+            if resource.url.is_some() == resource.url_file.is_some() {
+                return wrong(format!("resource {:?}: give either url or url_file", resource.name));
+            }
+            // Two names with one hash could not be told apart in an XID.
+            if let Some(other) = names.insert(assent_ids::ResourceId::of(&resource.name), &resource.name) {
+                return wrong(format!("resource {:?} collides with {other:?}: rename one", resource.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Type {
+    fn value(self, name: &str, text: &str) -> Result<Value, Failure> {
+        let wrong = |what: &str| Failure::invalid(format!("{name} = {text:?}; write {what}"));
+        match self {
+            Self::Text => Ok(Value::String(text.to_owned())),
+            Self::Number => text.parse().map(Value::Integer).map_err(|_| wrong("a whole number")),
+            Self::Boolean => text.parse().map(Value::Boolean).map_err(|_| wrong("true or false")),
+        }
+    }
+}
+
+fn lay(table: &mut Table, key: &str, value: Value) -> Result<(), Failure> {
+    let Some((section, key)) = key.split_once('.') else {
+        table.insert(key.to_owned(), value);
+        return Ok(());
+    };
+    match table.entry(section.to_owned()).or_insert_with(|| Value::Table(Table::new())) {
+        Value::Table(inner) => {
+            inner.insert(key.to_owned(), value);
+            Ok(())
+        }
+        _ => Err(Failure::invalid(format!("{section} is a section: write [{section}]"))),
+    }
+}
+
+fn sentence(error: &toml::de::Error) -> String {
+    error.to_string().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a front door reads its own configuration")]
+fn read(path: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::io("read", path.display(), &error))?;
+    String::from_utf8(bytes).map_err(|_| Failure::invalid(format!("{} is not a UTF-8 text", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, Failure> {
+        Config::parse(text, "assent.toml", |_| None, &[])
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+        let text = "data_dir = \"d\"\n[coordinator]\n[server]\nthreads = 2\nidle_ms = 5\n";
+        let environment =
+            |name: &str| matches!(name, "ASSENT_SERVER_THREADS" | "ASSENT_SERVER_IDLE_MS").then(|| "3".to_owned());
+        let flags = [("server.threads", Value::Integer(4))];
+        let config = Config::parse(text, "assent.toml", environment, &flags).unwrap();
+        assert_eq!((config.server.threads, config.server.idle_ms), (4, 3));
+        assert_eq!((config.server.listen.as_str(), config.server.client_lost_ms), ("127.0.0.1:7430", 1_000));
+        assert_eq!(parse(text).unwrap().server.threads, 2);
+    }
+
+    #[test]
+    fn wrong_configurations_are_refused_with_the_value() {
+        let cases = [
+            ("", "data_dir"),
+            ("data_dir = \"d\"", "no engine"),
+            ("data_dir = \"d\"\ncolour = 1\n[kv]", "colour"),
+            ("data_dir = \"d\"\n[kv]\nlog_sise = 1", "log_sise"),
+            ("data_dir = \"d\"\n[server]\nthreads = 0\n[kv]", "threads = 0"),
+            ("data_dir = \"d\"\n[server]\nthreads = \"two\"\n[kv]", "threads"),
+            ("data_dir = \"d\"\n[coordinator]\nengine = \"etcd\"", "etcd"),
+            ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5", "max_elapsed_sync_time = 5"),
+            ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"oracle\"\nurl = \"x\"", "oracle"),
+            ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"", "url"),
+            (
+                "data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"\nurl = \"x\"\n[[resource]]\nname = \"a\"\nkind = \"assent\"\nurl = \"x\"",
+                "collides",
+            ),
+            ("data_dir = ", "assent.toml"),
+        ];
+        for (text, named) in cases {
+            let failure = parse(text).unwrap_err();
+            assert_eq!(failure.kind, Kind::Invalid, "{text}");
+            assert!(failure.message.contains(named), "{text}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn an_environment_value_of_the_wrong_type_names_its_variable() {
+        let environment = |name: &str| (name == "ASSENT_SERVER_THREADS").then(|| "many".to_owned());
+        let failure = Config::parse("data_dir = \"d\"\n[kv]", "assent.toml", environment, &[]).unwrap_err();
+        assert!(failure.message.contains("ASSENT_SERVER_THREADS = \"many\""), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let text = "data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"postgres\"\nurl = \"postgresql://u:secret@h/d\"";
+        assert!(!format!("{:?}", parse(text).unwrap()).contains("secret"));
+    }
+}

@@ -1,0 +1,58 @@
+//! How a command fails: one sentence, one kind, one exit code; as JSON where JSON was asked for.
+
+use assent_kind::Kind;
+
+/// Why a command did not do its work.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// What the caller must do, and with it the exit code.
+    pub(crate) kind: Kind,
+    /// One sentence with the value and what to do.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// A failure of that kind.
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// What the user gave cannot work.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, message)
+    }
+
+    /// The operating system refused to do something to something.
+    pub(crate) fn io(doing: &str, what: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => Kind::NotFound,
+            std::io::ErrorKind::PermissionDenied => Kind::Denied,
+            std::io::ErrorKind::StorageFull => Kind::Full,
+            std::io::ErrorKind::AddrInUse | std::io::ErrorKind::WouldBlock => Kind::Busy,
+            std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::TimedOut => Kind::Unavailable,
+            _ => Kind::Internal,
+        };
+        Self::new(kind, format!("cannot {doing} {what}: {error}"))
+    }
+
+    /// Says it on stderr, or on stdout as `{"error":{"kind","message"}}`.
+    pub(crate) fn print(&self, json: bool) {
+        if json {
+            println!("{}", serde_json::json!({"error": {"kind": self.kind.name(), "message": self.message}}));
+        } else {
+            eprintln!("assent: {}", self.message);
+        }
+    }
+}
+
+macro_rules! from_room {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::new(error.kind(), error.to_string())
+            }
+        })*
+    };
+}
+
+from_room!(assent_journal::JournalError);
