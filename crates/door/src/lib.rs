@@ -25,7 +25,7 @@ use assent_kind::Kind;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DoorError {
     /// A text that names no address.
-    #[error("{key} = {text:?}: {why}; write an address and a port, as 127.0.0.1:7430")]
+    #[error("{key} = {text:?}: {why}")]
     Address {
         /// The configuration key.
         key: String,

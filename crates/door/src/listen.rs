@@ -1,6 +1,8 @@
 //! Where a listener may listen: on this machine, unless told otherwise in so many words.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
+
+use assent_world::net::Address;
 
 use crate::DoorError;
 
@@ -9,14 +11,21 @@ use crate::DoorError;
 /// # Errors
 /// [`DoorError::Address`] if the text names none; [`DoorError::NotLoopback`] if one of the addresses it names is not
 /// a loopback address.
-pub fn listen_address(key: &str, text: &str, insecure: bool) -> Result<SocketAddr, DoorError> {
+pub fn listen_address(key: &str, text: &str, insecure: bool) -> Result<Address, DoorError> {
     let wrong = |why: String| DoorError::Address { key: key.to_owned(), text: text.to_owned(), why };
-    let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?.collect();
-    // All of them: a name that resolves to loopback and to the outside listens on whichever comes first today.
-    if !insecure && !addresses.iter().all(|address| address.ip().to_canonical().is_loopback()) {
-        return Err(DoorError::NotLoopback { key: key.to_owned(), text: text.to_owned() });
+    let address: Address = text.parse().map_err(|error: assent_world::net::AddressError| wrong(error.to_string()))?;
+    if let Address::Tcp { host, port } = &address {
+        let places = (host.as_str(), *port).to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+        let mut places = places.peekable();
+        if places.peek().is_none() {
+            return Err(wrong("it has no address".to_owned()));
+        }
+        // All of them: a name that resolves to loopback and to the outside listens on whichever comes first today.
+        if !insecure && !places.all(|place| place.ip().to_canonical().is_loopback()) {
+            return Err(DoorError::NotLoopback { key: key.to_owned(), text: text.to_owned() });
+        }
     }
-    addresses.first().copied().ok_or_else(|| wrong("it names no address".to_owned()))
+    Ok(address)
 }
 
 #[cfg(test)]
@@ -26,7 +35,14 @@ mod tests {
 
     #[test]
     fn loopback_is_taken_and_the_outside_only_when_said() {
-        for inside in ["127.0.0.1:7430", "127.9.9.9:1", "[::1]:0", "localhost:7430", "[::ffff:127.0.0.1]:7430"] {
+        for inside in [
+            "127.0.0.1:7430",
+            "127.9.9.9:1",
+            "[::1]:0",
+            "localhost:7430",
+            "[::ffff:127.0.0.1]:7430",
+            "unix:/run/assent",
+        ] {
             assert!(listen_address("server.listen", inside, false).is_ok(), "{inside}");
         }
         for outside in ["0.0.0.0:7430", "[::]:7430", "192.168.1.1:80", "[::ffff:10.0.0.1]:7430"] {

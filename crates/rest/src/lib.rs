@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use assent_door::{Health, Limits, Metrics, Slots};
 use assent_kind::Kind;
+use assent_world::net::{Address, tcp_listener};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -28,7 +29,7 @@ pub enum RestError {
     #[error("cannot listen on {address} for HTTP: {error}")]
     Listen {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// As the operating system says.
         error: std::io::Error,
     },
@@ -61,14 +62,17 @@ impl Rest {
     /// # Errors
     /// [`RestError`] if the address is taken or no thread can be had.
     pub fn start(
-        address: SocketAddr,
+        address: &Address,
         limits: Limits,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
     ) -> Result<Self, RestError> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(RestError::Start)?;
-        let socket =
-            runtime.block_on(TcpListener::bind(address)).map_err(|error| RestError::Listen { address, error })?;
+        let refused = |error| RestError::Listen { address: address.clone(), error };
+        let socket = tcp_listener(address).map_err(refused)?;
+        let inside = runtime.enter();
+        let socket = TcpListener::from_std(socket).map_err(refused)?;
+        drop(inside);
         let address = socket.local_addr().map_err(RestError::Start)?;
         let connections = metrics.gauge("http_connections", None, "Open HTTP connections");
         let listener = listener::Bounded::new(

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_door::{Check, Health, Limits, Metrics};
+use assent_door::{Check, Health, Limits, Metrics, listen_address};
 use assent_kind::Kind;
 use assent_rest::{Rest, RestError};
 
@@ -22,8 +22,8 @@ struct House {
 
 fn house(limits: Limits) -> House {
     let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let rest = Rest::start(any, limits, Arc::clone(&metrics), Arc::clone(&health)).unwrap();
+    let any = listen_address("admin.listen", "127.0.0.1:0", false).unwrap();
+    let rest = Rest::start(&any, limits, Arc::clone(&metrics), Arc::clone(&health)).unwrap();
     House { rest, metrics, health }
 }
 
@@ -149,7 +149,7 @@ fn a_stop_is_bounded_although_somebody_never_finishes_his_request() {
 fn a_taken_address_is_said() {
     let house = house(Limits::default());
     let address = house.rest.address();
-    let refused = Rest::start(address, Limits::default(), Arc::default(), Arc::default()).unwrap_err();
+    let refused = Rest::start(&address.into(), Limits::default(), Arc::default(), Arc::default()).unwrap_err();
     assert!(matches!(refused, RestError::Listen { .. }));
     assert_eq!(refused.kind(), Kind::Unavailable);
     assert!(refused.to_string().contains(&address.to_string()), "{refused}");
