@@ -66,4 +66,10 @@ pub trait Decider: Send + Sync {
 
     /// All branches are finished and the client knows the outcome: it may be forgotten. One way, never waits.
     fn finished(&self, tx: TxId);
+
+    /// The client knows the outcome, but branches are unfinished: recovery finishes them, and then it may be forgotten.
+    /// One way, never waits. A decider that does nothing here forgets only when the client is gone.
+    fn acknowledged(&self, tx: TxId) {
+        _ = tx;
+    }
 }

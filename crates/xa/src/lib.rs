@@ -1,12 +1,20 @@
 //! Two-phase commit as a value, and what a resource manager is to it.
 //!
-//! Walk: [`Resource`] a branch's door: send a [`Verb`], receive a [`Reply`] · [`Decider`] where a decision becomes
-//! durable.
+//! Walk: [`Resource`] a branch's door: send a [`Verb`], receive a [`Reply`] · [`Commit`] what comes next: an [`Event`]
+//! in, [`Command`]s out, a [`Report`] at the end · [`Decider`] where a decision becomes durable.
 //! Deliberately absent: I/O, clocks, threads.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod commit;
 mod decider;
+mod event;
+mod report;
 mod resource;
 
+pub use answer::Task;
+pub use commit::Commit;
 pub use decider::{BranchRecord, DecideError, Decider, Decision, Outcome};
+pub use event::{Command, Event, Pace, Phase, StepError, Trust};
+pub use report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
 pub use resource::{Connector, Heuristic, Native, Reply, Resource, Verb, Vote};

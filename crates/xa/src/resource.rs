@@ -70,9 +70,10 @@ pub struct Native {
 pub enum Reply {
     /// Done, and durable where the verb says so: start, end, commit, commit one phase, rollback, forget.
     Done,
-    /// The answer to prepare.
+    /// The answer to prepare. `ReadOnly` also to end, where the resource knows by then: the branch is finished.
     Vote(Vote),
-    /// The branch is rolled back or can only be (XA_RB*): a `no` to prepare or to one phase, or found at start or end.
+    /// XA_RB*. To prepare and to one phase, a `no`: the branch is rolled back and gone, nothing follows. To start and to
+    /// end: it can only be rolled back, and is told so next.
     RolledBack(Native),
     /// The resource has finished the branch on its own; forget it once that is noted.
     Heuristic(Heuristic, Native),
@@ -85,6 +86,24 @@ pub enum Reply {
     Lost(Native),
     /// The answer to recover.
     Listed(Vec<Xid>),
+}
+
+impl Reply {
+    /// Its name, for messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Reply::Done => "done",
+            Reply::Vote(Vote::Yes) => "a vote of yes",
+            Reply::Vote(Vote::ReadOnly) => "read-only",
+            Reply::RolledBack(_) => "rolled back",
+            Reply::Heuristic(..) => "a heuristic outcome",
+            Reply::Unknown(_) => "an unknown branch",
+            Reply::Refused(..) => "a refusal",
+            Reply::Lost(_) => "a lost answer",
+            Reply::Listed(_) => "a list",
+        }
+    }
 }
 
 /// A connection to a resource manager, used for one branch after the other.

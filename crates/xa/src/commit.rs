@@ -1,0 +1,280 @@
+//! Two-phase commit as a value: events go in, commands come out.
+//!
+//! ```text
+//!  Working ─ Commit ─▶ Ending ─▶ Preparing ─▶ Deciding ─▶ Committing ──▶ (Forgetting) ─▶ Resting
+//!     │                  │  └ one left ─▶ OnePhase ──────────┐  ▲             ▲
+//!     └── Rollback ──────┴── somebody said no ─▶ RollingBack ┴──┴─────────────┘
+//! ```
+//! Walk: [`Commit::step`] takes an [`Event`] and answers the [`Command`]s of the next round · a round is sent to all its
+//! branches and then received from each; the last answer of a round begins the next · at rest, [`Commit::report`] says
+//! how it ended.
+//! Deliberately absent: I/O, clocks, XIDs, and a way to be stuck: every reply of a resource has a meaning (one that does
+//! not fit its verb counts as lost), only an event that nobody asked for is refused.
+//! Source: X/Open CAE Specification C193 (XA), chapter 2.3; presumed abort after Mohan and Lindsay (1983).
+
+use crate::answer::{Stand, stand_after};
+use crate::event::{Command, Event, Pace, Phase, StepError, Trust};
+use crate::report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
+use crate::{Outcome, Reply, Task};
+
+#[derive(Clone, Debug)]
+struct Branch {
+    trust: Trust,
+    stand: Stand,
+    asked: Option<Task>,
+}
+
+/// One transaction's way from the application's work to its end.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    branches: Vec<Branch>,
+    pace: Pace,
+    phase: Phase,
+    waiting: usize,
+    asks: u32,
+    decided: Option<Outcome>,
+    decision_in_doubt: bool,
+    cause: Option<Cause>,
+}
+
+impl Commit {
+    /// A transaction over these branches, in their order; at most 65,535 are looked at.
+    #[must_use]
+    pub fn new(branches: &[Trust], pace: Pace) -> Self {
+        let branches = branches
+            .iter()
+            .take(usize::from(u16::MAX))
+            .map(|trust| Branch { trust: *trust, stand: Stand::Working, asked: None })
+            .collect();
+        Self {
+            branches,
+            pace,
+            phase: Phase::Working,
+            waiting: 0,
+            asks: 0,
+            decided: None,
+            decision_in_doubt: false,
+            cause: None,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Takes an event in. The commands are those of the next round; none while answers of this round are missing, and
+    /// at rest.
+    ///
+    /// # Errors
+    /// [`StepError`] for an event that cannot happen here; nothing has changed then.
+    pub fn step(&mut self, event: Event) -> Result<Vec<Command>, StepError> {
+        match (self.phase, event) {
+            (phase, Event::Answer { branch, reply }) => self.answer(phase, branch, reply),
+            (Phase::Working, Event::Commit) => Ok(self.end(Phase::Ending)),
+            (Phase::Working, Event::Rollback) => {
+                self.cause = Some(Cause::Asked);
+                Ok(self.end(Phase::Stopping))
+            }
+            (Phase::Deciding, Event::Decided(outcome)) => Ok(self.decided(outcome)),
+            (Phase::Deciding, Event::NotDecided(error)) if self.asks == 1 => {
+                self.cause.get_or_insert(Cause::NotDecided(error));
+                Ok(self.roll_back())
+            }
+            // That a repeated question was refused says nothing about the first one.
+            (Phase::Deciding, Event::DecisionInDoubt | Event::NotDecided(_)) => {
+                self.decision_in_doubt = true;
+                Ok(self.rest())
+            }
+            (Phase::Resting, Event::Retry) if self.decision_in_doubt => Ok(self.decide()),
+            (Phase::Resting, Event::Retry) if self.has(|stand| matches!(stand, Stand::Unfinished { .. })) => {
+                Ok(self.again())
+            }
+            (phase, event) => Err(StepError::OutOfPhase { event: event.name(), phase }),
+        }
+    }
+
+    /// How it ended; `None` before it rests.
+    #[must_use]
+    pub fn report(&self) -> Option<Report> {
+        if self.phase != Phase::Resting {
+            return None;
+        }
+        let mut report =
+            Report { verdict: Verdict::Committed, decided: self.decided, unfinished: Vec::new(), inferred: Vec::new() };
+        let mut heuristics = Vec::new();
+        let mut in_doubt = self.decision_in_doubt.then(Default::default);
+        for (branch, at) in self.numbered() {
+            match &at.stand {
+                Stand::Inferred => report.inferred.push(branch),
+                Stand::Unfinished { native, .. } => {
+                    report.unfinished.push(UnfinishedBranch { branch, native: native.clone() });
+                }
+                Stand::Heuristic(heuristic, native) => {
+                    heuristics.push(HeuristicBranch { branch, heuristic: *heuristic, native: native.clone() });
+                }
+                Stand::InDoubt(native) => in_doubt = Some(native.clone()),
+                Stand::Voted if self.decision_in_doubt => {
+                    report.unfinished.push(UnfinishedBranch { branch, native: Default::default() });
+                }
+                _ => {}
+            }
+        }
+        report.verdict = match (in_doubt, heuristics.is_empty(), self.cause.clone()) {
+            (Some(native), ..) => Verdict::InDoubt(native),
+            (None, false, _) => Verdict::Heuristic(heuristics),
+            (None, true, Some(cause)) => Verdict::RolledBack(cause),
+            (None, true, None) => Verdict::Committed,
+        };
+        Some(report)
+    }
+
+    fn answer(&mut self, phase: Phase, branch: u16, reply: Reply) -> Result<Vec<Command>, StepError> {
+        let refused = StepError::NotAsked { branch, phase };
+        let at = self.branches.get_mut(usize::from(branch)).ok_or(refused)?;
+        let task = at.asked.take().ok_or(refused)?;
+        let (stand, no) = stand_after(task, reply, at.trust);
+        at.stand = stand;
+        if let Some(no) = no {
+            self.cause.get_or_insert(Cause::Branch { branch, kind: no.kind, native: no.native });
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+        Ok(if self.waiting == 0 { self.next_round() } else { Vec::new() })
+    }
+
+    /// All answers of a round are there.
+    fn next_round(&mut self) -> Vec<Command> {
+        match self.phase {
+            Phase::Ending if self.cause.is_some() => self.roll_back(),
+            Phase::Ending => self.prepare(true),
+            Phase::Stopping => self.roll_back(),
+            Phase::Preparing if self.cause.is_some() => self.roll_back(),
+            Phase::Preparing if self.has(|stand| matches!(stand, Stand::Working)) => self.prepare(false),
+            Phase::Preparing => self.decide(),
+            Phase::OnePhase if self.has(|stand| matches!(stand, Stand::Doomed)) => self.roll_back(),
+            Phase::OnePhase | Phase::Committing | Phase::RollingBack | Phase::Forgetting => self.close(),
+            // Nobody is waited for in these.
+            Phase::Working | Phase::Deciding | Phase::Resting => Vec::new(),
+        }
+    }
+
+    fn end(&mut self, phase: Phase) -> Vec<Command> {
+        let success = phase == Phase::Ending;
+        self.round(phase, Task::End { success }, |_| true)
+    }
+
+    /// The next branches to prepare; or one phase, if only one branch is left that may have something to commit.
+    fn prepare(&mut self, first_round: bool) -> Vec<Command> {
+        let open: Vec<u16> = self
+            .numbered()
+            .filter(|(_, at)| matches!(at.stand, Stand::Working | Stand::Voted))
+            .map(|(branch, _)| branch)
+            .collect();
+        match open.as_slice() {
+            // All read-only: there is nothing to decide.
+            [] => self.rest(),
+            // XA, 2.3.2: with one branch there is nothing to agree on. It has not been told to prepare yet.
+            [_] => self.round(Phase::OnePhase, Task::CommitOnePhase, |at| matches!(at, Stand::Working)),
+            [.., last] if first_round && self.pace == Pace::LastAlone => {
+                let last = *last;
+                self.round_of(Phase::Preparing, Task::Prepare, |branch, at| {
+                    matches!(at, Stand::Working) && branch != last
+                })
+            }
+            _ => self.round(Phase::Preparing, Task::Prepare, |at| matches!(at, Stand::Working)),
+        }
+    }
+
+    fn decide(&mut self) -> Vec<Command> {
+        let yes: Vec<u16> =
+            self.numbered().filter(|(_, at)| matches!(at.stand, Stand::Voted)).map(|(branch, _)| branch).collect();
+        if yes.is_empty() {
+            return self.rest();
+        }
+        let first = self.asks == 0;
+        self.asks = self.asks.saturating_add(1);
+        self.decision_in_doubt = false;
+        self.phase = Phase::Deciding;
+        vec![Command::Decide { yes, first }]
+    }
+
+    fn decided(&mut self, outcome: Outcome) -> Vec<Command> {
+        self.decided = Some(outcome);
+        match outcome {
+            // POINT OF NO RETURN: the decision is durable; from here we only ever complete.
+            Outcome::Committed => self.round(Phase::Committing, Task::Commit, |at| matches!(at, Stand::Voted)),
+            Outcome::RolledBack => {
+                self.cause.get_or_insert(Cause::Decided);
+                self.roll_back()
+            }
+        }
+    }
+
+    fn roll_back(&mut self) -> Vec<Command> {
+        let open = |at: &Stand| matches!(at, Stand::Working | Stand::Voted | Stand::Doomed);
+        if self.has(open) { self.round(Phase::RollingBack, Task::Rollback, open) } else { self.rest() }
+    }
+
+    /// Every branch has answered its last verb; heuristic outcomes that agree may be forgotten by their resources.
+    fn close(&mut self) -> Vec<Command> {
+        let agrees = |at: &Stand| matches!(at, Stand::Agrees(_));
+        if self.has(agrees) { self.round(Phase::Forgetting, Task::Forget, agrees) } else { self.rest() }
+    }
+
+    /// Tells the unfinished ones again what they were told last.
+    fn again(&mut self) -> Vec<Command> {
+        let told = |wanted| move |at: &Stand| matches!(at, Stand::Unfinished { task, .. } if *task == wanted);
+        self.phase = if self.has(told(Task::Commit)) {
+            Phase::Committing
+        } else if self.has(told(Task::Rollback)) {
+            Phase::RollingBack
+        } else {
+            Phase::Forgetting
+        };
+        let mut commands = Vec::new();
+        for (branch, at) in (0..).zip(&mut self.branches) {
+            if let Stand::Unfinished { task, .. } = at.stand {
+                at.asked = Some(task);
+                commands.push(Command::Send { branch, task });
+            }
+        }
+        self.waiting = commands.len();
+        commands
+    }
+
+    fn rest(&mut self) -> Vec<Command> {
+        self.phase = Phase::Resting;
+        // Without a decision the decider has nothing to forget.
+        if self.decided.is_none() || self.decision_in_doubt {
+            return Vec::new();
+        }
+        let open = |at: &Stand| matches!(at, Stand::Unfinished { .. } | Stand::Heuristic(..));
+        vec![if self.has(open) { Command::Acknowledged } else { Command::Finished }]
+    }
+
+    fn round(&mut self, phase: Phase, task: Task, pick: impl Fn(&Stand) -> bool) -> Vec<Command> {
+        self.round_of(phase, task, |_, at| pick(at))
+    }
+
+    fn round_of(&mut self, phase: Phase, task: Task, pick: impl Fn(u16, &Stand) -> bool) -> Vec<Command> {
+        self.phase = phase;
+        let mut commands = Vec::with_capacity(self.branches.len());
+        for (branch, at) in (0..).zip(&mut self.branches) {
+            if pick(branch, &at.stand) {
+                at.asked = Some(task);
+                commands.push(Command::Send { branch, task });
+            }
+        }
+        self.waiting = commands.len();
+        if commands.is_empty() { self.next_round() } else { commands }
+    }
+
+    fn has(&self, pick: impl Fn(&Stand) -> bool) -> bool {
+        self.branches.iter().any(|at| pick(&at.stand))
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (u16, &Branch)> {
+        (0..).zip(&self.branches)
+    }
+}

@@ -1,0 +1,198 @@
+//! Single ways, told.
+
+use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId};
+use assent_kind::Kind;
+use assent_xa::{
+    Cause, Command, Commit, DecideError, Event, Heuristic, Native, Outcome, Pace, Phase, Reply, StepError, Task, Trust,
+    Verb, Verdict, Vote,
+};
+
+fn native(code: &str) -> Native {
+    Native { code: code.to_owned(), message: "as the resource says".to_owned() }
+}
+
+fn send(branch: u16, task: Task) -> Command {
+    Command::Send { branch, task }
+}
+
+fn all_say(commit: &mut Commit, replies: &[(u16, Reply)]) -> Vec<Command> {
+    let mut last = Vec::new();
+    for (branch, reply) in replies {
+        assert_eq!(last, [], "a round ends with its last answer");
+        last = commit.step(Event::Answer { branch: *branch, reply: reply.clone() }).unwrap();
+    }
+    last
+}
+
+#[test]
+fn all_are_told_before_any_is_read_and_only_a_durable_decision_commits() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes; 3], Pace::Together);
+    let end = Task::End { success: true };
+    assert_eq!(commit.step(Event::Commit), Ok(vec![send(0, end), send(1, end), send(2, end)]));
+    let prepare = all_say(&mut commit, &[(2, Reply::Done), (0, Reply::Done), (1, Reply::Done)]);
+    assert_eq!(prepare, [send(0, Task::Prepare), send(1, Task::Prepare), send(2, Task::Prepare)]);
+    let yes = Reply::Vote(Vote::Yes);
+    let decide = all_say(&mut commit, &[(0, yes.clone()), (1, Reply::Vote(Vote::ReadOnly)), (2, yes)]);
+    assert_eq!(decide, [Command::Decide { yes: vec![0, 2], first: true }]);
+    let told = commit.step(Event::Decided(Outcome::Committed)).unwrap();
+    assert_eq!(told, [send(0, Task::Commit), send(2, Task::Commit)]);
+    assert_eq!(all_say(&mut commit, &[(0, Reply::Done), (2, Reply::Done)]), [Command::Finished]);
+    let report = commit.report().unwrap();
+    assert_eq!((report.verdict, report.decided), (Verdict::Committed, Some(Outcome::Committed)));
+}
+
+#[test]
+fn one_branch_and_read_only_ones_need_no_decision() {
+    let mut one = Commit::new(&[Trust::KeepsVotes], Pace::Together);
+    one.step(Event::Commit).unwrap();
+    assert_eq!(all_say(&mut one, &[(0, Reply::Done)]), [send(0, Task::CommitOnePhase)]);
+    assert_eq!(all_say(&mut one, &[(0, Reply::Done)]), []);
+    assert_eq!(one.report().unwrap().decided, None);
+
+    let mut readers = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    readers.step(Event::Commit).unwrap();
+    all_say(&mut readers, &[(0, Reply::Done), (1, Reply::Done)]);
+    let read_only = Reply::Vote(Vote::ReadOnly);
+    assert_eq!(all_say(&mut readers, &[(0, read_only.clone()), (1, read_only)]), []);
+    assert_eq!(readers.report().unwrap().verdict, Verdict::Committed);
+}
+
+#[test]
+fn the_last_writer_commits_in_one_phase_if_it_was_not_told_to_prepare() {
+    // Found at end: the first branch has nothing to commit.
+    let mut early = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    early.step(Event::Commit).unwrap();
+    let told = all_say(&mut early, &[(0, Reply::Vote(Vote::ReadOnly)), (1, Reply::Done)]);
+    assert_eq!(told, [send(1, Task::CommitOnePhase)]);
+
+    // Found at prepare, with the last one held back.
+    let mut held = Commit::new(&[Trust::KeepsVotes; 2], Pace::LastAlone);
+    held.step(Event::Commit).unwrap();
+    assert_eq!(all_say(&mut held, &[(0, Reply::Done), (1, Reply::Done)]), [send(0, Task::Prepare)]);
+    assert_eq!(all_say(&mut held, &[(0, Reply::Vote(Vote::ReadOnly))]), [send(1, Task::CommitOnePhase)]);
+
+    // Told together: its vote cannot be taken back, so it needs the decision.
+    let mut late = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    late.step(Event::Commit).unwrap();
+    all_say(&mut late, &[(0, Reply::Done), (1, Reply::Done)]);
+    let told = all_say(&mut late, &[(0, Reply::Vote(Vote::ReadOnly)), (1, Reply::Vote(Vote::Yes))]);
+    assert_eq!(told, [Command::Decide { yes: vec![1], first: true }]);
+}
+
+#[test]
+fn the_first_no_is_named_and_the_others_are_rolled_back() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes; 3], Pace::Together);
+    commit.step(Event::Commit).unwrap();
+    all_say(&mut commit, &[(0, Reply::Done), (1, Reply::Done), (2, Reply::Done)]);
+    let no = Reply::RolledBack(native("23505"));
+    let told = all_say(&mut commit, &[(1, no), (0, Reply::Vote(Vote::Yes)), (2, Reply::Lost(native("")))]);
+    assert_eq!(told, [send(0, Task::Rollback), send(2, Task::Rollback)], "a no is rolled back already");
+    assert_eq!(all_say(&mut commit, &[(0, Reply::Done), (2, Reply::Unknown(native("42704")))]), []);
+    let cause = Cause::Branch { branch: 1, kind: Kind::RolledBack, native: native("23505") };
+    assert_eq!(commit.report().unwrap().verdict, Verdict::RolledBack(cause));
+}
+
+#[test]
+fn a_decision_in_doubt_keeps_all_branches_until_it_is_known() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    commit.step(Event::Commit).unwrap();
+    all_say(&mut commit, &[(0, Reply::Done), (1, Reply::Done)]);
+    all_say(&mut commit, &[(0, Reply::Vote(Vote::Yes)), (1, Reply::Vote(Vote::Yes))]);
+    let lost = DecideError { kind: Kind::InDoubt, message: "the answer was lost".to_owned() };
+    assert_eq!(commit.step(Event::from(Err(lost))), Ok(vec![]));
+    let report = commit.report().unwrap();
+    assert!(matches!(report.verdict, Verdict::InDoubt(_)));
+    assert_eq!(report.unfinished.len(), 2);
+    // Asked again, refused: that says nothing about the first question.
+    assert_eq!(commit.step(Event::Retry), Ok(vec![Command::Decide { yes: vec![0, 1], first: false }]));
+    let full = DecideError { kind: Kind::Busy, message: "send it again".to_owned() };
+    assert_eq!(commit.step(Event::from(Err(full))), Ok(vec![]));
+    assert!(matches!(commit.report().unwrap().verdict, Verdict::InDoubt(_)));
+    // And once more: it had been committed all the time.
+    commit.step(Event::Retry).unwrap();
+    let told = commit.step(Event::Decided(Outcome::Committed)).unwrap();
+    assert_eq!(told, [send(0, Task::Commit), send(1, Task::Commit)]);
+    assert_eq!(all_say(&mut commit, &[(0, Reply::Done), (1, Reply::Done)]), [Command::Finished]);
+}
+
+#[test]
+fn an_unfinished_branch_is_left_to_recovery_or_told_again() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes, Trust::MayLoseVotes], Pace::Together);
+    commit.step(Event::Commit).unwrap();
+    all_say(&mut commit, &[(0, Reply::Done), (1, Reply::Done)]);
+    all_say(&mut commit, &[(0, Reply::Vote(Vote::Yes)), (1, Reply::Vote(Vote::Yes))]);
+    commit.step(Event::Decided(Outcome::Committed)).unwrap();
+    // Both do not know their branch: the one that keeps its votes has been committed by recovery, the other says nothing.
+    let unknown = Reply::Unknown(native("42704"));
+    assert_eq!(all_say(&mut commit, &[(0, unknown.clone()), (1, unknown)]), [Command::Acknowledged]);
+    let report = commit.report().unwrap();
+    assert_eq!((report.verdict.clone(), report.inferred.clone()), (Verdict::Committed, vec![0]));
+    assert_eq!(report.unfinished.iter().map(|open| open.branch).collect::<Vec<_>>(), [1]);
+    assert!(!report.is_finished());
+    assert_eq!(commit.step(Event::Retry), Ok(vec![send(1, Task::Commit)]));
+    assert_eq!(all_say(&mut commit, &[(1, Reply::Done)]), [Command::Finished]);
+    assert!(commit.report().unwrap().is_finished());
+}
+
+#[test]
+fn heuristic_outcomes_that_agree_are_forgotten_and_others_stay() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    commit.step(Event::Commit).unwrap();
+    all_say(&mut commit, &[(0, Reply::Done), (1, Reply::Done)]);
+    all_say(&mut commit, &[(0, Reply::Vote(Vote::Yes)), (1, Reply::Vote(Vote::Yes))]);
+    commit.step(Event::Decided(Outcome::Committed)).unwrap();
+    let told = all_say(
+        &mut commit,
+        &[
+            (0, Reply::Heuristic(Heuristic::Committed, native(""))),
+            (1, Reply::Heuristic(Heuristic::RolledBack, native("1402"))),
+        ],
+    );
+    assert_eq!(told, [send(0, Task::Forget)], "the other is kept for people");
+    assert_eq!(all_say(&mut commit, &[(0, Reply::Done)]), [Command::Acknowledged]);
+    let Verdict::Heuristic(list) = commit.report().unwrap().verdict else { panic!("a branch went its own way") };
+    assert_eq!(list.iter().map(|one| (one.branch, one.heuristic)).collect::<Vec<_>>(), [(1, Heuristic::RolledBack)]);
+}
+
+#[test]
+fn a_lost_one_phase_commit_is_in_doubt_and_nobody_can_be_asked() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes], Pace::Together);
+    commit.step(Event::Commit).unwrap();
+    all_say(&mut commit, &[(0, Reply::Done)]);
+    assert_eq!(all_say(&mut commit, &[(0, Reply::Lost(native("57P01")))]), []);
+    assert_eq!(commit.report().unwrap().verdict, Verdict::InDoubt(native("57P01")));
+    assert_eq!(commit.step(Event::Retry), Err(StepError::OutOfPhase { event: "a retry", phase: Phase::Resting }));
+}
+
+#[test]
+fn what_cannot_happen_is_refused_and_changes_nothing() {
+    let mut commit = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    let early = Event::Answer { branch: 0, reply: Reply::Done };
+    assert_eq!(commit.step(early.clone()), Err(StepError::NotAsked { branch: 0, phase: Phase::Working }));
+    commit.step(Event::Commit).unwrap();
+    commit.step(early.clone()).unwrap();
+    let twice = commit.step(early).unwrap_err();
+    assert_eq!(twice, StepError::NotAsked { branch: 0, phase: Phase::Ending });
+    assert_eq!(twice.kind(), Kind::Internal);
+    let nobody = Event::Answer { branch: 2, reply: Reply::Done };
+    assert_eq!(commit.step(nobody), Err(StepError::NotAsked { branch: 2, phase: Phase::Ending }));
+    assert_eq!(commit.phase(), Phase::Ending);
+}
+
+#[test]
+fn a_task_is_its_verb_for_one_branch() {
+    let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
+    let tx = TxId { incarnation, counter: 1 };
+    let xid = Branch { node: NodeId(7), tx, resource: ResourceId::of("a"), number: 0, flags: 0 }.xid();
+    let pairs = [
+        (Task::End { success: false }, Verb::End { xid, success: false }),
+        (Task::Prepare, Verb::Prepare(xid)),
+        (Task::Commit, Verb::Commit(xid)),
+        (Task::CommitOnePhase, Verb::CommitOnePhase(xid)),
+        (Task::Rollback, Verb::Rollback(xid)),
+        (Task::Forget, Verb::Forget(xid)),
+    ];
+    for (task, verb) in pairs {
+        assert_eq!(task.verb(xid), verb);
+    }
+}
