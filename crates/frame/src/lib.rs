@@ -7,7 +7,7 @@
 //! All little endian. `length` counts the payload; the checksum covers everything but itself and the padding; `mark`
 //! is the LSN on disk and the request id on the wire; `chain` is opaque here.
 //!
-//! Walk: [`lay`] appends a frame to a buffer, [`mark`] patches one in place · [`parse`] finds the first frame in
+//! Walk: [`lay`] appends a frame to a buffer ([`lay_at`] to memory that must not move), [`mark`] patches one in place · [`parse`] finds the first frame in
 //! bytes · [`Writer`] and [`Reader`] lay and read the fields of payloads.
 //! Deliberately absent: I/O, and knowledge of what a payload means.
 #![forbid(unsafe_code)]
