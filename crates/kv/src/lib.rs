@@ -1,1 +1,38 @@
-//! To be written.
+//! The key-value store: values live in the journal once, the index in memory moves only small entries.
+//!
+//! ```text
+//!   put, batch   check at the door -> lay once -> journal: append -> wait: durable -> publish in log order -> answer
+//!   branch       writes in memory -> prepare: one entry, keys held -> commit: one small entry -> publish -> answer
+//!   get, scan    index: key -> place -> journal: read -> check the hash -> answer
+//! ```
+//! Walk: [`Kv::open`] loads a checkpoint and replays the journal behind it · [`Kv::batch_begin`] and its like append and
+//! never wait, [`Kv::wait`] makes durable and publishes · [`Snapshot`] is the store as it was · a branch
+//! ([`Kv::start`] to [`Kv::commit_begin`]) is snapshot-isolated: the first committer of a key wins, and keys that were
+//! only read are not protected (write skew is possible; write what must not change under you) · [`KvResource`] makes
+//! it a resource manager of a transaction.
+//! Deliberately absent: threads (whoever owns a loop calls [`Kv::tick`]), files of values, knowledge of any coordinator,
+//! and trimming of the journal.
+#![forbid(unsafe_code)]
+
+mod branch;
+mod checkpoint;
+mod config;
+mod desk;
+mod error;
+mod index;
+mod keyed;
+mod kv;
+mod record;
+mod recover;
+mod resource;
+mod snapshot;
+mod transaction;
+
+pub use checkpoint::BARRIERS;
+pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};
+pub use error::{KvError, Shown};
+pub use kv::{Kv, Pending, Stats};
+pub use record::{Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Op};
+pub use resource::{KvConnector, KvResource};
+pub use snapshot::{Found, Rows, Snapshot};
+pub use transaction::Voted;

@@ -1,0 +1,75 @@
+//! The store's limits: each one is a number with a unit, checked once at open.
+
+use crate::KvError;
+
+/// The longest key that a record can carry.
+pub const KEY_BYTES_MAX: u32 = 64 << 10;
+/// The longest value that a record can carry.
+pub const VALUE_BYTES_MAX: u32 = 256 << 20;
+/// The most metadata beside a value.
+pub const METADATA_BYTES_MAX: u16 = 4 << 10;
+
+/// What a store takes and when it writes checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The longest key, at most [`KEY_BYTES_MAX`]. The empty key is a key.
+    pub key_bytes_max: u32,
+    /// The longest value, at most [`VALUE_BYTES_MAX`].
+    pub value_bytes_max: u32,
+    /// The most bytes of one batch as laid in the journal. A value of full length fits the default.
+    pub batch_bytes_max: u32,
+    /// The most bytes of one branch's writes, as they will be laid.
+    pub branch_bytes_max: u32,
+    /// The most bytes that all open branches keep in memory together; beyond it writes in them are `Busy`.
+    pub branches_bytes_max: u64,
+    /// The most branches known at once, prepared ones among them; beyond it a start is `Busy`.
+    pub branches_max: u32,
+    /// The most entries that are appended and not yet waited for; beyond it writers are `Busy`.
+    pub unpublished_max: u32,
+    /// The most bytes of keys and values that one scan gathers; beyond it the scan is refused, never cut silently.
+    pub scan_bytes_max: u64,
+    /// A checkpoint is due after that many bytes of journal.
+    pub checkpoint_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            key_bytes_max: KEY_BYTES_MAX,
+            value_bytes_max: VALUE_BYTES_MAX,
+            batch_bytes_max: VALUE_BYTES_MAX + (1 << 20),
+            branch_bytes_max: 64 << 20,
+            branches_bytes_max: 512 << 20,
+            branches_max: 4096,
+            unpublished_max: 1 << 16,
+            scan_bytes_max: 256 << 20,
+            checkpoint_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Config {
+    /// Says which value cannot work.
+    ///
+    /// # Errors
+    /// [`KvError::Config`] with the key, its value and the rule.
+    pub fn check(&self) -> Result<(), KvError> {
+        let rules: [(&'static str, u64, bool, &'static str); 6] = [
+            (
+                "key_bytes_max",
+                self.key_bytes_max.into(),
+                (1..=KEY_BYTES_MAX).contains(&self.key_bytes_max),
+                "1 to 65536",
+            ),
+            ("value_bytes_max", self.value_bytes_max.into(), self.value_bytes_max <= VALUE_BYTES_MAX, "0 to 268435456"),
+            ("batch_bytes_max", self.batch_bytes_max.into(), self.batch_bytes_max >= 64, "at least 64"),
+            ("branch_bytes_max", self.branch_bytes_max.into(), self.branch_bytes_max >= 64, "at least 64"),
+            ("unpublished_max", self.unpublished_max.into(), self.unpublished_max > 0, "at least 1"),
+            ("checkpoint_bytes", self.checkpoint_bytes, self.checkpoint_bytes > 0, "at least 1"),
+        ];
+        match rules.into_iter().find(|(_, _, fine, _)| !fine) {
+            Some((name, value, _, rule)) => Err(KvError::Config { name, value, rule }),
+            None => Ok(()),
+        }
+    }
+}

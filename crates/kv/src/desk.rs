@@ -1,0 +1,198 @@
+//! What writers share: the branches, the keys they hold, and what is appended but not yet published.
+//!
+//! Walk: a writer asks [`Desk::refuse_held`] and [`Desk::has_room`] before it appends · [`Desk::stage`] puts the
+//! entry behind those before it · [`Desk::ready`] gives entries out in log order once they are safe.
+//! Because appending and staging happen under one lock, the queue's order is the log's order.
+//! Deliberately absent: the lock itself, and I/O.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use assent_ids::{Lsn, Xid};
+use assent_journal::Ticket;
+
+use crate::KvError;
+use crate::branch::{Branch, Ending, Work};
+use crate::config::Config;
+use crate::error::Shown;
+use crate::index::Index;
+use crate::keyed::Keyed;
+use crate::record::{Durability, Effect};
+
+/// What publishing an entry means to a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It was a plain write.
+    Plain,
+    /// The branch may be listed as prepared.
+    Prepared(Xid),
+    /// The branch has its outcome and is forgotten.
+    Finished(Xid),
+}
+
+/// An entry that is appended and not yet published.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) ticket: Ticket,
+    pub(crate) durability: Durability,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) turn: Turn,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    pub(crate) branches: BTreeMap<Xid, Branch>,
+    /// Keys written by prepared branches, and by which.
+    held: Keyed<Xid>,
+    /// Keys of the queue, and the end of the newest entry there that writes each.
+    staged: Keyed<Lsn>,
+    queue: VecDeque<Staged>,
+    /// How far the log has been acknowledged under its policy.
+    acknowledged: Lsn,
+    /// Bytes of all working branches' writes.
+    pub(crate) bytes: u64,
+}
+
+impl Desk {
+    /// The branch, or the word for an unknown one.
+    pub(crate) fn branch(&mut self, xid: &Xid) -> Result<&mut Branch, KvError> {
+        self.branches.get_mut(xid).ok_or(KvError::Unknown { xid: *xid })
+    }
+
+    /// Takes a branch out that has nothing in the journal; any other stays.
+    pub(crate) fn take(&mut self, xid: &Xid) -> Option<Work> {
+        if !matches!(self.branches.get(xid), Some(Branch::Working(_))) {
+            return None;
+        }
+        let Some(Branch::Working(work)) = self.branches.remove(xid) else { return None };
+        self.bytes = self.bytes.saturating_sub(work.bytes);
+        Some(work)
+    }
+
+    /// Puts it back.
+    pub(crate) fn keep(&mut self, xid: Xid, work: Work) {
+        self.bytes = self.bytes.saturating_add(work.bytes);
+        self.branches.insert(xid, Branch::Working(work));
+    }
+
+    /// A prepared branch holds its keys until it has its outcome: nobody else writes them.
+    pub(crate) fn refuse_held<'a>(&self, keys: impl Iterator<Item = (u32, &'a [u8])>) -> Result<(), KvError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        for (keyspace, key) in keys {
+            if let Some(by) = self.held.get(keyspace, key) {
+                return Err(KvError::Held { key: Shown::of(keyspace, key), by: *by });
+            }
+        }
+        Ok(())
+    }
+
+    /// First committer wins: what this branch wrote must not have been written since its snapshot, published or on its
+    /// way.
+    pub(crate) fn refuse_newer(&self, work: &Work, index: &Index) -> Result<(), KvError> {
+        let Some(snapshot) = work.snapshot.as_ref().map(|snapshot| snapshot.lsn()) else { return Ok(()) };
+        for (keyspace, key, _) in work.writes.iter() {
+            let written = self.staged.get(keyspace, key).copied().or_else(|| index.written(keyspace, key));
+            if let Some(written) = written.filter(|written| *written > snapshot) {
+                return Err(KvError::Newer { key: Shown::of(keyspace, key), written, snapshot });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_room(&self, config: &Config) -> Result<(), KvError> {
+        let limit = config.unpublished_max;
+        if u32::try_from(self.queue.len()).is_ok_and(|waiting| waiting < limit) {
+            return Ok(());
+        }
+        Err(KvError::Busy { what: "entries that nobody has waited for", limit: limit.into() })
+    }
+
+    pub(crate) fn hold(&mut self, xid: Xid, effects: &[Effect]) {
+        for effect in effects {
+            self.held.insert(effect.keyspace, effect.key.clone(), xid);
+        }
+    }
+
+    pub(crate) fn let_go(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            self.held.remove(effect.keyspace, &effect.key);
+        }
+    }
+
+    /// Puts an appended entry behind those before it.
+    pub(crate) fn stage(&mut self, staged: Staged) {
+        for effect in &staged.effects {
+            self.staged.insert(effect.keyspace, effect.key.clone(), staged.ticket.end);
+        }
+        self.queue.push_back(staged);
+    }
+
+    /// The log has acknowledged up to here under its policy.
+    pub(crate) fn acknowledge(&mut self, end: Lsn) {
+        self.acknowledged = self.acknowledged.max(end);
+    }
+
+    /// The next entry in log order, if it is safe: durable where it must be, else acknowledged.
+    pub(crate) fn ready(&mut self, durable: Lsn) -> Option<Staged> {
+        let first = self.queue.front()?;
+        let safe = match first.durability {
+            Durability::Durable => durable,
+            Durability::Buffered => durable.max(self.acknowledged),
+        };
+        if first.ticket.end > safe {
+            return None;
+        }
+        let staged = self.queue.pop_front()?;
+        for Effect { keyspace, key, .. } in &staged.effects {
+            if self.staged.get(*keyspace, key) == Some(&staged.ticket.end) {
+                self.staged.remove(*keyspace, key);
+            }
+        }
+        match staged.turn {
+            Turn::Plain => {}
+            Turn::Prepared(xid) => {
+                if let Some(Branch::Prepared { listed, .. } | Branch::Finishing { listed, .. }) =
+                    self.branches.get_mut(&xid)
+                {
+                    *listed = true;
+                }
+            }
+            Turn::Finished(xid) => _ = self.branches.remove(&xid),
+        }
+        Some(staged)
+    }
+
+    /// The last entry up to this one that must be durable before this one can be published.
+    pub(crate) fn blocker(&self, ticket: Ticket) -> Option<Ticket> {
+        let before = self.queue.iter().take_while(|staged| staged.ticket.end <= ticket.end);
+        before.filter(|staged| staged.durability == Durability::Durable).map(|staged| staged.ticket).last()
+    }
+
+    /// Prepared branches with where their records begin, in the order of their XIDs.
+    pub(crate) fn prepared(&self) -> impl Iterator<Item = (Xid, Lsn)> {
+        self.branches.iter().filter_map(|(xid, branch)| Some((*xid, branch.prepared_at()?)))
+    }
+
+    /// A branch that a checkpoint or the journal says is prepared.
+    pub(crate) fn restore(&mut self, xid: Xid, entry: Lsn, effects: Vec<Effect>) {
+        self.hold(xid, &effects);
+        self.branches.insert(xid, Branch::Prepared { entry, effects, listed: true });
+    }
+
+    /// Takes a prepared branch out for its outcome; its keys are free behind the record just appended.
+    pub(crate) fn finish(&mut self, xid: &Xid, ticket: Ticket, ending: Ending) -> Vec<Effect> {
+        let Some(Branch::Prepared { entry, effects, listed }) = self.branches.remove(xid) else { return Vec::new() };
+        self.let_go(&effects);
+        self.branches.insert(*xid, Branch::Finishing { ticket, ending, prepare: Some(entry), listed });
+        effects
+    }
+
+    pub(crate) fn held_keys(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}

@@ -1,0 +1,186 @@
+//! What can go wrong in the store, and what the caller must do.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use assent_ids::{Lsn, Xid};
+use assent_journal::JournalError;
+use assent_kind::Kind;
+
+/// A key as people read it in messages: escaped, and cut if it is long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    keyspace: u32,
+    key: String,
+}
+
+impl Shown {
+    pub(crate) fn of(keyspace: u32, key: &[u8]) -> Self {
+        const SHOWN_BYTES_MAX: usize = 80;
+        let start = key.get(..SHOWN_BYTES_MAX).unwrap_or(key);
+        let dots = if start.len() < key.len() { "..." } else { "" };
+        Self { keyspace, key: format!("{}{dots}", start.escape_ascii()) }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" of keyspace {}", self.key, self.keyspace)
+    }
+}
+
+/// Why the store refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KvError {
+    /// A part of an operation beyond its limit. Nothing has been written.
+    #[error("{part} of {bytes} bytes; at most {limit} are taken")]
+    Size {
+        /// Key, value, metadata, batch, branch or scan.
+        part: &'static str,
+        /// How many bytes it has.
+        bytes: u64,
+        /// How many are taken.
+        limit: u64,
+    },
+    /// A batch without operations.
+    #[error("a batch of 0 operations; at least 1 is needed")]
+    Empty,
+    /// A configured value that cannot work.
+    #[error("{name} = {value}; it must be {rule}")]
+    Config {
+        /// The key.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// A limit on what waits or stays open is reached for the moment.
+    #[error("{what}: the limit of {limit} is reached; send it again")]
+    Busy {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// A start of a branch that is known already (XAER_DUPID).
+    #[error("branch {xid} is known already")]
+    Known {
+        /// The branch.
+        xid: Xid,
+    },
+    /// No such branch (XAER_NOTA).
+    #[error("branch {xid} is not known here")]
+    Unknown {
+        /// The branch.
+        xid: Xid,
+    },
+    /// A verb that does not fit the branch's state (XAER_PROTO). Nothing has changed.
+    #[error("branch {xid} is {state}: {verb} is not possible now")]
+    State {
+        /// The branch.
+        xid: Xid,
+        /// What it is.
+        state: &'static str,
+        /// What was asked.
+        verb: &'static str,
+    },
+    /// Work on a resource that has no branch started.
+    #[error("no branch is started on this resource: start one first")]
+    NoBranch,
+    /// A prepared branch holds the key until it is told its outcome.
+    #[error("key {key} is held by the prepared branch {by}")]
+    Held {
+        /// The key.
+        key: Shown,
+        /// Who holds it.
+        by: Xid,
+    },
+    /// Somebody else wrote a key of this branch after the branch's snapshot.
+    #[error("key {key} was written at {written} after this branch's snapshot at {snapshot}")]
+    Newer {
+        /// The key.
+        key: Shown,
+        /// When the other write was committed.
+        written: Lsn,
+        /// What the branch had seen.
+        snapshot: Lsn,
+    },
+    /// The branch's work had failed (xa_end with TMFAIL): it is rolled back and forgotten.
+    #[error("branch {xid} had failed and is rolled back")]
+    RolledBack {
+        /// The branch.
+        xid: Xid,
+    },
+    /// The store was opened read-only.
+    #[error("the store is open read-only")]
+    ReadOnly,
+    /// The journal refused; nothing was appended.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// It was appended, and whether it is durable is not known until the store is reopened.
+    #[error("whether it was written is not known until the store is reopened: {0}")]
+    InDoubt(JournalError),
+    /// A value's bytes are not those that were written.
+    #[error("the value of key {key} at LSN {lsn} is damaged: {what}")]
+    Damaged {
+        /// The key.
+        key: Shown,
+        /// The journal entry that has the value.
+        lsn: Lsn,
+        /// What is wrong.
+        what: String,
+    },
+    /// A journal entry that this version cannot have written.
+    #[error("the journal entry at LSN {lsn} is no key-value record of this version: {what}")]
+    Record {
+        /// The entry.
+        lsn: Lsn,
+        /// What is wrong.
+        what: String,
+    },
+    /// The disk refused a checkpoint. The store goes on without it.
+    #[error("{doing} {path}: {error}")]
+    Disk {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: String,
+        /// As the operating system says.
+        error: String,
+        /// What the caller must do.
+        kind: Kind,
+    },
+}
+
+impl KvError {
+    /// What the caller must do.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Size { .. } | Self::Empty | Self::Config { .. } | Self::State { .. } | Self::NoBranch => {
+                Kind::Invalid
+            }
+            Self::Busy { .. } => Kind::Busy,
+            Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } => Kind::Conflict,
+            Self::Unknown { .. } => Kind::NotFound,
+            Self::RolledBack { .. } => Kind::RolledBack,
+            Self::ReadOnly => Kind::Denied,
+            Self::Journal(error) => error.kind(),
+            Self::InDoubt(_) => Kind::InDoubt,
+            Self::Damaged { .. } | Self::Record { .. } => Kind::Corrupt,
+            Self::Disk { kind, .. } => *kind,
+        }
+    }
+
+    pub(crate) fn disk(doing: &'static str, path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Kind::Denied,
+            io::ErrorKind::NotFound => Kind::NotFound,
+            _ => Kind::Unavailable,
+        };
+        Self::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
+    }
+}

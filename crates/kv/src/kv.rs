@@ -1,0 +1,339 @@
+//! The store itself: open, plain reads and writes, publishing, numbers about it.
+//!
+//! Walk: [`Kv::batch_begin`] checks, lays and appends · [`Kv::wait`] waits for the log and publishes everything that is
+//! safe by then, in log order, whoever appended it.
+
+use std::fmt;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use assent_ids::Lsn;
+use assent_journal::{Log, Ticket};
+use assent_world::Disk;
+
+use crate::checkpoint::Checkpoints;
+use crate::config::{Config, METADATA_BYTES_MAX};
+use crate::desk::{Desk, Staged, Turn};
+use crate::record::{Durability, KIND_BATCH, Laid, Op, batch_bytes};
+use crate::recover::{Opened, recover};
+use crate::snapshot::{Found, Rows, Shared, Snapshot};
+use crate::{KvError, checkpoint};
+
+/// A key-value store over a log. All methods may be called from many threads.
+pub struct Kv {
+    pub(crate) shared: Arc<Shared>,
+    desk: Mutex<Desk>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) folder: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) checkpoints: Mutex<Checkpoints>,
+    /// Held while a checkpoint is written.
+    pub(crate) checkpointing: Mutex<()>,
+    opened: Opened,
+    read_only: bool,
+}
+
+/// Something that was appended and must be waited for before it is answered; or nothing, where nothing was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it is neither durable nor visible before Kv::wait"]
+pub struct Pending {
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) durability: Durability,
+}
+
+impl Pending {
+    pub(crate) const NOTHING: Pending = Pending { ticket: None, durability: Durability::Durable };
+
+    pub(crate) const fn durable(ticket: Ticket) -> Self {
+        Self { ticket: Some(ticket), durability: Durability::Durable }
+    }
+
+    /// A snapshot at this place or behind it sees the entry.
+    #[must_use]
+    pub fn lsn(&self) -> Option<Lsn> {
+        self.ticket.map(|ticket| ticket.end)
+    }
+}
+
+/// Numbers about a store, exact at one moment each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Live keys.
+    pub keys: u64,
+    /// Bytes of the live keys.
+    pub key_bytes: u64,
+    /// Bytes of the live values.
+    pub value_bytes: u64,
+    /// Live keys and the older versions that snapshots need.
+    pub versions: u64,
+    /// Branches that are known, in whatever state.
+    pub branches: u64,
+    /// Those of them that are prepared.
+    pub prepared: u64,
+    /// Bytes of writes of branches that are not prepared.
+    pub branches_bytes: u64,
+    /// Keys that prepared branches hold.
+    pub held_keys: u64,
+    /// Snapshots that are kept, branches' ones among them.
+    pub snapshots: u64,
+    /// Entries appended and not yet published.
+    pub unpublished: u64,
+    /// Everything that ends here or before is visible.
+    pub published: Lsn,
+    /// The place of the newest checkpoint, loaded or written; zero without one.
+    pub checkpoint: Lsn,
+    /// Checkpoints written since the open.
+    pub checkpoints: u64,
+    /// Checkpoints that failed since the open; the store goes on without them.
+    pub checkpoints_failed: u64,
+    /// Checkpoints that the open found damaged or of another journal, and ignored.
+    pub checkpoints_ignored: u64,
+    /// Journal entries that the open replayed.
+    pub replayed: u64,
+}
+
+impl Kv {
+    /// Opens the store over its log; `folder` holds the checkpoints and is made if it is missing.
+    ///
+    /// # Errors
+    /// [`KvError::Config`]; [`KvError::Record`] or `Corrupt` if the journal has what no store wrote; as the disk says.
+    pub fn open(log: Arc<dyn Log>, disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<Self, KvError> {
+        config.check()?;
+        checkpoint::make_folder(&*disk, folder)?;
+        Self::over(log, disk, folder, config, false)
+    }
+
+    /// Opens a stopped store to look at it: over a log that was opened read-only. Changes nothing in the folder.
+    ///
+    /// # Errors
+    /// As [`Kv::open`].
+    pub fn open_read_only(
+        log: Arc<dyn Log>,
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        config: Config,
+    ) -> Result<Self, KvError> {
+        config.check()?;
+        Self::over(log, disk, folder, config, true)
+    }
+
+    fn over(
+        log: Arc<dyn Log>,
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        config: Config,
+        read_only: bool,
+    ) -> Result<Self, KvError> {
+        let (index, desk, opened) = recover(&*log, &*disk, folder)?;
+        let checkpoints = Checkpoints::after(opened.checkpoint, index.published());
+        Ok(Self {
+            shared: Arc::new(Shared::new(log, index, config.scan_bytes_max)),
+            desk: Mutex::new(desk),
+            disk,
+            folder: folder.to_owned(),
+            config,
+            checkpoints: Mutex::new(checkpoints),
+            checkpointing: Mutex::default(),
+            opened,
+            read_only,
+        })
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`KvError::Damaged`], naming key and LSN, if its bytes are not those that were written.
+    pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        Ok(self.entry(keyspace, key)?.map(|found| found.value))
+    }
+
+    /// The value of a key with its metadata.
+    ///
+    /// # Errors
+    /// As [`Kv::get`].
+    pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        self.shared.get(keyspace, key, None)
+    }
+
+    /// The first `limit` keys of a range with their values, as of one moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`].
+    pub fn scan(&self, keyspace: u32, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Rows, KvError> {
+        self.snapshot().scan(keyspace, from, to, limit)
+    }
+
+    /// The store as of now, until it is dropped.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.snapshot()
+    }
+
+    /// Sets a key and waits. The answer is the place in the log behind the write.
+    ///
+    /// # Errors
+    /// As [`Kv::batch`].
+    pub fn put(&self, keyspace: u32, key: &[u8], value: &[u8], durability: Durability) -> Result<Lsn, KvError> {
+        self.batch(&[Op::put(keyspace, key, value)], durability)
+    }
+
+    /// Removes a key and waits; fine if it is not there.
+    ///
+    /// # Errors
+    /// As [`Kv::batch`].
+    pub fn delete(&self, keyspace: u32, key: &[u8], durability: Durability) -> Result<Lsn, KvError> {
+        self.batch(&[Op::delete(keyspace, key)], durability)
+    }
+
+    /// Writes all of these or none, and waits. Of several writes of one key the last counts.
+    ///
+    /// # Errors
+    /// As [`Kv::batch_begin`] and [`Kv::wait`].
+    pub fn batch(&self, ops: &[Op<'_>], durability: Durability) -> Result<Lsn, KvError> {
+        let pending = self.batch_begin(ops, durability)?;
+        self.wait(pending)?;
+        Ok(pending.lsn().unwrap_or_default())
+    }
+
+    /// Appends a batch and does not wait.
+    ///
+    /// # Errors
+    /// `Invalid` beyond a limit, `Conflict` if a prepared branch holds a key, `Busy`, `Full` or `Closed` as the journal
+    /// says. Nothing was appended then.
+    pub fn batch_begin(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
+        self.check_batch(ops)?;
+        let laid = Laid::batch(ops, durability);
+        let parts = laid.parts(ops);
+        let mut desk = self.writer()?;
+        desk.refuse_held(ops.iter().map(Op::key))?;
+        let ticket = self.shared.log.append(KIND_BATCH, &parts)?;
+        drop(parts);
+        desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
+        Ok(Pending { ticket: Some(ticket), durability })
+    }
+
+    /// Waits until it is as durable as it must be and visible to readers. May be called in any order, from any thread.
+    ///
+    /// # Errors
+    /// [`KvError::InDoubt`] if the log failed: whether it is durable is known once the store is reopened.
+    pub fn wait(&self, pending: Pending) -> Result<(), KvError> {
+        let Some(ticket) = pending.ticket else { return Ok(()) };
+        match pending.durability {
+            Durability::Durable => self.shared.log.wait_durable(ticket),
+            Durability::Buffered => self.shared.log.wait(ticket),
+        }
+        .map_err(KvError::InDoubt)?;
+        // Sync before publish: a reader must not see what a crash could take back.
+        let mut desk = self.desk();
+        if pending.durability == Durability::Buffered {
+            desk.acknowledge(ticket.end);
+        }
+        self.publish(&mut desk);
+        while let Some(before) = desk.blocker(ticket) {
+            // Log order: what must be durable stands before this and is not yet.
+            drop(desk);
+            self.shared.log.wait_durable(before).map_err(KvError::InDoubt)?;
+            desk = self.desk();
+            self.publish(&mut desk);
+        }
+        Ok(())
+    }
+
+    /// Publishes what is safe, in log order.
+    pub(crate) fn publish(&self, desk: &mut Desk) {
+        let durable = self.shared.log.durable();
+        while let Some(Staged { ticket, effects, turn, .. }) = desk.ready(durable) {
+            let mut index = self.shared.index_mut();
+            // A vote moves the place that is visible, but no key.
+            let effects = if matches!(turn, Turn::Prepared(_)) { Vec::new() } else { effects };
+            index.publish(ticket.lsn, ticket.end, effects, &self.shared.live());
+        }
+    }
+
+    /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
+    /// writes a checkpoint when one is due. A checkpoint that fails is counted, not told: the journal has everything.
+    pub fn tick(&self) {
+        self.publish(&mut self.desk());
+        if !self.read_only && self.checkpoint_is_due() {
+            _ = self.checkpoint();
+        }
+    }
+
+    /// Numbers about the store.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let checkpoints = self.checkpoint_counts();
+        let desk = self.desk();
+        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        let index = self.shared.index();
+        let held = index.held();
+        Stats {
+            keys: held.keys,
+            key_bytes: held.key_bytes,
+            value_bytes: held.value_bytes,
+            versions: held.versions,
+            branches: count(desk.branches.len()),
+            prepared: count(desk.prepared().count()),
+            branches_bytes: desk.bytes,
+            held_keys: count(desk.held_keys()),
+            snapshots: self.shared.live().count(),
+            unpublished: count(desk.waiting()),
+            published: index.published(),
+            checkpoint: checkpoints.newest,
+            checkpoints: checkpoints.written,
+            checkpoints_failed: checkpoints.failed,
+            checkpoints_ignored: self.opened.ignored,
+            replayed: self.opened.replayed,
+        }
+    }
+
+    // A thread that died in the lock said so; the desk is whole between operations.
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The desk of somebody who will append one entry.
+    pub(crate) fn writer(&self) -> Result<MutexGuard<'_, Desk>, KvError> {
+        self.refuse_read_only()?;
+        let mut desk = self.desk();
+        if desk.has_room(&self.config).is_err() {
+            self.publish(&mut desk);
+            desk.has_room(&self.config)?;
+        }
+        Ok(desk)
+    }
+
+    pub(crate) const fn refuse_read_only(&self) -> Result<(), KvError> {
+        if self.read_only { Err(KvError::ReadOnly) } else { Ok(()) }
+    }
+
+    fn check_batch(&self, ops: &[Op<'_>]) -> Result<(), KvError> {
+        if ops.is_empty() {
+            return Err(KvError::Empty);
+        }
+        ops.iter().try_for_each(|op| self.check(op))?;
+        within("batch", batch_bytes(ops), self.config.batch_bytes_max.into())
+    }
+
+    pub(crate) fn check(&self, op: &Op<'_>) -> Result<(), KvError> {
+        let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        within("key", size(op.key().1), self.config.key_bytes_max.into())?;
+        if let Op::Put { metadata, value, .. } = op {
+            within("metadata", size(metadata), METADATA_BYTES_MAX.into())?;
+            within("value", size(value), self.config.value_bytes_max.into())?;
+        }
+        Ok(())
+    }
+}
+
+/// One sentence for a size beyond its limit.
+pub(crate) const fn within(part: &'static str, bytes: u64, limit: u64) -> Result<(), KvError> {
+    if bytes <= limit { Ok(()) } else { Err(KvError::Size { part, bytes, limit }) }
+}
+
+impl fmt::Debug for Kv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kv").field("folder", &self.folder).field("log", &self.shared.log).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,309 @@
+//! Transaction branches: the verbs of XA over the store.
+//!
+//! Walk: [`Kv::start`] · reads see the snapshot of the first read and the branch's own writes · [`Kv::end`] ·
+//! [`Kv::prepare_begin`] checks that nobody was first, appends everything in one entry and holds the keys ·
+//! [`Kv::commit_begin`] or [`Kv::rollback_begin`] append the outcome · [`Kv::wait`] for each of the three: votes and
+//! outcomes are durable in every policy. One phase is one batch.
+//! A branch that never read has no snapshot: its writes win over whatever was there, unless a prepared branch holds a
+//! key. The last writer of such a key wins, as with plain writes.
+
+use std::ops::Bound;
+use std::sync::{Arc, MutexGuard};
+
+use assent_ids::{Branch as Ours, Lsn, NodeId, Xid};
+use assent_xa::Vote;
+
+use crate::branch::{Branch, Ending, Phase, Work};
+use crate::desk::{Desk, Staged, Turn};
+use crate::kv::within;
+use crate::record::{self, Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid, Op};
+use crate::snapshot::{Found, Rows, Snapshot};
+use crate::{Kv, KvError, Pending};
+
+/// A vote that holds once it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voted {
+    /// What the branch will do.
+    pub vote: Vote,
+    /// Wait for this before the vote is told.
+    pub pending: Pending,
+}
+
+/// A branch's own word on a key, or the snapshot that has it.
+enum Seen {
+    Own(Option<Found>),
+    Before(Arc<Snapshot>),
+}
+
+impl Kv {
+    /// Begins a branch.
+    ///
+    /// # Errors
+    /// `Conflict` if the XID is known, `Busy` if `branches_max` are.
+    pub fn start(&self, xid: &Xid) -> Result<(), KvError> {
+        self.refuse_read_only()?;
+        let mut desk = self.desk();
+        if desk.branches.contains_key(xid) {
+            return Err(KvError::Known { xid: *xid });
+        }
+        let limit = self.config.branches_max;
+        if u32::try_from(desk.branches.len()).map_or(true, |open| open >= limit) {
+            return Err(KvError::Busy { what: "branches", limit: limit.into() });
+        }
+        desk.branches.insert(*xid, Branch::Working(Work::new()));
+        Ok(())
+    }
+
+    /// The value of a key within a branch: its own write, else as of its snapshot.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown branch, `Invalid` for one that is not active, `Corrupt` as [`Kv::get`].
+    pub fn branch_get(&self, xid: &Xid, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        Ok(self.branch_entry(xid, keyspace, key)?.map(|found| found.value))
+    }
+
+    /// As [`Kv::branch_get`], with the metadata. A value of the branch's own has no place yet: its LSN is zero.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_get`].
+    pub fn branch_entry(&self, xid: &Xid, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        let seen = {
+            let mut desk = self.desk();
+            let work = active(&mut desk, xid, "a read")?;
+            match work.writes.get(keyspace, key) {
+                Some(own) => Seen::Own(own.as_ref().map(|(value, metadata)| Found {
+                    value: value.clone(),
+                    metadata: metadata.clone(),
+                    lsn: Lsn::ZERO,
+                })),
+                None => Seen::Before(self.view(work)),
+            }
+        };
+        match seen {
+            Seen::Own(found) => Ok(found),
+            Seen::Before(snapshot) => snapshot.entry(keyspace, key),
+        }
+    }
+
+    /// A range within a branch: as of its snapshot, its own writes laid over it.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_get`]; [`KvError::Size`] as [`Snapshot::scan`].
+    pub fn branch_scan(
+        &self,
+        xid: &Xid,
+        keyspace: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+    ) -> Result<Rows, KvError> {
+        let (view, own) = {
+            let mut desk = self.desk();
+            let work = active(&mut desk, xid, "a scan")?;
+            (self.view(work), work.own(keyspace, (from, to), limit))
+        };
+        view.scan_over(keyspace, (from, to), limit, own)
+    }
+
+    fn view(&self, work: &mut Work) -> Arc<Snapshot> {
+        Arc::clone(work.snapshot.get_or_insert_with(|| Arc::new(self.snapshot())))
+    }
+
+    /// Sets a key within a branch. Kept in memory until it is prepared.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_write`].
+    pub fn branch_put(&self, xid: &Xid, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), KvError> {
+        self.branch_write(xid, &Op::put(keyspace, key, value))
+    }
+
+    /// Removes a key within a branch.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_write`].
+    pub fn branch_delete(&self, xid: &Xid, keyspace: u32, key: &[u8]) -> Result<(), KvError> {
+        self.branch_write(xid, &Op::delete(keyspace, key))
+    }
+
+    /// One write within a branch.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown branch; `Invalid` for one that is not active or a size beyond a limit; `Busy` if all
+    /// branches together keep too much. The branch is as it was.
+    pub fn branch_write(&self, xid: &Xid, op: &Op<'_>) -> Result<(), KvError> {
+        self.check(op)?;
+        let mut desk = self.desk();
+        let all = desk.bytes;
+        let work = active(&mut desk, xid, "a write")?;
+        let bytes = work.bytes_with(op);
+        within("branch", bytes, self.config.branch_bytes_max.into())?;
+        let all = all.saturating_sub(work.bytes).saturating_add(bytes);
+        if all > self.config.branches_bytes_max {
+            return Err(KvError::Busy { what: "bytes of open branches", limit: self.config.branches_bytes_max });
+        }
+        work.write(op);
+        desk.bytes = all;
+        Ok(())
+    }
+
+    /// The work of a branch is done; without success it can only be rolled back.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown branch, `Invalid` for one that is not active.
+    pub fn end(&self, xid: &Xid, success: bool) -> Result<(), KvError> {
+        active(&mut self.desk(), xid, "end")?.phase = if success { Phase::Ended } else { Phase::Failed };
+        Ok(())
+    }
+
+    /// Votes. Nothing written: `ReadOnly`, and the branch is gone. Otherwise everything it wrote is appended and its
+    /// keys are held, through any crash, until it is told its outcome.
+    ///
+    /// # Errors
+    /// `Conflict` (somebody was first) or `RolledBack` (its work had failed): the branch is rolled back and gone.
+    /// `NotFound` or `Invalid`: it is unknown or was not ended. `Busy`, `Full`, `Closed`: it is as it was.
+    pub fn prepare_begin(&self, xid: &Xid) -> Result<Voted, KvError> {
+        let mut desk = self.writer()?;
+        let work = match self.admit(&mut desk, xid, "prepare")? {
+            Some(work) => work,
+            None => return Ok(Voted { vote: Vote::ReadOnly, pending: Pending::NOTHING }),
+        };
+        let (ticket, effects) = {
+            let ops = work.ops();
+            let laid = Laid::prepare(&ops, xid, work.snapshot.as_ref().map(|snapshot| snapshot.lsn()));
+            let appended = self.shared.log.append(KIND_PREPARE, &laid.parts(&ops));
+            match appended {
+                Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
+                Err(error) => {
+                    drop(ops);
+                    desk.keep(*xid, work);
+                    return Err(error.into());
+                }
+            }
+        };
+        desk.hold(*xid, &effects);
+        desk.branches.insert(*xid, Branch::Prepared { entry: ticket.lsn, effects, listed: false });
+        desk.stage(Staged { ticket, durability: Durability::Durable, effects: Vec::new(), turn: Turn::Prepared(*xid) });
+        Ok(Voted { vote: Vote::Yes, pending: Pending::durable(ticket) })
+    }
+
+    /// The only branch of a transaction decides for itself: one batch.
+    ///
+    /// # Errors
+    /// As [`Kv::prepare_begin`].
+    pub fn commit_one_phase_begin(&self, xid: &Xid) -> Result<Pending, KvError> {
+        let mut desk = self.writer()?;
+        if let Some(Branch::Finishing { ticket, ending: Ending::Commit, prepare: None, .. }) = desk.branches.get(xid) {
+            return Ok(Pending::durable(*ticket));
+        }
+        let Some(work) = self.admit(&mut desk, xid, "commit in one phase")? else { return Ok(Pending::NOTHING) };
+        let (ticket, effects) = {
+            let ops = work.ops();
+            let laid = Laid::batch(&ops, Durability::Durable);
+            let appended = self.shared.log.append(KIND_BATCH, &laid.parts(&ops));
+            match appended {
+                Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
+                Err(error) => {
+                    drop(ops);
+                    desk.keep(*xid, work);
+                    return Err(error.into());
+                }
+            }
+        };
+        let finishing = Branch::Finishing { ticket, ending: Ending::Commit, prepare: None, listed: false };
+        desk.branches.insert(*xid, finishing);
+        desk.stage(Staged { ticket, durability: Durability::Durable, effects, turn: Turn::Finished(*xid) });
+        Ok(Pending::durable(ticket))
+    }
+
+    /// Takes the work of an ended branch out if it may commit; nothing if there is nothing to commit.
+    fn admit(&self, desk: &mut MutexGuard<'_, Desk>, xid: &Xid, verb: &'static str) -> Result<Option<Work>, KvError> {
+        let work = match desk.branch(xid)? {
+            Branch::Working(work) if work.phase != Phase::Open => work,
+            branch => return Err(branch.refuse(*xid, verb)),
+        };
+        if work.phase == Phase::Failed {
+            desk.take(xid);
+            return Err(KvError::RolledBack { xid: *xid });
+        }
+        let Some(work) = desk.take(xid) else { return Ok(None) };
+        if work.writes.is_empty() {
+            return Ok(None);
+        }
+        // A conflict is the end of the branch: its work is dropped here, unless it is handed out.
+        desk.refuse_held(work.writes.iter().map(|(keyspace, key, _)| (keyspace, &**key)))?;
+        let newer = desk.refuse_newer(&work, &self.shared.index());
+        newer.map(|()| Some(work))
+    }
+
+    /// Commits a prepared branch.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown branch, `Invalid` for one that is not prepared; `Busy`, `Full`, `Closed`: it is as it
+    /// was.
+    pub fn commit_begin(&self, xid: &Xid) -> Result<Pending, KvError> {
+        self.finish(xid, Ending::Commit)
+    }
+
+    /// Rolls a branch back, prepared or not. An unprepared one is gone at once, a prepared one once this is durable.
+    ///
+    /// # Errors
+    /// As [`Kv::commit_begin`]; `Invalid` for one that is being committed.
+    pub fn rollback_begin(&self, xid: &Xid) -> Result<Pending, KvError> {
+        self.finish(xid, Ending::Rollback)
+    }
+
+    fn finish(&self, xid: &Xid, wanted: Ending) -> Result<Pending, KvError> {
+        let mut desk = self.writer()?;
+        let (kind, verb) = match wanted {
+            Ending::Commit => (KIND_COMMIT, "commit"),
+            Ending::Rollback => (KIND_ROLLBACK, "rollback"),
+        };
+        let entry = match desk.branch(xid)? {
+            Branch::Prepared { entry, .. } => *entry,
+            // Asked again: the answer is that of the first time.
+            Branch::Finishing { ticket, ending, prepare: Some(_), .. } if *ending == wanted => {
+                return Ok(Pending::durable(*ticket));
+            }
+            Branch::Working(_) if wanted == Ending::Rollback => {
+                desk.take(xid);
+                return Ok(Pending::NOTHING);
+            }
+            branch => return Err(branch.refuse(*xid, verb)),
+        };
+        // POINT OF NO RETURN for a commit: once this record is durable, we only ever complete.
+        let ticket = self.shared.log.append(kind, &[&record::outcome(xid, entry)])?;
+        let effects = desk.finish(xid, ticket, wanted);
+        let effects = if wanted == Ending::Commit { effects } else { Vec::new() };
+        desk.stage(Staged { ticket, durability: Durability::Durable, effects, turn: Turn::Finished(*xid) });
+        Ok(Pending::durable(ticket))
+    }
+
+    /// The owner's connection ended: an unprepared branch is dropped, a prepared one stays.
+    pub fn abandon(&self, xid: &Xid) {
+        self.desk().take(xid);
+    }
+
+    /// Prepared branches of one coordinator's node.
+    #[must_use]
+    pub fn recover(&self, node: NodeId) -> Vec<Xid> {
+        let prefix = Ours::prefix(node);
+        self.prepared().into_iter().filter(|xid| xid.gtrid().starts_with(&prefix) && xid.branch().is_some()).collect()
+    }
+
+    /// All prepared branches: those whose vote is durable and whose outcome is not.
+    #[must_use]
+    pub fn prepared(&self) -> Vec<Xid> {
+        self.desk().prepared().map(|(xid, _)| xid).collect()
+    }
+}
+
+/// The work of a branch that goes on.
+fn active<'a>(desk: &'a mut Desk, xid: &Xid, verb: &'static str) -> Result<&'a mut Work, KvError> {
+    match desk.branch(xid)? {
+        Branch::Working(work) if work.phase != Phase::Open => {
+            Err(KvError::State { xid: *xid, state: work.phase.name(), verb })
+        }
+        Branch::Working(work) => Ok(work),
+        branch => Err(branch.refuse(*xid, verb)),
+    }
+}
