@@ -55,6 +55,11 @@ pub(crate) struct Demo {
     /// The same seed moves the same money; where a kill falls still depends on the machine.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Kills at these stop points instead of the usual ones, e.g. client-before-decision:50 (the process that freezes
+    /// there) or client-between-commits:9=postgres (another one, while it is frozen). `assent serve --help-stops`
+    /// lists them.
+    #[arg(long, value_name = "STOP[:NTH][=VICTIM]")]
+    pub(crate) kill: Vec<crate::demo::Kill>,
     /// Keeps the folder with journals and configurations; a failed run always does.
     #[arg(long)]
     pub(crate) keep: bool,

@@ -112,6 +112,22 @@ impl Stage {
         self.actors.get(&heard.actor).is_some_and(|actor| actor.run == heard.run)
     }
 
+    /// How often an actor has been started.
+    pub(super) fn runs(&self, name: &str) -> u32 {
+        self.actors.get(name).map_or(0, |actor| actor.run)
+    }
+
+    /// SIGCONT: a frozen actor goes on.
+    pub(super) fn resume(&self, name: &str) -> Result<(), Failure> {
+        self.signal(name, rustix::process::Signal::CONT)
+    }
+
+    fn signal(&self, name: &str, signal: rustix::process::Signal) -> Result<(), Failure> {
+        let pid = self.actors.get(name).and_then(|actor| i32::try_from(actor.child.id()).ok());
+        let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else { return Ok(()) };
+        rustix::process::kill_process(pid, signal).map_err(|error| Failure::io("signal", name, &error.into()))
+    }
+
     /// SIGKILL, and the death is waited for.
     pub(super) fn kill(&mut self, name: &str) -> Result<(), Failure> {
         let Some(actor) = self.actors.get_mut(name) else { return Ok(()) };
@@ -121,10 +137,8 @@ impl Stage {
 
     /// SIGTERM, and the end is waited for; an actor that does not end in time is killed and that is an error.
     pub(super) fn stop(&mut self, name: &str, at_most: Duration) -> Result<(), Failure> {
+        self.signal(name, rustix::process::Signal::TERM)?;
         let Some(actor) = self.actors.get_mut(name) else { return Ok(()) };
-        if let Some(pid) = i32::try_from(actor.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
         match wait(&mut actor.child, at_most).map_err(|error| Failure::io("wait for", name, &error))? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(Failure::new(Kind::Internal, format!("{name} ended with {status}"))),

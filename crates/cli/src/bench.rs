@@ -1,0 +1,115 @@
+//! `assent bench`: runs a race and prints its table or its JSON.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use assent_bench::journal;
+use assent_kind::Kind;
+use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::args::{Bench, BenchJournal};
+use crate::failure::Failure;
+
+mod tx;
+
+/// Runs the command.
+pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
+    match command {
+        Bench::Journal(arguments) => run_journal(&arguments, json),
+        Bench::Tx(arguments) => tx::run(&arguments, json),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_journal(arguments: &BenchJournal, json: bool) -> Result<(), Failure> {
+    let folder = Folder::new(arguments.folder.as_deref())?;
+    let options = journal::Options {
+        bytes: usize::try_from(arguments.bytes).unwrap_or(usize::MAX),
+        threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
+        rounds: arguments.rounds,
+        slice: Duration::from_millis(arguments.slice_ms),
+        ..journal::Options::default()
+    };
+    let bar = bar(u64::from(options.rounds), "rounds");
+    let outcome = journal::run(folder.path(), options, |done, _| bar.set_position(u64::from(done)))?;
+    bar.finish_and_clear();
+    if json {
+        return print_json(&outcome);
+    }
+    let mut table = table(&["", "threads", "operations/s", "x floor", "p50 us", "x floor", "p99 us", "entries/sync"]);
+    for way in &outcome.ways_us {
+        table.add_row([format!("floor: {:?}", way.way), "1".into(), format!("{:.0}", 1e6 / way.p50), String::new()].into_iter().chain([format!("{:.0}", way.p50)]));
+    }
+    for (name, row) in [
+        ("one appender", &outcome.one),
+        ("blocking appenders", &outcome.blocking),
+        ("pipelined appenders", &outcome.pipelined),
+        ("lazy (RPO 10 ms)", &outcome.lazy),
+    ] {
+        table.add_row([
+            name.to_owned(),
+            row.threads.to_string(),
+            format!("{:.0}", row.ops_per_s),
+            format!("{:.2}", row.ops_ratio_to_floor),
+            format!("{:.0}", row.latency_us.p50),
+            format!("{:.2}", row.p50_ratio_to_floor),
+            format!("{:.0}", row.latency_us.p99),
+            format!("{:.1}", row.entries_per_sync),
+        ]);
+    }
+    println!("{} bytes, durable unless said otherwise; ratios to the best floor of this run\n{table}", outcome.bytes);
+    Ok(())
+}
+
+/// A folder to write in: the user's, or one that goes away.
+enum Folder {
+    Given(PathBuf),
+    Temporary(tempfile::TempDir),
+}
+
+impl Folder {
+    fn new(given: Option<&Path>) -> Result<Self, Failure> {
+        match given {
+            Some(path) => {
+                std::fs::create_dir_all(path).map_err(|error| Failure::io("make", path.display(), &error))?;
+                Ok(Self::Given(path.to_owned()))
+            }
+            None => tempfile::Builder::new()
+                .prefix("assent-bench-")
+                .tempdir()
+                .map(Self::Temporary)
+                .map_err(|error| Failure::io("make", "a temporary folder", &error)),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(path) => path,
+            Self::Temporary(folder) => folder.path(),
+        }
+    }
+}
+
+/// A progress bar on stderr; silent where stderr is no terminal.
+pub(crate) fn bar(length: u64, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} {elapsed} (left {eta})")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style).with_message(what.to_owned())
+}
+
+/// An empty table with a head.
+pub(crate) fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_header(head);
+    table
+}
+
+/// One JSON object on stdout.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+    println!("{text}");
+    Ok(())
+}

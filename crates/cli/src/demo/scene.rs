@@ -1,0 +1,290 @@
+//! One run of the demo: the stage is set, the clients play, somebody dies, and it is counted.
+//!
+//! Walk: [`Scene::set`] starts the stores, fills the accounts, starts the coordinator · [`Scene::play`] runs the clients
+//! and carries out the kills · [`Scene::settle`] waits until nothing is in doubt · [`Scene::count`] stops everything
+//! and reads what the stores' own files say.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use assent_bench::stats::Samples;
+use assent_kind::Kind;
+use indicatif::ProgressBar;
+
+use super::kill::{Kill, who_passes};
+use super::plan::{Plan, write};
+use super::process::{Heard, Stage, Told};
+use super::report::KillReport;
+use super::sql::Hook;
+use crate::failure::Failure;
+
+/// Nothing of the demo waits longer than this for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is going on.
+#[derive(Debug)]
+pub(super) struct Scene {
+    stage: Stage,
+    folder: PathBuf,
+    hook: Option<Hook>,
+    /// How each server is started again: its arguments, with the port it first took.
+    servers: BTreeMap<String, Vec<String>>,
+    /// Kills that wait for their actor.
+    orders: BTreeMap<String, VecDeque<Kill>>,
+    armed: BTreeMap<String, Kill>,
+    /// What each client still has to do.
+    left: BTreeMap<String, u64>,
+    clients: BTreeMap<String, u32>,
+    pub(super) tally: Tally,
+}
+
+/// What the clients said.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) committed: u64,
+    pub(super) rolled_back: u64,
+    pub(super) asked_again: u64,
+    pub(super) latency: Samples,
+    pub(super) kills: Vec<KillReport>,
+    pub(super) complaints: VecDeque<String>,
+}
+
+impl Scene {
+    pub(super) fn new(folder: &Path, hook: Option<Hook>) -> Self {
+        Self {
+            stage: Stage::new(),
+            folder: folder.to_owned(),
+            hook,
+            servers: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            armed: BTreeMap::new(),
+            left: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Gives each kill to an actor that passes its stop point; actors of a kind take turns.
+    pub(super) fn order(&mut self, kills: Vec<Kill>, stores: &[String], clients: u32) {
+        let mut turn: BTreeMap<&str, usize> = BTreeMap::new();
+        for kill in kills {
+            let kind = who_passes(kill.order.stop);
+            let names: Vec<String> = match kind {
+                "client" => (0..clients).map(|number| format!("client-{number}")).collect(),
+                "store" => stores.to_vec(),
+                _ => vec!["coordinator".to_owned()],
+            };
+            let next = turn.entry(kind).or_default();
+            if let Some(name) = names.get(*next % names.len().max(1)) {
+                self.orders.entry(name.clone()).or_default().push_back(kill);
+            }
+            *next += 1;
+        }
+    }
+
+    /// Starts a server of this binary with that configuration and answers its address.
+    pub(super) fn serve(&mut self, name: &str, configuration: &str) -> Result<String, Failure> {
+        let folder = self.folder.join(name);
+        std::fs::create_dir_all(&folder).map_err(|error| Failure::io("make", folder.display(), &error))?;
+        let file = folder.join("assent.toml");
+        write(&file, configuration)?;
+        let arguments = vec!["serve".to_owned(), "--config".to_owned(), file.display().to_string()];
+        let address = self.start_server(name, &arguments)?;
+        let fixed = [&arguments[..], &["--listen".to_owned(), address.clone()]].concat();
+        self.servers.insert(name.to_owned(), fixed);
+        Ok(address)
+    }
+
+    fn start_server(&mut self, name: &str, arguments: &[String]) -> Result<String, Failure> {
+        let stop = self.arm(name);
+        let run = self.stage.start(name, arguments, stop.as_deref())?;
+        let deadline = deadline();
+        while now() < deadline {
+            let Some(heard) = self.stage.hear(Duration::from_millis(100)) else { continue };
+            match (&heard.told, heard.actor == name && heard.run == run) {
+                (Told::Said(line), true) => {
+                    if let Some(address) = line.strip_prefix("ready protocol=").and_then(|rest| rest.split(' ').next())
+                    {
+                        return Ok(address.to_owned());
+                    }
+                }
+                (Told::Ended, true) => break,
+                // The others go on playing meanwhile.
+                _ => self.take(heard)?,
+            }
+        }
+        Err(self.trouble(format!("{name} did not start")))
+    }
+
+    /// Takes the actor's next kill, as `ASSENT_STOP` wants it.
+    fn arm(&mut self, name: &str) -> Option<String> {
+        let kill = self.orders.get_mut(name).and_then(VecDeque::pop_front)?;
+        let text = format!("{}:{}", kill.order.stop.name(), kill.order.nth);
+        self.armed.insert(name.to_owned(), kill);
+        Some(text)
+    }
+
+    /// Runs the clients until all transfers are done.
+    pub(super) fn play(&mut self, plan: &Plan, transfers: u64, clients: u32, bar: &ProgressBar) -> Result<(), Failure> {
+        plan.save(&self.folder.join("plan.json"))?;
+        for number in 0..clients {
+            let name = format!("client-{number}");
+            let share = transfers / u64::from(clients) + u64::from(u64::from(number) < transfers % u64::from(clients));
+            self.left.insert(name.clone(), share);
+            self.clients.insert(name.clone(), number);
+            self.start_client(&name)?;
+        }
+        let mut quiet_since = now();
+        while self.left.values().any(|left| *left > 0) {
+            match self.stage.hear(Duration::from_millis(200)) {
+                Some(heard) => {
+                    quiet_since = now();
+                    self.take(heard)?;
+                    bar.set_position(transfers - self.left.values().sum::<u64>());
+                }
+                None if quiet_since + PATIENCE < now() => {
+                    return Err(self.trouble("the clients make no progress".to_owned()));
+                }
+                None => {}
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn start_client(&mut self, name: &str) -> Result<(), Failure> {
+        let stop = self.arm(name);
+        let number = self.clients.get(name).copied().unwrap_or_default();
+        let left = self.left.get(name).copied().unwrap_or_default();
+        let run = self.stage.runs(name) + 1;
+        let plan = self.folder.join("plan.json").display().to_string();
+        let arguments = ["demo-client", "--plan", &plan, "--number", &number.to_string(), "--run", &run.to_string()]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(["--transfers".to_owned(), left.to_string()])
+            .collect::<Vec<_>>();
+        self.stage.start(name, &arguments, stop.as_deref()).map(drop)
+    }
+
+    fn take(&mut self, heard: Heard) -> Result<(), Failure> {
+        if !self.stage.is_present(&heard) {
+            // A dead run's last words may still be counted, its end means nothing.
+            if let Told::Said(line) = &heard.told {
+                self.count_line(&heard.actor, line);
+            }
+            return Ok(());
+        }
+        match heard.told {
+            Told::Said(line) => self.count_line(&heard.actor, &line),
+            Told::Stopped { stop, about } => self.carry_out(&heard.actor, &stop, about)?,
+            Told::Complained(line) => {
+                if self.tally.complaints.len() == 200 {
+                    self.tally.complaints.pop_front();
+                }
+                self.tally.complaints.push_back(format!("{}: {line}", heard.actor));
+            }
+            Told::Ended if self.clients.contains_key(&heard.actor) => {
+                let status = self.stage.ended(&heard.actor)?;
+                if self.left.get(&heard.actor).is_some_and(|left| *left > 0) {
+                    return Err(self.trouble(format!("{} ended early: {status:?}", heard.actor)));
+                }
+            }
+            Told::Ended => {
+                let status = self.stage.ended(&heard.actor)?;
+                return Err(self.trouble(format!("{} ended by itself: {status:?}", heard.actor)));
+            }
+        }
+        Ok(())
+    }
+
+    /// `c 812` committed in 812 us · `r` rolled back · `a` asked again for a lost answer.
+    fn count_line(&mut self, actor: &str, line: &str) {
+        let done = match line.split_once(' ').unwrap_or((line, "")) {
+            ("c", micros) => {
+                self.tally.committed += 1;
+                self.tally.latency.push(Duration::from_micros(micros.parse().unwrap_or(0)));
+                true
+            }
+            ("r", _) => {
+                self.tally.rolled_back += 1;
+                true
+            }
+            ("a", _) => {
+                self.tally.asked_again += 1;
+                false
+            }
+            _ => false,
+        };
+        if done && let Some(left) = self.left.get_mut(actor) {
+            *left = left.saturating_sub(1);
+        }
+    }
+
+    /// Somebody froze: its kill is due.
+    fn carry_out(&mut self, actor: &str, stop: &str, about: String) -> Result<(), Failure> {
+        let Some(kill) = self.armed.remove(actor) else {
+            return Err(self.trouble(format!("{actor} stopped at {stop} unasked")));
+        };
+        let victim = kill.victim.clone().unwrap_or_else(|| actor.to_owned());
+        self.tally.kills.push(KillReport {
+            victim: victim.clone(),
+            frozen: actor.to_owned(),
+            stop: stop.to_owned(),
+            about,
+            fate: String::new(),
+        });
+        if victim == actor {
+            self.stage.kill(actor)?;
+            return self.revive(actor);
+        }
+        if self.servers.contains_key(&victim) {
+            self.stage.kill(&victim)?;
+            // The frozen one meets the dead server first, as it would.
+            self.stage.resume(actor)?;
+            return self.revive(&victim);
+        }
+        let Some(hook) = &self.hook else {
+            return Err(Failure::invalid(format!("victim {victim:?} is no process of the demo's own")));
+        };
+        hook.call("kill", &victim)?;
+        self.stage.resume(actor)?;
+        hook.call("revive", &victim)
+    }
+
+    fn revive(&mut self, name: &str) -> Result<(), Failure> {
+        match self.servers.get(name).cloned() {
+            Some(arguments) => self.start_server(name, &arguments).map(drop),
+            None if self.left.get(name).is_some_and(|left| *left == 0) => Ok(()),
+            None => self.start_client(name),
+        }
+    }
+
+    /// Kills that were ordered and never came.
+    pub(super) fn missed(&self) -> Vec<String> {
+        let waiting = self.orders.values().flatten().chain(self.armed.values());
+        waiting.map(|kill| format!("{}:{}", kill.order.stop.name(), kill.order.nth)).collect()
+    }
+
+    /// Stops all servers in an orderly way, stores last.
+    pub(super) fn stop(&mut self) -> Result<(), Failure> {
+        let mut names: Vec<String> = self.servers.keys().cloned().collect();
+        names.sort_by_key(|name| name != "coordinator");
+        names.iter().try_for_each(|name| self.stage.stop(name, Duration::from_secs(10)))
+    }
+
+    fn trouble(&self, what: String) -> Failure {
+        let heard: Vec<&str> = self.tally.complaints.iter().rev().take(12).map(String::as_str).collect();
+        let heard: Vec<&str> = heard.into_iter().rev().collect();
+        Failure::new(Kind::Internal, format!("{what}; the last that was said:\n  {}", heard.join("\n  ")))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a harness watches real processes")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+fn deadline() -> Instant {
+    now() + PATIENCE
+}
