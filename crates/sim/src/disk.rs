@@ -148,7 +148,7 @@ impl SimDisk {
         let inside = self.inside();
         let flight = Flight::of(&inside.state, inside.stale);
         let mut seen = BTreeSet::new();
-        let landed = flight.choices(most, &mut Rng::new(seed)).into_iter().map(|choice| flight.land(&choice));
+        let landed = flight.choices(most, most, &mut Rng::new(seed)).into_iter().map(|choice| flight.land(&choice));
         let distinct = landed.filter(|state| seen.insert(state.hash()));
         distinct.map(|state| SimDisk::of(state, inside.stale, inside.ignored)).collect()
     }

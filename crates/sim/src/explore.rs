@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use assent_world::{Barrier, Clock, Moment, RealClock};
 
-use crate::content::mix;
+use crate::content::{long, mix};
 use crate::dice::Rng;
 use crate::disk::SimDisk;
 use crate::recording::Cut;
@@ -24,6 +24,9 @@ use crate::survive::{Choice, Flight, Stale};
 
 /// Runs that show nothing new before an exploration calls itself complete.
 const RUNS_WITHOUT_NEWS_MAX: u64 = 32;
+/// A run with many cuts looks at fewer states of each, so that the budget is not spent on one seed.
+const STATES_PER_RUN: u64 = 4_000;
+const STATES_PER_CUT_MIN: u64 = 8;
 /// States of one recovery that are checked; their own recoveries may be cut again.
 const NESTED_STATES_MAX: usize = 8;
 
@@ -36,7 +39,7 @@ pub struct Explore {
     pub states_max: u64,
     /// Time after which it is enough.
     pub time_max: Duration,
-    /// States of one cut: all if there are no more, else so many by chance.
+    /// States of one cut: all if there are no more, else at most so many by chance.
     pub states_per_cut_max: u64,
     /// How often a recovery of a recovery is cut.
     pub levels_max: u32,
@@ -48,10 +51,9 @@ impl Default for Explore {
     /// 50,000 states or 20 seconds. `ASSENT_GATE_SECONDS` and `ASSENT_GATE_SEED` say otherwise; with more seconds the
     /// states are not counted.
     fn default() -> Self {
-        let number = |name| std::env::var(name).ok().and_then(|text: String| text.trim().parse::<u64>().ok());
-        let seconds = number("ASSENT_GATE_SECONDS");
+        let seconds = from_environment("ASSENT_GATE_SECONDS");
         Explore {
-            seed: number("ASSENT_GATE_SEED").unwrap_or(1),
+            seed: from_environment("ASSENT_GATE_SEED").unwrap_or(1),
             states_max: if seconds.is_some_and(|seconds| seconds > 20) { u64::MAX } else { 50_000 },
             time_max: Duration::from_secs(seconds.unwrap_or(20)),
             states_per_cut_max: 48,
@@ -61,8 +63,14 @@ impl Default for Explore {
     }
 }
 
+#[expect(clippy::panic, reason = "a gate with another seed or budget than was asked for would say something else")]
+fn from_environment(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.trim().parse().unwrap_or_else(|_| panic!("{name}={text:?}; write a whole number")))
+}
+
 /// A barrier was ignored and nothing went red: it proves nothing, or the workload never needs it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StayedGreen {
     /// The barrier.
     pub barrier: Barrier,
@@ -78,6 +86,14 @@ impl fmt::Display for StayedGreen {
         write!(f, "barrier {:?} {why}: {}", self.barrier.label(), self.report)
     }
 }
+
+impl fmt::Debug for StayedGreen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for StayedGreen {}
 
 impl Explore {
     /// As [`Explore::default`].
@@ -188,11 +204,13 @@ impl<'a, S: Subject> Explorer<'a, S> {
             return Err(self.red(message, seed, before, &told));
         }
         let cuts = disk.recorded();
+        let all_max = self.explore.states_per_cut_max;
+        let samples = (STATES_PER_RUN / long(cuts.len()).max(1)).max(STATES_PER_CUT_MIN).min(all_max);
         for (number, cut) in cuts.iter().enumerate() {
             let told = told.until(cut.acknowledged, cut.attempted);
             let flight = Flight::of(&cut.state, self.explore.stale);
             self.report.cuts += 1;
-            for choice in &flight.choices(self.explore.states_per_cut_max, rng) {
+            for choice in &flight.choices(all_max, samples, rng) {
                 if self.is_enough() {
                     return Ok(());
                 }
@@ -228,7 +246,7 @@ impl<'a, S: Subject> Explorer<'a, S> {
         if nests {
             disk.record(acknowledged, attempted);
         }
-        let checked = guarded(|| self.subject.check(&disk, &told.acknowledged(), &told.attempted()));
+        let checked = guarded(|| self.subject.check(&disk, &told.acknowledged.all, &told.attempted.all));
         self.note_barriers(&disk);
         checked.map_err(|message| self.red(message, way.seed, Some(way), told))?;
         let cuts = disk.recorded();
@@ -273,8 +291,8 @@ impl<'a, S: Subject> Explorer<'a, S> {
             seed,
             message,
             blows,
-            acknowledged: format!("{:?}", told.acknowledged()),
-            attempted: format!("{:?}", told.attempted()),
+            acknowledged: format!("{:?}", told.acknowledged.all),
+            attempted: format!("{:?}", told.attempted.all),
             report: self.report.clone(),
         })
     }

@@ -190,6 +190,10 @@ impl File for SimFile {
     }
 
     fn set_size(&self, bytes: u64) -> io::Result<()> {
+        if !self.writes {
+            // EINVAL, as ftruncate says it.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let (mut inside, fault) = self.enter_to_write(Operation::SetSize, None)?;
         if let Some(error) = fault.and_then(Fault::error) {
             return Err(error);

@@ -52,7 +52,7 @@ pub struct Blow {
 }
 
 /// A red state, and the way there.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Failure {
     /// The workload's seed: with it as the first seed the exploration comes here again.
     pub seed: u64,
@@ -81,3 +81,12 @@ impl fmt::Display for Failure {
         write!(f, "after {}", self.report)
     }
 }
+
+/// As for a person, so that an `unwrap` in a gate tells the story.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Failure {}

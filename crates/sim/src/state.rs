@@ -195,6 +195,19 @@ impl State {
         })
     }
 
+    /// What a person calls a file or folder: a name that leads there or did.
+    pub(crate) fn name(&self, node: u64) -> String {
+        let mut names = self.folders.values().flat_map(|folder| {
+            let changed = folder.changes.iter().rev().flat_map(|change| &change.what);
+            let changed = changed.filter_map(|(name, node)| node.map(|node| (name, node)));
+            folder.seen.iter().chain(&folder.durable).map(|(name, node)| (name, *node)).chain(changed)
+        });
+        match names.find(|(_, found)| *found == node) {
+            Some((name, _)) => format!("{name} (node {node})"),
+            None => format!("node {node}"),
+        }
+    }
+
     pub(crate) const fn root() -> u64 {
         ROOT
     }

@@ -45,39 +45,58 @@ pub struct Witness<F> {
     told: Mutex<Told<F>>,
 }
 
-/// Facts in the order they were told, each with the hash of all up to it.
+/// What was told up to one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Told<F> {
-    acknowledged: Vec<(F, u64)>,
-    attempted: Vec<(F, u64)>,
+    pub(crate) acknowledged: Facts<F>,
+    pub(crate) attempted: Facts<F>,
+}
+
+/// Facts in the order they were told; each has the hash of all up to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts<F> {
+    pub(crate) all: Vec<F>,
+    hashes: Vec<u64>,
+}
+
+impl<F: Clone + Hash> Facts<F> {
+    const fn none() -> Self {
+        Facts { all: Vec::new(), hashes: Vec::new() }
+    }
+
+    fn add(&mut self, fact: F) {
+        let mut hasher = Xxh3::with_seed(self.hash());
+        fact.hash(&mut hasher);
+        self.hashes.push(hasher.finish());
+        self.all.push(fact);
+    }
+
+    fn until(&self, count: usize) -> Self {
+        let all = self.all.get(..count).unwrap_or(&self.all).to_vec();
+        Facts { all, hashes: self.hashes.get(..count).unwrap_or(&self.hashes).to_vec() }
+    }
+
+    fn hash(&self) -> u64 {
+        self.hashes.last().copied().unwrap_or(1)
+    }
 }
 
 impl<F: Clone + Hash> Told<F> {
     pub(crate) const fn nothing() -> Self {
-        Told { acknowledged: Vec::new(), attempted: Vec::new() }
+        Told { acknowledged: Facts::none(), attempted: Facts::none() }
     }
 
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.acknowledged.len(), self.attempted.len())
+    pub(crate) const fn counts(&self) -> (usize, usize) {
+        (self.acknowledged.all.len(), self.attempted.all.len())
     }
 
     /// What had been told at a moment.
     pub(crate) fn until(&self, acknowledged: usize, attempted: usize) -> Self {
-        let first = |facts: &[(F, u64)], count| facts.get(..count).unwrap_or(facts).to_vec();
-        Told { acknowledged: first(&self.acknowledged, acknowledged), attempted: first(&self.attempted, attempted) }
+        Told { acknowledged: self.acknowledged.until(acknowledged), attempted: self.attempted.until(attempted) }
     }
 
     pub(crate) fn hash(&self) -> u64 {
-        let last = |facts: &[(F, u64)]| facts.last().map_or(0, |(_, hash)| *hash);
-        mix(last(&self.acknowledged), last(&self.attempted))
-    }
-
-    pub(crate) fn acknowledged(&self) -> Vec<F> {
-        self.acknowledged.iter().map(|(fact, _)| fact.clone()).collect()
-    }
-
-    pub(crate) fn attempted(&self) -> Vec<F> {
-        self.attempted.iter().map(|(fact, _)| fact.clone()).collect()
+        mix(self.acknowledged.hash(), self.attempted.hash())
     }
 }
 
@@ -94,24 +113,24 @@ impl<F: Clone + Hash> Witness<F> {
 
     /// About to ask for this: from now on it may be found.
     pub fn attempt(&self, fact: F) {
-        self.tell(|told| add(&mut told.attempted, fact));
+        self.tell(|told| told.attempted.add(fact));
     }
 
     /// This was promised: from now on it must be found.
     pub fn acknowledge(&self, fact: F) {
-        self.tell(|told| add(&mut told.acknowledged, fact));
+        self.tell(|told| told.acknowledged.add(fact));
     }
 
     /// All that was promised so far, in earlier lives too.
     #[must_use]
     pub fn acknowledged(&self) -> Vec<F> {
-        self.told().acknowledged()
+        self.told().acknowledged.all.clone()
     }
 
     /// All that was attempted so far, in earlier lives too.
     #[must_use]
     pub fn attempted(&self) -> Vec<F> {
-        self.told().attempted()
+        self.told().attempted.all.clone()
     }
 
     pub(crate) fn finish(self) -> Told<F> {
@@ -128,10 +147,4 @@ impl<F: Clone + Hash> Witness<F> {
     fn told(&self) -> MutexGuard<'_, Told<F>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn add<F: Hash>(facts: &mut Vec<(F, u64)>, fact: F) {
-    let mut hasher = Xxh3::with_seed(facts.last().map_or(1, |(_, hash)| *hash));
-    fact.hash(&mut hasher);
-    facts.push((fact, hasher.finish()));
 }

@@ -89,13 +89,14 @@ impl<'a> Flight<'a> {
         self.items.iter().fold(1, |count: u64, item| count.saturating_mul(u64::from(item.digits)))
     }
 
-    /// All choices if there are at most `most`, else everything lost, everything survived, and random ones.
-    pub(crate) fn choices(&self, most: u64, rng: &mut Rng) -> Vec<Choice> {
-        if self.count() <= most {
+    /// All choices if there are at most `all_max`, else everything lost, everything survived, and random ones: `samples`
+    /// together.
+    pub(crate) fn choices(&self, all_max: u64, samples: u64, rng: &mut Rng) -> Vec<Choice> {
+        if self.count() <= all_max {
             return (0..self.count()).map(|number| self.numbered(number)).collect();
         }
         let mut choices = vec![self.lost(), self.newest()];
-        choices.extend((2..most).map(|_| self.random(rng)));
+        choices.extend((2..samples).map(|_| self.random(rng)));
         choices
     }
 
@@ -292,21 +293,26 @@ impl<'a> Flight<'a> {
                 digit if digit <= versions => format!("{digit} of {versions} survived"),
                 digit => format!("stale bytes, kind {}", digit - versions),
             };
+            let name = self.state.name(item.node());
             match item.what {
                 What::Change { folder, index } => {
-                    let what = self.change(folder, index).map(|change| &change.what);
-                    format!("folder {folder}, change {what:?}: {}", fate(1))
+                    let what = self.change(folder, index).map(|change| change.what.as_slice()).unwrap_or_default();
+                    let one = |(name, node): &(Arc<str>, Option<u64>)| match node {
+                        Some(node) => format!("{name} = node {node}"),
+                        None => format!("no {name}"),
+                    };
+                    format!("{name}, {}: {}", what.iter().map(one).collect::<Vec<_>>().join(", "), fate(1))
                 }
                 What::Length { file } => {
                     let lengths: Vec<u64> = self.file(file).lengths.iter().map(|length| length.bytes).collect();
                     let durable = self.file(file).durable_bytes;
-                    format!("file {file}, length {durable} -> {lengths:?}: {}", fate(lengths.len()))
+                    format!("{name}, length {durable} -> {lengths:?}: {}", fate(lengths.len()))
                 }
-                What::Sector { file, sector } => {
+                What::Sector { sector, .. } => {
                     let operations = self.operations(item);
-                    format!("file {file}, sector {sector}, written by {operations:?}: {}", fate(operations.len()))
+                    format!("{name}, sector {sector}, written by {operations:?}: {}", fate(operations.len()))
                 }
-                What::Unwritten { file } => format!("file {file}, unwritten places: kind {digit}"),
+                What::Unwritten { .. } => format!("{name}, unwritten places: kind {digit}"),
             }
         };
         self.items.iter().zip(choice).map(one).collect()
