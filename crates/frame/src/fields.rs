@@ -24,6 +24,12 @@ impl Writer {
         Self::default()
     }
 
+    /// Lays behind what is there already.
+    #[must_use]
+    pub const fn behind(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
     /// One byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.bytes.push(value);

@@ -3,6 +3,8 @@
 //! Walk: [`lay`] writes header, parts and padding and seals them · [`mark`] patches and seals again · [`parse`] checks
 //! the length against the reader's limit before it waits for the bytes, and the checksum before it believes them.
 
+use crate::Writer;
+
 /// Bytes of a frame before its payload.
 pub const HEADER_BYTES: usize = 24;
 /// Frames begin at multiples of this.
@@ -84,6 +86,25 @@ pub fn lay(out: &mut Vec<u8>, head: Head, parts: &[&[u8]]) -> usize {
     parts.iter().for_each(|part| out.extend_from_slice(part));
     out.resize(start + laid_bytes(payload), 0);
     seal(out.get_mut(start..).unwrap_or_default(), payload);
+    out.len() - start
+}
+
+/// Appends a frame whose payload is what `fields` writes, straight into the buffer. Returns the bytes laid.
+///
+/// The caller keeps the payload within [`PAYLOAD_BYTES_MAX`], as for [`lay`], and does not clear the writer.
+pub fn lay_with(out: &mut Vec<u8>, head: Head, fields: impl FnOnce(&mut Writer)) -> usize {
+    let start = out.len();
+    lay(out, head, &[]);
+    let mut writer = Writer::behind(std::mem::take(out));
+    fields(&mut writer);
+    *out = writer.into_vec();
+    let payload = out.len().saturating_sub(start + HEADER_BYTES);
+    out.resize(start + laid_bytes(payload), 0);
+    let frame = out.get_mut(start..).unwrap_or_default();
+    if let Some(place) = frame.get_mut(..4) {
+        place.copy_from_slice(&u32::try_from(payload).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    seal(frame, payload);
     out.len() - start
 }
 
@@ -192,6 +213,18 @@ mod tests {
             for end in 0..bytes.len() {
                 assert_eq!(parse(&bytes[..end], PAYLOAD_BYTES_MAX), Ok(None), "{end} of {}", bytes.len());
             }
+        }
+    }
+
+    #[test]
+    fn fields_written_in_place_make_the_same_frame_as_parts() {
+        let head = Head { mark: 7, kind: 3, flags: 1, chain: 9 };
+        for length in 0..20 {
+            let payload = vec![0xa5; length];
+            let (mut parts, mut fields) = (vec![1; 8], vec![1; 8]);
+            let laid = lay(&mut parts, head, &[&payload]);
+            assert_eq!(lay_with(&mut fields, head, |writer| _ = writer.raw(&payload)), laid);
+            assert_eq!(parts, fields);
         }
     }
 

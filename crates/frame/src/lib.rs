@@ -17,5 +17,6 @@ mod layout;
 
 pub use fields::{Malformed, Reader, Writer};
 pub use layout::{
-    ALIGN_BYTES, Frame, FrameError, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, crc32c, laid_bytes, lay, mark, parse,
+    ALIGN_BYTES, Frame, FrameError, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, crc32c, laid_bytes, lay, lay_with, mark,
+    parse,
 };
