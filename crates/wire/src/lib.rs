@@ -1,1 +1,34 @@
-//! To be written.
+//! The binary protocol: handshake, messages, versions. What travels between a program that links the client and
+//! `assent serve`.
+//!
+//! ```text
+//!   client ── Hello{versions, role} ─▶ server        every message is one frame: kind = which message, mark = request id
+//!          ◀─ Welcome{version, session} ──           the answer carries the request's id; answers come in any order
+//!          ── Decide 7, Finished, Decide 8 ─▶        one-way messages have id 0 and no answer
+//!          ◀─ Decided 8, Decided 7 ──
+//! ```
+//! A message is at most [`PAYLOAD_BYTES_MAX`] (1 MiB) of payload; what would be larger is refused as `Invalid` where it
+//! is laid, so keys and values that travel are smaller than what an embedded store takes.
+//!
+//! Walk: [`Hello`] and [`Welcome`] agree on a version ([`Versions`]) · [`Request`]s go one way, [`Answer`]s the other,
+//! each laid straight into a frame and parsed in place · [`Decoder`] makes frames of a stream's bytes.
+//! Deliberately absent: I/O, threads, and any engine: its types are mirrored here, so that this room stays low.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod answer;
+mod decoder;
+mod error;
+mod field;
+#[doc(hidden)]
+pub mod fuzzing;
+mod hello;
+mod request;
+
+pub use admin::{BranchView, Resolved, RoundView, TransactionView};
+pub use answer::{Answer, Found, Heuristic, Known, Native, Reply};
+pub use assent_frame::PAYLOAD_BYTES_MAX;
+pub use decoder::Decoder;
+pub use error::WireError;
+pub use hello::{Hello, Limits, Role, Secret, Session, VERSIONS, Versions, Welcome};
+pub use request::{Bound, BranchRecord, Decide, Op, Outcome, Request, Scan, Write};
