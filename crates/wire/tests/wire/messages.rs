@@ -1,0 +1,225 @@
+//! Every message survives the wire, and no part of one passes for a message.
+
+use assent_frame::{Frame, HEADER_BYTES};
+use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
+use assent_kind::Kind;
+use assent_wire::{
+    Answer, Bound, BranchRecord, BranchView, Decide, Found, Heuristic, Known, Limits, Native, Op, Outcome,
+    PAYLOAD_BYTES_MAX, Reply, Request, Resolved, RoundView, Scan, Secret, Session, TransactionView, Welcome, WireError,
+    Write,
+};
+
+pub(crate) fn tx() -> TxId {
+    TxId { incarnation: Incarnation { epoch: Epoch(3), number: 1 }, counter: 42 }
+}
+
+fn xid() -> Xid {
+    Branch { node: NodeId(9), tx: tx(), resource: ResourceId::of("a"), number: 1, flags: 0 }.xid()
+}
+
+fn foreign() -> Xid {
+    Xid::new(0, &[1], &[]).unwrap()
+}
+
+pub(crate) fn requests() -> Vec<Request<'static>> {
+    let branch = |witness| BranchRecord { resource: ResourceId(7), number: 2, flags: 1, witness };
+    let scan = |from, to| Request::Scan(Scan { xid: Some(xid()), keyspace: 1, from, to, limit: 100 });
+    vec![
+        Request::Ping,
+        Request::Decide(Decide { tx: tx(), outcome: Outcome::Committed, first: true, branches: vec![] }),
+        Request::Decide(Decide {
+            tx: tx(),
+            outcome: Outcome::RolledBack,
+            first: false,
+            branches: vec![branch(b"witness"), branch(b"")],
+        }),
+        Request::Finished(vec![]),
+        Request::Finished(vec![tx(), tx()]),
+        Request::Ask(tx()),
+        Request::Start(xid()),
+        Request::End { xid: xid(), success: true },
+        Request::End { xid: foreign(), success: false },
+        Request::Prepare(xid()),
+        Request::Commit(xid()),
+        Request::CommitOnePhase(xid()),
+        Request::Rollback(foreign()),
+        Request::Recover(NodeId(u64::MAX)),
+        Request::Forget(xid()),
+        Request::Get { xid: None, keyspace: 0, key: b"" },
+        Request::Get { xid: Some(xid()), keyspace: u32::MAX, key: b"key" },
+        Request::Write(Write { xid: None, durable: true, ops: vec![] }),
+        Request::Write(Write {
+            xid: Some(xid()),
+            durable: false,
+            ops: vec![
+                Op::Put { keyspace: 1, key: b"k", value: b"v" },
+                Op::Delete { keyspace: 2, key: b"gone" },
+                Op::Put { keyspace: 1, key: b"k", value: b"" },
+            ],
+        }),
+        scan(Bound::Unbounded, Bound::Unbounded),
+        scan(Bound::Included(b"a"), Bound::Excluded(b"b")),
+        Request::TxList { after: None, limit: 1 },
+        Request::TxList { after: Some(tx()), limit: 0 },
+        Request::TxShow(tx()),
+        Request::TxRecover,
+        Request::Stats,
+    ]
+}
+
+pub(crate) fn answers() -> Vec<Answer<'static>> {
+    let native = Native { code: "42704", message: "no such thing" };
+    let session = Session { incarnation: tx().incarnation, secret: Secret(u128::MAX - 5) };
+    let welcome = |session| {
+        Answer::Welcome(Welcome { version: 1, node: NodeId(9), epoch: Epoch(3), session, limits: Limits::default() })
+    };
+    let view = |outcome, branches| TransactionView {
+        tx: tx(),
+        outcome,
+        state: "deciding",
+        client: "shop",
+        age_ms: 12,
+        branches,
+    };
+    let branches = vec![
+        BranchView { resource: "a", xid: xid(), state: "prepared" },
+        BranchView { resource: "b", xid: xid(), state: "unreachable" },
+    ];
+    let mut list = vec![
+        welcome(None),
+        welcome(Some(session)),
+        Answer::Pong,
+        Answer::Decided(Outcome::Committed),
+        Answer::Decided(Outcome::RolledBack),
+        Answer::Value(None),
+        Answer::Value(Some(b"")),
+        Answer::Value(Some(b"value")),
+        Answer::Written(Lsn(77)),
+        Answer::Pairs { more: false, pairs: vec![] },
+        Answer::Pairs { more: true, pairs: vec![Found { key: b"k", value: b"v" }, Found { key: b"l", value: b"" }] },
+        Answer::Transactions { more: false, list: vec![] },
+        Answer::Transactions { more: true, list: vec![view(None, vec![]), view(Some(Outcome::Committed), branches)] },
+        Answer::Round(RoundView::default()),
+        Answer::Round(RoundView {
+            resolved: vec![Resolved { xid: xid(), resource: "a", fate: "committed" }],
+            unreachable: vec![("b", "refused"), ("c", "timed out")],
+        }),
+        Answer::Stats(vec![]),
+        Answer::Stats(vec![("a", 1), ("b", u64::MAX)]),
+        Answer::Branch(Reply::Done),
+        Answer::Branch(Reply::Yes),
+        Answer::Branch(Reply::ReadOnly),
+        Answer::Branch(Reply::RolledBack(native)),
+        Answer::Branch(Reply::Unknown(native)),
+        Answer::Branch(Reply::Listed(vec![])),
+        Answer::Branch(Reply::Listed(vec![xid(), foreign()])),
+    ];
+    list.extend(Kind::ALL.iter().map(|kind| Answer::Error { kind: *kind, message: "why" }));
+    list.extend(Kind::ALL.iter().map(|kind| Answer::Branch(Reply::Refused(*kind, native))));
+    let known = [Known::Committed, Known::RolledBack, Known::Undecided, Known::Unknown];
+    list.extend(known.map(Answer::Known));
+    let heuristics = [Heuristic::Committed, Heuristic::RolledBack, Heuristic::Mixed, Heuristic::Hazard];
+    list.extend(heuristics.map(|heuristic| Answer::Branch(Reply::Heuristic(heuristic, native))));
+    list
+}
+
+fn frame(bytes: &[u8]) -> Frame<'_> {
+    let (frame, used) = assent_frame::parse(bytes, PAYLOAD_BYTES_MAX).unwrap().unwrap();
+    assert_eq!(used, bytes.len());
+    frame
+}
+
+fn cut<'a>(whole: &Frame<'a>, payload: &'a [u8]) -> Frame<'a> {
+    Frame { payload, ..*whole }
+}
+
+#[test]
+fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
+    for request in requests() {
+        let mut bytes = Vec::new();
+        request.lay(&mut bytes, 4711, PAYLOAD_BYTES_MAX).unwrap();
+        let whole = frame(&bytes);
+        assert_eq!(whole.mark, 4711);
+        assert_eq!(Request::parse(&whole), Ok(request.clone()));
+        for end in 0..whole.payload.len() {
+            // A list that runs to the end of its payload may be cut between two elements; the frame's length, under its
+            // checksum, is what protects it. It is never taken for the whole.
+            match Request::parse(&cut(&whole, &whole.payload[..end])) {
+                Ok(other) => {
+                    assert!(
+                        matches!(other, Request::Decide(_) | Request::Finished(_) | Request::Write(_)),
+                        "{other:?}"
+                    );
+                    assert_ne!(other, request);
+                }
+                Err(error) => assert!(matches!(error, WireError::Malformed(_)), "{error:?}"),
+            }
+        }
+        let longer = [whole.payload, &[0xff]].concat();
+        assert!(Request::parse(&cut(&whole, &longer)).is_err(), "{request:?} and a byte");
+    }
+}
+
+#[test]
+fn every_answer_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
+    for answer in answers() {
+        let mut bytes = vec![0; 8];
+        answer.lay(&mut bytes, 4711, PAYLOAD_BYTES_MAX).unwrap();
+        let whole = frame(&bytes[8..]);
+        assert_eq!(Answer::parse(&whole), Ok(answer.clone()));
+        for end in 0..whole.payload.len() {
+            match Answer::parse(&cut(&whole, &whole.payload[..end])) {
+                Ok(other) => assert_ne!(other, answer),
+                Err(error) => assert!(matches!(error, WireError::Malformed(_)), "{error:?}"),
+            }
+        }
+        let longer = [whole.payload, &[0xff]].concat();
+        assert!(Answer::parse(&cut(&whole, &longer)).is_err(), "{answer:?} and a byte");
+    }
+}
+
+#[test]
+fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
+    let mut bytes = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for request in requests() {
+        bytes.clear();
+        request.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
+        let frame = frame(&bytes);
+        assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
+        seen.insert(frame.kind);
+    }
+    assert_eq!(seen.len(), 19, "each request is in the table");
+    for answer in answers() {
+        bytes.clear();
+        answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
+        let frame = frame(&bytes);
+        assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
+        seen.insert(frame.kind);
+    }
+    assert_eq!(seen.len(), 19 + 12, "each answer is in the table");
+    let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1");
+}
+
+#[test]
+fn the_largest_message_travels_and_one_byte_more_leaves_the_buffer_as_it_was() {
+    let with = |value: &[u8]| {
+        let mut bytes = vec![9; 8];
+        let ops = vec![Op::Put { keyspace: 0, key: b"", value }];
+        let laid = Request::Write(Write { xid: None, durable: false, ops }).lay(&mut bytes, 1, PAYLOAD_BYTES_MAX);
+        (laid, bytes)
+    };
+    let empty = frame(&with(&[]).1[8..]).payload.len();
+    let (laid, bytes) = with(&vec![1; PAYLOAD_BYTES_MAX - empty]);
+    assert_eq!(laid, Ok(()));
+    assert_eq!(frame(&bytes[8..]).payload.len(), PAYLOAD_BYTES_MAX);
+    let (laid, bytes) = with(&vec![1; PAYLOAD_BYTES_MAX - empty + 1]);
+    assert_eq!(laid, Err(WireError::TooLarge { bytes: PAYLOAD_BYTES_MAX + 1, limit: PAYLOAD_BYTES_MAX }));
+    assert_eq!(bytes, [9; 8]);
+    let mut bytes = Vec::new();
+    assert_eq!(Answer::Value(Some(&[1; 6])).lay(&mut bytes, 1, 11), Ok(()));
+    assert_eq!(bytes.len(), HEADER_BYTES + 16);
+    assert_eq!(Answer::Value(Some(&[1; 7])).lay(&mut bytes, 1, 11), Err(WireError::TooLarge { bytes: 12, limit: 11 }));
+}
