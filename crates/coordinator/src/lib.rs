@@ -1,1 +1,31 @@
-//! To be written.
+//! Decisions of distributed transactions, durable and remembered, and the recovery that finishes what was left.
+//!
+//! Walk: [`Coordinator`] decides over a [`assent_journal::Log`] · [`Identity`] whose branches they are · [`Embedded`] the
+//! form without a wire · [`Agent`] looks at every registered resource and finishes what its decisions say, judged by
+//! `judge` · [`Caretaker`] a thread that does the upkeep where nobody owns a loop · `clients`, `table`, `record`, `replay`
+//! the state and its bytes · `upkeep` fences, checkpoints, trims.
+//! Deliberately absent: sockets, drivers of resources, the driving of a healthy client's commit.
+#![forbid(unsafe_code)]
+
+mod clients;
+mod coordinator;
+mod embedded;
+mod error;
+mod identity;
+mod inspect;
+mod record;
+mod replay;
+mod table;
+mod upkeep;
+mod view;
+
+pub use clients::Standing;
+pub use coordinator::{BRANCHES_MAX, Config, Coordinator, WITNESS_BYTES_MAX};
+pub use embedded::Embedded;
+pub use error::CoordinatorError;
+pub use identity::Identity;
+pub use table::{By, Fate, Finish};
+pub use view::{BranchView, Gauges, Known, Pending, Session, TransactionView};
+
+/// Every barrier of this room: what must be durable before what.
+pub const BARRIERS: &[assent_world::Barrier] = &[identity::BYTES_BEFORE_NAME, identity::NAME_BEFORE_USE];

@@ -1,0 +1,380 @@
+//! Decisions, made durable once and remembered as long as somebody could contradict them.
+//!
+//! Walk: [`Coordinator::open`] replays the log · a client's `handshake` · [`Coordinator::decide_begin`] looks, appends at
+//! most one record and never waits, [`Coordinator::decide_end`] waits for it · [`Coordinator::finished`] lets it be
+//! forgotten; the log is told with the next decision's record · `tick` (upkeep) fences, checkpoints and trims.
+//!
+//! One lock for all state. Under it: a look-up, a copy into the log's buffer, an insert. Records are encoded before it,
+//! waiting is done after it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use assent_ids::{Epoch, Incarnation, Lsn, NodeId, TxId};
+use assent_journal::{JournalError, Log, Ticket};
+use assent_kind::Kind;
+use assent_world::{Clock, Moment};
+use assent_xa::{BranchRecord, DecideError, Decision, Outcome};
+
+use crate::clients::Clients;
+use crate::error::{in_doubt, not_laid};
+use crate::record;
+use crate::replay::{Replay, record_bytes};
+use crate::table::{Entry, Table};
+use crate::{By, CoordinatorError, Gauges, Identity, Known, Pending, Session, Standing};
+
+/// The most branches of one decision.
+pub const BRANCHES_MAX: usize = 4096;
+/// The most bytes that a decision keeps for the adapter of one branch.
+pub const WITNESS_BYTES_MAX: usize = 4096;
+/// Forgotten transactions are told to the log with the next decision; so many of them do not wait for one.
+const FORGOTTEN_BYTES_MAX: usize = 1024 * record::TX_BYTES;
+const _: () = assert!(BRANCHES_MAX <= u16::MAX as usize, "branches are counted in two bytes");
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// A client that was away for longer never decides commit again.
+    pub client_lost_ms: u64,
+    /// A branch prepared for longer, without a decision, is rolled back.
+    pub prepared_ms_max: u64,
+    /// A checkpoint is written after so many bytes of log.
+    pub checkpoint_bytes: u64,
+    /// So many decided transactions may be unfinished at a time; beyond, a decision is `Busy`.
+    pub transactions_max: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { client_lost_ms: 1_000, prepared_ms_max: 60_000, checkpoint_bytes: 8 << 20, transactions_max: 65_536 }
+    }
+}
+
+/// A distributed transaction's state server, over any log. Shared by `Arc`.
+#[derive(Debug)]
+pub struct Coordinator {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Config,
+    identity: Identity,
+    epoch: Epoch,
+    state: Mutex<State>,
+    /// Held by whoever does the upkeep.
+    pub(crate) upkeep: Mutex<()>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) clients: Clients,
+    pub(crate) table: Table,
+    /// Branches that the agent saw prepared, by transaction.
+    pub(crate) sights: BTreeMap<TxId, (Moment, Vec<BranchRecord>)>,
+    pub(crate) bytes_since_checkpoint: u64,
+    /// A checkpoint stands here; what is before it may go.
+    pub(crate) trim_to: Option<Lsn>,
+    pub(crate) gauges: Gauges,
+}
+
+impl State {
+    /// Appends a record that the log is to remember us by.
+    pub(crate) fn append(&mut self, log: &dyn Log, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
+        let ticket = log.append(kind, parts)?;
+        self.bytes_since_checkpoint += record_bytes(parts);
+        Ok(ticket)
+    }
+
+    /// Tells the log what is forgotten, in a record of its own. Lazily: nobody waits for it.
+    pub(crate) fn tell_forgotten(&mut self, log: &dyn Log) -> Result<(), JournalError> {
+        if self.table.forgotten().is_empty() {
+            return Ok(());
+        }
+        let list = self.table.forgotten().to_vec();
+        self.append(log, record::FINISHED, &[&list])?;
+        self.table.told();
+        Ok(())
+    }
+
+    pub(crate) fn is_fenced(&self, incarnation: Incarnation) -> bool {
+        self.clients.standing(incarnation) == Standing::Fenced
+    }
+}
+
+impl Coordinator {
+    /// Replays the log. Its epoch is the coordinator's: clients of earlier ones may resume for `client_lost_ms`.
+    ///
+    /// # Errors
+    /// As the log says; [`CoordinatorError::Record`] for one that cannot be read, [`CoordinatorError::Node`] if the log
+    /// is another node's, [`CoordinatorError::Config`].
+    pub fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        identity: Identity,
+        config: Config,
+    ) -> Result<Self, CoordinatorError> {
+        if config.transactions_max == 0 {
+            return Err(CoordinatorError::Config { name: "transactions_max", value: 0, rule: "it is at least 1" });
+        }
+        let (epoch, now) = (log.epoch(), clock.now());
+        let mut replay = Replay::new(identity.node, now);
+        for entry in log.read(log.start())? {
+            let entry = entry?;
+            replay.apply(entry.lsn, entry.kind, &entry.payload)?;
+        }
+        let lost_after = Duration::from_millis(config.client_lost_ms);
+        let state = State {
+            clients: Clients::new(identity.node, epoch, replay.before, now, lost_after),
+            table: replay.table,
+            sights: BTreeMap::new(),
+            bytes_since_checkpoint: replay.bytes,
+            trim_to: None,
+            gauges: Gauges { replayed: replay.count, ..Gauges::default() },
+        };
+        Ok(Self { log, clock, config, identity, epoch, state: Mutex::new(state), upkeep: Mutex::new(()) })
+    }
+
+    /// Whose branches these are.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.identity.node
+    }
+
+    /// This opening.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// A new client. The label is for people.
+    ///
+    /// # Errors
+    /// `Busy` if as many clients are connected as it takes.
+    pub fn handshake(&self, label: &str) -> Result<Session, CoordinatorError> {
+        let incarnation = self.state().clients.handshake(label)?;
+        Ok(Session { incarnation, secret: self.identity.secret(incarnation) })
+    }
+
+    /// A client that comes back, over a new connection, within `client_lost_ms` of losing its last one or of our start.
+    ///
+    /// # Errors
+    /// `Denied` for a wrong secret, `RolledBack` if it is fenced.
+    pub fn resume(&self, incarnation: Incarnation, secret: u128) -> Result<Session, CoordinatorError> {
+        // Compared in one piece: how many bits fit is not told by the time it takes.
+        if (self.identity.secret(incarnation) ^ secret) != 0 {
+            return Err(CoordinatorError::Secret { incarnation });
+        }
+        self.state().clients.resume(incarnation)?;
+        Ok(Session { incarnation, secret })
+    }
+
+    /// A connection of this client ended. When it was the last one, the clock of `client_lost_ms` starts.
+    pub fn lost(&self, incarnation: Incarnation) {
+        let now = self.clock.now();
+        self.state().clients.lost(incarnation, now);
+    }
+
+    /// Decides, if nobody has yet: appends at most one record, never waits. The caller has checked that the transaction
+    /// is its client's own.
+    ///
+    /// # Errors
+    /// [`DecideError`]: `InDoubt` for a repeated question about a transaction that may have been decided and forgotten;
+    /// all other kinds mean that nothing was decided.
+    pub fn decide_begin(&self, decision: &Decision) -> Result<Pending, DecideError> {
+        check(&decision.branches)?;
+        let body = record::branches(&decision.branches);
+        let now = self.clock.now();
+        let Decision { tx, outcome, first, .. } = *decision;
+        let mut state = self.state();
+        if let Some(entry) = state.table.get(tx) {
+            return Ok(pending(entry));
+        }
+        match state.clients.standing(tx.incarnation) {
+            Standing::Connected | Standing::Lost => {}
+            // It has never been heard of, and never commits from now on.
+            Standing::Fencing | Standing::Fenced if first => {
+                return Ok(Pending { outcome: Outcome::RolledBack, ticket: None, durable: false });
+            }
+            standing => return Err(stranger(tx, standing, first)),
+        }
+        match outcome {
+            Outcome::Committed => self.lay(&mut state, tx, outcome, By::Client, body, now),
+            // Presumed abort: the client that gave up needs no record. The entry outlives a delayed copy of its commit.
+            Outcome::RolledBack => {
+                self.room(&state)?;
+                state.gauges.decided_rolled_back += 1;
+                let entry = entry(outcome, By::Client, None, body, now);
+                let answer = pending(&entry);
+                state.table.insert(tx, entry);
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Waits until what was decided may be told. The first of many that wait syncs for all.
+    ///
+    /// # Errors
+    /// `InDoubt` if the log failed: the decision may be durable or not.
+    pub fn decide_end(&self, pending: Pending) -> Result<Outcome, DecideError> {
+        match pending.ticket {
+            Some(ticket) if ticket.end > self.log.durable() => {
+                let waited = if pending.durable { self.log.wait_durable(ticket) } else { self.log.wait(ticket) };
+                waited.map_err(|error| in_doubt(&error))?;
+            }
+            Some(_) | None => {}
+        }
+        Ok(pending.outcome)
+    }
+
+    /// Decides and waits.
+    ///
+    /// # Errors
+    /// As [`Coordinator::decide_begin`] and [`Coordinator::decide_end`].
+    pub fn decide(&self, decision: &Decision) -> Result<Outcome, DecideError> {
+        let pending = self.decide_begin(decision)?;
+        self.decide_end(pending)
+    }
+
+    /// Decides rollback for somebody else than the client, unless it is decided already; durable when it returns, so
+    /// before the first branch is rolled back because of it.
+    ///
+    /// # Errors
+    /// `Invalid` if no such client was ever known; `Busy` or as the log says if nothing was decided; `InDoubt`.
+    pub fn decide_abort(&self, tx: TxId, by: By, branches: &[BranchRecord]) -> Result<Outcome, DecideError> {
+        check(branches)?;
+        let body = record::branches(branches);
+        let now = self.clock.now();
+        let pending = {
+            let mut state = self.state();
+            match (state.table.get(tx), state.clients.standing(tx.incarnation)) {
+                (Some(entry), _) => pending(entry),
+                (None, Standing::Never) => return Err(stranger(tx, Standing::Never, true)),
+                (None, _) => self.lay(&mut state, tx, Outcome::RolledBack, by, body, now)?,
+            }
+        };
+        self.decide_end(Pending { durable: true, ..pending })
+    }
+
+    /// All branches are finished and the client knows the outcome: it may be forgotten.
+    pub fn finished(&self, tx: TxId) {
+        let mut state = self.state();
+        state.table.finish_all(tx);
+        if state.table.forgotten().len() >= FORGOTTEN_BYTES_MAX {
+            // A log that takes nothing now is told at the next chance: the list stays.
+            _ = state.tell_forgotten(&*self.log);
+        }
+    }
+
+    /// The client knows the outcome and leaves unfinished branches to recovery.
+    pub fn acknowledged(&self, tx: TxId) {
+        self.state().table.acknowledge(tx);
+    }
+
+    /// What became of it. Waits for a decision that is not durable yet.
+    #[must_use]
+    pub fn ask(&self, tx: TxId) -> Known {
+        let pending = {
+            let state = self.state();
+            match state.table.get(tx) {
+                Some(entry) => pending(entry),
+                None if state.table.is_watched(tx) => return Known::Undecided,
+                None => return Known::Unknown,
+            }
+        };
+        match self.decide_end(pending) {
+            Ok(Outcome::Committed) => Known::Committed,
+            Ok(Outcome::RolledBack) => Known::RolledBack,
+            Err(_) => Known::InDoubt,
+        }
+    }
+
+    /// The one place where a decision is laid. A full table refuses before anything is.
+    fn lay(
+        &self,
+        state: &mut State,
+        tx: TxId,
+        outcome: Outcome,
+        by: By,
+        body: Box<[u8]>,
+        now: Moment,
+    ) -> Result<Pending, DecideError> {
+        self.room(state)?;
+        let head = record::decided_head(tx, outcome, by);
+        let parts: [&[u8]; 3] = [&head, &body, state.table.forgotten()];
+        let ticket = self.log.append(record::DECIDED, &parts).map_err(|error| not_laid(&error))?;
+        state.bytes_since_checkpoint += record_bytes(&parts);
+        state.table.told();
+        match outcome {
+            Outcome::Committed => state.gauges.decided_committed += 1,
+            Outcome::RolledBack => state.gauges.decided_rolled_back += 1,
+        }
+        let entry = entry(outcome, by, Some(ticket), body, now);
+        let answer = pending(&entry);
+        state.table.insert(tx, entry);
+        Ok(answer)
+    }
+
+    fn room(&self, state: &State) -> Result<(), DecideError> {
+        let max = self.config.transactions_max;
+        if state.table.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
+            let message = format!("{max} decided transactions are unfinished, more are not taken: send it again later");
+            return Err(DecideError { kind: Kind::Busy, message });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under the lock; if something did, the state is still one that a look-up can use.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn entry(outcome: Outcome, by: By, ticket: Option<Ticket>, branches: Box<[u8]>, since: Moment) -> Entry {
+    Entry {
+        outcome,
+        by,
+        ticket,
+        is_logged: ticket.is_some(),
+        branches,
+        since,
+        is_acknowledged: false,
+        is_finished: false,
+        progress: Vec::new(),
+    }
+}
+
+fn pending(entry: &Entry) -> Pending {
+    Pending { outcome: entry.outcome, ticket: entry.ticket, durable: entry.by != By::Client }
+}
+
+/// The door: what cannot be laid is refused before anything is.
+fn check(branches: &[BranchRecord]) -> Result<(), DecideError> {
+    let invalid = |message| Err(DecideError { kind: Kind::Invalid, message });
+    if branches.len() > BRANCHES_MAX {
+        return invalid(format!("a decision over {} branches; at most {BRANCHES_MAX} are taken", branches.len()));
+    }
+    match branches.iter().map(|branch| branch.witness.len()).max() {
+        Some(bytes) if bytes > WITNESS_BYTES_MAX => {
+            invalid(format!("a branch with a witness of {bytes} bytes; at most {WITNESS_BYTES_MAX} are taken"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why a transaction of which nothing is known is not decided now.
+fn stranger(tx: TxId, standing: Standing, first: bool) -> DecideError {
+    if !first {
+        let message = format!("{tx} is not known here: it may have been decided, finished and forgotten");
+        return DecideError { kind: Kind::InDoubt, message };
+    }
+    match standing {
+        Standing::Resumable => {
+            let message = format!("client {} has not resumed yet: resume, then decide {tx}", tx.incarnation);
+            DecideError { kind: Kind::Unavailable, message }
+        }
+        _ => {
+            let message =
+                format!("client {} was never known here: {tx} belongs to another coordinator", tx.incarnation);
+            DecideError { kind: Kind::Invalid, message }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The coordinator in the application's own process: one client of it, without a wire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assent_ids::{NodeId, TxId};
+use assent_world::stop::{self, Stop};
+use assent_xa::{DecideError, Decider, Decision, Outcome};
+
+use crate::{Coordinator, CoordinatorError, Session};
+
+/// This process as a client. When it is dropped, its undecided transactions are left to recovery.
+#[derive(Debug)]
+pub struct Embedded {
+    coordinator: Arc<Coordinator>,
+    session: Session,
+    counter: AtomicU64,
+}
+
+impl Coordinator {
+    /// A client in this process.
+    ///
+    /// # Errors
+    /// As [`Coordinator::handshake`].
+    pub fn embedded(self: &Arc<Self>) -> Result<Embedded, CoordinatorError> {
+        let session = self.handshake("embedded")?;
+        Ok(Embedded { coordinator: Arc::clone(self), session, counter: AtomicU64::new(0) })
+    }
+}
+
+impl Embedded {
+    /// Its coordinator.
+    #[must_use]
+    pub const fn coordinator(&self) -> &Arc<Coordinator> {
+        &self.coordinator
+    }
+}
+
+impl Decider for Embedded {
+    fn begin(&self) -> Result<(NodeId, TxId), DecideError> {
+        // Only distinctness matters: every other order comes from the coordinator's lock.
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok((self.coordinator.node(), TxId { incarnation: self.session.incarnation, counter }))
+    }
+
+    fn decide(&self, decision: &Decision) -> Result<Outcome, DecideError> {
+        stop::at(Stop::CoordinatorBeforeDecision);
+        let outcome = self.coordinator.decide(decision);
+        stop::at(Stop::CoordinatorAfterDecision);
+        outcome
+    }
+
+    fn finished(&self, tx: TxId) {
+        self.coordinator.finished(tx);
+    }
+
+    fn acknowledged(&self, tx: TxId) {
+        self.coordinator.acknowledged(tx);
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.coordinator.lost(self.session.incarnation);
+    }
+}

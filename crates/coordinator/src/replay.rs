@@ -1,0 +1,87 @@
+//! The log read back: what is decided and not finished, and who was fenced.
+//!
+//! A checkpoint replaces everything read before it. That is right because every record is appended under one lock: none
+//! laid after the checkpoint's state was taken stands before it.
+
+use assent_ids::{Lsn, NodeId};
+use assent_world::Moment;
+
+use crate::CoordinatorError;
+use crate::clients::Before;
+use crate::record::{Census, Decided, Record};
+use crate::table::{Entry, Table};
+
+/// What a record costs beside its payload; only for knowing when a checkpoint is due.
+const RECORD_OVERHEAD_BYTES: u64 = 32;
+
+/// About how many bytes of log these parts take.
+pub(crate) fn record_bytes(parts: &[&[u8]]) -> u64 {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(RECORD_OVERHEAD_BYTES)
+}
+
+#[derive(Debug)]
+pub(crate) struct Replay {
+    node: NodeId,
+    now: Moment,
+    pub(crate) table: Table,
+    pub(crate) before: Before,
+    /// Records read.
+    pub(crate) count: u64,
+    /// Bytes of them since the last checkpoint.
+    pub(crate) bytes: u64,
+}
+
+impl Replay {
+    pub(crate) fn new(node: NodeId, now: Moment) -> Self {
+        Self { node, now, table: Table::default(), before: Before::default(), count: 0, bytes: 0 }
+    }
+
+    pub(crate) fn apply(&mut self, lsn: Lsn, kind: u16, payload: &[u8]) -> Result<(), CoordinatorError> {
+        let record = Record::read(kind, payload).map_err(|malformed| CoordinatorError::record(lsn, kind, malformed))?;
+        let unknown = || CoordinatorError::Record { lsn, kind, what: "its kind is not known".to_owned() };
+        self.count += 1;
+        self.bytes += record_bytes(&[payload]);
+        match record.ok_or_else(unknown)? {
+            Record::Decided(decided, forgotten) => {
+                forgotten.into_iter().for_each(|tx| self.table.replay_forgotten(tx));
+                self.insert(decided);
+            }
+            Record::Finished(list) => list.into_iter().for_each(|tx| self.table.replay_forgotten(tx)),
+            Record::Checkpoint(census, entries) => {
+                self.census(census)?;
+                self.table.clear();
+                entries.into_iter().for_each(|decided| self.insert(decided));
+                self.bytes = 0;
+            }
+            Record::Fenced(list) => self.before.fence(list),
+            Record::Clients(census) => self.census(census)?,
+        }
+        Ok(())
+    }
+
+    fn census(&mut self, census: Census) -> Result<(), CoordinatorError> {
+        if census.node != self.node {
+            return Err(CoordinatorError::Node { log: census.node, folder: self.node });
+        }
+        self.before.take(census);
+        Ok(())
+    }
+
+    fn insert(&mut self, decided: Decided) {
+        let Decided { tx, outcome, by, acknowledged, branches } = decided;
+        let entry = Entry {
+            outcome,
+            by,
+            // The log's open has made durable what it shows.
+            ticket: None,
+            is_logged: true,
+            branches,
+            since: self.now,
+            is_acknowledged: acknowledged,
+            is_finished: false,
+            progress: Vec::new(),
+        };
+        self.table.insert(tx, entry);
+    }
+}

@@ -1,0 +1,220 @@
+//! What has been decided and must still be known. No I/O.
+//!
+//! The rule of forgetting: an entry goes when every branch is finished **and** (its client has acknowledged the outcome
+//! **or** its client is durably fenced). One that the agent has just seen prepared stays until the agent has looked
+//! again, so that an old listing never makes a finished transaction look undecided.
+//!
+//! Walk: [`Table::insert`] is the one place where a decision becomes known · [`Table::finish`], [`Table::acknowledge`],
+//! [`Table::fenced`], [`Table::watch`] each end in the rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assent_ids::{Incarnation, ResourceId, TxId};
+use assent_journal::Ticket;
+use assent_world::Moment;
+use assent_xa::{Heuristic, Native, Outcome};
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum By {
+    /// The client that began the transaction.
+    Client,
+    /// The recovery agent: the client is fenced.
+    Agent,
+    /// The recovery agent: a branch had been prepared for too long.
+    Timeout,
+    /// A person.
+    Operator,
+}
+
+impl By {
+    /// The byte in a record. Never renumbered.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            By::Client => 1,
+            By::Agent => 2,
+            By::Timeout => 3,
+            By::Operator => 4,
+        }
+    }
+
+    /// Reads that byte.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(By::Client),
+            2 => Some(By::Agent),
+            3 => Some(By::Timeout),
+            4 => Some(By::Operator),
+            _ => None,
+        }
+    }
+}
+
+/// How the agent left a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not seen yet.
+    Open,
+    /// Seen prepared.
+    Prepared,
+    /// Nothing is left to do.
+    Finished(Finish),
+    /// It ended on its own, otherwise than decided. Stays until a person clears it.
+    Heuristic(Heuristic, Native),
+}
+
+/// How a branch became finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Finish {
+    /// The agent committed it.
+    Committed,
+    /// The agent was told that there is no such branch, after a durable commit and a vote of yes.
+    CommittedInferred,
+    /// The agent rolled it back.
+    RolledBack,
+    /// Its resource, asked after the decision, does not list it.
+    NotListed,
+}
+
+/// One branch's progress towards its end, kept in memory only: a restarted agent looks again.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    pub(crate) resource: ResourceId,
+    pub(crate) number: u16,
+    pub(crate) fate: Fate,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) outcome: Outcome,
+    pub(crate) by: By,
+    /// Where its record ends; `None` if it was recovered, or is a client's own abort, which needs no record.
+    pub(crate) ticket: Option<Ticket>,
+    /// Whether the log has a record of it.
+    pub(crate) is_logged: bool,
+    /// As `record::branches` lays them.
+    pub(crate) branches: Box<[u8]>,
+    pub(crate) since: Moment,
+    pub(crate) is_acknowledged: bool,
+    pub(crate) is_finished: bool,
+    pub(crate) progress: Vec<Progress>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    entries: BTreeMap<TxId, Entry>,
+    /// Transactions with branches that the agent saw prepared in its last look.
+    watched: BTreeSet<TxId>,
+    /// Forgotten, logged, and not yet told to the log: their bytes one after the other.
+    forgotten: Vec<u8>,
+    /// Ever forgotten in this opening.
+    forgotten_count: u64,
+}
+
+impl Table {
+    pub(crate) fn get(&self, tx: TxId) -> Option<&Entry> {
+        self.entries.get(&tx)
+    }
+
+    pub(crate) fn get_mut(&mut self, tx: TxId) -> Option<&mut Entry> {
+        self.entries.get_mut(&tx)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TxId, &Entry)> {
+        self.entries.iter().map(|(tx, entry)| (*tx, entry))
+    }
+
+    pub(crate) fn insert(&mut self, tx: TxId, entry: Entry) {
+        self.entries.insert(tx, entry);
+    }
+
+    /// The client: all is finished, and it knows how.
+    pub(crate) fn finish_all(&mut self, tx: TxId) {
+        if let Some(entry) = self.entries.get_mut(&tx) {
+            entry.is_finished = true;
+            entry.is_acknowledged = true;
+            self.forget_if(tx, false);
+        }
+    }
+
+    /// The agent: all branches are finished.
+    pub(crate) fn finish(&mut self, tx: TxId, is_fenced: bool) {
+        if let Some(entry) = self.entries.get_mut(&tx) {
+            entry.is_finished = true;
+            self.forget_if(tx, is_fenced);
+        }
+    }
+
+    /// The client knows the outcome and leaves the branches to the agent.
+    pub(crate) fn acknowledge(&mut self, tx: TxId) {
+        if let Some(entry) = self.entries.get_mut(&tx) {
+            entry.is_acknowledged = true;
+            self.forget_if(tx, false);
+        }
+    }
+
+    /// Some clients have been fenced, durably.
+    pub(crate) fn fenced(&mut self, is_fenced: impl Fn(Incarnation) -> bool) {
+        let finished = self.entries.iter().filter(|(_, entry)| entry.is_finished);
+        let list: Vec<TxId> = finished.map(|(tx, _)| *tx).filter(|tx| is_fenced(tx.incarnation)).collect();
+        list.into_iter().for_each(|tx| self.forget_if(tx, true));
+    }
+
+    /// What the agent has seen prepared in its latest look, in place of what it had seen before.
+    pub(crate) fn watch(&mut self, seen: BTreeSet<TxId>, is_fenced: impl Fn(Incarnation) -> bool) {
+        let before = std::mem::replace(&mut self.watched, seen);
+        before.into_iter().for_each(|tx| self.forget_if(tx, is_fenced(tx.incarnation)));
+    }
+
+    pub(crate) fn is_watched(&self, tx: TxId) -> bool {
+        self.watched.contains(&tx)
+    }
+
+    pub(crate) fn watched(&self) -> impl Iterator<Item = TxId> + '_ {
+        self.watched.iter().copied()
+    }
+
+    /// The rule of forgetting.
+    fn forget_if(&mut self, tx: TxId, is_fenced: bool) {
+        let may = |entry: &Entry| entry.is_finished && (entry.is_acknowledged || is_fenced);
+        if self.watched.contains(&tx) || !self.entries.get(&tx).is_some_and(may) {
+            return;
+        }
+        if let Some(entry) = self.entries.remove(&tx) {
+            self.forgotten_count += 1;
+            if entry.is_logged {
+                self.forgotten.extend_from_slice(&crate::record::tx_bytes(tx));
+            }
+        }
+    }
+
+    /// Forgotten ones that the log has not been told yet.
+    pub(crate) fn forgotten(&self) -> &[u8] {
+        &self.forgotten
+    }
+
+    /// The log has been told.
+    pub(crate) fn told(&mut self) {
+        self.forgotten.clear();
+    }
+
+    pub(crate) const fn forgotten_count(&self) -> u64 {
+        self.forgotten_count
+    }
+
+    /// Replay: a record says that this is forgotten.
+    pub(crate) fn replay_forgotten(&mut self, tx: TxId) {
+        self.entries.remove(&tx);
+    }
+
+    /// Replay: a checkpoint replaces everything before it.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}

@@ -1,0 +1,110 @@
+//! What people and programs see of transactions: answers, lists, counters.
+
+use std::time::Duration;
+
+use assent_ids::{Incarnation, ResourceId, TxId};
+use assent_journal::Ticket;
+use assent_xa::Outcome;
+
+use crate::{By, Fate, Standing};
+
+/// A client's place at the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// In every transaction of the client.
+    pub incarnation: Incarnation,
+    /// With it the client resumes after a lost connection or a restart of the coordinator.
+    pub secret: u128,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({})", self.incarnation)
+    }
+}
+
+/// A decision that may not be durable yet. Nobody may be told before [`crate::Coordinator::decide_end`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a decision is told only after decide_end"]
+pub struct Pending {
+    /// What was decided, by whoever was first.
+    pub outcome: Outcome,
+    /// Its record, if it has one that this opening laid.
+    pub ticket: Option<Ticket>,
+    /// Whether it must be durable whatever the sync policy: somebody else than the client decided.
+    pub durable: bool,
+}
+
+/// The answer to "what became of it?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Known {
+    /// Decided, durable.
+    Committed,
+    /// Decided.
+    RolledBack,
+    /// Branches of it are prepared, and nobody has decided.
+    Undecided,
+    /// A decision was laid, but the log failed: reopen it, recovery tells.
+    InDoubt,
+    /// Forgotten because it was finished, or never heard of.
+    Unknown,
+}
+
+/// One transaction, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionView {
+    /// Which.
+    pub tx: TxId,
+    /// Where its client stands.
+    pub client: Standing,
+    /// What the client calls itself; empty if it is gone.
+    pub label: String,
+    /// What was decided, and by whom; `None` while branches are prepared and nobody has.
+    pub decided: Option<(Outcome, By)>,
+    /// Whether the decision is durable.
+    pub is_durable: bool,
+    /// Whether the client knows the outcome.
+    pub is_acknowledged: bool,
+    /// Since it was decided, or since the agent saw it first.
+    pub age: Duration,
+    /// Its branches, as far as they are known.
+    pub branches: Vec<BranchView>,
+}
+
+/// One branch, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchView {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// The XID's flags.
+    pub flags: u16,
+    /// How it was last seen.
+    pub fate: Fate,
+}
+
+/// Counters since the opening, and levels of the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Commits decided.
+    pub decided_committed: u64,
+    /// Rollbacks decided, by anyone.
+    pub decided_rolled_back: u64,
+    /// Transactions forgotten.
+    pub forgotten: u64,
+    /// Clients fenced.
+    pub fenced: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Records read at the opening.
+    pub replayed: u64,
+    /// Decided transactions that must still be known.
+    pub live: u64,
+    /// Of those, with a branch that ended otherwise than decided.
+    pub heuristic: u64,
+    /// Transactions whose branches the agent saw prepared in its last look.
+    pub prepared: u64,
+    /// Clients connected.
+    pub clients: u64,
+}
