@@ -21,6 +21,8 @@ pub enum Known {
     Undecided,
     /// Forgotten, or never seen.
     Unknown,
+    /// A decision was laid, but the log failed: it shows after a restart.
+    InDoubt,
 }
 
 /// How a resource finished a branch on its own.
@@ -218,6 +220,7 @@ fn put_known(to: &mut Writer, known: Known) {
         Known::RolledBack => 2,
         Known::Undecided => 3,
         Known::Unknown => 4,
+        Known::InDoubt => 5,
     });
 }
 
@@ -227,6 +230,7 @@ fn known(from: &mut Reader<'_>) -> Result<Known, Malformed> {
         2 => Ok(Known::RolledBack),
         3 => Ok(Known::Undecided),
         4 => Ok(Known::Unknown),
+        5 => Ok(Known::InDoubt),
         _ => Err(Malformed { field: "known" }),
     }
 }

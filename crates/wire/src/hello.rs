@@ -63,7 +63,7 @@ pub struct Session {
 /// What the caller is, and thereby which requests it may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role<'a> {
-    /// A program that commits transactions: `Decide`, `Finished`, `Ask`, `Ping`.
+    /// A program that commits transactions: `Decide`, `Finished`, `Acknowledged`, `Ask`, `Ping`.
     Client {
         /// For people: which program.
         label: &'a str,

@@ -108,8 +108,10 @@ pub enum Request<'a> {
     Ping,
     /// Answer `Decided`.
     Decide(Decide<'a>),
-    /// These outcomes may be forgotten. One way.
+    /// All branches of these are finished: they may be forgotten. One way.
     Finished(Vec<TxId>),
+    /// The outcomes of these are known, their unfinished branches are left to recovery. One way.
+    Acknowledged(Vec<TxId>),
     /// Answer `Known`.
     Ask(TxId),
     /// xa_start. Answer `Branch`, so for all verbs.
@@ -165,6 +167,7 @@ const PING: u16 = 0x0002;
 const DECIDE: u16 = 0x0010;
 const FINISHED: u16 = 0x0011;
 const ASK: u16 = 0x0012;
+const ACKNOWLEDGED: u16 = 0x0013;
 const START: u16 = 0x0020;
 const END: u16 = 0x0021;
 const PREPARE: u16 = 0x0022;
@@ -187,6 +190,7 @@ impl<'a> Request<'a> {
             Self::Ping => PING,
             Self::Decide(_) => DECIDE,
             Self::Finished(_) => FINISHED,
+            Self::Acknowledged(_) => ACKNOWLEDGED,
             Self::Ask(_) => ASK,
             Self::Start(_) => START,
             Self::End { .. } => END,
@@ -218,7 +222,7 @@ impl<'a> Request<'a> {
         match self {
             Self::Ping | Self::TxRecover | Self::Stats => {}
             Self::Decide(decide) => decide.put(to),
-            Self::Finished(list) => list.iter().for_each(|tx| field::put_tx(to, *tx)),
+            Self::Finished(list) | Self::Acknowledged(list) => list.iter().for_each(|tx| field::put_tx(to, *tx)),
             Self::Ask(tx) | Self::TxShow(tx) => field::put_tx(to, *tx),
             Self::End { xid, success } => {
                 field::put_xid(to, xid);
@@ -254,6 +258,7 @@ impl<'a> Request<'a> {
             PING => Self::Ping,
             DECIDE => Self::Decide(Decide::take(from)?),
             FINISHED => Self::Finished(field::rest(from, field::tx)?),
+            ACKNOWLEDGED => Self::Acknowledged(field::rest(from, field::tx)?),
             ASK => Self::Ask(field::tx(from)?),
             START => Self::Start(field::xid(from)?),
             END => Self::End { xid: field::xid(from)?, success: field::flag(from, "success")? },

@@ -35,6 +35,7 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         }),
         Request::Finished(vec![]),
         Request::Finished(vec![tx(), tx()]),
+        Request::Acknowledged(vec![tx()]),
         Request::Ask(tx()),
         Request::Start(xid()),
         Request::End { xid: xid(), success: true },
@@ -116,7 +117,7 @@ pub(crate) fn answers() -> Vec<Answer<'static>> {
     ];
     list.extend(Kind::ALL.iter().map(|kind| Answer::Error { kind: *kind, message: "why" }));
     list.extend(Kind::ALL.iter().map(|kind| Answer::Branch(Reply::Refused(*kind, native))));
-    let known = [Known::Committed, Known::RolledBack, Known::Undecided, Known::Unknown];
+    let known = [Known::Committed, Known::RolledBack, Known::Undecided, Known::Unknown, Known::InDoubt];
     list.extend(known.map(Answer::Known));
     let heuristics = [Heuristic::Committed, Heuristic::RolledBack, Heuristic::Mixed, Heuristic::Hazard];
     list.extend(heuristics.map(|heuristic| Answer::Branch(Reply::Heuristic(heuristic, native))));
@@ -147,7 +148,10 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
             match Request::parse(&cut(&whole, &whole.payload[..end])) {
                 Ok(other) => {
                     assert!(
-                        matches!(other, Request::Decide(_) | Request::Finished(_) | Request::Write(_)),
+                        matches!(
+                            other,
+                            Request::Decide(_) | Request::Finished(_) | Request::Acknowledged(_) | Request::Write(_)
+                        ),
                         "{other:?}"
                     );
                     assert_ne!(other, request);
@@ -189,7 +193,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 19, "each request is in the table");
+    assert_eq!(seen.len(), 20, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -197,7 +201,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 19 + 12, "each answer is in the table");
+    assert_eq!(seen.len(), 20 + 12, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1");
