@@ -108,6 +108,30 @@ pub fn lay_with(out: &mut Vec<u8>, head: Head, fields: impl FnOnce(&mut Writer))
     out.len() - start
 }
 
+/// Lays a frame at the start of `out`, as [`lay`] does at the end of a vector: for memory that must not move. Returns the
+/// bytes laid; `None`, and nothing laid, if `out` is too short.
+pub fn lay_at(out: &mut [u8], head: Head, parts: &[&[u8]]) -> Option<usize> {
+    let payload: usize = parts.iter().map(|part| part.len()).sum();
+    let laid = laid_bytes(payload);
+    let out = out.get_mut(..laid)?;
+    let length = u32::try_from(payload).unwrap_or(u32::MAX);
+    let (front, mut rest) = out.split_at_mut_checked(HEADER_BYTES)?;
+    let (words, _) = front.as_chunks_mut::<8>();
+    if let [sizes, mark, kinds] = words {
+        *sizes = u64::from(length).to_le_bytes();
+        *mark = head.mark.to_le_bytes();
+        *kinds = (u64::from(head.kind) | u64::from(head.flags) << 16 | u64::from(head.chain) << 32).to_le_bytes();
+    }
+    for part in parts {
+        let (place, behind) = rest.split_at_mut_checked(part.len())?;
+        place.copy_from_slice(part);
+        rest = behind;
+    }
+    rest.fill(0);
+    seal(out, payload);
+    Some(laid)
+}
+
 /// Gives the frame at the start of `frame` another mark, and its checksum with it. The bytes stay where they are.
 pub fn mark(frame: &mut [u8], mark: u64) {
     let Some(Ok((header, _))) = header(frame) else { return };
@@ -225,6 +249,21 @@ mod tests {
             let laid = lay(&mut parts, head, &[&payload]);
             assert_eq!(lay_with(&mut fields, head, |writer| _ = writer.raw(&payload)), laid);
             assert_eq!(parts, fields);
+        }
+    }
+
+    #[test]
+    fn both_ways_of_laying_give_the_same_bytes() {
+        for length in [0, 1, 7, 8, 100, 4096] {
+            let payload = vec![0x5a; length];
+            let (front, back) = payload.split_at(length / 2);
+            let head = Head { mark: 7, kind: 3, flags: 1, chain: 9 };
+            let mut bytes = Vec::new();
+            lay(&mut bytes, head, &[front, back]);
+            let mut memory = vec![0xee; bytes.len() + 8];
+            assert_eq!(lay_at(&mut memory, head, &[front, back]), Some(bytes.len()));
+            assert_eq!((&memory[..bytes.len()], memory[bytes.len()]), (&bytes[..], 0xee));
+            assert_eq!(lay_at(&mut memory[..bytes.len() - 1], head, &[front, back]), None);
         }
     }
 

@@ -1,5 +1,8 @@
 //! What can go wrong with a log, and what the caller must do.
 
+use std::io;
+use std::path::Path;
+
 use assent_ids::Lsn;
 use assent_kind::Kind;
 
@@ -13,6 +16,12 @@ pub enum JournalError {
         bytes: u64,
         /// How many are taken.
         limit: u64,
+    },
+    /// A kind that the journal keeps for itself. Nothing has been appended.
+    #[error("an entry of kind {kind:#06x}; kinds from 0xfff0 are the journal's own")]
+    EntryKind {
+        /// The refused kind.
+        kind: u16,
     },
     /// A configured value that cannot work.
     #[error("{name} = {value}; {rule}")]
@@ -85,7 +94,7 @@ impl JournalError {
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::EntrySize { .. } | Self::Config { .. } => Kind::Invalid,
+            Self::EntrySize { .. } | Self::EntryKind { .. } | Self::Config { .. } => Kind::Invalid,
             Self::Full { .. } => Kind::Full,
             Self::Busy { .. } | Self::Locked { .. } => Kind::Busy,
             Self::Closed { .. } => Kind::Closed,
@@ -94,4 +103,19 @@ impl JournalError {
             Self::Disk { kind, .. } => *kind,
         }
     }
+}
+
+/// The disk's refusal, with what was being done to what.
+pub(crate) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> JournalError {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => Kind::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Kind::Denied,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
+        _ => Kind::Unavailable,
+    };
+    JournalError::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
+}
+
+pub(crate) fn damaged(path: &Path, offset: u64, what: &str) -> JournalError {
+    JournalError::Corrupt { file: path.display().to_string(), offset, what: what.to_owned() }
 }

@@ -25,6 +25,11 @@ impl Gate {
         self.word.store(value, Ordering::Release);
     }
 
+    /// Changes the number to the next one, however many threads do so at once; wake whoever must see it afterwards.
+    pub fn bump(&self) {
+        self.word.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Sleeps while the number is `seen`, or until `at_most` has passed. May wake for nothing: look again.
     pub fn wait(&self, seen: u32, at_most: Option<Duration>) {
         let timeout = at_most.and_then(|pause| rustix::time::Timespec::try_from(pause).ok());

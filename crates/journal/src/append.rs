@@ -1,0 +1,206 @@
+//! Entries in: checked, copied once into the open batch.
+//!
+//! Walk: [`Journal::lay`] checks the door · an entry of one frame is laid whole · a longer one as a chain of pieces under
+//! one id, others in between, closed by a frame with the checksum of all · where a segment is needed that is not ready,
+//! the appender makes it ([`Journal::extend`]), before anything of the entry is laid.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use assent_frame::{PAYLOAD_BYTES_MAX, laid_bytes};
+use assent_ids::Lsn;
+use assent_kind::Kind;
+
+use crate::config::ENTRY_BYTES_MAX;
+use crate::group::Room;
+use crate::journal::Journal;
+use crate::layout::{
+    BATCH_BYTES, BLOCK_BYTES, ChainEnd, FIRST, KIND_RESERVED, LAST, PIECE, SegmentHead, bytes, fold, length,
+};
+use crate::segment::{self, Making};
+use crate::{JournalError, Ticket, barrier};
+
+/// A piece is not cut smaller than this to fill the rest of a batch.
+const PIECE_BYTES_MIN: usize = 1024;
+const DESCRIPTORS_MAX: usize = 128;
+
+impl Journal {
+    /// Appends one entry.
+    pub(crate) fn lay(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
+        if kind >= KIND_RESERVED {
+            return Err(JournalError::EntryKind { kind });
+        }
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes(total) > ENTRY_BYTES_MAX {
+            return Err(JournalError::EntrySize { bytes: bytes(total), limit: ENTRY_BYTES_MAX });
+        }
+        let ticket = if total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max() {
+            let ((lsn, _), end) = self.frame(kind, 0, 0, laid_bytes(total), |_| parts.to_vec())?;
+            Ticket { lsn: Lsn(lsn), end: Lsn(end) }
+        } else {
+            self.lay_chain(kind, parts, total)?
+        };
+        self.counters.entries.fetch_add(1, Ordering::Relaxed);
+        Ok(ticket)
+    }
+
+    /// The longest frame that fits every batch and every segment of full size.
+    fn frame_bytes_max(&self) -> usize {
+        let buffer = bytes(self.config.max_buffer_log_size) - BLOCK_BYTES;
+        length(buffer.min(self.config.log_size - BLOCK_BYTES) - BATCH_BYTES)
+    }
+
+    /// Lays one frame as soon as `least` bytes fit; `cut` says which bytes, told how many of payload there is room for.
+    /// Returns its place with its checksum, and its end.
+    fn frame<'a>(
+        &self,
+        kind: u16,
+        flags: u16,
+        chain: u32,
+        least: usize,
+        mut cut: impl FnMut(usize) -> Vec<&'a [u8]>,
+    ) -> Result<((u64, u32), u64), JournalError> {
+        loop {
+            let mut core = self.core();
+            self.writable(&core)?;
+            match core.place(bytes(least)) {
+                Room::Bytes(room) => {
+                    let payload = length(room).saturating_sub(laid_bytes(0)).min(PAYLOAD_BYTES_MAX);
+                    let laid = core.open.push(kind, flags, chain, &cut(payload));
+                    let end = core.open.end();
+                    let hungry = std::mem::take(&mut core.hungry);
+                    drop(core);
+                    if hungry {
+                        self.call_keeper();
+                    }
+                    if let Some(laid) = laid {
+                        return Ok((laid, end));
+                    }
+                }
+                Room::Batch => {
+                    let turn = core.turn;
+                    drop(core);
+                    self.flush(turn)?;
+                }
+                Room::Segment(from) => {
+                    drop(core);
+                    self.extend(from)?;
+                }
+            }
+        }
+    }
+
+    fn lay_chain(&self, kind: u16, parts: &[&[u8]], total: usize) -> Result<Ticket, JournalError> {
+        self.reserve(total)?;
+        let chain = {
+            let mut core = self.core();
+            core.chain = core.chain.wrapping_add(1);
+            core.chain
+        };
+        let mut end = ChainEnd { first: 0, total: bytes(total), checksum: 0, pieces: 0 };
+        let mut rest = Rest { parts, left: total };
+        while rest.left > 0 {
+            let flags = if end.pieces == 0 { PIECE | FIRST } else { PIECE };
+            let least = laid_bytes(rest.left.min(PIECE_BYTES_MIN));
+            let ((lsn, checksum), _) = self.frame(kind, flags, chain, least, |room| rest.cut(room))?;
+            if end.pieces == 0 {
+                end.first = lsn;
+            }
+            end.pieces += 1;
+            end.checksum = fold(end.checksum, checksum);
+        }
+        let laid = end.lay();
+        let (_, last) = self.frame(kind, PIECE | LAST, chain, ChainEnd::LAID_BYTES, |_| vec![&laid])?;
+        Ok(Ticket { lsn: Lsn(end.first), end: Lsn(last) })
+    }
+
+    /// Makes the segments of a long entry before its first piece is laid. Should others take that room meanwhile and the
+    /// disk be full, the chain stays unclosed: invisible, as if nothing had been appended.
+    fn reserve(&self, total: usize) -> Result<(), JournalError> {
+        let buffer = bytes(self.config.max_buffer_log_size);
+        let batches = bytes(total) / (buffer - BLOCK_BYTES) + 1;
+        let needed = bytes(total) + bytes(total) / 16 + (batches + 1) * (2 * BLOCK_BYTES);
+        loop {
+            let core = self.core();
+            self.writable(&core)?;
+            if core.room_ahead() >= needed {
+                return Ok(());
+            }
+            let from = core.spares.back().map_or(core.segment.end(), |spare| spare.end());
+            drop(core);
+            self.extend(from)?;
+        }
+    }
+
+    /// Makes the segment that begins at this place, unless it is there already.
+    ///
+    /// # Errors
+    /// `Full` if there is no room: nothing has been appended. `Closed` after any other failure.
+    pub(crate) fn extend(&self, from: u64) -> Result<(), JournalError> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.segments.read().unwrap_or_else(PoisonError::into_inner).last().map(|last| last.end());
+        if last != Some(from) {
+            return Ok(());
+        }
+        let recycled = std::mem::take(&mut making.recycled);
+        let head =
+            SegmentHead { first: from, size: self.config.log_size, epoch: self.epoch, salt: self.salt, recycled };
+        let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
+        let order = Making { folder: &self.folder, head, direct: self.config.direct(), barriers };
+        match segment::make(&*self.disk, &order, |_, _| Ok(())) {
+            Ok(segment) => {
+                self.counters.segments.fetch_add(1, Ordering::Relaxed);
+                self.segments.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&segment));
+                let mut core = self.core();
+                self.keep_few_open(Arc::clone(&core.segment));
+                core.spares.push_back(segment);
+                core.full = false;
+                Ok(())
+            }
+            Err(error) if error.kind() == Kind::Full => {
+                self.core().full = true;
+                Err(JournalError::Full { folder: self.folder.display().to_string() })
+            }
+            Err(error) => Err(self.poison(error.to_string())),
+        }
+    }
+
+    /// Remembers a segment that may be left behind soon, and shuts the oldest of many.
+    fn keep_few_open(&self, segment: Arc<segment::Segment>) {
+        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        descriptors.push_back(segment);
+        if descriptors.len() > DESCRIPTORS_MAX
+            && let Some(oldest) = descriptors.pop_front()
+        {
+            oldest.shut();
+        }
+    }
+}
+
+/// The bytes of a long entry that have not been laid.
+struct Rest<'a, 'b> {
+    parts: &'b [&'a [u8]],
+    left: usize,
+}
+
+impl<'a> Rest<'a, '_> {
+    /// Takes up to that many off the front.
+    fn cut(&mut self, most: usize) -> Vec<&'a [u8]> {
+        let total: usize = self.parts.iter().map(|part| part.len()).sum();
+        let mut skip = total - self.left;
+        let mut take = most.min(self.left);
+        self.left -= take;
+        let mut pieces = Vec::new();
+        for part in self.parts {
+            let Some((_, part)) = part.split_at_checked(skip) else {
+                skip -= part.len();
+                continue;
+            };
+            skip = 0;
+            let (piece, _) = part.split_at_checked(take).unwrap_or((part, &[]));
+            take -= piece.len();
+            pieces.push(piece);
+        }
+        pieces
+    }
+}

@@ -1,0 +1,29 @@
+//! Every place where the journal makes something durable, by name. The simulated disk ignores one at a time, and for
+//! each a gate goes red: a barrier that nobody would miss is not here.
+
+use assent_world::Barrier;
+
+/// The folder's own entry, before anything in it is believed.
+pub(crate) const FOLDER: Barrier = Barrier::new("journal: the folder's entry before anything in it");
+/// The new epoch and salt, before the old ones are replaced.
+pub(crate) const EPOCHS: Barrier = Barrier::new("journal: epoch and salt before the old ones are replaced");
+/// The entry of the file that holds them, before a segment or a batch carries them.
+pub(crate) const EPOCHS_ENTRY: Barrier = Barrier::new("journal: the epochs' entry before the first append");
+/// A segment's header and zeroes, before it has a name.
+pub(crate) const SEGMENT: Barrier = Barrier::new("journal: a segment's header before its name");
+/// A segment's entry, before anything is laid into it.
+pub(crate) const SEGMENT_ENTRY: Barrier = Barrier::new("journal: a segment's entry before its first batch");
+/// The copied tail, before it takes the place of what it was copied from.
+pub(crate) const RESCUE: Barrier = Barrier::new("journal: a rescued tail before it replaces the doubtful one");
+/// The copied tail's entry, before it is served.
+pub(crate) const RESCUE_ENTRY: Barrier = Barrier::new("journal: a rescued tail's entry before it is served");
+/// A batch, before anyone in it is acknowledged (RPO 0).
+pub(crate) const BATCH: Barrier = Barrier::new("journal: a batch before its acknowledgement");
+/// What was written since the last sync (RPO > 0, and votes in every policy).
+pub(crate) const BACKLOG: Barrier = Barrier::new("journal: the written backlog before it counts as durable");
+/// One trimmed segment's entry, before the next one goes: no hole may appear.
+pub(crate) const TRIM: Barrier = Barrier::new("journal: a trimmed segment before the next one goes");
+
+/// All of them.
+pub const BARRIERS: &[Barrier] =
+    &[FOLDER, EPOCHS, EPOCHS_ENTRY, SEGMENT, SEGMENT_ENTRY, RESCUE, RESCUE_ENTRY, BATCH, BACKLOG, TRIM];

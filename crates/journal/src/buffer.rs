@@ -1,0 +1,152 @@
+//! The open batch: frames laid into memory that a direct write can take as it is.
+//!
+//! The memory's first byte is a block boundary of the log. What stands in that block before the batch is already durable
+//! and is written again with it, so that every write is whole blocks.
+//!
+//! Walk: [`Batch::begin`] places it · [`Batch::push`] lays a frame · [`Batch::seal`] lays the header last, when it is
+//! known what is durable.
+
+use assent_frame::{Head, lay_at};
+use assent_world::AlignedBuffer;
+
+use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, block_from, block_of, bytes, fold, length, stored_checksum};
+
+/// A batch that is being filled.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    memory: AlignedBuffer,
+    /// The place of the memory's first byte.
+    base: u64,
+    lsn: u64,
+    end: u64,
+    entries: u32,
+    digest: u32,
+    skipped: u64,
+}
+
+impl Batch {
+    pub(crate) fn new(memory_bytes: usize) -> Self {
+        Self { memory: AlignedBuffer::zeroed(memory_bytes), base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0 }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    pub(crate) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Places the batch; `lead` are the bytes that stand in its block before it.
+    pub(crate) fn begin(&mut self, lsn: u64, skipped: u64, lead: &[u8]) {
+        self.base = block_of(lsn);
+        self.lsn = lsn;
+        self.end = lsn + BATCH_BYTES;
+        self.entries = 0;
+        self.digest = 0;
+        self.skipped = skipped;
+        if let Some(place) = self.memory.as_mut_slice().get_mut(..lead.len()) {
+            place.copy_from_slice(lead);
+        }
+    }
+
+    /// Empties it.
+    pub(crate) fn reset(&mut self) {
+        self.entries = 0;
+    }
+
+    /// How many bytes of frames would fit behind a header at this place.
+    pub(crate) fn room_at(&self, lsn: u64) -> u64 {
+        bytes(self.memory.as_slice().len()).saturating_sub(lsn % BLOCK_BYTES + BATCH_BYTES)
+    }
+
+    /// How many bytes of frames still fit.
+    pub(crate) fn room(&self) -> u64 {
+        (self.base + bytes(self.memory.as_slice().len())).saturating_sub(self.end)
+    }
+
+    /// Lays a frame; its mark is its place. Returns the place and the checksum; nothing if it does not fit.
+    pub(crate) fn push(&mut self, kind: u16, flags: u16, chain: u32, parts: &[&[u8]]) -> Option<(u64, u32)> {
+        let lsn = self.end;
+        let place = self.memory.as_mut_slice().get_mut(length(lsn - self.base)..)?;
+        let laid = lay_at(place, Head { mark: lsn, kind, flags, chain }, parts)?;
+        let checksum = stored_checksum(place)?;
+        self.end += bytes(laid);
+        self.entries += 1;
+        self.digest = fold(self.digest, checksum);
+        Some((lsn, checksum))
+    }
+
+    /// Lays the header and clears what is left of the last block.
+    pub(crate) fn seal(&mut self, epoch: u32, salt: u64, synced: u64, close: bool) {
+        let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let head = BatchHead {
+            lsn: self.lsn,
+            epoch,
+            salt,
+            synced,
+            entries: self.entries,
+            body: small(self.end - self.lsn - BATCH_BYTES),
+            skipped: small(self.skipped),
+            digest: self.digest,
+            close,
+        };
+        let from = length(self.lsn - self.base);
+        let end = length(self.end - self.base);
+        let blocks = length(block_from(self.end) - self.base);
+        let memory = self.memory.as_mut_slice();
+        head.lay(memory.get_mut(from..).unwrap_or_default());
+        memory.get_mut(end..blocks).unwrap_or_default().fill(0);
+    }
+
+    /// The batch alone, and its place.
+    pub(crate) fn exact(&self) -> (u64, &[u8]) {
+        let (from, end) = (length(self.lsn - self.base), length(self.end - self.base));
+        (self.lsn, self.memory.as_slice().get(from..end).unwrap_or_default())
+    }
+
+    /// The whole blocks that hold it, and their place.
+    pub(crate) fn blocks(&self) -> (u64, &[u8]) {
+        let end = length(block_from(self.end) - self.base);
+        (self.base, self.memory.as_slice().get(..end).unwrap_or_default())
+    }
+
+    /// The bytes of the last block that a batch behind this one would share.
+    pub(crate) fn tail(&self) -> &[u8] {
+        let (from, end) = (length(block_of(self.end) - self.base), length(self.end - self.base));
+        self.memory.as_slice().get(from..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_laid_behind_the_durable_bytes_of_its_block() {
+        let mut batch = Batch::new(8192);
+        batch.begin(4096 + 128, 8, &[7; 128]);
+        let (lsn, _) = batch.push(3, 0, 0, &[b"one"]).unwrap();
+        batch.push(3, 0, 0, &[b"two", b"!"]).unwrap();
+        batch.seal(2, 9, 4096, false);
+        assert_eq!(lsn, 4096 + 128 + 64);
+        let (place, blocks) = batch.blocks();
+        assert_eq!((place, blocks.len()), (4096, 4096));
+        assert_eq!(&blocks[..128], &[7; 128]);
+        let head = BatchHead::parse(&blocks[128..], 4096 + 128).unwrap();
+        assert_eq!((head.entries, head.skipped, head.synced), (2, 8, 4096));
+        assert!(head.holds(&batch.exact().1[64..]));
+        assert_eq!(batch.tail(), &blocks[..length(batch.end() - 4096)]);
+    }
+
+    #[test]
+    fn a_full_batch_takes_nothing_more() {
+        let mut batch = Batch::new(4096);
+        batch.begin(0, 0, &[]);
+        let room = batch.room();
+        assert_eq!(room, batch.room_at(0));
+        assert_eq!(batch.push(1, 0, 0, &[&vec![0; length(room) - 23]]), None);
+        assert!(batch.push(1, 0, 0, &[&vec![0; length(room) - 24]]).is_some());
+        assert_eq!(batch.room(), 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! Group commit: the thread that waits is the thread that writes.
+//!
+//! Measured (zeroed file, one thread, p50): a buffered write and fdatasync 137-145 us, a buffered write with RWF_DSYNC the
+//! same, an O_DIRECT write and fdatasync 109-120 us, an O_DIRECT write with RWF_DSYNC 112-141 us; two threads in flight
+//! make 1.35 times the operations of one, four 1.9 times. So: direct, fdatasync, two in flight. Not io_uring: with two
+//! writes in flight its submission saves no measurable part of a device's flush, and a waiting thread would have to be
+//! woken by another that reaps completions, which costs 7 us and more.
+//!
+//! Walk: [`Journal::reach`] waits until a place has landed and leads the open batch if it may · [`Journal::lead`] closes
+//! it, writes it outside the lock and lands it · [`Journal::sync_backlog`] is RPO > 0 and votes in that policy.
+//! Deliberately absent: a flusher thread, a timer before an acknowledgement of RPO 0, a retry after a failure.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use assent_ids::Lsn;
+use assent_world::{Durably, write_all_at, write_all_durable_at};
+
+use crate::JournalError;
+use crate::barrier;
+use crate::group::{Core, Flight, Landed};
+use crate::journal::Journal;
+use crate::layout::bytes;
+use crate::segment::Segment;
+
+impl Journal {
+    /// Waits until everything before `end` has landed: durable where RPO is 0, else in the kernel.
+    pub(crate) fn reach(&self, end: u64) -> Result<(), JournalError> {
+        loop {
+            if self.landed.load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            let mut core = self.core();
+            if self.landed.load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            self.writable(&core)?;
+            if end > core.end() {
+                return Err(JournalError::NotFound { lsn: Lsn(end) });
+            }
+            if end > core.tail && core.may_lead(self.config.in_flight()) {
+                self.lead(core);
+                continue;
+            }
+            let seat = core.seat(end);
+            drop(core);
+            seat.gate.wait(seat.seen, None);
+        }
+    }
+
+    /// Gets the batch of this turn out of the way: writes it, or waits until somebody has begun to.
+    pub(crate) fn flush(&self, turn: u64) -> Result<(), JournalError> {
+        loop {
+            let mut core = self.core();
+            if core.turn != turn || core.open.is_empty() {
+                return Ok(());
+            }
+            self.writable(&core)?;
+            if core.may_lead(self.config.in_flight()) {
+                self.lead(core);
+                continue;
+            }
+            let end = core.end();
+            let seat = core.seat(end);
+            drop(core);
+            seat.gate.wait(seat.seen, None);
+        }
+    }
+
+    /// Closes the open batch, writes it and lands it.
+    fn lead(&self, mut core: MutexGuard<'_, Core>) {
+        let flight = core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire));
+        drop(core);
+        let result = self.write(&flight);
+        self.land(flight, result);
+    }
+
+    /// Hands the open batch to whoever wants to write it step by step; none if it is empty or may not be written now.
+    pub(crate) fn take(&self) -> Option<Flight> {
+        let mut core = self.core();
+        let may = !core.open.is_empty() && core.may_lead(self.config.in_flight()) && core.closed.is_none();
+        may.then(|| core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire)))
+    }
+
+    /// Writes a closed batch: durable where RPO is 0.
+    pub(crate) fn write(&self, flight: &Flight) -> Result<(), String> {
+        let (lsn, exact) = flight.batch.exact();
+        flight.segment.mark(lsn);
+        let (at, bytes_of) = if self.config.direct() { flight.batch.blocks() } else { (lsn, exact) };
+        self.write_bytes(&flight.segment, at, bytes_of, !self.config.lazy())
+    }
+
+    /// Writes bytes of the log at their place.
+    pub(crate) fn write_bytes(&self, segment: &Segment, at: u64, memory: &[u8], durable: bool) -> Result<(), String> {
+        let offset = segment.offset(at);
+        let file = segment.opened().ok_or_else(|| format!("{} is not open", segment.path.display()))?;
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(bytes(memory.len()), Ordering::Relaxed);
+        let written = if durable {
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+            let how = if self.config.dsync { Durably::Dsync } else { Durably::DataSync };
+            write_all_durable_at(&*file, offset, memory, how, barrier::BATCH)
+        } else {
+            write_all_at(&*file, offset, memory)
+        };
+        written.map_err(|error| format!("writing {} at {offset}: {error}", segment.path.display()))
+    }
+
+    /// Takes a write back, publishes how far the log has landed and wakes whom that concerns.
+    pub(crate) fn land(&self, flight: Flight, result: Result<(), String>) {
+        let segment = Arc::clone(&flight.segment);
+        let mut core = self.core();
+        let mut first = false;
+        let landed = core.land(flight, result, self.config.in_flight());
+        if let Some(end) = landed.end {
+            if self.config.lazy() {
+                first = self.backlog().wrote(&segment, end, self.clock.now());
+            } else {
+                self.durable.store(end, Ordering::Release);
+            }
+            self.landed.store(end, Ordering::Release);
+        }
+        drop(core);
+        if first {
+            self.call_keeper();
+        }
+        landed.wake();
+    }
+
+    /// Closes the journal for writers and wakes everyone, so that they see it.
+    pub(crate) fn poison(&self, reason: String) -> JournalError {
+        let mut core = self.core();
+        core.closed.get_or_insert(reason);
+        let mut gates = core.everyone();
+        let error = self.closed_error(&core);
+        drop(core);
+        gates.push(Arc::clone(&self.backlog().gate));
+        Landed { end: None, gates, next: None }.wake();
+        error
+    }
+
+    /// Makes everything that has landed durable (RPO > 0); one sync for all who wait.
+    pub(crate) fn sync_backlog(&self, end: u64) -> Result<(), JournalError> {
+        loop {
+            if self.durable.load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            self.writable(&self.core())?;
+            let mut backlog = self.backlog();
+            if self.durable.load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            if backlog.syncing {
+                let (gate, seen) = (Arc::clone(&backlog.gate), backlog.gate.value());
+                drop(backlog);
+                gate.wait(seen, None);
+                continue;
+            }
+            let (target, segments) = backlog.begin();
+            drop(backlog);
+            let result = segments.iter().try_for_each(|segment| self.sync_segment(segment));
+            // Nothing becomes durable after a failure anywhere: a sync that did not see it proves nothing.
+            let result = result.map_err(|reason| self.poison(reason)).and_then(|()| self.writable(&self.core()));
+            if result.is_ok() {
+                self.durable.fetch_max(target, Ordering::AcqRel);
+            }
+            let gate = self.backlog().end(self.clock.now());
+            gate.bump();
+            gate.wake_all();
+            result?;
+        }
+    }
+
+    fn sync_segment(&self, segment: &Segment) -> Result<(), String> {
+        let file = segment.opened().ok_or_else(|| format!("{} is not open", segment.path.display()))?;
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        file.sync_data(barrier::BACKLOG).map_err(|error| format!("syncing {}: {error}", segment.path.display()))
+    }
+}

@@ -1,0 +1,121 @@
+//! What a journal can be told. The field's names stay as they are known from other logs; names of ours carry units.
+
+use std::time::Duration;
+
+use crate::JournalError;
+use crate::layout::{BLOCK_BYTES, bytes};
+
+/// The most bytes of one entry: a value of 256 MiB and what describes it.
+pub const ENTRY_BYTES_MAX: u64 = (256 << 20) + (1 << 20);
+/// The smallest segment: its header and four blocks.
+pub const LOG_SIZE_MIN: u64 = 5 * BLOCK_BYTES;
+/// The largest segment: every length in a batch header stays within 32 bits.
+pub const LOG_SIZE_MAX: u64 = 1 << 30;
+const WRITES_IN_FLIGHT_MAX: u32 = 16;
+
+/// How a journal keeps its bytes. The defaults are measured; `docs/format.md` and the tuning chapter say how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of a segment file, header included; a multiple of 4096. Default 16 MiB.
+    pub log_size: u64,
+    /// Bytes of one batch buffer, a multiple of 4096: the most that one write takes. Default 4 MiB.
+    pub max_buffer_log_size: usize,
+    /// Milliseconds between two syncs, at least, where `max_elapsed_sync_time` is not 0.
+    pub min_elapsed_sync_time: u64,
+    /// Milliseconds after which an acknowledged entry is durable, at the latest. 0 (default): before it is acknowledged.
+    pub max_elapsed_sync_time: u64,
+    /// Durable writes go past the page cache. Default true. Counts only where `max_elapsed_sync_time` is 0.
+    pub direct: bool,
+    /// One write with RWF_DSYNC instead of a write and fdatasync. Default false.
+    pub dsync: bool,
+    /// Durable writes under way at the same time, 1 to 16. Default 2. Counts only with `direct`: the page cache tells
+    /// a write-back error to one of several syncs alone, so behind it one write at a time is all that can be believed.
+    pub writes_in_flight: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            log_size: 16 << 20,
+            max_buffer_log_size: 4 << 20,
+            min_elapsed_sync_time: 0,
+            max_elapsed_sync_time: 0,
+            direct: true,
+            dsync: false,
+            writes_in_flight: 2,
+        }
+    }
+}
+
+impl Config {
+    /// Whether an acknowledgement may come before the sync (RPO > 0).
+    #[must_use]
+    pub const fn lazy(&self) -> bool {
+        self.max_elapsed_sync_time > 0
+    }
+
+    pub(crate) const fn direct(&self) -> bool {
+        self.direct && !self.lazy()
+    }
+
+    pub(crate) const fn in_flight(&self) -> u32 {
+        if self.direct() { self.writes_in_flight } else { 1 }
+    }
+
+    pub(crate) const fn sync_min(&self) -> Duration {
+        Duration::from_millis(self.min_elapsed_sync_time)
+    }
+
+    pub(crate) const fn sync_max(&self) -> Duration {
+        Duration::from_millis(self.max_elapsed_sync_time)
+    }
+
+    /// # Errors
+    /// `Config` names the key, its value and the rule.
+    pub(crate) fn check(&self) -> Result<(), JournalError> {
+        let wrong = |name, value: u64, rule| Err(JournalError::Config { name, value: value.to_string(), rule });
+        if !(LOG_SIZE_MIN..=LOG_SIZE_MAX).contains(&self.log_size) || !self.log_size.is_multiple_of(BLOCK_BYTES) {
+            return wrong("log_size", self.log_size, "a multiple of 4096 from 20480 to 1073741824 bytes");
+        }
+        let buffer = bytes(self.max_buffer_log_size);
+        if !(2 * BLOCK_BYTES..=LOG_SIZE_MAX).contains(&buffer) || !buffer.is_multiple_of(BLOCK_BYTES) {
+            return wrong("max_buffer_log_size", buffer, "a multiple of 4096 from 8192 to 1073741824 bytes");
+        }
+        if self.min_elapsed_sync_time > self.max_elapsed_sync_time {
+            return wrong("min_elapsed_sync_time", self.min_elapsed_sync_time, "at most max_elapsed_sync_time");
+        }
+        if !(1..=WRITES_IN_FLIGHT_MAX).contains(&self.writes_in_flight) {
+            return wrong("writes_in_flight", u64::from(self.writes_in_flight), "1 to 16");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_taken_and_one_beyond_is_refused_by_name() {
+        let base = Config::default();
+        let with = |change: fn(&mut Config)| {
+            let mut config = base.clone();
+            change(&mut config);
+            config.check()
+        };
+        assert_eq!(with(|_| {}), Ok(()));
+        assert_eq!(with(|c| c.log_size = LOG_SIZE_MIN), Ok(()));
+        assert_eq!(with(|c| c.max_elapsed_sync_time = 5), Ok(()));
+        let refused: [(fn(&mut Config), &str); 6] = [
+            (|c| c.log_size = LOG_SIZE_MIN - 4096, "log_size"),
+            (|c| c.log_size += 1, "log_size"),
+            (|c| c.log_size = LOG_SIZE_MAX + 4096, "log_size"),
+            (|c| c.max_buffer_log_size = 4096, "max_buffer_log_size"),
+            (|c| c.min_elapsed_sync_time = 1, "min_elapsed_sync_time"),
+            (|c| c.writes_in_flight = 0, "writes_in_flight"),
+        ];
+        for (change, key) in refused {
+            assert!(matches!(with(change), Err(JournalError::Config { name, .. }) if name == key), "{key}");
+        }
+    }
+}

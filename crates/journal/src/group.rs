@@ -1,0 +1,272 @@
+//! What all threads of a journal share under one short lock: the open batch, the writes under way, the room ahead.
+//!
+//! Walk: [`Core::place`] finds room for a frame or says what is in the way · [`Core::close`] seals the open batch into a
+//! [`Flight`] · [`Core::land`] takes a finished write back and says what is durable now, in order, and whom to wake.
+//! Deliberately absent: I/O, clocks, waiting. `commit` does that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use assent_world::Gate;
+
+use crate::buffer::Batch;
+use crate::layout::{BATCH_BYTES, block_from, length};
+use crate::segment::Segment;
+
+/// What the journal's threads share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Where the next batch goes.
+    pub(crate) segment: Arc<Segment>,
+    /// Segments made ahead, in order.
+    pub(crate) spares: VecDeque<Arc<Segment>>,
+    /// The end of the last closed batch.
+    pub(crate) tail: u64,
+    /// The bytes of the tail's block before it, for whole-block writes.
+    tail_block: Vec<u8>,
+    pub(crate) open: Batch,
+    /// Counts the batches closed so far: names the open one.
+    pub(crate) turn: u64,
+    /// Where those wait whose entry is in the open batch.
+    pub(crate) gate: Arc<Gate>,
+    /// How many do.
+    pub(crate) waiters: u32,
+    flights: VecDeque<Landing>,
+    /// Writes under way.
+    pub(crate) writing: u32,
+    /// An idle batch is being written where the next one will go.
+    pub(crate) idling: bool,
+    /// The last synced place that a header on disk claims.
+    pub(crate) claimed: u64,
+    memory: Vec<Batch>,
+    /// Why it takes nothing more.
+    pub(crate) closed: Option<String>,
+    /// The last attempt to make a segment found no room.
+    pub(crate) full: bool,
+    /// The last spare segment was taken: the keeper should hear of it.
+    pub(crate) hungry: bool,
+    /// Names the next chain.
+    pub(crate) chain: u32,
+    memory_bytes: usize,
+    whole_blocks: bool,
+}
+
+#[derive(Debug)]
+struct Landing {
+    turn: u64,
+    end: u64,
+    gate: Arc<Gate>,
+    landed: bool,
+}
+
+/// A closed batch on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    turn: u64,
+    pub(crate) batch: Batch,
+    pub(crate) segment: Arc<Segment>,
+}
+
+/// Whether a frame can be laid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// That many bytes of frames can.
+    Bytes(u64),
+    /// The open batch has to be written first.
+    Batch,
+    /// A segment has to be made first, from this place on.
+    Segment(u64),
+}
+
+/// What a finished write changed.
+#[derive(Debug, Default)]
+pub(crate) struct Landed {
+    /// Everything before this has landed, if that is news.
+    pub(crate) end: Option<u64>,
+    /// Whose batches have landed or failed: wake all.
+    pub(crate) gates: Vec<Arc<Gate>>,
+    /// Whose batch waits to be written and may be now: wake one.
+    pub(crate) next: Option<Arc<Gate>>,
+}
+
+impl Landed {
+    /// Wakes them.
+    pub(crate) fn wake(&self) {
+        // The next write first: it takes longest.
+        if let Some(next) = &self.next {
+            next.bump();
+            next.wake(1);
+        }
+        for gate in &self.gates {
+            gate.bump();
+            gate.wake_all();
+        }
+    }
+}
+
+/// Where a waiting thread waits.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) seen: u32,
+}
+
+impl Core {
+    /// Goes on at a place; `tail_block` are the bytes of its block before it.
+    pub(crate) fn new(
+        (segment, spares): (Arc<Segment>, VecDeque<Arc<Segment>>),
+        tail: u64,
+        tail_block: Vec<u8>,
+        memory_bytes: usize,
+        whole_blocks: bool,
+    ) -> Self {
+        Self {
+            segment,
+            spares,
+            tail,
+            tail_block,
+            open: Batch::new(memory_bytes),
+            turn: 0,
+            gate: Arc::default(),
+            waiters: 0,
+            flights: VecDeque::new(),
+            writing: 0,
+            idling: false,
+            claimed: tail,
+            memory: Vec::new(),
+            closed: None,
+            full: false,
+            hungry: false,
+            chain: 0,
+            memory_bytes,
+            whole_blocks,
+        }
+    }
+
+    /// Where the next entry would begin, at the earliest.
+    pub(crate) const fn end(&self) -> u64 {
+        if self.open.is_empty() { self.tail } else { self.open.end() }
+    }
+
+    /// Finds room for frames of at least that many bytes, and places the batch if it is the first.
+    pub(crate) fn place(&mut self, least: u64) -> Room {
+        if !self.open.is_empty() {
+            let room = self.open.room().min(self.segment.end().saturating_sub(self.open.end()));
+            return if room >= least { Room::Bytes(room) } else { Room::Batch };
+        }
+        // Batches in flight together never share a device block; a batch alone is packed behind the last one.
+        let at = if self.writing > 0 { block_from(self.tail) } else { self.tail };
+        let here = self.segment.end().saturating_sub(at + BATCH_BYTES);
+        let (at, room) = if at + BATCH_BYTES <= self.segment.end() && here >= least {
+            (at, here)
+        } else {
+            let Some(next) = self.spares.pop_front() else {
+                return Room::Segment(self.segment.end());
+            };
+            let (at, room) = (next.first(), next.end().saturating_sub(next.first() + BATCH_BYTES));
+            self.segment = next;
+            self.hungry = self.spares.is_empty();
+            if room < least {
+                // A rescued tail's segment may be smaller than others: it is left empty.
+                return self.place(least);
+            }
+            (at, room)
+        };
+        let lead = if self.whole_blocks && at == self.tail { self.tail_block.as_slice() } else { &[] };
+        self.open.begin(at, at - self.tail, lead);
+        Room::Bytes(room.min(self.open.room_at(at)))
+    }
+
+    /// Bytes that chains could fill without another segment, roughly.
+    pub(crate) fn room_ahead(&self) -> u64 {
+        let here = self.segment.end().saturating_sub(self.end());
+        self.spares.iter().map(|spare| spare.end() - spare.first()).sum::<u64>() + here
+    }
+
+    /// Seals the open batch and opens the next.
+    pub(crate) fn close(&mut self, epoch: u32, salt: u64, synced: u64) -> Flight {
+        let memory = self.memory.pop().unwrap_or_else(|| Batch::new(self.memory_bytes));
+        let mut batch = std::mem::replace(&mut self.open, memory);
+        batch.seal(epoch, salt, synced, false);
+        self.claimed = self.claimed.max(synced);
+        self.tail = batch.end();
+        if self.whole_blocks {
+            self.tail_block.clear();
+            self.tail_block.extend_from_slice(batch.tail());
+        }
+        let gate = std::mem::take(&mut self.gate);
+        self.waiters = 0;
+        self.writing += 1;
+        let flight = Flight { turn: self.turn, batch, segment: Arc::clone(&self.segment) };
+        self.flights.push_back(Landing { turn: self.turn, end: self.tail, gate, landed: false });
+        self.turn += 1;
+        flight
+    }
+
+    /// An idle or closing batch where the next one will go; none if there is no room for it. The log does not advance.
+    pub(crate) fn ghost(&self, epoch: u32, salt: u64, synced: u64, close: bool) -> Option<(Batch, Arc<Segment>)> {
+        let fits = self.tail + BATCH_BYTES <= self.segment.end();
+        let (segment, at) = if fits {
+            (&self.segment, self.tail)
+        } else {
+            let next = self.spares.front()?;
+            (next, next.first())
+        };
+        let mut batch = Batch::new(2 * length(crate::layout::BLOCK_BYTES));
+        let lead = if self.whole_blocks && fits { self.tail_block.as_slice() } else { &[] };
+        batch.begin(at, at - self.tail, lead);
+        batch.seal(epoch, salt, synced, close);
+        Some((batch, Arc::clone(segment)))
+    }
+
+    /// Takes a write back. What failed closes the journal: nothing lands from then on, whatever later writes say.
+    pub(crate) fn land(&mut self, flight: Flight, result: Result<(), String>, in_flight: u32) -> Landed {
+        self.writing -= 1;
+        let mut landed = Landed::default();
+        if let Err(reason) = result {
+            self.closed.get_or_insert(reason);
+        }
+        if self.closed.is_some() {
+            landed.gates = self.everyone();
+            return landed;
+        }
+        if let Some(landing) = self.flights.iter_mut().find(|landing| landing.turn == flight.turn) {
+            landing.landed = true;
+        }
+        // In order: a later write that is done first waits for the earlier.
+        while let Some(landing) = self.flights.pop_front_if(|landing| landing.landed) {
+            landed.end = Some(landing.end);
+            landed.gates.push(landing.gate);
+        }
+        let mut batch = flight.batch;
+        batch.reset();
+        self.memory.push(batch);
+        landed.next = self.next_leader(in_flight);
+        landed
+    }
+
+    /// Who may write the open batch, if somebody waits for it and nobody is under way to it.
+    pub(crate) fn next_leader(&self, in_flight: u32) -> Option<Arc<Gate>> {
+        (self.waiters > 0 && self.may_lead(in_flight)).then(|| Arc::clone(&self.gate))
+    }
+
+    /// Whether the open batch may be written now.
+    pub(crate) const fn may_lead(&self, in_flight: u32) -> bool {
+        self.writing < in_flight && !self.idling
+    }
+
+    /// Everyone who waits for anything.
+    pub(crate) fn everyone(&self) -> Vec<Arc<Gate>> {
+        self.flights.iter().map(|landing| Arc::clone(&landing.gate)).chain([Arc::clone(&self.gate)]).collect()
+    }
+
+    /// A seat for whoever waits until this place has landed.
+    pub(crate) fn seat(&mut self, end: u64) -> Seat {
+        let landing = self.flights.iter().find(|landing| landing.end >= end);
+        let gate = Arc::clone(landing.map_or(&self.gate, |landing| &landing.gate));
+        if landing.is_none() {
+            self.waiters += 1;
+        }
+        Seat { seen: gate.value(), gate }
+    }
+}

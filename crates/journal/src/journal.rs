@@ -1,0 +1,306 @@
+//! The local-disk form of the [`Log`] contract.
+//!
+//! Walk: [`Journal::open`] examines, makes the new epoch durable, rescues what is in doubt, and only then serves ·
+//! `append` lays frames · `commit` makes them durable · `reader` reads them · `upkeep` does what is off the commit path ·
+//! [`Journal::close`] leaves a claim that everything is durable.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use assent_ids::{Epoch, Lsn};
+use assent_world::{Clock, Dice, Disk, Gate, Lock, read_exact_at};
+
+use crate::backlog::Backlog;
+use crate::config::Config;
+use crate::epochs::{self, Epochs, Opening};
+use crate::error::{damaged, refused};
+use crate::group::Core;
+use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
+use crate::reader::Source;
+use crate::recovery::{self, Found, Recovery};
+use crate::segment::{self, Segment};
+use crate::{JournalError, barrier};
+
+/// A log on this machine's disk. Shared by [`Arc`]; all methods may be called from many threads.
+#[derive(Debug)]
+pub struct Journal {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) folder: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) epoch: u32,
+    pub(crate) salt: u64,
+    pub(crate) epochs: Arc<Epochs>,
+    /// All segments in order, those made ahead too.
+    pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    /// Held while segments are made or given back: one thread does so at a time.
+    pub(crate) making: Mutex<Making>,
+    pub(crate) descriptors: Mutex<VecDeque<Arc<Segment>>>,
+    core: Mutex<Core>,
+    backlog: Mutex<Backlog>,
+    /// Everything before has landed: it is in the kernel, and durable where RPO is 0.
+    pub(crate) landed: AtomicU64,
+    pub(crate) durable: AtomicU64,
+    pub(crate) idle: AtomicU64,
+    pub(crate) counters: Counters,
+    /// Where the keeper sleeps.
+    keeper: OnceLock<Arc<Gate>>,
+    lock: Mutex<Option<Box<dyn Lock>>>,
+}
+
+/// What the one thread that makes or gives back segments knows.
+#[derive(Debug, Default)]
+pub(crate) struct Making {
+    /// A trimmed segment waits to be used again.
+    pub(crate) recycled: bool,
+    /// Whether a trimmed segment is gone is unknown.
+    pub(crate) trim_failed: Option<JournalError>,
+}
+
+/// What a journal has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) writes: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) entries: AtomicU64,
+    pub(crate) segments: AtomicU64,
+}
+
+/// What a journal has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries appended.
+    pub entries: u64,
+    /// Batches written.
+    pub writes: u64,
+    /// Syncs and durable writes.
+    pub syncs: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Segments made.
+    pub segments: u64,
+}
+
+/// The file whose lock says that the folder is open.
+pub(crate) const LOCK: &str = "LOCK";
+
+impl Journal {
+    /// Opens a folder, made if missing, and tells what was found. What it then serves is durable.
+    ///
+    /// # Errors
+    /// `Config`; `Locked` if another process has it open; `Corrupt`, naming file and offset, if durable bytes are damaged
+    /// (nothing has been changed then); `Disk` as the disk says.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        dice: Arc<dyn Dice>,
+        folder: &Path,
+        config: Config,
+    ) -> Result<(Arc<Self>, Recovery), JournalError> {
+        config.check()?;
+        let lock = enter(&*disk, folder)?;
+        let (found, mut epochs) = examine(&disk, folder)?;
+        let last = epochs.last();
+        let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1));
+        let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
+        epochs.open(epoch, opening, &found.living);
+        epochs::store(&*disk, folder, &epochs)?;
+        let (segments, rescued) = settle(&*disk, folder, &found, (epoch, opening.salt), &config)?;
+        let start = segments.first().map_or(0, |segment| segment.first());
+        let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);
+        let core = core(&*disk, &segments, &found, &config)?;
+        let journal = Self {
+            epoch,
+            salt: opening.salt,
+            epochs: Arc::new(epochs),
+            descriptors: Mutex::default(),
+            segments: RwLock::new(segments),
+            making: Mutex::default(),
+            keeper: OnceLock::new(),
+            core: Mutex::new(core),
+            backlog: Mutex::new(Backlog::new(clock.now())),
+            landed: AtomicU64::new(found.end),
+            durable: AtomicU64::new(found.end),
+            idle: AtomicU64::new(u64::MAX),
+            counters: Counters::default(),
+            lock: Mutex::new(Some(lock)),
+            folder: folder.to_path_buf(),
+            disk,
+            clock,
+            config,
+        };
+        Ok((Arc::new(journal), recovery))
+    }
+
+    /// Makes everything durable, leaves the claim that it is, and takes nothing more. Reads go on. The next open finds
+    /// nothing in doubt.
+    ///
+    /// # Errors
+    /// `Closed` if it was already, or a write failed.
+    pub fn close(&self) -> Result<(), JournalError> {
+        let result = self.leave();
+        let mut core = self.core();
+        core.closed.get_or_insert_with(|| "it was closed".to_owned());
+        drop(core);
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result
+    }
+
+    /// What it has done since it was opened.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { writes, syncs, bytes, entries, segments } = &self.counters;
+        Counts {
+            entries: read(entries),
+            writes: read(writes),
+            syncs: read(syncs),
+            bytes: read(bytes),
+            segments: read(segments),
+        }
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this keeper is called when something is due that it cannot know.
+    pub(crate) fn tell_keeper(&self, gate: &Arc<Gate>) {
+        _ = self.keeper.set(Arc::clone(gate));
+    }
+
+    pub(crate) fn call_keeper(&self) {
+        if let Some(gate) = self.keeper.get() {
+            gate.bump();
+            gate.wake(1);
+        }
+    }
+
+    /// The segments as they are now, to read from.
+    pub(crate) fn source(&self) -> Source {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Source { disk: Arc::clone(&self.disk), segments, epochs: Arc::clone(&self.epochs) }
+    }
+
+    pub(crate) fn writable(&self, core: &Core) -> Result<(), JournalError> {
+        if core.closed.is_some() { Err(self.closed_error(core)) } else { Ok(()) }
+    }
+
+    pub(crate) fn closed_error(&self, core: &Core) -> JournalError {
+        let reason = core.closed.clone().unwrap_or_else(|| "it was closed".to_owned());
+        JournalError::Closed { folder: self.folder.display().to_string(), reason }
+    }
+}
+
+/// Makes the folder if it is missing and locks it.
+fn enter(disk: &dyn Disk, folder: &Path) -> Result<Box<dyn Lock>, JournalError> {
+    let names = disk.list(folder);
+    let settled = names.is_ok_and(|names| names.iter().any(|name| name == epochs::NAME));
+    if !settled {
+        // Also if the folder is there: who made it may have died before its entry was durable.
+        disk.create_dir(folder).map_err(|error| refused("making", folder, &error))?;
+        let parent = match folder.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => folder,
+        };
+        disk.sync_dir(parent, barrier::FOLDER).map_err(|error| refused("syncing", parent, &error))?;
+    }
+    let path = folder.join(LOCK);
+    disk.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => JournalError::Locked { folder: folder.display().to_string() },
+        _ => refused("locking", &path, &error),
+    })
+}
+
+/// Reads what is there; changes nothing.
+pub(crate) fn examine(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(Found, Epochs), JournalError> {
+    let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
+    let epochs = epochs::load(&**disk, folder)?;
+    let segments = segment::list(&**disk, folder, &names)?;
+    if let (None, Some(segment)) = (&epochs, segments.first()) {
+        return Err(damaged(&segment.path, 0, "there are segments, but the file `epochs` beside them is missing"));
+    }
+    let epochs = epochs.unwrap_or_default();
+    let found = recovery::examine(disk, segments, &Arc::new(epochs.clone()))?;
+    Ok((found, epochs))
+}
+
+/// Ends all doubt: the first segment if there is none, else a fresh copy of what nobody claims to be durable.
+fn settle(
+    disk: &dyn Disk,
+    folder: &Path,
+    found: &Found,
+    (epoch, salt): (u32, u64),
+    config: &Config,
+) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
+    let direct = config.direct();
+    // A trimmed segment that waited to be used again may be of any length and age.
+    _ = disk.unlink(&folder.join(segment::RECYCLED));
+    if found.segments.is_empty() {
+        let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
+        let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
+        let first = segment::make(disk, &segment::Making { folder, head, direct, barriers }, |_, _| Ok(()))?;
+        return Ok((vec![first], 0));
+    }
+    recovery::rescue(disk, folder, found, (epoch, salt), direct)
+}
+
+fn core(disk: &dyn Disk, segments: &[Arc<Segment>], found: &Found, config: &Config) -> Result<Core, JournalError> {
+    let tail = found.end;
+    let index = segment::holder(segments, tail).unwrap_or(0);
+    let (before, spares) = segments.split_at_checked(index + 1).unwrap_or((segments, &[]));
+    let Some(segment) = before.last() else {
+        return Err(JournalError::NotFound { lsn: Lsn(tail) });
+    };
+    for segment in spares.iter().chain([segment]) {
+        segment.reopen(disk, config.direct())?;
+    }
+    let mut tail_block = vec![0; length(tail % BLOCK_BYTES)];
+    let file = segment.file(disk)?;
+    read_exact_at(&*file, segment.offset(block_of(tail)), &mut tail_block)
+        .map_err(|error| refused("reading", &segment.path, &error))?;
+    let spares = spares.iter().cloned().collect();
+    let memory_bytes = config.max_buffer_log_size;
+    let mut core = Core::new((Arc::clone(segment), spares), tail, tail_block, memory_bytes, config.direct());
+    core.claimed = found.synced;
+    Ok(core)
+}
+
+pub(crate) fn report(
+    found: &Found,
+    epoch: Epoch,
+    last: Option<Opening>,
+    clock: &dyn Clock,
+    start: u64,
+    rescued_bytes: u64,
+) -> Recovery {
+    let clean = found.closed || last.is_none();
+    let same_boot = last.is_none_or(|opening| opening.boot == clock.boot_id() && opening.boot != 0);
+    Recovery {
+        epoch,
+        start: Lsn(start),
+        end: Lsn(found.end),
+        batches: found.batches,
+        entries: found.entries,
+        clean,
+        same_boot,
+        may_have_lost: !clean && !same_boot && last.is_some_and(|opening| opening.lazy),
+        torn: found.torn.clone(),
+        rescued_bytes,
+    }
+}

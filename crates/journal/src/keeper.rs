@@ -1,0 +1,111 @@
+//! The one helper thread of a process: it looks after its journals, off the commit path.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use assent_world::{Clock, Gate, Moment};
+
+use crate::journal::Journal;
+
+/// Calls [`Journal::maintain`] when it is due, until it is dropped. Journals that nobody else holds are let go.
+pub struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    gate: Arc<Gate>,
+    stop: AtomicBool,
+    kept: Mutex<Vec<Kept>>,
+}
+
+struct Kept {
+    journal: Weak<Journal>,
+    due: Moment,
+}
+
+impl Keeper {
+    /// Starts the thread for a first journal.
+    #[must_use]
+    pub fn start(journal: Arc<Journal>, clock: Arc<dyn Clock>) -> Self {
+        let (stop, kept) = (AtomicBool::new(false), Mutex::default());
+        let shared = Arc::new(Shared { clock, gate: Arc::default(), stop, kept });
+        let mut keeper = Self { shared: Arc::clone(&shared), thread: None };
+        keeper.add(&journal);
+        drop(journal);
+        let thread = std::thread::Builder::new().name("journal-keeper".to_owned()).spawn(move || keep(&shared));
+        // Without a thread the journals still work: an append makes its segments itself. Only the bound of RPO > 0
+        // needs the keeper, and a process that cannot have one more thread has other sorrows.
+        keeper.thread = thread.ok();
+        keeper
+    }
+
+    /// Looks after one more journal.
+    pub fn add(&self, journal: &Arc<Journal>) {
+        let kept = Kept { journal: Arc::downgrade(journal), due: self.shared.clock.now() };
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+        journal.tell_keeper(&self.shared.gate);
+        self.shared.gate.bump();
+        self.shared.gate.wake_all();
+    }
+
+    /// Stops the thread and waits for it.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.gate.bump();
+        self.shared.gate.wake_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed; here nothing is left to do about it.
+            _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.end();
+        }
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+fn keep(shared: &Shared) {
+    let mut called = true;
+    while !shared.stop.load(Ordering::Acquire) {
+        let seen = shared.gate.value();
+        let pause = round(shared, called);
+        shared.gate.wait(seen, Some(pause));
+        // Who changed the gate has something due that the last round could not know.
+        called = shared.gate.value() != seen;
+    }
+}
+
+fn round(shared: &Shared, called: bool) -> Duration {
+    let mut kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.retain(|kept| kept.journal.strong_count() > 0);
+    let mut pause = Duration::from_secs(1);
+    for kept in kept.iter_mut() {
+        if let Some(journal) = kept.journal.upgrade()
+            && (called || kept.due <= shared.clock.now())
+        {
+            let next = journal.maintain();
+            kept.due = shared.clock.now().after(next);
+        }
+        pause = pause.min(kept.due.since(shared.clock.now()));
+    }
+    pause
+}

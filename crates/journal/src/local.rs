@@ -1,0 +1,97 @@
+//! [`Log`] over the files of this machine: each method, handed to the part that does it.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use assent_ids::{Epoch, Lsn};
+
+use crate::journal::Journal;
+use crate::{Entry, JournalError, Log, State, Ticket};
+
+type Reading<'a> = Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + 'a>;
+
+impl Journal {
+    /// How far it can be read: everything appended before the call, as far as the disk still takes it.
+    fn readable(&self) -> u64 {
+        let end = self.core().end();
+        // A poisoned journal shows what it has written.
+        if self.reach(end).is_ok() { end } else { self.landed.load(Ordering::Acquire) }
+    }
+}
+
+impl Log for Journal {
+    fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
+        self.lay(kind, parts)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), JournalError> {
+        self.reach(ticket.end.0)
+    }
+
+    fn wait_durable(&self, ticket: Ticket) -> Result<(), JournalError> {
+        self.reach(ticket.end.0)?;
+        if self.config.lazy() { self.sync_backlog(ticket.end.0) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<Lsn, JournalError> {
+        let end = Lsn(self.core().end());
+        self.wait_durable(Ticket { lsn: end, end })?;
+        Ok(self.durable())
+    }
+
+    fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    fn end(&self) -> Lsn {
+        Lsn(self.core().end())
+    }
+
+    fn start(&self) -> Lsn {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        Lsn(segments.first().map_or(0, |segment| segment.first()))
+    }
+
+    fn read(&self, from: Lsn) -> Result<Reading<'_>, JournalError> {
+        let to = self.readable();
+        let source = self.source();
+        if from.0 < source.start() {
+            return Err(JournalError::NotFound { lsn: from });
+        }
+        Ok(Box::new(source.entries(from.0, to)))
+    }
+
+    fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
+        let landed = self.landed.load(Ordering::Acquire);
+        match self.source().entry(lsn.0, landed) {
+            // Perhaps it, or the last pieces of it, were only in memory.
+            Err(JournalError::NotFound { .. }) if lsn.0 >= self.start().0 => {
+                let to = self.readable();
+                if to == landed {
+                    return Err(JournalError::NotFound { lsn });
+                }
+                self.source().entry(lsn.0, to)
+            }
+            // Trimmed while it was read.
+            Err(_) if lsn < self.start() => Err(JournalError::NotFound { lsn }),
+            other => other,
+        }
+    }
+
+    fn trim(&self, to: Lsn) -> Result<(), JournalError> {
+        self.give_back(to.0)
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+
+    fn state(&self) -> State {
+        let core = self.core();
+        match (&core.closed, core.full) {
+            (Some(_), _) => State::Closed,
+            (None, true) => State::Full,
+            (None, false) => State::Open,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Entries out: in the order in which they were complete, or one by its address.
+//!
+//! Walk: [`Source`] is the segments of one moment · [`Entries`] walks batches and puts chains together · [`Source::entry`]
+//! reads one entry with one read where its length is small, and follows a chain piece by piece.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
+use assent_ids::Lsn;
+use assent_world::{Disk, read_exact_at};
+
+use crate::epochs::Epochs;
+use crate::error::{damaged, refused};
+use crate::layout::{BATCH_BYTES, BatchHead, ChainEnd, FIRST, Frames, KIND_RESERVED, LAST, PIECE, bytes, fold, length};
+use crate::segment::{Segment, holder};
+use crate::walk::Walk;
+use crate::{Entry, JournalError};
+
+/// Most entries and their header fit.
+const FIRST_READ_BYTES: usize = 4096;
+
+/// The segments of one moment and what is needed to read them.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) epochs: Arc<Epochs>,
+}
+
+impl Source {
+    /// The first place that can be read.
+    pub(crate) fn start(&self) -> u64 {
+        self.segments.first().map_or(0, |segment| segment.first())
+    }
+
+    /// A walk whose first batch begins at or before this place.
+    pub(crate) fn walk_from(&self, lsn: u64) -> Walk {
+        let held = holder(&self.segments, lsn).and_then(|index| self.segments.get(index));
+        let at = held.map_or(0, |segment| segment.mark_before(lsn).unwrap_or_else(|| segment.first()));
+        Walk::new(Arc::clone(&self.disk), self.segments.clone(), Arc::clone(&self.epochs), at)
+    }
+
+    /// All entries that were complete between two places.
+    pub(crate) fn entries(self, from: u64, to: u64) -> Entries {
+        let walk = self.walk_from(from);
+        Entries { walk, from, to, source: self, batch: None, at: 0, epoch: 0, chains: HashMap::new(), ended: false }
+    }
+
+    /// The entry that begins at this place; there is none from `to` on.
+    pub(crate) fn entry(&self, lsn: u64, to: u64) -> Result<Entry, JournalError> {
+        let missing = JournalError::NotFound { lsn: Lsn(lsn) };
+        let held = holder(&self.segments, lsn).and_then(|index| self.segments.get(index));
+        let Some(segment) = held.filter(|_| lsn < to && lsn.is_multiple_of(8)) else { return Err(missing) };
+        let most = length(segment.end().saturating_sub(lsn));
+        let mut memory = self.read(segment, lsn, FIRST_READ_BYTES.min(most))?;
+        let said = memory.first_chunk().map_or(0, |word| length(u64::from(u32::from_le_bytes(*word))));
+        if said <= PAYLOAD_BYTES_MAX && laid_bytes(said) > memory.len() && laid_bytes(said) <= most {
+            memory = self.read(segment, lsn, laid_bytes(said))?;
+        }
+        match parse(&memory, PAYLOAD_BYTES_MAX) {
+            Ok(Some((frame, laid))) if frame.mark == lsn && frame.kind < KIND_RESERVED => {
+                if frame.flags & PIECE == 0 {
+                    let payload = payload_of(memory.clone(), frame.payload.len());
+                    return Ok(Entry { lsn: Lsn(lsn), end: Lsn(lsn + bytes(laid)), kind: frame.kind, payload });
+                }
+                if frame.flags & FIRST == 0 { Err(missing) } else { self.chain(lsn, frame.chain) }
+            }
+            _ if self.begins(lsn)? => {
+                Err(damaged(&segment.path, segment.offset(lsn), "the checksum of the entry there fails"))
+            }
+            _ => Err(missing),
+        }
+    }
+
+    fn read(&self, segment: &Segment, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
+        let mut memory = vec![0; wanted];
+        let read = read_exact_at(&*segment.file(&*self.disk)?, segment.offset(lsn), &mut memory)
+            .map_err(|error| refused("reading", &segment.path, &error))?;
+        memory.truncate(read);
+        Ok(memory)
+    }
+
+    /// Whether the frames before this place lead to one that begins here, or end in damage before they do.
+    fn begins(&self, lsn: u64) -> Result<bool, JournalError> {
+        let mut walk = self.walk_from(lsn);
+        while let Some(head) = walk.next()? {
+            if head.entries > 0 && lsn < head.end() {
+                let frames = Frames::new(walk.body()?, head.lsn + BATCH_BYTES);
+                return Ok(frames.map(|(placed, _)| placed.frame.mark).any(|mark| mark == lsn));
+            }
+        }
+        Ok(walk.at() <= lsn)
+    }
+
+    /// Puts a long entry together, from its first piece on.
+    fn chain(&self, lsn: u64, id: u32) -> Result<Entry, JournalError> {
+        let mut walk = self.walk_from(lsn);
+        let mut chain: Option<(u32, Chain)> = None;
+        while let Some(head) = walk.next()? {
+            if chain.as_ref().is_some_and(|(epoch, _)| *epoch != head.epoch) {
+                break;
+            }
+            for (placed, end) in Frames::new(walk.body()?, head.lsn + BATCH_BYTES) {
+                let frame = placed.frame;
+                if frame.mark < lsn || frame.flags & PIECE == 0 || frame.chain != id {
+                    continue;
+                }
+                if frame.mark == lsn {
+                    chain = Some((head.epoch, Chain::new(lsn)));
+                }
+                let Some((_, chain)) = &mut chain else { continue };
+                if frame.flags & LAST == 0 {
+                    chain.push(frame.payload, placed.stored);
+                } else {
+                    let closed = std::mem::replace(chain, Chain::new(lsn)).close(frame.payload);
+                    let payload = closed.ok_or_else(|| self.damage(lsn))?;
+                    return Ok(Entry { lsn: Lsn(lsn), end: Lsn(end), kind: frame.kind, payload });
+                }
+            }
+        }
+        Err(JournalError::NotFound { lsn: Lsn(lsn) })
+    }
+
+    fn damage(&self, lsn: u64) -> JournalError {
+        match holder(&self.segments, lsn).and_then(|index| self.segments.get(index)) {
+            Some(segment) => damaged(&segment.path, segment.offset(lsn), "the checksum of the entry there fails"),
+            None => JournalError::NotFound { lsn: Lsn(lsn) },
+        }
+    }
+}
+
+fn payload_of(mut memory: Vec<u8>, payload: usize) -> Vec<u8> {
+    memory.truncate(HEADER_BYTES + payload);
+    memory.drain(..HEADER_BYTES);
+    memory
+}
+
+/// A long entry that is being put together.
+#[derive(Debug)]
+struct Chain {
+    first: u64,
+    payload: Vec<u8>,
+    checksum: u32,
+    pieces: u32,
+}
+
+impl Chain {
+    const fn new(first: u64) -> Self {
+        Self { first, payload: Vec::new(), checksum: 0, pieces: 0 }
+    }
+
+    fn push(&mut self, piece: &[u8], checksum: Option<u32>) {
+        self.payload.extend_from_slice(piece);
+        self.checksum = fold(self.checksum, checksum.unwrap_or_default());
+        self.pieces += 1;
+    }
+
+    /// The whole payload, if the last frame says the same of it.
+    fn close(self, last: &[u8]) -> Option<Vec<u8>> {
+        let seen = ChainEnd {
+            first: self.first,
+            total: bytes(self.payload.len()),
+            checksum: self.checksum,
+            pieces: self.pieces,
+        };
+        (ChainEnd::parse(last)? == seen).then_some(self.payload)
+    }
+}
+
+/// The entries between two places.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    source: Source,
+    walk: Walk,
+    from: u64,
+    to: u64,
+    batch: Option<BatchHead>,
+    /// How much of the batch's body has been read.
+    at: usize,
+    epoch: u32,
+    chains: HashMap<u32, Chain>,
+    ended: bool,
+}
+
+impl Entries {
+    fn step(&mut self) -> Result<Option<Entry>, JournalError> {
+        loop {
+            let Some(head) = self.batch else {
+                if self.walk.at() >= self.to {
+                    return Ok(None);
+                }
+                match self.walk.next()? {
+                    Some(head) if head.epoch != self.epoch => {
+                        // An unclosed chain of another opening stays unclosed.
+                        self.chains.clear();
+                        self.epoch = head.epoch;
+                        self.batch = Some(head);
+                    }
+                    Some(head) => self.batch = Some(head),
+                    None => return Err(self.broken()),
+                }
+                self.at = 0;
+                continue;
+            };
+            let place = head.lsn + BATCH_BYTES + bytes(self.at);
+            let body = self.walk.body()?.get(self.at..).unwrap_or_default();
+            let Some((placed, end)) = Frames::new(body, place).next() else {
+                self.batch = None;
+                continue;
+            };
+            self.at += length(end - place);
+            let frame = placed.frame;
+            let entry = Entry { lsn: Lsn(place), end: Lsn(end), kind: frame.kind, payload: Vec::new() };
+            if place >= self.to {
+                return Ok(None);
+            }
+            if frame.flags & PIECE == 0 {
+                if place >= self.from {
+                    return Ok(Some(Entry { payload: frame.payload.to_vec(), ..entry }));
+                }
+            } else if frame.flags & LAST == 0 {
+                if frame.flags & FIRST != 0 {
+                    self.chains.insert(frame.chain, Chain::new(place));
+                }
+                if let Some(chain) = self.chains.get_mut(&frame.chain) {
+                    chain.push(frame.payload, placed.stored);
+                }
+            } else if place >= self.from {
+                let (id, last) = (frame.chain, frame.payload.to_vec());
+                if let Some(entry) = self.closed(id, &last, entry)? {
+                    return Ok(Some(entry));
+                }
+            }
+        }
+    }
+
+    /// The entry that a last frame closes; its first piece may stand before the walk's beginning, or be trimmed away.
+    fn closed(&mut self, id: u32, last: &[u8], entry: Entry) -> Result<Option<Entry>, JournalError> {
+        let said = ChainEnd::parse(last).ok_or_else(|| self.source.damage(entry.lsn.0))?;
+        let Some(chain) = self.chains.remove(&id).filter(|chain| chain.first == said.first) else {
+            return if said.first < self.source.start() {
+                Ok(None)
+            } else {
+                self.source.chain(said.first, id).map(Some)
+            };
+        };
+        let payload = chain.close(last).ok_or_else(|| self.source.damage(said.first))?;
+        Ok(Some(Entry { lsn: Lsn(said.first), payload, ..entry }))
+    }
+
+    fn broken(&self) -> JournalError {
+        let at = self.walk.at();
+        match self.walk.candidates().next() {
+            Some((place, segment)) => damaged(&segment.path, segment.offset(place), "no valid batch follows there"),
+            None => self.source.damage(at),
+        }
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<Entry, JournalError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let step = self.step();
+        self.ended = !matches!(step, Ok(Some(_)));
+        step.transpose()
+    }
+}

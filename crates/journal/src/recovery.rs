@@ -1,0 +1,227 @@
+//! What a folder holds after whatever happened, and how doubt is ended before anything is served.
+//!
+//! Walk: [`examine`] goes from batch to batch to the last valid one, and refuses if a later header proves that more was
+//! durable · [`rescue`] copies what no header claims to be durable into fresh segments, syncs them, and lets them take
+//! the doubtful ones' place: the page cache of a failed sync is no evidence.
+//! Deliberately absent: repair of damage. It changes nothing and says where.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use assent_ids::{Epoch, Lsn};
+use assent_world::{Disk, File, read_exact_at, write_all_at};
+
+use crate::JournalError;
+use crate::barrier;
+use crate::epochs::Epochs;
+use crate::error::{damaged, refused};
+use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, Frames, LAST, PIECE, SegmentHead, block_of, bytes, length};
+use crate::segment::{self, Making, Segment};
+use crate::walk::{Walk, Window};
+
+/// What an open found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The epoch of this opening; of the last one, if it was opened to read only.
+    pub epoch: Epoch,
+    /// The first place that can be read.
+    pub start: Lsn,
+    /// Where the log ends.
+    pub end: Lsn,
+    /// Valid batches.
+    pub batches: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// The last opening closed properly, or there was none.
+    pub clean: bool,
+    /// The operating system is still the run of the last opening.
+    pub same_boot: bool,
+    /// The last opening acknowledged before the sync (RPO > 0), did not close, and the operating system was restarted:
+    /// what it acknowledged last may be gone.
+    pub may_have_lost: bool,
+    /// What stood behind the end and was never acknowledged as durable.
+    pub torn: Option<Torn>,
+    /// Bytes that were valid, claimed by nobody to be durable, and made durable by this open.
+    pub rescued_bytes: u64,
+}
+
+/// A batch that was being written when the power went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// Where in the log.
+    pub lsn: Lsn,
+}
+
+/// What [`examine`] found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Everything before this was durable when some header was written.
+    pub(crate) synced: u64,
+    /// The end of the last valid batch with entries.
+    pub(crate) end: u64,
+    /// The epochs of the batches.
+    pub(crate) living: BTreeSet<u32>,
+    /// For each segment with batches, the end of its last one.
+    ends: Vec<(Arc<Segment>, u64)>,
+    pub(crate) batches: u64,
+    pub(crate) entries: u64,
+    pub(crate) closed: bool,
+    pub(crate) torn: Option<Torn>,
+}
+
+/// Reads all batches.
+///
+/// # Errors
+/// `Corrupt`, naming file and offset, if an invalid batch is followed by the proof that it was durable.
+pub(crate) fn examine(
+    disk: &Arc<dyn Disk>,
+    segments: Vec<Arc<Segment>>,
+    epochs: &Arc<Epochs>,
+) -> Result<Found, JournalError> {
+    let start = segments.first().map_or(0, |segment| segment.first());
+    let mut walk = Walk::new(Arc::clone(disk), segments, Arc::clone(epochs), start);
+    let mut found = Found {
+        segments: Vec::new(),
+        synced: start,
+        end: start,
+        living: BTreeSet::new(),
+        ends: Vec::new(),
+        batches: 0,
+        entries: 0,
+        closed: false,
+        torn: None,
+    };
+    while let Some(head) = walk.next()? {
+        found.synced = found.synced.max(head.synced);
+        found.closed = head.entries == 0 && head.close;
+        if head.entries == 0 {
+            continue;
+        }
+        found.batches += 1;
+        found.living.insert(head.epoch);
+        let whole = |flags: u16| flags & PIECE == 0 || flags & LAST != 0;
+        let frames = Frames::new(walk.body()?, head.lsn + BATCH_BYTES);
+        found.entries += bytes(frames.filter(|(placed, _)| whole(placed.frame.flags)).count());
+        let Some(segment) = walk.segment() else { continue };
+        segment.mark(head.lsn);
+        match found.ends.last_mut() {
+            Some((last, end)) if last.first() == segment.first() => *end = head.end(),
+            _ => found.ends.push((Arc::clone(segment), head.end())),
+        }
+    }
+    found.end = walk.at();
+    found.synced = found.synced.min(found.end);
+    if let Some(claim) = walk.later_claim()? {
+        return Err(lost(&walk, &claim));
+    }
+    found.torn = torn(&mut walk, disk, epochs, found.closed)?;
+    found.segments = walk.segments().to_vec();
+    Ok(found)
+}
+
+fn lost(walk: &Walk, claim: &BatchHead) -> JournalError {
+    let what = format!(
+        "no valid batch at {}, but the batch at {} says that everything before {} was durable",
+        walk.at(),
+        claim.lsn,
+        claim.synced
+    );
+    match walk.candidates().next() {
+        Some((at, segment)) => damaged(&segment.path, segment.offset(at), &what),
+        None => damaged(Path::new(""), 0, &what),
+    }
+}
+
+/// Whether something was begun behind the end. Stale bytes of a recycled segment do not count, as far as they can be
+/// told from it.
+fn torn(walk: &mut Walk, disk: &Arc<dyn Disk>, epochs: &Epochs, closed: bool) -> Result<Option<Torn>, JournalError> {
+    if closed {
+        return Ok(None);
+    }
+    let (end, epoch) = (walk.at(), walk.epoch());
+    for (at, segment) in walk.candidates() {
+        let mut window = Window::default();
+        let bytes = window.get(&**disk, &segment, at, length(BATCH_BYTES))?;
+        let begun = match BatchHead::parse(bytes, at) {
+            Some(head) => {
+                head.entries > 0
+                    && u64::from(head.skipped) == at - end
+                    && head.epoch >= epoch
+                    && epochs.know(head.epoch, head.salt)
+            }
+            None => at == end && !segment.head.recycled && bytes.iter().any(|byte| *byte != 0),
+        };
+        if begun {
+            return Ok(Some(Torn { file: segment.path.clone(), offset: segment.offset(at), lsn: Lsn(at) }));
+        }
+    }
+    Ok(None)
+}
+
+/// Copies every batch above the last claimed place into fresh segments of the same places, durable before each takes
+/// the name. Returns the segments of the log from then on and how many bytes were rescued.
+///
+/// The last segment goes first: until the first one is named, the old one leads to the copies of the later ones.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn rescue(
+    disk: &dyn Disk,
+    folder: &Path,
+    found: &Found,
+    (epoch, salt): (u32, u64),
+    direct: bool,
+) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
+    let mut segments = found.segments.clone();
+    let mut rescued = 0;
+    for (old, end) in found.ends.iter().rev() {
+        let from = found.synced.max(old.first());
+        if from >= *end {
+            break;
+        }
+        let size = BLOCK_BYTES + old.end() - block_of(from);
+        let head = SegmentHead { first: from, size, epoch, salt, recycled: false };
+        let barriers = [barrier::RESCUE, barrier::RESCUE_ENTRY];
+        let copy = |file: &dyn File, new: &Segment| copy(disk, old, file, new, from, *end);
+        let new = segment::make(disk, &Making { folder, head, direct, barriers }, copy)?;
+        new.inherit(old, from);
+        rescued += end - from;
+        if let Some(index) = segment::holder(&segments, from) {
+            // Of the same name: replaced. Else the old one keeps what stands before.
+            let replaced = usize::from(old.first() == from);
+            segments.splice(index + 1 - replaced..=index, [new]);
+        }
+    }
+    Ok((segments, rescued))
+}
+
+fn copy(
+    disk: &dyn Disk,
+    old: &Segment,
+    file: &dyn File,
+    new: &Segment,
+    from: u64,
+    end: u64,
+) -> Result<(), JournalError> {
+    let source = old.file(disk)?;
+    let mut memory = vec![0; 1 << 20];
+    let mut at = from;
+    while at < end {
+        let wanted = length(end - at).min(memory.len());
+        let place = memory.get_mut(..wanted).unwrap_or_default();
+        let read = read_exact_at(&*source, old.offset(at), place);
+        let read = read.map_err(|error| refused("reading", &old.path, &error))?;
+        if read < wanted {
+            return Err(damaged(&old.path, old.offset(at) + bytes(read), "it became shorter while it was read"));
+        }
+        write_all_at(file, new.offset(at), place).map_err(|error| refused("writing", &new.path, &error))?;
+        at += bytes(wanted);
+    }
+    Ok(())
+}

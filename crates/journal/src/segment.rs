@@ -1,0 +1,255 @@
+//! One file of the journal: a header block and the bytes of the log from its first place on.
+//!
+//! A segment is named by the place where its first batch may begin (`%016x.log`). The place `lsn` stands at the file's
+//! byte `4096 + lsn - block_of(first)`: blocks of the file are blocks of the log. The segment that holds a place is the
+//! one with the greatest name at or before it.
+//!
+//! Walk: [`make`] zeroes ahead, syncs, then names · [`list`] reads the headers back · [`Segment::file`] opens when
+//! somebody reads.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use assent_world::{Access, Barrier, Disk, File, Open, read_exact_at, write_all_at};
+
+use crate::JournalError;
+use crate::error::{damaged, refused};
+use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
+
+/// Batches remembered as places to begin reading lie at least that far apart.
+const MARK_EVERY_BYTES: u64 = 64 << 10;
+
+/// One file of the log.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) head: SegmentHead,
+    pub(crate) path: PathBuf,
+    file: Mutex<Option<Arc<dyn File>>>,
+    marks: Mutex<Vec<u64>>,
+}
+
+impl Segment {
+    pub(crate) fn new(head: SegmentHead, path: PathBuf, file: Option<Arc<dyn File>>) -> Self {
+        Self { head, path, file: Mutex::new(file), marks: Mutex::default() }
+    }
+
+    pub(crate) const fn first(&self) -> u64 {
+        self.head.first
+    }
+
+    pub(crate) const fn end(&self) -> u64 {
+        self.head.end()
+    }
+
+    /// Where a place of the log stands in the file.
+    pub(crate) const fn offset(&self, lsn: u64) -> u64 {
+        BLOCK_BYTES + lsn.saturating_sub(block_of(self.head.first))
+    }
+
+    /// The file if it is open.
+    pub(crate) fn opened(&self) -> Option<Arc<dyn File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The open file; opens it to read if it is not.
+    pub(crate) fn file(&self, disk: &dyn Disk) -> Result<Arc<dyn File>, JournalError> {
+        let mut place = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = place.as_ref() {
+            return Ok(Arc::clone(file));
+        }
+        let file = disk
+            .open(&self.path, Open { access: Access::Read, direct: false })
+            .map_err(|error| refused("opening", &self.path, &error))?;
+        *place = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Opens it to write, past the page cache if told so.
+    pub(crate) fn reopen(&self, disk: &dyn Disk, direct: bool) -> Result<Arc<dyn File>, JournalError> {
+        let file = disk
+            .open(&self.path, Open { access: Access::Write, direct })
+            .map_err(|error| refused("opening", &self.path, &error))?;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Gives the descriptor back; the next reader opens the file again.
+    pub(crate) fn shut(&self) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Remembers that a batch begins here. Batches come in order.
+    pub(crate) fn mark(&self, lsn: u64) {
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if marks.last().is_none_or(|last| lsn.saturating_sub(*last) >= MARK_EVERY_BYTES) {
+            marks.push(lsn);
+        }
+    }
+
+    /// The last remembered batch at or before a place.
+    pub(crate) fn mark_before(&self, lsn: u64) -> Option<u64> {
+        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = marks.partition_point(|mark| *mark <= lsn).checked_sub(1)?;
+        marks.get(index).copied()
+    }
+
+    /// Takes over what another object of the same file remembers.
+    pub(crate) fn inherit(&self, other: &Self, from: u64) {
+        let marks = other.marks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        marks.into_iter().filter(|mark| *mark >= from).for_each(|mark| self.mark(mark));
+    }
+}
+
+/// The file name of a segment.
+pub(crate) fn name(first: u64) -> String {
+    format!("{first:016x}.log")
+}
+
+/// Which segment a file name says, if it is one's.
+fn named(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log")?;
+    let lower = digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    lower.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// What to make and how.
+#[derive(Debug)]
+pub(crate) struct Making<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) head: SegmentHead,
+    pub(crate) direct: bool,
+    /// The barriers of its content and of its entry.
+    pub(crate) barriers: [Barrier; 2],
+}
+
+/// The file that waits to become a segment again, and the one that becomes a segment.
+pub(crate) const RECYCLED: &str = "recycled.tmp";
+const NEXT: &str = "next.tmp";
+
+/// Makes a segment: zeroed ahead (or a trimmed one used again), header laid, `fill`ed, synced, and only then named.
+///
+/// # Errors
+/// As the disk says; `Disk` of kind `Full` if there is no room, and then the room taken is given back.
+pub(crate) fn make(
+    disk: &dyn Disk,
+    making: &Making<'_>,
+    fill: impl FnOnce(&dyn File, &Segment) -> Result<(), JournalError>,
+) -> Result<Arc<Segment>, JournalError> {
+    let SegmentHead { first, size, recycled, .. } = making.head;
+    let unnamed = making.folder.join(NEXT);
+    if recycled {
+        let from = making.folder.join(RECYCLED);
+        disk.rename(&from, &unnamed).map_err(|error| refused("renaming", &from, &error))?;
+    } else {
+        match disk.unlink(&unnamed) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(refused("removing", &unnamed, &error));
+            }
+            _ => {}
+        }
+    }
+    let access = if recycled { Access::Write } else { Access::Create };
+    let built = (|| {
+        let direct = making.direct;
+        let file = disk.open(&unnamed, Open { access, direct }).map_err(|error| refused("making", &unnamed, &error))?;
+        let file = if recycled && file.size().ok() != Some(size) {
+            file.set_size(0).map_err(|error| refused("cutting", &unnamed, &error))?;
+            file.preallocate_zeroed(size).map_err(|error| refused("zeroing", &unnamed, &error))?;
+            file
+        } else if recycled {
+            file
+        } else {
+            file.preallocate_zeroed(size).map_err(|error| refused("zeroing", &unnamed, &error))?;
+            file
+        };
+        write_all_at(&*file, 0, &making.head.lay()).map_err(|error| refused("writing", &unnamed, &error))?;
+        let path = making.folder.join(name(first));
+        let segment = Arc::new(Segment::new(making.head, path, Some(Arc::clone(&file))));
+        fill(&*file, &segment)?;
+        let [content, _] = making.barriers;
+        file.sync_all(content).map_err(|error| refused("syncing", &unnamed, &error))?;
+        Ok(segment)
+    })();
+    let segment = built.inspect_err(|_| {
+        // Half a file must not hold the room that is missing. If even that fails, the next attempt removes it.
+        _ = disk.unlink(&unnamed);
+    })?;
+    disk.rename(&unnamed, &segment.path).map_err(|error| refused("renaming", &unnamed, &error))?;
+    let [_, entry] = making.barriers;
+    disk.sync_dir(making.folder, entry).map_err(|error| refused("syncing", making.folder, &error))?;
+    Ok(segment)
+}
+
+/// All segments of a folder, in the order of the log.
+///
+/// # Errors
+/// `Corrupt` if a header is damaged or a segment in the middle is missing.
+pub(crate) fn list(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<Vec<Arc<Segment>>, JournalError> {
+    let mut segments: Vec<Arc<Segment>> = Vec::new();
+    for name in names {
+        let Some(first) = named(name) else { continue };
+        let path = folder.join(name);
+        let file = disk
+            .open(&path, Open { access: Access::Read, direct: false })
+            .map_err(|error| refused("opening", &path, &error))?;
+        let mut block = vec![0; length(BLOCK_BYTES)];
+        let read = read_exact_at(&*file, 0, &mut block).map_err(|error| refused("reading", &path, &error))?;
+        let head = SegmentHead::parse(block.get(..read).unwrap_or_default()).map_err(|what| damaged(&path, 0, what))?;
+        if head.first != first {
+            return Err(damaged(&path, 0, &format!("its header says that it is {}", self::name(head.first))));
+        }
+        let size = file.size().map_err(|error| refused("reading", &path, &error))?;
+        if size != head.size {
+            return Err(damaged(&path, size.min(head.size), &format!("{size} bytes, its header says {}", head.size)));
+        }
+        if let Some(before) = segments.last()
+            && before.end() < first
+        {
+            let what = format!("the segment {} that follows it is missing", self::name(before.end()));
+            return Err(damaged(&before.path, before.head.size, &what));
+        }
+        // Descriptors are few: read again when somebody reads.
+        segments.push(Arc::new(Segment::new(head, path, None)));
+    }
+    Ok(segments)
+}
+
+/// The index of the segment that holds a place.
+pub(crate) fn holder(segments: &[Arc<Segment>], lsn: u64) -> Option<usize> {
+    segments.partition_point(|segment| segment.first() <= lsn).checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(first: u64, size: u64) -> Arc<Segment> {
+        let head = SegmentHead { first, size, epoch: 1, salt: 1, recycled: false };
+        Arc::new(Segment::new(head, PathBuf::from(name(first)), None))
+    }
+
+    #[test]
+    fn a_place_is_held_by_the_greatest_name_at_or_before_it() {
+        let segments = [segment(8192, 20480), segment(10_000, 16384), segment(24576, 20480)];
+        assert_eq!(segments[0].end(), 24576);
+        assert_eq!(segments[1].end(), 8192 + 16384 - 4096);
+        let held: Vec<_> = [0, 8191, 8192, 9999, 10_000, 24575, 24576].map(|at| holder(&segments, at)).to_vec();
+        assert_eq!(held, [None, None, Some(0), Some(0), Some(1), Some(1), Some(2)]);
+        assert_eq!(segments[1].offset(10_000), 4096 + 10_000 % 4096);
+    }
+
+    #[test]
+    fn names_are_sixteen_lower_hexadecimal_digits() {
+        assert_eq!(named(&name(0xabc)), Some(0xabc));
+        for wrong in ["0000000000000ABC.log", "abc.log", "0000000000000abc.tmp", "+00000000000000a.log"] {
+            assert_eq!(named(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn reading_begins_at_the_last_marked_batch() {
+        let segment = segment(0, 20480);
+        [0, 100, 70_000, 80_000, 140_000].into_iter().for_each(|lsn| segment.mark(lsn));
+        assert_eq!([0, 69_999, 70_000, 200_000].map(|at| segment.mark_before(at)), [0, 0, 70_000, 140_000].map(Some));
+    }
+}

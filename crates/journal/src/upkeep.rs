@@ -1,0 +1,162 @@
+//! What is off the commit path: segments made ahead, the bound of RPO > 0, the claim of an idle log, trimmed segments.
+//!
+//! Walk: [`Journal::maintain`] does what is due and says when to come back; the [`Keeper`](crate::Keeper) does so for all
+//! journals of a process · [`Journal::give_back`] trims · [`Journal::leave`] is the last word of a clean close.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::JournalError;
+use crate::barrier;
+use crate::buffer::Batch;
+use crate::error::refused;
+use crate::group::{Core, Landed};
+use crate::journal::Journal;
+use crate::segment::{self, Segment};
+
+/// How often an open journal is looked after, if nothing is due before.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Journal {
+    /// Does what is due: makes the next segment ahead, syncs what RPO > 0 has left unsynced for long enough, and claims that
+    /// everything is durable once the log has been idle since the last call. Returns after which pause to call again.
+    ///
+    /// Failures show in [`Log::state`](crate::Log::state) and at the next append.
+    pub fn maintain(&self) -> Duration {
+        let (end, stocked) = {
+            let core = self.core();
+            if core.closed.is_some() {
+                return PAUSE;
+            }
+            (core.segment.end(), !core.spares.is_empty())
+        };
+        if !stocked {
+            // Full is told to the append that needs it.
+            _ = self.extend(end);
+        }
+        let pause = if self.config.lazy() { self.sync_if_due() } else { PAUSE };
+        self.claim_if_idle();
+        pause.min(PAUSE)
+    }
+
+    fn sync_if_due(&self) -> Duration {
+        // What was appended and is waited for by nobody is written here, so that the bound holds for it too.
+        let end = self.core().end();
+        if self.reach(end).is_err() {
+            return PAUSE;
+        }
+        let now = self.clock.now();
+        let Some(due) = self.backlog().due(&self.config) else { return PAUSE };
+        if due <= now {
+            _ = self.sync_backlog(self.landed.load(Ordering::Acquire));
+            return PAUSE;
+        }
+        due.since(now)
+    }
+
+    fn claim_if_idle(&self) {
+        let mut core = self.core();
+        let (tail, durable) = (core.tail, self.durable.load(Ordering::Acquire));
+        let quiet = core.open.is_empty() && core.writing == 0 && !core.idling && core.closed.is_none();
+        // Idle: nothing was appended between two calls.
+        let idle = self.idle.swap(tail, Ordering::Relaxed) == tail;
+        if !(quiet && idle && durable == tail && core.claimed < durable) {
+            return;
+        }
+        let Some((batch, segment)) = core.ghost(self.epoch, self.salt, durable, false) else { return };
+        core.idling = true;
+        drop(core);
+        // Past the page cache there are no unsynced writes; a cached page would make the next commit write it back first.
+        let written = self.write_ghost(&batch, &segment, self.config.direct());
+        let mut core = self.core();
+        core.idling = false;
+        let mut landed = Landed { end: None, gates: Vec::new(), next: core.next_leader(self.config.in_flight()) };
+        match written {
+            Ok(()) => core.claimed = durable,
+            Err(reason) => {
+                core.closed.get_or_insert(reason);
+                landed.gates = core.everyone();
+            }
+        }
+        drop(core);
+        landed.wake();
+    }
+
+    fn write_ghost(&self, batch: &Batch, segment: &Segment, durable: bool) -> Result<(), String> {
+        let (at, bytes) = if self.config.direct() { batch.blocks() } else { batch.exact() };
+        self.write_bytes(segment, at, bytes, durable)
+    }
+
+    /// Makes everything durable, shuts the door, and syncs the claim of it.
+    pub(crate) fn leave(&self) -> Result<(), JournalError> {
+        let (batch, segment) = loop {
+            let end = self.core().end();
+            self.writable(&self.core())?;
+            self.reach(end)?;
+            if self.config.lazy() {
+                self.sync_backlog(end)?;
+            }
+            let mut core = self.core();
+            self.writable(&core)?;
+            if core.end() == end && core.writing == 0 && !core.idling {
+                core.closed = Some("it was closed".to_owned());
+                break core.ghost(self.epoch, self.salt, end, true).unzip();
+            }
+        };
+        let (Some(batch), Some(segment)) = (batch, segment) else { return Ok(()) };
+        self.write_ghost(&batch, &segment, true).map_err(|reason| {
+            let mut core = self.core();
+            core.closed = Some(reason);
+            self.closed_error(&core)
+        })
+    }
+
+    /// Deletes whole segments before a place, the oldest first, each durably before the next: a hole would be damage.
+    pub(crate) fn give_back(&self, to: u64) -> Result<(), JournalError> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = to.min(self.durable.load(Ordering::Acquire));
+        loop {
+            if let Some(error) = &making.trim_failed {
+                return Err(error.clone());
+            }
+            let oldest = {
+                let core = self.core();
+                let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+                let trimmed = oldest_before(&segments, &core, to);
+                trimmed.then(|| segments.remove(0))
+            };
+            let Some(oldest) = oldest else { return Ok(()) };
+            self.forget_descriptor(&oldest);
+            let again = !making.recycled && oldest.head.size == self.config.log_size && Arc::strong_count(&oldest) == 1;
+            let removed = if again {
+                let to = self.folder.join(segment::RECYCLED);
+                self.disk.rename(&oldest.path, &to)
+            } else {
+                self.disk.unlink(&oldest.path)
+            };
+            let removed = removed.map_err(|error| refused("removing", &oldest.path, &error)).and_then(|()| {
+                let synced = self.disk.sync_dir(&self.folder, barrier::TRIM);
+                synced.map_err(|error| refused("syncing", &self.folder, &error))
+            });
+            match removed {
+                Ok(()) => making.recycled |= again,
+                // Whether it is gone is unknown: until the next open no other may go.
+                Err(error) => making.trim_failed = Some(error),
+            }
+        }
+    }
+
+    fn forget_descriptor(&self, segment: &Arc<Segment>) {
+        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        descriptors.retain(|other| !Arc::ptr_eq(other, segment));
+    }
+}
+
+/// Whether the first segment holds nothing from `to` on, and nobody writes to it.
+fn oldest_before(segments: &[Arc<Segment>], core: &Core, to: u64) -> bool {
+    match segments {
+        [oldest, next, ..] => next.first() <= to && !Arc::ptr_eq(oldest, &core.segment),
+        _ => false,
+    }
+}

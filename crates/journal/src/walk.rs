@@ -1,0 +1,199 @@
+//! From batch to batch, as recovery, readers and inspection go.
+//!
+//! A batch follows the one before it at its end, or at the next block (another write was in flight), or at the start of
+//! the next segment; its header says how many bytes were skipped, so that stale bytes in between never count. An empty
+//! batch (idle, close) does not advance: the next one was laid over it or behind the link it left.
+//!
+//! Walk: [`Walk::next`] steps to the next valid batch and leaves its body in [`Walk::body`] · it returns `None` where no
+//! valid batch follows: whether that is the end or damage, `recovery` decides.
+
+use std::sync::Arc;
+
+use assent_world::{Disk, read_exact_at};
+
+use crate::JournalError;
+use crate::epochs::Epochs;
+use crate::error::refused;
+use crate::layout::{BATCH_BYTES, BatchHead, block_from, bytes, length};
+use crate::segment::{Segment, holder};
+
+const AHEAD_BYTES: usize = 128 << 10;
+
+/// Bytes of one segment, read ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    memory: Vec<u8>,
+    /// Which segment they are of, and the place of the first.
+    of: Option<(u64, u64)>,
+}
+
+impl Window {
+    /// These bytes of a segment; fewer at its end.
+    pub(crate) fn get(
+        &mut self,
+        disk: &dyn Disk,
+        segment: &Segment,
+        lsn: u64,
+        wanted: usize,
+    ) -> Result<&[u8], JournalError> {
+        let wanted = wanted.min(length(segment.end().saturating_sub(lsn)));
+        let at = match self.of {
+            Some((first, from)) if first == segment.first() && from <= lsn => length(lsn - from),
+            _ => usize::MAX,
+        };
+        if at.checked_add(wanted).is_some_and(|end| end <= self.memory.len()) {
+            return Ok(self.memory.get(at..at + wanted).unwrap_or_default());
+        }
+        let ahead = wanted.max(AHEAD_BYTES).min(length(segment.end().saturating_sub(lsn)));
+        self.memory.resize(ahead, 0);
+        self.of = None;
+        let read = read_exact_at(&*segment.file(disk)?, segment.offset(lsn), &mut self.memory)
+            .map_err(|error| refused("reading", &segment.path, &error))?;
+        self.memory.truncate(read);
+        self.of = Some((segment.first(), lsn));
+        Ok(self.memory.get(..wanted.min(read)).unwrap_or_default())
+    }
+}
+
+/// A walk over the batches of a log.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    disk: Arc<dyn Disk>,
+    segments: Vec<Arc<Segment>>,
+    epochs: Arc<Epochs>,
+    window: Window,
+    /// Where the last batch ended.
+    at: u64,
+    /// The first batch after the beginning has no link to check.
+    linked: bool,
+    epoch: u32,
+    /// An empty batch that was seen at or behind `at`.
+    ghost: Option<u64>,
+    current: Option<(Arc<Segment>, BatchHead)>,
+}
+
+impl Walk {
+    /// Begins at a place where a batch may begin: the start of the first segment, or a batch.
+    pub(crate) fn new(disk: Arc<dyn Disk>, segments: Vec<Arc<Segment>>, epochs: Arc<Epochs>, at: u64) -> Self {
+        let window = Window::default();
+        Self { disk, segments, epochs, window, at, linked: false, epoch: 0, ghost: None, current: None }
+    }
+
+    /// Where the last batch ended.
+    pub(crate) const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The epoch of the last batch.
+    pub(crate) const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub(crate) fn segments(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
+    /// The segment of the last batch.
+    pub(crate) fn segment(&self) -> Option<&Arc<Segment>> {
+        self.current.as_ref().map(|(segment, _)| segment)
+    }
+
+    /// The places where the next batch may begin, each with its segment.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = (u64, Arc<Segment>)> + use<> {
+        let index = holder(&self.segments, self.at);
+        let here = index.and_then(|index| self.segments.get(index)).cloned();
+        let next = index.map_or(0, |index| index + 1);
+        let next = self.segments.get(next).cloned();
+        let end = here.as_ref().map_or(0, |segment| segment.end());
+        let end = next.as_ref().map_or(end, |next| end.min(next.first()));
+        let block = block_from(self.at);
+        let fits = move |at: u64| at + BATCH_BYTES <= end;
+        let first = here.clone().filter(|_| fits(self.at)).map(|segment| (self.at, segment));
+        let second = here.filter(|_| block != self.at && fits(block)).map(|segment| (block, segment));
+        let third = next.map(|segment| (segment.first(), segment));
+        let ghost = self.ghost;
+        [first, second, third].into_iter().flatten().filter(move |(at, _)| ghost.is_none_or(|ghost| *at > ghost))
+    }
+
+    /// The header of the batch that follows at this candidate, if one of ours does.
+    fn head(&mut self, at: u64, segment: &Segment) -> Result<Option<BatchHead>, JournalError> {
+        let bytes = self.window.get(&*self.disk, segment, at, length(BATCH_BYTES))?;
+        let Some(head) = BatchHead::parse(bytes, at) else { return Ok(None) };
+        let linked = u64::from(head.skipped) == at - self.at || !self.linked && at == self.at;
+        let fits = head.end() <= segment.end();
+        let ours = head.epoch >= self.epoch && self.epochs.know(head.epoch, head.salt);
+        Ok((linked && fits && ours).then_some(head))
+    }
+
+    /// The next valid batch.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn next(&mut self) -> Result<Option<BatchHead>, JournalError> {
+        for (at, segment) in self.candidates() {
+            let Some(head) = self.head(at, &segment)? else { continue };
+            let body = usize::try_from(head.body).unwrap_or(usize::MAX);
+            let bytes = self.window.get(&*self.disk, &segment, at + BATCH_BYTES, body)?;
+            if !head.holds(bytes) {
+                continue;
+            }
+            self.epoch = head.epoch;
+            if head.entries == 0 {
+                self.ghost = Some(at);
+            } else {
+                self.at = head.end();
+                self.linked = true;
+                self.ghost = None;
+            }
+            self.current = Some((segment, head));
+            return Ok(Some(head));
+        }
+        self.current = None;
+        Ok(None)
+    }
+
+    /// The body of the batch that `next` stepped to.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn body(&mut self) -> Result<&[u8], JournalError> {
+        let Some((segment, head)) = &self.current else { return Ok(&[]) };
+        self.window.get(&*self.disk, segment, head.lsn + BATCH_BYTES, length(u64::from(head.body)))
+    }
+
+    /// The first header behind the end that proves that what stood at the end was durable once: written by us, for its
+    /// place, and claiming a synced place beyond.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn later_claim(&mut self) -> Result<Option<BatchHead>, JournalError> {
+        let Some(index) = holder(&self.segments, self.at) else { return Ok(None) };
+        for position in index..self.segments.len() {
+            let Some(segment) = self.segments.get(position).cloned() else { break };
+            let end = self.segments.get(position + 1).map_or(segment.end(), |next| segment.end().min(next.first()));
+            let mut from = self.at.max(segment.first());
+            while from + BATCH_BYTES <= end {
+                let ahead = length(end - from).min(AHEAD_BYTES);
+                let window = self.window.get(&*self.disk, &segment, from, ahead)?;
+                if let Some(head) = claim_in(window, from, self.at, &self.epochs) {
+                    return Ok(Some(head));
+                }
+                // The last header that fits was looked at; go on with the first that did not.
+                let scanned = bytes(window.len()).saturating_sub(BATCH_BYTES - 8);
+                if scanned == 0 {
+                    break;
+                }
+                from += scanned;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn claim_in(window: &[u8], from: u64, beyond: u64, epochs: &Epochs) -> Option<BatchHead> {
+    let headers = window.windows(length(BATCH_BYTES)).step_by(8);
+    headers.zip((from..).step_by(8)).find_map(|(at, lsn)| {
+        let head = BatchHead::parse(at, lsn)?;
+        (head.synced > beyond && epochs.know(head.epoch, head.salt)).then_some(head)
+    })
+}

@@ -1,0 +1,59 @@
+//! What goes in comes out, in order and for ever at the same place.
+
+use assent_journal::{JournalError, Log, State};
+use assent_sim::SimDisk;
+
+use super::stage::{all, open, payloads, put, small};
+
+#[test]
+fn entries_come_back_in_order_at_their_places_also_after_a_reopen() {
+    for direct in [true, false] {
+        let disk = SimDisk::new();
+        let config = assent_journal::Config { direct, ..small() };
+        let mut expected = Vec::new();
+        for life in 0..4_u8 {
+            let (journal, recovery) = open(&disk, u64::from(life), &config).unwrap();
+            assert!(recovery.clean, "{recovery:?}");
+            assert_eq!(recovery.entries, expected.len() as u64);
+            for number in 0..60_u8 {
+                let payload = vec![number; 1 + usize::from(number) * 13];
+                let ticket = put(&*journal, &payload);
+                assert!(journal.durable() >= ticket.end);
+                expected.push((ticket, payload));
+            }
+            let found = all(&*journal);
+            assert_eq!(found.len(), expected.len());
+            for (entry, (ticket, payload)) in found.iter().zip(&expected) {
+                assert_eq!((entry.lsn, entry.end, &entry.payload), (ticket.lsn, ticket.end, payload));
+                assert_eq!(&journal.read_at(ticket.lsn).unwrap(), entry);
+            }
+            journal.close().unwrap();
+            assert_eq!(journal.state(), State::Closed);
+            assert!(matches!(journal.append(1, &[b"x"]), Err(JournalError::Closed { .. })));
+        }
+    }
+}
+
+#[test]
+fn a_long_entry_is_a_chain_and_one_sync_covers_it() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &small()).unwrap();
+    let long: Vec<u8> = (0..100_000_u32).map(|number| number.to_le_bytes()[0] ^ number.to_le_bytes()[1]).collect();
+    let (front, back) = long.split_at(777);
+    put(&*journal, b"before");
+    let ticket = journal.append(9, &[front, back]).unwrap();
+    journal.wait(ticket).unwrap();
+    put(&*journal, b"after");
+    assert_eq!(journal.read_at(ticket.lsn).unwrap().payload, long);
+    assert_eq!(payloads(&*journal), [b"before".to_vec(), long.clone(), b"after".to_vec()]);
+    // Resumed from an entry's end, nothing comes twice and nothing is left out.
+    let ends: Vec<_> = all(&*journal).iter().map(|entry| entry.end).collect();
+    for (read, end) in ends.iter().enumerate() {
+        let rest: Vec<_> = journal.read(*end).unwrap().map(|entry| entry.unwrap().end).collect();
+        assert_eq!(rest, ends[read + 1..]);
+    }
+    drop(journal);
+    disk.kill();
+    let (journal, _) = open(&disk, 2, &small()).unwrap();
+    assert_eq!(payloads(&*journal), [b"before".to_vec(), long, b"after".to_vec()]);
+}

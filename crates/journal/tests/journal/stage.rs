@@ -1,0 +1,43 @@
+//! What most tests need: a journal on a simulated disk, and what was appended to it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_journal::{Config, Entry, Journal, JournalError, Log, Recovery, Ticket};
+use assent_sim::{SimClock, SimDice, SimDisk};
+
+pub(crate) const FOLDER: &str = "journal";
+
+/// Small segments and buffers, so that everything happens soon.
+pub(crate) fn small() -> Config {
+    Config { log_size: 5 * 4096, max_buffer_log_size: 2 * 4096, ..Config::default() }
+}
+
+pub(crate) fn open(disk: &SimDisk, seed: u64, config: &Config) -> Result<(Arc<Journal>, Recovery), JournalError> {
+    open_at(disk, Arc::new(SimClock::new()), seed, config)
+}
+
+pub(crate) fn open_at(
+    disk: &SimDisk,
+    clock: Arc<SimClock>,
+    seed: u64,
+    config: &Config,
+) -> Result<(Arc<Journal>, Recovery), JournalError> {
+    let dice = Arc::new(SimDice::new(seed));
+    Journal::open(Arc::new(disk.clone()), clock, dice, Path::new(FOLDER), config.clone())
+}
+
+/// Appends and waits as the policy says.
+pub(crate) fn put(log: &dyn Log, payload: &[u8]) -> Ticket {
+    let ticket = log.append(1, &[payload]).unwrap();
+    log.wait(ticket).unwrap();
+    ticket
+}
+
+pub(crate) fn all(log: &dyn Log) -> Vec<Entry> {
+    log.read(log.start()).unwrap().map(Result::unwrap).collect()
+}
+
+pub(crate) fn payloads(log: &dyn Log) -> Vec<Vec<u8>> {
+    all(log).into_iter().map(|entry| entry.payload).collect()
+}
