@@ -28,6 +28,8 @@ use crate::{By, CoordinatorError, Gauges, Identity, Known, Pending, Session, Sta
 pub const BRANCHES_MAX: usize = 4096;
 /// The most bytes that a decision keeps for the adapter of one branch.
 pub const WITNESS_BYTES_MAX: usize = 4096;
+/// The most bytes of unfinished decisions: memory, and a checkpoint, stay below about twice that.
+pub const TABLE_BYTES_MAX: usize = 64 << 20;
 /// Forgotten transactions are told to the log with the next decision; so many of them do not wait for one.
 const FORGOTTEN_BYTES_MAX: usize = 1024 * record::TX_BYTES;
 const _: () = assert!(BRANCHES_MAX <= u16::MAX as usize, "branches are counted in two bytes");
@@ -93,10 +95,6 @@ impl State {
         self.append(log, record::FINISHED, &[&list])?;
         self.table.told();
         Ok(())
-    }
-
-    pub(crate) fn is_fenced(&self, incarnation: Incarnation) -> bool {
-        self.clients.standing(incarnation) == Standing::Fenced
     }
 }
 
@@ -314,10 +312,14 @@ impl Coordinator {
     }
 
     fn room(&self, state: &State) -> Result<(), DecideError> {
+        let busy = |message| Err(DecideError { kind: Kind::Busy, message });
         let max = self.config.transactions_max;
+        if state.table.bytes() >= TABLE_BYTES_MAX {
+            let max = TABLE_BYTES_MAX;
+            return busy(format!("unfinished decisions take {max} bytes, more are not taken: send it again later"));
+        }
         if state.table.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
-            let message = format!("{max} decided transactions are unfinished, more are not taken: send it again later");
-            return Err(DecideError { kind: Kind::Busy, message });
+            return busy(format!("{max} decided transactions are unfinished, more are not taken: send it again later"));
         }
         Ok(())
     }
@@ -342,7 +344,7 @@ fn entry(outcome: Outcome, by: By, ticket: Option<Ticket>, branches: Box<[u8]>, 
     }
 }
 
-fn pending(entry: &Entry) -> Pending {
+pub(crate) fn pending(entry: &Entry) -> Pending {
     Pending { outcome: entry.outcome, ticket: entry.ticket, durable: entry.by != By::Client }
 }
 

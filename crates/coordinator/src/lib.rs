@@ -7,23 +7,32 @@
 //! Deliberately absent: sockets, drivers of resources, the driving of a healthy client's commit.
 #![forbid(unsafe_code)]
 
+mod agent;
+mod caretaker;
 mod clients;
 mod coordinator;
 mod embedded;
 mod error;
 mod identity;
 mod inspect;
+mod judge;
 mod record;
+mod recovery;
 mod replay;
+mod round;
+mod station;
 mod table;
 mod upkeep;
 mod view;
 
+pub use agent::Agent;
+pub use caretaker::{Caretaker, Listener};
 pub use clients::Standing;
-pub use coordinator::{BRANCHES_MAX, Config, Coordinator, WITNESS_BYTES_MAX};
+pub use coordinator::{BRANCHES_MAX, Config, Coordinator, TABLE_BYTES_MAX, WITNESS_BYTES_MAX};
 pub use embedded::Embedded;
 pub use error::CoordinatorError;
 pub use identity::Identity;
+pub use round::{BranchReport, Resolution, ResourceReport, Round, Stopped};
 pub use table::{By, Fate, Finish};
 pub use view::{BranchView, Gauges, Known, Pending, Session, TransactionView};
 

@@ -63,6 +63,8 @@ pub enum Fate {
     Finished(Finish),
     /// It ended on its own, otherwise than decided. Stays until a person clears it.
     Heuristic(Heuristic, Native),
+    /// That has been cleared; its resource is told to forget it.
+    Cleared,
 }
 
 /// How a branch became finished.
@@ -109,6 +111,8 @@ pub(crate) struct Table {
     watched: BTreeSet<TxId>,
     /// Forgotten, logged, and not yet told to the log: their bytes one after the other.
     forgotten: Vec<u8>,
+    /// Of the branches of all entries.
+    bytes: usize,
     /// Ever forgotten in this opening.
     forgotten_count: u64,
 }
@@ -131,7 +135,21 @@ impl Table {
     }
 
     pub(crate) fn insert(&mut self, tx: TxId, entry: Entry) {
-        self.entries.insert(tx, entry);
+        self.bytes += entry.branches.len();
+        if let Some(before) = self.entries.insert(tx, entry) {
+            self.bytes -= before.branches.len();
+        }
+    }
+
+    /// Bytes of the branches of all entries.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn remove(&mut self, tx: TxId) -> Option<Entry> {
+        let entry = self.entries.remove(&tx)?;
+        self.bytes -= entry.branches.len();
+        Some(entry)
     }
 
     /// The client: all is finished, and it knows how.
@@ -186,7 +204,7 @@ impl Table {
         if self.watched.contains(&tx) || !self.entries.get(&tx).is_some_and(may) {
             return;
         }
-        if let Some(entry) = self.entries.remove(&tx) {
+        if let Some(entry) = self.remove(tx) {
             self.forgotten_count += 1;
             if entry.is_logged {
                 self.forgotten.extend_from_slice(&crate::record::tx_bytes(tx));
@@ -210,11 +228,12 @@ impl Table {
 
     /// Replay: a record says that this is forgotten.
     pub(crate) fn replay_forgotten(&mut self, tx: TxId) {
-        self.entries.remove(&tx);
+        _ = self.remove(tx);
     }
 
     /// Replay: a checkpoint replaces everything before it.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+        self.bytes = 0;
     }
 }

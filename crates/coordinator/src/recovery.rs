@@ -1,0 +1,110 @@
+//! What the agent needs of the coordinator: where things stand, and where to note what it did.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assent_ids::{Incarnation, ResourceId, TxId};
+use assent_world::Moment;
+use assent_xa::{BranchRecord, DecideError, Outcome};
+
+use crate::coordinator::pending;
+use crate::record;
+use crate::table::Progress;
+use crate::{Coordinator, Fate, Pending, Standing};
+
+/// Branches seen prepared, by transaction, and since when.
+pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
+
+impl Coordinator {
+    /// Where a client stands.
+    #[must_use]
+    pub fn standing(&self, incarnation: Incarnation) -> Standing {
+        self.state().clients.standing(incarnation)
+    }
+
+    /// What is decided; durable in every policy when this returns.
+    pub(crate) fn decided(&self, tx: TxId) -> Result<Option<Outcome>, DecideError> {
+        let Some(pending) = self.state().table.get(tx).map(pending) else { return Ok(None) };
+        self.decide_end(Pending { durable: true, ..pending }).map(Some)
+    }
+
+    /// Decided transactions whose client does not drive them: the agent has to find out what became of their branches.
+    pub(crate) fn orphans(&self) -> Vec<(TxId, Vec<BranchRecord>)> {
+        let state = self.state();
+        let left = state.table.iter().filter(|(tx, entry)| {
+            let driven = state.clients.standing(tx.incarnation) == Standing::Connected && !entry.is_acknowledged;
+            !entry.is_finished && !driven
+        });
+        left.map(|(tx, entry)| (tx, record::read_branches(&entry.branches).unwrap_or_default())).collect()
+    }
+
+    /// All that the agent's latest look has found prepared. None of it is forgotten before the next look.
+    pub(crate) fn sighted(&self, sights: Sights) {
+        let state = &mut *self.state();
+        let seen: BTreeSet<TxId> = sights.keys().copied().collect();
+        state.sights = sights;
+        let clients = &state.clients;
+        state.table.watch(seen, |incarnation| clients.standing(incarnation) == Standing::Fenced);
+    }
+
+    /// How the agent left a branch of a decided transaction. Whether that is news.
+    pub(crate) fn progress(&self, tx: TxId, resource: ResourceId, number: u16, fate: Fate) -> bool {
+        let mut state = self.state();
+        let Some(entry) = state.table.get_mut(tx) else { return false };
+        match entry.progress.iter_mut().find(|one| one.resource == resource && one.number == number) {
+            // What the agent did says more than that the branch is not listed any more; a heuristic outcome stays even
+            // when its resource has forgotten it.
+            Some(Progress { fate: Fate::Finished(_) | Fate::Heuristic(..), .. }) => false,
+            Some(progress) => {
+                progress.fate = fate;
+                true
+            }
+            None => {
+                entry.progress.push(Progress { resource, number, fate });
+                true
+            }
+        }
+    }
+
+    /// How a branch of a decided transaction was left.
+    pub(crate) fn fate(&self, tx: TxId, resource: ResourceId, number: u16) -> Option<Fate> {
+        let state = self.state();
+        let mut progress = state.table.get(tx)?.progress.iter();
+        progress.find(|one| one.resource == resource && one.number == number).map(|one| one.fate.clone())
+    }
+
+    /// A person has seen to the branches of this transaction that ended on their own: their resources may forget them.
+    /// Whether there were any.
+    pub fn clear(&self, tx: TxId) -> bool {
+        let mut state = self.state();
+        let Some(entry) = state.table.get_mut(tx) else { return false };
+        let heuristic = entry.progress.iter_mut().filter(|one| matches!(one.fate, Fate::Heuristic(..)));
+        let cleared = heuristic.map(|one| one.fate = Fate::Cleared).count();
+        if cleared > 0 {
+            // Whoever cleared it knows the outcome.
+            state.table.acknowledge(tx);
+        }
+        cleared > 0
+    }
+
+    /// Forgets an orphan if all these branches of it are finished, as far as the rule allows. Where it is not: the
+    /// resources that recovery still waits for; a heuristic outcome waits for a person instead.
+    pub(crate) fn settle(&self, tx: TxId, branches: &[BranchRecord]) -> Vec<ResourceId> {
+        let state = &mut *self.state();
+        let Some(entry) = state.table.get(tx) else { return Vec::new() };
+        let is_done = |branch: &&BranchRecord| {
+            let same = |one: &&Progress| one.resource == branch.resource && one.number == branch.number;
+            entry.progress.iter().find(same).is_some_and(|one| matches!(one.fate, Fate::Finished(_)))
+        };
+        let is_heuristic = |branch: &&BranchRecord| {
+            let same = |one: &&Progress| one.resource == branch.resource && one.number == branch.number;
+            entry.progress.iter().find(same).is_some_and(|one| matches!(one.fate, Fate::Heuristic(..)))
+        };
+        let left: Vec<&BranchRecord> = branches.iter().filter(|branch| !is_done(branch)).collect();
+        let open = left.iter().filter(|branch| !is_heuristic(branch)).map(|branch| branch.resource).collect();
+        if left.is_empty() {
+            let is_fenced = state.clients.standing(tx.incarnation) == Standing::Fenced;
+            state.table.finish(tx, is_fenced);
+        }
+        open
+    }
+}
