@@ -118,6 +118,11 @@ impl Content {
         self.zeroed_pages = self.zeroed_pages.max(bytes.div_ceil(PAGE));
     }
 
+    /// Takes the pages of content that is equal.
+    pub(crate) fn share(&mut self, equal: &Content) {
+        self.pages.clone_from(&equal.pages);
+    }
+
     /// True if the sector lies in a block that was written once, so that nothing older can show there.
     pub(crate) fn owns(&self, sector: u64) -> bool {
         let page = sector / SECTORS_A_PAGE;

@@ -100,9 +100,13 @@ impl Inode {
         self.zeroing_bytes = Some(bytes);
     }
 
-    fn lay(&mut self, operation: u64, sector: u64, end: u64, tied: bool) {
+    fn lay(&mut self, operation: u64, sector: u64, mut end: u64, tied: bool) {
         let bytes = Arc::new(*self.seen.sector(sector));
         let versions = self.sectors.entry(sector).or_default();
+        if let Some(before) = versions.last().filter(|_| !tied) {
+            // The bytes of earlier writes are in this version too.
+            end = end.max(before.end.min(self.seen_bytes));
+        }
         Arc::make_mut(versions).push(Version { operation, bytes, end, dirty: true, tied });
     }
 
@@ -123,8 +127,10 @@ impl Inode {
             self.durable.own(bytes);
         }
         if self.is_settled() {
-            // Equal by now; the same pages hash once and are copied less.
-            self.durable = self.seen.clone();
+            // The same pages from now on: they hash once.
+            debug_assert_eq!(self.durable.hash(), self.seen.hash(), "nothing is on its way, so both are the same");
+            debug_assert_eq!(self.durable_bytes, self.seen_bytes, "nor is a length");
+            self.durable.share(&self.seen);
         }
         freed
     }

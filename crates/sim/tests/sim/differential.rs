@@ -1,9 +1,9 @@
 //! The simulated disk against a real one, and against a shadow that remembers what must be durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use assent_sim::{Rng, Stale, Survival};
+use assent_sim::{Call, Fault, Rng, Stale, Survival};
 use assent_world::{AlignedBuffer, Durably, RealDisk};
 
 use super::*;
@@ -121,19 +121,32 @@ struct Shadow {
     durable: BTreeMap<usize, u8>,
     /// Bytes that were written and not synced since.
     written: BTreeMap<usize, u8>,
+    /// Places that the file grew over: zeroes, durable with its length.
+    holes: BTreeSet<usize>,
+    /// Sectors that a failed sync may have left with anything behind what was written since.
+    doubtful: BTreeSet<usize>,
+    bytes: usize,
 }
 
 impl Shadow {
     fn wrote(&mut self, at: usize, bytes: &[u8]) {
+        if at > self.bytes && !bytes.is_empty() {
+            self.resized(at);
+        }
         for (place, byte) in (at..).zip(bytes) {
             self.durable.remove(&place);
+            self.holes.remove(&place);
             self.written.insert(place, *byte);
+            self.bytes = self.bytes.max(place + 1);
         }
     }
 
-    fn cut(&mut self, from: usize) {
-        _ = self.durable.split_off(&from);
-        _ = self.written.split_off(&from);
+    fn resized(&mut self, bytes: usize) {
+        _ = self.durable.split_off(&bytes);
+        _ = self.written.split_off(&bytes);
+        _ = self.holes.split_off(&bytes);
+        self.holes.extend(self.bytes..bytes);
+        self.bytes = bytes;
     }
 
     fn synced(&mut self, range: std::ops::Range<usize>) {
@@ -142,6 +155,20 @@ impl Shadow {
             self.written.remove(&place);
             self.durable.insert(place, byte);
         }
+    }
+
+    fn synced_with_length(&mut self) {
+        self.synced(0..usize::MAX);
+        let holes = std::mem::take(&mut self.holes).into_iter().filter(|place| !self.doubtful.contains(&(place / 512)));
+        self.durable.extend(holes.map(|place| (place, 0)));
+    }
+
+    /// A sync failed: whatever was in flight may be there or not, for ever.
+    fn failed(&mut self) {
+        let places = self.written.keys().chain(&self.holes).chain([&self.bytes]);
+        self.doubtful.extend(places.map(|place| place / 512));
+        self.written.clear();
+        self.holes.clear();
     }
 
     fn saw(&mut self, bytes: &[u8]) {
@@ -188,7 +215,7 @@ fn what_was_synced_survives_and_nothing_shows_that_was_never_there() {
             let (at, length) = (rng.index(4_000), rng.index(1_500));
             let bytes: Vec<u8> = (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
             let place = u64::try_from(at).unwrap();
-            match rng.below(7) {
+            match rng.below(9) {
                 0..=2 => {
                     file.write_at(place, &bytes).unwrap();
                     shadow.wrote(at, &bytes);
@@ -200,16 +227,25 @@ fn what_was_synced_survives_and_nothing_shows_that_was_never_there() {
                 }
                 4 => {
                     file.set_size(place).unwrap();
-                    shadow.cut(at);
+                    shadow.resized(at);
                 }
                 5 => {
                     file.preallocate_zeroed(place).unwrap();
-                    shadow.cut(0);
+                    shadow.resized(at);
                     shadow.wrote(0, &vec![0; at]);
                 }
-                _ => {
-                    if rng.below(2) == 0 { file.sync_data(SYNC) } else { file.sync_all(SYNC) }.unwrap();
+                6 => {
+                    disk.inject(Call::at(SYNC, 1), Fault::Io);
+                    assert!(file.sync_data(SYNC).is_err());
+                    shadow.failed();
+                }
+                7 => {
+                    file.sync_data(SYNC).unwrap();
                     shadow.synced(0..usize::MAX);
+                }
+                _ => {
+                    file.sync_all(SYNC).unwrap();
+                    shadow.synced_with_length();
                 }
             }
             shadow.saw(&read(&disk, "file").unwrap());

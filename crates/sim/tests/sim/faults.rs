@@ -127,6 +127,18 @@ fn a_failed_sync_marks_dirty_pages_clean() {
 }
 
 #[test]
+fn zeroes_whose_sync_failed_are_not_there_although_a_later_sync_succeeds() {
+    let disk = SimDisk::new();
+    let file = durable(&disk, "file", b"");
+    file.preallocate_zeroed(512).unwrap();
+    disk.inject(Call::of(Operation::SyncAll, 1), Fault::Io);
+    assert!(file.sync_all(SYNC).is_err());
+    file.sync_all(SYNC).unwrap();
+    file.write_at(0, &[b'b'; 512]).unwrap();
+    assert_eq!(letter_fates(&disk, "file"), [".", "?", "b"]);
+}
+
+#[test]
 fn a_failed_durable_write_leaves_its_sectors_in_doubt_and_with_a_data_sync_all_others_too() {
     for (how, fates) in [(Durably::Dsync, &["xaa", "xab"][..]), (Durably::DataSync, &["aaa", "aab", "xaa", "xab"])] {
         let disk = SimDisk::new();
