@@ -1,0 +1,74 @@
+//! The coordinator served: decide, finished, ask.
+
+use assent_coordinator::Known;
+use assent_ids::{Incarnation, TxId};
+use assent_kind::Kind;
+use assent_wire::{Answer, Decide, Outcome};
+use assent_world::stop::{self, Stop};
+use assent_xa::{BranchRecord, Decision};
+
+use crate::owed::Due;
+use crate::role::Visit;
+use crate::shared::Shared;
+
+/// Appends a decision; it is answered when it is durable.
+pub(crate) fn decide(visit: &mut Visit<'_>, client: Incarnation, decide: &Decide<'_>) {
+    let Some(coordinator) = &visit.shared.coordinator else { return };
+    let tx = decide.tx;
+    if tx.incarnation != client {
+        let message = format!("transaction {tx} is not one of client {client}; ask for its outcome instead");
+        return visit.error(Kind::Denied, &message);
+    }
+    if !visit.has_room() {
+        return;
+    }
+    let record = |branch: &assent_wire::BranchRecord<'_>| BranchRecord {
+        resource: branch.resource,
+        number: branch.number,
+        flags: branch.flags,
+        witness: branch.witness.to_vec(),
+    };
+    let commits = decide.outcome == Outcome::Committed;
+    let outcome = if commits { assent_xa::Outcome::Committed } else { assent_xa::Outcome::RolledBack };
+    let branches = decide.branches.iter().map(record).collect();
+    if commits {
+        stop::about(Stop::CoordinatorBeforeDecision, || tx);
+    }
+    match coordinator.decide_begin(&Decision { tx, outcome, first: decide.first, branches }) {
+        Ok(pending) if commits => visit.owe(Due::Commit(pending, tx)),
+        Ok(pending) => visit.owe(Due::Rollback(pending)),
+        Err(error) => visit.error(error.kind, &error.message),
+    }
+}
+
+/// Lets outcomes be forgotten. One way: a transaction of somebody else is passed over.
+pub(crate) fn finished(shared: &Shared, client: Incarnation, list: &[TxId]) {
+    if let Some(coordinator) = &shared.coordinator {
+        list.iter().filter(|tx| tx.incarnation == client).for_each(|tx| coordinator.finished(*tx));
+    }
+}
+
+/// The client knows these outcomes; recovery finishes what is left. One way, as above.
+pub(crate) fn acknowledged(shared: &Shared, client: Incarnation, list: &[TxId]) {
+    if let Some(coordinator) = &shared.coordinator {
+        list.iter().filter(|tx| tx.incarnation == client).for_each(|tx| coordinator.acknowledged(*tx));
+    }
+}
+
+/// What became of a transaction.
+pub(crate) fn ask(visit: &mut Visit<'_>, tx: TxId) {
+    let Some(coordinator) = &visit.shared.coordinator else {
+        return visit.error(Kind::NotFound, "this server has no coordinator; connect to one that has");
+    };
+    let known = match coordinator.ask(tx) {
+        Known::Committed => assent_wire::Known::Committed,
+        Known::RolledBack => assent_wire::Known::RolledBack,
+        Known::Undecided => assent_wire::Known::Undecided,
+        Known::Unknown => assent_wire::Known::Unknown,
+        Known::InDoubt => {
+            let message = format!("the log failed while {tx} was decided; restart the coordinator and ask again");
+            return visit.error(Kind::InDoubt, &message);
+        }
+    };
+    visit.answer(&Answer::Known(known));
+}

@@ -1,0 +1,385 @@
+//! The desk: one thread that takes all that waits on all ready sockets, steps each request, syncs once, answers all.
+//!
+//! Walk of one turn: [`Desk::turn`] polls · letters from other threads · newcomers · `serve` reads and steps each ready
+//! connection · `settle` waits for what must be durable: the first wait syncs for all · `flush` writes the answers of
+//! each connection with one call · now and then, patience is checked.
+//! Nothing of one connection stays with a thread between turns, so there is no crossing and no lock on this walk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_frame::parse;
+use assent_kind::Kind;
+use assent_world::Moment;
+use assent_world::net::{Events, Interest, Listener, Peer, Poll, Token};
+use assent_world::stop::{self, Stop};
+
+use crate::connection::{Connection, Heard, Phase};
+use crate::owed::Owed;
+use crate::role::{self, Visit};
+use crate::shared::{Letter, Shared};
+
+const LISTENER: Token = Token(0);
+/// The waker's token.
+pub(crate) const WAKER: Token = Token(1);
+const FIRST: usize = 2;
+
+const EVENTS_MAX: usize = 1024;
+const ACCEPTS_TURN_MAX: usize = 64;
+/// Read in one go, and so the most that one connection gets of a turn's attention twice over.
+const SCRATCH_BYTES: usize = 256 << 10;
+const READS_TURN_MAX: usize = 2;
+/// Refused connections that are still told so; beyond, they are closed without a word.
+const TURNED_AWAY_MAX: usize = 512;
+/// During a stop, a connection that has said nothing for so long has nothing under way.
+const DRAIN_QUIET: Duration = Duration::from_millis(50);
+const DRAIN_TURN: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(crate) struct Desk {
+    number: usize,
+    shared: Arc<Shared>,
+    poll: Poll,
+    listener: Option<Listener>,
+    accepting: bool,
+    /// No descriptor was left for a newcomer: try again later.
+    starved: bool,
+    next_desk: usize,
+    connections: BTreeMap<usize, Connection>,
+    turned_away: usize,
+    next_token: usize,
+    /// To be served without waiting for an event.
+    ready: BTreeSet<usize>,
+    owed: Vec<Owed>,
+    scratch: Vec<u8>,
+    patience_at: Moment,
+}
+
+impl Desk {
+    pub(crate) fn new(number: usize, shared: Arc<Shared>, poll: Poll, listener: Option<Listener>) -> io::Result<Self> {
+        let mut listener = listener;
+        if let Some(listener) = &mut listener {
+            poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        }
+        Ok(Self {
+            number,
+            shared,
+            poll,
+            listener,
+            accepting: true,
+            starved: false,
+            next_desk: number,
+            connections: BTreeMap::new(),
+            turned_away: 0,
+            next_token: FIRST,
+            ready: BTreeSet::new(),
+            owed: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            patience_at: Moment::default(),
+        })
+    }
+
+    /// Turns until a stop has ended.
+    pub(crate) fn run(&mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while self.turn(&mut events) {}
+        for token in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.remove(token, "the server has stopped");
+        }
+    }
+
+    fn turn(&mut self, events: &mut Events) -> bool {
+        match self.poll.poll(events, self.patience()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                tracing::error!(desk = self.number, %error, "the event queue failed; this desk ends");
+                self.shared.desk_failed(format!("the event queue of desk {} failed: {error}", self.number));
+                return false;
+            }
+            Ok(()) => {}
+        }
+        let now = self.shared.clock.now();
+        self.note(events);
+        self.open_letters(now);
+        self.accept(now);
+        let mut served: Vec<usize> = std::mem::take(&mut self.ready).into_iter().collect();
+        for token in &served {
+            self.serve(*token, now);
+        }
+        let decided = self.settle(&mut served);
+        self.flush(&served, now);
+        for tx in decided {
+            stop::about(Stop::CoordinatorAfterAnswer, || tx);
+        }
+        if now >= self.patience_at {
+            self.check_patience(now);
+        }
+        self.drain(now)
+    }
+
+    /// How long the poll may sleep.
+    fn patience(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        if self.shared.drain.until().is_some() {
+            return Some(DRAIN_TURN);
+        }
+        if self.accepting && self.listener.is_some() {
+            // More came in than one turn takes.
+            return Some(Duration::ZERO);
+        }
+        let waits = !self.connections.is_empty() || self.starved;
+        waits.then(|| self.shared.patience_every())
+    }
+
+    fn note(&mut self, events: &Events) {
+        for event in events {
+            let token = event.token();
+            if token == LISTENER {
+                self.accepting = true;
+            } else if let Some(connection) = self.connections.get_mut(&token.0) {
+                connection.readable |= event.is_readable();
+                connection.ends |= event.is_read_closed() || event.is_error();
+                if event.is_writable() {
+                    connection.writable_again();
+                }
+                self.ready.insert(token.0);
+            }
+        }
+    }
+
+    fn open_letters(&mut self, now: Moment) {
+        let Some(inbox) = self.shared.inboxes.get(self.number) else { return };
+        for letter in inbox.take() {
+            match letter {
+                Letter::Newcomer(peer, slot) => self.seat(Connection::new(peer, Some(slot), now)),
+                Letter::Late { token, frame } => {
+                    if let Some(connection) = self.connections.get_mut(&token) {
+                        connection.pending = connection.pending.saturating_sub(1);
+                        connection.out.extend_from_slice(&frame);
+                        self.ready.insert(token);
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Moment) {
+        for _ in 0..ACCEPTS_TURN_MAX {
+            let Some(listener) = self.listener.as_ref().filter(|_| self.accepting) else { return };
+            match listener.accept() {
+                Ok(Some(peer)) => self.admit(peer, now),
+                Ok(None) => self.accepting = false,
+                // The peer was gone before it was taken in.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken in, most often for want of descriptors");
+                    self.accepting = false;
+                    self.starved = true;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, peer: Peer, now: Moment) {
+        self.shared.numbers.accepted.inc();
+        let Some(slot) = self.shared.slots.take() else { return self.turn_away(peer, now) };
+        let desk = self.next_desk;
+        self.next_desk = (self.next_desk + 1) % self.shared.inboxes.len().max(1);
+        match self.shared.inboxes.get(desk) {
+            Some(inbox) if desk != self.number => inbox.post(Letter::Newcomer(peer, slot)),
+            _ => self.seat(Connection::new(peer, Some(slot), now)),
+        }
+    }
+
+    fn turn_away(&mut self, peer: Peer, now: Moment) {
+        self.shared.numbers.refused(Kind::Busy);
+        if self.turned_away >= TURNED_AWAY_MAX {
+            return;
+        }
+        self.turned_away += 1;
+        let mut connection = Connection::new(peer, None, now);
+        let most = self.shared.slots.most();
+        let message = format!("all {most} connections of this server are taken; come back later");
+        role::refuse(&mut connection, 0, Kind::Busy, &message);
+        self.seat(connection);
+    }
+
+    fn seat(&mut self, mut connection: Connection) {
+        let token = self.next_token;
+        self.next_token += 1;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(connection.peer_mut(), Token(token), both) {
+            tracing::warn!(%error, "a connection could not be registered");
+            return;
+        }
+        self.shared.numbers.connections.inc();
+        self.connections.insert(token, connection);
+        self.ready.insert(token);
+    }
+
+    fn serve(&mut self, token: usize, now: Moment) {
+        let Self { number, connections, shared, owed, scratch, .. } = self;
+        let Some(connection) = connections.get_mut(&token) else { return };
+        let mut table = Table { shared, owed, desk: *number, token, now };
+        table.go_on(connection);
+        for _ in 0..READS_TURN_MAX {
+            if connection.stuffed(&shared.limits) {
+                // Not read before it has taken its answers: `flush` serves it again then.
+                return;
+            }
+            match connection.read(scratch) {
+                Heard::Nothing => return,
+                Heard::Bytes(read) => {
+                    shared.numbers.bytes_in.inc_by(u64::try_from(read).unwrap_or(0));
+                    table.take_in(connection, scratch.get(..read).unwrap_or_default());
+                }
+                Heard::End => return connection.at_end(),
+                Heard::Gone => return self.remove(token, "it was reset"),
+            }
+        }
+        self.ready.insert(token);
+    }
+
+    /// Waits for all that must be durable before it is answered. The first wait of each journal syncs for all of it.
+    fn settle(&mut self, served: &mut Vec<usize>) -> Vec<assent_ids::TxId> {
+        let mut decided = Vec::new();
+        if self.owed.is_empty() {
+            return decided;
+        }
+        self.shared.numbers.turn(self.owed.len());
+        for owed in self.owed.drain(..) {
+            let token = owed.token;
+            // It may have been reset in this very turn: then its request was done and nobody hears of it.
+            decided.extend(owed.settle(&self.shared, self.connections.get_mut(&token)));
+            served.push(token);
+        }
+        decided
+    }
+
+    fn flush(&mut self, served: &[usize], now: Moment) {
+        for token in served {
+            let Some(connection) = self.connections.get_mut(token) else { continue };
+            let before = connection.backlog();
+            if connection.flush(now).is_err() {
+                self.remove(*token, "it was reset");
+                continue;
+            }
+            let written = before.saturating_sub(connection.backlog());
+            self.shared.numbers.bytes_out.inc_by(u64::try_from(written).unwrap_or(0));
+            if connection.phase == Phase::Lingering && connection.ended {
+                self.remove(*token, "it has ended");
+            } else if before > 0 && connection.waits_for_room(&self.shared.limits) {
+                self.ready.insert(*token);
+            }
+        }
+    }
+
+    fn check_patience(&mut self, now: Moment) {
+        self.patience_at = now.after(self.shared.patience_every());
+        if std::mem::take(&mut self.starved) {
+            self.accepting = true;
+        }
+        let (limits, missed) = (&self.shared.limits, self.shared.heartbeats_missed());
+        let overdue: Vec<_> = self
+            .connections
+            .iter()
+            .filter_map(|(token, connection)| connection.overdue(now, limits, missed).map(|why| (*token, why)))
+            .collect();
+        for (token, why) in overdue {
+            self.shared.numbers.overdue.inc();
+            self.remove(token, why);
+        }
+    }
+
+    /// During a stop: nobody new, and whoever has nothing under way goes. Says whether to turn again.
+    fn drain(&mut self, now: Moment) -> bool {
+        let Some(until) = self.shared.drain.until() else { return true };
+        if let Some(mut listener) = self.listener.take() {
+            _ = self.poll.registry().deregister(&mut listener);
+        }
+        let quiet: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.is_idle() && now.since(connection.heard) >= DRAIN_QUIET)
+            .map(|(token, _)| *token)
+            .collect();
+        for token in quiet {
+            self.remove(token, "the server stops");
+        }
+        now < until && !self.connections.is_empty()
+    }
+
+    fn remove(&mut self, token: usize, why: &'static str) {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        self.shared.numbers.connections.dec();
+        if !connection.has_slot() {
+            self.turned_away = self.turned_away.saturating_sub(1);
+        }
+        tracing::debug!(token, why, from = ?connection.peer_mut().from(), "a connection ends");
+        role::goodbye(&self.shared, &mut connection);
+        // Closing the socket takes it out of the event queue.
+    }
+}
+
+/// Where the bytes of one connection are taken apart during a turn.
+struct Table<'a> {
+    shared: &'a Shared,
+    owed: &'a mut Vec<Owed>,
+    desk: usize,
+    token: usize,
+    now: Moment,
+}
+
+impl Table<'_> {
+    /// Takes bytes that were just read, without copying them unless a frame is not whole.
+    fn take_in(&mut self, connection: &mut Connection, bytes: &[u8]) {
+        if connection.begun.is_empty() {
+            let used = self.digest(connection, bytes);
+            connection.begun.extend_from_slice(bytes.get(used..).unwrap_or_default());
+        } else {
+            connection.begun.extend_from_slice(bytes);
+            self.go_on(connection);
+        }
+    }
+
+    /// Goes on with what was left lying.
+    fn go_on(&mut self, connection: &mut Connection) {
+        if !connection.begun.is_empty() {
+            let mut begun = std::mem::take(&mut connection.begun);
+            let used = self.digest(connection, &begun);
+            begun.drain(..used);
+            if !begun.is_empty() {
+                connection.begun = begun;
+            }
+        }
+    }
+
+    /// Steps each whole frame; says how many bytes were used up.
+    fn digest(&mut self, connection: &mut Connection, bytes: &[u8]) -> usize {
+        let limits = &self.shared.limits;
+        let most = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
+        let mut used = 0;
+        while connection.listens() && !connection.stuffed(limits) {
+            match parse(bytes.get(used..).unwrap_or_default(), most) {
+                Ok(None) => break,
+                Ok(Some((frame, laid))) => {
+                    used += laid;
+                    connection.heard = self.now;
+                    let Self { shared, owed, desk, token, .. } = self;
+                    let visit = Visit { shared, connection, owed, desk: *desk, token: *token, mark: frame.mark };
+                    role::step(visit, &frame);
+                }
+                Err(error) => {
+                    // Where the next frame would begin is unknown: this connection is over.
+                    self.shared.numbers.refused(Kind::Invalid);
+                    role::refuse(connection, 0, Kind::Invalid, &error.to_string());
+                }
+            }
+        }
+        connection.noted(used, bytes.len(), self.now)
+    }
+}

@@ -1,0 +1,276 @@
+//! What a connection is, and which requests it may send.
+//!
+//! Walk: [`step`] greets a new connection, then hands each request to its role: [`decisions`], [`store`], [`admin`] ·
+//! [`answer`] lays an answer, [`refuse`] a last one · [`goodbye`] tells the engines that a connection has ended.
+
+use std::collections::BTreeSet;
+
+use assent_frame::Frame;
+use assent_ids::{Epoch, Incarnation, Xid};
+use assent_kind::Kind;
+use assent_wire::{Answer, Hello, Limits, PAYLOAD_BYTES_MAX, Request, Secret, Session, VERSIONS, Welcome};
+
+use crate::connection::{Connection, Phase};
+use crate::owed::{Due, Owed};
+use crate::shared::Shared;
+use crate::{admin, decisions, store};
+
+/// The request id of messages that have no answer.
+const ONE_WAY: u64 = 0;
+
+/// What a connection is.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Not welcomed yet.
+    Nobody,
+    /// A program that commits transactions.
+    Client(Incarnation),
+    /// A program that works on the store. Its branches, from their start until they are finished here.
+    Store(BTreeSet<Xid>),
+    /// An operator.
+    Admin,
+}
+
+impl Role {
+    /// Whether its owner is in the middle of something that a stop waits for.
+    pub(crate) fn has_work(&self) -> bool {
+        matches!(self, Self::Store(branches) if !branches.is_empty())
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Client(_) => "client",
+            Self::Store(_) => "store",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Where an answer goes, and where it waits until it may go.
+#[derive(Debug)]
+pub(crate) struct Visit<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) owed: &'a mut Vec<Owed>,
+    pub(crate) desk: usize,
+    pub(crate) token: usize,
+    pub(crate) mark: u64,
+}
+
+impl Visit<'_> {
+    pub(crate) fn answer(&mut self, it: &Answer<'_>) {
+        // One way: nobody waits for an answer, not even to an error.
+        if self.mark == ONE_WAY {
+            return;
+        }
+        answer(self.shared, self.connection, self.mark, it);
+    }
+
+    pub(crate) fn error(&mut self, kind: Kind, message: &str) {
+        self.shared.numbers.refused(kind);
+        self.answer(&Answer::Error { kind, message });
+    }
+
+    /// Whether one more request of this connection may be under way; answers `Busy` if not.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let most = self.shared.limits.pending_max;
+        if self.connection.pending < most {
+            return true;
+        }
+        self.error(Kind::Busy, &format!("{most} requests of this connection are under way; read answers first"));
+        false
+    }
+
+    /// Answered at the end of this turn.
+    pub(crate) fn owe(&mut self, due: Due) {
+        self.connection.pending += 1;
+        self.owed.push(Owed { token: self.token, request: self.mark, due });
+    }
+}
+
+/// Takes one frame.
+pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
+    let visit = &mut visit;
+    if visit.connection.phase == Phase::New {
+        return greet(visit, frame);
+    }
+    let request = match Request::parse(frame) {
+        Ok(request) => request,
+        Err(error) => return visit.error(error.kind(), &error.to_string()),
+    };
+    if visit.mark == ONE_WAY && !matches!(request, Request::Finished(_) | Request::Acknowledged(_)) {
+        let message = "request id 0 is for messages without an answer; number this one from 1";
+        visit.shared.numbers.refused(Kind::Invalid);
+        return refuse(visit.connection, ONE_WAY, Kind::Invalid, message);
+    }
+    let name = name(&request);
+    visit.shared.numbers.request(name);
+    match (&visit.connection.role, request) {
+        (_, Request::Ping) => visit.answer(&Answer::Pong),
+        (Role::Client(_) | Role::Admin, Request::Ask(tx)) => decisions::ask(visit, tx),
+        (Role::Client(client), Request::Decide(decide)) => decisions::decide(visit, *client, &decide),
+        (Role::Client(client), Request::Finished(list)) => decisions::finished(visit.shared, *client, &list),
+        (Role::Client(client), Request::Acknowledged(list)) => decisions::acknowledged(visit.shared, *client, &list),
+        (Role::Store(_), request) if store::knows(&request) => store::step(visit, request),
+        (Role::Admin, Request::TxList { after, limit }) => admin::list(visit, after, limit),
+        (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
+        (Role::Admin, Request::TxRecover) => admin::recover(visit),
+        (Role::Admin, Request::Stats) => admin::stats(visit),
+        (role, _) => {
+            let message = format!("a {} connection may not send {name}; connect in another role", role.name());
+            visit.error(Kind::Denied, &message);
+        }
+    }
+}
+
+fn greet(visit: &mut Visit<'_>, frame: &Frame<'_>) {
+    visit.shared.numbers.request("hello");
+    let welcomed = Hello::parse(frame, VERSIONS)
+        .map_err(|error| (error.kind(), error.to_string()))
+        .and_then(|(hello, version)| welcome(visit.shared, &hello.role).map(|it| (it, version)));
+    match welcomed {
+        Ok(((role, session), version)) => {
+            let shared = visit.shared;
+            visit.connection.role = role;
+            visit.connection.phase = Phase::Open;
+            let limits = Limits {
+                payload_bytes_max: shared.limits.frame_bytes_max,
+                in_flight_max: shared.limits.pending_max,
+                heartbeat_ms: shared.heartbeat_ms,
+                client_lost_ms: shared.client_lost_ms,
+            };
+            let it = Welcome { version, node: shared.node, epoch: shared.epoch(), session, limits };
+            // Whatever its id: a hello is always answered.
+            answer(shared, visit.connection, visit.mark, &Answer::Welcome(it));
+        }
+        Err((kind, message)) => {
+            visit.shared.numbers.refused(kind);
+            refuse(visit.connection, visit.mark, kind, &message);
+        }
+    }
+}
+
+type Refusal = (Kind, String);
+
+fn welcome(shared: &Shared, role: &assent_wire::Role<'_>) -> Result<(Role, Option<Session>), Refusal> {
+    if shared.drain.until().is_some() {
+        return Err((Kind::Unavailable, "this server is stopping".to_owned()));
+    }
+    let absent = |what| Err((Kind::NotFound, format!("this server has no {what}; connect to one that has")));
+    match role {
+        assent_wire::Role::Admin => Ok((Role::Admin, None)),
+        assent_wire::Role::Store { .. } => match &shared.kv {
+            Some(_) => Ok((Role::Store(BTreeSet::new()), None)),
+            None => absent("store"),
+        },
+        assent_wire::Role::Client { label, resume, resources } => {
+            let Some(coordinator) = &shared.coordinator else { return absent("coordinator") };
+            if let Some(name) = resources.iter().find(|name| !shared.registered.contains_key(**name)) {
+                let known: Vec<&str> = shared.registered.keys().map(String::as_str).collect();
+                let message = format!("resource {name:?} is not registered here; registered are: {}", known.join(", "));
+                return Err((Kind::Invalid, message));
+            }
+            let session = match resume {
+                Some(session) => coordinator.resume(session.incarnation, session.secret.0),
+                None => coordinator.handshake(label),
+            }
+            .map_err(|error| (error.kind(), error.to_string()))?;
+            let assent_coordinator::Session { incarnation, secret } = session;
+            Ok((Role::Client(incarnation), Some(Session { incarnation, secret: Secret(secret) })))
+        }
+    }
+}
+
+/// Lays an answer; one that does not fit a message is answered as an error.
+pub(crate) fn answer(shared: &Shared, connection: &mut Connection, mark: u64, it: &Answer<'_>) {
+    let most = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(PAYLOAD_BYTES_MAX);
+    if let Err(error) = it.lay(&mut connection.out, mark, most) {
+        shared.numbers.refused(error.kind());
+        let message = error.to_string();
+        _ = Answer::Error { kind: error.kind(), message: &message }.lay(&mut connection.out, mark, PAYLOAD_BYTES_MAX);
+    }
+}
+
+/// Lays a last answer; nothing more of this connection is looked at.
+pub(crate) fn refuse(connection: &mut Connection, mark: u64, kind: Kind, message: &str) {
+    _ = Answer::Error { kind, message }.lay(&mut connection.out, mark, PAYLOAD_BYTES_MAX);
+    connection.phase = Phase::Closing;
+}
+
+/// Tells the engines that a connection has ended.
+pub(crate) fn goodbye(shared: &Shared, connection: &mut Connection) {
+    match std::mem::replace(&mut connection.role, Role::Nobody) {
+        Role::Nobody | Role::Admin => {}
+        Role::Client(incarnation) => {
+            if let Some(coordinator) = &shared.coordinator {
+                coordinator.lost(incarnation);
+                shared.recovery.ring();
+            }
+        }
+        Role::Store(branches) => {
+            if let Some(kv) = &shared.kv {
+                // A prepared one stays: its coordinator will ask.
+                branches.iter().for_each(|xid| kv.abandon(xid));
+            }
+        }
+    }
+}
+
+/// The names under which requests are counted.
+pub(crate) const KINDS: &[&str] = &[
+    "hello",
+    "ping",
+    "decide",
+    "finished",
+    "acknowledged",
+    "ask",
+    "start",
+    "end",
+    "prepare",
+    "commit",
+    "commit_one_phase",
+    "rollback",
+    "recover",
+    "forget",
+    "get",
+    "write",
+    "scan",
+    "tx_list",
+    "tx_show",
+    "tx_recover",
+    "stats",
+];
+
+const fn name(request: &Request<'_>) -> &'static str {
+    match request {
+        Request::Ping => "ping",
+        Request::Decide(_) => "decide",
+        Request::Finished(_) => "finished",
+        Request::Acknowledged(_) => "acknowledged",
+        Request::Ask(_) => "ask",
+        Request::Start(_) => "start",
+        Request::End { .. } => "end",
+        Request::Prepare(_) => "prepare",
+        Request::Commit(_) => "commit",
+        Request::CommitOnePhase(_) => "commit_one_phase",
+        Request::Rollback(_) => "rollback",
+        Request::Recover(_) => "recover",
+        Request::Forget(_) => "forget",
+        Request::Get { .. } => "get",
+        Request::Write(_) => "write",
+        Request::Scan(_) => "scan",
+        Request::TxList { .. } => "tx_list",
+        Request::TxShow(_) => "tx_show",
+        Request::TxRecover => "tx_recover",
+        Request::Stats => "stats",
+    }
+}
+
+impl Shared {
+    /// The coordinator's epoch, else the store's.
+    fn epoch(&self) -> Epoch {
+        let store = || self.kv_log.as_ref().map_or(Epoch(0), |log| log.epoch());
+        self.coordinator.as_ref().map_or_else(store, |coordinator| coordinator.epoch())
+    }
+}

@@ -1,0 +1,258 @@
+//! The server: its parts put together, started and stopped.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use assent_coordinator::{Agent, Coordinator};
+use assent_door::{DoorError, Drain, Health, Limits, Metrics, Slots};
+use assent_ids::{NodeId, ResourceId};
+use assent_journal::Log;
+use assent_kind::Kind;
+use assent_kv::Kv;
+use assent_world::net::{Address, Listener, Poll, Waker};
+use assent_world::{Clock, Moment};
+
+use crate::desk::{Desk, WAKER};
+use crate::helpers;
+use crate::numbers::Numbers;
+use crate::shared::{Inbox, Recovery, Shared};
+use crate::watch;
+
+/// Where and how to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen; it has passed `assent_door::listen_address`.
+    pub listen: Address,
+    /// Desks: threads that serve. One is best unless the work on one core is the limit.
+    pub threads: u32,
+    /// What a peer may take.
+    pub limits: Limits,
+    /// The registered resource names that a client may enlist.
+    pub resources: Vec<String>,
+    /// A client that is silent for three times this counts as lost; 0 asks for no heartbeats.
+    pub heartbeat_ms: u32,
+    /// What clients are told about how long they may be away: the coordinator's own `client_lost_ms`.
+    pub client_lost_ms: u32,
+}
+
+impl Config {
+    /// The defaults, listening there.
+    #[must_use]
+    pub fn new(listen: Address) -> Self {
+        Self {
+            listen,
+            threads: 1,
+            limits: Limits::default(),
+            resources: Vec::new(),
+            heartbeat_ms: 333,
+            client_lost_ms: 1000,
+        }
+    }
+}
+
+/// What is served. Each part may be absent; its requests are refused then.
+pub struct Engines {
+    /// The data folder's identity, for the handshake.
+    pub node: NodeId,
+    /// Decisions.
+    pub coordinator: Option<Arc<Coordinator>>,
+    /// Its log, for health and the gauge of unsynced decisions.
+    pub coordinator_log: Option<Arc<dyn Log>>,
+    /// Recovery of the coordinator's transactions, over its own connections.
+    pub agent: Option<Agent>,
+    /// The key-value store, as a resource manager and for plain use.
+    pub kv: Option<Arc<Kv>>,
+    /// Its log, for health.
+    pub kv_log: Option<Arc<dyn Log>>,
+}
+
+impl Engines {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn of(node: NodeId) -> Self {
+        Self { node, coordinator: None, coordinator_log: None, agent: None, kv: None, kv_log: None }
+    }
+}
+
+impl fmt::Debug for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engines")
+            .field("coordinator", &self.coordinator.is_some())
+            .field("agent", &self.agent.is_some())
+            .field("kv", &self.kv.is_some())
+            .finish()
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A limit that cannot work.
+    #[error(transparent)]
+    Limit(#[from] DoorError),
+    /// A number of threads that cannot work.
+    #[error("server.threads = {0}; it must be 1 to 64")]
+    Threads(u32),
+    /// Nobody can listen there.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Where.
+        address: Address,
+        /// As the operating system says.
+        error: io::Error,
+    },
+    /// The operating system gave no thread or no event queue.
+    #[error("cannot start the server's threads: {0}")]
+    Start(io::Error),
+}
+
+impl ServerError {
+    /// What the caller must do.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Limit(error) => error.kind(),
+            Self::Threads(_) => Kind::Invalid,
+            Self::Listen { .. } | Self::Start(_) => Kind::Unavailable,
+        }
+    }
+}
+
+/// A running server. Dropped, it stops at once; [`Server::stop`] lets what is under way finish.
+#[derive(Debug)]
+pub struct Server {
+    address: Address,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Listens and serves.
+    ///
+    /// # Errors
+    /// [`ServerError`] names the wrong value, or the address that is taken.
+    pub fn start(
+        config: &Config,
+        engines: Engines,
+        clock: Arc<dyn Clock>,
+        metrics: &Metrics,
+        health: &Health,
+    ) -> Result<Self, ServerError> {
+        config.limits.check()?;
+        if !(1..=64).contains(&config.threads) {
+            return Err(ServerError::Threads(config.threads));
+        }
+        let refused = |error| ServerError::Listen { address: config.listen.clone(), error };
+        let listener = Listener::bind(&config.listen).map_err(refused)?;
+        let address = listener.address().map_err(refused)?;
+        let (mut polls, mut inboxes) = (Vec::new(), Vec::new());
+        for _ in 0..config.threads {
+            let poll = Poll::new().map_err(ServerError::Start)?;
+            inboxes.push(Inbox::new(Waker::new(poll.registry(), WAKER).map_err(ServerError::Start)?));
+            polls.push(poll);
+        }
+        let registered = config.resources.iter().map(|name| (name.clone(), ResourceId::of(name))).collect();
+        let shared = Arc::new(Shared {
+            node: engines.node,
+            coordinator: engines.coordinator,
+            kv: engines.kv,
+            kv_log: engines.kv_log.clone(),
+            clock,
+            limits: config.limits,
+            heartbeat_ms: config.heartbeat_ms,
+            client_lost_ms: config.client_lost_ms,
+            slots: Slots::new(config.limits.connections_max),
+            drain: Drain::default(),
+            numbers: Numbers::new(metrics, crate::role::KINDS),
+            registered,
+            recovers: engines.agent.is_some(),
+            recovery: Recovery::default(),
+            inboxes,
+            failed: Mutex::new(None),
+        });
+        watch::server(&shared, metrics, health);
+        if let (Some(coordinator), Some(log)) = (&shared.coordinator, &engines.coordinator_log) {
+            watch::coordinator(coordinator, log, metrics, health);
+        }
+        if let (Some(kv), Some(log)) = (&shared.kv, &engines.kv_log) {
+            watch::store(kv, log, metrics, health);
+        }
+        // From here on a failure drops the server, which ends the threads that have been started.
+        let server = Self { address, shared, threads: Mutex::new(Vec::new()) };
+        server.start_threads(polls, listener, engines.agent)?;
+        Ok(server)
+    }
+
+    fn start_threads(&self, polls: Vec<Poll>, listener: Listener, agent: Option<Agent>) -> Result<(), ServerError> {
+        let mut listener = Some(listener);
+        for (number, poll) in polls.into_iter().enumerate() {
+            let shared = Arc::clone(&self.shared);
+            let mut desk = Desk::new(number, shared, poll, listener.take()).map_err(ServerError::Start)?;
+            self.spawn(&format!("desk-{number}"), move || desk.run())?;
+        }
+        if let Some(agent) = agent {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("recovery", move || helpers::recover(&shared, agent))?;
+        }
+        if let Some(coordinator) = self.shared.coordinator.clone() {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("tick-tx", move || helpers::tick_coordinator(&shared, &coordinator))?;
+        }
+        if let Some(kv) = self.shared.kv.clone() {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("tick-kv", move || helpers::tick_kv(&shared, &kv))?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(ServerError::Start)?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    /// Where it listens; tells the port if 0 was asked for.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Takes no new connection, finishes what is under way (requests, branches that are started or prepared on a
+    /// connection), but not for longer than this. May be called from any thread, and again.
+    pub fn stop(&self, within: Duration) {
+        let now = self.shared.clock.now();
+        self.shared.drain.begin(now, within);
+        self.shared.inboxes.iter().for_each(Inbox::wake);
+        self.shared.recovery.ring();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
+        // inside its checkpoint: both are safe to leave.
+        let until = self.shared.drain.until().unwrap_or(now).after(HELPERS_GRACE);
+        for thread in threads {
+            self.join(thread, until);
+        }
+    }
+
+    fn join(&self, thread: JoinHandle<()>, until: Moment) {
+        while !thread.is_finished() {
+            if self.shared.clock.now() >= until {
+                tracing::warn!(name = thread.thread().name(), "a thread was still at work when the server stopped");
+                return;
+            }
+            self.shared.clock.sleep(Duration::from_millis(1));
+        }
+        _ = thread.join();
+    }
+}
+
+/// What a desk may take beyond the given time to close its sockets, and helpers to finish a step.
+const HELPERS_GRACE: Duration = Duration::from_millis(500);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}

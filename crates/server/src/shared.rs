@@ -1,0 +1,160 @@
+//! What the desks and the helper threads of one server share.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use assent_coordinator::Coordinator;
+use assent_door::{Check, Drain, Limits, Slot, Slots};
+use assent_ids::{NodeId, ResourceId};
+use assent_journal::Log;
+use assent_kv::Kv;
+use assent_world::net::{Peer, Waker};
+use assent_world::{Clock, Gate};
+
+use crate::numbers::Numbers;
+
+/// A client is lost once it has missed so many.
+const HEARTBEATS_MISSED: u32 = 3;
+
+/// What is served, and the rules.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) node: NodeId,
+    pub(crate) coordinator: Option<Arc<Coordinator>>,
+    pub(crate) kv: Option<Arc<Kv>>,
+    pub(crate) kv_log: Option<Arc<dyn Log>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) heartbeat_ms: u32,
+    pub(crate) client_lost_ms: u32,
+    pub(crate) slots: Slots,
+    pub(crate) drain: Drain,
+    pub(crate) numbers: Numbers,
+    /// The names a client may enlist.
+    pub(crate) registered: BTreeMap<String, ResourceId>,
+    /// Whether there is a recovery thread.
+    pub(crate) recovers: bool,
+    pub(crate) recovery: Recovery,
+    pub(crate) inboxes: Vec<Inbox>,
+    pub(crate) failed: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// How often patience with all connections is checked: fine enough for the shortest limit.
+    pub(crate) fn patience_every(&self) -> Duration {
+        let never = |ms: u32| if ms == 0 { u32::MAX } else { ms };
+        let silence = never(self.limits.idle_ms).min(never(self.heartbeat_ms));
+        let shortest = self.limits.partial_frame_ms.min(silence);
+        Duration::from_millis(u64::from(shortest / 4).clamp(5, 250))
+    }
+
+    /// How long a client may be silent before it counts as lost; none if heartbeats are not asked for.
+    pub(crate) fn heartbeats_missed(&self) -> Option<Duration> {
+        (self.heartbeat_ms > 0).then(|| Duration::from_millis(u64::from(self.heartbeat_ms)) * HEARTBEATS_MISSED)
+    }
+
+    pub(crate) fn desk_failed(&self, why: String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+}
+
+/// What another thread has for a desk.
+pub(crate) enum Letter {
+    /// A connection that the first desk took in.
+    Newcomer(Peer, Slot),
+    /// The answer to a request that took longer than a turn.
+    Late {
+        /// The connection.
+        token: usize,
+        /// The answer, as it is laid.
+        frame: Vec<u8>,
+    },
+}
+
+/// Where other threads leave letters for a desk.
+pub(crate) struct Inbox {
+    letters: Mutex<Vec<Letter>>,
+    waker: Waker,
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    pub(crate) const fn new(waker: Waker) -> Self {
+        Self { letters: Mutex::new(Vec::new()), waker }
+    }
+
+    pub(crate) fn post(&self, letter: Letter) {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+        self.wake();
+    }
+
+    pub(crate) fn take(&self) -> Vec<Letter> {
+        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            tracing::warn!(%error, "a desk could not be woken; it looks by itself within a second");
+        }
+    }
+}
+
+/// The bell of the recovery thread, and who waits for the report of its next round.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    bell: Gate,
+    asked: Mutex<Vec<Asked>>,
+    last: Mutex<Option<Check>>,
+}
+
+/// Who asked for a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) desk: usize,
+    pub(crate) token: usize,
+    pub(crate) request: u64,
+}
+
+impl Recovery {
+    /// A round is due now: a client was lost, or somebody asked.
+    pub(crate) fn ring(&self) {
+        self.bell.set(1);
+        self.bell.wake_all();
+    }
+
+    pub(crate) fn ask(&self, asked: Asked) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        self.ring();
+    }
+
+    /// Those whose question came before the round that begins now.
+    pub(crate) fn begin_round(&self) -> Vec<Asked> {
+        self.bell.set(0);
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How the last round went.
+    pub(crate) fn tell(&self, check: Check) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(check);
+    }
+
+    /// How the last round went.
+    pub(crate) fn last(&self) -> Check {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.unwrap_or_else(|| Check::degraded("the first round has not ended yet"))
+    }
+
+    /// Waits that long, or until the bell rings.
+    pub(crate) fn sleep(&self, pause: Duration) {
+        if self.bell.value() == 0 {
+            self.bell.wait(0, Some(pause));
+        }
+    }
+}

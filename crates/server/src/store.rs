@@ -1,0 +1,269 @@
+//! The key-value store served: branch verbs, reads, writes.
+//!
+//! Walk: [`step`] begins what must be durable and owes the answer; reads are answered at once. The store is passive: it
+//! knows no coordinator, and a branch belongs to the connection that started it only until it is prepared.
+
+use std::ops;
+
+use assent_ids::Xid;
+use assent_kind::Kind;
+use assent_kv::{Durability, Kv, KvError, Rows};
+use assent_wire::{Answer, Bound, Found, Native, Op, Reply, Request, Scan, Write};
+use assent_world::stop::{self, Stop};
+use assent_xa::Vote;
+
+use crate::owed::Due;
+use crate::role::{Role, Visit};
+
+/// Rows that a scan fetches at a time.
+const SCAN_ROWS: usize = 64;
+/// What a scan's answer has beside its rows, and each row beside its bytes.
+const PAIRS_HEAD_BYTES: usize = 1;
+const PAIR_HEAD_BYTES: usize = 8;
+
+/// Whether a store takes this request at all.
+pub(crate) const fn knows(request: &Request<'_>) -> bool {
+    use Request as R;
+    matches!(
+        request,
+        R::Start(_)
+            | R::End { .. }
+            | R::Prepare(_)
+            | R::Commit(_)
+            | R::CommitOnePhase(_)
+            | R::Rollback(_)
+            | R::Recover(_)
+            | R::Forget(_)
+            | R::Get { .. }
+            | R::Write(_)
+            | R::Scan(_)
+    )
+}
+
+pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
+    let Some(kv) = &visit.shared.kv else { return };
+    match request {
+        Request::Start(xid) => start(visit, kv, xid),
+        Request::End { xid, success } => branch(visit, kv.end(&xid, success).map(|()| Reply::Done), false),
+        Request::Recover(node) => branch(visit, Ok(Reply::Listed(kv.recover(node))), false),
+        // This store never finishes a branch on its own, so there is nothing to forget.
+        Request::Forget(xid) => branch(visit, Err(KvError::Unknown { xid }), false),
+        Request::Prepare(xid) => prepare(visit, kv, xid),
+        Request::Commit(xid) => commit(visit, xid, false, || kv.commit_begin(&xid)),
+        Request::CommitOnePhase(xid) => commit(visit, xid, true, || kv.commit_one_phase_begin(&xid)),
+        Request::Rollback(xid) => rollback(visit, kv, xid),
+        Request::Get { xid, keyspace, key } => {
+            let found = match xid {
+                Some(xid) => kv.branch_get(&xid, keyspace, key),
+                None => kv.get(keyspace, key),
+            };
+            match found {
+                Ok(value) => visit.answer(&Answer::Value(value.as_deref())),
+                Err(error) => refuse(visit, &error),
+            }
+        }
+        Request::Write(write) => self::write(visit, kv, &write),
+        Request::Scan(scan) => self::scan(visit, kv, &scan),
+        // `knows` is the list of the above.
+        _ => {}
+    }
+}
+
+fn start(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
+    if visit.shared.drain.until().is_some() {
+        let message = "this server is stopping and starts no branch";
+        let native = Native { code: Kind::Unavailable.name(), message };
+        return visit.answer(&Answer::Branch(Reply::Refused(Kind::Unavailable, native)));
+    }
+    let started = kv.start(&xid);
+    if let (Ok(()), Role::Store(branches)) = (&started, &mut visit.connection.role) {
+        branches.insert(xid);
+    }
+    branch(visit, started.map(|()| Reply::Done), false);
+}
+
+fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
+    if !visit.has_room() {
+        return;
+    }
+    stop::about(Stop::StoreBeforePrepare, || xid);
+    match kv.prepare_begin(&xid) {
+        Ok(voted) => {
+            if voted.vote == Vote::ReadOnly {
+                forget(visit, xid);
+            }
+            visit.owe(Due::Vote(voted, xid));
+        }
+        Err(error) => {
+            if matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
+                forget(visit, xid);
+            }
+            branch(visit, Err(error), true);
+        }
+    }
+}
+
+fn commit(
+    visit: &mut Visit<'_>,
+    xid: Xid,
+    one_phase: bool,
+    begin: impl FnOnce() -> Result<assent_kv::Pending, KvError>,
+) {
+    if !visit.has_room() {
+        return;
+    }
+    stop::about(Stop::StoreBeforeCommit, || xid);
+    match begin() {
+        Ok(pending) => {
+            forget(visit, xid);
+            visit.owe(Due::Committed(pending, xid));
+        }
+        Err(error) => {
+            if one_phase && matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
+                forget(visit, xid);
+            }
+            branch(visit, Err(error), one_phase);
+        }
+    }
+}
+
+fn rollback(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
+    if !visit.has_room() {
+        return;
+    }
+    match kv.rollback_begin(&xid) {
+        Ok(pending) => {
+            forget(visit, xid);
+            visit.owe(Due::RolledBack(pending));
+        }
+        Err(error) => branch(visit, Err(error), false),
+    }
+}
+
+/// The branch has left this connection's care.
+fn forget(visit: &mut Visit<'_>, xid: Xid) {
+    if let Role::Store(branches) = &mut visit.connection.role {
+        branches.remove(&xid);
+    }
+}
+
+/// The answer to a vote that may be told.
+pub(crate) const fn voted(vote: Vote) -> Answer<'static> {
+    match vote {
+        Vote::Yes => Answer::Branch(Reply::Yes),
+        Vote::ReadOnly => Answer::Branch(Reply::ReadOnly),
+    }
+}
+
+/// Answers a verb. `ends`: it was prepare or one phase, where another writer's win means that the branch is gone.
+fn branch(visit: &mut Visit<'_>, done: Result<Reply<'static>, KvError>, ends: bool) {
+    match done {
+        Ok(reply) => visit.answer(&Answer::Branch(reply)),
+        Err(error) => {
+            let (kind, message) = (error.kind(), error.to_string());
+            visit.shared.numbers.refused(kind);
+            let native = Native { code: kind.name(), message: &message };
+            let reply = match kind {
+                Kind::NotFound => Reply::Unknown(native),
+                Kind::RolledBack => Reply::RolledBack(native),
+                Kind::Conflict if ends => Reply::RolledBack(native),
+                kind => Reply::Refused(kind, native),
+            };
+            visit.answer(&Answer::Branch(reply));
+        }
+    }
+}
+
+fn refuse(visit: &mut Visit<'_>, error: &KvError) {
+    visit.error(error.kind(), &error.to_string());
+}
+
+fn write(visit: &mut Visit<'_>, kv: &Kv, write: &Write<'_>) {
+    let ops: Vec<assent_kv::Op<'_>> = write.ops.iter().copied().map(op).collect();
+    if let Some(xid) = &write.xid {
+        // One after the other: a branch that is refused one of them has those before it, and can be rolled back.
+        return match ops.iter().try_for_each(|op| kv.branch_write(xid, op)) {
+            Ok(()) => visit.answer(&Answer::Written(assent_ids::Lsn::ZERO)),
+            Err(error) => refuse(visit, &error),
+        };
+    }
+    if !visit.has_room() {
+        return;
+    }
+    let durability = if write.durable { Durability::Durable } else { Durability::Buffered };
+    match kv.batch_begin(&ops, durability) {
+        Ok(pending) => visit.owe(Due::Write(pending)),
+        Err(error) => refuse(visit, &error),
+    }
+}
+
+const fn op<'a>(op: Op<'a>) -> assent_kv::Op<'a> {
+    match op {
+        Op::Put { keyspace, key, value } => assent_kv::Op::put(keyspace, key, value),
+        Op::Delete { keyspace, key } => assent_kv::Op::delete(keyspace, key),
+    }
+}
+
+const fn bound<'a>(bound: Bound<'a>) -> ops::Bound<&'a [u8]> {
+    match bound {
+        Bound::Unbounded => ops::Bound::Unbounded,
+        Bound::Included(key) => ops::Bound::Included(key),
+        Bound::Excluded(key) => ops::Bound::Excluded(key),
+    }
+}
+
+/// Fetches rows while they fit one message; the caller asks on behind the last.
+fn scan(visit: &mut Visit<'_>, kv: &Kv, scan: &Scan<'_>) {
+    let snapshot = scan.xid.is_none().then(|| kv.snapshot());
+    let to = bound(scan.to);
+    let fetch = |from: ops::Bound<&[u8]>, rows: usize| match (&snapshot, &scan.xid) {
+        (Some(snapshot), _) => snapshot.scan(scan.keyspace, from, to, rows),
+        (None, Some(xid)) => kv.branch_scan(xid, scan.keyspace, from, to, rows),
+        (None, None) => Ok(Rows::new()),
+    };
+    let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX);
+    let bytes_max = usize::try_from(visit.shared.limits.frame_bytes_max).unwrap_or(usize::MAX);
+    match gather(fetch, bound(scan.from), limit, bytes_max) {
+        Ok((rows, more)) => {
+            let pairs = rows.iter().map(|(key, value)| Found { key, value }).collect();
+            visit.answer(&Answer::Pairs { more, pairs });
+        }
+        Err(error) => refuse(visit, &error),
+    }
+}
+
+fn gather(
+    fetch: impl Fn(ops::Bound<&[u8]>, usize) -> Result<Rows, KvError>,
+    from: ops::Bound<&[u8]>,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<(Rows, bool), KvError> {
+    let mut rows = Rows::new();
+    let mut bytes = PAIRS_HEAD_BYTES;
+    let mut at_once = SCAN_ROWS;
+    loop {
+        let behind = rows.last().map(|(key, _)| ops::Bound::Excluded(key.as_slice())).unwrap_or(from);
+        let wanted = at_once.min((limit - rows.len()).saturating_add(1));
+        let fetched = match fetch(behind, wanted) {
+            // Large values: fewer at a time. One alone that is too large is the caller's to know.
+            Err(KvError::Size { .. }) if at_once > 1 => {
+                at_once /= 2;
+                continue;
+            }
+            fetched => fetched?,
+        };
+        let last = fetched.len() < wanted;
+        for row in fetched {
+            let taken = PAIR_HEAD_BYTES + row.0.len() + row.1.len();
+            // The first row goes in any case: alone and too large, it is answered with the limit it breaks.
+            if rows.len() == limit || (!rows.is_empty() && bytes + taken > bytes_max) {
+                return Ok((rows, true));
+            }
+            bytes += taken;
+            rows.push(row);
+        }
+        if last {
+            return Ok((rows, false));
+        }
+    }
+}

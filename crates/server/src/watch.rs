@@ -1,0 +1,112 @@
+//! What the engines say of themselves, to meters and to health: asked at each scrape, nothing is counted twice.
+
+use std::sync::{Arc, PoisonError};
+
+use assent_coordinator::{Coordinator, Gauges};
+use assent_door::{Check, Health, Metrics};
+use assent_journal::{Log, State};
+use assent_kv::{Kv, Stats};
+
+use crate::shared::Shared;
+
+pub(crate) fn server(shared: &Arc<Shared>, metrics: &Metrics, health: &Health) {
+    let most = i64::from(shared.slots.most());
+    metrics.sample_gauge("connections_max", None, "Places for connections of the binary protocol", move || most);
+    if shared.recovers {
+        let weak = Arc::downgrade(shared);
+        health.watch("recovery", move || match weak.upgrade() {
+            Some(shared) => shared.recovery.last(),
+            None => Check::failed("it has stopped"),
+        });
+    }
+    let weak = Arc::downgrade(shared);
+    health.watch("server", move || {
+        let Some(shared) = weak.upgrade() else { return Check::failed("it has stopped") };
+        if let Some(why) = shared.failed.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return Check::failed(why.clone());
+        }
+        if shared.drain.until().is_some() {
+            return Check::failed("it is stopping");
+        }
+        let (taken, most) = (shared.slots.taken(), shared.slots.most());
+        if taken >= most {
+            return Check::degraded(format!("all {most} connections are taken; newcomers are answered busy"));
+        }
+        Check::ok(format!("{taken} of {most} connections"))
+    });
+}
+
+pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &Metrics, health: &Health) {
+    let counter = |name, label, help, of: fn(&Gauges) -> u64| {
+        let it = Arc::clone(it);
+        metrics.sample_counter(name, label, help, move || of(&it.gauges()));
+    };
+    let gauge = |name, help, of: fn(&Gauges) -> u64| {
+        let it = Arc::clone(it);
+        metrics.sample_gauge(name, None, help, move || signed(of(&it.gauges())));
+    };
+    let decided = "Decisions, by whoever made them";
+    counter("decisions", Some(("outcome", "committed")), decided, |it| it.decided_committed);
+    counter("decisions", Some(("outcome", "rolled_back")), decided, |it| it.decided_rolled_back);
+    counter("decisions_forgotten", None, "Decisions that nobody can contradict any more", |it| it.forgotten);
+    counter("clients_fenced", None, "Clients that were lost for too long", |it| it.fenced);
+    counter("coordinator_checkpoints", None, "Checkpoints of the coordinator", |it| it.checkpoints);
+    gauge("clients", "Connected clients", |it| it.clients);
+    gauge("transactions", "Decided transactions that must still be known", |it| it.live);
+    gauge("in_doubt", "Transactions whose branches recovery saw prepared in its last look", |it| it.prepared);
+    gauge("heuristic", "Transactions with a branch that ended otherwise than decided", |it| it.heuristic);
+    let window = Arc::clone(log);
+    let help = "Bytes of decisions that a crash of the operating system could take back";
+    metrics.sample_gauge("decisions_unsynced", None, help, move || {
+        signed(window.end().0.saturating_sub(window.durable().0))
+    });
+    let (it, log) = (Arc::clone(it), Arc::clone(log));
+    health.watch("coordinator", move || {
+        let gauges = it.gauges();
+        match (journal(&*log), gauges.heuristic) {
+            (Some(check), _) => check,
+            (None, 0) => {
+                Check::ok(format!("epoch {}, {} clients, {} in doubt", it.epoch(), gauges.clients, gauges.prepared))
+            }
+            (None, many) => Check::degraded(format!("{many} heuristic outcomes wait for a person: assent tx list")),
+        }
+    });
+}
+
+pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health: &Health) {
+    let gauge = |name, help, of: fn(&Stats) -> u64| {
+        let it = Arc::clone(it);
+        metrics.sample_gauge(name, None, help, move || signed(of(&it.stats())));
+    };
+    let counter = |name, help, of: fn(&Stats) -> u64| {
+        let it = Arc::clone(it);
+        metrics.sample_counter(name, None, help, move || of(&it.stats()));
+    };
+    gauge("kv_keys", "Live keys", |it| it.keys);
+    gauge("kv_value_bytes", "Bytes of live values", |it| it.value_bytes);
+    gauge("kv_branches", "Branches known to the store", |it| it.branches);
+    gauge("kv_prepared", "Branches that wait for their outcome", |it| it.prepared);
+    gauge("kv_held_keys", "Keys that prepared branches hold", |it| it.held_keys);
+    gauge("kv_unpublished", "Writes appended and not yet visible", |it| it.unpublished);
+    counter("kv_checkpoints", "Checkpoints of the store", |it| it.checkpoints);
+    counter("kv_checkpoints_failed", "Checkpoints that failed; the journal has everything", |it| it.checkpoints_failed);
+    let (it, log) = (Arc::clone(it), Arc::clone(log));
+    health.watch("kv", move || {
+        let stats = it.stats();
+        let fine = || Check::ok(format!("{} keys, {} prepared branches", stats.keys, stats.prepared));
+        journal(&*log).unwrap_or_else(fine)
+    });
+}
+
+/// What is wrong with a journal.
+fn journal(log: &dyn Log) -> Option<Check> {
+    match log.state() {
+        State::Open => None,
+        State::Full => Some(Check::failed("the disk is full: make room, writing goes on by itself")),
+        State::Closed => Some(Check::failed("the journal is closed after a failure: restart, recovery decides")),
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
