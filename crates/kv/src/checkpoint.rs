@@ -70,10 +70,11 @@ pub(crate) struct Loaded {
 
 pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), KvError> {
     disk.create_dir(folder).map_err(|error| KvError::disk("create", folder, &error))?;
-    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        disk.sync_dir(parent, FOLDER).map_err(|error| KvError::disk("sync", parent, &error))?;
-    }
-    Ok(())
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    disk.sync_dir(parent, FOLDER).map_err(|error| KvError::disk("sync", parent, &error))
 }
 
 impl Kv {

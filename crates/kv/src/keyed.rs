@@ -106,9 +106,12 @@ mod tests {
         assert_eq!(all, [1, 2, 3, 4]);
         let mut cursor = None;
         let mut seen = Vec::new();
-        while let Some((keyspace, key, value)) = keyed.after(cursor.as_ref()).next() {
-            seen.push(*value);
-            cursor = Some((keyspace, key.clone()));
+        loop {
+            let next =
+                keyed.after(cursor.as_ref()).next().map(|(keyspace, key, value)| (keyspace, key.clone(), *value));
+            let Some((keyspace, key, value)) = next else { break };
+            seen.push(value);
+            cursor = Some((keyspace, key));
         }
         assert_eq!(seen, all);
     }

@@ -1,0 +1,278 @@
+//! The power is cut everywhere: what was promised is there, the rest is wholly there or wholly absent, and votes stand.
+//!
+//! One log is one order, so whatever survives must be a state that the store went through: that of some prefix of what
+//! was attempted, and not of less than was promised.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_kv::{BARRIERS, Config, Durability, Kv, KvError, Op, Pending};
+use assent_sim::{Explore, Rng, SimDisk, Subject, Witness};
+
+use super::scripted_log::ScriptedLog;
+use super::xid;
+
+type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// One entry of the log, or what a later life began with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Batch(Writes),
+    Prepare(u64, Writes),
+    Commit(u64),
+    Rollback(u64),
+    Found(State),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct State {
+    keys: BTreeMap<Vec<u8>, Vec<u8>>,
+    prepared: BTreeMap<u64, Writes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Fact {
+    /// A step and how many were before it.
+    Step(usize, Step),
+    /// A checkpoint at a place of the log.
+    Checkpoint(u64),
+}
+
+impl State {
+    fn lay(&mut self, writes: &Writes) {
+        for (key, value) in writes {
+            match value {
+                Some(value) => _ = self.keys.insert(key.clone(), value.clone()),
+                None => _ = self.keys.remove(key),
+            }
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Batch(writes) => self.lay(writes),
+            Step::Prepare(number, writes) => _ = self.prepared.insert(*number, writes.clone()),
+            Step::Commit(number) => {
+                let writes = self.prepared.remove(number).unwrap();
+                self.lay(&writes);
+            }
+            Step::Rollback(number) => _ = self.prepared.remove(number).unwrap(),
+            Step::Found(state) => *self = state.clone(),
+        }
+    }
+}
+
+/// The store as the subject of an exploration.
+struct Store {
+    lives: u32,
+}
+
+fn open(disk: &SimDisk, salt: u64) -> Result<Kv, String> {
+    // Lazy: a buffered write is answered before it is durable, which its promise allows.
+    let log = ScriptedLog::open(disk, true, salt).map_err(|error| error.to_string())?;
+    Kv::open(Arc::new(log), Arc::new(disk.clone()), Path::new("kv"), Config::default())
+        .map_err(|error| error.to_string())
+}
+
+fn found(kv: &Kv, attempted: &[Fact]) -> Result<State, String> {
+    let rows = kv.scan(0, Bound::Unbounded, Bound::Unbounded, usize::MAX).map_err(|error| error.to_string())?;
+    let mut prepared = BTreeMap::new();
+    for xid in kv.prepared() {
+        let number = xid.branch().ok_or("a branch of another node")?.tx.counter;
+        let writes = attempted.iter().find_map(|fact| match fact {
+            Fact::Step(_, Step::Prepare(prepared, writes)) if *prepared == number => Some(writes.clone()),
+            _ => None,
+        });
+        prepared.insert(number, writes.ok_or("a branch that was never prepared")?);
+    }
+    Ok(State { keys: rows.into_iter().collect(), prepared })
+}
+
+/// A workload under way: what was asked, what will be there, what waits.
+struct Run<'a> {
+    kv: Kv,
+    rng: Rng,
+    witness: &'a Witness<Fact>,
+    state: State,
+    steps: usize,
+    branches: u64,
+    waiting: Vec<(Pending, usize, Step, Durability)>,
+}
+
+impl Run<'_> {
+    fn writes(&mut self) -> Writes {
+        let held: Vec<Vec<u8>> = self.state.prepared.values().flat_map(BTreeMap::keys).cloned().collect();
+        let count = self.rng.range(1..4);
+        let mut writes = Writes::new();
+        for _ in 0..count {
+            let key = vec![b'a' + self.rng.below(6).to_le_bytes()[0]];
+            let length = [3, 40, 300, 1100][self.rng.index(4)];
+            let value = (self.rng.below(5) > 0).then(|| self.rng.roll().to_le_bytes().repeat(length / 8 + 1));
+            if !held.contains(&key) {
+                writes.insert(key, value);
+            }
+        }
+        writes
+    }
+
+    fn attempt(
+        &mut self,
+        step: Step,
+        durability: Durability,
+        begin: impl FnOnce(&Kv) -> Result<Pending, KvError>,
+    ) -> Result<(), String> {
+        self.witness.attempt(Fact::Step(self.steps, step.clone()));
+        let pending = begin(&self.kv).map_err(|error| format!("{step:?}: {error}"))?;
+        self.state.take(&step);
+        self.waiting.push((pending, self.steps, step, durability));
+        self.steps += 1;
+        Ok(())
+    }
+
+    fn batch(&mut self) -> Result<(), String> {
+        let writes = self.writes();
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let durability = if self.rng.below(3) == 0 { Durability::Buffered } else { Durability::Durable };
+        self.attempt(Step::Batch(writes.clone()), durability, |kv| kv.batch_begin(&ops(&writes), durability))
+    }
+
+    fn branch(&mut self) -> Result<(), String> {
+        let writes = self.writes();
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.branches += 1;
+        let number = self.branches;
+        let branch = xid(number);
+        let one_phase = self.rng.below(3) == 0;
+        let step = if one_phase { Step::Batch(writes.clone()) } else { Step::Prepare(number, writes.clone()) };
+        self.attempt(step, Durability::Durable, |kv| {
+            kv.start(&branch)?;
+            ops(&writes).iter().try_for_each(|op| kv.branch_write(&branch, op))?;
+            kv.end(&branch, true)?;
+            if one_phase { kv.commit_one_phase_begin(&branch) } else { Ok(kv.prepare_begin(&branch)?.pending) }
+        })
+    }
+
+    fn outcome(&mut self) -> Result<(), String> {
+        let prepared: Vec<u64> = self.state.prepared.keys().copied().collect();
+        let Some(number) = prepared.get(self.rng.index(prepared.len())).copied() else { return Ok(()) };
+        if self.rng.below(3) > 0 {
+            self.attempt(Step::Commit(number), Durability::Durable, |kv| kv.commit_begin(&xid(number)))
+        } else {
+            self.attempt(Step::Rollback(number), Durability::Durable, |kv| kv.rollback_begin(&xid(number)))
+        }
+    }
+
+    /// Waits for all that waits, in any order.
+    fn wait(&mut self) -> Result<(), String> {
+        while !self.waiting.is_empty() {
+            let at = self.rng.index(self.waiting.len());
+            let (pending, number, step, durability) = self.waiting.swap_remove(at);
+            self.kv.wait(pending).map_err(|error| error.to_string())?;
+            if durability == Durability::Durable {
+                self.witness.acknowledge(Fact::Step(number, step));
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<(), String> {
+        self.kv.checkpoint().map_err(|error| error.to_string())?;
+        self.witness.acknowledge(Fact::Checkpoint(self.kv.stats().checkpoint.0));
+        Ok(())
+    }
+}
+
+fn ops(writes: &Writes) -> Vec<Op<'_>> {
+    writes
+        .iter()
+        .map(|(key, value)| value.as_ref().map_or(Op::delete(0, key), |value| Op::put(0, key, value)))
+        .collect()
+}
+
+impl Subject for Store {
+    type Fact = Fact;
+
+    fn workload(&self, disk: &SimDisk, seed: u64, witness: &Witness<Fact>) -> Result<(), String> {
+        let kv = open(disk, seed)?;
+        let attempted = witness.attempted();
+        let state = found(&kv, &attempted)?;
+        let steps = attempted.len();
+        // What a power cut left stays: from here on it is promised.
+        let fact = Fact::Step(steps, Step::Found(state.clone()));
+        witness.attempt(fact.clone());
+        witness.acknowledge(fact);
+        let numbers = attempted.iter().filter_map(|fact| match fact {
+            Fact::Step(_, Step::Prepare(number, _)) => Some(*number),
+            _ => None,
+        });
+        let branches = numbers.max().unwrap_or(0) + 1000;
+        let (rng, steps) = (Rng::new(seed), steps + 1);
+        let mut run = Run { kv, rng, witness, state, steps, branches, waiting: Vec::new() };
+        for _ in 0..run.rng.range(4..10) {
+            match run.rng.below(8) {
+                0..3 => run.batch()?,
+                3 | 4 => run.branch()?,
+                5 | 6 => run.outcome()?,
+                _ => run.checkpoint()?,
+            }
+            if run.rng.below(3) > 0 {
+                run.wait()?;
+            }
+        }
+        run.wait()
+    }
+
+    fn check(&self, disk: &SimDisk, acknowledged: &[Fact], attempted: &[Fact]) -> Result<(), String> {
+        let kv = open(disk, 0)?;
+        let state = found(&kv, attempted)?;
+        let mut promised = 0;
+        let mut checkpoint = 0;
+        for fact in acknowledged {
+            match fact {
+                Fact::Step(number, _) => promised = promised.max(number + 1),
+                Fact::Checkpoint(place) => checkpoint = checkpoint.max(*place),
+            }
+        }
+        let mut prefix = State::default();
+        let mut matches = promised == 0 && state == prefix;
+        for fact in attempted {
+            let Fact::Step(number, step) = fact else { continue };
+            prefix.take(step);
+            matches |= number + 1 >= promised && state == prefix;
+        }
+        if !matches {
+            return Err(format!("no prefix of at least {promised} steps is what was found: {state:?}"));
+        }
+        let loaded = kv.stats().checkpoint.0;
+        if loaded < checkpoint {
+            return Err(format!("a checkpoint at {checkpoint} was promised, the open found {loaded}"));
+        }
+        Ok(())
+    }
+
+    fn lives(&self) -> u32 {
+        self.lives
+    }
+}
+
+#[test]
+fn gate_a_power_cut_takes_nothing_that_was_promised() {
+    let report = Explore::new().run(&Store { lives: 2 }).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{report}");
+    assert!(report.states >= 50_000 || report.took.as_secs() >= 20, "{report}");
+}
+
+#[test]
+fn gate_every_barrier_is_needed() {
+    for barrier in BARRIERS {
+        let red = Explore::new().ignoring(&Store { lives: 1 }, *barrier);
+        let failure = red.unwrap_or_else(|green| panic!("{green}"));
+        println!("{}: {}", barrier.label(), failure.message);
+    }
+}

@@ -1,0 +1,108 @@
+//! Each limit is taken, one beyond is refused in one sentence, and nothing was written then.
+
+use std::ops::Bound;
+
+use assent_kind::Kind;
+use assent_kv::{Config, Durability, KEY_BYTES_MAX, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX};
+use assent_sim::SimDisk;
+
+use super::{fresh, open, xid};
+
+fn refused(result: Result<impl std::fmt::Debug, KvError>, kind: Kind, numbers: [u64; 2]) {
+    let error = result.unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    assert!(numbers.iter().filter(|number| **number > 0).all(|number| text.contains(&number.to_string())), "{text}");
+}
+
+#[test]
+fn the_longest_key_and_metadata_are_taken_and_one_byte_more_is_not() {
+    let desk = fresh();
+    let key = vec![b'k'; KEY_BYTES_MAX as usize + 1];
+    desk.kv.put(0, &key[1..], b"v", Durability::Durable).unwrap();
+    refused(desk.kv.put(0, &key, b"v", Durability::Durable), Kind::Invalid, [65537, 65536]);
+    refused(desk.kv.delete(0, &key, Durability::Durable), Kind::Invalid, [65537, 65536]);
+    desk.kv.start(&xid(1)).unwrap();
+    refused(desk.kv.branch_put(&xid(1), 0, &key, b""), Kind::Invalid, [65537, 65536]);
+    let metadata = vec![1; usize::from(METADATA_BYTES_MAX) + 1];
+    let put = |metadata| [Op::Put { keyspace: 0, key: b"m", metadata, value: b"v" }];
+    desk.kv.batch(&put(&metadata[1..]), Durability::Durable).unwrap();
+    refused(desk.kv.batch(&put(&metadata), Durability::Durable), Kind::Invalid, [4097, 4096]);
+    assert_eq!((desk.log.counts().appends, desk.kv.stats().keys), (2, 2));
+    let desk = desk.again();
+    assert_eq!(desk.kv.get(0, &key[1..]).unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn the_longest_value_fits_the_defaults_and_one_byte_more_is_refused() {
+    let config = Config { value_bytes_max: 100, batch_bytes_max: 300, ..Config::default() };
+    let desk = open(&SimDisk::new(), config);
+    desk.kv.put(0, b"k", &[7; 100], Durability::Durable).unwrap();
+    refused(desk.kv.put(0, b"k", &[7; 101], Durability::Durable), Kind::Invalid, [101, 100]);
+    // A batch: 8 bytes and for each put 16, the key and the value.
+    let two = [Op::put(0, b"k", &[1; 100]), Op::put(0, b"l", &[1; 100])];
+    desk.kv.batch(&[two[0], two[1], Op::put(0, b"m", &[1; 41])], Durability::Durable).unwrap();
+    refused(
+        desk.kv.batch(&[two[0], two[1], Op::put(0, b"m", &[1; 42])], Durability::Durable),
+        Kind::Invalid,
+        [301, 300],
+    );
+    refused(desk.kv.batch(&[], Durability::Durable), Kind::Invalid, [0, 1]);
+    let defaults = Config::default();
+    let longest = u64::from(VALUE_BYTES_MAX) + u64::from(KEY_BYTES_MAX) + u64::from(METADATA_BYTES_MAX) + 24;
+    assert!(longest <= u64::from(defaults.batch_bytes_max) && longest > u64::from(VALUE_BYTES_MAX));
+}
+
+#[test]
+fn branches_are_bounded_each_and_together_and_in_number() {
+    let config = Config { branch_bytes_max: 100, branches_bytes_max: 150, branches_max: 2, ..Config::default() };
+    let kv = open(&SimDisk::new(), config).kv;
+    kv.start(&xid(1)).unwrap();
+    kv.start(&xid(2)).unwrap();
+    refused(kv.start(&xid(3)), Kind::Busy, [2, 0]);
+    kv.branch_put(&xid(1), 0, b"k", &[0; 83]).unwrap();
+    refused(kv.branch_put(&xid(1), 0, b"k", &[0; 84]), Kind::Invalid, [101, 100]);
+    // The refused write changed nothing, and a shorter one of the same key gives its bytes back.
+    kv.branch_put(&xid(2), 0, b"k", &[0; 33]).unwrap();
+    refused(kv.branch_put(&xid(2), 0, b"k", &[0; 34]), Kind::Busy, [150, 0]);
+    assert_eq!(kv.stats().branches_bytes, 150);
+    kv.branch_put(&xid(1), 0, b"k", &[0; 1]).unwrap();
+    assert_eq!(kv.stats().branches_bytes, 68);
+    kv.branch_put(&xid(2), 0, b"k", &[0; 34]).unwrap();
+    kv.abandon(&xid(1));
+    kv.abandon(&xid(2));
+    assert_eq!((kv.stats().branches_bytes, kv.stats().branches), (0, 0));
+    kv.start(&xid(3)).unwrap();
+}
+
+#[test]
+fn entries_that_nobody_waits_for_are_bounded() {
+    let config = Config { unpublished_max: 2, ..Config::default() };
+    let kv = open(&SimDisk::new(), config).kv;
+    let begin = || kv.batch_begin(&[Op::put(0, b"k", b"v")], Durability::Durable);
+    let first = begin().unwrap();
+    let second = begin().unwrap();
+    refused(begin(), Kind::Busy, [2, 0]);
+    kv.wait(second).unwrap();
+    kv.wait(first).unwrap();
+    kv.wait(begin().unwrap()).unwrap();
+}
+
+#[test]
+fn a_scan_beyond_its_bytes_is_refused_and_never_cut() {
+    let config = Config { scan_bytes_max: 22, ..Config::default() };
+    let kv = open(&SimDisk::new(), config).kv;
+    kv.put(0, b"a", &[0; 10], Durability::Durable).unwrap();
+    kv.put(0, b"b", &[0; 10], Durability::Durable).unwrap();
+    assert_eq!(kv.scan(0, Bound::Unbounded, Bound::Unbounded, 9).unwrap().len(), 2);
+    kv.put(0, b"c", b"", Durability::Durable).unwrap();
+    refused(kv.scan(0, Bound::Unbounded, Bound::Unbounded, 9), Kind::Invalid, [23, 22]);
+    assert_eq!(kv.scan(0, Bound::Unbounded, Bound::Unbounded, 2).unwrap().len(), 2);
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_named() {
+    let wrong = Config { key_bytes_max: KEY_BYTES_MAX + 1, ..Config::default() };
+    assert_eq!(wrong.check().unwrap_err().to_string(), "key_bytes_max = 65537; it must be 1 to 65536");
+    assert_eq!(Config::default().check(), Ok(()));
+}

@@ -1,0 +1,77 @@
+//! The key-value store judged from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    unreachable_pub,
+    reason = "helpers of tests may"
+)]
+
+mod branches;
+mod checkpoints;
+mod conflicts;
+mod counts;
+mod fuzz;
+mod gate;
+mod limits;
+mod model;
+mod offline;
+mod plain;
+mod resource;
+mod scripted_log;
+mod stress;
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
+use assent_kv::{Config, Kv, Rows};
+use assent_sim::SimDisk;
+use scripted_log::ScriptedLog;
+
+pub const NODE: NodeId = NodeId(77);
+
+/// A branch of our node.
+pub fn xid(counter: u64) -> Xid {
+    let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
+    let tx = TxId { incarnation, counter };
+    Branch { node: NODE, tx, resource: ResourceId::of("kv"), number: 0, flags: 0 }.xid()
+}
+
+/// A store on a simulated disk, with the log beneath it in sight.
+pub struct Desk {
+    pub disk: SimDisk,
+    pub log: Arc<ScriptedLog>,
+    pub kv: Arc<Kv>,
+}
+
+pub fn open(disk: &SimDisk, config: Config) -> Desk {
+    let log = Arc::new(ScriptedLog::open(disk, false, 1).unwrap());
+    let kv = Kv::open(Arc::clone(&log) as _, Arc::new(disk.clone()), Path::new("kv"), config).unwrap();
+    Desk { disk: disk.clone(), log, kv: Arc::new(kv) }
+}
+
+pub fn fresh() -> Desk {
+    open(&SimDisk::new(), Config::default())
+}
+
+impl Desk {
+    /// The process dies and starts again; the page cache stays.
+    pub fn again(self) -> Desk {
+        let Desk { disk, log, kv } = self;
+        drop((log, kv));
+        disk.kill();
+        open(&disk, Config::default())
+    }
+}
+
+pub fn all(kv: &Kv, keyspace: u32) -> Rows {
+    kv.scan(keyspace, Bound::Unbounded, Bound::Unbounded, usize::MAX).unwrap()
+}
+
+pub fn rows(rows: &[(&str, &str)]) -> Rows {
+    rows.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
+}

@@ -1,0 +1,117 @@
+//! Many threads on a real disk: money moves between accounts, auditors look at snapshots, checkpoints are written.
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use assent_kind::Kind;
+use assent_kv::{Config, Durability, Kv, KvError};
+use assent_sim::Rng;
+use assent_world::RealDisk;
+use assent_xa::Vote;
+
+use super::scripted_log::ScriptedLog;
+use super::xid;
+
+const ACCOUNTS: u64 = 20;
+const EACH: u64 = 100;
+
+fn balance(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+fn sum(rows: &[(Vec<u8>, Vec<u8>)]) -> u64 {
+    rows.iter().map(|(_, value)| balance(value)).sum()
+}
+
+fn open(folder: &Path) -> Kv {
+    let log = ScriptedLog::open_at(&RealDisk, &folder.join("log"), false, 1).unwrap();
+    Kv::open(Arc::new(log), Arc::new(RealDisk), &folder.join("kv"), Config::default()).unwrap()
+}
+
+/// One transfer in one or two phases; whether it was committed.
+fn transfer(kv: &Kv, number: u64, rng: &mut Rng) -> Result<bool, KvError> {
+    let branch = xid(number);
+    let (from, to) = (rng.below(ACCOUNTS).to_be_bytes(), rng.below(ACCOUNTS).to_be_bytes());
+    kv.start(&branch)?;
+    let read = |key| Ok::<u64, KvError>(balance(&kv.branch_get(&branch, 0, key)?.unwrap()));
+    let amount = rng.below(10).min(read(&from)?);
+    kv.branch_put(&branch, 0, &from, &(read(&from)? - amount).to_le_bytes())?;
+    kv.branch_put(&branch, 0, &to, &(read(&to)? + amount).to_le_bytes())?;
+    kv.end(&branch, true)?;
+    if rng.below(3) == 0 {
+        kv.wait(kv.commit_one_phase_begin(&branch)?)?;
+        return Ok(true);
+    }
+    let voted = kv.prepare_begin(&branch)?;
+    kv.wait(voted.pending)?;
+    assert_eq!(voted.vote, Vote::Yes);
+    let commits = rng.below(4) > 0;
+    let pending = if commits { kv.commit_begin(&branch)? } else { kv.rollback_begin(&branch)? };
+    kv.wait(pending)?;
+    Ok(commits)
+}
+
+#[test]
+fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let kv = open(folder.path());
+    for account in 0..ACCOUNTS {
+        kv.put(0, &account.to_be_bytes(), &EACH.to_le_bytes(), Durability::Durable).unwrap();
+    }
+    let (committed, conflicts) = (AtomicU64::new(0), AtomicU64::new(0));
+    let done = AtomicBool::new(false);
+    let everything = || kv.snapshot().scan(0, Bound::Unbounded, Bound::Unbounded, 1000).unwrap();
+    thread::scope(|scope| {
+        let movers: Vec<_> = (0..4_u64)
+            .map(|mover| {
+                let (kv, committed, conflicts) = (&kv, &committed, &conflicts);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(mover);
+                    for number in 0..150 {
+                        match transfer(kv, mover * 1000 + number, &mut rng) {
+                            Ok(true) => _ = committed.fetch_add(1, Ordering::Relaxed),
+                            Ok(false) => {}
+                            Err(error) => {
+                                assert_eq!(error.kind(), Kind::Conflict, "{error}");
+                                conflicts.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                        kv.put(1, &number.to_be_bytes(), b"noise", Durability::Buffered).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let auditor = scope.spawn(|| {
+            let mut audits = 0;
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(sum(&everything()), ACCOUNTS * EACH);
+                audits += 1;
+            }
+            audits
+        });
+        let keeper = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                kv.tick();
+                kv.checkpoint().unwrap();
+                thread::yield_now();
+            }
+        });
+        let ends: Vec<_> = movers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::Relaxed);
+        keeper.join().unwrap();
+        assert!(auditor.join().unwrap() > 0);
+        ends.into_iter().for_each(|end| end.unwrap());
+    });
+    assert!(committed.load(Ordering::Relaxed) > 50, "{committed:?} committed, {conflicts:?} conflicts");
+    let (before, rows) = (kv.stats(), everything());
+    assert_eq!((before.branches, before.snapshots, before.held_keys, before.unpublished), (0, 0, 0, 0));
+    assert_eq!((before.versions, before.keys), (before.keys, ACCOUNTS + 150));
+    drop(kv);
+    let kv = open(folder.path());
+    assert_eq!((kv.stats().keys, kv.stats().value_bytes), (before.keys, before.value_bytes));
+    assert_eq!(kv.snapshot().scan(0, Bound::Unbounded, Bound::Unbounded, 1000).unwrap(), rows);
+    assert_eq!(sum(&rows), ACCOUNTS * EACH);
+}
