@@ -106,15 +106,16 @@ mod tests {
         assert_eq!(with(|_| {}), Ok(()));
         assert_eq!(with(|c| c.log_size = LOG_SIZE_MIN), Ok(()));
         assert_eq!(with(|c| c.max_elapsed_sync_time = 5), Ok(()));
-        let refused: [(fn(&mut Config), &str); 6] = [
-            (|c| c.log_size = LOG_SIZE_MIN - 4096, "log_size"),
-            (|c| c.log_size += 1, "log_size"),
-            (|c| c.log_size = LOG_SIZE_MAX + 4096, "log_size"),
-            (|c| c.max_buffer_log_size = 4096, "max_buffer_log_size"),
-            (|c| c.min_elapsed_sync_time = 1, "min_elapsed_sync_time"),
-            (|c| c.writes_in_flight = 0, "writes_in_flight"),
+        type Change = fn(&mut Config);
+        let refused: [(&str, Change); 6] = [
+            ("log_size", |c| c.log_size = LOG_SIZE_MIN - 4096),
+            ("log_size", |c| c.log_size += 1),
+            ("log_size", |c| c.log_size = LOG_SIZE_MAX + 4096),
+            ("max_buffer_log_size", |c| c.max_buffer_log_size = 4096),
+            ("min_elapsed_sync_time", |c| c.min_elapsed_sync_time = 1),
+            ("writes_in_flight", |c| c.writes_in_flight = 0),
         ];
-        for (change, key) in refused {
+        for (key, change) in refused {
             assert!(matches!(with(change), Err(JournalError::Config { name, .. }) if name == key), "{key}");
         }
     }

@@ -6,6 +6,8 @@
 
 use assent_frame::{Frame, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, Reader, Writer, crc32c, laid_bytes, lay_at, parse};
 
+use crate::config::LOG_SIZE_MAX;
+
 /// A device block, and the header of a segment.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// A batch header, frame header included.
@@ -94,7 +96,7 @@ impl SegmentHead {
         if version != VERSION {
             return Err("its format version is not 1: it was written by another release");
         }
-        let sized = size >= 2 * BLOCK_BYTES && size <= 2 * crate::config::LOG_SIZE_MAX && size % BLOCK_BYTES == 0;
+        let sized = (2 * BLOCK_BYTES..=2 * LOG_SIZE_MAX).contains(&size) && size.is_multiple_of(BLOCK_BYTES);
         if frame.kind != KIND_SEGMENT || !sized || frame.mark > 1 << 62 {
             return Err("its header is malformed");
         }

@@ -120,7 +120,7 @@ pub(crate) fn examine(
     if let Some(claim) = walk.later_claim()? {
         return Err(lost(&walk, &claim));
     }
-    found.torn = torn(&mut walk, disk, epochs, found.closed)?;
+    found.torn = torn(&walk, disk, epochs, found.closed)?;
     found.segments = walk.segments().to_vec();
     Ok(found)
 }
@@ -140,7 +140,7 @@ fn lost(walk: &Walk, claim: &BatchHead) -> JournalError {
 
 /// Whether something was begun behind the end. Stale bytes of a recycled segment do not count, as far as they can be
 /// told from it.
-fn torn(walk: &mut Walk, disk: &Arc<dyn Disk>, epochs: &Epochs, closed: bool) -> Result<Option<Torn>, JournalError> {
+fn torn(walk: &Walk, disk: &Arc<dyn Disk>, epochs: &Epochs, closed: bool) -> Result<Option<Torn>, JournalError> {
     if closed {
         return Ok(None);
     }
