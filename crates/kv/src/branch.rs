@@ -147,8 +147,8 @@ impl Branch {
     }
 
     /// Why a verb does not fit.
-    pub(crate) const fn refuse(&self, xid: Xid, verb: &'static str) -> KvError {
-        KvError::State { xid, state: self.state(), verb }
+    pub(crate) fn refuse(&self, xid: Xid, verb: &'static str) -> KvError {
+        KvError::State { xid: Box::new(xid), state: self.state(), verb }
     }
 
     /// Where its durable prepare record begins, if it has one.

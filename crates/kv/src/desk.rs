@@ -55,7 +55,7 @@ pub(crate) struct Desk {
 impl Desk {
     /// The branch, or the word for an unknown one.
     pub(crate) fn branch(&mut self, xid: &Xid) -> Result<&mut Branch, KvError> {
-        self.branches.get_mut(xid).ok_or(KvError::Unknown { xid: *xid })
+        self.branches.get_mut(xid).ok_or(KvError::Unknown { xid: Box::new(*xid) })
     }
 
     /// Takes a branch out that has nothing in the journal; any other stays.
@@ -81,7 +81,7 @@ impl Desk {
         }
         for (keyspace, key) in keys {
             if let Some(by) = self.held.get(keyspace, key) {
-                return Err(KvError::Held { key: Shown::of(keyspace, key), by: *by });
+                return Err(KvError::Held { key: Shown::of(keyspace, key), by: Box::new(*by) });
             }
         }
         Ok(())

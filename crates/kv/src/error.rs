@@ -68,19 +68,19 @@ pub enum KvError {
     #[error("branch {xid} is known already")]
     Known {
         /// The branch.
-        xid: Xid,
+        xid: Box<Xid>,
     },
     /// No such branch (XAER_NOTA).
     #[error("branch {xid} is not known here")]
     Unknown {
         /// The branch.
-        xid: Xid,
+        xid: Box<Xid>,
     },
     /// A verb that does not fit the branch's state (XAER_PROTO). Nothing has changed.
     #[error("branch {xid} is {state}: {verb} is not possible now")]
     State {
         /// The branch.
-        xid: Xid,
+        xid: Box<Xid>,
         /// What it is.
         state: &'static str,
         /// What was asked.
@@ -95,7 +95,7 @@ pub enum KvError {
         /// The key.
         key: Shown,
         /// Who holds it.
-        by: Xid,
+        by: Box<Xid>,
     },
     /// Somebody else wrote a key of this branch after the branch's snapshot.
     #[error("key {key} was written at {written} after this branch's snapshot at {snapshot}")]
@@ -111,7 +111,7 @@ pub enum KvError {
     #[error("branch {xid} had failed and is rolled back")]
     RolledBack {
         /// The branch.
-        xid: Xid,
+        xid: Box<Xid>,
     },
     /// The store was opened read-only.
     #[error("the store is open read-only")]

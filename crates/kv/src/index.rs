@@ -87,6 +87,9 @@ pub(crate) struct Held {
     pub(crate) versions: u64,
 }
 
+/// Versions with the time of each, and where the walk goes on, if it does.
+pub(crate) type Chunk = (Vec<(Lsn, Effect)>, Option<(u32, Key)>);
+
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     slots: Keyed<Slot>,
@@ -197,12 +200,7 @@ impl Index {
     }
 
     /// The next live keys of all keyspaces as of a place, with the time of each, for a checkpoint.
-    pub(crate) fn after(
-        &self,
-        cursor: Option<&(u32, Key)>,
-        at: Lsn,
-        most: usize,
-    ) -> (Vec<(Lsn, Effect)>, Option<(u32, Key)>) {
+    pub(crate) fn after(&self, cursor: Option<&(u32, Key)>, at: Lsn, most: usize) -> Chunk {
         let mut found = Vec::new();
         let mut last = None;
         for (seen, (keyspace, key, slot)) in self.slots.after(cursor).enumerate() {

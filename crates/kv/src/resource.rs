@@ -94,7 +94,7 @@ impl KvResource {
             Verb::Rollback(xid) => self.kv.rollback_begin(xid).map(done),
             Verb::Recover(node) => Ok((Pending::NOTHING, Reply::Listed(self.kv.recover(*node)))),
             // This store never finishes a branch on its own, so there is nothing to forget.
-            Verb::Forget(xid) => Err(KvError::Unknown { xid: *xid }),
+            Verb::Forget(xid) => Err(KvError::Unknown { xid: Box::new(*xid) }),
         }
     }
 

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::error::Shown;
-use crate::index::{Index, Live};
+use crate::index::{Chunk, Index, Live};
 use crate::keyed::Key;
 use crate::record::Place;
 
@@ -245,9 +245,6 @@ impl Snapshot {
         self.shared.index().after(cursor, self.at, most)
     }
 }
-
-/// Versions with the time of each, and where to go on.
-pub(crate) type Chunk = (Vec<(Lsn, crate::record::Effect)>, Option<(u32, Key)>);
 
 impl Drop for Snapshot {
     fn drop(&mut self) {

@@ -44,7 +44,7 @@ impl Kv {
         self.refuse_read_only()?;
         let mut desk = self.desk();
         if desk.branches.contains_key(xid) {
-            return Err(KvError::Known { xid: *xid });
+            return Err(KvError::Known { xid: Box::new(*xid) });
         }
         let limit = self.config.branches_max;
         if u32::try_from(desk.branches.len()).map_or(true, |open| open >= limit) {
@@ -223,7 +223,7 @@ impl Kv {
         };
         if work.phase == Phase::Failed {
             desk.take(xid);
-            return Err(KvError::RolledBack { xid: *xid });
+            return Err(KvError::RolledBack { xid: Box::new(*xid) });
         }
         let Some(work) = desk.take(xid) else { return Ok(None) };
         if work.writes.is_empty() {
@@ -301,7 +301,7 @@ impl Kv {
 fn active<'a>(desk: &'a mut Desk, xid: &Xid, verb: &'static str) -> Result<&'a mut Work, KvError> {
     match desk.branch(xid)? {
         Branch::Working(work) if work.phase != Phase::Open => {
-            Err(KvError::State { xid: *xid, state: work.phase.name(), verb })
+            Err(KvError::State { xid: Box::new(*xid), state: work.phase.name(), verb })
         }
         Branch::Working(work) => Ok(work),
         branch => Err(branch.refuse(*xid, verb)),

@@ -31,11 +31,11 @@ pub fn ended(kv: &Kv, xid: &Xid, key: &[u8], value: &[u8]) {
     kv.end(xid, true).unwrap();
 }
 
-#[test]
-fn every_verb_in_every_state_does_what_the_table_says() {
-    type Make = fn(&Kv, &Xid);
-    type Do = fn(&Kv, &Xid) -> Result<(), KvError>;
-    let states: [(&str, Make); 7] = [
+type Make = fn(&Kv, &Xid);
+type Do = fn(&Kv, &Xid) -> Result<(), KvError>;
+
+fn states() -> [(&'static str, Make); 7] {
+    [
         ("unknown", |_, _| ()),
         ("active", |kv, xid| {
             kv.start(xid).unwrap();
@@ -59,8 +59,11 @@ fn every_verb_in_every_state_does_what_the_table_says() {
             prepare(kv, xid).unwrap();
             commit(kv, xid).unwrap();
         }),
-    ];
-    let verbs: [(&str, Do); 8] = [
+    ]
+}
+
+fn verbs() -> [(&'static str, Do); 8] {
+    [
         ("start", |kv, xid| kv.start(xid)),
         ("get", |kv, xid| kv.branch_get(xid, 0, b"k").map(|_| ())),
         ("put", |kv, xid| kv.branch_put(xid, 0, b"k", b"w")),
@@ -69,10 +72,14 @@ fn every_verb_in_every_state_does_what_the_table_says() {
         ("commit", commit),
         ("one phase", |kv, xid| kv.wait(kv.commit_one_phase_begin(xid)?)),
         ("rollback", rollback),
-    ];
+    ]
+}
+
+/// What each verb answers in each state; nothing is a success.
+fn table() -> [[Option<Kind>; 8]; 7] {
     use Kind::{Conflict, Invalid, NotFound, RolledBack};
     const OK: Option<Kind> = None;
-    let table: [[Option<Kind>; 8]; 7] = [
+    [
         // start, get, put, end, prepare, commit, one phase, rollback
         [
             OK,
@@ -108,9 +115,14 @@ fn every_verb_in_every_state_does_what_the_table_says() {
             Some(NotFound),
             Some(NotFound),
         ],
-    ];
-    for ((state, make), row) in states.iter().zip(table) {
-        for ((verb, act), expected) in verbs.iter().zip(row) {
+    ]
+}
+
+#[test]
+fn every_verb_in_every_state_does_what_the_table_says() {
+    use Kind::{Conflict, Invalid, NotFound, RolledBack};
+    for ((state, make), row) in states().iter().zip(table()) {
+        for ((verb, act), expected) in verbs().iter().zip(row) {
             let desk = fresh();
             make(&desk.kv, &xid(1));
             let before = (desk.kv.stats(), desk.log.counts());

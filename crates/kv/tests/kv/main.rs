@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
     missing_docs,
     unreachable_pub,
     reason = "helpers of tests may"
@@ -42,6 +43,7 @@ pub fn xid(counter: u64) -> Xid {
 }
 
 /// A store on a simulated disk, with the log beneath it in sight.
+#[derive(Debug)]
 pub struct Desk {
     pub disk: SimDisk,
     pub log: Arc<ScriptedLog>,

@@ -44,6 +44,6 @@ fn contents_and_prepared_branches_are_read_and_nothing_is_written() {
 fn a_folder_without_checkpoints_need_not_exist() {
     let desk = fresh();
     let log = Arc::clone(&desk.log);
-    let kv = Kv::open_read_only(log, Arc::new(desk.disk.clone()), Path::new("nowhere"), Config::default()).unwrap();
+    let kv = Kv::open_read_only(log, Arc::new(desk.disk), Path::new("nowhere"), Config::default()).unwrap();
     assert_eq!(all(&kv, 0), rows(&[]));
 }
