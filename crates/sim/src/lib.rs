@@ -2,7 +2,7 @@
 //!
 //! Walk: [`SimDisk`] keeps what is durable apart from what is written; [`SimDisk::inject`], [`SimDisk::ignore`],
 //! [`SimDisk::kill`] and [`SimDisk::cut_power`] do the harm · [`SimClock`] and [`SimDice`] · [`Explore`] cuts the power
-//! of a [`Subject`] everywhere and checks what is left: that is a power-loss gate.
+//! of a [`Subject`] everywhere and checks what is left: that is a power-loss gate · [`fuzz`] feeds a plain function.
 //!
 //! ```
 //! use assent_sim::{Explore, SimDisk, Subject, Witness};

@@ -151,6 +151,16 @@ fn zeroes_that_survived_are_blocks_of_their_own() {
 }
 
 #[test]
+fn blocks_that_were_zeroed_and_synced_show_nothing_stale() {
+    let disk = SimDisk::new();
+    let file = durable(&disk, "file", b"");
+    file.preallocate_zeroed(1024).unwrap();
+    file.sync_all(SYNC).unwrap();
+    file.write_at(0, &letters_of("b")).unwrap();
+    assert_eq!(letter_fates(&disk, "file"), ["..", "b."]);
+}
+
+#[test]
 fn preallocating_and_syncing_makes_zeroes_durable_and_costs_no_memory() {
     let disk = SimDisk::new();
     let file = durable(&disk, "file", &letters_of("a"));
@@ -237,6 +247,9 @@ fn what_was_cut_off_never_comes_back_once_the_cut_is_durable() {
     disk.set_stale(Stale::ZEROES);
     let file = durable(&disk, "file", &letters_of("ab"));
     file.set_size(700).unwrap();
+    // The zeroes behind a cut come with the cut only.
+    let whole = letters_of("ab");
+    assert_eq!(fates(&disk, "file"), [Some(whole[..700].to_vec()), Some(whole)]);
     file.set_size(1024).unwrap();
     let fates = fates(&disk, "file");
     let whole = |bytes: &&Option<Vec<u8>>| bytes.as_ref().unwrap()[700..].iter().all(|byte| *byte == b'b');
@@ -245,6 +258,17 @@ fn what_was_cut_off_never_comes_back_once_the_cut_is_durable() {
     file.sync_all(SYNC).unwrap();
     let fates = self::fates(&disk, "file");
     assert!(fates.len() == 1 && !fates.iter().any(|bytes| whole(&bytes)));
+}
+
+#[test]
+fn a_write_that_was_cut_off_shows_only_where_the_cut_is_lost() {
+    let disk = SimDisk::new();
+    disk.set_stale(Stale::ZEROES);
+    let file = durable(&disk, "file", &letters_of("abc"));
+    file.write_at(512 * 2, &letters_of("x")).unwrap();
+    file.set_size(512 * 2).unwrap();
+    file.set_size(512 * 4).unwrap();
+    assert_eq!(letter_fates(&disk, "file"), ["ab", "ab..", "abc", "abx"]);
 }
 
 #[test]
