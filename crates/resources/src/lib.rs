@@ -1,1 +1,33 @@
-//! To be written.
+//! Adapters to resource managers: each speaks the verbs of [`assent_xa`] to something that can vote.
+//!
+//! Walk: [`Postgres`] and [`Mariadb`] a user's own database, each with a connector · [`Dummy`] answers at once ·
+//! [`Scripted`] answers what a text file says, by the names of XA's return codes.
+//! Deliberately absent: when which verb is sent (`xa`), what was decided (`coordinator`).
+#![forbid(unsafe_code)]
+
+mod codes;
+mod dummy;
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+mod error;
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+mod kept;
+#[cfg(feature = "mariadb")]
+mod mariadb;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod scripted;
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+mod stand;
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+mod url;
+
+pub use self::dummy::{Calls, Dummy, DummyConnector};
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+pub use self::error::ResourceError;
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+pub use self::kept::Limits;
+#[cfg(feature = "mariadb")]
+pub use self::mariadb::{Mariadb, MariadbConnector};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{Postgres, PostgresConnector};
+pub use self::scripted::{Script, ScriptError, Scripted, ScriptedConnector};

@@ -1,0 +1,376 @@
+//! A connection and the helper thread that works on it while a verb is under way: a driver that can only block lets
+//! the branches of one transaction overlap, and one that never comes back holds nobody up.
+//!
+//! Walk: `send` hands connection and verb to the helper · `receive` takes connection and answer back, or gives the
+//! connection up after `answer_ms_max` · `with` lends the connection to the caller, who has it only while no verb
+//! is under way.
+//! Deliberately absent: what a verb means to the server (`Session::step`), locks: the connection has one owner.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use assent_kind::Kind;
+use assent_xa::{Native, Reply, Verb};
+
+use crate::dummy::unsent;
+
+/// How many given-up helpers of one connector may still hang before it opens nothing more.
+const STUCK_MAX: usize = 4;
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the first byte to a usable connection.
+    pub connect_ms_max: u64,
+    /// From a verb to its answer. Beyond it the connection is given up and the answer counts as lost.
+    pub answer_ms_max: u64,
+}
+
+impl Limits {
+    /// For a connection on which an application works: a prepare may have many deferred checks to do.
+    pub const WORK: Limits = Limits { connect_ms_max: 5_000, answer_ms_max: 60_000 };
+    /// For recovery, which comes again: one dead server must not hold up the others.
+    pub const RECOVERY: Limits = Limits { connect_ms_max: 3_000, answer_ms_max: 10_000 };
+}
+
+/// A connection that does one verb after the other.
+pub(crate) trait Session: Send + 'static {
+    /// Does it, blocking.
+    fn step(&mut self, verb: &Verb) -> Reply;
+
+    /// The answer to a verb that needs no word with the server.
+    fn at_once(&mut self, _verb: &Verb) -> Option<Reply> {
+        None
+    }
+}
+
+/// Helpers that were given up while their driver had not come back. Shared by a connector and its connections.
+#[derive(Clone, Default)]
+pub(crate) struct Stuck(Arc<Mutex<Vec<JoinHandle<()>>>>);
+
+impl Stuck {
+    fn give_up(&self, helper: JoinHandle<()>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(helper);
+    }
+
+    fn count(&self) -> usize {
+        let mut helpers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        helpers.retain(|helper| !helper.is_finished());
+        helpers.len()
+    }
+}
+
+impl fmt::Debug for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stuck({})", self.count())
+    }
+}
+
+enum Place<S> {
+    Here(Box<S>),
+    WithHelper,
+    Gone(Native),
+}
+
+enum Pending {
+    Nothing,
+    Answered(Reply),
+    WithHelper,
+}
+
+struct Lane<S> {
+    verbs: SyncSender<(Box<S>, Verb)>,
+    answers: Receiver<(Box<S>, Reply)>,
+    helper: JoinHandle<()>,
+}
+
+/// A session with its helper.
+pub(crate) struct Kept<S> {
+    place: Place<S>,
+    pending: Pending,
+    lane: Option<Lane<S>>,
+    limits: Limits,
+    stuck: Stuck,
+}
+
+/// Why the session cannot be lent.
+pub(crate) enum NotHere {
+    UnderWay,
+    Gone(Native),
+}
+
+impl<S: Session> Kept<S> {
+    /// Keeps a session that exists.
+    pub(crate) fn new(session: S, limits: Limits, stuck: Stuck) -> Self {
+        Self { place: Place::Here(Box::new(session)), pending: Pending::Nothing, lane: None, limits, stuck }
+    }
+
+    /// Opens a session on a helper, for no longer than the limit.
+    pub(crate) fn open(
+        limits: Limits,
+        stuck: Stuck,
+        open: impl FnOnce() -> Result<S, (Kind, Native)> + Send + 'static,
+    ) -> Result<Self, (Kind, Native)> {
+        let hanging = stuck.count();
+        if hanging >= STUCK_MAX {
+            let message = format!("{hanging} earlier connections still wait for it to answer");
+            return Err((Kind::Unavailable, said(message)));
+        }
+        let (opened, waiting) = sync_channel(1);
+        let helper = Builder::new()
+            .name("assent-connect".to_owned())
+            .spawn(move || {
+                // Nobody waits any more: the session is dropped, which closes it.
+                let _late = opened.send(open());
+            })
+            .map_err(|error| (Kind::Busy, said(format!("no thread to connect with: {error}"))))?;
+        match waiting.recv_timeout(Duration::from_millis(limits.connect_ms_max)) {
+            Ok(session) => Ok(Self::new(session?, limits, stuck)),
+            Err(RecvTimeoutError::Timeout) => {
+                stuck.give_up(helper);
+                let message = format!("no answer within {} ms of connecting", limits.connect_ms_max);
+                Err((Kind::Unavailable, said(message)))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err((Kind::Internal, said("the driver gave up".to_owned()))),
+        }
+    }
+
+    /// Puts a verb on its way. A second one before the answer is not done; its missing answer says so.
+    pub(crate) fn send(&mut self, verb: Verb) {
+        if !matches!(self.pending, Pending::Nothing) {
+            return;
+        }
+        (self.place, self.pending) = match std::mem::replace(&mut self.place, Place::WithHelper) {
+            Place::Here(mut session) => match session.at_once(&verb) {
+                Some(reply) => (Place::Here(session), Pending::Answered(reply)),
+                None => match self.hand_over(session, verb) {
+                    Ok(()) => (Place::WithHelper, Pending::WithHelper),
+                    Err((place, reply)) => (place, Pending::Answered(reply)),
+                },
+            },
+            Place::Gone(native) => {
+                let reply = not_sent(&verb, native.clone());
+                (Place::Gone(native), Pending::Answered(reply))
+            }
+            Place::WithHelper => (Place::WithHelper, Pending::WithHelper),
+        };
+    }
+
+    fn hand_over(&mut self, session: Box<S>, verb: Verb) -> Result<(), (Place<S>, Reply)> {
+        let lane = match self.lane.take() {
+            Some(lane) => lane,
+            None => match start_lane() {
+                Ok(lane) => lane,
+                Err(error) => {
+                    let native = said(format!("no thread for this branch: {error}"));
+                    return Err((Place::Here(session), Reply::Refused(Kind::Busy, native)));
+                }
+            },
+        };
+        // The helper is idle, so there is room; a dead one hands session and verb back.
+        match lane.verbs.send((session, verb)) {
+            Ok(()) => {
+                self.lane = Some(lane);
+                Ok(())
+            }
+            Err(back) => {
+                let native = said("the helper thread of this connection has ended".to_owned());
+                Err((Place::Here(back.0.0), Reply::Refused(Kind::Busy, native)))
+            }
+        }
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn receive(&mut self) -> Reply {
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Nothing => Reply::Refused(Kind::Internal, unsent()),
+            Pending::Answered(reply) => reply,
+            Pending::WithHelper => {
+                let limit = Duration::from_millis(self.limits.answer_ms_max);
+                let answer = match &self.lane {
+                    Some(lane) => lane.answers.recv_timeout(limit),
+                    None => Err(RecvTimeoutError::Disconnected),
+                };
+                match answer {
+                    Ok((session, reply)) => {
+                        self.place = Place::Here(session);
+                        reply
+                    }
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.give_up(format!("no answer within {} ms", self.limits.answer_ms_max))
+                    }
+                    Err(RecvTimeoutError::Disconnected) => self.give_up("the driver gave up".to_owned()),
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, reason: String) -> Reply {
+        if let Some(lane) = self.lane.take() {
+            self.stuck.give_up(lane.helper);
+        }
+        let native = said(reason);
+        self.place = Place::Gone(native.clone());
+        Reply::Lost(native)
+    }
+
+    /// Lends the session to the caller.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut S) -> T) -> Result<T, NotHere> {
+        match &mut self.place {
+            Place::Here(session) => Ok(work(session)),
+            Place::WithHelper => Err(NotHere::UnderWay),
+            Place::Gone(native) => Err(NotHere::Gone(native.clone())),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Kept<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.place {
+            Place::Here(_) => "Kept(here)",
+            Place::WithHelper => "Kept(a verb is under way)",
+            Place::Gone(_) => "Kept(gone)",
+        })
+    }
+}
+
+fn start_lane<S: Session>() -> std::io::Result<Lane<S>> {
+    let (verbs, work) = sync_channel::<(Box<S>, Verb)>(1);
+    let (done, answers) = sync_channel(1);
+    let helper = Builder::new().name("assent-branch".to_owned()).spawn(move || {
+        for (mut session, verb) in work {
+            let reply = session.step(&verb);
+            if done.send((session, reply)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(Lane { verbs, answers, helper })
+}
+
+/// What a verb gets that surely was not sent, as the connection was gone before. Phase one and two cannot count that
+/// as an answer: an earlier verb may have been done.
+pub(crate) fn not_sent(verb: &Verb, native: Native) -> Reply {
+    match verb {
+        Verb::Start(_) | Verb::Recover(_) => Reply::Refused(Kind::Unavailable, native),
+        _ => Reply::Lost(native),
+    }
+}
+
+/// Words of ours where the server said nothing.
+pub(crate) fn said(message: String) -> Native {
+    Native { code: String::new(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_ids::{NodeId, Xid};
+
+    use super::*;
+
+    struct Told {
+        begun: SyncSender<()>,
+        go: Receiver<()>,
+    }
+
+    impl Session for Told {
+        fn step(&mut self, verb: &Verb) -> Reply {
+            assert!(!matches!(verb, Verb::Forget(_)), "this driver breaks on forget");
+            self.begun.send(()).unwrap();
+            let _ = self.go.recv();
+            Reply::Done
+        }
+        fn at_once(&mut self, verb: &Verb) -> Option<Reply> {
+            matches!(verb, Verb::End { .. }).then_some(Reply::Done)
+        }
+    }
+
+    fn kept(answer_ms_max: u64, stuck: &Stuck) -> (Kept<Told>, Receiver<()>, SyncSender<()>) {
+        let (begun, has_begun) = sync_channel(8);
+        let (say, go) = sync_channel(8);
+        let limits = Limits { connect_ms_max: 1_000, answer_ms_max };
+        (Kept::new(Told { begun, go }, limits, stuck.clone()), has_begun, say)
+    }
+
+    fn xid() -> Xid {
+        Xid::new(1, b"g", b"b").unwrap()
+    }
+
+    #[test]
+    fn verbs_overlap_and_nobody_works_meanwhile() {
+        let stuck = Stuck::default();
+        let (mut a, a_begun, a_go) = kept(60_000, &stuck);
+        let (mut b, b_begun, b_go) = kept(60_000, &stuck);
+        a.send(Verb::Prepare(xid()));
+        b.send(Verb::Prepare(xid()));
+        // Both are under way before either has been answered.
+        a_begun.recv().unwrap();
+        b_begun.recv().unwrap();
+        assert!(matches!(a.with(|_| ()), Err(NotHere::UnderWay)));
+        a.send(Verb::Commit(xid()));
+        b_go.send(()).unwrap();
+        a_go.send(()).unwrap();
+        assert_eq!((a.receive(), b.receive()), (Reply::Done, Reply::Done));
+        assert!(matches!(a.receive(), Reply::Refused(Kind::Internal, _)), "the second verb was not done");
+        assert!(a.with(|_| ()).is_ok());
+        a.send(Verb::End { xid: xid(), success: true });
+        assert_eq!(a.receive(), Reply::Done, "without a helper");
+    }
+
+    #[test]
+    fn a_driver_that_never_comes_back_loses_the_answer_and_not_the_caller() {
+        let stuck = Stuck::default();
+        let (mut kept, begun, go) = kept(1, &stuck);
+        kept.send(Verb::Commit(xid()));
+        begun.recv().unwrap();
+        assert!(matches!(kept.receive(), Reply::Lost(_)));
+        assert_eq!(stuck.count(), 1);
+        assert!(matches!(kept.with(|_| ()), Err(NotHere::Gone(_))));
+        kept.send(Verb::Rollback(xid()));
+        assert!(matches!(kept.receive(), Reply::Lost(_)));
+        kept.send(Verb::Recover(NodeId(1)));
+        assert!(matches!(kept.receive(), Reply::Refused(Kind::Unavailable, _)), "surely not sent");
+        drop(go);
+        while stuck.count() > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_helper_that_dies_loses_the_answer() {
+        let (mut kept, _begun, _go) = kept(60_000, &Stuck::default());
+        kept.send(Verb::Forget(xid()));
+        assert!(matches!(kept.receive(), Reply::Lost(_)));
+        kept.send(Verb::Start(xid()));
+        assert!(matches!(kept.receive(), Reply::Refused(Kind::Unavailable, _)));
+    }
+
+    #[test]
+    fn connecting_has_a_limit_and_so_have_those_who_hang() {
+        let stuck = Stuck::default();
+        let limits = Limits { connect_ms_max: 1, answer_ms_max: 1 };
+        let mut hanging = Vec::new();
+        for _ in 0..STUCK_MAX {
+            let (say, go) = sync_channel::<()>(1);
+            hanging.push(say);
+            let opened = Kept::<Told>::open(limits, stuck.clone(), move || {
+                let _ = go.recv();
+                Err((Kind::Denied, said("too late".to_owned())))
+            });
+            assert!(matches!(opened, Err((Kind::Unavailable, _))));
+        }
+        let refused = Kept::<Told>::open(limits, stuck.clone(), || unreachable!("it must not even try"));
+        let Err((Kind::Unavailable, native)) = refused else { panic!() };
+        assert!(native.message.contains("4 earlier connections"));
+        drop(hanging);
+        while stuck.count() > 0 {
+            std::thread::yield_now();
+        }
+        let limits = Limits { connect_ms_max: 60_000, answer_ms_max: 1 };
+        let opened = Kept::<Told>::open(limits, stuck, || Err((Kind::Denied, said("no".to_owned()))));
+        assert!(matches!(opened, Err((Kind::Denied, _))));
+    }
+}

@@ -1,0 +1,236 @@
+//! MariaDB, or MySQL, as a resource: its XA statements.
+//!
+//! Walk: [`Mariadb::connect`] our own connection, [`Mariadb::over`] the caller's · [`Mariadb::work`] lends it · the
+//! verbs go through [`assent_xa::Resource`] · [`MariadbConnector`] for recovery.
+//! Deliberately absent: TLS, pools, JOIN, SUSPEND and RESUME, which the server does not have.
+
+mod codes;
+mod session;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use assent_kind::Kind;
+use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use mysql::{Conn, Opts, OptsBuilder};
+
+use crate::error::ResourceError;
+use crate::kept::{Kept, Limits, NotHere, Stuck};
+use crate::url::hidden;
+use codes::{judge_connect, judge_work};
+use session::{Failure, Session};
+
+const FORM: &str = "mysql://user:password@host:port/database";
+/// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
+const LOCK_WAIT_S: u32 = 2;
+
+/// A connection to a MariaDB or MySQL server, for one branch after the other. From start to the end of phase two it
+/// belongs to the branch.
+#[derive(Debug)]
+pub struct Mariadb {
+    name: String,
+    kept: Kept<Session>,
+}
+
+impl Mariadb {
+    /// Opens a connection to work on.
+    ///
+    /// # Errors
+    /// [`ResourceError::Url`] and [`ResourceError::Connect`].
+    pub fn connect(name: &str, url: &str, limits: Limits) -> Result<Self, ResourceError> {
+        Address::parse(name, url)?.open(false, limits, &Stuck::default())
+    }
+
+    /// Takes a connection that the caller has opened. A branch cannot start while a transaction is open on it; the
+    /// server says so.
+    #[must_use]
+    pub fn over(name: &str, connection: Conn, limits: Limits) -> Self {
+        Self { name: name.to_owned(), kept: Kept::new(Session::new(connection), limits, Stuck::default()) }
+    }
+
+    /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
+    /// for itself outside, and not while a branch is prepared (the server answers 1399). A lock-wait timeout (1205)
+    /// undoes only its statement: end the branch without success, or repeat the statement.
+    ///
+    /// # Errors
+    /// [`ResourceError::UnderWay`] between `send` and `receive`, [`ResourceError::Gone`] when the connection is lost,
+    /// [`ResourceError::Statement`] for what `work` returned.
+    pub fn work<T>(&mut self, work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>) -> Result<T, ResourceError> {
+        let name = || self.name.clone();
+        match self.kept.with(|session| session.lend(work)) {
+            Ok(Ok(Ok(done))) => Ok(done),
+            Ok(Ok(Err(failure))) => {
+                let kind = match &failure {
+                    Failure::Server(code, _) => judge_work(*code),
+                    Failure::Lost(_) => Kind::InDoubt,
+                };
+                Err(ResourceError::Statement { name: name(), kind, native: failure.native() })
+            }
+            Ok(Err(native)) | Err(NotHere::Gone(native)) => Err(ResourceError::Gone { name: name(), native }),
+            Err(NotHere::UnderWay) => Err(ResourceError::UnderWay { name: name() }),
+        }
+    }
+}
+
+impl Resource for Mariadb {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn send(&mut self, verb: Verb) {
+        self.kept.send(verb);
+    }
+
+    fn receive(&mut self) -> Reply {
+        self.kept.receive()
+    }
+}
+
+/// Opens connections for recovery: short limits.
+#[derive(Debug)]
+pub struct MariadbConnector {
+    address: Address,
+    limits: Limits,
+    stuck: Stuck,
+}
+
+impl MariadbConnector {
+    /// Reads the URL; connects later.
+    ///
+    /// # Errors
+    /// [`ResourceError::Url`].
+    pub fn new(name: &str, url: &str) -> Result<Self, ResourceError> {
+        Ok(Self { address: Address::parse(name, url)?, limits: Limits::RECOVERY, stuck: Stuck::default() })
+    }
+
+    /// With other limits than [`Limits::RECOVERY`].
+    #[must_use]
+    pub fn limited(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+}
+
+impl Connector for MariadbConnector {
+    fn name(&self) -> &str {
+        &self.address.name
+    }
+
+    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
+        let opened = self.address.open(true, self.limits, &self.stuck);
+        opened.map(|it| Box::new(it) as Box<dyn Resource>).map_err(ResourceError::into_native)
+    }
+}
+
+/// A URL that was understood.
+struct Address {
+    name: String,
+    place: String,
+    options: Opts,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.name, self.place)
+    }
+}
+
+impl Address {
+    fn parse(name: &str, url: &str) -> Result<Self, ResourceError> {
+        let wrong = |reason: &str| ResourceError::Url {
+            name: name.to_owned(),
+            url: hidden(url),
+            reason: reason.to_owned(),
+            form: FORM,
+        };
+        if !["mysql://", "mariadb://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(wrong("it does not begin with mysql://"));
+        }
+        let known = url.strip_prefix("mariadb://").map(|rest| format!("mysql://{rest}"));
+        // The driver's reasons may repeat what they could not read, so they are not repeated here.
+        let options =
+            Opts::from_url(known.as_deref().unwrap_or(url)).map_err(|_| wrong("a part of it cannot be read"))?;
+        if options.get_user().is_none_or(str::is_empty) {
+            return Err(wrong("it names no user"));
+        }
+        if options.get_db_name().is_none_or(str::is_empty) {
+            return Err(wrong("it names no database"));
+        }
+        let place = format!("{}:{}", options.get_ip_or_hostname(), options.get_tcp_port());
+        Ok(Self { name: name.to_owned(), place, options })
+    }
+
+    fn open(&self, recovery: bool, limits: Limits, stuck: &Stuck) -> Result<Mariadb, ResourceError> {
+        let connect = Duration::from_millis(limits.connect_ms_max);
+        let mut options = OptsBuilder::from_opts(self.options.clone())
+            // Otherwise it would connect a second time, to the socket.
+            .prefer_socket(false)
+            .tcp_connect_timeout(Some(connect))
+            .connect_attrs(Some(HashMap::from([("program_name", "assent")])));
+        if recovery {
+            let answer = Duration::from_millis(limits.answer_ms_max);
+            let set = format!("SET SESSION lock_wait_timeout = {LOCK_WAIT_S}");
+            options = options.read_timeout(Some(answer)).write_timeout(Some(answer)).init(vec![set]);
+        }
+        let opened = Kept::open(limits, stuck.clone(), move || match Conn::new(options) {
+            Ok(connection) => Ok(Session::new(connection)),
+            Err(error) => Err(refusal(&error)),
+        });
+        let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
+            name: self.name.clone(),
+            place: self.place.clone(),
+            kind,
+            native,
+        })?;
+        Ok(Mariadb { name: self.name.clone(), kept })
+    }
+}
+
+/// Why a connection could not be used from the first.
+fn refusal(error: &mysql::Error) -> (Kind, Native) {
+    let kind = match error {
+        mysql::Error::MySqlError(error) => judge_connect(error.code),
+        mysql::Error::DriverError(
+            mysql::DriverError::UnknownAuthPlugin(_)
+            | mysql::DriverError::OldMysqlPasswordDisabled
+            | mysql::DriverError::CleartextPluginDisabled,
+        ) => Kind::Denied,
+        _ => Kind::Unavailable,
+    };
+    (kind, Failure::of(error).native())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_url_is_told_in_one_sentence_without_its_password() {
+        let cases = [
+            ("postgresql://u:secret@h/db", "does not begin with mysql://"),
+            ("secret", "does not begin with mysql://"),
+            ("mysql://u:secret@h:port/db", "cannot be read"),
+            ("mysql://u:secret@h/db?unheard_of=1", "cannot be read"),
+            ("mysql://h/db", "names no user"),
+            ("mysql://u:secret@h", "names no database"),
+        ];
+        for (url, reason) in cases {
+            let error = MariadbConnector::new("shop", url).unwrap_err();
+            let said = error.to_string();
+            assert_eq!(error.kind(), Kind::Invalid);
+            assert!(said.contains(reason), "{url}: {said}");
+            assert!(said.contains("\"shop\"") && said.contains(FORM) && !said.contains("secret"), "{said}");
+            assert!(!said.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn a_right_url_says_where_it_leads() {
+        for (url, place) in
+            [("mysql://u:p@h:1234/db", "h:1234"), ("mysql://u@h/db", "h:3306"), ("mariadb://u@h/db", "h:3306")]
+        {
+            let connector = MariadbConnector::new("shop", url).unwrap();
+            assert_eq!(connector.address.place, place);
+            assert_eq!(format!("{:?}", connector.address), format!("shop at {place}"));
+        }
+    }
+}

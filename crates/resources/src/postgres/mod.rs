@@ -1,0 +1,284 @@
+//! PostgreSQL as a resource: its prepared transactions are the branches.
+//!
+//! Walk: [`Postgres::connect`] our own connection, [`Postgres::over`] the caller's · [`Postgres::work`] lends it ·
+//! the verbs go through [`assent_xa::Resource`] · [`PostgresConnector`] for recovery.
+//! Deliberately absent: TLS, pools, the read-only vote: PostgreSQL itself never gives one.
+
+mod codes;
+mod session;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assent_kind::Kind;
+use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use postgres::config::{Host, SslMode};
+use postgres::{Client, Config, NoTls};
+
+use crate::error::ResourceError;
+use crate::kept::{Kept, Limits, NotHere, Stuck, said};
+use crate::url::hidden;
+use codes::{judge_connect, judge_work};
+use session::{Failure, Session};
+
+const FORM: &str = "postgresql://user:password@host:port/database";
+
+/// A connection to a PostgreSQL database, for one branch after the other.
+#[derive(Debug)]
+pub struct Postgres {
+    name: String,
+    kept: Kept<Session>,
+}
+
+impl Postgres {
+    /// Opens a connection to work on.
+    ///
+    /// # Errors
+    /// [`ResourceError::Url`] and [`ResourceError::Connect`]; also `Invalid` where the server prepares nothing.
+    pub fn connect(name: &str, url: &str, limits: Limits) -> Result<Self, ResourceError> {
+        Address::parse(name, url)?.open(None, limits, &Stuck::default())
+    }
+
+    /// Takes a connection that the caller has opened. No transaction may be open on it, now and when a branch starts:
+    /// its notices go to the caller, so it is not noticed.
+    ///
+    /// # Errors
+    /// [`ResourceError::Connect`] where it is closed or the server prepares nothing.
+    pub fn over(name: &str, client: Client, limits: Limits) -> Result<Self, ResourceError> {
+        let checked = Kept::open(limits, Stuck::default(), move || checked(client, Arc::default()));
+        let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
+            name: name.to_owned(),
+            place: "the given connection".to_owned(),
+            kind,
+            native,
+        })?;
+        Ok(Self { name: name.to_owned(), kept })
+    }
+
+    /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
+    /// for itself outside. Do not end the transaction here: the branch would be unknown when it is asked to vote.
+    ///
+    /// # Errors
+    /// [`ResourceError::UnderWay`] between `send` and `receive`, [`ResourceError::Gone`] when the connection is lost,
+    /// [`ResourceError::Statement`] for what `work` returned.
+    pub fn work<T>(
+        &mut self,
+        work: impl FnOnce(&mut Client) -> Result<T, postgres::Error>,
+    ) -> Result<T, ResourceError> {
+        let name = || self.name.clone();
+        match self.kept.with(|session| work(&mut session.client)) {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => {
+                let Failure { native, lost } = Failure::of(&error);
+                let kind = if lost { Kind::InDoubt } else { judge_work(&native.code) };
+                Err(ResourceError::Statement { name: name(), kind, native })
+            }
+            Err(NotHere::UnderWay) => Err(ResourceError::UnderWay { name: name() }),
+            Err(NotHere::Gone(native)) => Err(ResourceError::Gone { name: name(), native }),
+        }
+    }
+}
+
+impl Resource for Postgres {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn send(&mut self, verb: Verb) {
+        self.kept.send(verb);
+    }
+
+    fn receive(&mut self) -> Reply {
+        self.kept.receive()
+    }
+}
+
+/// Opens connections for recovery: short limits, and the server gives up before we do.
+#[derive(Debug)]
+pub struct PostgresConnector {
+    address: Address,
+    limits: Limits,
+    stuck: Stuck,
+}
+
+impl PostgresConnector {
+    /// Reads the URL; connects later.
+    ///
+    /// # Errors
+    /// [`ResourceError::Url`].
+    pub fn new(name: &str, url: &str) -> Result<Self, ResourceError> {
+        Ok(Self { address: Address::parse(name, url)?, limits: Limits::RECOVERY, stuck: Stuck::default() })
+    }
+
+    /// With other limits than [`Limits::RECOVERY`].
+    #[must_use]
+    pub fn limited(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+}
+
+impl Connector for PostgresConnector {
+    fn name(&self) -> &str {
+        &self.address.name
+    }
+
+    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
+        // Half of our own limit, so that a slow statement is refused by the server and not lost by us.
+        let statement_ms = self.limits.answer_ms_max.div_ceil(2);
+        let opened = self.address.open(Some(statement_ms), self.limits, &self.stuck);
+        opened.map(|it| Box::new(it) as Box<dyn Resource>).map_err(ResourceError::into_native)
+    }
+}
+
+/// A URL that was understood.
+struct Address {
+    name: String,
+    place: String,
+    config: Config,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.name, self.place)
+    }
+}
+
+impl Address {
+    fn parse(name: &str, url: &str) -> Result<Self, ResourceError> {
+        let wrong = |reason: String| ResourceError::Url { name: name.to_owned(), url: hidden(url), reason, form: FORM };
+        if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(wrong("it does not begin with postgresql://".to_owned()));
+        }
+        // The driver's reasons may repeat what they could not read, so they are not repeated here.
+        let config: Config = url.parse().map_err(|_| wrong("a part of it cannot be read".to_owned()))?;
+        if config.get_hosts().is_empty() {
+            return Err(wrong("it names no host".to_owned()));
+        }
+        if config.get_user().is_none_or(str::is_empty) {
+            return Err(wrong("it names no user".to_owned()));
+        }
+        if config.get_dbname().is_none_or(str::is_empty) {
+            // The database belongs to what a branch is: it must not depend on the server's defaults.
+            return Err(wrong("it names no database".to_owned()));
+        }
+        if !matches!(config.get_ssl_mode(), SslMode::Disable | SslMode::Prefer) {
+            return Err(wrong("sslmode asks for TLS, which this adapter does not speak".to_owned()));
+        }
+        Ok(Self { name: name.to_owned(), place: place(&config), config })
+    }
+
+    fn open(&self, statement_ms: Option<u64>, limits: Limits, stuck: &Stuck) -> Result<Postgres, ResourceError> {
+        let mut config = self.config.clone();
+        if config.get_application_name().is_none() {
+            config.application_name("assent");
+        }
+        config.connect_timeout(Duration::from_millis(limits.connect_ms_max));
+        // A machine that vanished: what we sent stays unacknowledged, and the kernel gives up in our place.
+        config.tcp_user_timeout(Duration::from_millis(limits.answer_ms_max));
+        if let Some(statement_ms) = statement_ms {
+            let options = config.get_options().unwrap_or_default();
+            let options = format!("{options} -c statement_timeout={statement_ms}");
+            config.options(&options);
+        }
+        let was_open = Arc::new(AtomicBool::new(false));
+        let noticed = Arc::clone(&was_open);
+        config.notice_callback(move |notice| {
+            if notice.code().code() == "25001" {
+                noticed.store(true, Ordering::Relaxed);
+            }
+        });
+        let opened = Kept::open(limits, stuck.clone(), move || match config.connect(NoTls) {
+            Ok(client) => checked(client, was_open),
+            Err(error) => Err(refusal(&error)),
+        });
+        let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
+            name: self.name.clone(),
+            place: self.place.clone(),
+            kind,
+            native,
+        })?;
+        Ok(Postgres { name: self.name.clone(), kept })
+    }
+}
+
+/// A server that cannot prepare must be told now, not at the first vote.
+fn checked(mut client: Client, was_open: Arc<AtomicBool>) -> Result<Session, (Kind, Native)> {
+    let answered = client.simple_query("SHOW max_prepared_transactions").map_err(|error| refusal(&error))?;
+    match answered.iter().find_map(session::first_column) {
+        Some("0") => Err((
+            Kind::Invalid,
+            said(
+                "max_prepared_transactions = 0, so it can prepare nothing; set it to at least max_connections in \
+                 postgresql.conf and restart the server"
+                    .to_owned(),
+            ),
+        )),
+        Some(_) => Ok(Session::new(client, was_open)),
+        None => Err((Kind::Internal, said("SHOW max_prepared_transactions had no answer".to_owned()))),
+    }
+}
+
+/// Why a connection could not be used from the first.
+fn refusal(error: &postgres::Error) -> (Kind, Native) {
+    let native = Failure::of(error).native;
+    // The driver's own refusals have no code: it was asked for a password and had none, or one the server's proof
+    // did not fit.
+    let kind = match error.to_string().as_str() {
+        "invalid configuration" | "authentication error" => Kind::Denied,
+        _ => judge_connect(&native.code),
+    };
+    (kind, native)
+}
+
+fn place(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(index, host)| {
+        let port = ports.get(index).or_else(|| ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(host) => format!("{host}:{port}"),
+            Host::Unix(folder) => format!("{}:{port}", folder.display()),
+        }
+    });
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_url_is_told_in_one_sentence_without_its_password() {
+        let cases = [
+            ("mysql://u:secret@h/db", "does not begin with postgresql://"),
+            ("host=h password=secret", "does not begin with postgresql://"),
+            ("postgresql://u:secret@h:port/db", "cannot be read"),
+            ("postgresql://u:secret@h/db?unheard_of=1", "cannot be read"),
+            ("postgresql://u:secret@/db", "names no host"),
+            ("postgresql://h/db", "names no user"),
+            ("postgresql://u:secret@h", "names no database"),
+            ("postgresql://u:secret@h/db?sslmode=require", "TLS"),
+        ];
+        for (url, reason) in cases {
+            let error = PostgresConnector::new("bank", url).unwrap_err();
+            let said = error.to_string();
+            assert_eq!(error.kind(), Kind::Invalid);
+            assert!(said.contains(reason), "{url}: {said}");
+            assert!(said.contains("\"bank\"") && said.contains(FORM) && !said.contains("secret"), "{said}");
+            assert!(!said.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn a_right_url_says_where_it_leads() {
+        for (url, place) in [
+            ("postgresql://u:p@h:1234/db", "h:1234"),
+            ("postgres://u@h/db", "h:5432"),
+            ("postgresql://u@h1:1,h2:2/db", "h1:1,h2:2"),
+        ] {
+            let connector = PostgresConnector::new("bank", url).unwrap();
+            assert_eq!(connector.address.place, place);
+            assert_eq!(format!("{:?}", connector.address), format!("bank at {place}"));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The adapters against real servers, a fake one, and scripts.
+//!
+//! Walk: `stories` what holds for both databases · `postgres`, `mariadb` what is special to each · `connect` how
+//! connections fail · `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(missing_docs, reason = "tests")]
+
+mod connect;
+mod engine;
+mod fake;
+mod mariadb;
+mod postgres;
+mod scripted;
+mod servers;
+mod stories;

@@ -1,0 +1,266 @@
+//! What PostgreSQL does in its own way.
+
+use ::postgres::{Client, NoTls};
+use assent_kind::Kind;
+use assent_resources::{Limits, Postgres, PostgresConnector, ResourceError};
+use assent_xa::{Connector, Reply, Resource, Verb, Vote};
+
+use crate::engine::{Engine, PostgresTable, code, node, other_database, work, xid};
+use crate::servers::shared;
+
+const YES: Reply = Reply::Vote(Vote::Yes);
+
+/// The same server as another account, or another database of it.
+fn as_superuser(url: &str) -> String {
+    url.replace("//assent@", "//postgres@")
+}
+
+fn run(resource: &mut Postgres, sql: &str) -> Result<(), ResourceError> {
+    resource.work(|client| client.batch_execute(sql))
+}
+
+/// PREPARE TRANSACTION of a failed transaction answers "ROLLBACK" and no error. Whoever believes it commits nothing.
+#[test]
+fn a_failed_transaction_votes_no_and_not_yes() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "tag");
+    let mut branch = table.resource();
+    for (number, vote) in [(0, Verb::Prepare(xid("tag", 0))), (1, Verb::CommitOnePhase(xid("tag", 1)))] {
+        let xid = xid("tag", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+        let failed = run(&mut branch, "SELECT 1/0").unwrap_err();
+        assert_eq!((failed.kind(), failed.into_native().1.code.as_str()), (Kind::Invalid, "22012"));
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        let reply = branch.call(vote);
+        assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
+        assert_eq!(code(&reply), "25P02");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done, "there is nothing to roll back");
+    }
+    assert_eq!(branch.call(Verb::Recover(node("tag"))), Reply::Listed(vec![]));
+    assert_eq!(table.rows(), [0_i32; 0]);
+    run(&mut branch, &format!("INSERT INTO {} VALUES (2)", table.table)).unwrap();
+    assert_eq!(table.rows(), [2], "the connection is free again");
+}
+
+/// Outside a transaction there is a warning, and again the tag "ROLLBACK".
+#[test]
+fn a_transaction_that_the_application_ended_itself_is_unknown() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "absent");
+    let mut branch = table.resource();
+    for (number, vote) in [(0, Verb::Prepare(xid("absent", 0))), (1, Verb::CommitOnePhase(xid("absent", 1)))] {
+        let xid = xid("absent", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, &format!("INSERT INTO {} VALUES ({number}); COMMIT", table.table)).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        let reply = branch.call(vote);
+        assert!(matches!(reply, Reply::Unknown(_)), "{reply:?}");
+        assert_eq!(code(&reply), "25P01");
+    }
+    assert_eq!(table.rows(), [0, 1]);
+}
+
+#[test]
+fn a_deferred_constraint_fires_in_the_vote_and_leaves_nothing() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "deferred");
+    let sql = format!("ALTER TABLE {} ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED", table.table);
+    table.plain().batch_execute(&sql).unwrap();
+    let mut branch = table.resource();
+    for (number, vote) in [(0, Verb::Prepare(xid("deferred", 0))), (1, Verb::CommitOnePhase(xid("deferred", 1)))] {
+        let xid = xid("deferred", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, &format!("INSERT INTO {} VALUES (1), (1)", table.table)).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        let reply = branch.call(vote);
+        assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
+        assert_eq!(code(&reply), "23505");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done, "the connection takes the next branch");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+    assert_eq!(table.rows(), [0_i32; 0]);
+}
+
+#[test]
+fn what_cannot_be_prepared_votes_no() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "temporary");
+    let mut branch = table.resource();
+    let xid = xid("temporary", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    run(&mut branch, "CREATE TEMP TABLE assent_resources_temporary (id int)").unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    let reply = branch.call(Verb::Prepare(xid));
+    assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
+    assert_eq!(code(&reply), "0A000");
+}
+
+#[test]
+fn a_taken_gid_is_a_conflict_and_the_first_branch_stays() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "taken");
+    let xid = xid("taken", 0);
+    let mut first = table.open();
+    work(&mut *first, xid, 1);
+    assert_eq!(first.call(Verb::Prepare(xid)), YES);
+    let mut second = table.open();
+    work(&mut *second, xid, 2);
+    let reply = second.call(Verb::Prepare(xid));
+    assert!(matches!(reply, Reply::Refused(Kind::Conflict, _)), "{reply:?}");
+    assert_eq!(code(&reply), "42710");
+    // The rollback means the second's own transaction, which is gone already, and not the first's branch.
+    assert_eq!(second.call(Verb::Rollback(xid)), Reply::Done);
+    assert_eq!(first.call(Verb::Recover(node("taken"))), Reply::Listed(vec![xid]));
+    assert_eq!(first.call(Verb::Commit(xid)), Reply::Done);
+    assert_eq!(table.rows(), [1]);
+}
+
+#[test]
+fn foreign_gids_other_nodes_and_other_databases_are_not_listed() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "foreign");
+    let foreign = format!("nightly-{}", std::process::id());
+    let mut plain = table.plain();
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    plain.batch_execute(&format!("BEGIN; {insert}; PREPARE TRANSACTION '{foreign}'")).unwrap();
+    let mut branch = table.open();
+    work(&mut *branch, xid("foreign_node", 0), 2);
+    assert_eq!(branch.call(Verb::Prepare(xid("foreign_node", 0))), YES);
+    work(&mut *branch, xid("foreign", 0), 3);
+    assert_eq!(branch.call(Verb::Prepare(xid("foreign", 0))), YES);
+    assert_eq!(branch.call(Verb::Recover(node("foreign"))), Reply::Listed(vec![xid("foreign", 0)]));
+
+    // From another database it is seen by nobody, and cannot be finished: refused, and kept.
+    let elsewhere = PostgresConnector::new("bank", &other_database(&as_superuser(&table.url), "postgres")).unwrap();
+    let mut elsewhere = elsewhere.connect().unwrap();
+    assert_eq!(elsewhere.call(Verb::Recover(node("foreign"))), Reply::Listed(vec![]));
+    let reply = elsewhere.call(Verb::Commit(xid("foreign", 0)));
+    assert!(matches!(reply, Reply::Refused(Kind::Invalid, _)), "{reply:?}");
+    assert_eq!(code(&reply), "0A000");
+
+    assert_eq!(branch.call(Verb::Rollback(xid("foreign", 0))), Reply::Done);
+    assert_eq!(branch.call(Verb::Rollback(xid("foreign_node", 0))), Reply::Done);
+    plain.batch_execute(&format!("ROLLBACK PREPARED '{foreign}'")).unwrap();
+}
+
+#[test]
+fn another_role_may_not_finish_a_branch() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "denied");
+    let role = format!("assent_resources_other_{}", std::process::id());
+    let mut superuser = Client::connect(&as_superuser(&table.url), NoTls).unwrap();
+    superuser.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
+    let xid = xid("denied", 0);
+    let mut branch = table.open();
+    work(&mut *branch, xid, 1);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    let url = table.url.replace("//assent@", &format!("//{role}@"));
+    let mut other = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
+    assert_eq!(other.call(Verb::Recover(node("denied"))), Reply::Listed(vec![xid]));
+    let reply = other.call(Verb::Commit(xid));
+    assert!(matches!(reply, Reply::Refused(Kind::Denied, _)), "{reply:?}");
+    assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+    drop(other);
+    superuser.batch_execute(&format!("DROP ROLE {role}")).unwrap();
+}
+
+#[test]
+fn two_databases_of_one_cluster_take_part_in_one_transaction() {
+    let servers = shared();
+    let first = PostgresTable::new(&servers, "pair");
+    let database = format!("assent_resources_pair_{}", std::process::id());
+    first.plain().batch_execute(&format!("CREATE DATABASE {database}")).unwrap();
+    let second = PostgresTable { url: other_database(&first.url, &database), table: "t".to_owned() };
+    second.plain().batch_execute("CREATE TABLE t (id int)").unwrap();
+
+    // The gids are unique in the cluster, so the branches must differ in their qualifier.
+    let mut branches = [(first.open(), xid("pair", 0)), (second.open(), xid("pair", 1))];
+    for (branch, xid) in &mut branches {
+        work(&mut **branch, *xid, 1);
+    }
+    for (verb, answer) in [(Verb::Prepare as fn(_) -> _, YES), (Verb::Commit as fn(_) -> _, Reply::Done)] {
+        branches.iter_mut().for_each(|(branch, xid)| branch.send(verb(*xid)));
+        assert!(branches.iter_mut().all(|(branch, _)| branch.receive() == answer));
+    }
+    assert_eq!((first.rows(), second.rows()), (vec![1], vec![1]));
+    drop(branches);
+    first.plain().batch_execute(&format!("DROP DATABASE {database} WITH (FORCE)")).unwrap();
+}
+
+#[test]
+fn a_branch_does_not_start_in_somebodys_open_transaction() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "open");
+    let mut branch = table.resource();
+    run(&mut branch, &format!("BEGIN; INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    let reply = branch.call(Verb::Start(xid("open", 0)));
+    assert!(matches!(reply, Reply::Refused(Kind::Invalid, _)), "{reply:?}");
+    run(&mut branch, "COMMIT").unwrap();
+    assert_eq!(branch.call(Verb::Start(xid("open", 0))), Reply::Done);
+    // Nothing has been read yet, so the application still chooses how isolated it is.
+    run(&mut branch, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE").unwrap();
+    assert_eq!(table.rows(), [1], "the other work is untouched");
+}
+
+#[test]
+fn a_serialization_failure_at_the_vote_is_a_no() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "skew");
+    let mut branches = [(table.resource(), xid("skew", 0)), (table.resource(), xid("skew", 1))];
+    // Write skew: each reads everything and adds a row the other did not see.
+    for (branch, xid) in &mut branches {
+        assert_eq!(branch.call(Verb::Start(*xid)), Reply::Done);
+        run(branch, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE").unwrap();
+        run(branch, &format!("SELECT count(*) FROM {}", table.table)).unwrap();
+    }
+    for (branch, xid) in &mut branches {
+        run(branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+        assert_eq!(branch.call(Verb::End { xid: *xid, success: true }), Reply::Done);
+    }
+    let [(first, a), (second, b)] = &mut branches;
+    assert_eq!(first.call(Verb::CommitOnePhase(*a)), Reply::Done);
+    let reply = second.call(Verb::Prepare(*b));
+    assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
+    assert_eq!(code(&reply), "40001");
+    assert_eq!(table.rows(), [1]);
+}
+
+#[test]
+fn a_terminated_session_loses_the_answer() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "terminated");
+    let mut superuser = Client::connect(&as_superuser(&table.url), NoTls).unwrap();
+    for (number, vote) in [(0, Verb::Prepare as fn(_) -> _), (1, Verb::CommitOnePhase as fn(_) -> _)] {
+        let xid = xid("terminated", number);
+        let mut branch = table.resource();
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+        let process: i32 = branch.work(|client| client.query_one("SELECT pg_backend_pid()", &[])).unwrap().get(0);
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        let ended: bool = superuser.query_one("SELECT pg_terminate_backend($1, 60000)", &[&process]).unwrap().get(0);
+        assert!(ended);
+        assert!(matches!(branch.call(vote(xid)), Reply::Lost(_)));
+        assert!(matches!(branch.call(Verb::Rollback(xid)), Reply::Lost(_)));
+        let gone = run(&mut branch, "SELECT 1").unwrap_err();
+        assert_eq!(gone.kind(), Kind::InDoubt);
+        assert!(matches!(branch.call(Verb::Start(xid)), Reply::Refused(Kind::Unavailable, _)));
+    }
+    assert_eq!(table.rows(), [0_i32; 0]);
+}
+
+#[test]
+fn the_callers_own_connection_takes_part() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "own");
+    let mut branch = Postgres::over("bank", table.plain(), Limits::WORK).unwrap();
+    let xid = xid("own", 0);
+    assert_eq!(branch.name(), "bank");
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+    assert_eq!(table.rows(), [1]);
+}
