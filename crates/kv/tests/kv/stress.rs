@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use assent_journal::{Journal, Log};
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, Kv, KvError};
 use assent_sim::Rng;
-use assent_world::RealDisk;
+use assent_world::{RealClock, RealDice, RealDisk};
 use assent_xa::Vote;
 
-use super::scripted_log::ScriptedLog;
 use super::xid;
 
 const ACCOUNTS: u64 = 20;
@@ -26,9 +26,19 @@ fn sum(rows: &[(Vec<u8>, Vec<u8>)]) -> u64 {
     rows.iter().map(|(_, value)| balance(value)).sum()
 }
 
-fn open(folder: &Path) -> Kv {
-    let log = ScriptedLog::open_at(&RealDisk, &folder.join("log"), false, 1).unwrap();
-    Kv::open(Arc::new(log), Arc::new(RealDisk), &folder.join("kv"), Config::default()).unwrap()
+fn open(folder: &Path) -> (Arc<Journal>, Kv) {
+    let (disk, clock, dice) = (Arc::new(RealDisk), Arc::new(RealClock), Arc::new(RealDice));
+    let config = assent_journal::Config { log_size: 1 << 20, max_buffer_log_size: 64 << 10, ..Default::default() };
+    let (journal, _) = Journal::open(disk, clock, dice, &folder.join("journal"), config).unwrap();
+    let log: Arc<dyn Log> = Arc::<Journal>::clone(&journal);
+    let kv = Kv::open(log, Arc::new(RealDisk), &folder.join("kv"), Config::default()).unwrap();
+    (journal, kv)
+}
+
+/// As `assent` looks into the folder of a stopped store.
+fn look(folder: &Path) -> Kv {
+    let (archive, _) = Journal::open_read_only(Arc::new(RealDisk), &RealClock, &folder.join("journal")).unwrap();
+    Kv::open_read_only(Arc::new(archive), Arc::new(RealDisk), &folder.join("kv"), Config::default()).unwrap()
 }
 
 /// One transfer in one or two phases; whether it was committed.
@@ -57,7 +67,7 @@ fn transfer(kv: &Kv, number: u64, rng: &mut Rng) -> Result<bool, KvError> {
 #[test]
 fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let kv = open(folder.path());
+    let (journal, kv) = open(folder.path());
     for account in 0..ACCOUNTS {
         kv.put(0, &account.to_be_bytes(), &EACH.to_le_bytes(), Durability::Durable).unwrap();
     }
@@ -110,8 +120,10 @@ fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
     assert_eq!((before.branches, before.snapshots, before.held_keys, before.unpublished), (0, 0, 0, 0));
     assert_eq!((before.versions, before.keys), (before.keys, ACCOUNTS + 150));
     drop(kv);
-    let kv = open(folder.path());
-    assert_eq!((kv.stats().keys, kv.stats().value_bytes), (before.keys, before.value_bytes));
-    assert_eq!(kv.snapshot().scan(0, Bound::Unbounded, Bound::Unbounded, 1000).unwrap(), rows);
+    journal.close().unwrap();
+    for kv in [look(folder.path()), open(folder.path()).1] {
+        assert_eq!((kv.stats().keys, kv.stats().value_bytes), (before.keys, before.value_bytes));
+        assert_eq!(kv.snapshot().scan(0, Bound::Unbounded, Bound::Unbounded, 1000).unwrap(), rows);
+    }
     assert_eq!(sum(&rows), ACCOUNTS * EACH);
 }
