@@ -25,6 +25,7 @@ pub(crate) enum Stand {
         success: bool,
     },
     /// The branch is prepared and still tied to this connection (MariaDB).
+    #[cfg_attr(not(feature = "mariadb"), allow(dead_code, reason = "PostgreSQL lets go of it"))]
     Prepared(Xid),
     /// The branch was found rolled back, and its own rollback may still be asked for.
     Over(Xid),

@@ -24,6 +24,9 @@ const FORM: &str = "mysql://user:password@host:port/database";
 /// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
 const LOCK_WAIT_S: u32 = 2;
 
+/// How long an idle connection goes unproved.
+const KEEPALIVE_MS: u32 = 10_000;
+
 /// A connection to a MariaDB or MySQL server, for one branch after the other. From start to the end of phase two it
 /// belongs to the branch.
 #[derive(Debug)]
@@ -46,6 +49,14 @@ impl Mariadb {
     #[must_use]
     pub fn over(name: &str, connection: Conn, limits: Limits) -> Self {
         Self { name: name.to_owned(), kept: Kept::new(Session::new(connection), limits, Stuck::default()) }
+    }
+
+    /// What a decision keeps of a branch on this connection, besides its XID
+    /// ([`assent_xa::BranchRecord::witness`]). Empty: MariaDB keeps no memory of finished branches that recovery could
+    /// ask with it.
+    #[must_use]
+    pub const fn witness(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
@@ -165,6 +176,8 @@ impl Address {
             // Otherwise it would connect a second time, to the socket.
             .prefer_socket(false)
             .tcp_connect_timeout(Some(connect))
+            // A machine that vanished is noticed by the kernel, so that no helper waits for it for ever.
+            .tcp_keepalive_time_ms(Some(KEEPALIVE_MS))
             .connect_attrs(Some(HashMap::from([("program_name", "assent")])));
         if recovery {
             let answer = Duration::from_millis(limits.answer_ms_max);

@@ -23,6 +23,8 @@ use codes::{judge_connect, judge_work};
 use session::{Failure, Session};
 
 const FORM: &str = "postgresql://user:password@host:port/database";
+/// How long an idle connection goes unproved.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// A connection to a PostgreSQL database, for one branch after the other.
 #[derive(Debug)]
@@ -54,6 +56,14 @@ impl Postgres {
             native,
         })?;
         Ok(Self { name: name.to_owned(), kept })
+    }
+
+    /// What a decision keeps of a branch on this connection, besides its XID
+    /// ([`assent_xa::BranchRecord::witness`]). Empty: the branch is known by its gid alone, and what became of one that
+    /// is no longer listed cannot be asked.
+    #[must_use]
+    pub const fn witness(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
@@ -174,8 +184,10 @@ impl Address {
             config.application_name("assent");
         }
         config.connect_timeout(Duration::from_millis(limits.connect_ms_max));
-        // A machine that vanished: what we sent stays unacknowledged, and the kernel gives up in our place.
+        // A machine that vanished: what we sent stays unacknowledged, or a proof of life does, and the kernel gives up
+        // in our place, so that no helper waits for it for ever.
         config.tcp_user_timeout(Duration::from_millis(limits.answer_ms_max));
+        config.keepalives_idle(KEEPALIVE);
         if let Some(statement_ms) = statement_ms {
             let options = config.get_options().unwrap_or_default();
             let options = format!("{options} -c statement_timeout={statement_ms}");

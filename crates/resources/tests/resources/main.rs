@@ -5,11 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(missing_docs, reason = "tests")]
 
-mod connect;
-mod engine;
-mod fake;
-mod mariadb;
-mod postgres;
+#[cfg(all(feature = "postgres", feature = "mariadb"))]
+mod databases {
+    mod connect;
+    mod engine;
+    mod fake;
+    mod mariadb;
+    mod postgres;
+    mod servers;
+    mod stories;
+}
 mod scripted;
-mod servers;
-mod stories;

@@ -3,8 +3,8 @@
 use assent_kind::Kind;
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use crate::engine::{Engine, MariadbTable, PostgresTable, node, work, xid};
-use crate::servers::{Servers, alone, shared};
+use super::engine::{Engine, MariadbTable, PostgresTable, node, work, xid};
+use super::servers::{Servers, alone, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
 
@@ -40,7 +40,7 @@ fn a_branch_votes_is_listed_and_commits() {
         assert!(matches!(branch.call(Verb::Commit(xid)), Reply::Unknown(_)), "a second commit is no success");
         assert_eq!(branch.call(Verb::Forget(xid)), Reply::Done);
         // The connection takes the next branch.
-        let next = crate::engine::xid("full", 1);
+        let next = super::engine::xid("full", 1);
         work(&mut *branch, next, 2);
         assert_eq!(branch.call(Verb::CommitOnePhase(next)), Reply::Done);
         assert_eq!(engine.rows(), [1, 2]);

@@ -5,8 +5,8 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Postgres, PostgresConnector, ResourceError};
 use assent_xa::{Connector, Reply, Resource, Verb, Vote};
 
-use crate::engine::{Engine, PostgresTable, code, node, other_database, work, xid};
-use crate::servers::shared;
+use super::engine::{Engine, PostgresTable, code, node, other_database, work, xid};
+use super::servers::shared;
 
 const YES: Reply = Reply::Vote(Vote::Yes);
 

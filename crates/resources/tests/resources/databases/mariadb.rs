@@ -6,8 +6,8 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use crate::engine::{Engine, MariadbTable, code, node, other_database, work, xid};
-use crate::servers::shared;
+use super::engine::{Engine, MariadbTable, code, node, other_database, work, xid};
+use super::servers::shared;
 
 const YES: Reply = Reply::Vote(Vote::Yes);
 

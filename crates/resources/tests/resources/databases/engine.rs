@@ -9,7 +9,7 @@ use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
 use assent_resources::{Limits, Mariadb, MariadbConnector, Postgres, PostgresConnector};
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 
-use crate::servers::Servers;
+use super::servers::Servers;
 
 /// A database with one table for one test.
 pub(crate) trait Engine {

@@ -6,9 +6,9 @@ use assent_kind::Kind;
 use assent_resources::{Limits, MariadbConnector, Postgres, PostgresConnector};
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 
-use crate::engine::{code, other_database, xid};
-use crate::fake::{self, Behaviour};
-use crate::servers::shared;
+use super::engine::{code, other_database, xid};
+use super::fake::{self, Behaviour};
+use super::servers::shared;
 
 /// Long enough for what answers, short enough to wait for what does not.
 const SHORT: Limits = Limits { connect_ms_max: 300, answer_ms_max: 300 };
