@@ -2,6 +2,8 @@
 //!
 //! Walk: [`Mariadb::connect`] our own connection, [`Mariadb::over`] the caller's · [`Mariadb::work`] lends it · the
 //! verbs go through [`assent_xa::Resource`] · [`MariadbConnector`] for recovery.
+//! Durable means what the server is set to: with innodb_flush_log_at_trx_commit other than 1 even a vote may be lost.
+//! The server tells XIDs apart by gtrid and bqual alone, in whatever format, and for all its databases together.
 //! Deliberately absent: TLS, pools, JOIN, SUSPEND and RESUME, which the server does not have.
 
 mod codes;

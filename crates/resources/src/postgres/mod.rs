@@ -2,6 +2,8 @@
 //!
 //! Walk: [`Postgres::connect`] our own connection, [`Postgres::over`] the caller's · [`Postgres::work`] lends it ·
 //! the verbs go through [`assent_xa::Resource`] · [`PostgresConnector`] for recovery.
+//! Durable means what the server is set to: votes and second phases are always flushed, a commit in one phase is not
+//! under synchronous_commit = off.
 //! Deliberately absent: TLS, pools, the read-only vote: PostgreSQL itself never gives one.
 
 mod codes;
