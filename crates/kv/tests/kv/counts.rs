@@ -1,6 +1,11 @@
 //! What a walk costs: appends and syncs are counted, and the count is the gate.
 
-use assent_kv::{Durability, Op};
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_journal::{Journal, Log};
+use assent_kv::{Config, Durability, Kv, Op};
+use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_xa::Vote;
 
 use super::branches::{commit, ended, prepare, rollback};
@@ -65,4 +70,33 @@ fn many_that_wait_share_a_sync() {
         kv.wait(plain).unwrap();
     });
     assert_eq!(shared, (9, 1));
+}
+
+#[test]
+fn over_the_journal_the_counts_are_the_same() {
+    let (disk, clock, dice) = (SimDisk::new(), Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+    let config = assent_journal::Config::default();
+    let (journal, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config).unwrap();
+    let log: Arc<dyn Log> = Arc::<Journal>::clone(&journal);
+    let kv = Kv::open(log, Arc::new(disk), Path::new("kv"), Config::default()).unwrap();
+    let cost = |walk: &dyn Fn()| {
+        let before = journal.counts();
+        walk();
+        let after = journal.counts();
+        (after.entries - before.entries, after.writes - before.writes, after.syncs - before.syncs)
+    };
+    ended(&kv, &xid(1), b"k", b"v");
+    assert_eq!(cost(&|| _ = prepare(&kv, &xid(1)).unwrap()), (1, 1, 1));
+    assert_eq!(cost(&|| commit(&kv, &xid(1)).unwrap()), (1, 1, 1));
+    kv.start(&xid(2)).unwrap();
+    kv.branch_get(&xid(2), 0, b"k").unwrap();
+    kv.end(&xid(2), true).unwrap();
+    assert_eq!(cost(&|| assert_eq!(prepare(&kv, &xid(2)), Ok(Vote::ReadOnly))), (0, 0, 0));
+    ended(&kv, &xid(3), b"k", b"v");
+    ended(&kv, &xid(4), b"l", b"v");
+    let together = cost(&|| {
+        let votes = [kv.prepare_begin(&xid(3)).unwrap(), kv.prepare_begin(&xid(4)).unwrap()];
+        votes.into_iter().for_each(|voted| kv.wait(voted.pending).unwrap());
+    });
+    assert_eq!(together, (2, 1, 1));
 }

@@ -23,6 +23,7 @@ mod plain;
 mod resource;
 mod scripted_log;
 mod stress;
+mod waiting;
 
 use std::ops::Bound;
 use std::path::Path;

@@ -1,9 +1,11 @@
 //! Plain reads and writes, snapshots, and what is published when.
 
 use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
 
 use assent_kind::Kind;
-use assent_kv::{Durability, Op};
+use assent_kv::{Config, Durability, Kv, Op};
 use assent_sim::{Call, Fault, Operation};
 
 use super::{all, fresh, rows};
@@ -130,4 +132,22 @@ fn a_value_damaged_on_disk_is_an_error_that_names_key_and_lsn_and_never_not_foun
     assert!(text.contains("broken\\n") && text.contains("keyspace 5") && text.contains(&lsn.to_string()), "{text}");
     assert!(desk.kv.scan(5, Bound::Unbounded, Bound::Unbounded, 9).is_err());
     assert_eq!(desk.kv.get(0, b"whole").unwrap().as_deref(), Some(&b"fine"[..]));
+}
+
+#[test]
+fn bytes_that_a_checksum_passes_and_the_index_did_not_mean_are_damage_too() {
+    // A journal of the same shape with another value in it, put under a checkpoint.
+    let filled = |value: &[u8]| {
+        let desk = fresh();
+        desk.kv.put(0, b"k", value, Durability::Durable).unwrap();
+        desk.kv.put(0, b"last", b"the same", Durability::Durable).unwrap();
+        desk
+    };
+    let (right, wrong) = (filled(b"right"), filled(b"wrong"));
+    wrong.kv.checkpoint().unwrap();
+    let kv = Kv::open(right.log, Arc::new(wrong.disk), Path::new("kv"), Config::default()).unwrap();
+    assert_eq!(kv.stats().replayed, 0, "the checkpoint is believed: the last entry is the same");
+    let error = kv.get(0, b"k").unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.to_string().contains("it hashes to"), "{error}");
 }
