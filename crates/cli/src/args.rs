@@ -111,7 +111,7 @@ pub(crate) struct Serve {
 }
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct From {
+pub(crate) struct Source {
     /// A running server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7430", env = "ASSENT_SERVER")]
     pub(crate) server: String,
@@ -125,14 +125,14 @@ pub(crate) enum Tx {
     /// Decided transactions with branches that are not finished yet, and what is in doubt.
     List {
         #[command(flatten)]
-        from: From,
+        from: Source,
     },
     /// Everything known of one transaction.
     Show {
         /// epoch.incarnation.counter, as `tx list` prints it.
         tx: String,
         #[command(flatten)]
-        from: From,
+        from: Source,
     },
     /// Has the recovery agent scan every resource now, and says what it did.
     Recover {

@@ -41,7 +41,11 @@ fn run_journal(arguments: &BenchJournal, json: bool) -> Result<(), Failure> {
     }
     let mut table = table(&["", "threads", "operations/s", "x floor", "p50 us", "x floor", "p99 us", "entries/sync"]);
     for way in &outcome.ways_us {
-        table.add_row([format!("floor: {:?}", way.way), "1".into(), format!("{:.0}", 1e6 / way.p50), String::new()].into_iter().chain([format!("{:.0}", way.p50)]));
+        table.add_row(
+            [format!("floor: {:?}", way.way), "1".into(), format!("{:.0}", 1e6 / way.p50), String::new()]
+                .into_iter()
+                .chain([format!("{:.0}", way.p50)]),
+        );
     }
     for (name, row) in [
         ("one appender", &outcome.one),
@@ -103,7 +107,7 @@ pub(crate) fn bar(length: u64, what: &str) -> ProgressBar {
 /// An empty table with a head.
 pub(crate) fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header(head);
+    table.load_style(UTF8_FULL_CONDENSED).set_header(head);
     table
 }
 

@@ -37,11 +37,11 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
     pub(crate) listen: String,
-    pub(crate) threads: usize,
+    pub(crate) threads: u32,
     pub(crate) client_lost_ms: u64,
-    pub(crate) connections_max: usize,
-    pub(crate) idle_ms: u64,
-    pub(crate) partial_frame_ms: u64,
+    pub(crate) connections_max: u32,
+    pub(crate) idle_ms: u32,
+    pub(crate) partial_frame_ms: u32,
     pub(crate) insecure: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for Server {
             threads: 1,
             client_lost_ms: 1_000,
             connections_max: 1_024,
-            idle_ms: 600_000,
+            idle_ms: 0,
             partial_frame_ms: 10_000,
             insecure: false,
         }

@@ -55,4 +55,16 @@ macro_rules! from_room {
     };
 }
 
-from_room!(assent_journal::JournalError);
+from_room!(
+    assent_bench::BenchError,
+    assent_client::CommitError,
+    assent_coordinator::CoordinatorError,
+    assent_door::DoorError,
+    assent_journal::JournalError,
+    assent_kv::KvError,
+    assent_link::LinkError,
+    assent_resources::RemoteError,
+    assent_resources::ResourceError,
+    assent_rest::RestError,
+    assent_server::ServerError,
+);

@@ -13,6 +13,7 @@ mod clients;
 mod coordinator;
 mod embedded;
 mod error;
+mod history;
 mod identity;
 mod inspect;
 mod judge;
@@ -31,10 +32,12 @@ pub use clients::Standing;
 pub use coordinator::{BRANCHES_MAX, Config, Coordinator, TABLE_BYTES_MAX, WITNESS_BYTES_MAX};
 pub use embedded::Embedded;
 pub use error::CoordinatorError;
+pub use history::{Made, decisions};
 pub use identity::Identity;
 pub use round::{BranchReport, Resolution, ResourceReport, Round, Stopped};
 pub use table::{By, Fate, Finish};
 pub use view::{BranchView, Gauges, Known, Pending, Session, TransactionView};
 
 /// Every barrier of this room: what must be durable before what.
-pub const BARRIERS: &[assent_world::Barrier] = &[identity::BYTES_BEFORE_NAME, identity::NAME_BEFORE_USE];
+pub const BARRIERS: &[assent_world::Barrier] =
+    &[identity::FOLDER_BEFORE_BYTES, identity::BYTES_BEFORE_NAME, identity::NAME_BEFORE_USE];

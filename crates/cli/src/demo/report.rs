@@ -142,7 +142,9 @@ impl Report {
             self.latency_us.p99 / 1e3,
             self.latency_us.max / 1e3
         );
-        self.kills_missed.iter().for_each(|missed| println!("the kill at {missed} never came: more transfers are needed"));
+        self.kills_missed
+            .iter()
+            .for_each(|missed| println!("the kill at {missed} never came: more transfers are needed"));
         if self.is_good() {
             println!("Money is conserved and nothing is left prepared.");
         } else if !self.conserved {

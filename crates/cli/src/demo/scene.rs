@@ -10,17 +10,22 @@ use std::time::{Duration, Instant};
 
 use assent_bench::stats::Samples;
 use assent_kind::Kind;
+use assent_wire::{Answer, Request};
 use indicatif::ProgressBar;
 
 use super::kill::{Kill, who_passes};
 use super::plan::{Plan, write};
 use super::process::{Heard, Stage, Told};
-use super::report::KillReport;
+use super::report::{KillReport, ResolvedBranch};
 use super::sql::Hook;
 use crate::failure::Failure;
+use crate::tx::admin;
 
 /// Nothing of the demo waits longer than this for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the agent is waited for at the end.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// What is going on.
 #[derive(Debug)]
@@ -47,6 +52,8 @@ pub(super) struct Tally {
     pub(super) asked_again: u64,
     pub(super) latency: Samples,
     pub(super) kills: Vec<KillReport>,
+    /// What the recovery agent said it finished.
+    pub(super) resolved: Vec<ResolvedBranch>,
     pub(super) complaints: VecDeque<String>,
 }
 
@@ -169,9 +176,11 @@ impl Scene {
 
     fn take(&mut self, heard: Heard) -> Result<(), Failure> {
         if !self.stage.is_present(&heard) {
-            // A dead run's last words may still be counted, its end means nothing.
-            if let Told::Said(line) = &heard.told {
-                self.count_line(&heard.actor, line);
+            // A dead run's last words still count, its end means nothing.
+            match &heard.told {
+                Told::Said(line) => self.count_line(&heard.actor, line),
+                Told::Complained(line) => self.tally.resolved.extend(resolved(line)),
+                Told::Stopped { .. } | Told::Ended => {}
             }
             return Ok(());
         }
@@ -179,6 +188,7 @@ impl Scene {
             Told::Said(line) => self.count_line(&heard.actor, &line),
             Told::Stopped { stop, about } => self.carry_out(&heard.actor, &stop, about)?,
             Told::Complained(line) => {
+                self.tally.resolved.extend(resolved(&line));
                 if self.tally.complaints.len() == 200 {
                     self.tally.complaints.pop_front();
                 }
@@ -260,6 +270,34 @@ impl Scene {
         }
     }
 
+    /// Waits until the agent finds nothing more to do; what it cannot finish in time, the count will show.
+    pub(super) fn settle(&mut self, coordinator: &str) -> Result<(), Failure> {
+        let deadline = now() + SETTLE;
+        let link = admin(coordinator)?;
+        while now() < deadline {
+            let arrived = link.request(&Request::TxRecover)?;
+            let Answer::Round(round) = arrived.answer()? else {
+                return Err(self.trouble("the coordinator answered something else than was asked".to_owned()));
+            };
+            let open = round.resolved.iter().any(|branch| {
+                !["committed", "rolled back", "finished before"].iter().any(|fate| branch.fate.starts_with(fate))
+            });
+            // Whatever was finished just now is looked for once more.
+            if round.resolved.is_empty() && round.unreachable.is_empty() && !open {
+                break;
+            }
+            self.listen(Duration::from_millis(100))?;
+        }
+        self.listen(Duration::from_millis(100))
+    }
+
+    fn listen(&mut self, quiet: Duration) -> Result<(), Failure> {
+        while let Some(heard) = self.stage.hear(quiet) {
+            self.take(heard)?;
+        }
+        Ok(())
+    }
+
     /// Kills that were ordered and never came.
     pub(super) fn missed(&self) -> Vec<String> {
         let waiting = self.orders.values().flatten().chain(self.armed.values());
@@ -280,6 +318,16 @@ impl Scene {
     }
 }
 
+/// A line of the coordinator's log about a branch that its agent finished.
+fn resolved(line: &str) -> Option<ResolvedBranch> {
+    let (_, fields) = line.split_once("recovery tx=")?;
+    let (tx, rest) = fields.split_once(" resource=\"")?;
+    let (resource, rest) = rest.split_once("\" fate=\"")?;
+    let how = rest.strip_suffix('"')?;
+    Some(ResolvedBranch { tx: tx.to_owned(), resource: resource.to_owned(), how: how.to_owned() })
+        .filter(|branch| branch.how.starts_with("committed") || branch.how.starts_with("rolled back"))
+}
+
 #[expect(clippy::disallowed_methods, reason = "a harness watches real processes")]
 pub(super) fn now() -> Instant {
     Instant::now()
@@ -287,4 +335,21 @@ pub(super) fn now() -> Instant {
 
 fn deadline() -> Instant {
     now() + PATIENCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_s_lines_are_understood() {
+        let line = "2026-01-01T00:00:00Z  INFO assent_server::report: recovery tx=3.1.42 resource=\"bank-a\" fate=\"rolled back\"";
+        let branch = resolved(line).unwrap();
+        assert_eq!(
+            (branch.tx.as_str(), branch.resource.as_str(), branch.how.as_str()),
+            ("3.1.42", "bank-a", "rolled back")
+        );
+        assert!(resolved("INFO recovery tx=3.1.42 resource=\"b\" fate=\"tried again later: gone\"").is_none());
+        assert!(resolved("something else").is_none());
+    }
 }

@@ -1,0 +1,171 @@
+//! `assent journal`: looks into a journal folder that nobody serves from now, and changes nothing.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use assent_journal::{Journal as Store, Log as _, Recovery};
+use assent_kind::Kind;
+use assent_world::{RealClock, RealDisk};
+use serde::Serialize;
+
+use crate::args::Journal;
+use crate::bench::{print_json, table};
+use crate::failure::Failure;
+
+/// Runs the command.
+pub(crate) fn run(command: Journal, json: bool) -> Result<ExitCode, Failure> {
+    match command {
+        Journal::Inspect { folder, limit } => inspect(&folder, limit, json),
+        Journal::Check { folder } => check(&folder, json),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct Found {
+    epoch: u32,
+    start_lsn: u64,
+    end_lsn: u64,
+    batches: u64,
+    entries: u64,
+    closed_cleanly: bool,
+    may_have_lost: bool,
+    torn: Option<Torn>,
+}
+
+#[derive(Serialize)]
+struct Torn {
+    file: String,
+    offset_bytes: u64,
+    lsn: u64,
+}
+
+impl From<&Recovery> for Found {
+    fn from(recovery: &Recovery) -> Self {
+        Self {
+            epoch: recovery.epoch.0,
+            start_lsn: recovery.start.0,
+            end_lsn: recovery.end.0,
+            batches: recovery.batches,
+            entries: recovery.entries,
+            closed_cleanly: recovery.clean,
+            may_have_lost: recovery.may_have_lost,
+            torn: recovery.torn.as_ref().map(|torn| Torn {
+                file: torn.file.display().to_string(),
+                offset_bytes: torn.offset,
+                lsn: torn.lsn.0,
+            }),
+        }
+    }
+}
+
+fn open(folder: &Path) -> Result<(assent_journal::Archive, Recovery), Failure> {
+    if !folder.is_dir() {
+        return Err(Failure::new(Kind::NotFound, format!("{} is no folder: name a journal's", folder.display())));
+    }
+    Ok(Store::open_read_only(Arc::new(RealDisk), &RealClock, folder)?)
+}
+
+fn check(folder: &Path, json: bool) -> Result<(), Failure> {
+    let (archive, recovery) = open(folder)?;
+    // Opening walks the batches; reading also closes chains of large entries.
+    let mut entries = 0_u64;
+    for entry in archive.read(archive.start())? {
+        entry?;
+        entries += 1;
+    }
+    let found = Found { entries, ..Found::from(&recovery) };
+    if json {
+        return print_json(&found);
+    }
+    println!(
+        "{}: whole from {} to {}, {} batches, {} entries, epoch {}; {}",
+        folder.display(),
+        found.start_lsn,
+        found.end_lsn,
+        found.batches,
+        found.entries,
+        found.epoch,
+        if found.closed_cleanly { "closed cleanly" } else { "not closed cleanly: the next open recovers it" }
+    );
+    if let Some(torn) = &found.torn {
+        println!("a write that was never acknowledged stands at byte {} of {}", torn.offset_bytes, torn.file);
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Batch {
+    file: String,
+    offset_bytes: u64,
+    lsn: u64,
+    end_lsn: u64,
+    epoch: u32,
+    synced_lsn: u64,
+    frames: u32,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    lsn: u64,
+    end_lsn: u64,
+    kind: u16,
+    payload_bytes: usize,
+}
+
+fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
+    let (archive, recovery) = open(folder)?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut batches = Vec::new();
+    for batch in archive.batches().take(limit) {
+        let batch = batch?;
+        batches.push(Batch {
+            file: batch.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            offset_bytes: batch.offset,
+            lsn: batch.lsn.0,
+            end_lsn: batch.end.0,
+            epoch: batch.epoch.0,
+            synced_lsn: batch.synced.0,
+            frames: batch.frames,
+        });
+    }
+    let mut entries = Vec::new();
+    for entry in archive.read(archive.start())?.take(limit) {
+        let entry = entry?;
+        entries.push(Entry {
+            lsn: entry.lsn.0,
+            end_lsn: entry.end.0,
+            kind: entry.kind,
+            payload_bytes: entry.payload.len(),
+        });
+    }
+    let found = Found::from(&recovery);
+    if json {
+        return print_json(&serde_json::json!({"journal": found, "batches": batches, "entries": entries}));
+    }
+    let mut rows = table(&["batch at", "ends", "file", "byte", "epoch", "durable before", "frames"]);
+    for batch in &batches {
+        rows.add_row([
+            batch.lsn.to_string(),
+            batch.end_lsn.to_string(),
+            batch.file.clone(),
+            batch.offset_bytes.to_string(),
+            batch.epoch.to_string(),
+            batch.synced_lsn.to_string(),
+            batch.frames.to_string(),
+        ]);
+    }
+    println!("{rows}");
+    let mut rows = table(&["entry at", "ends", "kind", "bytes"]);
+    for entry in &entries {
+        rows.add_row([
+            entry.lsn.to_string(),
+            entry.end_lsn.to_string(),
+            format!("{:#06x}", entry.kind),
+            entry.payload_bytes.to_string(),
+        ]);
+    }
+    println!("{rows}");
+    Ok(())
+}

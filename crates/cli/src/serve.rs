@@ -1,0 +1,203 @@
+//! `assent serve`: opens what the configuration names, serves it, and closes it in an orderly way.
+//!
+//! Walk: identity and journals open first, so that damage is found before anyone connects · engines replay · the server
+//! and the admin listener start · one line on stdout says that it is ready · SIGTERM or SIGINT: the server drains, the
+//! journals close cleanly.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_coordinator::{Agent, Coordinator, Identity};
+use assent_door::{Health, Metrics, listen_address};
+use assent_journal::{Journal, Keeper, Log};
+use assent_kind::Kind;
+use assent_kv::Kv;
+use assent_link::LinkConfig;
+use assent_resources::{MariadbConnector, PostgresConnector, RemoteConnector};
+use assent_rest::Rest;
+use assent_server::{Engines, Server};
+use assent_world::stop::Stop;
+use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
+use assent_xa::Connector;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::args::Serve;
+use crate::config::{Config, Engine, Flag, Resource};
+use crate::failure::Failure;
+use crate::logging;
+
+/// How long a stop waits for what is under way.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Runs until it is told to stop.
+pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
+    if arguments.help_stops {
+        println!("ASSENT_STOP=NAME[:NTH] freezes the process (SIGSTOP) at the NTH passing of:");
+        Stop::ALL.iter().for_each(|stop| println!("  {}", stop.name()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    logging::start();
+    // Before anything is opened: from here on a stop is orderly.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
+    let config = Config::load(&arguments.config, &flags(arguments))?;
+    let house = House::open(&config)?;
+    let running = house.start(&config)?;
+    println!("ready protocol={} admin={}", running.server.address(), running.rest.address());
+    let signal = signals.forever().next();
+    info!("stopping on signal {}", signal.unwrap_or_default());
+    running.stop(&house);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn flags(arguments: &Serve) -> Vec<Flag> {
+    let text = |key, value: &Option<String>| value.clone().map(|value| (key, toml::Value::String(value)));
+    let folder = arguments.data_dir.as_ref().map(|path| path.display().to_string());
+    [
+        text("server.listen", &arguments.listen),
+        text("admin.listen", &arguments.admin_listen),
+        text("data_dir", &folder),
+        arguments.insecure.then_some(("server.insecure", toml::Value::Boolean(true))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What was opened: journals and the engines over them.
+struct House {
+    clock: Arc<dyn Clock>,
+    identity: Identity,
+    keeper: Option<Keeper>,
+    coordinator: Option<(Arc<Journal>, Arc<Coordinator>)>,
+    kv: Option<(Arc<Journal>, Arc<Kv>)>,
+}
+
+impl House {
+    fn open(config: &Config) -> Result<Self, Failure> {
+        let folder = &config.data_dir;
+        std::fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder.display(), &error))?;
+        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
+        let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None };
+        if let Some(section) = &config.coordinator {
+            let journal = house.journal(&folder.join("coordinator"), section, 16 << 20)?;
+            let settings = assent_coordinator::Config {
+                client_lost_ms: config.server.client_lost_ms,
+                ..assent_coordinator::Config::default()
+            };
+            let log: Arc<dyn Log> = journal.clone();
+            let coordinator = Coordinator::open(log, Arc::clone(&house.clock), identity, settings)?;
+            house.coordinator = Some((journal, Arc::new(coordinator)));
+        }
+        if let Some(section) = &config.kv {
+            let journal = house.journal(&folder.join("kv"), section, 64 << 20)?;
+            let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
+            let kv = Kv::open(log, disk, &folder.join("kv-checkpoints"), assent_kv::Config::default())?;
+            house.kv = Some((journal, Arc::new(kv)));
+        }
+        Ok(house)
+    }
+
+    fn journal(&mut self, folder: &Path, section: &Engine, log_size: u64) -> Result<Arc<Journal>, Failure> {
+        let defaults = assent_journal::Config::default();
+        let buffer = section.max_buffer_log_size.map(usize::try_from).transpose();
+        let settings = assent_journal::Config {
+            log_size: section.log_size.unwrap_or(log_size),
+            max_buffer_log_size: buffer
+                .map_err(|_| Failure::invalid("max_buffer_log_size does not fit this machine's memory"))?
+                .unwrap_or(defaults.max_buffer_log_size),
+            min_elapsed_sync_time: section.min_elapsed_sync_time.unwrap_or(0),
+            max_elapsed_sync_time: section.max_elapsed_sync_time.unwrap_or(0),
+            direct: section.direct.unwrap_or(defaults.direct),
+            dsync: section.dsync.unwrap_or(defaults.dsync),
+            ..defaults
+        };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let (journal, recovery) = Journal::open(disk, Arc::clone(&self.clock), Arc::new(RealDice), folder, settings)?;
+        info!(
+            "{}: epoch {}, {} entries, end {}, {}",
+            folder.display(),
+            recovery.epoch,
+            recovery.entries,
+            recovery.end,
+            if recovery.clean { "closed cleanly" } else { "recovered" }
+        );
+        if let Some(torn) = &recovery.torn {
+            warn!("{}: a write that was never acknowledged was cut off at byte {}", torn.file.display(), torn.offset);
+        }
+        match &self.keeper {
+            Some(keeper) => keeper.add(&journal),
+            None => self.keeper = Some(Keeper::start(Arc::clone(&journal), Arc::clone(&self.clock))),
+        }
+        Ok(journal)
+    }
+
+    fn start(&self, config: &Config) -> Result<Running, Failure> {
+        let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
+        let limits = assent_door::Limits {
+            connections_max: config.server.connections_max,
+            idle_ms: config.server.idle_ms,
+            partial_frame_ms: config.server.partial_frame_ms,
+            ..assent_door::Limits::default()
+        };
+        let mut engines = Engines::of(self.identity.node);
+        if let Some((journal, coordinator)) = &self.coordinator {
+            let connectors = config.resources.iter().map(connector).collect::<Result<Vec<_>, _>>()?;
+            engines.agent = Some(Agent::new(Arc::clone(coordinator), connectors, Arc::clone(&self.clock)));
+            engines.coordinator = Some(Arc::clone(coordinator));
+            engines.coordinator_log = Some(journal.clone());
+        }
+        if let Some((journal, kv)) = &self.kv {
+            engines.kv = Some(Arc::clone(kv));
+            engines.kv_log = Some(journal.clone());
+        }
+        let listen = listen_address("server.listen", &config.server.listen, config.server.insecure)?;
+        let settings = assent_server::Config {
+            threads: config.server.threads,
+            limits,
+            resources: config.resources.iter().map(|resource| resource.name.clone()).collect(),
+            client_lost_ms: u32::try_from(config.server.client_lost_ms).unwrap_or(u32::MAX),
+            ..assent_server::Config::new(listen)
+        };
+        let admin = listen_address("admin.listen", &config.admin.listen, config.server.insecure)?;
+        let server = Server::start(&settings, engines, Arc::clone(&self.clock), &metrics, &health)?;
+        let rest = Rest::start(&admin, limits, metrics, health)?;
+        Ok(Running { server, rest })
+    }
+}
+
+fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
+    let (name, url) = (&resource.name, resource.url()?);
+    Ok(match resource.kind.as_str() {
+        "postgres" => Box::new(PostgresConnector::new(name, &url)?),
+        "mariadb" => Box::new(MariadbConnector::new(name, &url)?),
+        _ => {
+            let address = url.parse().map_err(|error: assent_world::net::AddressError| {
+                Failure::new(Kind::Invalid, format!("resource {name:?}: url = {url:?}: {error}"))
+            })?;
+            Box::new(RemoteConnector::new(name, address, LinkConfig::default()))
+        }
+    })
+}
+
+struct Running {
+    server: Server,
+    rest: Rest,
+}
+
+impl Running {
+    fn stop(self, house: &House) {
+        self.server.stop(DRAIN);
+        self.rest.stop(DRAIN);
+        let journals = [house.coordinator.as_ref().map(|it| &it.0), house.kv.as_ref().map(|it| &it.0)];
+        for journal in journals.into_iter().flatten() {
+            if let Err(error) = journal.close() {
+                warn!("{error}");
+            }
+        }
+    }
+}
