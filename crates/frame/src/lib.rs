@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
 mod layout;
 
 pub use fields::{Malformed, Reader, Writer};

@@ -5,6 +5,8 @@
 //! Deliberately absent: anything that does something.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod lsn;
 mod tx;
 mod xid;
