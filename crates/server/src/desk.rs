@@ -154,6 +154,7 @@ impl Desk {
     fn open_letters(&mut self, now: Moment) {
         let Some(inbox) = self.shared.inboxes.get(self.number) else { return };
         for letter in inbox.take() {
+            self.shared.numbers.crossings.inc();
             match letter {
                 Letter::Newcomer(peer, slot) => self.seat(Connection::new(peer, Some(slot), now)),
                 Letter::Late { token, frame } => {

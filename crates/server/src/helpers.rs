@@ -12,6 +12,9 @@ use crate::shared::{Letter, Shared};
 /// How often an engine may look after itself: fences, checkpoints, trims.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Between two rounds of recovery, at least.
+const ROUNDS_APART: Duration = Duration::from_millis(250);
+
 /// Rounds of recovery: at the start, when the bell rings, and for ever by the agent's own pause.
 pub(crate) fn recover(shared: &Shared, mut agent: Agent) {
     loop {
@@ -31,7 +34,12 @@ pub(crate) fn recover(shared: &Shared, mut agent: Agent) {
                 inbox.post(Letter::Late { token: asked.token, frame });
             }
         }
-        shared.recovery.sleep(agent.pause());
+        // However often the bell rings: a branch that is seen in two rounds has stood still for this long at least, and
+        // its healthy client is not raced.
+        if !shared.drain.sleep(ROUNDS_APART) {
+            return;
+        }
+        shared.recovery.sleep(agent.pause().saturating_sub(ROUNDS_APART));
     }
 }
 

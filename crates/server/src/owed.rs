@@ -8,7 +8,6 @@ use assent_world::stop::{self, Stop};
 use crate::connection::Connection;
 use crate::role;
 use crate::shared::Shared;
-use crate::store;
 
 /// An answer that waits.
 #[derive(Debug)]
@@ -25,8 +24,8 @@ pub(crate) enum Due {
     Commit(assent_coordinator::Pending, TxId),
     /// A decision to roll back.
     Rollback(assent_coordinator::Pending),
-    /// A vote.
-    Vote(assent_kv::Voted, Xid),
+    /// A vote of yes.
+    Vote(assent_kv::Pending, Xid),
     /// A branch's commit.
     Committed(assent_kv::Pending, Xid),
     /// A branch's rollback.
@@ -45,8 +44,8 @@ impl Owed {
                 (answer, Some(tx))
             }
             Due::Rollback(pending) => (decided(shared, pending), None),
-            Due::Vote(voted, xid) => {
-                let answer = stored(shared, voted.pending, |_| store::voted(voted.vote));
+            Due::Vote(pending, xid) => {
+                let answer = stored(shared, pending, |_| Answer::Branch(Reply::Yes));
                 stop::about(Stop::StoreAfterPrepare, || xid);
                 (answer, None)
             }

@@ -47,7 +47,7 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::End { xid, success } => branch(visit, kv.end(&xid, success).map(|()| Reply::Done), false),
         Request::Recover(node) => branch(visit, Ok(Reply::Listed(kv.recover(node))), false),
         // This store never finishes a branch on its own, so there is nothing to forget.
-        Request::Forget(xid) => branch(visit, Err(KvError::Unknown { xid }), false),
+        Request::Forget(xid) => branch(visit, Err(KvError::Unknown { xid: Box::new(xid) }), false),
         Request::Prepare(xid) => prepare(visit, kv, xid),
         Request::Commit(xid) => commit(visit, xid, false, || kv.commit_begin(&xid)),
         Request::CommitOnePhase(xid) => commit(visit, xid, true, || kv.commit_one_phase_begin(&xid)),
@@ -88,12 +88,13 @@ fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
     }
     stop::about(Stop::StoreBeforePrepare, || xid);
     match kv.prepare_begin(&xid) {
-        Ok(voted) => {
-            if voted.vote == Vote::ReadOnly {
-                forget(visit, xid);
-            }
-            visit.owe(Due::Vote(voted, xid));
+        Ok(voted) if voted.vote == Vote::ReadOnly => {
+            // Nothing was written, so there is nothing to wait for, and the branch is gone.
+            forget(visit, xid);
+            stop::about(Stop::StoreAfterPrepare, || xid);
+            visit.answer(&Answer::Branch(Reply::ReadOnly));
         }
+        Ok(voted) => visit.owe(Due::Vote(voted.pending, xid)),
         Err(error) => {
             if matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
                 forget(visit, xid);
@@ -144,14 +145,6 @@ fn rollback(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
 fn forget(visit: &mut Visit<'_>, xid: Xid) {
     if let Role::Store(branches) = &mut visit.connection.role {
         branches.remove(&xid);
-    }
-}
-
-/// The answer to a vote that may be told.
-pub(crate) const fn voted(vote: Vote) -> Answer<'static> {
-    match vote {
-        Vote::Yes => Answer::Branch(Reply::Yes),
-        Vote::ReadOnly => Answer::Branch(Reply::ReadOnly),
     }
 }
 

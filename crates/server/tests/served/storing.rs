@@ -1,0 +1,179 @@
+//! The store served: reads, writes, scans, branches, many connections.
+
+use assent_ids::{Epoch, Incarnation, TxId};
+use assent_kind::Kind;
+use assent_wire::{Answer, Bound, Op, Reply, Request, Role, Scan, Write};
+
+use crate::house::{NODE, Rules, branch, expect, get, put, refusal, store, xid};
+
+fn tx(counter: u64) -> TxId {
+    TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter }
+}
+
+#[test]
+fn a_branch_sees_its_own_writes_and_others_see_them_when_it_has_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let (mine, other) = (house.store_link(), house.store_link());
+    let xid = xid(NODE, tx(1), "a", 0);
+    expect(&mine, &Request::Start(xid), &Reply::Done);
+    let arrived = mine.request(&put(Some(xid), b"k", b"v")).unwrap();
+    assert_eq!(arrived.answer().unwrap(), Answer::Written(assent_ids::Lsn::ZERO));
+    let arrived = mine.request(&Request::Get { xid: Some(xid), keyspace: 0, key: b"k" }).unwrap();
+    assert_eq!(arrived.answer().unwrap(), Answer::Value(Some(b"v")));
+    assert_eq!(get(&other, b"k"), None);
+    expect(&mine, &Request::End { xid, success: true }, &Reply::Done);
+    expect(&mine, &Request::Prepare(xid), &Reply::Yes);
+    expect(&other, &Request::Recover(NODE), &Reply::Listed(vec![xid]));
+    assert_eq!(get(&other, b"k"), None);
+    // Whoever knows the outcome may tell it, over any connection.
+    expect(&other, &Request::Commit(xid), &Reply::Done);
+    assert_eq!(get(&mine, b"k"), Some(b"v".to_vec()));
+    assert!(matches!(branch(&mine.request(&Request::Commit(xid)).unwrap()), Reply::Unknown(_)));
+    assert!(matches!(branch(&mine.request(&Request::Forget(xid)).unwrap()), Reply::Unknown(_)));
+}
+
+#[test]
+fn a_connection_that_ends_takes_its_unprepared_branches_along_and_leaves_the_prepared() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let (open, prepared) = (xid(NODE, tx(1), "a", 0), xid(NODE, tx(2), "a", 0));
+    let link = house.store_link();
+    for (xid, key) in [(open, b"open"), (prepared, b"prep")] {
+        expect(&link, &Request::Start(xid), &Reply::Done);
+        link.request(&put(Some(xid), key, b"v")).unwrap().answer().unwrap();
+    }
+    expect(&link, &Request::End { xid: prepared, success: true }, &Reply::Done);
+    expect(&link, &Request::Prepare(prepared), &Reply::Yes);
+    assert_eq!(house.stat("kv.branches"), 2);
+    link.close("the test says so");
+    crate::house::eventually("the open branch is dropped", || house.stat("kv.branches") == 1);
+    let other = house.store_link();
+    expect(&other, &Request::Recover(NODE), &Reply::Listed(vec![prepared]));
+    expect(&other, &Request::Rollback(prepared), &Reply::Done);
+    assert_eq!((get(&other, b"open"), get(&other, b"prep")), (None, None));
+}
+
+#[test]
+fn thirty_two_connections_pipeline_and_each_gets_its_own_answers() {
+    const CONNECTIONS: u32 = 32;
+    const EACH: u32 = 50;
+    let folder = tempfile::tempdir().unwrap();
+    for threads in [1, 3] {
+        let path = folder.path().join(threads.to_string());
+        std::fs::create_dir(&path).unwrap();
+        let house = store(&path, &Rules { threads, ..Rules::default() });
+        std::thread::scope(|scope| {
+            for number in 0..CONNECTIONS {
+                let house = &house;
+                scope.spawn(move || {
+                    let link = house.store_link();
+                    let key = |index: u32| format!("{number}/{index}");
+                    let tickets: Vec<_> = (0..EACH)
+                        .map(|index| link.lay(&put(None, key(index).as_bytes(), &number.to_le_bytes())).unwrap())
+                        .collect();
+                    for ticket in tickets {
+                        assert!(matches!(link.receive(ticket).unwrap().answer().unwrap(), Answer::Written(_)));
+                    }
+                    let tickets: Vec<_> = (0..EACH)
+                        .map(|index| {
+                            let key = key(index);
+                            link.lay(&Request::Get { xid: None, keyspace: 0, key: key.as_bytes() }).unwrap()
+                        })
+                        .collect();
+                    for ticket in tickets {
+                        let arrived = link.receive(ticket).unwrap();
+                        assert_eq!(arrived.answer().unwrap(), Answer::Value(Some(&number.to_le_bytes()[..])));
+                    }
+                });
+            }
+        });
+        assert_eq!(house.stat("kv.keys"), u64::from(CONNECTIONS * EACH));
+        assert_eq!(house.number("assent_requests_total{kind=\"write\"}"), f64::from(CONNECTIONS * EACH));
+        assert!(
+            house.journal.counts().syncs < u64::from(CONNECTIONS * EACH),
+            "writes that wait together share their syncs"
+        );
+    }
+}
+
+#[test]
+fn a_scan_is_answered_in_pieces_that_fit_a_message_and_nothing_is_lost_between_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let link = house.store_link();
+    // 40 rows of 100,000 bytes do not fit one message; 300 small ones behind them do.
+    let value = vec![5_u8; 100_000];
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for index in 0..40 {
+        keys.push(format!("large-{index:03}").into_bytes());
+        link.request(&put(None, keys.last().unwrap(), &value)).unwrap().answer().unwrap();
+    }
+    for index in 0..300 {
+        keys.push(format!("small-{index:03}").into_bytes());
+    }
+    let ops = keys[40..].iter().map(|key| Op::Put { keyspace: 0, key, value: b"x" }).collect();
+    link.request(&Request::Write(Write { xid: None, durable: true, ops })).unwrap().answer().unwrap();
+    let branch = xid(NODE, tx(1), "a", 0);
+    expect(&link, &Request::Start(branch), &Reply::Done);
+    for xid in [None, Some(branch)] {
+        let (mut seen, mut pieces) = (Vec::<Vec<u8>>::new(), 0);
+        loop {
+            let last = seen.last().cloned();
+            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let scan = Scan { xid, keyspace: 0, from, to: Bound::Unbounded, limit: 1000 };
+            let arrived = link.request(&Request::Scan(scan)).unwrap();
+            let Answer::Pairs { more, pairs } = arrived.answer().unwrap() else { panic!("no pairs") };
+            seen.extend(pairs.iter().map(|pair| pair.key.to_vec()));
+            pieces += 1;
+            if !more {
+                break;
+            }
+            assert!(!pairs.is_empty(), "every piece goes on");
+        }
+        assert_eq!(seen, keys, "within {xid:?}");
+        assert_eq!(pieces, 4, "ten large rows a message");
+    }
+    for (limit, expected) in [(0, (true, 0)), (299, (true, 299)), (300, (false, 300)), (301, (false, 300))] {
+        let from = Bound::Included(&b"small"[..]);
+        let scan = Scan { xid: None, keyspace: 0, from, to: Bound::Unbounded, limit };
+        let arrived = link.request(&Request::Scan(scan)).unwrap();
+        let Answer::Pairs { more, pairs } = arrived.answer().unwrap() else { panic!("no pairs") };
+        assert_eq!((more, pairs.len()), expected, "limit {limit}");
+    }
+}
+
+#[test]
+fn a_value_that_does_not_fit_an_answer_is_refused_with_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    house.kv.as_ref().unwrap().put(0, b"large", &vec![1; 2 << 20], assent_kv::Durability::Durable).unwrap();
+    let link = house.store_link();
+    let arrived = link.request(&Request::Get { xid: None, keyspace: 0, key: b"large" }).unwrap();
+    let (kind, message) = refusal(arrived.answer());
+    assert_eq!(kind, Kind::Invalid);
+    assert!(message.contains("1048576"), "{message}");
+    let scan = Scan { xid: None, keyspace: 0, from: Bound::Unbounded, to: Bound::Unbounded, limit: 5 };
+    let arrived = link.request(&Request::Scan(scan)).unwrap();
+    assert_eq!(refusal(arrived.answer()).0, Kind::Invalid);
+    assert_eq!(get(&link, b"small"), None, "the connection is well");
+}
+
+#[test]
+fn each_role_may_do_its_own_and_absent_engines_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let admin = house.link(Role::Admin);
+    let (kind, message) = refusal(admin.request(&Request::Get { xid: None, keyspace: 0, key: b"k" }).unwrap().answer());
+    assert_eq!(kind, Kind::Denied);
+    assert!(message.contains("admin") && message.contains("get"), "{message}");
+    let (kind, message) = refusal(admin.request(&Request::TxList { after: None, limit: 5 }).unwrap().answer());
+    assert_eq!(kind, Kind::NotFound, "{message}");
+    assert_eq!(refusal(admin.request(&Request::TxRecover).unwrap().answer()).0, Kind::NotFound);
+    assert_eq!(refusal(house.store_link().request(&Request::Stats).unwrap().answer()).0, Kind::Denied);
+    assert!(matches!(admin.request(&Request::Ping).unwrap().answer().unwrap(), Answer::Pong));
+    let client = house.try_link(Role::Client { label: "c", resume: None, resources: vec![] });
+    let (kind, message) = refusal(client);
+    assert_eq!(kind, Kind::NotFound);
+    assert!(message.contains("coordinator"), "{message}");
+}
