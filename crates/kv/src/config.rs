@@ -1,5 +1,7 @@
 //! The store's limits: each one is a number with a unit, checked once at open.
 
+use assent_journal::ENTRY_BYTES_MAX;
+
 use crate::KvError;
 
 /// The longest key that a record can carry.
@@ -48,6 +50,8 @@ impl Default for Config {
     }
 }
 
+const _: () = assert!(ENTRY_BYTES_MAX == 269_484_032, "the limit that Config::check names");
+
 impl Config {
     /// Says which value cannot work.
     ///
@@ -62,8 +66,18 @@ impl Config {
                 "1 to 65536",
             ),
             ("value_bytes_max", self.value_bytes_max.into(), self.value_bytes_max <= VALUE_BYTES_MAX, "0 to 268435456"),
-            ("batch_bytes_max", self.batch_bytes_max.into(), self.batch_bytes_max >= 64, "at least 64"),
-            ("branch_bytes_max", self.branch_bytes_max.into(), self.branch_bytes_max >= 64, "at least 64"),
+            (
+                "batch_bytes_max",
+                self.batch_bytes_max.into(),
+                (64..=ENTRY_BYTES_MAX).contains(&self.batch_bytes_max.into()),
+                "64 to 269484032",
+            ),
+            (
+                "branch_bytes_max",
+                self.branch_bytes_max.into(),
+                (64..=VALUE_BYTES_MAX).contains(&self.branch_bytes_max),
+                "64 to 268435456",
+            ),
             ("unpublished_max", self.unpublished_max.into(), self.unpublished_max > 0, "at least 1"),
             ("checkpoint_bytes", self.checkpoint_bytes, self.checkpoint_bytes > 0, "at least 1"),
         ];

@@ -5,7 +5,7 @@
 //! A read takes the index lock for a look-up and never waits for a disk sync.
 
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use assent_ids::Lsn;
@@ -99,16 +99,14 @@ impl Shared {
         let outside = || damaged("it ends behind its journal entry".to_owned());
         let at = usize::try_from(place.at).map_err(|_| outside())?;
         let bytes = usize::try_from(place.value_bytes).map_err(|_| outside())?;
-        let (metadata, rest) = payload
-            .get(at..)
-            .and_then(|rest| rest.split_at_checked(place.metadata_bytes.into()))
-            .ok_or_else(outside)?;
-        let value = rest.get(..bytes).ok_or_else(outside)?;
-        let computed = xxh3_64(value);
+        let start = at.saturating_add(place.metadata_bytes.into());
+        let range = start..start.saturating_add(bytes);
+        let metadata = payload.get(at..start).ok_or_else(outside)?.to_vec();
+        let computed = xxh3_64(payload.get(range.clone()).ok_or_else(outside)?);
         if computed != place.hash {
             return Err(damaged(format!("it hashes to {computed:#018x}, the index says {:#018x}", place.hash)));
         }
-        Ok(Found { value: value.to_vec(), metadata: metadata.to_vec(), lsn: place.entry })
+        Ok(Found { value: cut(payload, range), metadata, lsn: place.entry })
     }
 
     /// A range as of a place, with a branch's own writes laid over it.
@@ -151,6 +149,16 @@ impl Shared {
         }
         Ok(rows)
     }
+}
+
+/// A part of owned bytes. In place where it is most of them: a long value is not copied once more.
+fn cut(mut payload: Vec<u8>, range: Range<usize>) -> Vec<u8> {
+    if range.len() < payload.len() / 2 {
+        return payload.get(range).unwrap_or_default().to_vec();
+    }
+    payload.truncate(range.end);
+    payload.drain(..range.start);
+    payload
 }
 
 /// The keys of a range as of a place that somebody keeps alive.

@@ -1,10 +1,13 @@
 //! Each limit is taken, one beyond is refused in one sentence, and nothing was written then.
 
 use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
 
+use assent_journal::Journal;
 use assent_kind::Kind;
-use assent_kv::{Config, Durability, KEY_BYTES_MAX, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX};
-use assent_sim::SimDisk;
+use assent_kv::{Config, Durability, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX};
+use assent_sim::{SimClock, SimDice, SimDisk};
 
 use super::{fresh, open, xid};
 
@@ -105,4 +108,26 @@ fn a_configuration_that_cannot_work_is_named() {
     let wrong = Config { key_bytes_max: KEY_BYTES_MAX + 1, ..Config::default() };
     assert_eq!(wrong.check().unwrap_err().to_string(), "key_bytes_max = 65537; it must be 1 to 65536");
     assert_eq!(Config::default().check(), Ok(()));
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_votes_and_readers_go_on_until_there_is_room() {
+    let (disk, clock, dice) = (SimDisk::new(), Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+    let config = assent_journal::Config { log_size: 5 * 4096, max_buffer_log_size: 2 * 4096, ..Default::default() };
+    let (journal, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config).unwrap();
+    let kv = Kv::open(journal, Arc::new(disk.clone()), Path::new("kv"), Config::default()).unwrap();
+    kv.put(0, b"k", b"v", Durability::Durable).unwrap();
+    kv.start(&xid(1)).unwrap();
+    kv.branch_put(&xid(1), 0, b"big", &[7; 1 << 16]).unwrap();
+    kv.end(&xid(1), true).unwrap();
+    disk.set_capacity(Some(disk.used_bytes()));
+    assert_eq!(kv.prepare_begin(&xid(1)).unwrap_err().kind(), Kind::Full);
+    assert_eq!(kv.put(0, b"big", &[7; 1 << 16], Durability::Durable).unwrap_err().kind(), Kind::Full);
+    assert_eq!(kv.get(0, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!((kv.stats().branches, kv.stats().prepared, kv.stats().branches_bytes), (1, 0, 16 + 3 + (1 << 16)));
+    disk.set_capacity(None);
+    kv.wait(kv.prepare_begin(&xid(1)).unwrap().pending).unwrap();
+    kv.wait(kv.commit_begin(&xid(1)).unwrap()).unwrap();
+    assert_eq!(kv.get(0, b"big").unwrap().map(|value| value.len()), Some(1 << 16));
+    assert_eq!((kv.stats().branches, kv.stats().branches_bytes), (0, 0));
 }

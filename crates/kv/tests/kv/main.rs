@@ -5,6 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
+    clippy::print_stdout,
     missing_docs,
     unreachable_pub,
     reason = "helpers of tests may"
