@@ -326,6 +326,15 @@ impl Desk {
     }
 }
 
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A promise of ours is broken. Nobody else serves these connections: health must say so.
+            self.shared.desk_failed(format!("desk {} has panicked: restart the server", self.number));
+        }
+    }
+}
+
 /// Where the bytes of one connection are taken apart during a turn.
 struct Table<'a> {
     shared: &'a Shared,

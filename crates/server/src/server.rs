@@ -15,8 +15,8 @@ use assent_kv::Kv;
 use assent_world::net::{Address, Listener, Poll, Waker};
 use assent_world::{Clock, Moment};
 
+use crate::caretakers;
 use crate::desk::{Desk, WAKER};
-use crate::helpers;
 use crate::numbers::Numbers;
 use crate::shared::{Inbox, Recovery, Shared};
 use crate::watch;
@@ -195,15 +195,15 @@ impl Server {
         }
         if let Some(agent) = agent {
             let shared = Arc::clone(&self.shared);
-            self.spawn("recovery", move || helpers::recover(&shared, agent))?;
+            self.spawn("recovery", move || caretakers::recover(&shared, agent))?;
         }
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
-            self.spawn("tick-tx", move || helpers::tick_coordinator(&shared, &coordinator))?;
+            self.spawn("tick-tx", move || caretakers::tick_coordinator(&shared, &coordinator))?;
         }
         if let Some(kv) = self.shared.kv.clone() {
             let shared = Arc::clone(&self.shared);
-            self.spawn("tick-kv", move || helpers::tick_kv(&shared, &kv))?;
+            self.spawn("tick-kv", move || caretakers::tick_kv(&shared, &kv))?;
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Server {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
         // inside its checkpoint: both are safe to leave.
-        let until = self.shared.drain.until().unwrap_or(now).after(HELPERS_GRACE);
+        let until = self.shared.drain.until().unwrap_or(now).after(GRACE);
         for thread in threads {
             self.join(thread, until);
         }
@@ -249,7 +249,7 @@ impl Server {
 }
 
 /// What a desk may take beyond the given time to close its sockets, and helpers to finish a step.
-const HELPERS_GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(500);
 
 impl Drop for Server {
     fn drop(&mut self) {

@@ -1,11 +1,17 @@
 //! A graceful stop: nobody new, what is under way is finished, and time is bounded.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use assent_door::{Health, Metrics, State};
 use assent_kind::Kind;
-use assent_wire::{Outcome, Reply, Request, Role};
+use assent_link::{Link, LinkConfig};
+use assent_server::{Config, Engines, Server};
+use assent_wire::{Answer, Hello, Outcome, Reply, Request, Role};
+use assent_world::RealClock;
+use assent_world::net::Address;
 
-use crate::house::{LONG, Rules, branch, eventually, expect, get, put, store, street, xid};
+use crate::house::{LONG, NODE, Rules, branch, eventually, expect, get, put, refusal, store, street, xid};
 
 #[test]
 fn a_branch_that_is_under_way_is_finished_and_no_new_one_is_started() {
@@ -38,7 +44,7 @@ fn somebody_who_never_ends_does_not_hold_the_stop_up() {
     let links: Vec<_> = (0..4).map(|_| house.store_link()).collect();
     let incarnation = assent_ids::Incarnation { epoch: assent_ids::Epoch(1), number: 1 };
     for (link, counter) in links.iter().zip(0..) {
-        let xid = xid(crate::house::NODE, assent_ids::TxId { incarnation, counter }, "a", 0);
+        let xid = xid(NODE, assent_ids::TxId { incarnation, counter }, "a", 0);
         expect(link, &Request::Start(xid), &Reply::Done);
     }
     let start = Instant::now();
@@ -62,4 +68,39 @@ fn a_stop_without_work_is_quick_and_everything_acknowledged_is_there_again() {
     drop((house, link));
     let again = store(folder.path(), &Rules::default());
     assert_eq!(again.stat("kv.keys"), 100);
+}
+
+#[test]
+fn a_unix_socket_is_served_and_its_file_goes_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("assent.sock");
+    let config = Config::new(Address::Unix(path.clone()));
+    let clock = Arc::new(RealClock);
+    let server = Server::start(&config, Engines::of(NODE), clock, &Metrics::default(), &Health::default()).unwrap();
+    let link = Link::connect(server.address(), &Hello::new(Role::Admin), &LinkConfig::default()).unwrap();
+    assert_eq!(link.request(&Request::Ping).unwrap().answer().unwrap(), Answer::Pong);
+    server.stop(LONG);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_journal_that_is_closed_refuses_writers_serves_readers_and_is_told_to_health() {
+    let street = street(&Rules::default());
+    let mut committer = street.committer();
+    committer.commit(b"key", b"v");
+    for house in [&street.a, &street.coordinator] {
+        house.journal.close().unwrap();
+    }
+    let store = &committer.stores["a"];
+    assert_eq!(refusal(store.request(&put(None, b"key", b"w")).unwrap().answer()).0, Kind::Closed);
+    assert_eq!(get(store, b"key"), Some(b"v".to_vec()));
+    let tx = committer.begin();
+    let decide = Request::Decide(committer.decide_request(tx));
+    assert_eq!(refusal(committer.decisions.request(&decide).unwrap().answer()).0, Kind::Closed);
+    for (house, check) in [(&street.a, "kv"), (&street.coordinator, "coordinator")] {
+        let report = house.health.report();
+        assert_eq!(report.state, State::Failed);
+        assert_eq!(report.checks[check].state, State::Failed, "{report:?}");
+    }
+    assert_eq!(street.b.health.report().state, State::Ok);
 }

@@ -12,7 +12,6 @@ const GOLDEN: &str = include_str!("../golden/walk.txt");
 #[derive(Clone, Copy, Default)]
 struct Counted {
     requests: u64,
-    one_way: u64,
     store_requests: u64,
     coordinator_syncs: u64,
     store_syncs: u64,
@@ -27,7 +26,6 @@ fn count(committer: &Committer, coordinator: &House, stores: [&House; 2]) -> Cou
     let journal = coordinator.journal.counts();
     Counted {
         requests: link.requests,
-        one_way: link.one_way,
         store_requests: committer.stores.values().map(|link| link.counts().requests).sum(),
         coordinator_syncs: journal.syncs,
         store_syncs: stores.iter().map(|house| house.journal.counts().syncs).sum(),
