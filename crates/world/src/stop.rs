@@ -6,6 +6,9 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::{Clock, RealClock};
 
 macro_rules! stops {
     ($($(#[$doc:meta])* $stop:ident = $name:literal;)*) => {
@@ -116,10 +119,16 @@ pub fn about<T: std::fmt::Display>(stop: Stop, what: impl FnOnce() -> T) {
     }
 }
 
+/// Far longer than a stop takes to reach every thread of a process.
+const STOP_REACHES_ALL: Duration = Duration::from_millis(200);
+
 #[expect(clippy::print_stderr, reason = "the harness waits for this line")]
 fn freeze(stop: Stop, what: &dyn std::fmt::Display) {
     eprintln!("stopped {} {what}", stop.name());
     _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+    // Any thread may take the signal, and until the stop has reached this one it would run on, as far as a decision and
+    // its sync. Asleep it does nothing, and the sleep ends after whoever watches has continued the process.
+    RealClock.sleep(STOP_REACHES_ALL);
 }
 
 #[cfg(test)]
