@@ -1,7 +1,7 @@
 //! Houses to test in: a coordinator served, a store served, and somebody who commits across them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -276,20 +276,27 @@ pub(crate) struct Street {
     pub(crate) a: House,
     pub(crate) b: House,
     pub(crate) coordinator: House,
-    pub(crate) folder: TempDir,
+    pub(crate) folder: PathBuf,
+    _temporary: Option<TempDir>,
 }
 
 pub(crate) fn street(rules: &Rules) -> Street {
-    let folder = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let street = street_in(temporary.path(), rules);
+    Street { _temporary: Some(temporary), ..street }
+}
+
+/// The same in a folder that stays; what an earlier one left there is found again.
+pub(crate) fn street_in(folder: &Path, rules: &Rules) -> Street {
     let make = |name: &str| {
-        let path = folder.path().join(name);
-        std::fs::create_dir(&path).unwrap();
+        let path = folder.join(name);
+        std::fs::create_dir_all(&path).unwrap();
         path
     };
     let (a, b) = (store(&make("a"), rules), store(&make("b"), rules));
     let stores = [("a", a.kv.as_ref().unwrap()), ("b", b.kv.as_ref().unwrap())];
     let coordinator = coordinator(&make("c"), rules, &stores);
-    Street { a, b, coordinator, folder }
+    Street { a, b, coordinator, folder: folder.to_owned(), _temporary: None }
 }
 
 impl Street {

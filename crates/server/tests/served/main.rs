@@ -10,6 +10,7 @@
 
 mod hostile;
 mod house;
+mod killed;
 mod limits;
 mod recovery;
 mod stopping;

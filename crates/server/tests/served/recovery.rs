@@ -78,7 +78,7 @@ fn a_coordinator_that_restarts_remembers_what_it_decided_and_lets_its_clients_re
     let session = committer.session();
 
     // The old house goes first: the folder is locked while it lives.
-    let path = street.folder.path().join("c");
+    let path = street.folder.join("c");
     let rules = Rules::default();
     let old = street.coordinator;
     let epoch = old.coordinator.as_ref().unwrap().epoch();
