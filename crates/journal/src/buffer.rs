@@ -33,6 +33,10 @@ impl Batch {
         self.entries == 0
     }
 
+    pub(crate) const fn entries(&self) -> u32 {
+        self.entries
+    }
+
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }

@@ -38,7 +38,7 @@ impl Journal {
             if end > core.end() {
                 return Err(JournalError::NotFound { lsn: Lsn(end) });
             }
-            if end > core.tail && core.may_lead(self.config.in_flight()) {
+            if end > core.tail && core.should_lead(self.config.in_flight()) {
                 self.lead(core);
                 continue;
             }

@@ -43,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) closed: Option<String>,
     /// The last attempt to make a segment found no room.
     pub(crate) full: bool,
+    /// How many entries the last closed batch had.
+    last_entries: u32,
     /// The last spare segment was taken: the keeper should hear of it.
     pub(crate) hungry: bool,
     /// Names the next chain.
@@ -136,6 +138,7 @@ impl Core {
             memory: Vec::new(),
             closed: None,
             full: false,
+            last_entries: 0,
             hungry: false,
             chain: 0,
             memory_bytes,
@@ -189,6 +192,7 @@ impl Core {
         let mut batch = std::mem::replace(&mut self.open, memory);
         batch.seal(epoch, salt, synced, false);
         self.claimed = self.claimed.max(synced);
+        self.last_entries = batch.entries();
         self.tail = batch.end();
         if self.whole_blocks {
             self.tail_block.clear();
@@ -245,14 +249,20 @@ impl Core {
         landed
     }
 
-    /// Who may write the open batch, if somebody waits for it and nobody is under way to it.
+    /// Who should write the open batch, if somebody waits for it and nobody is under way to it.
     pub(crate) fn next_leader(&self, in_flight: u32) -> Option<Arc<Gate>> {
-        (self.waiters > 0 && self.may_lead(in_flight)).then(|| Arc::clone(&self.gate))
+        (self.waiters > 0 && self.should_lead(in_flight)).then(|| Arc::clone(&self.gate))
     }
 
     /// Whether the open batch may be written now.
     pub(crate) const fn may_lead(&self, in_flight: u32) -> bool {
         self.writing < in_flight && !self.idling
+    }
+
+    /// Whether it is worth it: beside a write under way only with half as many entries as the last batch took. Else a
+    /// crowd's first comer would write alone, and the crowd wait for the next but one. No timer: it waits for a write.
+    pub(crate) const fn should_lead(&self, in_flight: u32) -> bool {
+        self.may_lead(in_flight) && (self.writing == 0 || self.open.entries() >= self.last_entries / 2)
     }
 
     /// Everyone who waits for anything.

@@ -41,7 +41,7 @@ fn config(mode: u64) -> Config {
 
 fn payload(life: usize, number: u64, bytes: usize) -> Vec<u8> {
     let mut payload = [(life as u64).to_le_bytes(), number.to_le_bytes()].concat();
-    payload.extend((16..bytes.max(16)).map(|at| (at as u64 * 31 + number * 7 + life as u64) as u8));
+    payload.extend((16..bytes.max(16)).map(|at| (at as u64 * 31 + number * 7 + life as u64).to_le_bytes()[0]));
     payload
 }
 
@@ -196,7 +196,7 @@ impl Subject for Gate {
         let lazy = config.lazy();
         let places = found.values().copied().collect();
         let mut life = Life { witness, journal, clock, rng, life, numbers: 0, lazy, open: Vec::new(), places };
-        for _ in 0..life.rng.range(2..9) {
+        for _ in 0..life.rng.range(2..14) {
             life.step()?;
         }
         match life.rng.below(4) {
@@ -268,7 +268,7 @@ fn read(journal: &Journal) -> Result<BTreeMap<(usize, u64), u64>, String> {
         let entry = told(entry)?;
         let (life, rest) = entry.payload.split_first_chunk::<8>().ok_or("a short entry")?;
         let (number, _) = rest.split_first_chunk::<8>().ok_or("a short entry")?;
-        let (life, number) = (u64::from_le_bytes(*life) as usize, u64::from_le_bytes(*number));
+        let (life, number) = (usize::try_from(u64::from_le_bytes(*life)).unwrap(), u64::from_le_bytes(*number));
         if entry.kind != 7 || entry.payload != payload(life, number, entry.payload.len()) {
             return Err(format!("entry {life}.{number} is not what was appended"));
         }

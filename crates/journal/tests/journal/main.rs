@@ -8,5 +8,9 @@
 )]
 
 mod basics;
+mod contract;
+mod faults;
 mod gate;
+mod policy;
+mod real;
 mod stage;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assent_journal::{Config, Entry, Journal, JournalError, Log, Recovery, Ticket};
 use assent_sim::{SimClock, SimDice, SimDisk};
+use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 
 pub(crate) const FOLDER: &str = "journal";
 
@@ -40,4 +41,29 @@ pub(crate) fn all(log: &dyn Log) -> Vec<Entry> {
 
 pub(crate) fn payloads(log: &dyn Log) -> Vec<Vec<u8>> {
     all(log).into_iter().map(|entry| entry.payload).collect()
+}
+
+/// The names of the segments, in order.
+pub(crate) fn segments(disk: &SimDisk) -> Vec<String> {
+    let names = disk.list(Path::new(FOLDER)).unwrap();
+    names.into_iter().filter(|name| name.ends_with(".log")).map(|name| format!("{FOLDER}/{name}")).collect()
+}
+
+/// All bytes of a file.
+pub(crate) fn bytes(disk: &SimDisk, path: &str) -> Vec<u8> {
+    let file = disk.open(Path::new(path), Open { access: Access::Read, direct: false }).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
+    read_exact_at(&*file, 0, &mut bytes).unwrap();
+    bytes
+}
+
+/// Writes bytes into a file, as rot does.
+pub(crate) fn rot(disk: &SimDisk, path: &str, at: u64, bytes: &[u8]) {
+    let file = disk.open(Path::new(path), Open { access: Access::Write, direct: false }).unwrap();
+    write_all_at(&*file, at, bytes).unwrap();
+}
+
+/// Where a place of a log that begins at 0 stands in its first file.
+pub(crate) fn offset(ticket: Ticket) -> u64 {
+    4096 + ticket.lsn.0
 }

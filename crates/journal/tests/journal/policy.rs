@@ -1,0 +1,120 @@
+//! RPO > 0: acknowledged from the kernel, durable within the bound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_journal::{Config, Log};
+use assent_sim::{SimClock, SimDisk, Survival};
+
+use super::stage::{open_at, payloads, put, small};
+
+fn lazy() -> Config {
+    Config { max_elapsed_sync_time: 100, min_elapsed_sync_time: 60, ..small() }
+}
+
+#[test]
+fn an_acknowledged_entry_survives_a_kill_and_says_when_it_may_not_have_survived_the_power() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SimClock::new());
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    let ticket = put(&*journal, b"in the kernel");
+    assert!(journal.durable() < ticket.end);
+    assert_eq!(journal.counts().syncs, 0);
+    drop(journal);
+    disk.kill();
+    let (journal, recovery) = open_at(&disk, Arc::clone(&clock), 2, &lazy()).unwrap();
+    assert_eq!(payloads(&*journal), [b"in the kernel"]);
+    assert!(!recovery.clean && recovery.same_boot && !recovery.may_have_lost);
+    assert!(journal.durable() >= ticket.end, "what an open shows is durable");
+    put(&*journal, b"lost");
+    drop(journal);
+    disk.cut_power(Survival::Nothing);
+    clock.reboot();
+    let (journal, recovery) = open_at(&disk, clock, 3, &lazy()).unwrap();
+    assert_eq!(payloads(&*journal), [b"in the kernel"]);
+    assert!(recovery.may_have_lost, "{recovery:?}");
+}
+
+#[test]
+fn a_closed_journal_has_lost_nothing_in_any_policy() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SimClock::new());
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    put(&*journal, b"kept");
+    journal.close().unwrap();
+    disk.cut_power(Survival::Nothing);
+    clock.reboot();
+    let (journal, recovery) = open_at(&disk, clock, 2, &lazy()).unwrap();
+    assert_eq!(payloads(&*journal), [b"kept"]);
+    assert!(recovery.clean && !recovery.may_have_lost);
+}
+
+#[test]
+fn a_timer_syncs_when_traffic_stops_and_not_within_the_shortest_time() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SimClock::new());
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    let mut syncs = 0;
+    for _ in 0..20 {
+        let ticket = put(&*journal, b"something");
+        let mut waited = Duration::ZERO;
+        loop {
+            let pause = journal.maintain();
+            if journal.durable() >= ticket.end {
+                break;
+            }
+            clock.advance(pause);
+            waited += pause;
+            assert!(waited <= Duration::from_millis(100), "the bound is real");
+        }
+        syncs += 1;
+        assert_eq!(journal.counts().syncs, syncs);
+        // Traffic at once: the next sync may not come within 60 ms of this one.
+        let ticket = put(&*journal, b"at once");
+        clock.advance(Duration::from_millis(59));
+        journal.maintain();
+        assert!(journal.durable() < ticket.end);
+        clock.advance(Duration::from_millis(1));
+        journal.maintain();
+        assert!(journal.durable() >= ticket.end);
+        syncs += 1;
+        clock.advance(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn votes_are_durable_in_every_policy() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SimClock::new());
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    put(&*journal, b"before");
+    let vote = journal.append(2, &[b"yes"]).unwrap();
+    journal.wait_durable(vote).unwrap();
+    put(&*journal, b"after");
+    assert_eq!(journal.counts().syncs, 1, "one sync covers all before");
+    drop(journal);
+    disk.cut_power(Survival::Nothing);
+    assert_eq!(payloads(&*open_at(&disk, clock, 2, &lazy()).unwrap().0), [&b"before"[..], b"yes"]);
+}
+
+#[test]
+fn a_backlog_over_several_segments_is_synced_in_all_of_them() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SimClock::new());
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    let expected: Vec<_> = (0..100_u8).map(|number| vec![number; 1000]).collect();
+    expected.iter().for_each(|payload| _ = put(&*journal, payload));
+    journal.sync().unwrap();
+    drop(journal);
+    disk.cut_power(Survival::Nothing);
+    assert_eq!(payloads(&*open_at(&disk, clock, 2, &lazy()).unwrap().0), expected);
+}
+
+#[test]
+fn no_timer_delays_an_acknowledgement_of_rpo_0() {
+    let disk = SimDisk::new();
+    // The clock stands still and nobody calls `maintain`.
+    let (journal, _) = open_at(&disk, Arc::default(), 1, &small()).unwrap();
+    let ticket = put(&*journal, b"now");
+    assert!(journal.durable() >= ticket.end);
+}
