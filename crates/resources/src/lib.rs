@@ -1,7 +1,8 @@
 //! Adapters to resource managers: each speaks the verbs of [`assent_xa`] to something that can vote.
 //!
-//! Walk: [`Postgres`] and [`Mariadb`] a user's own database, each with a connector · [`Dummy`] answers at once ·
-//! [`Scripted`] answers what a text file says, by the names of XA's return codes.
+//! Walk: [`Postgres`] and [`Mariadb`] a user's own database, each with a connector · [`Remote`] a branch in another
+//! Assent process · [`Dummy`] answers at once · [`Scripted`] answers what a text file says, by the names of XA's return
+//! codes.
 //! Deliberately absent: when which verb is sent (`xa`), what was decided (`coordinator`).
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod kept;
 mod mariadb;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod remote;
 mod scripted;
 #[cfg(any(feature = "postgres", feature = "mariadb"))]
 mod stand;
@@ -30,4 +32,5 @@ pub use self::kept::Limits;
 pub use self::mariadb::{Mariadb, MariadbConnector};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{Postgres, PostgresConnector};
+pub use self::remote::{Remote, RemoteConnector, RemoteError, Rows};
 pub use self::scripted::{Script, ScriptError, Scripted, ScriptedConnector};

@@ -1,0 +1,161 @@
+//! `xa::Commit`'s commands, done: all that a round sends, then all that it receives.
+
+use assent_ids::TxId;
+use assent_kind::Kind;
+use assent_world::stop::{self, Stop};
+use assent_xa::{
+    BranchRecord, Command, Commit, DecideError, Decider, Decision, Event, Outcome, Pace, Report, StepError, Task, Trust,
+};
+
+use crate::Retries;
+use crate::seat::{Shared, lock};
+
+/// One transaction's commit on its way.
+pub(crate) struct Drive<'d, 'r> {
+    tx: TxId,
+    decider: &'d dyn Decider,
+    seats: &'d [Shared<'r>],
+    commit: Commit,
+    /// A known outcome with unfinished branches, to be told when they are given up.
+    owes_acknowledgement: bool,
+    has_asked: bool,
+    /// Why the outcome is not known, if it was asked for.
+    doubt: Option<DecideError>,
+}
+
+/// How it ended, and why the decision is in doubt if it is.
+pub(crate) type Ended = (Report, Option<DecideError>);
+
+impl<'d, 'r> Drive<'d, 'r> {
+    pub(crate) fn new(tx: TxId, decider: &'d dyn Decider, seats: &'d [Shared<'r>]) -> Self {
+        let commit = Commit::new(&vec![Trust::KeepsVotes; seats.len()], Pace::Together);
+        Self { tx, decider, seats, commit, owes_acknowledgement: false, has_asked: false, doubt: None }
+    }
+
+    /// From the application's word to rest, with retries for branches that could not be told.
+    pub(crate) fn run(mut self, word: Event, retries: &Retries) -> Result<Ended, StepError> {
+        self.round(word)?;
+        let mut report = self.report()?;
+        for _ in 0..retries.attempts {
+            // A decision in doubt was asked for again and again by its decider: that is not repeated here.
+            if report.unfinished.is_empty() || is_in_doubt(&report) {
+                break;
+            }
+            retries.pause();
+            self.round(Event::Retry)?;
+            report = self.report()?;
+        }
+        self.leave(&report);
+        Ok((report, self.doubt))
+    }
+
+    /// What stays behind is recovery's: say so.
+    fn leave(&self, report: &Report) {
+        let gave_up = report.decided.is_none() && !report.unfinished.is_empty() && !is_in_doubt(report);
+        if gave_up {
+            // Presumed abort needs no decision, but with one recovery need not wait for this client's end. If it cannot
+            // be told, recovery waits.
+            let branches = report.unfinished.iter().filter_map(|left| self.record(left.branch)).collect();
+            let first = !self.has_asked;
+            _ = self.decider.decide(&Decision { tx: self.tx, outcome: Outcome::RolledBack, first, branches });
+        }
+        if gave_up || self.owes_acknowledgement {
+            self.decider.acknowledged(self.tx);
+        }
+    }
+
+    fn report(&self) -> Result<Report, StepError> {
+        let phase = self.commit.phase();
+        self.commit.report().ok_or(StepError::OutOfPhase { event: "a report", phase })
+    }
+
+    /// Everything that follows from an event, until the commit rests.
+    fn round(&mut self, event: Event) -> Result<(), StepError> {
+        let mut commands = self.commit.step(event)?;
+        while !commands.is_empty() {
+            commands = match commands.first() {
+                Some(Command::Decide { yes, first }) => {
+                    let event = self.decide(yes, *first);
+                    self.commit.step(event)?
+                }
+                Some(Command::Send { .. }) => self.exchange(&commands)?,
+                Some(Command::Finished) => {
+                    stop::about(Stop::ClientBeforeFinished, || self.tx);
+                    self.owes_acknowledgement = false;
+                    self.decider.finished(self.tx);
+                    Vec::new()
+                }
+                Some(Command::Acknowledged) => {
+                    self.owes_acknowledgement = true;
+                    Vec::new()
+                }
+                None => Vec::new(),
+            };
+        }
+        Ok(())
+    }
+
+    /// Sends to all, then receives from each. The last answer brings the next round.
+    fn exchange(&mut self, commands: &[Command]) -> Result<Vec<Command>, StepError> {
+        let told = commands.iter().filter_map(|command| match command {
+            Command::Send { branch, task } => Some((*branch, *task, self.seats.get(usize::from(*branch))?)),
+            _ => None,
+        });
+        let told: Vec<(u16, Task, &Shared<'r>)> = told.collect();
+        if told.iter().any(|(_, task, _)| *task == Task::Prepare) {
+            stop::about(Stop::ClientBeforePrepare, || self.tx);
+        }
+        for (_, task, seat) in &told {
+            let mut seat = lock(seat);
+            let verb = task.verb(seat.xid);
+            seat.resource.send(verb);
+        }
+        let mut next = Vec::new();
+        for (place, (branch, task, seat)) in told.iter().enumerate() {
+            if place == 1 {
+                self.between(*task);
+            }
+            let reply = lock(seat).resource.receive();
+            next = self.commit.step(Event::Answer { branch: *branch, reply })?;
+        }
+        Ok(next)
+    }
+
+    fn between(&self, task: Task) {
+        match task {
+            Task::Prepare => stop::about(Stop::ClientBetweenPrepares, || self.tx),
+            Task::Commit => stop::about(Stop::ClientBetweenCommits, || self.tx),
+            _ => {}
+        }
+    }
+
+    fn decide(&mut self, yes: &[u16], first: bool) -> Event {
+        let branches = yes.iter().filter_map(|branch| self.record(*branch)).collect();
+        let decision = Decision { tx: self.tx, outcome: Outcome::Committed, first, branches };
+        stop::about(Stop::ClientBeforeDecision, || self.tx);
+        self.has_asked = true;
+        let decided: Result<Outcome, DecideError> = self.decider.decide(&decision);
+        if decided.is_ok() {
+            stop::about(Stop::ClientAfterDecision, || self.tx);
+        }
+        self.doubt = decided.as_ref().err().filter(|error| error.kind == Kind::InDoubt).cloned();
+        decided.into()
+    }
+
+    fn record(&self, branch: u16) -> Option<BranchRecord> {
+        let seat: &Shared<'r> = self.seats.get(usize::from(branch))?;
+        let branch = lock(seat).xid.branch()?;
+        let assent_ids::Branch { resource, number, flags, .. } = branch;
+        Some(BranchRecord { resource, number, flags, witness: Vec::new() })
+    }
+}
+
+/// Whether the outcome is open.
+const fn is_in_doubt(report: &Report) -> bool {
+    matches!(report.verdict, assent_xa::Verdict::InDoubt(_))
+}
+
+/// A broken promise of ours, as an error of the commit.
+pub(crate) fn broken(tx: TxId, error: &StepError) -> crate::CommitError {
+    crate::CommitError { kind: Kind::Internal, tx, message: format!("transaction {tx}: {error}; report this") }
+}

@@ -1,0 +1,146 @@
+//! A resource's place in a transaction, shared by the transaction that drives it and the handle that works on it.
+//!
+//! Not a plain `&mut` in the transaction: the application could not work on what the transaction holds. One lock that
+//! nobody else wants costs a few nanoseconds a call.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use assent_ids::{NodeId, TxId, Xid};
+use assent_xa::{Reply, Resource, Verb};
+
+use crate::WorkError;
+
+/// Where a branch's start stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Start {
+    /// Sent, its answer not received.
+    Sent,
+    /// Done.
+    Done,
+    /// Not done.
+    Failed(Reply),
+    /// The transaction has ended.
+    Over,
+}
+
+pub(crate) struct Seat<T: ?Sized> {
+    node: NodeId,
+    tx: TxId,
+    pub(crate) xid: Xid,
+    start: Start,
+    pub(crate) resource: T,
+}
+
+/// A borrowed resource of any type, as one that has a size.
+pub(crate) struct Lent<'r, R: ?Sized>(&'r mut R);
+
+impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn send(&mut self, verb: Verb) {
+        self.0.send(verb);
+    }
+
+    fn receive(&mut self) -> Reply {
+        self.0.receive()
+    }
+}
+
+pub(crate) type Shared<'r> = Arc<Mutex<Seat<dyn Resource + 'r>>>;
+
+pub(crate) fn lock<'s, T: ?Sized>(seat: &'s Mutex<Seat<T>>) -> MutexGuard<'s, Seat<T>> {
+    // A panic of the application's work leaves the resource as it is; the transaction is rolled back by its drop.
+    seat.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Resource + ?Sized> Seat<T> {
+    /// Whether the branch has started, told once its answer is there.
+    pub(crate) fn started(&mut self) -> Result<(), WorkError> {
+        if self.start == Start::Sent {
+            self.start = match self.resource.receive() {
+                Reply::Done => Start::Done,
+                reply => Start::Failed(reply),
+            };
+        }
+        match &self.start {
+            Start::Failed(reply) => {
+                Err(WorkError::NotStarted { resource: self.resource.name().to_owned(), reply: reply.clone() })
+            }
+            Start::Over => Err(WorkError::Over { node: self.node, tx: self.tx }),
+            Start::Sent | Start::Done => Ok(()),
+        }
+    }
+
+    /// Whether there is surely no branch to end.
+    pub(crate) const fn is_empty(&self) -> bool {
+        matches!(self.start, Start::Failed(Reply::Refused(..) | Reply::Unknown(_)))
+    }
+
+    /// No more work on it.
+    pub(crate) fn leave(&mut self) {
+        self.start = Start::Over;
+    }
+}
+
+/// A resource within a transaction: work on it by [`Enlisted::work`].
+pub struct Enlisted<'r, R: ?Sized>(Arc<Mutex<Seat<Lent<'r, R>>>>);
+
+impl<R: ?Sized> fmt::Debug for Enlisted<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seat = lock(&self.0);
+        f.debug_struct("Enlisted").field("tx", &seat.tx).field("start", &seat.start).finish_non_exhaustive()
+    }
+}
+
+impl<'r, R: Resource + ?Sized> Enlisted<'r, R> {
+    /// Sends the start of the branch; its answer is received with the first work, so that branches overlap.
+    pub(crate) fn new(node: NodeId, tx: TxId, xid: Xid, resource: &'r mut R) -> Self {
+        let mut resource = Lent(resource);
+        resource.send(Verb::Start(xid));
+        Self(Arc::new(Mutex::new(Seat { node, tx, xid, start: Start::Sent, resource })))
+    }
+
+    pub(crate) fn seat(&self) -> Shared<'r>
+    where
+        R: 'r,
+    {
+        Arc::clone(&self.0) as Shared<'r>
+    }
+
+    /// The resource, to work on within the branch. Let it go before the commit.
+    ///
+    /// # Errors
+    /// [`WorkError`] if the branch was not started, or the transaction has ended.
+    pub fn work(&self) -> Result<Work<'_, 'r, R>, WorkError> {
+        let mut seat = lock(&self.0);
+        seat.started()?;
+        Ok(Work(seat))
+    }
+}
+
+/// An enlisted resource, held.
+pub struct Work<'s, 'r, R: ?Sized>(MutexGuard<'s, Seat<Lent<'r, R>>>);
+
+impl<R: ?Sized> fmt::Debug for Work<'_, '_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Work({})", self.0.tx)
+    }
+}
+
+impl<R: ?Sized> Deref for Work<'_, '_, R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        self.0.resource.0
+    }
+}
+
+impl<R: ?Sized> DerefMut for Work<'_, '_, R> {
+    fn deref_mut(&mut self) -> &mut R {
+        self.0.resource.0
+    }
+}

@@ -1,0 +1,355 @@
+//! The coordinator in another process, over one link that all threads share.
+//!
+//! Walk: [`Served::begin`] names a transaction, greeting the coordinator if nobody has · [`Served::decide`] asks until
+//! there is an answer or the time is over, over as many connections as it takes · `line` connects, resuming the
+//! incarnation; a fenced one is replaced, and then the old one's transactions are only asked about, never decided.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use assent_ids::{NodeId, TxId};
+use assent_kind::Kind;
+use assent_link::{Link, LinkError};
+use assent_wire::{self as wire, Answer, Hello, Request, Role, Session};
+use assent_world::Clock;
+use assent_xa::{DecideError, Decider, Decision, Outcome};
+
+use crate::notes::Notes;
+use crate::{ClientConfig, Known};
+
+/// What has travelled between this client and the coordinator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections greeted.
+    pub handshakes: u64,
+    /// Requests that were sent and waited for: decisions and questions.
+    pub round_trips: u64,
+    /// Messages without an answer: what may be forgotten.
+    pub one_way: u64,
+    /// Heartbeats of an idle connection.
+    pub heartbeats: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    handshakes: AtomicU64,
+    round_trips: AtomicU64,
+    one_way: AtomicU64,
+    heartbeats: AtomicU64,
+}
+
+/// A connection and who we are on it.
+#[derive(Clone, Debug)]
+struct Line {
+    link: Arc<Link>,
+    session: Session,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    line: Option<Line>,
+    /// Kept when the line is lost: transactions go on with it, and it is resumed.
+    session: Option<Session>,
+    node: Option<NodeId>,
+    counter: u64,
+    notes: Notes,
+}
+
+/// A served coordinator.
+#[derive(Debug)]
+pub(crate) struct Served {
+    config: ClientConfig,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// Held by whoever connects.
+    dial: Mutex<()>,
+    counters: Counters,
+}
+
+/// Nothing was decided by this question, or it may have been.
+enum Trouble {
+    /// It did not reach the coordinator, or was refused for the moment.
+    NotSent(DecideError),
+    /// It may have.
+    Lost(DecideError),
+    /// Asking again changes nothing.
+    Final(DecideError),
+}
+
+fn error(kind: Kind, message: impl Into<String>) -> DecideError {
+    DecideError { kind, message: message.into() }
+}
+
+fn add(counter: &AtomicU64) {
+    // Only read by people.
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Served {
+    pub(crate) fn new(config: ClientConfig) -> Self {
+        let clock = Arc::clone(&config.link.clock);
+        Self { config, clock, state: Mutex::default(), dial: Mutex::default(), counters: Counters::default() }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { handshakes, round_trips, one_way, heartbeats } = &self.counters;
+        Counts {
+            handshakes: read(handshakes),
+            round_trips: read(round_trips),
+            one_way: read(one_way),
+            heartbeats: read(heartbeats),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock can panic half-way through a change that matters.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that works, as far as anyone knows.
+    fn line(&self) -> Result<Line, LinkError> {
+        if let Some(line) = self.living() {
+            return Ok(line);
+        }
+        let _dialing = self.dial.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have connected while we waited.
+        self.living().map_or_else(|| self.connect(), Ok)
+    }
+
+    fn living(&self) -> Option<Line> {
+        self.state().line.clone().filter(|line| line.link.is_whole())
+    }
+
+    fn connect(&self) -> Result<Line, LinkError> {
+        let resume = self.state().session;
+        let link = match (self.greet(resume), resume) {
+            // It was away for too long, or the server does not know it: a new one. What the old one left undecided can
+            // only be rolled back.
+            (Err(LinkError::Refused { kind: Kind::RolledBack | Kind::Denied | Kind::NotFound, .. }), Some(_)) => {
+                self.greet(None)?
+            }
+            (greeted, _) => greeted?,
+        };
+        let refuse = |kind, message| {
+            link.close("not the coordinator of this client");
+            Err(LinkError::Refused { kind, message })
+        };
+        let (node, at) = (link.welcome().node, link.address());
+        let Some(session) = link.welcome().session else {
+            return refuse(Kind::Invalid, format!("server {at} has no coordinator"));
+        };
+        let mut state = self.state();
+        if let Some(home) = state.node.filter(|home| *home != node) {
+            // Transactions of two nodes may bear the same name here.
+            let message = format!("server {at} is node {node} now, this client's is {home}; make another client");
+            return refuse(Kind::Conflict, message);
+        }
+        state.node = Some(node);
+        if state.session.is_none_or(|mine| mine.incarnation != session.incarnation) {
+            state.counter = 0;
+        }
+        state.session = Some(session);
+        state.notes.lost();
+        let line = Line { link: Arc::new(link), session };
+        state.line = Some(line.clone());
+        Ok(line)
+    }
+
+    fn greet(&self, resume: Option<Session>) -> Result<Link, LinkError> {
+        let resources = self.config.resources.iter().map(String::as_str).collect();
+        let role = Role::Client { label: &self.config.label, resume, resources };
+        let token = self.config.token.as_ref().map_or("", |token| token.0.as_str());
+        let hello = Hello { token, ..Hello::new(role) };
+        add(&self.counters.handshakes);
+        Link::connect(&self.config.address, &hello, &self.config.link)
+    }
+
+    /// One request, with what may be forgotten in the same write.
+    fn request(&self, line: &Line, request: &Request<'_>) -> Result<assent_link::Arrived, LinkError> {
+        let told = self.tell(line);
+        let arrived = line.link.request(request);
+        match &arrived {
+            Ok(_) => self.state().notes.proven(told),
+            Err(LinkError::Unavailable { .. } | LinkError::InDoubt { .. }) => {
+                // A silent connection is not trusted either.
+                line.link.close("the client gave this connection up");
+            }
+            Err(_) => {}
+        }
+        arrived
+    }
+
+    /// Queues what may be forgotten; the number to prove it by.
+    fn tell(&self, line: &Line) -> u64 {
+        let mut state = self.state();
+        if state.line.as_ref().is_none_or(|mine| !Arc::ptr_eq(&mine.link, &line.link)) {
+            return 0;
+        }
+        if let Some((finished, acknowledged)) = state.notes.take(line.session.incarnation) {
+            for message in [Request::Finished(finished), Request::Acknowledged(acknowledged)] {
+                let is_empty =
+                    matches!(&message, Request::Finished(list) | Request::Acknowledged(list) if list.is_empty());
+                // A link that takes nothing is broken: its notes go again with the next one.
+                if !is_empty && line.link.one_way(&message).is_ok() {
+                    add(&self.counters.one_way);
+                }
+            }
+        }
+        state.notes.number()
+    }
+
+    fn attempt(&self, decision: &Decision, first: bool) -> Result<Outcome, Trouble> {
+        let line = self.line().map_err(|trouble| match trouble {
+            LinkError::Refused { kind, message } if kind != Kind::Busy && kind != Kind::Unavailable => {
+                Trouble::Final(error(kind, message))
+            }
+            trouble => Trouble::NotSent(error(trouble.kind(), trouble.to_string())),
+        })?;
+        if line.session.incarnation != decision.tx.incarnation {
+            return self.ask_about(&line, decision, first);
+        }
+        let outcome = match decision.outcome {
+            Outcome::Committed => wire::Outcome::Committed,
+            Outcome::RolledBack => wire::Outcome::RolledBack,
+        };
+        let branches = decision.branches.iter().map(|branch| wire::BranchRecord {
+            resource: branch.resource,
+            number: branch.number,
+            flags: branch.flags,
+            witness: &branch.witness,
+        });
+        let decide = wire::Decide { tx: decision.tx, outcome, first, branches: branches.collect() };
+        add(&self.counters.round_trips);
+        let arrived = self.request(&line, &Request::Decide(decide)).map_err(lost_or_not)?;
+        match arrived.answer().map_err(lost_or_not)? {
+            Answer::Decided(wire::Outcome::Committed) => Ok(Outcome::Committed),
+            Answer::Decided(wire::Outcome::RolledBack) => Ok(Outcome::RolledBack),
+            _ => Err(Trouble::Lost(error(Kind::InDoubt, "the coordinator's answer says nothing"))),
+        }
+    }
+
+    /// About a transaction of an incarnation that is fenced: it decides nothing any more.
+    fn ask_about(&self, line: &Line, decision: &Decision, first: bool) -> Result<Outcome, Trouble> {
+        if first {
+            let message = "this client was away for too long and is fenced: nothing was decided";
+            return Err(Trouble::Final(error(Kind::RolledBack, message)));
+        }
+        match self
+            .ask_on(line, decision.tx)
+            .map_err(|trouble| Trouble::Lost(error(Kind::InDoubt, trouble.to_string())))?
+        {
+            Known::Committed => Ok(Outcome::Committed),
+            Known::RolledBack => Ok(Outcome::RolledBack),
+            Known::Undecided | Known::InDoubt => {
+                Err(Trouble::Lost(error(Kind::InDoubt, "this client is fenced, and recovery has not decided yet")))
+            }
+            Known::Unknown => Err(Trouble::Final(error(Kind::InDoubt, "the coordinator does not know it any more"))),
+        }
+    }
+
+    pub(crate) fn ask(&self, tx: TxId) -> Result<Known, LinkError> {
+        self.ask_on(&self.line()?, tx)
+    }
+
+    fn ask_on(&self, line: &Line, tx: TxId) -> Result<Known, LinkError> {
+        add(&self.counters.round_trips);
+        let arrived = self.request(line, &Request::Ask(tx))?;
+        match arrived.answer()? {
+            Answer::Known(wire::Known::Committed) => Ok(Known::Committed),
+            Answer::Known(wire::Known::RolledBack) => Ok(Known::RolledBack),
+            Answer::Known(wire::Known::Undecided) => Ok(Known::Undecided),
+            Answer::Known(wire::Known::Unknown) => Ok(Known::Unknown),
+            Answer::Known(wire::Known::InDoubt) => Ok(Known::InDoubt),
+            _ => Err(LinkError::InDoubt { message: "the coordinator's answer says nothing".to_owned() }),
+        }
+    }
+
+    /// Keeps the incarnation alive and tells what may be forgotten; reconnects a lost line. Before the first handshake
+    /// there is nothing to keep.
+    pub(crate) fn beat(&self) {
+        let (line, waits, was_greeted) = {
+            let state = self.state();
+            (state.line.clone(), state.notes.is_waiting(), state.session.is_some())
+        };
+        match line.filter(|line| line.link.is_whole()) {
+            Some(line) => {
+                let heartbeat = Duration::from_millis(line.link.welcome().limits.heartbeat_ms.into());
+                if waits || (!heartbeat.is_zero() && line.link.idle() >= heartbeat / 2) {
+                    add(&self.counters.heartbeats);
+                    // If it fails, the next beat connects anew.
+                    _ = self.request(&line, &Request::Ping);
+                }
+            }
+            // If it fails, the next beat tries again; whoever needs it tries too, and tells.
+            None if was_greeted => _ = self.line(),
+            None => {}
+        }
+    }
+
+    /// The last word: what may be forgotten is told, and the connection ends.
+    pub(crate) fn end(&self) {
+        if let Some(line) = self.living() {
+            if !self.state().notes.is_empty() {
+                _ = self.request(&line, &Request::Ping);
+            }
+            line.link.close("the client has ended");
+        }
+    }
+}
+
+fn lost_or_not(trouble: LinkError) -> Trouble {
+    let told = error(trouble.kind(), trouble.to_string());
+    match trouble {
+        LinkError::InDoubt { .. } => Trouble::Lost(told),
+        LinkError::Unavailable { .. } | LinkError::Busy { .. } => Trouble::NotSent(told),
+        LinkError::Refused { kind: Kind::InDoubt, .. } => Trouble::Final(told),
+        LinkError::Refused { kind: Kind::Busy | Kind::Unavailable, .. } => Trouble::NotSent(told),
+        LinkError::Refused { .. } | LinkError::Wire(_) => Trouble::Final(told),
+    }
+}
+
+impl Decider for Served {
+    fn begin(&self) -> Result<(NodeId, TxId), DecideError> {
+        if self.state().session.is_none() {
+            self.line().map_err(|trouble| error(trouble.kind(), trouble.to_string()))?;
+        }
+        let mut state = self.state();
+        let (Some(session), Some(node)) = (state.session, state.node) else {
+            return Err(error(Kind::Unavailable, format!("server {} has not answered", self.config.address)));
+        };
+        state.counter += 1;
+        Ok((node, TxId { incarnation: session.incarnation, counter: state.counter }))
+    }
+
+    fn decide(&self, decision: &Decision) -> Result<Outcome, DecideError> {
+        let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
+        let mut may_be_decided = !decision.first;
+        loop {
+            let told = match self.attempt(decision, !may_be_decided) {
+                Ok(outcome) => return Ok(outcome),
+                Err(Trouble::NotSent(told)) => told,
+                Err(Trouble::Lost(told)) => {
+                    may_be_decided = true;
+                    told
+                }
+                // That a repeated question was refused says nothing about the first one.
+                Err(Trouble::Final(told)) if may_be_decided => return Err(error(Kind::InDoubt, told.message)),
+                Err(Trouble::Final(told)) => return Err(told),
+            };
+            if self.clock.now() >= deadline {
+                return Err(if may_be_decided { error(Kind::InDoubt, told.message) } else { told });
+            }
+            self.clock.sleep(Duration::from_millis(self.config.pause_ms));
+        }
+    }
+
+    fn finished(&self, tx: TxId) {
+        self.state().notes.finished(tx);
+    }
+
+    fn acknowledged(&self, tx: TxId) {
+        self.state().notes.acknowledged(tx);
+    }
+}

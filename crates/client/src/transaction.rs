@@ -1,0 +1,183 @@
+//! One transaction of the application.
+
+use assent_ids::{Branch, NodeId, ResourceId, TxId};
+use assent_kind::Kind;
+use assent_xa::{Cause, Event, Report, Resource, Verdict};
+
+use crate::drive::{Drive, Ended, broken};
+use crate::seat::{Enlisted, Shared, lock};
+use crate::{Client, CommitError, Committed, WorkError};
+
+/// Work on several resources that commits or is undone as one. Dropped, it rolls back.
+pub struct Transaction<'r> {
+    client: Client,
+    node: NodeId,
+    tx: TxId,
+    seats: Vec<Shared<'r>>,
+    is_over: bool,
+}
+
+impl std::fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { node, tx, seats, is_over, .. } = self;
+        let (branches, node) = (seats.len(), node.to_string());
+        f.debug_struct("Transaction")
+            .field("node", &node)
+            .field("tx", tx)
+            .field("branches", &branches)
+            .field("is_over", is_over)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'r> Transaction<'r> {
+    pub(crate) const fn new(client: Client, node: NodeId, tx: TxId) -> Self {
+        Self { client, node, tx, seats: Vec::new(), is_over: false }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn tx(&self) -> TxId {
+        self.tx
+    }
+
+    /// The coordinator that decides it.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Takes a resource in: its work belongs to this transaction from now on. Sends the start and does not wait.
+    pub fn enlist<R: Resource + ?Sized + 'r>(&mut self, resource: &'r mut R) -> Enlisted<'r, R> {
+        // More branches than two bytes count are refused at the commit.
+        let number = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
+        let id = ResourceId::of(resource.name());
+        let xid = Branch { node: self.node, tx: self.tx, resource: id, number, flags: 0 }.xid();
+        let enlisted = Enlisted::new(self.node, self.tx, xid, resource);
+        self.seats.push(enlisted.seat());
+        enlisted
+    }
+
+    /// Commits everywhere, or nowhere.
+    ///
+    /// # Errors
+    /// [`CommitError`]: its kind says what holds now.
+    pub fn commit(mut self) -> Result<Committed, CommitError> {
+        if let Err(error) = self.starts() {
+            let (undone, _) = self.run(Event::Rollback)?;
+            let message = format!("transaction {} is rolled back: {error}{}", self.tx, self.left(&undone));
+            return Err(CommitError { kind: Kind::RolledBack, tx: self.tx, message });
+        }
+        let ended = self.run(Event::Commit)?;
+        self.judge(&ended)
+    }
+
+    /// Undoes everything. Branches that cannot be told now are told by recovery.
+    ///
+    /// # Errors
+    /// [`CommitError`] of kind `Heuristic` if a resource had committed its branch by itself.
+    pub fn rollback(mut self) -> Result<(), CommitError> {
+        // What has not started is not there to be undone.
+        _ = self.starts();
+        let ended = self.run(Event::Rollback)?;
+        match self.judge(&ended) {
+            Err(error) if error.kind != Kind::RolledBack => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Receives the starts that nobody worked behind; branches that surely did not start are let go.
+    fn starts(&mut self) -> Result<(), WorkError> {
+        let mut outcome = Ok(());
+        if self.seats.len() > usize::from(u16::MAX) {
+            let message = format!("{} branches; a transaction has at most {}", self.seats.len(), u16::MAX);
+            let native = assent_xa::Native { code: String::new(), message };
+            let reply = assent_xa::Reply::Refused(Kind::Invalid, native);
+            outcome = Err(WorkError::NotStarted { resource: "the last".to_owned(), reply });
+        }
+        for seat in &self.seats {
+            outcome = outcome.and(lock(seat).started());
+        }
+        let seats = std::mem::take(&mut self.seats);
+        self.seats = seats.into_iter().filter(|seat| !lock(seat).is_empty()).collect();
+        outcome
+    }
+
+    fn run(&mut self, word: Event) -> Result<Ended, CommitError> {
+        self.is_over = true;
+        self.seats.iter().for_each(|seat| lock(seat).leave());
+        let decider = self.client.decider();
+        let ended = Drive::new(self.tx, decider, &self.seats).run(word, self.client.retries());
+        ended.map_err(|error| broken(self.tx, &error))
+    }
+
+    fn name(&self, branch: u16) -> String {
+        self.seats.get(usize::from(branch)).map(|seat| lock(seat).resource.name().to_owned()).unwrap_or_default()
+    }
+
+    /// The branches that recovery has to tell, as a clause.
+    fn left(&self, report: &Report) -> String {
+        let names: Vec<String> = report.unfinished.iter().map(|left| self.name(left.branch)).collect();
+        if names.is_empty() { String::new() } else { format!("; recovery tells {}", names.join(", ")) }
+    }
+
+    fn judge(&self, (report, doubt): &Ended) -> Result<Committed, CommitError> {
+        let (tx, left) = (self.tx, self.left(report));
+        let (kind, message) = match &report.verdict {
+            Verdict::Committed => {
+                let unfinished = report.unfinished.iter();
+                return Ok(Committed {
+                    tx,
+                    unfinished: unfinished.map(|left| (self.name(left.branch), left.native.clone())).collect(),
+                    inferred: report.inferred.iter().map(|branch| self.name(*branch)).collect(),
+                });
+            }
+            Verdict::RolledBack(cause) => {
+                (Kind::RolledBack, format!("transaction {tx} is rolled back: {}{left}", self.cause(cause)))
+            }
+            Verdict::InDoubt(native) => {
+                let why = match doubt {
+                    Some(error) => format!("{error}; ask for it by this name{left}"),
+                    // One phase: the coordinator never heard of it.
+                    None => format!("the only branch with work has not answered ({}); look there", native.message),
+                };
+                (Kind::InDoubt, format!("transaction {tx} of node {} is committed or rolled back: {why}", self.node))
+            }
+            Verdict::Heuristic(list) => {
+                let each = list.iter().map(|it| {
+                    format!("{} {:?} {} {}", self.name(it.branch), it.heuristic, it.native.code, it.native.message)
+                });
+                let decided = report.decided.map_or("without a decision".to_owned(), |it| format!("decided {it:?}"));
+                let each = each.collect::<Vec<_>>().join("; ");
+                (Kind::Heuristic, format!("transaction {tx}, {decided}, ended otherwise in part: {each}{left}"))
+            }
+        };
+        Err(CommitError { kind, tx, message })
+    }
+
+    fn cause(&self, cause: &Cause) -> String {
+        match cause {
+            Cause::Asked => "as the application asked".to_owned(),
+            Cause::Branch { branch, kind, native } => {
+                format!(
+                    "resource {:?} could not commit ({kind}): {} {}",
+                    self.name(*branch),
+                    native.code,
+                    native.message
+                )
+            }
+            Cause::Decided => "recovery or an operator had decided so before".to_owned(),
+            Cause::NotDecided(error) => format!("no decision could be made ({}): {error}", error.kind),
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            _ = self.starts();
+            // Nobody is there to be told; recovery finishes what cannot be done now.
+            _ = self.run(Event::Rollback);
+        }
+    }
+}

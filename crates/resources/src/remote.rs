@@ -1,0 +1,429 @@
+//! A branch in another Assent process: its key-value store, over the binary protocol.
+//!
+//! Walk: `send` puts a verb on its way, `receive` reads its answer, so that branches overlap on one thread ·
+//! [`Remote::get`], [`Remote::write`], [`Remote::scan`] work within the branch that was started, else at once.
+//! Nothing travels alone that can travel with something else: start goes with the first work, end with prepare. A branch
+//! without work costs no message, one without writes is read-only before it is asked.
+//! A lost connection takes the work of an unprepared branch with it (the store drops it); verbs that any connection can
+//! bring (commit, rollback, recover) go over a new one.
+//! Deliberately absent: retries. Who drives knows what may be sent again.
+
+mod replies;
+
+use assent_ids::Xid;
+use assent_kind::Kind;
+use assent_link::{Address, Link, LinkConfig, LinkError, Ticket};
+use assent_wire::{Answer, Bound, Hello, Op, Request, Role, Scan, Write};
+use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
+
+use self::replies::{native, reply_of, trouble};
+use crate::dummy::unsent;
+
+/// Keys with their values, in their order.
+pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Why work on a remote store failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// What the connection or the store said.
+    #[error("store {name:?}: {error}")]
+    Link {
+        /// The registered name.
+        name: String,
+        /// The reason; its kind is ours.
+        error: LinkError,
+    },
+    /// The branch's connection ended; the store has dropped its work.
+    #[error("store {name:?}: the connection ended and took the work of the branch with it; roll back")]
+    Dropped {
+        /// The registered name.
+        name: String,
+    },
+    /// The branch's work was ended.
+    #[error("store {name:?}: no work on branch {branch} after its end")]
+    Ended {
+        /// The registered name.
+        name: String,
+        /// The branch's XID.
+        branch: String,
+    },
+}
+
+impl RemoteError {
+    /// What the caller must do.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Link { error, .. } => error.kind(),
+            Self::Dropped { .. } => Kind::RolledBack,
+            Self::Ended { .. } => Kind::Invalid,
+        }
+    }
+}
+
+/// Where the branch of this connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// The store has not heard of it.
+    Fresh,
+    /// It has been read.
+    Read,
+    /// It may have been written.
+    Written,
+    /// Its connection ended before it was prepared.
+    Dropped,
+    /// Its work is over.
+    Ended,
+}
+
+#[derive(Debug)]
+enum Sent {
+    /// The answer is known here.
+    Known(Reply),
+    /// It will come.
+    Asked(Ticket),
+}
+
+/// A connection to a store, for one branch after the other.
+#[derive(Debug)]
+pub struct Remote {
+    name: String,
+    address: Address,
+    config: LinkConfig,
+    link: Option<Link>,
+    branch: Option<(Xid, Stand)>,
+    /// Answers that change nothing: those to ends, whose refusal the next verb's answer shows.
+    passed: Vec<Ticket>,
+    sent: Option<Sent>,
+}
+
+impl Remote {
+    /// A store by its registered name. Connects when there is something to say.
+    #[must_use]
+    pub fn new(name: &str, address: Address, config: LinkConfig) -> Self {
+        Self { name: name.to_owned(), address, config, link: None, branch: None, passed: Vec::new(), sent: None }
+    }
+
+    /// What its connection has done so far; nothing if there is none.
+    #[must_use]
+    pub fn counts(&self) -> Option<assent_link::Counts> {
+        self.link.as_ref().map(Link::counts)
+    }
+
+    /// The value of a key: the branch's own writes are seen within it.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, RemoteError> {
+        self.work(
+            Stand::Read,
+            |xid| Request::Get { xid, keyspace, key },
+            |answer| match answer {
+                Answer::Value(value) => Some(value.map(<[u8]>::to_vec)),
+                _ => None,
+            },
+        )
+    }
+
+    /// Sets a key: within the branch, else durably at once.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), RemoteError> {
+        self.write(&[Op::Put { keyspace, key, value }], true)
+    }
+
+    /// Removes a key, as [`Remote::put`]; fine if it is not there.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<(), RemoteError> {
+        self.write(&[Op::Delete { keyspace, key }], true)
+    }
+
+    /// Writes, in one message. Outside of a branch all or none, and on disk before the answer if `durable`.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; `InDoubt` outside of a branch if the answer was lost.
+    pub fn write(&mut self, ops: &[Op<'_>], durable: bool) -> Result<(), RemoteError> {
+        self.work(
+            Stand::Written,
+            |xid| Request::Write(Write { xid, durable, ops: ops.to_vec() }),
+            |answer| matches!(answer, Answer::Written(_)).then_some(()),
+        )
+    }
+
+    /// Keys of a range in their order, at most `limit`; and whether there are more behind the last one, which a larger
+    /// limit or a full message left out.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn scan(
+        &mut self,
+        keyspace: u32,
+        from: Bound<'_>,
+        to: Bound<'_>,
+        limit: u32,
+    ) -> Result<(Rows, bool), RemoteError> {
+        self.work(
+            Stand::Read,
+            |xid| Request::Scan(Scan { xid, keyspace, from, to, limit }),
+            |answer| match answer {
+                Answer::Pairs { more, pairs } => {
+                    Some((pairs.iter().map(|pair| (pair.key.to_vec(), pair.value.to_vec())).collect(), more))
+                }
+                _ => None,
+            },
+        )
+    }
+
+    fn work<'r, T>(
+        &mut self,
+        leaves: Stand,
+        request: impl FnOnce(Option<Xid>) -> Request<'r>,
+        read: impl FnOnce(Answer<'_>) -> Option<T>,
+    ) -> Result<T, RemoteError> {
+        let reached = self.connected().map(|_| ());
+        let name = || self.name.clone();
+        let (xid, is_fresh) = match self.branch {
+            Some((_, Stand::Dropped)) => return Err(RemoteError::Dropped { name: name() }),
+            Some((xid, Stand::Ended)) => return Err(RemoteError::Ended { name: name(), branch: xid.to_string() }),
+            Some((xid, stand)) => (Some(xid), stand == Stand::Fresh),
+            None => (None, false),
+        };
+        let asked = reached.and_then(|()| self.ask(xid.filter(|_| is_fresh), &request(xid), leaves, read));
+        self.watch(&asked);
+        asked.map_err(|error| RemoteError::Link { name: self.name.clone(), error })
+    }
+
+    /// One request and its answer; before it, in the same write, the start of its branch.
+    fn ask<T>(
+        &mut self,
+        start: Option<Xid>,
+        request: &Request<'_>,
+        leaves: Stand,
+        read: impl FnOnce(Answer<'_>) -> Option<T>,
+    ) -> Result<T, LinkError> {
+        let Some(link) = &self.link else { return Err(LinkError::Unavailable { message: "no connection".to_owned() }) };
+        let started = start.map(|xid| link.lay(&Request::Start(xid))).transpose()?;
+        let asked = link.send(request);
+        if let Some((_, stand)) = &mut self.branch {
+            // Also if the answer is lost or bad: what may have been written is not taken for read.
+            let wrote = leaves == Stand::Written && asked.is_ok();
+            *stand = if wrote || *stand == Stand::Written { Stand::Written } else { Stand::Read };
+        }
+        for passed in self.passed.drain(..) {
+            _ = link.receive(passed);
+        }
+        if let Some(ticket) = started
+            && let Answer::Branch(reply) = link.receive(ticket)?.answer()?
+        {
+            started_well(&reply)?;
+        }
+        let arrived = link.receive(asked?)?;
+        let silent = || LinkError::InDoubt { message: "an answer of another kind than asked".to_owned() };
+        read(arrived.answer()?).ok_or_else(silent)
+    }
+
+    fn connected(&mut self) -> Result<&Link, LinkError> {
+        if self.link.as_ref().is_none_or(|link| !link.is_whole()) {
+            self.hang_up();
+            let hello = Hello::new(Role::Store { label: &self.name });
+            self.link = Some(Link::connect(&self.address, &hello, &self.config)?);
+        }
+        let link = self.link.as_ref();
+        link.ok_or_else(|| LinkError::Unavailable { message: format!("no connection to {}", self.address) })
+    }
+
+    /// After an answer that did not come, the connection is not trusted any more.
+    fn watch<T>(&mut self, outcome: &Result<T, LinkError>) {
+        if matches!(outcome, Err(LinkError::Unavailable { .. } | LinkError::InDoubt { .. })) {
+            self.hang_up();
+        }
+    }
+
+    fn hang_up(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.close("the caller hung up");
+            if let Some((_, stand @ (Stand::Read | Stand::Written))) = &mut self.branch {
+                *stand = Stand::Dropped;
+            }
+        }
+        self.passed.clear();
+    }
+
+    /// Lays a verb whose answer changes nothing.
+    fn pass(&mut self, request: &Request<'_>) -> Result<(), LinkError> {
+        if let Some(link) = &self.link {
+            self.passed.push(link.lay(request)?);
+        }
+        Ok(())
+    }
+
+    fn verb(&mut self, request: &Request<'_>) -> Sent {
+        match self.connected().and_then(|link| link.send(request)) {
+            Ok(ticket) => Sent::Asked(ticket),
+            Err(error) => Sent::Known(trouble(&error)),
+        }
+    }
+
+    fn end(&mut self, xid: Xid, success: bool) -> Reply {
+        if self.link.as_ref().is_some_and(|link| !link.is_whole()) {
+            self.hang_up();
+        }
+        let Some((_, stand)) = self.branch.filter(|(mine, _)| *mine == xid) else {
+            return Reply::Unknown(native("unknown", &format!("branch {xid} was not started on this connection")));
+        };
+        let reply = match stand {
+            Stand::Fresh if success => Reply::Vote(Vote::ReadOnly),
+            Stand::Fresh | Stand::Ended => Reply::Done,
+            // What was read is known already; the store only lets its snapshot go.
+            Stand::Read if success => {
+                let gone = self.pass(&Request::Rollback(xid));
+                if gone.is_ok()
+                    && let Some(link) = &self.link
+                {
+                    link.flush();
+                }
+                Reply::Vote(Vote::ReadOnly)
+            }
+            Stand::Dropped => {
+                Reply::RolledBack(native("dropped", "the connection ended before the branch was prepared"))
+            }
+            Stand::Read | Stand::Written => match self.pass(&Request::End { xid, success }) {
+                Ok(()) => Reply::Done,
+                Err(error) => trouble(&error),
+            },
+        };
+        let over = matches!(reply, Reply::Vote(_));
+        self.branch = match (over, stand) {
+            (true, _) => None,
+            // To be rolled back here, without a message.
+            (false, Stand::Fresh | Stand::Dropped) => self.branch,
+            (false, _) => Some((xid, Stand::Ended)),
+        };
+        reply
+    }
+
+    fn begin(&mut self, verb: &Verb) -> Sent {
+        match verb {
+            Verb::Start(xid) => match (self.branch, self.connected().err()) {
+                (Some((mine, _)), _) => {
+                    let message = format!("branch {mine} is under way on this connection");
+                    Sent::Known(Reply::Refused(Kind::Conflict, native("conflict", &message)))
+                }
+                (None, Some(error)) => Sent::Known(trouble(&error)),
+                (None, None) => {
+                    self.branch = Some((*xid, Stand::Fresh));
+                    Sent::Known(Reply::Done)
+                }
+            },
+            Verb::End { xid, success } => Sent::Known(self.end(*xid, *success)),
+            // The store has not heard of it, or has dropped it with its connection.
+            Verb::Rollback(xid) if self.is_unheard(*xid) => {
+                self.branch = None;
+                Sent::Known(Reply::Done)
+            }
+            // Their branch went with its connection: no other can bring them.
+            Verb::Prepare(xid) | Verb::CommitOnePhase(xid) if self.is_unheard(*xid) => {
+                self.branch = None;
+                Sent::Known(Reply::RolledBack(native("dropped", "the store has no work of this branch")))
+            }
+            Verb::Prepare(xid) => self.verb(&Request::Prepare(*xid)),
+            Verb::CommitOnePhase(xid) => self.verb(&Request::CommitOnePhase(*xid)),
+            Verb::Commit(xid) => self.verb(&Request::Commit(*xid)),
+            Verb::Rollback(xid) => self.verb(&Request::Rollback(*xid)),
+            Verb::Recover(node) => self.verb(&Request::Recover(*node)),
+            Verb::Forget(xid) => self.verb(&Request::Forget(*xid)),
+        }
+    }
+
+    fn is_unheard(&self, xid: Xid) -> bool {
+        matches!(self.branch, Some((mine, Stand::Fresh | Stand::Dropped)) if mine == xid)
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Reply {
+        let Some(link) = &self.link else { return Reply::Lost(native("lost", "the connection ended")) };
+        for passed in self.passed.drain(..) {
+            // Whatever it says, the verb behind it says it too.
+            _ = link.receive(passed);
+        }
+        let outcome = link.receive(ticket).and_then(|arrived| match arrived.answer()? {
+            Answer::Branch(reply) => Ok(reply_of(reply)),
+            _ => Err(LinkError::InDoubt { message: "an answer of another kind than asked".to_owned() }),
+        });
+        self.watch(&outcome);
+        outcome.unwrap_or_else(|error| trouble(&error))
+    }
+}
+
+/// A refused start is the answer to the work that travelled with it.
+fn started_well(reply: &assent_wire::Reply<'_>) -> Result<(), LinkError> {
+    use assent_wire::Reply as R;
+    let refused = |kind, native: &assent_wire::Native<'_>| {
+        Err(LinkError::Refused { kind, message: format!("the branch was not started: {}", native.message) })
+    };
+    match reply {
+        R::Refused(kind, native) => refused(*kind, native),
+        R::RolledBack(native) | R::Unknown(native) | R::Heuristic(_, native) => refused(Kind::RolledBack, native),
+        R::Done | R::Yes | R::ReadOnly | R::Listed(_) => Ok(()),
+    }
+}
+
+impl Resource for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn send(&mut self, verb: Verb) {
+        // A second verb before the answer is not done; the answer that is missing for it says so.
+        if self.sent.is_none() {
+            let sent = self.begin(&verb);
+            // Whatever comes next, this connection is free for another branch.
+            if let Verb::Prepare(xid) | Verb::CommitOnePhase(xid) | Verb::Rollback(xid) = verb
+                && self.branch.is_some_and(|(mine, _)| mine == xid)
+            {
+                self.branch = None;
+            }
+            self.sent = Some(sent);
+        }
+    }
+
+    fn receive(&mut self) -> Reply {
+        match self.sent.take() {
+            None => Reply::Refused(Kind::Internal, unsent()),
+            Some(Sent::Known(reply)) => reply,
+            Some(Sent::Asked(ticket)) => self.take(ticket),
+        }
+    }
+}
+
+/// Opens connections to one registered store.
+#[derive(Debug)]
+pub struct RemoteConnector {
+    name: String,
+    address: Address,
+    config: LinkConfig,
+}
+
+impl RemoteConnector {
+    /// The store of this registered name.
+    #[must_use]
+    pub fn new(name: &str, address: Address, config: LinkConfig) -> Self {
+        Self { name: name.to_owned(), address, config }
+    }
+}
+
+impl Connector for RemoteConnector {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
+        let mut remote = Remote::new(&self.name, self.address.clone(), self.config.clone());
+        match remote.connected() {
+            Ok(_) => Ok(Box::new(remote)),
+            Err(error) => Err((error.kind(), native(error.kind().name(), &error.to_string()))),
+        }
+    }
+}
