@@ -17,12 +17,11 @@ use crate::journal::Journal;
 use crate::layout::{
     BATCH_BYTES, BLOCK_BYTES, ChainEnd, FIRST, KIND_RESERVED, LAST, PIECE, SegmentHead, bytes, fold, length,
 };
-use crate::segment::{self, Making};
+use crate::segment::{self, Making, Unmade};
 use crate::{JournalError, Ticket, barrier};
 
 /// A piece is not cut smaller than this to fill the rest of a batch.
 const PIECE_BYTES_MIN: usize = 1024;
-const DESCRIPTORS_MAX: usize = 128;
 
 impl Journal {
     /// Appends one entry.
@@ -73,9 +72,9 @@ impl Journal {
                     if hungry {
                         self.call_keeper();
                     }
-                    if let Some(laid) = laid {
-                        return Ok((laid, end));
-                    }
+                    // There was room. If not after all, what was cut for it is not laid: nothing may be claimed of it.
+                    let busy = JournalError::Busy { bytes: bytes(self.config.max_buffer_log_size) };
+                    return laid.map(|laid| (laid, end)).ok_or(busy);
                 }
                 Room::Batch => {
                     let turn = core.turn;
@@ -135,7 +134,8 @@ impl Journal {
     /// Makes the segment that begins at this place, unless it is there already.
     ///
     /// # Errors
-    /// `Full` if there is no room: nothing has been appended. `Closed` after any other failure.
+    /// `Full` if there is no room, `Disk` if it could not be made, and then nothing has happened: the next append tries
+    /// again. `Closed` if it may have been made or not.
     pub(crate) fn extend(&self, from: u64) -> Result<(), JournalError> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.segments.read().unwrap_or_else(PoisonError::into_inner).last().map(|last| last.end());
@@ -147,32 +147,23 @@ impl Journal {
             SegmentHead { first: from, size: self.config.log_size, epoch: self.epoch, salt: self.salt, recycled };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
         let order = Making { folder: &self.folder, head, direct: self.config.direct(), barriers };
-        match segment::make(&*self.disk, &order, |_, _| Ok(())) {
+        match segment::make(&*self.files.disk, &order, |_, _| Ok(())) {
             Ok(segment) => {
                 self.counters.segments.fetch_add(1, Ordering::Relaxed);
-                self.segments.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&segment));
+                let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+                Arc::make_mut(&mut segments).push(Arc::clone(&segment));
+                drop(segments);
                 let mut core = self.core();
-                self.keep_few_open(Arc::clone(&core.segment));
                 core.spares.push_back(segment);
                 core.full = false;
                 Ok(())
             }
-            Err(error) if error.kind() == Kind::Full => {
+            Err(Unmade { error, named: true }) => Err(self.poison(error.to_string())),
+            Err(Unmade { error, .. }) if error.kind() == Kind::Full => {
                 self.core().full = true;
                 Err(JournalError::Full { folder: self.folder.display().to_string() })
             }
-            Err(error) => Err(self.poison(error.to_string())),
-        }
-    }
-
-    /// Remembers a segment that may be left behind soon, and shuts the oldest of many.
-    fn keep_few_open(&self, segment: Arc<segment::Segment>) {
-        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        descriptors.push_back(segment);
-        if descriptors.len() > DESCRIPTORS_MAX
-            && let Some(oldest) = descriptors.pop_front()
-        {
-            oldest.shut();
+            Err(Unmade { error, .. }) => Err(error),
         }
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use assent_ids::{Epoch, Lsn};
 use assent_world::{Clock, Disk};
 
-use crate::epochs::Epochs;
 use crate::journal::{self, Journal};
 use crate::reader::Source;
 use crate::recovery::Recovery;
+use crate::segment::Files;
 use crate::walk::Walk;
 use crate::{Entry, JournalError, Log, State, Ticket};
 
@@ -58,13 +58,14 @@ impl Journal {
         clock: &dyn Clock,
         folder: &Path,
     ) -> Result<(Archive, Recovery), JournalError> {
-        let (found, epochs) = journal::examine(&disk, folder)?;
+        let files = Files::new(disk);
+        let (found, epochs) = journal::examine(&files, folder)?;
         let last = epochs.last();
         let epoch = Epoch(last.map_or(0, |(epoch, _)| epoch));
         let start = found.segments.first().map_or(0, |segment| segment.first());
         let recovery = journal::report(&found, epoch, last.map(|(_, opening)| opening), clock, start, 0);
         let (end, synced) = (found.end, found.synced);
-        let source = Source { disk, segments: found.segments, epochs: Arc::new(epochs) };
+        let source = Source { files, segments: found.segments, epochs: Arc::new(epochs) };
         Ok((Archive { source, end, synced, epoch, folder: folder.to_path_buf() }, recovery))
     }
 }
@@ -72,9 +73,8 @@ impl Journal {
 impl Archive {
     /// All batches, in order.
     pub fn batches(&self) -> impl Iterator<Item = Result<BatchView, JournalError>> {
-        let Source { disk, segments, epochs } = self.source.clone();
-        let (start, epochs): (u64, Arc<Epochs>) = (self.source.start(), epochs);
-        let mut walk = Walk::new(disk, segments, epochs, start);
+        let Source { files, segments, epochs } = self.source.clone();
+        let mut walk = Walk::new(files, segments, epochs, self.source.start());
         std::iter::from_fn(move || {
             let head = walk.next().transpose()?;
             Some(head.map(|head| {

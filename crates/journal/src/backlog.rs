@@ -5,15 +5,22 @@
 
 use std::sync::Arc;
 
-use assent_world::{Gate, Moment};
+use assent_world::{File, Gate, Moment};
 
 use crate::config::Config;
 use crate::segment::Segment;
 
+/// A segment with bytes that only the kernel has, and its file.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) file: Option<Arc<dyn File>>,
+}
+
 /// Segments with bytes that only the kernel has.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    segments: Vec<Arc<Segment>>,
+    segments: Vec<Unsynced>,
     end: u64,
     since: Option<Moment>,
     pub(crate) last_sync: Moment,
@@ -28,9 +35,9 @@ impl Backlog {
 
     /// Bytes up to `end` have been written, the last of them into this segment. Says whether they are the first since
     /// the last sync.
-    pub(crate) fn wrote(&mut self, segment: &Arc<Segment>, end: u64, now: Moment) -> bool {
-        if self.segments.last().is_none_or(|last| last.first() != segment.first()) {
-            self.segments.push(Arc::clone(segment));
+    pub(crate) fn wrote(&mut self, segment: &Arc<Segment>, file: Option<Arc<dyn File>>, end: u64, now: Moment) -> bool {
+        if self.segments.last().is_none_or(|last| last.segment.first() != segment.first()) {
+            self.segments.push(Unsynced { segment: Arc::clone(segment), file });
         }
         self.end = end;
         let first = self.since.is_none();
@@ -39,7 +46,7 @@ impl Backlog {
     }
 
     /// Takes everything for one sync: how far it reaches, and the segments in order.
-    pub(crate) fn begin(&mut self) -> (u64, Vec<Arc<Segment>>) {
+    pub(crate) fn begin(&mut self) -> (u64, Vec<Unsynced>) {
         self.syncing = true;
         self.since = None;
         (self.end, std::mem::take(&mut self.segments))
@@ -73,14 +80,14 @@ mod tests {
         let config = Config { min_elapsed_sync_time: 8, max_elapsed_sync_time: 10, ..Config::default() };
         let mut backlog = Backlog::new(Moment(0));
         assert_eq!(backlog.due(&config), None);
-        backlog.wrote(&segment, 100, Moment(1000));
-        backlog.wrote(&segment, 200, Moment(2000));
+        backlog.wrote(&segment, None, 100, Moment(1000));
+        backlog.wrote(&segment, None, 200, Moment(2000));
         // Written at 1 ms: half of 10 ms later would be 6 ms, but 8 ms must lie between two syncs.
         assert_eq!(backlog.due(&config), Some(Moment(8000)));
         assert_eq!(backlog.begin().0, 200);
         assert_eq!(backlog.due(&config), None);
         backlog.end(Moment(9000));
-        backlog.wrote(&segment, 300, Moment(30_000));
+        backlog.wrote(&segment, None, 300, Moment(30_000));
         assert_eq!(backlog.due(&config), Some(Moment(35_000)));
     }
 }

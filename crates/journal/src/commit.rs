@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use assent_ids::Lsn;
-use assent_world::{Durably, write_all_at, write_all_durable_at};
+use assent_world::{Durably, File, write_all_at, write_all_durable_at};
 
 use crate::JournalError;
+use crate::backlog::Unsynced;
 use crate::barrier;
 use crate::group::{Core, Flight, Landed};
 use crate::journal::Journal;
@@ -87,34 +88,42 @@ impl Journal {
         let (lsn, exact) = flight.batch.exact();
         flight.segment.mark(lsn);
         let (at, bytes_of) = if self.config.direct() { flight.batch.blocks() } else { (lsn, exact) };
-        self.write_bytes(&flight.segment, at, bytes_of, !self.config.lazy())
+        let file = flight.file.as_deref();
+        self.write_bytes(&flight.segment, file, at, bytes_of, !self.config.lazy())
     }
 
     /// Writes bytes of the log at their place.
-    pub(crate) fn write_bytes(&self, segment: &Segment, at: u64, memory: &[u8], durable: bool) -> Result<(), String> {
+    pub(crate) fn write_bytes(
+        &self,
+        segment: &Segment,
+        file: Option<&dyn File>,
+        at: u64,
+        memory: &[u8],
+        durable: bool,
+    ) -> Result<(), String> {
         let offset = segment.offset(at);
-        let file = segment.opened().ok_or_else(|| format!("{} is not open", segment.path.display()))?;
+        let file = file.ok_or_else(|| format!("{} is not open", segment.path.display()))?;
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes(memory.len()), Ordering::Relaxed);
         let written = if durable {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
             let how = if self.config.dsync { Durably::Dsync } else { Durably::DataSync };
-            write_all_durable_at(&*file, offset, memory, how, barrier::BATCH)
+            write_all_durable_at(file, offset, memory, how, barrier::BATCH)
         } else {
-            write_all_at(&*file, offset, memory)
+            write_all_at(file, offset, memory)
         };
         written.map_err(|error| format!("writing {} at {offset}: {error}", segment.path.display()))
     }
 
     /// Takes a write back, publishes how far the log has landed and wakes whom that concerns.
     pub(crate) fn land(&self, flight: Flight, result: Result<(), String>) {
-        let segment = Arc::clone(&flight.segment);
+        let (segment, file) = (Arc::clone(&flight.segment), flight.file.clone());
         let mut core = self.core();
         let mut first = false;
         let landed = core.land(flight, result, self.config.in_flight());
         if let Some(end) = landed.end {
             if self.config.lazy() {
-                first = self.backlog().wrote(&segment, end, self.clock.now());
+                first = self.backlog().wrote(&segment, file, end, self.clock.now());
             } else {
                 self.durable.store(end, Ordering::Release);
             }
@@ -158,7 +167,7 @@ impl Journal {
             }
             let (target, segments) = backlog.begin();
             drop(backlog);
-            let result = segments.iter().try_for_each(|segment| self.sync_segment(segment));
+            let result = segments.iter().try_for_each(|unsynced| self.sync_segment(unsynced));
             // Nothing becomes durable after a failure anywhere: a sync that did not see it proves nothing.
             let result = result.map_err(|reason| self.poison(reason)).and_then(|()| self.writable(&self.core()));
             if result.is_ok() {
@@ -171,8 +180,8 @@ impl Journal {
         }
     }
 
-    fn sync_segment(&self, segment: &Segment) -> Result<(), String> {
-        let file = segment.opened().ok_or_else(|| format!("{} is not open", segment.path.display()))?;
+    fn sync_segment(&self, Unsynced { segment, file }: &Unsynced) -> Result<(), String> {
+        let file = file.as_ref().ok_or_else(|| format!("{} is not open", segment.path.display()))?;
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         file.sync_data(barrier::BACKLOG).map_err(|error| format!("syncing {}: {error}", segment.path.display()))
     }

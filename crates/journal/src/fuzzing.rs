@@ -10,6 +10,7 @@ use crate::epochs::Epochs;
 use crate::journal;
 use crate::layout::{BLOCK_BYTES, length};
 use crate::reader::Source;
+use crate::segment::Files;
 
 /// Recovers a folder whose `epochs` file and only segment are these bytes (the first 8192, and the rest), and reads all
 /// entries that it then shows.
@@ -20,9 +21,9 @@ pub fn fuzz_recovery(bytes: &[u8]) {
         ("epochs".to_owned(), Arc::new(Bytes(epochs.to_vec()))),
         (crate::segment::name(0), Arc::new(Bytes(segment.to_vec()))),
     ];
-    let disk: Arc<dyn Disk> = Arc::new(Folder(files));
-    let Ok((found, epochs)) = journal::examine(&disk, &PathBuf::from("journal")) else { return };
-    let source = Source { disk, segments: found.segments, epochs: Arc::new(epochs) };
+    let files = Files::new(Arc::new(Folder(files)));
+    let Ok((found, epochs)) = journal::examine(&files, &PathBuf::from("journal")) else { return };
+    let source = Source { files, segments: found.segments, epochs: Arc::new(epochs) };
     for entry in source.clone().entries(0, found.end).flatten() {
         _ = source.entry(entry.lsn.0, found.end);
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use assent_world::Gate;
+use assent_world::{File, Gate};
 
 use crate::buffer::Batch;
 use crate::layout::{BATCH_BYTES, block_from, length};
@@ -67,6 +67,8 @@ pub(crate) struct Flight {
     turn: u64,
     pub(crate) batch: Batch,
     pub(crate) segment: Arc<Segment>,
+    /// Its file; the segment may have been left by the time of the write.
+    pub(crate) file: Option<Arc<dyn File>>,
 }
 
 /// Whether a frame can be laid.
@@ -167,7 +169,7 @@ impl Core {
                 return Room::Segment(self.segment.end());
             };
             let (at, room) = (next.first(), next.end().saturating_sub(next.first() + BATCH_BYTES));
-            self.segment = next;
+            std::mem::replace(&mut self.segment, next).retire();
             self.hungry = self.spares.is_empty();
             if room < least {
                 // A rescued tail's segment may be smaller than others: it is left empty.
@@ -201,7 +203,7 @@ impl Core {
         let gate = std::mem::take(&mut self.gate);
         self.waiters = 0;
         self.writing += 1;
-        let flight = Flight { turn: self.turn, batch, segment: Arc::clone(&self.segment) };
+        let flight = Flight { turn: self.turn, batch, segment: Arc::clone(&self.segment), file: self.segment.writer() };
         self.flights.push_back(Landing { turn: self.turn, end: self.tail, gate, landed: false });
         self.turn += 1;
         flight

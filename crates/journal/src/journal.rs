@@ -4,7 +4,6 @@
 //! `append` lays frames · `commit` makes them durable · `reader` reads them · `upkeep` does what is off the commit path ·
 //! [`Journal::close`] leaves a claim that everything is durable.
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,13 +20,13 @@ use crate::group::Core;
 use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
-use crate::segment::{self, Segment};
+use crate::segment::{self, Files, Segment, Segments};
 use crate::{JournalError, barrier};
 
 /// A log on this machine's disk. Shared by [`Arc`]; all methods may be called from many threads.
 #[derive(Debug)]
 pub struct Journal {
-    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) files: Arc<Files>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) folder: PathBuf,
     pub(crate) config: Config,
@@ -35,10 +34,9 @@ pub struct Journal {
     pub(crate) salt: u64,
     pub(crate) epochs: Arc<Epochs>,
     /// All segments in order, those made ahead too.
-    pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    pub(crate) segments: RwLock<Segments>,
     /// Held while segments are made or given back: one thread does so at a time.
     pub(crate) making: Mutex<Making>,
-    pub(crate) descriptors: Mutex<VecDeque<Arc<Segment>>>,
     core: Mutex<Core>,
     backlog: Mutex<Backlog>,
     /// Everything before has landed: it is in the kernel, and durable where RPO is 0.
@@ -103,22 +101,22 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovery), JournalError> {
         config.check()?;
         let lock = enter(&*disk, folder)?;
-        let (found, mut epochs) = examine(&disk, folder)?;
+        let files = Files::new(disk);
+        let (found, mut epochs) = examine(&files, folder)?;
         let last = epochs.last();
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1));
         let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
         epochs.open(epoch, opening, &found.living);
-        epochs::store(&*disk, folder, &epochs)?;
-        let (segments, rescued) = settle(&*disk, folder, &found, (epoch, opening.salt), &config)?;
+        epochs::store(&*files.disk, folder, &epochs)?;
+        let (segments, rescued) = settle(&files, folder, &found, (epoch, opening.salt), &config)?;
         let start = segments.first().map_or(0, |segment| segment.first());
         let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);
-        let core = core(&*disk, &segments, &found, &config)?;
+        let core = core(&files, &segments, &found, &config)?;
         let journal = Self {
             epoch,
             salt: opening.salt,
             epochs: Arc::new(epochs),
-            descriptors: Mutex::default(),
-            segments: RwLock::new(segments),
+            segments: RwLock::new(Arc::new(segments)),
             making: Mutex::default(),
             keeper: OnceLock::new(),
             core: Mutex::new(core),
@@ -129,7 +127,7 @@ impl Journal {
             counters: Counters::default(),
             lock: Mutex::new(Some(lock)),
             folder: folder.to_path_buf(),
-            disk,
+            files,
             clock,
             config,
         };
@@ -193,7 +191,7 @@ impl Journal {
     /// The segments as they are now, to read from.
     pub(crate) fn source(&self) -> Source {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Source { disk: Arc::clone(&self.disk), segments, epochs: Arc::clone(&self.epochs) }
+        Source { files: Arc::clone(&self.files), segments, epochs: Arc::clone(&self.epochs) }
     }
 
     pub(crate) fn writable(&self, core: &Core) -> Result<(), JournalError> {
@@ -228,39 +226,41 @@ fn enter(disk: &dyn Disk, folder: &Path) -> Result<Box<dyn Lock>, JournalError> 
 }
 
 /// Reads what is there; changes nothing.
-pub(crate) fn examine(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(Found, Epochs), JournalError> {
+pub(crate) fn examine(files: &Arc<Files>, folder: &Path) -> Result<(Found, Epochs), JournalError> {
+    let disk = &*files.disk;
     let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
-    let epochs = epochs::load(&**disk, folder)?;
-    let segments = segment::list(&**disk, folder, &names)?;
+    let epochs = epochs::load(disk, folder)?;
+    let segments = segment::list(disk, folder, &names)?;
     if let (None, Some(segment)) = (&epochs, segments.first()) {
         return Err(damaged(&segment.path, 0, "there are segments, but the file `epochs` beside them is missing"));
     }
     let epochs = epochs.unwrap_or_default();
-    let found = recovery::examine(disk, segments, &Arc::new(epochs.clone()))?;
+    let found = recovery::examine(files, Arc::new(segments), &Arc::new(epochs.clone()))?;
     Ok((found, epochs))
 }
 
 /// Ends all doubt: the first segment if there is none, else a fresh copy of what nobody claims to be durable.
 fn settle(
-    disk: &dyn Disk,
+    files: &Files,
     folder: &Path,
     found: &Found,
     (epoch, salt): (u32, u64),
     config: &Config,
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
-    let direct = config.direct();
+    let (disk, direct) = (&*files.disk, config.direct());
     // A trimmed segment that waited to be used again may be of any length and age.
     _ = disk.unlink(&folder.join(segment::RECYCLED));
     if found.segments.is_empty() {
         let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
-        let first = segment::make(disk, &segment::Making { folder, head, direct, barriers }, |_, _| Ok(()))?;
+        let first = segment::make(disk, &segment::Making { folder, head, direct, barriers }, |_, _| Ok(()))
+            .map_err(|unmade| unmade.error)?;
         return Ok((vec![first], 0));
     }
-    recovery::rescue(disk, folder, found, (epoch, salt), direct)
+    recovery::rescue(files, folder, found, (epoch, salt), direct)
 }
 
-fn core(disk: &dyn Disk, segments: &[Arc<Segment>], found: &Found, config: &Config) -> Result<Core, JournalError> {
+fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &Config) -> Result<Core, JournalError> {
     let tail = found.end;
     let index = segment::holder(segments, tail).unwrap_or(0);
     let (before, spares) = segments.split_at_checked(index + 1).unwrap_or((segments, &[]));
@@ -268,10 +268,10 @@ fn core(disk: &dyn Disk, segments: &[Arc<Segment>], found: &Found, config: &Conf
         return Err(JournalError::NotFound { lsn: Lsn(tail) });
     };
     for segment in spares.iter().chain([segment]) {
-        segment.reopen(disk, config.direct())?;
+        segment.open_writer(&*files.disk, config.direct())?;
     }
     let mut tail_block = vec![0; length(tail % BLOCK_BYTES)];
-    let file = segment.file(disk)?;
+    let file = files.read(segment)?;
     read_exact_at(&*file, segment.offset(block_of(tail)), &mut tail_block)
         .map_err(|error| refused("reading", &segment.path, &error))?;
     let spares = spares.iter().cloned().collect();

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
 use assent_ids::Lsn;
-use assent_world::{Disk, read_exact_at};
+use assent_world::read_exact_at;
 
 use crate::epochs::Epochs;
 use crate::error::{damaged, refused};
 use crate::layout::{BATCH_BYTES, BatchHead, ChainEnd, FIRST, Frames, KIND_RESERVED, LAST, PIECE, bytes, fold, length};
-use crate::segment::{Segment, holder};
+use crate::segment::{Files, Segment, Segments, holder};
 use crate::walk::Walk;
 use crate::{Entry, JournalError};
 
@@ -23,8 +23,8 @@ const FIRST_READ_BYTES: usize = 4096;
 /// The segments of one moment and what is needed to read them.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) segments: Segments,
     pub(crate) epochs: Arc<Epochs>,
 }
 
@@ -38,7 +38,7 @@ impl Source {
     pub(crate) fn walk_from(&self, lsn: u64) -> Walk {
         let held = holder(&self.segments, lsn).and_then(|index| self.segments.get(index));
         let at = held.map_or(0, |segment| segment.mark_before(lsn).unwrap_or_else(|| segment.first()));
-        Walk::new(Arc::clone(&self.disk), self.segments.clone(), Arc::clone(&self.epochs), at)
+        Walk::new(Arc::clone(&self.files), Arc::clone(&self.segments), Arc::clone(&self.epochs), at)
     }
 
     /// All entries that were complete between two places.
@@ -60,11 +60,14 @@ impl Source {
         }
         match parse(&memory, PAYLOAD_BYTES_MAX) {
             Ok(Some((frame, laid))) if frame.mark == lsn && frame.kind < KIND_RESERVED => {
-                if frame.flags & PIECE == 0 {
-                    let payload = payload_of(memory.clone(), frame.payload.len());
-                    return Ok(Entry { lsn: Lsn(lsn), end: Lsn(lsn + bytes(laid)), kind: frame.kind, payload });
+                if frame.flags & FIRST != 0 {
+                    return self.chain(lsn, frame.chain);
                 }
-                if frame.flags & FIRST == 0 { Err(missing) } else { self.chain(lsn, frame.chain) }
+                if frame.flags & PIECE != 0 {
+                    return Err(missing);
+                }
+                let (end, kind, payload) = (Lsn(lsn + bytes(laid)), frame.kind, frame.payload.len());
+                Ok(Entry { lsn: Lsn(lsn), end, kind, payload: payload_of(memory, payload) })
             }
             _ if self.begins(lsn)? => {
                 Err(damaged(&segment.path, segment.offset(lsn), "the checksum of the entry there fails"))
@@ -73,9 +76,9 @@ impl Source {
         }
     }
 
-    fn read(&self, segment: &Segment, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
+    fn read(&self, segment: &Arc<Segment>, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
         let mut memory = vec![0; wanted];
-        let read = read_exact_at(&*segment.file(&*self.disk)?, segment.offset(lsn), &mut memory)
+        let read = read_exact_at(&*self.files.read(segment)?, segment.offset(lsn), &mut memory)
             .map_err(|error| refused("reading", &segment.path, &error))?;
         memory.truncate(read);
         Ok(memory)

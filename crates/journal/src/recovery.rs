@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assent_ids::{Epoch, Lsn};
-use assent_world::{Disk, File, read_exact_at, write_all_at};
+use assent_world::{File, read_exact_at, write_all_at};
 
 use crate::JournalError;
 use crate::barrier;
 use crate::epochs::Epochs;
 use crate::error::{damaged, refused};
 use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, Frames, LAST, PIECE, SegmentHead, block_of, bytes, length};
-use crate::segment::{self, Making, Segment};
+use crate::segment::{self, Files, Making, Segment, Segments};
 use crate::walk::{Walk, Window};
 
 /// What an open found and did.
@@ -60,7 +60,7 @@ pub struct Torn {
 /// What [`examine`] found.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) segments: Segments,
     /// Everything before this was durable when some header was written.
     pub(crate) synced: u64,
     /// The end of the last valid batch with entries.
@@ -79,15 +79,11 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// `Corrupt`, naming file and offset, if an invalid batch is followed by the proof that it was durable.
-pub(crate) fn examine(
-    disk: &Arc<dyn Disk>,
-    segments: Vec<Arc<Segment>>,
-    epochs: &Arc<Epochs>,
-) -> Result<Found, JournalError> {
+pub(crate) fn examine(files: &Arc<Files>, segments: Segments, epochs: &Arc<Epochs>) -> Result<Found, JournalError> {
     let start = segments.first().map_or(0, |segment| segment.first());
-    let mut walk = Walk::new(Arc::clone(disk), segments, Arc::clone(epochs), start);
+    let mut walk = Walk::new(Arc::clone(files), segments, Arc::clone(epochs), start);
     let mut found = Found {
-        segments: Vec::new(),
+        segments: Segments::default(),
         synced: start,
         end: start,
         living: BTreeSet::new(),
@@ -120,8 +116,8 @@ pub(crate) fn examine(
     if let Some(claim) = walk.later_claim()? {
         return Err(lost(&walk, &claim));
     }
-    found.torn = torn(&walk, disk, epochs, found.closed)?;
-    found.segments = walk.segments().to_vec();
+    found.torn = torn(&walk, files, epochs, found.closed)?;
+    found.segments = Arc::clone(walk.segments());
     Ok(found)
 }
 
@@ -140,14 +136,14 @@ fn lost(walk: &Walk, claim: &BatchHead) -> JournalError {
 
 /// Whether something was begun behind the end. Stale bytes of a recycled segment do not count, as far as they can be
 /// told from it.
-fn torn(walk: &Walk, disk: &Arc<dyn Disk>, epochs: &Epochs, closed: bool) -> Result<Option<Torn>, JournalError> {
+fn torn(walk: &Walk, files: &Files, epochs: &Epochs, closed: bool) -> Result<Option<Torn>, JournalError> {
     if closed {
         return Ok(None);
     }
     let (end, epoch) = (walk.at(), walk.epoch());
     for (at, segment) in walk.candidates() {
         let mut window = Window::default();
-        let bytes = window.get(&**disk, &segment, at, length(BATCH_BYTES))?;
+        let bytes = window.get(files, &segment, at, length(BATCH_BYTES))?;
         let begun = match BatchHead::parse(bytes, at) {
             Some(head) => {
                 head.entries > 0
@@ -172,13 +168,13 @@ fn torn(walk: &Walk, disk: &Arc<dyn Disk>, epochs: &Epochs, closed: bool) -> Res
 /// # Errors
 /// As the disk says.
 pub(crate) fn rescue(
-    disk: &dyn Disk,
+    files: &Files,
     folder: &Path,
     found: &Found,
     (epoch, salt): (u32, u64),
     direct: bool,
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
-    let mut segments = found.segments.clone();
+    let mut segments = found.segments.to_vec();
     let mut rescued = 0;
     for (old, end) in found.ends.iter().rev() {
         let from = found.synced.max(old.first());
@@ -188,8 +184,9 @@ pub(crate) fn rescue(
         let size = BLOCK_BYTES + old.end() - block_of(from);
         let head = SegmentHead { first: from, size, epoch, salt, recycled: false };
         let barriers = [barrier::RESCUE, barrier::RESCUE_ENTRY];
-        let copy = |file: &dyn File, new: &Segment| copy(disk, old, file, new, from, *end);
-        let new = segment::make(disk, &Making { folder, head, direct, barriers }, copy)?;
+        let copy = |file: &dyn File, new: &Segment| copy(files, old, file, new, from, *end);
+        let new = segment::make(&*files.disk, &Making { folder, head, direct, barriers }, copy)
+            .map_err(|unmade| unmade.error)?;
         new.inherit(old, from);
         rescued += end - from;
         if let Some(index) = segment::holder(&segments, from) {
@@ -202,14 +199,14 @@ pub(crate) fn rescue(
 }
 
 fn copy(
-    disk: &dyn Disk,
-    old: &Segment,
+    files: &Files,
+    old: &Arc<Segment>,
     file: &dyn File,
     new: &Segment,
     from: u64,
     end: u64,
 ) -> Result<(), JournalError> {
-    let source = old.file(disk)?;
+    let source = files.read(old)?;
     let mut memory = vec![0; 1 << 20];
     let mut at = from;
     while at < end {

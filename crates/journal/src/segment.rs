@@ -4,11 +4,13 @@
 //! byte `4096 + lsn - block_of(first)`: blocks of the file are blocks of the log. The segment that holds a place is the
 //! one with the greatest name at or before it.
 //!
-//! Walk: [`make`] zeroes ahead, syncs, then names · [`list`] reads the headers back · [`Segment::file`] opens when
-//! somebody reads.
+//! Walk: [`make`] zeroes ahead, syncs, then names · [`list`] reads the headers back · [`Files`] opens what somebody reads,
+//! and shuts the oldest of many · a segment that is written to has a descriptor of its own ([`Segment::writer`]).
 
+use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use assent_world::{Access, Barrier, Disk, File, Open, read_exact_at, write_all_at};
 
@@ -19,18 +21,63 @@ use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
 /// Batches remembered as places to begin reading lie at least that far apart.
 const MARK_EVERY_BYTES: u64 = 64 << 10;
 
+/// Files open to be read at the same time, in one journal.
+const READERS_MAX: usize = 128;
+
 /// One file of the log.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) head: SegmentHead,
     pub(crate) path: PathBuf,
-    file: Mutex<Option<Arc<dyn File>>>,
+    writer: Mutex<Option<Arc<dyn File>>>,
+    reader: Mutex<Option<Arc<dyn File>>>,
     marks: Mutex<Vec<u64>>,
 }
 
+/// A log's files of one moment, in order.
+pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
+
+/// The disk, and the files that are open to be read.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) disk: Arc<dyn Disk>,
+    open: Mutex<VecDeque<Weak<Segment>>>,
+}
+
+impl Files {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Arc<Self> {
+        Arc::new(Self { disk, open: Mutex::default() })
+    }
+
+    /// A segment's file; opens it if it is not open, and shuts the one that was opened first if there are many.
+    pub(crate) fn read(&self, segment: &Arc<Segment>) -> Result<Arc<dyn File>, JournalError> {
+        let mut place = segment.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = place.as_ref() {
+            return Ok(Arc::clone(file));
+        }
+        if let Some(file) = segment.writer() {
+            return Ok(file);
+        }
+        let file = self
+            .disk
+            .open(&segment.path, Open { access: Access::Read, direct: false })
+            .map_err(|error| refused("opening", &segment.path, &error))?;
+        *place = Some(Arc::clone(&file));
+        drop(place);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.push_back(Arc::downgrade(segment));
+        let oldest = if open.len() > READERS_MAX { open.pop_front() } else { None };
+        drop(open);
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
+            *oldest.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        Ok(file)
+    }
+}
+
 impl Segment {
-    pub(crate) fn new(head: SegmentHead, path: PathBuf, file: Option<Arc<dyn File>>) -> Self {
-        Self { head, path, file: Mutex::new(file), marks: Mutex::default() }
+    pub(crate) fn new(head: SegmentHead, path: PathBuf, writer: Option<Arc<dyn File>>) -> Self {
+        Self { head, path, writer: Mutex::new(writer), reader: Mutex::default(), marks: Mutex::default() }
     }
 
     pub(crate) const fn first(&self) -> u64 {
@@ -46,36 +93,23 @@ impl Segment {
         BLOCK_BYTES + lsn.saturating_sub(block_of(self.head.first))
     }
 
-    /// The file if it is open.
-    pub(crate) fn opened(&self) -> Option<Arc<dyn File>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The open file; opens it to read if it is not.
-    pub(crate) fn file(&self, disk: &dyn Disk) -> Result<Arc<dyn File>, JournalError> {
-        let mut place = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = place.as_ref() {
-            return Ok(Arc::clone(file));
-        }
-        let file = disk
-            .open(&self.path, Open { access: Access::Read, direct: false })
-            .map_err(|error| refused("opening", &self.path, &error))?;
-        *place = Some(Arc::clone(&file));
-        Ok(file)
+    /// The file to write to, while the segment is the last one or made ahead.
+    pub(crate) fn writer(&self) -> Option<Arc<dyn File>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Opens it to write, past the page cache if told so.
-    pub(crate) fn reopen(&self, disk: &dyn Disk, direct: bool) -> Result<Arc<dyn File>, JournalError> {
+    pub(crate) fn open_writer(&self, disk: &dyn Disk, direct: bool) -> Result<(), JournalError> {
         let file = disk
             .open(&self.path, Open { access: Access::Write, direct })
             .map_err(|error| refused("opening", &self.path, &error))?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&file));
-        Ok(file)
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(())
     }
 
-    /// Gives the descriptor back; the next reader opens the file again.
-    pub(crate) fn shut(&self) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Nothing more will be laid into it. Writes under way have the file.
+    pub(crate) fn retire(&self) {
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Remembers that a batch begins here. Batches come in order.
@@ -126,6 +160,14 @@ pub(crate) struct Making<'a> {
 pub(crate) const RECYCLED: &str = "recycled.tmp";
 const NEXT: &str = "next.tmp";
 
+/// Why there is no new segment.
+#[derive(Debug)]
+pub(crate) struct Unmade {
+    pub(crate) error: JournalError,
+    /// It may have its name: what the disk holds is unknown. Else it is as if nothing had been tried.
+    pub(crate) named: bool,
+}
+
 /// Makes a segment: zeroed ahead (or a trimmed one used again), header laid, `fill`ed, synced, and only then named.
 ///
 /// # Errors
@@ -134,49 +176,49 @@ pub(crate) fn make(
     disk: &dyn Disk,
     making: &Making<'_>,
     fill: impl FnOnce(&dyn File, &Segment) -> Result<(), JournalError>,
-) -> Result<Arc<Segment>, JournalError> {
-    let SegmentHead { first, size, recycled, .. } = making.head;
+) -> Result<Arc<Segment>, Unmade> {
     let unnamed = making.folder.join(NEXT);
-    if recycled {
-        let from = making.folder.join(RECYCLED);
-        disk.rename(&from, &unnamed).map_err(|error| refused("renaming", &from, &error))?;
-    } else {
-        match disk.unlink(&unnamed) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(refused("removing", &unnamed, &error));
-            }
-            _ => {}
-        }
-    }
-    let access = if recycled { Access::Write } else { Access::Create };
-    let built = (|| {
-        let direct = making.direct;
-        let file = disk.open(&unnamed, Open { access, direct }).map_err(|error| refused("making", &unnamed, &error))?;
-        let file = if recycled && file.size().ok() != Some(size) {
-            file.set_size(0).map_err(|error| refused("cutting", &unnamed, &error))?;
-            file.preallocate_zeroed(size).map_err(|error| refused("zeroing", &unnamed, &error))?;
-            file
-        } else if recycled {
-            file
-        } else {
-            file.preallocate_zeroed(size).map_err(|error| refused("zeroing", &unnamed, &error))?;
-            file
-        };
-        write_all_at(&*file, 0, &making.head.lay()).map_err(|error| refused("writing", &unnamed, &error))?;
-        let path = making.folder.join(name(first));
-        let segment = Arc::new(Segment::new(making.head, path, Some(Arc::clone(&file))));
-        fill(&*file, &segment)?;
-        let [content, _] = making.barriers;
-        file.sync_all(content).map_err(|error| refused("syncing", &unnamed, &error))?;
-        Ok(segment)
-    })();
-    let segment = built.inspect_err(|_| {
+    let segment = build(disk, making, &unnamed, fill).map_err(|error| {
         // Half a file must not hold the room that is missing. If even that fails, the next attempt removes it.
         _ = disk.unlink(&unnamed);
+        Unmade { error, named: false }
     })?;
-    disk.rename(&unnamed, &segment.path).map_err(|error| refused("renaming", &unnamed, &error))?;
     let [_, entry] = making.barriers;
-    disk.sync_dir(making.folder, entry).map_err(|error| refused("syncing", making.folder, &error))?;
+    let named = disk.rename(&unnamed, &segment.path).map_err(|error| refused("renaming", &unnamed, &error));
+    named
+        .and_then(|()| disk.sync_dir(making.folder, entry).map_err(|error| refused("syncing", making.folder, &error)))
+        .map_err(|error| Unmade { error, named: true })?;
+    Ok(segment)
+}
+
+fn build(
+    disk: &dyn Disk,
+    making: &Making<'_>,
+    unnamed: &Path,
+    fill: impl FnOnce(&dyn File, &Segment) -> Result<(), JournalError>,
+) -> Result<Arc<Segment>, JournalError> {
+    let SegmentHead { first, size, recycled, .. } = making.head;
+    let access = if recycled {
+        let from = making.folder.join(RECYCLED);
+        disk.rename(&from, unnamed).map_err(|error| refused("renaming", &from, &error))?;
+        Access::Write
+    } else {
+        match disk.unlink(unnamed) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused("removing", unnamed, &error)),
+            _ => Access::Create,
+        }
+    };
+    let direct = making.direct;
+    let file = disk.open(unnamed, Open { access, direct }).map_err(|error| refused("making", unnamed, &error))?;
+    if !recycled {
+        file.preallocate_zeroed(size).map_err(|error| refused("zeroing", unnamed, &error))?;
+    }
+    write_all_at(&*file, 0, &making.head.lay()).map_err(|error| refused("writing", unnamed, &error))?;
+    let path = making.folder.join(name(first));
+    let segment = Arc::new(Segment::new(making.head, path, Some(Arc::clone(&file))));
+    fill(&*file, &segment)?;
+    let [content, _] = making.barriers;
+    file.sync_all(content).map_err(|error| refused("syncing", unnamed, &error))?;
     Ok(segment)
 }
 
@@ -208,7 +250,7 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<V
             let what = format!("the segment {} that follows it is missing", self::name(before.end()));
             return Err(damaged(&before.path, before.head.size, &what));
         }
-        // Descriptors are few: read again when somebody reads.
+        // Descriptors are few: opened again when somebody reads.
         segments.push(Arc::new(Segment::new(head, path, None)));
     }
     Ok(segments)

@@ -85,7 +85,7 @@ impl Journal {
 
     fn write_ghost(&self, batch: &Batch, segment: &Segment, durable: bool) -> Result<(), String> {
         let (at, bytes) = if self.config.direct() { batch.blocks() } else { batch.exact() };
-        self.write_bytes(segment, at, bytes, durable)
+        self.write_bytes(segment, segment.writer().as_deref(), at, bytes, durable)
     }
 
     /// Makes everything durable, shuts the door, and syncs the claim of it.
@@ -124,19 +124,18 @@ impl Journal {
                 let core = self.core();
                 let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
                 let trimmed = oldest_before(&segments, &core, to);
-                trimmed.then(|| segments.remove(0))
+                trimmed.then(|| Arc::make_mut(&mut segments).remove(0))
             };
             let Some(oldest) = oldest else { return Ok(()) };
-            self.forget_descriptor(&oldest);
             let again = !making.recycled && oldest.head.size == self.config.log_size && Arc::strong_count(&oldest) == 1;
             let removed = if again {
                 let to = self.folder.join(segment::RECYCLED);
-                self.disk.rename(&oldest.path, &to)
+                self.files.disk.rename(&oldest.path, &to)
             } else {
-                self.disk.unlink(&oldest.path)
+                self.files.disk.unlink(&oldest.path)
             };
             let removed = removed.map_err(|error| refused("removing", &oldest.path, &error)).and_then(|()| {
-                let synced = self.disk.sync_dir(&self.folder, barrier::TRIM);
+                let synced = self.files.disk.sync_dir(&self.folder, barrier::TRIM);
                 synced.map_err(|error| refused("syncing", &self.folder, &error))
             });
             match removed {
@@ -145,11 +144,6 @@ impl Journal {
                 Err(error) => making.trim_failed = Some(error),
             }
         }
-    }
-
-    fn forget_descriptor(&self, segment: &Arc<Segment>) {
-        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        descriptors.retain(|other| !Arc::ptr_eq(other, segment));
     }
 }
 

@@ -9,13 +9,13 @@
 
 use std::sync::Arc;
 
-use assent_world::{Disk, read_exact_at};
+use assent_world::read_exact_at;
 
 use crate::JournalError;
 use crate::epochs::Epochs;
 use crate::error::refused;
 use crate::layout::{BATCH_BYTES, BatchHead, block_from, bytes, length};
-use crate::segment::{Segment, holder};
+use crate::segment::{Files, Segment, Segments, holder};
 
 const AHEAD_BYTES: usize = 128 << 10;
 
@@ -31,8 +31,8 @@ impl Window {
     /// These bytes of a segment; fewer at its end.
     pub(crate) fn get(
         &mut self,
-        disk: &dyn Disk,
-        segment: &Segment,
+        files: &Files,
+        segment: &Arc<Segment>,
         lsn: u64,
         wanted: usize,
     ) -> Result<&[u8], JournalError> {
@@ -47,7 +47,7 @@ impl Window {
         let ahead = wanted.max(AHEAD_BYTES).min(length(segment.end().saturating_sub(lsn)));
         self.memory.resize(ahead, 0);
         self.of = None;
-        let read = read_exact_at(&*segment.file(disk)?, segment.offset(lsn), &mut self.memory)
+        let read = read_exact_at(&*files.read(segment)?, segment.offset(lsn), &mut self.memory)
             .map_err(|error| refused("reading", &segment.path, &error))?;
         self.memory.truncate(read);
         self.of = Some((segment.first(), lsn));
@@ -58,8 +58,8 @@ impl Window {
 /// A walk over the batches of a log.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    disk: Arc<dyn Disk>,
-    segments: Vec<Arc<Segment>>,
+    files: Arc<Files>,
+    segments: Segments,
     epochs: Arc<Epochs>,
     window: Window,
     /// Where the last batch ended.
@@ -74,9 +74,9 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Begins at a place where a batch may begin: the start of the first segment, or a batch.
-    pub(crate) fn new(disk: Arc<dyn Disk>, segments: Vec<Arc<Segment>>, epochs: Arc<Epochs>, at: u64) -> Self {
+    pub(crate) fn new(files: Arc<Files>, segments: Segments, epochs: Arc<Epochs>, at: u64) -> Self {
         let window = Window::default();
-        Self { disk, segments, epochs, window, at, linked: false, epoch: 0, ghost: None, current: None }
+        Self { files, segments, epochs, window, at, linked: false, epoch: 0, ghost: None, current: None }
     }
 
     /// Where the last batch ended.
@@ -89,7 +89,7 @@ impl Walk {
         self.epoch
     }
 
-    pub(crate) fn segments(&self) -> &[Arc<Segment>] {
+    pub(crate) const fn segments(&self) -> &Segments {
         &self.segments
     }
 
@@ -116,8 +116,8 @@ impl Walk {
     }
 
     /// The header of the batch that follows at this candidate, if one of ours does.
-    fn head(&mut self, at: u64, segment: &Segment) -> Result<Option<BatchHead>, JournalError> {
-        let bytes = self.window.get(&*self.disk, segment, at, length(BATCH_BYTES))?;
+    fn head(&mut self, at: u64, segment: &Arc<Segment>) -> Result<Option<BatchHead>, JournalError> {
+        let bytes = self.window.get(&self.files, segment, at, length(BATCH_BYTES))?;
         let Some(head) = BatchHead::parse(bytes, at) else { return Ok(None) };
         let linked = u64::from(head.skipped) == at - self.at || !self.linked && at == self.at;
         let fits = head.end() <= segment.end();
@@ -133,7 +133,7 @@ impl Walk {
         for (at, segment) in self.candidates() {
             let Some(head) = self.head(at, &segment)? else { continue };
             let body = usize::try_from(head.body).unwrap_or(usize::MAX);
-            let bytes = self.window.get(&*self.disk, &segment, at + BATCH_BYTES, body)?;
+            let bytes = self.window.get(&self.files, &segment, at + BATCH_BYTES, body)?;
             if !head.holds(bytes) {
                 continue;
             }
@@ -158,7 +158,7 @@ impl Walk {
     /// As the disk says.
     pub(crate) fn body(&mut self) -> Result<&[u8], JournalError> {
         let Some((segment, head)) = &self.current else { return Ok(&[]) };
-        self.window.get(&*self.disk, segment, head.lsn + BATCH_BYTES, length(u64::from(head.body)))
+        self.window.get(&self.files, segment, head.lsn + BATCH_BYTES, length(u64::from(head.body)))
     }
 
     /// The first header behind the end that proves that what stood at the end was durable once: written by us, for its
@@ -174,7 +174,7 @@ impl Walk {
             let mut from = self.at.max(segment.first());
             while from + BATCH_BYTES <= end {
                 let ahead = length(end - from).min(AHEAD_BYTES);
-                let window = self.window.get(&*self.disk, &segment, from, ahead)?;
+                let window = self.window.get(&self.files, &segment, from, ahead)?;
                 if let Some(head) = claim_in(window, from, self.at, &self.epochs) {
                     return Ok(Some(head));
                 }
