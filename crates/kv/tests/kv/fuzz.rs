@@ -15,7 +15,7 @@ use super::{fresh, xid};
 /// What `make fuzz` runs too: the first two bytes are the entry's kind.
 fn target(bytes: &[u8]) {
     let disk = SimDisk::new();
-    let log = Arc::new(ScriptedLog::open(&disk, false, 1).unwrap());
+    let log = Arc::new(ScriptedLog::open(&disk, false).unwrap());
     let mut rest = bytes;
     while let Some(([kind, length], behind)) = rest.split_first_chunk::<2>() {
         let (payload, behind) = behind.split_at_checked(usize::from(*length)).unwrap_or((behind, &[]));

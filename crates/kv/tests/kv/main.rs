@@ -53,7 +53,7 @@ pub struct Desk {
 }
 
 pub fn open(disk: &SimDisk, config: Config) -> Desk {
-    let log = Arc::new(ScriptedLog::open(disk, false, 1).unwrap());
+    let log = Arc::new(ScriptedLog::open(disk, false).unwrap());
     let kv = Kv::open(Arc::clone(&log) as _, Arc::new(disk.clone()), Path::new("kv"), config).unwrap();
     Desk { disk: disk.clone(), log, kv: Arc::new(kv) }
 }

@@ -22,7 +22,7 @@ fn contents_and_prepared_branches_are_read_and_nothing_is_written() {
         }
         let Desk { disk, log, kv } = desk;
         drop((log, kv));
-        let log = Arc::new(ScriptedLog::open(&disk, false, 1).unwrap());
+        let log = Arc::new(ScriptedLog::open(&disk, false).unwrap());
         let before = disk.hash();
         let kv = Kv::open_read_only(log, Arc::new(disk.clone()), Path::new("kv"), Config::default()).unwrap();
         assert_eq!((all(&kv, 0), kv.prepared()), (rows(&[("k", "v")]), vec![xid(1)]));

@@ -1,9 +1,8 @@
 //! The smallest `Log` that keeps its contract on any disk: one file, one lock, no group commit. It counts what it is
-//! asked, and can be lazy (acknowledged is in the kernel, not durable), which the journal's helper thread makes hard to
-//! simulate. Each entry says what came before it, and each opening that appends lays a salt of its own first, durable
-//! and in sectors that are never written again: so no stale bytes pass for entries.
+//! asked, and can be lazy (acknowledged is in the kernel, not durable). A process may die over it, power may not: it
+//! has none of the journal's salts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use assent_ids::{Epoch, Lsn};
@@ -14,16 +13,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const SYNC: Barrier = Barrier::new("scripted log: entries before they are durable");
 const NAME: Barrier = Barrier::new("scripted log: its name before anything in it");
-const SALT: Barrier = Barrier::new("scripted log: the salt before anything behind it");
-const HEAD: usize = 32;
-const KIND_SALT: u16 = u16::MAX;
-const SECTOR: usize = 512;
+const HEAD: usize = 24;
 
 #[derive(Debug)]
 pub struct ScriptedLog {
     file: Arc<dyn File>,
     lazy: bool,
-    salt: u64,
     inside: Mutex<Inside>,
 }
 
@@ -32,9 +27,6 @@ struct Inside {
     unwritten: Vec<u8>,
     written: u64,
     durable: u64,
-    /// The hash of the last entry.
-    last: u64,
-    salted: bool,
     closed: bool,
     counts: Counts,
 }
@@ -54,28 +46,22 @@ fn closed() -> JournalError {
 }
 
 impl ScriptedLog {
-    pub fn open(disk: &dyn Disk, lazy: bool, salt: u64) -> std::io::Result<Self> {
-        Self::open_at(disk, &PathBuf::from("log"), lazy, salt)
-    }
-
-    pub fn open_at(disk: &dyn Disk, path: &Path, lazy: bool, salt: u64) -> std::io::Result<Self> {
+    pub fn open(disk: &dyn Disk, lazy: bool) -> std::io::Result<Self> {
+        let path = Path::new("log");
         let open = |access| disk.open(path, Open { access, direct: false });
         let file = match open(Access::Write) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => open(Access::Create)?,
             other => other?,
         };
-        let (mut end, mut last) = (0, 0);
-        while let Ok(Some((entry, before, hash))) = entry_at(&*file, end) {
-            if before != last {
-                break;
-            }
-            (end, last) = (entry.end.0, hash);
+        let mut end = 0;
+        while let Ok(Some(entry)) = entry_at(&*file, end) {
+            end = entry.end.0;
         }
         file.set_size(end)?;
         file.sync_all(SYNC)?;
-        disk.sync_dir(path.parent().unwrap_or(Path::new("")), NAME)?;
-        let inside = Mutex::new(Inside { written: end, durable: end, last, ..Inside::default() });
-        Ok(Self { file, lazy, salt, inside })
+        disk.sync_dir(Path::new("."), NAME)?;
+        let inside = Mutex::new(Inside { written: end, durable: end, ..Inside::default() });
+        Ok(Self { file, lazy, inside })
     }
 
     pub fn counts(&self) -> Counts {
@@ -118,41 +104,37 @@ impl ScriptedLog {
     }
 }
 
-type Linked = (Entry, u64, u64);
-
-/// An entry with the hash of the one before it and its own.
-fn entry_at(file: &dyn File, at: u64) -> Result<Option<Linked>, JournalError> {
+fn entry_at(file: &dyn File, at: u64) -> Result<Option<Entry>, JournalError> {
     let mut head = [0; HEAD];
     if read_exact_at(file, at, &mut head).map_err(|error| disk_error(&error))? < HEAD {
         return Ok(None);
     }
     let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap());
-    let (length, kind, before, hash) = (word(0), word(8), word(16), word(24));
+    let (length, kind, hash) = (word(0), word(8), word(16));
     let damaged = || JournalError::Corrupt { file: "log".to_owned(), offset: at, what: "its hash is wrong".to_owned() };
     if length > file.size().map_err(|error| disk_error(&error))? {
         return Err(damaged());
     }
     let mut payload = vec![0; length as usize];
     let read = read_exact_at(file, at + HEAD as u64, &mut payload).map_err(|error| disk_error(&error))?;
-    if read < payload.len() || xxh3_64_with_seed(&payload, seed(at, kind, before)) != hash {
+    if read < payload.len() || xxh3_64_with_seed(&payload, seed(at, kind)) != hash {
         return Err(damaged());
     }
     let end = Lsn(at + (HEAD as u64 + length).next_multiple_of(8));
-    Ok(Some((Entry { lsn: Lsn(at), end, kind: kind as u16, payload }, before, hash)))
+    Ok(Some(Entry { lsn: Lsn(at), end, kind: kind as u16, payload }))
 }
 
-fn seed(at: u64, kind: u64, before: u64) -> u64 {
-    at ^ (kind << 48) ^ before.rotate_left(7)
+const fn seed(at: u64, kind: u64) -> u64 {
+    at ^ (kind << 48)
 }
 
 impl Inside {
     fn lay(&mut self, kind: u16, payload: &[u8]) -> Ticket {
         let lsn = self.written + self.unwritten.len() as u64;
-        let hash = xxh3_64_with_seed(payload, seed(lsn, kind.into(), self.last));
-        for word in [payload.len() as u64, u64::from(kind), self.last, hash] {
+        let hash = xxh3_64_with_seed(payload, seed(lsn, kind.into()));
+        for word in [payload.len() as u64, u64::from(kind), hash] {
             self.unwritten.extend_from_slice(&word.to_le_bytes());
         }
-        self.last = hash;
         self.unwritten.extend_from_slice(payload);
         let length = self.unwritten.len().next_multiple_of(8);
         self.unwritten.resize(length, 0);
@@ -165,16 +147,6 @@ impl Log for ScriptedLog {
         let mut inside = self.inside.lock().unwrap();
         if inside.closed {
             return Err(closed());
-        }
-        if !inside.salted {
-            let at = inside.written as usize + HEAD;
-            let mut payload = self.salt.to_le_bytes().to_vec();
-            payload.resize((at + payload.len()).next_multiple_of(SECTOR) - at, 0);
-            inside.lay(KIND_SALT, &payload);
-            self.write(&mut inside)?;
-            self.file.sync_all(SALT).map_err(|error| disk_error(&error))?;
-            inside.durable = inside.written;
-            inside.salted = true;
         }
         inside.counts.appends += 1;
         Ok(inside.lay(kind, &parts.concat()))
@@ -218,12 +190,11 @@ impl Log for ScriptedLog {
     ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError> {
         let mut at = from.0;
         let end = self.end().0;
-        let entries = std::iter::from_fn(move || {
+        Ok(Box::new(std::iter::from_fn(move || {
             let next = (at < end).then(|| self.read_at(Lsn(at)))?;
             at = next.as_ref().map_or(end, |entry| entry.end.0);
             Some(next)
-        });
-        Ok(Box::new(entries.filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.kind == KIND_SALT))))
+        })))
     }
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
@@ -232,7 +203,7 @@ impl Log for ScriptedLog {
             self.write(&mut inside)?;
         }
         drop(inside);
-        entry_at(&*self.file, lsn.0)?.map(|(entry, ..)| entry).ok_or(JournalError::NotFound { lsn })
+        entry_at(&*self.file, lsn.0)?.ok_or(JournalError::NotFound { lsn })
     }
 
     fn trim(&self, _: Lsn) -> Result<(), JournalError> {

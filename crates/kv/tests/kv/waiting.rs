@@ -19,7 +19,7 @@ fn over(log: Arc<dyn Log>) -> Kv {
 
 #[test]
 fn a_buffered_write_is_visible_without_a_sync_and_a_durable_one_is_not() {
-    let log = Arc::new(ScriptedLog::open(&SimDisk::new(), true, 1).unwrap());
+    let log = Arc::new(ScriptedLog::open(&SimDisk::new(), true).unwrap());
     let kv = over(Arc::<ScriptedLog>::clone(&log));
     kv.put(0, b"buffered", b"1", Durability::Buffered).unwrap();
     assert_eq!((all(&kv, 0), log.counts().syncs), (rows(&[("buffered", "1")]), 0));
@@ -34,7 +34,7 @@ fn a_buffered_write_is_visible_without_a_sync_and_a_durable_one_is_not() {
 
 #[test]
 fn a_buffered_write_behind_a_durable_one_waits_for_it_because_readers_see_the_log_s_order() {
-    let log = Arc::new(ScriptedLog::open(&SimDisk::new(), true, 1).unwrap());
+    let log = Arc::new(ScriptedLog::open(&SimDisk::new(), true).unwrap());
     let kv = over(Arc::<ScriptedLog>::clone(&log));
     let durable = kv.batch_begin(&[Op::put(0, b"a", b"1")], Durability::Durable).unwrap();
     let first = kv.batch_begin(&[Op::put(0, b"b", b"2")], Durability::Buffered).unwrap();
@@ -51,7 +51,7 @@ fn a_buffered_write_behind_a_durable_one_waits_for_it_because_readers_see_the_lo
 
 #[test]
 fn what_nobody_waits_for_is_published_by_the_next_tick_once_it_is_durable() {
-    let log = Arc::new(ScriptedLog::open(&SimDisk::new(), false, 1).unwrap());
+    let log = Arc::new(ScriptedLog::open(&SimDisk::new(), false).unwrap());
     let kv = over(Arc::<ScriptedLog>::clone(&log));
     let _forgotten = kv.batch_begin(&[Op::put(0, b"k", b"v")], Durability::Durable).unwrap();
     kv.tick();
@@ -128,7 +128,7 @@ impl Log for SlowLog {
 
 #[test]
 fn readers_and_other_writers_go_on_while_a_sync_takes_its_time() {
-    let under = ScriptedLog::open(&SimDisk::new(), false, 1).unwrap();
+    let under = ScriptedLog::open(&SimDisk::new(), false).unwrap();
     let log = Arc::new(SlowLog { under, waiting: Mutex::new((0, true)), changed: Condvar::new() });
     let kv = over(Arc::<SlowLog>::clone(&log));
     kv.put(0, b"k", b"old", Durability::Durable).unwrap();
