@@ -117,7 +117,7 @@ fn commit(
     match begin() {
         Ok(pending) => {
             forget(visit, xid);
-            visit.owe(Due::Committed(pending, xid));
+            owe(visit, pending, Due::Committed(pending, xid));
         }
         Err(error) => {
             if one_phase && matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
@@ -135,9 +135,18 @@ fn rollback(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
     match kv.rollback_begin(&xid) {
         Ok(pending) => {
             forget(visit, xid);
-            visit.owe(Due::RolledBack(pending));
+            owe(visit, pending, Due::RolledBack(pending));
         }
         Err(error) => branch(visit, Err(error), false),
+    }
+}
+
+/// Answers at the end of the turn, or at once where nothing was written and so nothing is waited for.
+fn owe(visit: &mut Visit<'_>, pending: assent_kv::Pending, due: Due) {
+    if pending.lsn().is_some() {
+        visit.owe(due);
+    } else {
+        visit.answer(&Answer::Branch(Reply::Done));
     }
 }
 

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use assent_client::{Client, ClientConfig, Remote};
 use assent_coordinator::{Agent, Config as CoordinatorConfig, Coordinator, Identity};
 use assent_door::{Health, Limits, Metrics};
 use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
 use assent_journal::{Config as JournalConfig, Journal, Log};
 use assent_kind::Kind;
-use assent_kv::{Config as KvConfig, Kv, KvConnector};
+use assent_kv::{Config as KvConfig, Kv};
 use assent_link::{Arrived, Link, LinkConfig, LinkError};
+use assent_resources::RemoteConnector;
 use assent_server::{Config, Engines, Server};
 use assent_wire::{Answer, BranchRecord, Decide, Hello, Op, Outcome, Reply, Request, Role, Session, Write};
 use assent_world::net::Address;
@@ -87,8 +89,8 @@ pub(crate) fn store(folder: &Path, rules: &Rules) -> House {
     served(&rules.config(&[]), engines, journal)
 }
 
-/// A coordinator whose agent reaches these stores.
-pub(crate) fn coordinator(folder: &Path, rules: &Rules, stores: &[(&str, &Arc<Kv>)]) -> House {
+/// A coordinator whose agent reaches these stores over connections of its own.
+pub(crate) fn coordinator(folder: &Path, rules: &Rules, stores: &[(&str, &House)]) -> House {
     let journal = journal(&folder.join("tx.log"));
     let log: Arc<dyn Log> = Arc::clone(&journal) as _;
     let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).unwrap();
@@ -96,8 +98,9 @@ pub(crate) fn coordinator(folder: &Path, rules: &Rules, stores: &[(&str, &Arc<Kv
     let clock = Arc::new(RealClock);
     let config = CoordinatorConfig { client_lost_ms: rules.client_lost_ms, ..CoordinatorConfig::default() };
     let coordinator = Arc::new(Coordinator::open(Arc::clone(&log), clock.clone(), identity, config).unwrap());
-    let connect =
-        |(name, kv): &(&str, &Arc<Kv>)| -> Box<dyn Connector> { Box::new(KvConnector::new(name, Arc::clone(kv))) };
+    let connect = |(name, house): &(&str, &House)| -> Box<dyn Connector> {
+        Box::new(RemoteConnector::new(name, house.address().clone(), LinkConfig::default()))
+    };
     let agent = Agent::new(Arc::clone(&coordinator), stores.iter().map(connect).collect(), clock);
     let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
     let engines =
@@ -294,14 +297,25 @@ pub(crate) fn street_in(folder: &Path, rules: &Rules) -> Street {
         path
     };
     let (a, b) = (store(&make("a"), rules), store(&make("b"), rules));
-    let stores = [("a", a.kv.as_ref().unwrap()), ("b", b.kv.as_ref().unwrap())];
-    let coordinator = coordinator(&make("c"), rules, &stores);
+    let coordinator = coordinator(&make("c"), rules, &[("a", &a), ("b", &b)]);
     Street { a, b, coordinator, folder: folder.to_owned(), _temporary: None }
 }
 
 impl Street {
     pub(crate) fn committer(&self) -> Committer {
         Committer::new(&self.coordinator, &[("a", &self.a), ("b", &self.b)])
+    }
+
+    /// What an application links.
+    pub(crate) fn client(&self) -> Client {
+        let config = ClientConfig::new(self.coordinator.address().clone(), "test");
+        Client::connect(ClientConfig { resources: vec!["a".to_owned(), "b".to_owned()], ..config })
+    }
+
+    /// A connection to each store, as an application has them.
+    pub(crate) fn remotes(&self) -> [Remote; 2] {
+        [("a", &self.a), ("b", &self.b)]
+            .map(|(name, house)| Remote::new(name, house.address().clone(), LinkConfig::default()))
     }
 
     pub(crate) fn prepared(&self) -> u64 {

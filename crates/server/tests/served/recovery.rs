@@ -84,8 +84,7 @@ fn a_coordinator_that_restarts_remembers_what_it_decided_and_lets_its_clients_re
     let epoch = old.coordinator.as_ref().unwrap().epoch();
     old.journal.close().unwrap();
     drop(old);
-    let stores = [("a", street.a.kv.as_ref().unwrap()), ("b", street.b.kv.as_ref().unwrap())];
-    street.coordinator = coordinator(&path, &rules, &stores);
+    street.coordinator = coordinator(&path, &rules, &[("a", &street.a), ("b", &street.b)]);
     assert!(street.coordinator.coordinator.as_ref().unwrap().epoch() > epoch);
 
     // What was decided is committed by whoever comes first, the resumed client or recovery.

@@ -2,50 +2,53 @@
 
 use std::fmt::Write as _;
 
-use assent_wire::{Outcome, Reply, Request};
+use assent_client::{Client, Remote};
+use assent_wire::{Answer, Outcome, Request, Role};
 
-use crate::house::{Committer, House, Rules, branch, get, put, street};
+use crate::house::{Rules, Street, eventually, street};
 
 const GOLDEN: &str = include_str!("../golden/walk.txt");
 
-/// Counters of a committer and the houses it speaks to.
-#[derive(Clone, Copy, Default)]
+/// Counters of an application and of the houses it speaks to.
+#[derive(Clone, Copy)]
 struct Counted {
-    requests: u64,
+    round_trips: u64,
+    one_way: u64,
     store_requests: u64,
+    store_writes: u64,
     coordinator_syncs: u64,
     store_syncs: u64,
     records: u64,
     turns: u64,
     crossings: u64,
-    coordinator_messages: u64,
 }
 
-fn count(committer: &Committer, coordinator: &House, stores: [&House; 2]) -> Counted {
-    let link = committer.decisions.counts();
-    let journal = coordinator.journal.counts();
+fn count(street: &Street, client: &Client, remotes: &[Remote; 2]) -> Counted {
+    let (sent, journal) = (client.counts(), street.coordinator.journal.counts());
+    let links = remotes.iter().filter_map(Remote::counts);
+    let stores = [&street.a, &street.b];
+    let all = || [&street.coordinator, &street.a, &street.b].into_iter();
     Counted {
-        requests: link.requests,
-        store_requests: committer.stores.values().map(|link| link.counts().requests).sum(),
+        round_trips: sent.round_trips,
+        one_way: sent.one_way,
+        store_requests: links.clone().map(|link| link.requests).sum(),
+        store_writes: links.map(|link| link.writes).sum(),
         coordinator_syncs: journal.syncs,
         store_syncs: stores.iter().map(|house| house.journal.counts().syncs).sum(),
         records: journal.entries,
-        turns: [coordinator, stores[0], stores[1]].map(|house| house.count("assent_sync_group_count")).iter().sum(),
-        crossings: [coordinator, stores[0], stores[1]]
-            .map(|house| house.count("assent_thread_crossings_total"))
-            .iter()
-            .sum(),
-        coordinator_messages: link.requests + link.one_way + link.answers,
+        turns: all().map(|house| house.count("assent_sync_group_count")).sum(),
+        crossings: all().map(|house| house.count("assent_thread_crossings_total")).sum(),
     }
 }
 
 fn line(golden: &mut String, what: &str, before: Counted, after: Counted) {
     let rows = [
-        ("coordinator round trips", after.requests - before.requests),
-        ("coordinator messages, both ways", after.coordinator_messages - before.coordinator_messages),
+        ("round trips to the coordinator", after.round_trips - before.round_trips),
+        ("one-way messages to the coordinator", after.one_way - before.one_way),
         ("decision records", after.records - before.records),
         ("decision syncs", after.coordinator_syncs - before.coordinator_syncs),
-        ("store round trips", after.store_requests - before.store_requests),
+        ("requests to stores", after.store_requests - before.store_requests),
+        ("socket writes to stores", after.store_writes - before.store_writes),
         ("store syncs", after.store_syncs - before.store_syncs),
         ("desk turns that waited for a journal", after.turns - before.turns),
         ("thread crossings in the servers", after.crossings - before.crossings),
@@ -54,49 +57,50 @@ fn line(golden: &mut String, what: &str, before: Counted, after: Counted) {
     rows.into_iter().for_each(|(name, count)| writeln!(golden, "  {name} {count}").unwrap());
 }
 
+/// One transaction of an application: a key is written or read in so many stores.
+fn transact(client: &Client, remotes: &mut [Remote], value: Option<&[u8]>) {
+    let mut tx = client.begin().unwrap();
+    for remote in remotes {
+        let enlisted = tx.enlist(remote);
+        match value {
+            Some(value) => enlisted.work().unwrap().put(0, b"key", value).unwrap(),
+            None => assert!(enlisted.work().unwrap().get(0, b"key").unwrap().is_some()),
+        }
+    }
+    tx.commit().unwrap();
+}
+
 #[test]
 fn a_commit_walks_as_far_as_the_golden_file_says() {
     let street = street(&Rules::default());
-    let mut committer = street.committer();
-    // The first one also pays for first things; the second is what every further one costs.
-    committer.commit(b"key", b"0");
+    let (client, mut remotes) = (street.client(), street.remotes());
+    // The first one also pays for first things: connections and handshakes.
+    transact(&client, &mut remotes, Some(b"0"));
     let mut golden = String::new();
-    let houses = [&street.a, &street.b];
-    let now = |committer: &Committer| count(committer, &street.coordinator, houses);
 
-    let before = now(&committer);
-    committer.commit(b"key", b"1");
-    line(&mut golden, "two branches", before, now(&committer));
+    let before = count(&street, &client, &remotes);
+    transact(&client, &mut remotes, Some(b"1"));
+    let after = count(&street, &client, &remotes);
+    line(&mut golden, "two branches", before, after);
+    assert_eq!((after.round_trips - before.round_trips, after.coordinator_syncs - before.coordinator_syncs), (1, 1));
 
-    let before = now(&committer);
-    let tx = committer.begin();
-    let (xid, link) = committer.branches(tx)[0];
-    let tickets = [
-        link.lay(&Request::Start(xid)).unwrap(),
-        link.lay(&put(Some(xid), b"key", b"2")).unwrap(),
-        link.lay(&Request::End { xid, success: true }).unwrap(),
-        link.lay(&Request::CommitOnePhase(xid)).unwrap(),
-    ];
-    let [.., last] = tickets.map(|ticket| link.receive(ticket).unwrap());
-    assert_eq!(branch(&last), Reply::Done);
-    line(&mut golden, "one branch", before, now(&committer));
+    let before = after;
+    transact(&client, &mut remotes[..1], Some(b"2"));
+    let after = count(&street, &client, &remotes);
+    line(&mut golden, "one branch", before, after);
+    assert_eq!((after.round_trips - before.round_trips, after.coordinator_syncs - before.coordinator_syncs), (0, 0));
 
-    let before = now(&committer);
-    let tx = committer.begin();
-    for (xid, link) in committer.branches(tx) {
-        assert_eq!(branch(&link.request(&Request::Start(xid)).unwrap()), Reply::Done);
-        link.request(&Request::Get { xid: Some(xid), keyspace: 0, key: b"key" }).unwrap();
-        link.request(&Request::End { xid, success: true }).unwrap();
-    }
-    assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::ReadOnly));
-    line(&mut golden, "two read-only branches", before, now(&committer));
+    let before = after;
+    transact(&client, &mut remotes, None);
+    let after = count(&street, &client, &remotes);
+    line(&mut golden, "two read-only branches", before, after);
+    assert_eq!((after.round_trips - before.round_trips, after.coordinator_syncs - before.coordinator_syncs), (0, 0));
 
     let expected: String = GOLDEN.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect();
     assert_eq!(
         golden, expected,
         "the walk has changed: say why in the commit and renew tests/golden/walk.txt\n{golden}"
     );
-    assert_eq!(get(&committer.stores["a"], b"key"), Some(b"2".to_vec()));
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn decisions_that_wait_together_share_one_sync() {
     let tickets: Vec<_> = transactions.iter().map(lay).collect();
     for ticket in tickets {
         let arrived = committer.decisions.receive(ticket).unwrap();
-        assert_eq!(arrived.answer().unwrap(), assent_wire::Answer::Decided(Outcome::Committed));
+        assert_eq!(arrived.answer().unwrap(), Answer::Decided(Outcome::Committed));
     }
     let after = street.coordinator.journal.counts();
     assert_eq!(after.syncs - before.syncs, 1, "{TOGETHER} decisions in one turn");
@@ -122,14 +126,59 @@ fn decisions_that_wait_together_share_one_sync() {
     assert!(groups >= 1.0, "a group of {TOGETHER} was observed");
 }
 
+/// What recovery saw prepared in its last look is kept until it has looked again.
+fn all_is_forgotten(street: &Street) {
+    let admin = street.coordinator.link(Role::Admin);
+    eventually("finished ones are forgotten", || {
+        admin.request(&Request::TxRecover).unwrap().answer().unwrap();
+        street.coordinator.stat("coordinator.live") == 0
+    });
+}
+
 #[test]
-fn thirty_two_committers_at_once_share_syncs_and_lose_nothing() {
-    const COMMITTERS: u64 = 32;
-    const EACH: u64 = 10;
+fn thirty_two_threads_of_one_client_share_syncs_and_lose_nothing() {
+    const THREADS: u32 = 32;
+    const EACH: u32 = 10;
     let street = street(&Rules::default());
+    let client = street.client();
     let before = street.coordinator.journal.counts();
     std::thread::scope(|scope| {
-        for number in 0..COMMITTERS {
+        for number in 0..THREADS {
+            let (street, client) = (&street, &client);
+            scope.spawn(move || {
+                let mut remotes = street.remotes();
+                for round in 0..EACH {
+                    let key = format!("{number}/{round}");
+                    let mut tx = client.begin().unwrap();
+                    for remote in &mut remotes {
+                        tx.enlist(remote).work().unwrap().put(0, key.as_bytes(), b"v").unwrap();
+                    }
+                    tx.commit().unwrap();
+                }
+            });
+        }
+    });
+    let all = u64::from(THREADS * EACH);
+    let syncs = street.coordinator.journal.counts().syncs - before.syncs;
+    assert!(syncs < all, "{syncs} syncs for {all} decisions: they share");
+    for house in [&street.a, &street.b] {
+        assert_eq!(house.stat("kv.keys"), all);
+        assert_eq!(house.stat("kv.prepared"), 0);
+    }
+    assert_eq!(street.coordinator.stat("coordinator.decided_committed"), all);
+    assert_eq!(client.counts().round_trips, all);
+    // What is finished travels with the client's last words.
+    drop(client);
+    all_is_forgotten(&street);
+}
+
+#[test]
+fn thirty_two_clients_lose_nothing_while_others_come_and_go() {
+    const CLIENTS: u64 = 32;
+    const EACH: u64 = 10;
+    let street = street(&Rules::default());
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
             let street = &street;
             scope.spawn(move || {
                 let mut committer = street.committer();
@@ -141,13 +190,10 @@ fn thirty_two_committers_at_once_share_syncs_and_lose_nothing() {
             });
         }
     });
-    let after = street.coordinator.journal.counts();
-    let syncs = after.syncs - before.syncs;
-    assert!(syncs < COMMITTERS * EACH, "{syncs} syncs for {} decisions: they share", COMMITTERS * EACH);
     for house in [&street.a, &street.b] {
-        assert_eq!(house.stat("kv.keys"), COMMITTERS * EACH);
+        assert_eq!(house.stat("kv.keys"), CLIENTS * EACH);
         assert_eq!(house.stat("kv.prepared"), 0);
     }
-    assert_eq!(street.coordinator.stat("coordinator.decided_committed"), COMMITTERS * EACH);
-    assert_eq!(street.coordinator.stat("coordinator.live"), 0, "finished ones are forgotten");
+    assert_eq!(street.coordinator.stat("coordinator.decided_committed"), CLIENTS * EACH);
+    all_is_forgotten(&street);
 }
