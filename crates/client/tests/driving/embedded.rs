@@ -1,0 +1,234 @@
+//! The coordinator in the same process, resources of a few lines.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_client::{Client, Counts, Known, Retries};
+use assent_coordinator::{Config, Coordinator, Identity};
+use assent_journal::{Config as JournalConfig, Journal};
+use assent_kind::Kind;
+use assent_world::{RealClock, RealDice, RealDisk};
+use assent_xa::{Heuristic, Reply, Vote};
+use tempfile::TempDir;
+
+use super::double::{Double, Tale, said};
+
+struct House {
+    coordinator: Arc<Coordinator>,
+    client: Client,
+    tale: Tale,
+    _folder: TempDir,
+}
+
+fn coordinator(folder: &Path) -> Arc<Coordinator> {
+    let config = JournalConfig { log_size: 1 << 20, ..JournalConfig::default() };
+    let doors = (Arc::new(RealDisk), Arc::new(RealClock), Arc::new(RealDice));
+    let (log, _) = Journal::open(doors.0, doors.1, doors.2, &folder.join("log"), config).unwrap();
+    let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).unwrap();
+    Arc::new(Coordinator::open(log, Arc::new(RealClock), identity, Config::default()).unwrap())
+}
+
+fn house() -> House {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = coordinator(folder.path());
+    let client = Client::embedded(&coordinator, Retries { pause_ms: 0, ..Retries::default() }).unwrap();
+    House { coordinator, client, tale: Tale::default(), _folder: folder }
+}
+
+impl House {
+    fn commits_decided(&self) -> u64 {
+        self.coordinator.gauges().decided_committed
+    }
+}
+
+#[test]
+fn two_branches_are_told_in_rounds_all_sends_before_all_answers() {
+    let house = house();
+    let (mut a, mut b) = (Double::new("a", &house.tale), Double::new("b", &house.tale));
+    let mut tx = house.client.begin().unwrap();
+    let (at_a, at_b) = (tx.enlist(&mut a), tx.enlist(&mut b));
+    assert_eq!(house.tale.take(), "a start, b start", "sent, not waited for");
+    at_a.work().unwrap().work += 1;
+    at_b.work().unwrap().work += 2;
+    at_a.work().unwrap().work += 3;
+    assert_eq!(house.tale.take(), "a !, b !", "received once, with the first work");
+    let name = tx.tx();
+    let committed = tx.commit().unwrap();
+    assert_eq!((committed.tx, committed.unfinished.len(), committed.inferred.len()), (name, 0, 0));
+    assert_eq!(
+        house.tale.take(),
+        "a end, b end, a !, b !, a prepare, b prepare, a !, b !, a commit, b commit, a !, b !"
+    );
+    assert_eq!(at_a.work().unwrap_err().kind(), Kind::Invalid, "the transaction has ended");
+    drop((at_a, at_b));
+    assert_eq!((a.work, b.work), (4, 2));
+    assert_eq!(house.commits_decided(), 1);
+    assert_eq!(house.client.counts(), Counts::default());
+}
+
+#[test]
+fn one_branch_decides_for_itself_and_readers_drop_out() {
+    let house = house();
+    let mut a = Double::new("a", &house.tale);
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.commit().unwrap();
+    assert_eq!(house.tale.take(), "a start, a !, a end, a !, a one-phase, a !");
+    let readers = |verb: &'static str| {
+        let tale = &house.tale;
+        ["a", "b"].map(|name| Double::stumbling(name, tale, verb, 1, Reply::Vote(Vote::ReadOnly)))
+    };
+    for mut readers in [readers("end"), readers("prepare")] {
+        let mut tx = house.client.begin().unwrap();
+        readers.iter_mut().for_each(|reader| drop(tx.enlist(reader)));
+        tx.commit().unwrap();
+        assert!(!house.tale.take().contains("commit"));
+    }
+    let (mut reader, mut writer) =
+        (Double::stumbling("r", &house.tale, "end", 1, Reply::Vote(Vote::ReadOnly)), Double::new("w", &house.tale));
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut reader);
+    tx.enlist(&mut writer);
+    tx.commit().unwrap();
+    assert_eq!(house.tale.take(), "r start, w start, r !, w !, r end, w end, r !, w !, w one-phase, w !");
+    assert_eq!(house.commits_decided(), 0, "nothing to agree on");
+}
+
+#[test]
+fn a_transaction_of_nothing_commits() {
+    house().client.begin().unwrap().commit().unwrap();
+}
+
+#[test]
+fn a_no_undoes_everything_and_says_who_and_why() {
+    let house = house();
+    let mut a = Double::new("a", &house.tale);
+    let mut b = Double::stumbling("b", &house.tale, "prepare", 1, Reply::RolledBack(said("too late")));
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let name = tx.tx();
+    let error = tx.commit().unwrap_err();
+    assert_eq!((error.kind, error.tx), (Kind::RolledBack, name));
+    assert!(error.message.contains("\"b\"") && error.message.contains("42 too late"), "{error}");
+    assert!(house.tale.take().ends_with("a prepare, b prepare, a !, b !, a rollback, a !"), "b is gone already");
+    assert_eq!(house.commits_decided(), 0);
+}
+
+#[test]
+fn what_did_not_start_is_told_with_the_work_and_undoes_the_rest() {
+    let house = house();
+    let mut a = Double::new("a", &house.tale);
+    let mut b = Double::stumbling("b", &house.tale, "start", 1, Reply::Refused(Kind::Busy, said("full house")));
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    let at_b = tx.enlist(&mut b);
+    let error = at_b.work().unwrap_err();
+    assert_eq!(error.kind(), Kind::Busy);
+    assert!(error.to_string().contains("full house"), "{error}");
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.kind, Kind::RolledBack);
+    assert!(error.message.contains("full house"), "{error}");
+    assert_eq!(house.tale.take(), "a start, b start, b !, a !, a fail, a !, a rollback, a !");
+}
+
+#[test]
+fn a_dropped_transaction_is_rolled_back() {
+    let house = house();
+    let mut a = Double::new("a", &house.tale);
+    {
+        let mut tx = house.client.begin().unwrap();
+        tx.enlist(&mut a);
+    }
+    assert_eq!(house.tale.take(), "a start, a !, a fail, a !, a rollback, a !");
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.rollback().unwrap();
+    assert_eq!(house.tale.take(), "a start, a !, a fail, a !, a rollback, a !");
+}
+
+#[test]
+fn a_branch_that_cannot_be_told_is_told_again_and_then_left_to_recovery() {
+    let house = house();
+    let lost = || Reply::Lost(said("gone"));
+    let mut a = Double::new("a", &house.tale);
+    let mut b = Double::stumbling("b", &house.tale, "commit", 2, lost());
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let committed = tx.commit().unwrap();
+    assert!(committed.unfinished.is_empty());
+    assert!(house.tale.take().ends_with("a commit, b commit, a !, b !, b commit, b !, b commit, b !"));
+    assert_eq!(house.client.ask(committed.tx).unwrap(), Known::Unknown, "finished, so it may be forgotten");
+
+    let mut b = Double::stumbling("b", &house.tale, "commit", 4, lost());
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let committed = tx.commit().unwrap();
+    assert_eq!(committed.unfinished, [("b".to_owned(), said("gone"))]);
+    assert_eq!(house.client.ask(committed.tx).unwrap(), Known::Committed, "recovery still needs to know");
+    let view = house.coordinator.show(committed.tx).unwrap();
+    assert!(view.is_acknowledged);
+}
+
+#[test]
+fn a_rollback_that_cannot_be_told_is_decided_so_that_recovery_need_not_wait() {
+    let house = house();
+    let mut a = Double::stumbling("a", &house.tale, "rollback", 9, Reply::Lost(said("gone")));
+    let mut b = Double::stumbling("b", &house.tale, "prepare", 1, Reply::RolledBack(said("no")));
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.kind, Kind::RolledBack);
+    assert!(error.message.contains("recovery tells a"), "{error}");
+    assert_eq!(house.client.ask(error.tx).unwrap(), Known::RolledBack);
+}
+
+#[test]
+fn the_only_branch_without_an_answer_is_in_doubt() {
+    let house = house();
+    let mut a = Double::stumbling("a", &house.tale, "one-phase", 1, Reply::Lost(said("line cut")));
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    let name = tx.tx();
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.kind, Kind::InDoubt);
+    assert!(error.message.contains(&name.to_string()) && error.message.contains("line cut"), "{error}");
+}
+
+#[test]
+fn a_branch_that_went_its_own_way_is_told_by_name() {
+    let house = house();
+    let own = Reply::Heuristic(Heuristic::RolledBack, said("by the operator"));
+    let mut a = Double::new("a", &house.tale);
+    let mut b = Double::stumbling("b", &house.tale, "commit", 1, own);
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.kind, Kind::Heuristic);
+    assert!(error.message.contains("b RolledBack 42 by the operator"), "{error}");
+}
+
+#[test]
+fn threads_share_a_client_and_never_a_name() {
+    let house = house();
+    let names = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let (mut a, mut b) = (Double::new("a", &house.tale), Double::new("b", &house.tale));
+                    let mut tx = house.client.begin().unwrap();
+                    tx.enlist(&mut a);
+                    tx.enlist(&mut b);
+                    let committed = tx.commit().unwrap();
+                    assert!(names.lock().unwrap().insert(committed.tx));
+                }
+            });
+        }
+    });
+    assert_eq!(house.commits_decided(), 200);
+}

@@ -1,0 +1,292 @@
+//! A coordinator at the other end of a wire: how many messages, and what becomes of those that get no answer.
+
+use std::sync::mpsc;
+
+use assent_client::{Client, ClientConfig, CommitError, Committed, Known};
+use assent_ids::NodeId;
+use assent_kind::Kind;
+use assent_wire::{Answer, Outcome, Request};
+
+use super::double::{Double, Tale};
+use super::peer::{Coordinator, NODE, Peer, session};
+
+fn transfer(client: &Client) -> Result<Committed, CommitError> {
+    let tale = Tale::default();
+    let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
+    let mut tx = client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    tx.commit()
+}
+
+/// A first connection that greets as client 1 and then does this.
+fn first(part: impl FnOnce(&mut Peer) + Send + 'static) -> Box<dyn FnOnce(Peer) + Send> {
+    Box::new(move |mut peer| {
+        assert_eq!(peer.greets(NODE, session(1)), None);
+        part(&mut peer);
+    })
+}
+
+/// A later connection that lets client 1 resume and then does this.
+fn resumed(part: impl FnOnce(&mut Peer) + Send + 'static) -> Box<dyn FnOnce(Peer) + Send> {
+    Box::new(move |mut peer| {
+        assert_eq!(peer.greets(NODE, session(1)), Some(session(1)), "with the secret of the first handshake");
+        part(&mut peer);
+    })
+}
+
+#[test]
+fn a_transaction_of_two_branches_is_one_round_trip_and_one_branch_none() {
+    let coordinator = Coordinator::plays(vec![first(Peer::goes_on)]);
+    let client = Client::connect(coordinator.config());
+    assert_eq!(client.counts().handshakes, 0, "nothing is said before there is something to say");
+    drop(client.begin().unwrap());
+    let tale = Tale::default();
+    for _ in 0..10 {
+        let mut only = Double::new("a", &tale);
+        let mut tx = client.begin().unwrap();
+        tx.enlist(&mut only);
+        tx.commit().unwrap();
+    }
+    let counts = client.counts();
+    assert_eq!((counts.handshakes, counts.round_trips, counts.one_way), (1, 0, 0));
+    for _ in 0..100 {
+        transfer(&client).unwrap();
+    }
+    let counts = client.counts();
+    assert_eq!((counts.handshakes, counts.round_trips), (1, 100));
+    assert!(counts.one_way <= 100, "what may be forgotten travels with the next decision or a heartbeat: {counts:?}");
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn what_may_be_forgotten_is_told_at_the_latest_when_the_client_ends() {
+    let (tell, told) = mpsc::channel();
+    let coordinator = Coordinator::plays(vec![first(move |peer| {
+        while let Some(asked) = peer.next() {
+            match asked.request() {
+                Request::Finished(list) => list.iter().for_each(|tx| tell.send(*tx).unwrap()),
+                Request::Decide(_) => peer.answer(asked.mark, &Answer::Decided(Outcome::Committed)),
+                _ => peer.answer(asked.mark, &Answer::Pong),
+            }
+        }
+    })]);
+    let client = Client::connect(coordinator.config());
+    let committed: Vec<_> = (0..3).map(|_| transfer(&client).unwrap().tx).collect();
+    drop(client);
+    coordinator.end();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), committed);
+}
+
+#[test]
+fn eight_threads_decide_over_one_connection() {
+    let coordinator = Coordinator::plays(vec![first(Peer::goes_on)]);
+    let client = Client::connect(coordinator.config());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..100).for_each(|_| _ = transfer(&client).unwrap()));
+        }
+    });
+    let counts = client.counts();
+    assert_eq!((counts.handshakes, counts.round_trips), (1, 800));
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again_as_the_same_client_and_not_for_the_first_time() {
+    let coordinator = Coordinator::plays(vec![
+        first(|peer| {
+            let asked = peer.next_but_pings().unwrap();
+            assert!(matches!(asked.request(), Request::Decide(decide) if decide.first));
+        }),
+        resumed(|peer| {
+            assert!(!peer.decides(Outcome::Committed), "it may have been decided by the first question");
+            peer.goes_on();
+        }),
+    ]);
+    let client = Client::connect(coordinator.config());
+    transfer(&client).unwrap();
+    assert_eq!(client.counts().round_trips, 2);
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn recovery_that_was_first_is_believed() {
+    let coordinator = Coordinator::plays(vec![first(|peer| {
+        assert!(peer.decides(Outcome::RolledBack));
+        peer.goes_on();
+    })]);
+    let client = Client::connect(coordinator.config());
+    let error = transfer(&client).unwrap_err();
+    assert_eq!(error.kind, Kind::RolledBack);
+    assert!(error.message.contains("recovery or an operator"), "{error}");
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn a_refusal_means_that_nothing_was_decided() {
+    let coordinator = Coordinator::plays(vec![first(|peer| {
+        let asked = peer.next_but_pings().unwrap();
+        peer.answer(asked.mark, &Answer::Error { kind: Kind::Full, message: "the disk is full" });
+        peer.goes_on();
+    })]);
+    let client = Client::connect(coordinator.config());
+    let error = transfer(&client).unwrap_err();
+    assert_eq!(error.kind, Kind::RolledBack);
+    assert!(error.message.contains("the disk is full"), "{error}");
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn a_busy_coordinator_is_asked_again_for_the_first_time() {
+    let coordinator = Coordinator::plays(vec![first(|peer| {
+        let asked = peer.next_but_pings().unwrap();
+        peer.answer(asked.mark, &Answer::Error { kind: Kind::Busy, message: "later" });
+        assert!(peer.decides(Outcome::Committed));
+        peer.goes_on();
+    })]);
+    let client = Client::connect(coordinator.config());
+    transfer(&client).unwrap();
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn no_answer_within_the_time_is_in_doubt_and_names_the_transaction() {
+    let coordinator = Coordinator::plays(vec![first(|peer| _ = peer.next_but_pings())]);
+    let client = Client::connect(ClientConfig { decide_ms: 200, ..coordinator.config() });
+    let error = transfer(&client).unwrap_err();
+    assert_eq!(error.kind, Kind::InDoubt);
+    assert!(error.message.contains(&error.tx.to_string()), "{error}");
+    assert!(error.message.contains("recovery tells a, b"), "nobody rolled them back: {error}");
+    assert_eq!(client.ask(error.tx).unwrap_err().kind, Kind::Unavailable);
+    coordinator.end();
+}
+
+#[test]
+fn a_fenced_client_gets_another_name_and_only_asks_about_the_old_one() {
+    for (known, kind) in [
+        (assent_wire::Known::Committed, None),
+        (assent_wire::Known::RolledBack, Some(Kind::RolledBack)),
+        (assent_wire::Known::Unknown, Some(Kind::InDoubt)),
+    ] {
+        let coordinator = Coordinator::plays(vec![
+            first(|peer| _ = peer.next_but_pings()),
+            Box::new(|mut peer| peer.refuses(Kind::RolledBack)),
+            Box::new(move |mut peer| {
+                assert_eq!(peer.greets(NODE, session(2)), None, "as a new client");
+                let asked = peer.next_but_pings().unwrap();
+                assert!(matches!(asked.request(), Request::Ask(tx) if tx.incarnation == session(1).incarnation));
+                peer.answer(asked.mark, &Answer::Known(known));
+                assert!(peer.decides(Outcome::Committed));
+                peer.goes_on();
+            }),
+        ]);
+        let client = Client::connect(coordinator.config());
+        assert_eq!(transfer(&client).err().map(|error| error.kind), kind);
+        let next = transfer(&client).unwrap();
+        assert_eq!((next.tx.incarnation, next.tx.counter), (session(2).incarnation, 1));
+        drop(client);
+        coordinator.end();
+    }
+}
+
+#[test]
+fn a_fenced_client_s_undecided_work_is_rolled_back() {
+    let (go, wait) = mpsc::channel();
+    let coordinator = Coordinator::plays(vec![
+        first(move |_| wait.recv().unwrap()),
+        Box::new(|mut peer| peer.refuses(Kind::RolledBack)),
+        Box::new(|mut peer| {
+            assert_eq!(peer.greets(NODE, session(2)), None);
+            assert!(peer.next_but_pings().is_none(), "there is nothing to ask: it was never decided");
+        }),
+    ]);
+    let client = Client::connect(coordinator.config());
+    let tale = Tale::default();
+    let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
+    let mut tx = client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    go.send(()).unwrap();
+    // The helper finds the connection ended and comes back under another name.
+    while client.counts().handshakes < 3 {
+        std::thread::yield_now();
+    }
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.kind, Kind::RolledBack);
+    assert!(error.message.contains("fenced"), "{error}");
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn another_node_at_the_same_address_is_not_asked() {
+    let coordinator = Coordinator::plays(vec![
+        first(|peer| _ = peer.next_but_pings()),
+        Box::new(|mut peer| {
+            _ = peer.greets(NodeId(2), session(1));
+            assert!(peer.next().is_none(), "its transactions bear the same names and are others");
+        }),
+    ]);
+    let client = Client::connect(coordinator.config());
+    let error = transfer(&client).unwrap_err();
+    assert_eq!(error.kind, Kind::InDoubt);
+    assert!(error.message.contains("make another client"), "{error}");
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn a_quiet_client_is_heard_and_a_lost_connection_is_resumed_without_being_asked() {
+    let (tell, told) = mpsc::channel();
+    let coordinator = Coordinator::plays(vec![
+        first(|peer| {
+            let ping = peer.next().unwrap();
+            assert_eq!(ping.request(), Request::Ping);
+            peer.answer(ping.mark, &Answer::Pong);
+        }),
+        resumed(move |peer| {
+            tell.send(()).unwrap();
+            peer.goes_on();
+        }),
+    ]);
+    let client = Client::connect(coordinator.config());
+    drop(client.begin().unwrap());
+    told.recv().unwrap();
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn the_coordinator_tells_what_became_of_it() {
+    let coordinator = Coordinator::plays(vec![first(|peer| {
+        for known in [assent_wire::Known::Undecided, assent_wire::Known::InDoubt, assent_wire::Known::Committed] {
+            let asked = peer.next_but_pings().unwrap();
+            assert!(matches!(asked.request(), Request::Ask(_)));
+            peer.answer(asked.mark, &Answer::Known(known));
+        }
+        peer.goes_on();
+    })]);
+    let client = Client::connect(coordinator.config());
+    let tx = client.begin().unwrap().tx();
+    for known in [Known::Undecided, Known::InDoubt, Known::Committed] {
+        assert_eq!(client.ask(tx), Ok(known));
+    }
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn nobody_there_is_unavailable_and_a_token_is_not_printed() {
+    let nobody = assent_world::net::tcp_listener(&"127.0.0.1:0".parse().unwrap()).unwrap().local_addr().unwrap();
+    let token = Some(assent_client::Token("hush".to_owned()));
+    let config = ClientConfig { token, ..ClientConfig::new(nobody.into(), "test") };
+    assert!(!format!("{config:?}").contains("hush"));
+    assert_eq!(Client::connect(config).begin().unwrap_err().kind, Kind::Unavailable);
+}
