@@ -129,7 +129,7 @@ fn frames_of_every_kind_with_random_payloads_are_answered_and_the_connection_sta
                     let mut frame = Vec::new();
                     lay(&mut frame, Head { mark: 7, kind, ..Head::default() }, &[&payload]);
                     stream.write_all(&frame).unwrap();
-                    // 0x0011 and 0x0012 are one-way by nature: refused in these roles, so answered all the same.
+                    // Those that are one-way by nature are refused in these roles, so answered all the same.
                     sent += 1;
                 }
             }
