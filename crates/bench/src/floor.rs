@@ -74,8 +74,7 @@ impl Floor {
         for way in Way::ALL {
             let path = folder.join(format!("floor-{way:?}"));
             let make = || -> std::io::Result<Arc<dyn File>> {
-                let file =
-                    RealDisk.open(&path, Open { access: assent_world::Access::Create, direct: way.direct() })?;
+                let file = RealDisk.open(&path, Open { access: assent_world::Access::Create, direct: way.direct() })?;
                 file.preallocate_zeroed(FILE_BYTES)?;
                 file.sync_all(BENCH)?;
                 Ok(file)

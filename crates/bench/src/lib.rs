@@ -8,7 +8,7 @@
 pub mod floor;
 pub mod journal;
 pub mod stats;
-
+pub mod tx;
 
 use assent_kind::Kind;
 

@@ -140,7 +140,10 @@ mod tests {
             samples.push(Duration::from_micros((step * 77) % 200 + 1));
         }
         let latency = samples.latency();
-        assert_eq!((latency.min, latency.p50, latency.p95, latency.p99, latency.max), (1.0, 100.0, 190.0, 198.0, 200.0));
+        assert_eq!(
+            (latency.min, latency.p50, latency.p95, latency.p99, latency.max),
+            (1.0, 100.0, 190.0, 198.0, 200.0)
+        );
         assert!((latency.mean - 100.5).abs() < 1e-9);
         assert!((latency.sd - 57.734).abs() < 1e-3);
         assert_eq!(latency.samples, 200);

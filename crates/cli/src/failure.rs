@@ -57,7 +57,7 @@ macro_rules! from_room {
 
 from_room!(
     assent_bench::BenchError,
-    assent_client::CommitError,
+    assent_client::WorkError,
     assent_coordinator::CoordinatorError,
     assent_door::DoorError,
     assent_journal::JournalError,
@@ -68,3 +68,15 @@ from_room!(
     assent_rest::RestError,
     assent_server::ServerError,
 );
+
+impl From<assent_client::ClientError> for Failure {
+    fn from(error: assent_client::ClientError) -> Self {
+        Self::new(error.kind, error.message)
+    }
+}
+
+impl From<assent_client::CommitError> for Failure {
+    fn from(error: assent_client::CommitError) -> Self {
+        Self::new(error.kind, error.message)
+    }
+}

@@ -8,7 +8,7 @@ use assent_kind::Kind;
 use assent_link::LinkConfig;
 use assent_resources::{Limits, Mariadb, Postgres, Remote};
 use assent_wire::Op;
-use assent_xa::{Resource, Verb};
+use assent_xa::{Reply, Resource, Verb};
 use mysql::prelude::Queryable as _;
 
 use super::plan::{BALANCE, Plan, Store, StoreKind};
@@ -66,15 +66,6 @@ impl Bank {
                 bank.work(|connection| connection.query_drop("SET SESSION innodb_lock_wait_timeout = 1"))?;
                 Ok(Self::Mariadb(bank, plan.table.clone()))
             }
-        }
-    }
-
-    /// The bank as the transaction sees it.
-    pub(super) fn resource(&mut self) -> &mut dyn Resource {
-        match self {
-            Self::Remote(bank) => bank,
-            Self::Postgres(bank, _) => bank,
-            Self::Mariadb(bank, _) => bank,
         }
     }
 
@@ -163,8 +154,8 @@ impl Bank {
 
     /// How many branches of this node an SQL bank still holds prepared (`pg_prepared_xacts`, `XA RECOVER`).
     pub(super) fn left_prepared(&mut self, node: assent_ids::NodeId) -> Result<u64, Failure> {
-        match self.resource().call(Verb::Recover(node)) {
-            assent_xa::Reply::Listed(branches) => Ok(u64::try_from(branches.len()).unwrap_or(u64::MAX)),
+        match self.call(Verb::Recover(node)) {
+            Reply::Listed(branches) => Ok(u64::try_from(branches.len()).unwrap_or(u64::MAX)),
             other => Err(Failure::new(Kind::Unavailable, format!("cannot list prepared branches: {other:?}"))),
         }
     }
@@ -183,5 +174,37 @@ impl Bank {
             }
         }
         Ok(())
+    }
+}
+
+impl Bank {
+    fn resource(&self) -> &dyn Resource {
+        match self {
+            Self::Remote(bank) => bank,
+            Self::Postgres(bank, _) => bank,
+            Self::Mariadb(bank, _) => bank,
+        }
+    }
+
+    fn resource_mut(&mut self) -> &mut dyn Resource {
+        match self {
+            Self::Remote(bank) => bank,
+            Self::Postgres(bank, _) => bank,
+            Self::Mariadb(bank, _) => bank,
+        }
+    }
+}
+
+impl Resource for Bank {
+    fn name(&self) -> &str {
+        self.resource().name()
+    }
+
+    fn send(&mut self, verb: Verb) {
+        self.resource_mut().send(verb);
+    }
+
+    fn receive(&mut self) -> Reply {
+        self.resource_mut().receive()
     }
 }

@@ -24,6 +24,7 @@ use assent_world::{Dice as _, RealDice};
 use self::bank::Bank;
 use self::count::Counted;
 pub(crate) use self::kill::Kill;
+pub(crate) use self::plan::write;
 use self::plan::{BALANCE, Plan, Store, StoreKind};
 use self::report::{Report, StoreReport};
 use self::scene::{Scene, now};

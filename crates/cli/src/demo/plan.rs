@@ -77,7 +77,7 @@ impl Plan {
 
 /// Writes a text file of the demo's own.
 #[expect(clippy::disallowed_methods, reason = "a front door writes its own files")]
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| Failure::io("write", path.display(), &error))
 }
 

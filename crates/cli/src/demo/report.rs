@@ -107,14 +107,14 @@ impl Report {
         ]);
         println!("{stores}");
         if !self.kills.is_empty() {
-            let mut kills = table(&["killed", "at stop point", "its transaction", "what became of it"]);
+            let mut kills = table(&["killed", "at stop point", "its transaction, and what became of it"]);
             for kill in &self.kills {
                 let killed = if kill.victim == kill.frozen {
                     kill.victim.clone()
                 } else {
                     format!("{} (while {} was frozen)", kill.victim, kill.frozen)
                 };
-                kills.add_row([killed, kill.stop.clone(), kill.about.clone(), kill.fate.clone()]);
+                kills.add_row([killed, kill.stop.clone(), kill.fate.clone()]);
             }
             println!("{kills}");
         }

@@ -1,0 +1,10 @@
+//! The binary as people and scripts meet it: sentences, exit codes, JSON; and the demo under every kill.
+
+#[path = "cli/assent.rs"]
+mod assent;
+#[path = "cli/kills.rs"]
+mod kills;
+#[path = "cli/served.rs"]
+mod served;
+#[path = "cli/usage.rs"]
+mod usage;

@@ -1,0 +1,111 @@
+//! `assent serve` as an operator meets it: ready, health, metrics, an orderly stop, a second start, damage.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers fail by panicking")]
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use super::assent::{command, fails, json, run, write};
+
+struct Served {
+    child: Child,
+    protocol: String,
+    admin: String,
+}
+
+fn serve(folder: &Path) -> Served {
+    let file = folder.join("assent.toml");
+    let mut child = command(&["serve", "--config", file.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut words = line.trim().split(' ');
+    assert_eq!(words.next(), Some("ready"), "{line:?}");
+    let address = |word: Option<&str>| word.unwrap().split_once('=').unwrap().1.to_owned();
+    let (protocol, admin) = (address(words.next()), address(words.next()));
+    Served { child, protocol, admin }
+}
+
+impl Served {
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success(), "an orderly stop is exit 0");
+    }
+
+    fn get(&self, path: &str) -> String {
+        #[allow(clippy::disallowed_methods, reason = "a test is a client of its own")]
+        let mut stream = TcpStream::connect(&self.admin).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: assent\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+fn configure(folder: &Path) {
+    let text = "data_dir = \"data\"\n[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+                [coordinator]\n[kv]\n";
+    write(&folder.join("assent.toml"), text);
+}
+
+#[test]
+fn a_server_is_ready_healthy_counted_and_stops_in_an_orderly_way() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path());
+    let served = serve(folder.path());
+    let health = served.get("/health");
+    assert!(health.starts_with("HTTP/1.1 200") && health.contains("coordinator") && health.contains("kv"), "{health}");
+    let metrics = served.get("/metrics");
+    assert!(metrics.contains("decisions") && metrics.contains("kv_keys"), "{metrics}");
+    assert!(served.get("/nowhere").starts_with("HTTP/1.1 404"));
+    let listed = run(&["--json", "tx", "list", "--server", &served.protocol]);
+    assert_eq!(json(&listed)["transactions"], serde_json::json!([]));
+    // A second server on the same folder is refused, and says why.
+    let file = folder.path().join("assent.toml");
+    fails(&["serve", "--config", file.to_str().unwrap()], 5, "another process");
+    served.stop();
+    let data = folder.path().join("data");
+    let journal = data.join("coordinator");
+    let checked = run(&["--json", "journal", "check", journal.to_str().unwrap()]);
+    assert_eq!(json(&checked)["closed_cleanly"], true, "{checked:?}");
+    let inspected = json(&run(&["--json", "journal", "inspect", journal.to_str().unwrap()]));
+    assert!(inspected["batches"].as_array().is_some_and(|batches| !batches.is_empty()), "{inspected}");
+    let offline = run(&["--json", "tx", "list", "--data", data.to_str().unwrap()]);
+    assert_eq!(json(&offline)["transactions"], serde_json::json!([]));
+    serve(folder.path()).stop();
+}
+
+#[test]
+fn damage_is_refused_by_file_and_offset_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path());
+    // Two orderly lives: what the first wrote is claimed durable by the second.
+    serve(folder.path()).stop();
+    serve(folder.path()).stop();
+    let journal = folder.path().join("data").join("coordinator");
+    let segment = std::fs::read_dir(&journal)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .min()
+        .unwrap();
+    let inspected = json(&run(&["--json", "journal", "inspect", journal.to_str().unwrap()]));
+    let offset = inspected["batches"][0]["offset_bytes"].as_u64().unwrap();
+    #[allow(clippy::disallowed_methods, reason = "a test damages a file")]
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = usize::try_from(offset).unwrap() + 30;
+    *bytes.get_mut(at).unwrap() ^= 1;
+    #[allow(clippy::disallowed_methods, reason = "a test damages a file")]
+    std::fs::write(&segment, &bytes).unwrap();
+    fails(&["journal", "check", journal.to_str().unwrap()], 13, &offset.to_string());
+    let file = folder.path().join("assent.toml");
+    fails(&["serve", "--config", file.to_str().unwrap()], 13, "damaged at byte");
+    #[allow(clippy::disallowed_methods, reason = "a test compares a file")]
+    let after = std::fs::read(&segment).unwrap();
+    assert_eq!(after, bytes, "a refused open changes nothing");
+}

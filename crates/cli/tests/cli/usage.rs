@@ -1,0 +1,103 @@
+//! Wrong input: one sentence with the value and what to do, and the right exit code.
+
+use super::assent::{command, fails, json, run, write};
+
+#[test]
+fn wrong_flags_and_names_are_refused_with_exit_2() {
+    fails(&[], 2, "Usage");
+    fails(&["frobnicate"], 2, "frobnicate");
+    fails(&["demo", "--transfers", "lots"], 2, "lots");
+    fails(&["demo", "--transfers", "1"], 2, "1");
+    fails(&["demo", "--kill", "nowhere"], 2, "nowhere");
+    fails(&["demo", "--kill", "store-after-prepare:0"], 2, "store-after-prepare");
+    fails(&["tx", "show", "seven"], 2, "seven");
+    fails(&["tx", "list", "--server", "nowhere"], 2, "nowhere");
+    fails(&["bench", "tx", "--sleeps", "9"], 2, "9");
+    fails(&["serve", "--config", "x", "--colour"], 2, "--colour");
+}
+
+#[test]
+fn a_stop_point_that_is_none_is_refused_before_anything_runs() {
+    let output = command(&["journal", "check", "x"]).env("ASSENT_STOP", "somewhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("somewhere"));
+    let listed = run(&["serve", "--help-stops"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("client-before-decision"));
+}
+
+#[test]
+fn wrong_configurations_name_the_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("assent.toml");
+    let path = file.display().to_string();
+    let serve = ["serve", "--config", path.as_str()];
+    fails(&serve, 3, &path);
+    let cases = [
+        ("data_dir = \"d\"", 2, "no engine"),
+        ("data_dir = \"d\"\n[kv]\ncolour = 1", 2, "colour"),
+        ("data_dir = \"d\"\n[kv]\nlog_size = 5", 2, "log_size = 5"),
+        ("data_dir = \"d\"\n[server]\nlisten = \"7430\"\n[kv]", 2, "7430"),
+        ("data_dir = \"d\"\n[server]\nlisten = \"0.0.0.0:0\"\n[kv]", 6, "--insecure"),
+        ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5", 2, "max_elapsed_sync_time = 5"),
+        (
+            "data_dir = \"d\"\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"postgres\"\nurl = \"http://u:secret@h\"",
+            2,
+            "\"a\"",
+        ),
+        (
+            "data_dir = \"d\"\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"assent\"\nurl_file = \"gone\"",
+            3,
+            "gone",
+        ),
+    ];
+    for (text, code, said) in cases {
+        write(&file, text);
+        fails(&serve, code, said);
+        let stderr = String::from_utf8_lossy(&run(&serve).stderr).into_owned();
+        assert!(!stderr.contains("secret"), "a password was printed: {stderr}");
+    }
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_or_is_no_folder_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("assent.toml");
+    let path = file.display().to_string();
+    // Root may write anywhere; nobody can make a folder inside a file.
+    write(&folder.path().join("blocked"), "a file");
+    write(&file, "data_dir = \"blocked/data\"\n[kv]");
+    let output = run(&["serve", "--config", &path]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("blocked"), "{output:?}");
+    write(&file, "data_dir = \"/proc/assent\"\n[kv]");
+    let output = run(&["serve", "--config", &path]);
+    assert!(matches!(output.status.code(), Some(3 | 6)), "{output:?}");
+}
+
+#[test]
+fn a_missing_server_is_exit_8_and_json_errors_are_one_object() {
+    // Nothing listens on port 1 of loopback.
+    fails(&["tx", "list", "--server", "127.0.0.1:1"], 8, "127.0.0.1:1");
+    let output = run(&["--json", "tx", "recover", "--server", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(8));
+    let error = json(&output);
+    assert_eq!(error["error"]["kind"], "unavailable");
+    assert!(error["error"]["message"].as_str().unwrap().contains("127.0.0.1:1"));
+    fails(&["tx", "list", "--data", "/nowhere/at/all"], 3, "/nowhere/at/all");
+}
+
+#[test]
+fn the_demo_refuses_databases_that_it_cannot_reach_and_hides_their_passwords() {
+    let url = "postgresql://someone:secret@127.0.0.1:1/db";
+    let output = run(&["demo", "--transfers", "100", "--postgres", url]);
+    assert_eq!(output.status.code(), Some(8), "{output:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("127.0.0.1:1") && !stderr.contains("secret"), "{stderr}");
+    fails(&["demo", "--mariadb", "nonsense"], 2, "nonsense");
+}
+
+#[test]
+fn journals_are_checked_and_inspected_and_damage_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fails(&["journal", "check", folder.path().join("gone").to_str().unwrap()], 3, "gone");
+}
