@@ -8,58 +8,25 @@
 //! bring (commit, rollback, recover) go over a new one.
 //! Deliberately absent: retries. Who drives knows what may be sent again.
 
+mod connector;
+mod error;
 mod replies;
+#[cfg(test)]
+mod tests;
 
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_link::{Address, Link, LinkConfig, LinkError, Ticket};
 use assent_wire::{Answer, Bound, Hello, Op, Request, Role, Scan, Write};
-use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
+use assent_xa::{Reply, Resource, Verb, Vote};
 
+pub use self::connector::RemoteConnector;
+pub use self::error::RemoteError;
 use self::replies::{native, reply_of, trouble};
 use crate::dummy::unsent;
 
 /// Keys with their values, in their order.
 pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Why work on a remote store failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RemoteError {
-    /// What the connection or the store said.
-    #[error("store {name:?}: {error}")]
-    Link {
-        /// The registered name.
-        name: String,
-        /// The reason; its kind is ours.
-        error: LinkError,
-    },
-    /// The branch's connection ended; the store has dropped its work.
-    #[error("store {name:?}: the connection ended and took the work of the branch with it; roll back")]
-    Dropped {
-        /// The registered name.
-        name: String,
-    },
-    /// The branch's work was ended.
-    #[error("store {name:?}: no work on branch {branch} after its end")]
-    Ended {
-        /// The registered name.
-        name: String,
-        /// The branch's XID.
-        branch: String,
-    },
-}
-
-impl RemoteError {
-    /// What the caller must do.
-    #[must_use]
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Link { error, .. } => error.kind(),
-            Self::Dropped { .. } => Kind::RolledBack,
-            Self::Ended { .. } => Kind::Invalid,
-        }
-    }
-}
 
 /// Where the branch of this connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -394,36 +361,6 @@ impl Resource for Remote {
             None => Reply::Refused(Kind::Internal, unsent()),
             Some(Sent::Known(reply)) => reply,
             Some(Sent::Asked(ticket)) => self.take(ticket),
-        }
-    }
-}
-
-/// Opens connections to one registered store.
-#[derive(Debug)]
-pub struct RemoteConnector {
-    name: String,
-    address: Address,
-    config: LinkConfig,
-}
-
-impl RemoteConnector {
-    /// The store of this registered name.
-    #[must_use]
-    pub fn new(name: &str, address: Address, config: LinkConfig) -> Self {
-        Self { name: name.to_owned(), address, config }
-    }
-}
-
-impl Connector for RemoteConnector {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
-        let mut remote = Remote::new(&self.name, self.address.clone(), self.config.clone());
-        match remote.connected() {
-            Ok(_) => Ok(Box::new(remote)),
-            Err(error) => Err((error.kind(), native(error.kind().name(), &error.to_string()))),
         }
     }
 }
