@@ -96,11 +96,12 @@ pub(crate) fn examine(files: &Arc<Files>, segments: Segments, epochs: &Arc<Epoch
     while let Some(head) = walk.next()? {
         found.synced = found.synced.max(head.synced);
         found.closed = head.entries == 0 && head.close;
+        // Of a claim too: a claim of an unknown salt would be none.
+        found.living.insert(head.epoch);
         if head.entries == 0 {
             continue;
         }
         found.batches += 1;
-        found.living.insert(head.epoch);
         let whole = |flags: u16| flags & PIECE == 0 || flags & LAST != 0;
         let frames = Frames::new(walk.body()?, head.lsn + BATCH_BYTES);
         found.entries += bytes(frames.filter(|(placed, _)| whole(placed.frame.flags)).count());
