@@ -107,6 +107,23 @@ impl Link {
         self.state().whole().is_ok()
     }
 
+    /// As [`Link::is_whole`], after a look at what has arrived: a connection that was quiet may have ended unseen.
+    #[must_use]
+    pub fn look(&self) -> bool {
+        let mut state = self.state();
+        if state.is_reading || !self.stream.is_readable() {
+            return state.whole().is_ok();
+        }
+        state.is_reading = true;
+        drop(state);
+        let mut decoder = self.decoder();
+        let mut state = self.read_some(&mut decoder);
+        drop(decoder);
+        state.is_reading = false;
+        state.promote();
+        state.whole().is_ok()
+    }
+
     /// For how long nothing was written: a heartbeat is due before `heartbeat_ms`.
     #[must_use]
     pub fn idle(&self) -> Duration {
@@ -238,19 +255,9 @@ impl Link {
     ) -> MutexGuard<'a, State> {
         state.is_reading = true;
         drop(state);
-        let mut decoder = self.decoder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decoder = self.decoder();
         let mut state = loop {
-            let read = (&self.stream).read(decoder.space());
-            let mut state = self.state();
-            match read {
-                Ok(0) => state.break_off(format!("server {} closed the connection", self.address)),
-                Ok(read) => {
-                    decoder.filled(read);
-                    self.hand_out(&mut decoder, &mut state);
-                }
-                Err(error) if is_glance(&error) => {}
-                Err(error) => state.break_off(format!("server {}: {error}", self.address)),
-            }
+            let state = self.read_some(&mut decoder);
             if state.is_settled(id) || self.clock.now() >= deadline {
                 break state;
             }
@@ -258,6 +265,26 @@ impl Link {
         // Before the lock is given up: whoever takes the reading over must find the decoder free.
         drop(decoder);
         state.is_reading = false;
+        state
+    }
+
+    fn decoder(&self) -> MutexGuard<'_, Decoder> {
+        self.decoder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One read, and everything that it brought.
+    fn read_some(&self, decoder: &mut Decoder) -> MutexGuard<'_, State> {
+        let read = (&self.stream).read(decoder.space());
+        let mut state = self.state();
+        match read {
+            Ok(0) => state.break_off(format!("server {} closed the connection", self.address)),
+            Ok(read) => {
+                decoder.filled(read);
+                self.hand_out(decoder, &mut state);
+            }
+            Err(error) if is_glance(&error) => {}
+            Err(error) => state.break_off(format!("server {}: {error}", self.address)),
+        }
         state
     }
 

@@ -14,6 +14,8 @@ mod replies;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_link::{Address, Link, LinkConfig, LinkError, Ticket};
@@ -27,6 +29,9 @@ use crate::dummy::unsent;
 
 /// Keys with their values, in their order.
 pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A connection that was quiet for so long may have been closed meanwhile: it is looked at before it is used.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// Where the branch of this connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +198,8 @@ impl Remote {
     }
 
     fn connected(&mut self) -> Result<&Link, LinkError> {
-        if self.link.as_ref().is_none_or(|link| !link.is_whole()) {
+        let works = |link: &Link| if link.idle() < QUIET { link.is_whole() } else { link.look() };
+        if !self.link.as_ref().is_some_and(works) {
             self.hang_up();
             let hello = Hello::new(Role::Store { label: &self.name });
             self.link = Some(Link::connect(&self.address, &hello, &self.config)?);

@@ -6,9 +6,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 mod address;
 
@@ -72,6 +75,19 @@ impl Stream {
         match &self.0 {
             Blocking::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Blocking::Unix(stream) => stream.shutdown(Shutdown::Both),
+        }
+    }
+
+    /// Whether a read would not block: bytes have arrived, or the other end has closed.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let ready = |fd: &dyn AsFd| {
+            let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+            rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        };
+        match &self.0 {
+            Blocking::Tcp(stream) => ready(stream),
+            Blocking::Unix(stream) => ready(stream),
         }
     }
 
@@ -319,7 +335,9 @@ mod tests {
             (&stream).write_all(b"hello").unwrap();
             let mut back = [0; 5];
             (&stream).read_exact(&mut back).unwrap();
+            assert!(!stream.is_readable(), "everything has been read");
             stream.shutdown().unwrap();
+            assert!(stream.is_readable(), "the end can be read");
             back
         });
         let mut events = Events::with_capacity(8);

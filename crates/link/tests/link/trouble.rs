@@ -136,6 +136,25 @@ fn an_answer_that_says_nothing_is_in_doubt() {
 }
 
 #[test]
+fn a_connection_that_ended_while_it_was_quiet_is_seen_before_it_is_used() {
+    let (go, wait) = mpsc::channel();
+    let server = Server::welcoming(Limits::default(), move |mut peer| {
+        wait.recv().unwrap();
+        peer.answer(0, &Answer::Error { kind: Kind::Busy, message: "you were silent" });
+    });
+    let link = server.link(LONG_MS).unwrap();
+    assert!(link.look());
+    go.send(()).unwrap();
+    server.end();
+    while link.look() {
+        std::thread::yield_now();
+    }
+    let error = link.request(&Request::Ping).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "surely not sent");
+    assert!(error.to_string().contains("you were silent"), "{error}");
+}
+
+#[test]
 fn a_farewell_tells_why() {
     let server = Server::welcoming(Limits::default(), |mut peer| {
         _ = peer.next();

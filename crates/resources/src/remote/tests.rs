@@ -176,7 +176,7 @@ fn an_idle_connection_that_ended_is_replaced_before_a_branch_begins() {
         }),
     ]);
     assert_eq!(remote.call(Verb::Commit(xid())), Reply::Done);
-    // Found out by the first verb at the latest; that one is lost, the next goes over a new connection.
+    // Seen at once if it was quiet for a while, else by the verb: that one is lost, the next goes another way.
     let listed = match remote.call(Verb::Recover(NodeId(1))) {
         Reply::Lost(_) => remote.call(Verb::Recover(NodeId(1))),
         listed => listed,
