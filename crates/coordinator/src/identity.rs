@@ -23,6 +23,8 @@ const FILE_BYTES: usize = 38;
 const NAME: &str = "node";
 const NAME_NEW: &str = "node.new";
 
+pub(crate) const FOLDER_BEFORE_BYTES: Barrier =
+    Barrier::new("coordinator: the data folder's entry before anything in it");
 pub(crate) const BYTES_BEFORE_NAME: Barrier = Barrier::new("coordinator: the identity's bytes before its name");
 pub(crate) const NAME_BEFORE_USE: Barrier = Barrier::new("coordinator: the identity's name before its first use");
 
@@ -42,7 +44,7 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The identity of this data folder; made, durably, if it has none.
+    /// The identity of this data folder; both are made, durably, if they are not there.
     ///
     /// # Errors
     /// [`CoordinatorError::Identity`] as the disk says, [`CoordinatorError::IdentityDamaged`] if the file is.
@@ -53,6 +55,14 @@ impl Identity {
             path: path.display().to_string(),
             error: error.to_string(),
         };
+        disk.create_dir(folder).map_err(|error| trouble("making the folder of", &error))?;
+        let parent = match folder.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => folder,
+        };
+        // Also when it was there, for the same reason as below.
+        disk.sync_dir(parent, FOLDER_BEFORE_BYTES).map_err(|error| trouble("syncing the parent folder of", &error))?;
         match disk.open(&path, Open { access: Access::Read, direct: false }) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,0 +1,305 @@
+//! Recovery: orphans, dead resources, lost answers, heuristics, copies.
+
+use std::time::Duration;
+
+use assent_coordinator::{Config, Known, Resolution, Round, Standing};
+use assent_ids::{Epoch, Incarnation, TxId};
+use assent_kind::Kind;
+use assent_xa::{Decider, Heuristic, Outcome, Verdict};
+
+use crate::bank::Trouble;
+use crate::client::transfer;
+use crate::stand::{IDENTITY, Stand, commit, decision, tx};
+
+fn how(round: &Round) -> Vec<&Resolution> {
+    round.branches.iter().map(|branch| &branch.resolution).collect()
+}
+
+#[test]
+fn branches_of_a_dead_client_are_rolled_back_when_seen_twice() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting], "the client is at work");
+    stand.coordinator.lost(session.incarnation);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting], "it may come back");
+    assert_eq!(stand.agent.pause(), Duration::from_millis(500));
+    stand.fence();
+    let syncs = stand.log.stored().syncs;
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    assert_eq!(stand.log.stored().syncs, syncs + 1, "decided durably before the branch was told");
+    assert!(stand.banks[0].vault().rolled_back.contains(&xid));
+    assert!(stand.round().is_clean());
+    assert!(stand.coordinator.show(mine).is_none(), "rolled back, and nobody can contradict it");
+    assert_eq!(stand.agent.pause(), Duration::from_secs(10));
+    // A late PREPARE appears late.
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting]);
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+}
+
+#[test]
+fn a_branch_seen_once_is_left_alone_even_if_its_client_is_fenced() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.banks[0].prepare(IDENTITY.node, tx(&session, 1), 0);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting]);
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+}
+
+#[test]
+fn a_decided_commit_is_finished_for_a_client_that_died() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.banks[1].prepare(IDENTITY.node, mine, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.restart(false);
+    let round = stand.round();
+    assert_eq!(how(&round), [&Resolution::Committed; 2]);
+    assert_eq!(round.branches.iter().map(|one| one.resource.as_str()).collect::<Vec<_>>(), ["bank-a", "bank-b"]);
+    assert!(stand.coordinator.show(mine).is_some(), "its client may still ask");
+    stand.fence();
+    stand.round();
+    assert!(stand.coordinator.show(mine).is_none());
+}
+
+#[test]
+fn a_healthy_client_is_left_to_itself_and_helped_when_it_lost_a_branch() {
+    let mut stand = Stand::new();
+    let client = stand.coordinator.embedded().unwrap();
+    stand.banks[1].trouble(Some(Trouble::LosesVerbs));
+    let report = transfer(&client, &stand.banks);
+    assert_eq!((report.verdict, report.unfinished.len()), (Verdict::Committed, 1));
+    stand.banks[1].trouble(None);
+    assert_eq!(how(&stand.round()).iter().filter(|one| **one == &Resolution::Waiting).count(), 1);
+    let round = stand.round();
+    assert!(how(&round).contains(&&Resolution::Committed), "{round:?}");
+    stand.round();
+    assert_eq!(stand.coordinator.gauges().live, 0, "acknowledged and finished: forgotten while its client lives");
+    assert_eq!(stand.banks.iter().map(|bank| bank.vault().committed.len()).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+#[test]
+fn a_branch_prepared_for_too_long_is_rolled_back_though_its_client_lives() {
+    let mut stand = Stand::with(Config { prepared_ms_max: 2_000, ..Config::default() });
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    for _ in 0..5 {
+        assert_eq!(how(&stand.round()), [&Resolution::Waiting]);
+    }
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    // The client comes late, is told, and acknowledges.
+    assert_eq!(stand.coordinator.decide(&commit(mine)), Ok(Outcome::RolledBack));
+    stand.coordinator.finished(mine);
+    stand.round();
+    assert!(stand.coordinator.show(mine).is_none());
+}
+
+#[test]
+fn one_dead_resource_stops_nobody_else_and_is_asked_less_and_less() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    for (number, bank) in (0..).zip(&stand.banks) {
+        bank.prepare(IDENTITY.node, mine, number);
+    }
+    let branches =
+        vec![crate::stand::branch("bank-a", 0), crate::stand::branch("bank-b", 1), crate::stand::branch("bank-c", 2)];
+    stand.coordinator.decide(&assent_xa::Decision { branches, ..commit(mine) }).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.banks[1].trouble(Some(Trouble::Dead));
+    let round = stand.round();
+    assert_eq!(how(&round), [&Resolution::Committed; 2]);
+    assert!(!round.is_clean());
+    assert_eq!(round.resources[1].trouble.as_ref().map(|(kind, _)| *kind), Some(Kind::Unavailable));
+    for _ in 0..20 {
+        stand.round();
+    }
+    let connects = stand.banks[1].vault().connects;
+    assert!((3..=6).contains(&connects), "{connects} attempts in ten seconds");
+    assert!(stand.coordinator.show(mine).is_some());
+    stand.banks[1].trouble(None);
+    while !stand.round().is_clean() {}
+    assert_eq!(stand.banks[1].vault().committed.len(), 1);
+    stand.round();
+    assert!(stand.coordinator.show(mine).is_none());
+}
+
+#[test]
+fn a_lost_answer_is_asked_again_and_unknown_then_means_committed() {
+    for (trouble, last) in [
+        (Trouble::LosesAnswers, Resolution::NotListed),
+        (Trouble::LosesVerbs, Resolution::Committed),
+        (Trouble::Refuses, Resolution::Committed),
+    ] {
+        let mut stand = Stand::new();
+        let session = stand.coordinator.handshake("client").unwrap();
+        let mine = tx(&session, 1);
+        stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        stand.coordinator.decide(&commit(mine)).unwrap();
+        stand.coordinator.lost(session.incarnation);
+        stand.banks[0].trouble(Some(trouble));
+        let round = stand.round();
+        assert!(matches!(round.branches[0].resolution, Resolution::Retry(..)), "{round:?}");
+        stand.banks[0].trouble(None);
+        let round = stand.round();
+        let bank_a: Vec<_> = round.branches.iter().filter(|one| one.resource == "bank-a").collect();
+        assert_eq!(bank_a.iter().map(|one| &one.resolution).collect::<Vec<_>>(), [&last], "{trouble:?}");
+        assert_eq!(stand.banks[0].vault().committed.len(), 1);
+    }
+}
+
+#[test]
+fn heuristic_outcomes_stay_until_a_person_clears_them() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.banks[0].trouble(Some(Trouble::Heuristic(Heuristic::RolledBack)));
+    for _ in 0..3 {
+        let round = stand.round();
+        let found =
+            round.branches.iter().any(|one| matches!(one.resolution, Resolution::Heuristic(Heuristic::RolledBack, _)));
+        assert!(found && !round.is_clean(), "{round:?}");
+    }
+    assert_eq!(stand.banks[0].vault().verbs.get("commit"), Some(&1), "it is told once");
+    assert_eq!(stand.agent.pause(), Duration::from_secs(10), "there is nothing to hurry for");
+    assert_eq!(stand.coordinator.gauges().heuristic, 1);
+    assert!(stand.coordinator.clear(mine));
+    assert!(!stand.coordinator.clear(mine));
+    stand.round();
+    assert!(stand.banks[0].vault().forgotten.contains(&xid));
+    stand.round();
+    assert!(stand.coordinator.show(mine).is_none());
+}
+
+#[test]
+fn heuristic_outcomes_that_agree_are_forgotten_by_themselves() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.banks[0].trouble(Some(Trouble::Heuristic(Heuristic::Committed)));
+    assert!(how(&stand.round()).contains(&&Resolution::Committed));
+    assert!(stand.banks[0].vault().forgotten.contains(&xid));
+}
+
+#[test]
+fn a_copied_folder_stops_recovery_before_anything_is_touched() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    let never = [Incarnation { epoch: Epoch(9), number: 1 }, Incarnation { epoch: Epoch(1), number: 2 }];
+    for incarnation in never {
+        let theirs = TxId { incarnation, counter: 7 };
+        assert_eq!(stand.coordinator.standing(incarnation), Standing::Never);
+        let xid = stand.banks[1].prepare(IDENTITY.node, theirs, 0);
+        for _ in 0..3 {
+            let round = stand.round();
+            assert_eq!(
+                round.stopped.map(|stopped| (stopped.tx, stopped.resource)),
+                Some((theirs, "bank-b".to_owned()))
+            );
+            assert_eq!(round.branches, []);
+        }
+        stand.banks[1].vault().prepared.remove(&xid);
+    }
+    assert!(stand.banks.iter().all(|bank| bank.vault().verbs.get("rollback").is_none()));
+    stand.round();
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack], "the copy is gone: recovery goes on");
+}
+
+#[test]
+fn other_nodes_and_unregistered_resources_are_not_touched() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    let mine = tx(&session, 1);
+    let foreign = stand.banks[0].xid(assent_ids::NodeId(99), mine, 0);
+    // Another registered database of the same server, and one that nobody registered.
+    let of_b = stand.banks[1].xid(IDENTITY.node, mine, 1);
+    let nobody = crate::bank::Bank::new("nobody").xid(IDENTITY.node, mine, 2);
+    stand.banks[0].vault().prepared.extend([foreign, of_b, nobody]);
+    for _ in 0..3 {
+        let round = stand.round();
+        assert_eq!(round.branches, []);
+        assert_eq!(round.unregistered, [(mine, assent_ids::ResourceId::of("nobody"))]);
+        assert!(!round.is_clean());
+    }
+    assert_eq!(stand.banks[0].vault().prepared.len(), 3);
+}
+
+#[test]
+fn an_old_listing_does_not_make_a_finished_transaction_look_undecided() {
+    // Written: seen prepared and undecided. Then its client committed, finished and died; the next listing is an old one
+    // (the resource answered from before). Without the watch the agent would decide rollback for a committed transaction.
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.round();
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.coordinator.finished(mine);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.round();
+    assert_ne!(stand.coordinator.ask(mine), Known::RolledBack);
+    assert_eq!(stand.coordinator.gauges().decided_rolled_back, 0);
+    assert_eq!(stand.banks[0].vault().rolled_back.len(), 0);
+}
+
+#[test]
+fn a_client_in_this_process_leaves_its_work_to_recovery_when_it_is_dropped() {
+    let mut stand = Stand::new();
+    let client = stand.coordinator.embedded().unwrap();
+    let (node, tx) = client.begin().unwrap();
+    stand.banks[0].prepare(node, tx, 0);
+    drop(client);
+    stand.fence();
+    stand.round();
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    let late = stand.coordinator.decide(&decision(tx, Outcome::Committed, true));
+    assert_eq!(late, Ok(Outcome::RolledBack));
+}
+
+#[test]
+fn a_caretaker_does_all_that_by_itself() {
+    use std::sync::mpsc;
+    let stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.banks[0].prepare(IDENTITY.node, tx(&session, 1), 0);
+    stand.coordinator.lost(session.incarnation);
+    let (tell, told) = mpsc::channel();
+    let listener = Box::new(move |round: Result<&Round, &assent_coordinator::CoordinatorError>| {
+        _ = tell.send(round.unwrap().clone());
+    });
+    // Time passes only in front of the test: every round is one step.
+    let clock = std::sync::Arc::new(stand.clock.clone());
+    let caretaker = assent_coordinator::Caretaker::start(stand.coordinator.clone(), Some(stand.agent), clock, listener);
+    let caretaker = caretaker.unwrap();
+    loop {
+        let round = told.recv_timeout(Duration::from_secs(20)).expect("a round");
+        if how(&round).contains(&&Resolution::RolledBack) {
+            break;
+        }
+        stand.clock.advance(Duration::from_millis(1_100));
+    }
+    drop(caretaker);
+    assert_eq!(stand.banks[0].vault().rolled_back.len(), 1);
+}

@@ -1,0 +1,126 @@
+//! Clients that come, go, come back in time or too late.
+
+use std::time::Duration;
+
+use assent_coordinator::Standing;
+use assent_ids::{Epoch, Incarnation};
+use assent_kind::Kind;
+use assent_xa::Outcome;
+
+use crate::stand::{LOST, Stand, commit, decision, tx};
+
+#[test]
+fn a_client_resumes_with_its_secret_and_nobody_else_does() {
+    let stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.coordinator.lost(session.incarnation);
+    let wrong = stand.coordinator.resume(session.incarnation, session.secret ^ 1).unwrap_err();
+    assert_eq!(wrong.kind(), Kind::Denied);
+    assert_eq!(stand.coordinator.resume(session.incarnation, session.secret), Ok(session));
+    let never = Incarnation { epoch: Epoch(1), number: 77 };
+    assert_eq!(stand.coordinator.resume(never, session.secret).unwrap_err().kind(), Kind::Denied);
+    assert!(!format!("{session:?}").contains(&session.secret.to_string()), "a secret is never printed");
+}
+
+#[test]
+fn a_late_loss_of_the_old_connection_does_not_fence_the_resumed_client() {
+    let stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    // The new connection comes before the server sees that the old one is dead.
+    stand.coordinator.resume(session.incarnation, session.secret).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    assert_eq!(stand.coordinator.standing(session.incarnation), Standing::Connected);
+    stand.coordinator.lost(session.incarnation);
+    stand.clock.advance(Duration::from_millis(1_000));
+    stand.coordinator.tick().unwrap();
+    assert_eq!(stand.coordinator.standing(session.incarnation), Standing::Lost, "at the limit");
+    stand.clock.advance(Duration::from_micros(1));
+    stand.coordinator.tick().unwrap();
+    assert_eq!(stand.coordinator.standing(session.incarnation), Standing::Fenced, "one beyond");
+    let late = stand.coordinator.resume(session.incarnation, session.secret).unwrap_err();
+    assert_eq!(late.kind(), Kind::RolledBack);
+}
+
+#[test]
+fn a_restarted_server_knows_its_clients_for_as_long_as_they_may_be_away() {
+    let mut stand = Stand::new();
+    let (early, late) = (stand.coordinator.handshake("e").unwrap(), stand.coordinator.handshake("l").unwrap());
+    stand.restart(false);
+    stand.coordinator.resume(early.incarnation, early.secret).unwrap();
+    stand.clock.advance(LOST);
+    stand.coordinator.tick().unwrap();
+    assert_eq!(stand.coordinator.resume(late.incarnation, late.secret).unwrap_err().kind(), Kind::RolledBack);
+    assert_eq!(stand.coordinator.decide(&commit(tx(&early, 1))), Ok(Outcome::Committed));
+    assert_eq!(stand.coordinator.decide(&commit(tx(&late, 1))), Ok(Outcome::RolledBack));
+    // The next epoch: who resumed may again, who did not never.
+    stand.restart(false);
+    assert_eq!(stand.coordinator.resume(late.incarnation, late.secret).unwrap_err().kind(), Kind::RolledBack);
+    stand.coordinator.resume(early.incarnation, early.secret).unwrap();
+    // A restart loop faster than client_lost_ms fences nobody.
+    for _ in 0..5 {
+        stand.restart(false);
+        stand.coordinator.tick().unwrap();
+    }
+    stand.coordinator.resume(early.incarnation, early.secret).unwrap();
+}
+
+#[test]
+fn a_fence_is_permanent_once_something_was_forgotten_because_of_it() {
+    // Written: a commit, decided, answered, its answer lost. The client was fenced, the agent finished the branches and
+    // the decision was forgotten. Without a durable fence the client would resume after a restart, ask again, be told
+    // "rolled back" or decide anew.
+    for keeps in [false, true] {
+        let mut stand = Stand::new();
+        stand.fence();
+        let session = stand.coordinator.handshake("client").unwrap();
+        let mine = tx(&session, 1);
+        stand.coordinator.decide(&commit(mine)).unwrap();
+        stand.coordinator.lost(session.incarnation);
+        stand.fence();
+        stand.round();
+        assert!(stand.coordinator.show(mine).is_none(), "forgotten");
+        // Lazily: the log may have heard of it or not when the power goes.
+        stand.coordinator.tick().unwrap();
+        stand.restart(keeps);
+        let back = stand.coordinator.resume(session.incarnation, session.secret).unwrap_err();
+        assert_eq!(back.kind(), Kind::RolledBack);
+        let again = stand.coordinator.decide(&decision(mine, Outcome::Committed, false));
+        let expected = if keeps { Err(Kind::InDoubt) } else { Ok(Outcome::Committed) };
+        assert_eq!(again.map_err(|error| error.kind), expected);
+    }
+}
+
+#[test]
+fn a_fence_that_could_not_be_written_lets_nothing_be_forgotten() {
+    let mut stand = Stand::new();
+    stand.fence();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.clock.advance(LOST);
+    stand.log.stored().is_closed = true;
+    assert!(stand.coordinator.tick().is_err());
+    stand.round();
+    assert!(stand.coordinator.show(mine).is_some(), "kept: the fence is not durable");
+    // The fence was lost with the page cache: the client may come back, and finds its decision.
+    stand.restart(false);
+    stand.coordinator.resume(session.incarnation, session.secret).unwrap();
+    let again = stand.coordinator.decide(&decision(mine, Outcome::Committed, false));
+    assert_eq!(again, Ok(Outcome::Committed));
+}
+
+#[test]
+fn a_checkpoint_remembers_who_is_fenced() {
+    let config = assent_coordinator::Config { checkpoint_bytes: 1, ..Default::default() };
+    let mut stand = Stand::with(config);
+    let (gone, here) = (stand.coordinator.handshake("gone").unwrap(), stand.coordinator.handshake("here").unwrap());
+    stand.coordinator.lost(gone.incarnation);
+    stand.fence();
+    stand.coordinator.tick().unwrap();
+    assert!(stand.coordinator.gauges().checkpoints > 0);
+    stand.restart(false);
+    assert_eq!(stand.coordinator.standing(gone.incarnation), Standing::Fenced);
+    assert_eq!(stand.coordinator.standing(here.incarnation), Standing::Resumable);
+}

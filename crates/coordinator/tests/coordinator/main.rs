@@ -1,0 +1,22 @@
+//! The coordinator over a log in memory, over the real journal on a simulated disk, and against resources that fail.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    missing_debug_implementations,
+    reason = "tests fail by panicking, and say how far they came"
+)]
+
+mod agent;
+mod bank;
+mod client;
+mod counted;
+mod decisions;
+mod fencing;
+mod gate;
+mod interleavings;
+mod memory;
+mod restart;
+mod stand;

@@ -1,0 +1,149 @@
+//! A log in memory that counts, fails when told to, and forgets what was not synced when it is opened again.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use assent_ids::{Epoch, Lsn};
+use assent_journal::{Entry, JournalError, Log, State, Ticket};
+
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) end: u64,
+    pub(crate) durable: u64,
+    pub(crate) start: u64,
+    pub(crate) epoch: u32,
+    pub(crate) appends: u64,
+    pub(crate) syncs: u64,
+    pub(crate) refuses: Option<JournalError>,
+    pub(crate) is_closed: bool,
+}
+
+/// Clones are the same log; [`MemoryLog::reopen`] is the next opening of it.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryLog {
+    stored: Arc<Mutex<Stored>>,
+    epoch: Epoch,
+}
+
+impl MemoryLog {
+    pub(crate) fn new() -> Self {
+        let stored = Stored { epoch: 1, ..Stored::default() };
+        Self { stored: Arc::new(Mutex::new(stored)), epoch: Epoch(1) }
+    }
+
+    /// Appends and syncs.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let stored = self.stored();
+        (stored.appends, stored.syncs)
+    }
+
+    /// The machine dies; what was not synced is gone or stays.
+    pub(crate) fn reopen(&self, keeps: bool) -> Self {
+        self.reopen_keeping(if keeps { usize::MAX } else { 0 })
+    }
+
+    /// The machine dies; of what was not synced, so many entries stay.
+    pub(crate) fn reopen_keeping(&self, count: usize) -> Self {
+        let mut stored = self.stored();
+        let durable = stored.durable;
+        let synced = stored.entries.iter().filter(|entry| entry.end.0 <= durable).count();
+        stored.entries.truncate(synced.saturating_add(count));
+        stored.end = stored.entries.last().map_or(durable, |entry| entry.end.0.max(durable));
+        stored.durable = stored.end;
+        stored.epoch += 1;
+        stored.is_closed = false;
+        stored.refuses = None;
+        let epoch = Epoch(stored.epoch);
+        drop(stored);
+        Self { stored: Arc::clone(&self.stored), epoch }
+    }
+
+    pub(crate) fn stored(&self) -> MutexGuard<'_, Stored> {
+        self.stored.lock().unwrap()
+    }
+}
+
+fn closed() -> JournalError {
+    JournalError::Closed { folder: "memory".to_owned(), reason: "told to".to_owned() }
+}
+
+impl Log for MemoryLog {
+    fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
+        let mut stored = self.stored();
+        if let Some(error) = &stored.refuses {
+            return Err(error.clone());
+        }
+        let payload = parts.concat();
+        let lsn = Lsn(stored.end);
+        stored.end += u64::try_from(payload.len()).unwrap() + 24;
+        let end = Lsn(stored.end);
+        stored.appends += 1;
+        stored.entries.push(Entry { lsn, end, kind, payload });
+        Ok(Ticket { lsn, end })
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), JournalError> {
+        self.wait_durable(ticket)
+    }
+
+    fn wait_durable(&self, ticket: Ticket) -> Result<(), JournalError> {
+        let mut stored = self.stored();
+        if stored.is_closed {
+            return Err(closed());
+        }
+        if stored.durable < ticket.end.0 {
+            stored.durable = stored.end;
+            stored.syncs += 1;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<Lsn, JournalError> {
+        let mut stored = self.stored();
+        if stored.is_closed {
+            return Err(closed());
+        }
+        stored.durable = stored.end;
+        Ok(Lsn(stored.end))
+    }
+
+    fn durable(&self) -> Lsn {
+        Lsn(self.stored().durable)
+    }
+
+    fn end(&self) -> Lsn {
+        Lsn(self.stored().end)
+    }
+
+    fn start(&self) -> Lsn {
+        Lsn(self.stored().start)
+    }
+
+    fn read(
+        &self,
+        from: Lsn,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError> {
+        let entries: Vec<_> = self.stored().entries.iter().filter(|entry| entry.lsn >= from).cloned().map(Ok).collect();
+        Ok(Box::new(entries.into_iter()))
+    }
+
+    fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
+        let found = self.stored().entries.iter().find(|entry| entry.lsn == lsn).cloned();
+        found.ok_or(JournalError::NotFound { lsn })
+    }
+
+    fn trim(&self, to: Lsn) -> Result<(), JournalError> {
+        let mut stored = self.stored();
+        stored.start = to.0;
+        stored.entries.retain(|entry| entry.lsn >= to);
+        Ok(())
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn state(&self) -> State {
+        if self.stored().is_closed { State::Closed } else { State::Open }
+    }
+}

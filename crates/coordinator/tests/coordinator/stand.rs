@@ -1,0 +1,81 @@
+//! A coordinator with everything around it, to be restarted at will.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_coordinator::{Agent, Config, Coordinator, Identity, Session};
+use assent_ids::{NodeId, ResourceId, TxId};
+use assent_sim::SimClock;
+use assent_xa::{BranchRecord, Connector, Decision, Outcome};
+
+use crate::bank::Bank;
+use crate::memory::MemoryLog;
+
+pub(crate) const IDENTITY: Identity = Identity { node: NodeId(0xa55e_47), key: [3; 16] };
+pub(crate) const LOST: Duration = Duration::from_millis(1_001);
+pub(crate) const NAMES: [&str; 3] = ["bank-a", "bank-b", "bank-c"];
+
+pub(crate) struct Stand {
+    pub(crate) log: MemoryLog,
+    pub(crate) clock: SimClock,
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) agent: Agent,
+    pub(crate) banks: Vec<Bank>,
+    pub(crate) config: Config,
+}
+
+impl Stand {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let (log, clock) = (MemoryLog::new(), SimClock::new());
+        let banks: Vec<Bank> = NAMES.iter().map(|name| Bank::new(name)).collect();
+        let (coordinator, agent) = open(&log, &clock, &banks, config);
+        Self { log, clock, coordinator, agent, banks, config }
+    }
+
+    /// The coordinator's machine dies and comes back; what was not synced is lost or kept.
+    pub(crate) fn restart(&mut self, keeps: bool) {
+        self.log = self.log.reopen(keeps);
+        (self.coordinator, self.agent) = open(&self.log, &self.clock, &self.banks, self.config);
+    }
+
+    /// Long enough for every lost client, and for the upkeep that fences it.
+    pub(crate) fn fence(&self) {
+        self.clock.advance(LOST);
+        self.coordinator.tick().unwrap();
+    }
+
+    /// Time for the agent's patience, and a look.
+    pub(crate) fn round(&mut self) -> assent_coordinator::Round {
+        self.clock.advance(Duration::from_millis(500));
+        self.agent.round()
+    }
+}
+
+pub(crate) fn open(log: &MemoryLog, clock: &SimClock, banks: &[Bank], config: Config) -> (Arc<Coordinator>, Agent) {
+    let clock = Arc::new(clock.clone());
+    let coordinator = Coordinator::open(Arc::new(log.clone()), Arc::clone(&clock) as _, IDENTITY, config).unwrap();
+    let coordinator = Arc::new(coordinator);
+    let connectors = banks.iter().map(|bank| Box::new(bank.clone()) as Box<dyn Connector>).collect();
+    let agent = Agent::new(Arc::clone(&coordinator), connectors, clock);
+    (coordinator, agent)
+}
+
+pub(crate) fn tx(session: &Session, counter: u64) -> TxId {
+    TxId { incarnation: session.incarnation, counter }
+}
+
+pub(crate) fn branch(name: &str, number: u16) -> BranchRecord {
+    BranchRecord { resource: ResourceId::of(name), number, flags: 0, witness: Vec::new() }
+}
+
+pub(crate) fn decision(tx: TxId, outcome: Outcome, first: bool) -> Decision {
+    Decision { tx, outcome, first, branches: vec![branch(NAMES[0], 0), branch(NAMES[1], 1)] }
+}
+
+pub(crate) fn commit(tx: TxId) -> Decision {
+    decision(tx, Outcome::Committed, true)
+}
