@@ -72,7 +72,7 @@ fn recycled_segments_do_not_pass_for_records() {
 }
 
 #[test]
-fn a_cut_tail_does_not_come_back() {
+fn a_stale_entry_at_the_right_place_does_not_complete_a_torn_batch() {
     let disk = SimDisk::new();
     let (journal, _) = open(&disk, 1, &small()).unwrap();
     put(&*journal, b"kept");
@@ -83,24 +83,69 @@ fn a_cut_tail_does_not_come_back() {
     disk.kill();
     // The header and the first entry of the last batch did not reach the platter, its second entry did.
     let file = segments(&disk).pop().unwrap();
-    let from = offset(second) - 128 - 64;
-    rot(&disk, &file, from, &[0; 64]);
+    let stale = bytes(&disk, &file)[usize::try_from(offset(second)).unwrap()..][..128].to_vec();
+    rot(&disk, &file, offset(second) - 128 - 64, &[0; 64]);
     let (journal, recovery) = open(&disk, 2, &small()).unwrap();
     assert_eq!(payloads(&*journal), [b"kept"]);
     assert_eq!(recovery.torn, None, "a header of zeroes: nothing had begun");
-    // A new batch of the same shape, torn before its second entry: the stale one stands at the right place.
+    // A new batch of the same shape, torn before its second entry: the stale one stands there, sound in itself.
     journal.append(1, &[&[3; 100]]).unwrap();
-    let stale = journal.append(1, &[&[4; 100]]).unwrap();
-    assert_eq!(stale.lsn, second.lsn);
-    let old = bytes(&disk, &file)[usize::try_from(offset(second)).unwrap()..].to_vec();
+    let torn = journal.append(1, &[&[4; 100]]).unwrap();
+    assert_eq!(torn.lsn, second.lsn);
     journal.sync().unwrap();
     drop(journal);
     disk.kill();
     let file = segments(&disk).pop().unwrap();
-    rot(&disk, &file, 4096 + stale.lsn.0 % 4096, &old[..128]);
+    rot(&disk, &file, offset(torn), &stale);
     let (journal, recovery) = open(&disk, 3, &small()).unwrap();
     assert_eq!(payloads(&*journal), [b"kept"], "the batch is valid only wholly");
     assert!(recovery.torn.is_some(), "{recovery:?}");
+}
+
+#[test]
+fn a_batch_that_was_cut_away_does_not_follow_a_later_epoch() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &small()).unwrap();
+    put(&*journal, b"kept");
+    (0..3).for_each(|_| _ = journal.maintain());
+    // Two writes in flight; only the later reaches the platter before the process dies.
+    let first = journal.append(1, &[&[1; 100]]).unwrap();
+    let lost = stepping::close(&journal).unwrap();
+    journal.append(1, &[b"cut away"]).unwrap();
+    stepping::close(&journal).unwrap().write();
+    drop(lost);
+    drop(journal);
+    disk.kill();
+    let (journal, recovery) = open(&disk, 2, &small()).unwrap();
+    assert_eq!(payloads(&*journal), [b"kept"]);
+    assert_eq!(recovery.rescued_bytes, 0, "claimed by the idle journal: the same file goes on");
+    // The new epoch's batch ends where the lost one ended: the link of the cut one fits it.
+    assert_eq!(put(&*journal, &[2; 100]), first);
+    drop(journal);
+    disk.kill();
+    let (journal, _) = open(&disk, 3, &small()).unwrap();
+    assert_eq!(payloads(&*journal), [b"kept".to_vec(), vec![2; 100]]);
+}
+
+#[test]
+fn batches_of_an_unknown_salt_are_not_of_this_log() {
+    let [ours, theirs] = [(); 2].map(|()| SimDisk::new());
+    for (seed, disk) in [(1, &ours), (2, &theirs)] {
+        let (journal, _) = open(disk, seed, &small()).unwrap();
+        put(&*journal, b"the same in both");
+        if seed == 2 {
+            (0..5).for_each(|_| _ = put(&*journal, b"theirs"));
+        }
+        drop(journal);
+        disk.kill();
+    }
+    // All of their later batches at their places, linked, of the same epoch, with claims: only the salt is another.
+    let file = segments(&ours).pop().unwrap();
+    let end = 4096 + 64 + 40;
+    rot(&ours, &file, end, &bytes(&theirs, &file)[usize::try_from(end).unwrap()..]);
+    let (journal, _) = open(&ours, 3, &small()).unwrap();
+    assert_eq!(payloads(&*journal), [b"the same in both"]);
+    assert_eq!(open(&theirs, 3, &small()).unwrap().1.entries, 6);
 }
 
 #[test]
