@@ -179,7 +179,7 @@ fn appender(
 /// What the disk or the journal says.
 pub fn run(folder: &Path, options: Options, mut progress: impl FnMut(u32, u32)) -> Result<Outcome, BenchError> {
     let config = Config { log_size: 64 << 20, ..Config::default() };
-    let lazy = Config { max_elapsed_sync_time: 10, ..config.clone() };
+    let lazy = Config { log_size: 64 << 20, max_elapsed_sync_time: 10, ..Config::default() };
     let mut floor = Floor::new(folder, options.bytes)?;
     let mut one = Subject::new(&folder.join("one"), config.clone(), 1, 1)?;
     let mut blocking = Subject::new(&folder.join("blocking"), config.clone(), options.threads, 1)?;

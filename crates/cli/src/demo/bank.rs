@@ -22,7 +22,7 @@ pub(super) const ACCOUNTS: u32 = 0;
 /// A connection to one bank.
 pub(super) enum Bank {
     /// A key-value store in another process.
-    Remote(Remote),
+    Remote(Box<Remote>),
     /// A table in PostgreSQL.
     Postgres(Postgres, String),
     /// A table in MariaDB.
@@ -54,7 +54,7 @@ impl Bank {
         match store.kind {
             StoreKind::Assent => {
                 let address = store.url.parse().map_err(|error| Failure::invalid(format!("{error}")))?;
-                Ok(Self::Remote(Remote::new(&store.name, address, LinkConfig::default())))
+                Ok(Self::Remote(Box::new(Remote::new(&store.name, address, LinkConfig::default()))))
             }
             StoreKind::Postgres => {
                 let mut bank = Postgres::connect(&store.name, &store.url, Limits::WORK)?;
@@ -180,7 +180,7 @@ impl Bank {
 impl Bank {
     fn resource(&self) -> &dyn Resource {
         match self {
-            Self::Remote(bank) => bank,
+            Self::Remote(bank) => &**bank,
             Self::Postgres(bank, _) => bank,
             Self::Mariadb(bank, _) => bank,
         }
@@ -188,7 +188,7 @@ impl Bank {
 
     fn resource_mut(&mut self) -> &mut dyn Resource {
         match self {
-            Self::Remote(bank) => bank,
+            Self::Remote(bank) => &mut **bank,
             Self::Postgres(bank, _) => bank,
             Self::Mariadb(bank, _) => bank,
         }

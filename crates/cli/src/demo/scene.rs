@@ -236,7 +236,7 @@ impl Scene {
         let Some(kill) = self.armed.remove(actor) else {
             return Err(self.trouble(format!("{actor} stopped at {stop} unasked")));
         };
-        let victim = kill.victim.clone().unwrap_or_else(|| actor.to_owned());
+        let victim = kill.victim.unwrap_or_else(|| actor.to_owned());
         self.tally.kills.push(KillReport {
             victim: victim.clone(),
             frozen: actor.to_owned(),

@@ -1,5 +1,5 @@
 //! Runs the binary.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers fail by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
 //! Every stop point: the process that stands there is killed, everything comes back, money is conserved and nothing is
 //! left prepared.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers fail by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use super::assent::{json, run};
 

@@ -1,5 +1,5 @@
 //! `assent serve` as an operator meets it: ready, health, metrics, an orderly stop, a second start, damage.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers fail by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -82,12 +82,11 @@ fn a_server_is_ready_healthy_counted_and_stops_in_an_orderly_way() {
 
 #[test]
 fn damage_is_refused_by_file_and_offset_and_nothing_is_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    configure(folder.path());
-    // Two orderly lives: what the first wrote is claimed durable by the second.
-    serve(folder.path()).stop();
-    serve(folder.path()).stop();
-    let journal = folder.path().join("data").join("coordinator");
+    let played = run(&["--json", "demo", "--transfers", "100", "--accounts", "20", "--clients", "1", "--keep"]);
+    let said = String::from_utf8_lossy(&played.stderr).into_owned();
+    let kept = said.lines().find_map(|line| line.split_once(" are in ")).unwrap().1.to_owned();
+    let folder = Path::new(&kept).join("coordinator");
+    let journal = folder.join("data").join("coordinator");
     let segment = std::fs::read_dir(&journal)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -95,17 +94,19 @@ fn damage_is_refused_by_file_and_offset_and_nothing_is_changed() {
         .min()
         .unwrap();
     let inspected = json(&run(&["--json", "journal", "inspect", journal.to_str().unwrap()]));
-    let offset = inspected["batches"][0]["offset_bytes"].as_u64().unwrap();
+    let batches = inspected["batches"].as_array().unwrap();
+    let offset = batches.iter().find(|batch| batch["frames"] != 0).unwrap()["offset_bytes"].as_u64().unwrap();
     #[allow(clippy::disallowed_methods, reason = "a test damages a file")]
     let mut bytes = std::fs::read(&segment).unwrap();
-    let at = usize::try_from(offset).unwrap() + 30;
-    *bytes.get_mut(at).unwrap() ^= 1;
+    let at = usize::try_from(offset).unwrap() + 100;
+    bytes[at] ^= 1;
     #[allow(clippy::disallowed_methods, reason = "a test damages a file")]
     std::fs::write(&segment, &bytes).unwrap();
     fails(&["journal", "check", journal.to_str().unwrap()], 13, &offset.to_string());
-    let file = folder.path().join("assent.toml");
+    let file = folder.join("assent.toml");
     fails(&["serve", "--config", file.to_str().unwrap()], 13, "damaged at byte");
     #[allow(clippy::disallowed_methods, reason = "a test compares a file")]
     let after = std::fs::read(&segment).unwrap();
     assert_eq!(after, bytes, "a refused open changes nothing");
+    std::fs::remove_dir_all(&kept).unwrap();
 }
