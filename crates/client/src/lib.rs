@@ -39,3 +39,7 @@ pub use error::{ClientError, CommitError, Committed, WorkError};
 pub use seat::{Enlisted, Work};
 pub use served::Counts;
 pub use transaction::Transaction;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
