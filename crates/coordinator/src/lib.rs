@@ -13,6 +13,8 @@ mod clients;
 mod coordinator;
 mod embedded;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod history;
 mod identity;
 mod inspect;

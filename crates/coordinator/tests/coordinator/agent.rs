@@ -40,6 +40,28 @@ fn branches_of_a_dead_client_are_rolled_back_when_seen_twice() {
 }
 
 #[test]
+fn a_transaction_aborted_again_after_it_was_forgotten_is_known_after_a_restart() {
+    // The record of the second abort carries the news that the first one was forgotten: in this order.
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    (0..3).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.show(mine).is_none());
+    let late = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.round();
+    stand.banks[0].trouble(Some(Trouble::LosesVerbs));
+    stand.round();
+    stand.restart(false);
+    assert_eq!(stand.coordinator.ask(mine), Known::RolledBack);
+    stand.banks[0].trouble(None);
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    assert!(stand.banks[0].vault().rolled_back.contains(&late));
+}
+
+#[test]
 fn a_branch_seen_once_is_left_alone_even_if_its_client_is_fenced() {
     let mut stand = Stand::new();
     let session = stand.coordinator.handshake("client").unwrap();
@@ -219,7 +241,7 @@ fn a_copied_folder_stops_recovery_before_anything_is_touched() {
         }
         stand.banks[1].vault().prepared.remove(&xid);
     }
-    assert!(stand.banks.iter().all(|bank| bank.vault().verbs.get("rollback").is_none()));
+    assert!(stand.banks.iter().all(|bank| !bank.vault().verbs.contains_key("rollback")));
     stand.round();
     assert_eq!(how(&stand.round()), [&Resolution::RolledBack], "the copy is gone: recovery goes on");
 }

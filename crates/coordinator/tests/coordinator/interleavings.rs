@@ -75,7 +75,7 @@ impl Clients {
                 client.is_connected =
                     self.coordinator.resume(client.session.incarnation, client.session.secret).is_ok();
             }
-            if !client.is_connected && chance % 2 == 0 {
+            if !client.is_connected && chance.is_multiple_of(2) {
                 return;
             }
         } else if chance < 6 {

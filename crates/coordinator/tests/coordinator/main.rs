@@ -15,6 +15,7 @@ mod client;
 mod counted;
 mod decisions;
 mod fencing;
+mod fuzz;
 mod gate;
 mod interleavings;
 mod memory;

@@ -11,7 +11,7 @@ use assent_xa::{BranchRecord, Connector, Decision, Outcome};
 use crate::bank::Bank;
 use crate::memory::MemoryLog;
 
-pub(crate) const IDENTITY: Identity = Identity { node: NodeId(0xa55e_47), key: [3; 16] };
+pub(crate) const IDENTITY: Identity = Identity { node: NodeId(0x00a5_5e47), key: [3; 16] };
 pub(crate) const LOST: Duration = Duration::from_millis(1_001);
 pub(crate) const NAMES: [&str; 3] = ["bank-a", "bank-b", "bank-c"];
 
