@@ -7,16 +7,18 @@ use assent_wire::{Answer, Decide, Outcome};
 use assent_world::stop::{self, Stop};
 use assent_xa::{BranchRecord, Decision};
 
+use crate::connection::Phase;
 use crate::owed::Due;
 use crate::role::Visit;
+use crate::seats::Seat;
 use crate::shared::Shared;
 
 /// Appends a decision; it is answered when it is durable.
-pub(crate) fn decide(visit: &mut Visit<'_>, client: Incarnation, decide: &Decide<'_>) {
+pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
     let Some(coordinator) = &visit.shared.coordinator else { return };
     let tx = decide.tx;
-    if tx.incarnation != client {
-        let message = format!("transaction {tx} is not one of client {client}; ask for its outcome instead");
+    if tx.incarnation != seat.client {
+        let message = format!("transaction {tx} is not one of client {}; ask for its outcome instead", seat.client);
         return visit.error(Kind::Denied, &message);
     }
     if !visit.has_room() {
@@ -34,7 +36,14 @@ pub(crate) fn decide(visit: &mut Visit<'_>, client: Incarnation, decide: &Decide
     if commits {
         stop::about(Stop::CoordinatorBeforeDecision, || tx);
     }
-    match coordinator.decide_begin(&Decision { tx, outcome, first: decide.first, branches }) {
+    let Some(held) = visit.shared.seats.hold(seat) else {
+        // Its client has resumed on another connection and asks there; this question may be older than the answer.
+        visit.connection.phase = Phase::Closing;
+        return;
+    };
+    let begun = coordinator.decide_begin(&Decision { tx, outcome, first: decide.first, branches });
+    drop(held);
+    match begun {
         Ok(pending) if commits => visit.owe(Due::Commit(pending, tx)),
         Ok(pending) => visit.owe(Due::Rollback(pending)),
         Err(error) => visit.error(error.kind, &error.message),

@@ -9,7 +9,7 @@
 //! have threads of their own, beside the desk.
 //!
 //! Walk: [`Server::start`] puts the parts together · `desk` turns · `connection` one socket and its patience · `role`
-//! greets and hands requests to `decisions`, `store`, `admin` · `owed` what waits for a sync · `caretakers` recovery and
+//! greets and hands requests to `decisions`, `store`, `admin` · `seats` who speaks for a client · `owed` what waits for a sync · `caretakers` recovery and
 //! ticks · `report` what a round of recovery did · `watch`, `numbers` for meters and health.
 //! Deliberately absent: async, HTTP (`rest`), and the driving of anybody's commit: clients do that.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ mod numbers;
 mod owed;
 mod report;
 mod role;
+mod seats;
 mod server;
 mod shared;
 mod store;

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 
 use assent_frame::Frame;
-use assent_ids::{Epoch, Incarnation, Xid};
+use assent_ids::{Epoch, Xid};
 use assent_kind::Kind;
 use assent_wire::{Answer, Hello, Limits, PAYLOAD_BYTES_MAX, Request, Secret, Session, VERSIONS, Welcome};
 
 use crate::connection::{Connection, Phase};
 use crate::owed::{Due, Owed};
+use crate::seats::Seat;
 use crate::shared::Shared;
 use crate::{admin, decisions, store};
 
@@ -24,7 +25,7 @@ pub(crate) enum Role {
     /// Not welcomed yet.
     Nobody,
     /// A program that commits transactions.
-    Client(Incarnation),
+    Client(Seat),
     /// A program that works on the store. Its branches, from their start until they are finished here.
     Store(BTreeSet<Xid>),
     /// An operator.
@@ -110,8 +111,10 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
         (_, Request::Ping) => visit.answer(&Answer::Pong),
         (Role::Client(_) | Role::Admin, Request::Ask(tx)) => decisions::ask(visit, tx),
         (Role::Client(client), Request::Decide(decide)) => decisions::decide(visit, *client, &decide),
-        (Role::Client(client), Request::Finished(list)) => decisions::finished(visit.shared, *client, &list),
-        (Role::Client(client), Request::Acknowledged(list)) => decisions::acknowledged(visit.shared, *client, &list),
+        (Role::Client(client), Request::Finished(list)) => decisions::finished(visit.shared, client.client, &list),
+        (Role::Client(client), Request::Acknowledged(list)) => {
+            decisions::acknowledged(visit.shared, client.client, &list)
+        }
         (Role::Store(_), request) if store::knows(&request) => store::step(visit, request),
         (Role::Admin, Request::TxList { after, limit }) => admin::list(visit, after, limit),
         (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
@@ -177,7 +180,7 @@ fn welcome(shared: &Shared, role: &assent_wire::Role<'_>) -> Result<(Role, Optio
             }
             .map_err(|error| (error.kind(), error.to_string()))?;
             let assent_coordinator::Session { incarnation, secret } = session;
-            Ok((Role::Client(incarnation), Some(Session { incarnation, secret: Secret(secret) })))
+            Ok((Role::Client(shared.seats.take(incarnation)), Some(Session { incarnation, secret: Secret(secret) })))
         }
     }
 }
@@ -202,9 +205,10 @@ pub(crate) fn refuse(connection: &mut Connection, mark: u64, kind: Kind, message
 pub(crate) fn goodbye(shared: &Shared, connection: &mut Connection) {
     match std::mem::replace(&mut connection.role, Role::Nobody) {
         Role::Nobody | Role::Admin => {}
-        Role::Client(incarnation) => {
+        Role::Client(seat) => {
+            shared.seats.leave(seat);
             if let Some(coordinator) = &shared.coordinator {
-                coordinator.lost(incarnation);
+                coordinator.lost(seat.client);
                 shared.recovery.ring();
             }
         }

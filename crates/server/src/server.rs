@@ -18,6 +18,7 @@ use assent_world::{Clock, Moment};
 use crate::caretakers;
 use crate::desk::{Desk, WAKER};
 use crate::numbers::Numbers;
+use crate::seats::Seats;
 use crate::shared::{Inbox, Recovery, Shared};
 use crate::watch;
 
@@ -168,6 +169,7 @@ impl Server {
             drain: Drain::default(),
             numbers: Numbers::new(metrics, crate::role::KINDS),
             registered,
+            seats: Seats::default(),
             recovers: engines.agent.is_some(),
             recovery: Recovery::default(),
             inboxes,

@@ -14,6 +14,7 @@ use assent_world::net::{Peer, Waker};
 use assent_world::{Clock, Gate};
 
 use crate::numbers::Numbers;
+use crate::seats::Seats;
 
 /// A client is lost once it has missed so many.
 const HEARTBEATS_MISSED: u32 = 3;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) slots: Slots,
     pub(crate) drain: Drain,
     pub(crate) numbers: Numbers,
+    pub(crate) seats: Seats,
     /// The names a client may enlist.
     pub(crate) registered: BTreeMap<String, ResourceId>,
     /// Whether there is a recovery thread.

@@ -19,7 +19,7 @@ impl Kill {
     }
 
     /// The kills of a run of that many transfers by that many clients; with private SQL servers, those too.
-    pub(super) fn plan(transfers: u64, clients: u32, sql_servers: &[&str]) -> Vec<Self> {
+    pub(super) fn plan(transfers: u64, clients: u32, stores: usize, sql_servers: &[&str]) -> Vec<Self> {
         let each = transfers / u64::from(clients).max(1);
         let mut kills = vec![
             // Prepared everywhere, decided nowhere: recovery must decide.
@@ -27,7 +27,8 @@ impl Kill {
             // Decided and durable, nobody told: the client must learn it from the next coordinator.
             Self::at(Stop::CoordinatorAfterDecision, transfers / 3 + 1, None),
             // The vote is durable and its answer lost.
-            Self::at(Stop::StoreAfterPrepare, transfers / 2 + 1, None),
+            // A store sees two branches of every transfer, spread over all stores: this is about half way.
+            Self::at(Stop::StoreAfterPrepare, transfers / u64::try_from(stores).unwrap_or(2).max(2) + 1, None),
         ];
         for (server, stop) in sql_servers.iter().zip([Stop::ClientBetweenPrepares, Stop::ClientBetweenCommits]) {
             kills.push(Self::at(stop, each / 3 + 1, Some(server)));

@@ -153,7 +153,13 @@ fn kills(arguments: &Demo, has_hook: bool) -> Vec<Kill> {
     }
     let given = [arguments.postgres.as_ref().map(|_| "postgres"), arguments.mariadb.as_ref().map(|_| "mariadb")];
     let servers: Vec<&str> = given.into_iter().flatten().filter(|_| has_hook).collect();
-    Kill::plan(arguments.transfers, arguments.clients, &servers)
+    let stores = given_stores(arguments);
+    Kill::plan(arguments.transfers, arguments.clients, stores, &servers)
+}
+
+/// Two of the demo's own, and the databases it was given.
+fn given_stores(arguments: &Demo) -> usize {
+    2 + usize::from(arguments.postgres.is_some()) + usize::from(arguments.mariadb.is_some())
 }
 
 /// Starts the stores, fills all accounts, starts the coordinator.

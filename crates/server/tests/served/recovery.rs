@@ -66,6 +66,22 @@ fn a_client_that_comes_back_in_time_goes_on_with_its_transaction() {
 }
 
 #[test]
+fn a_late_decision_from_a_connection_that_was_left_behind_decides_nothing() {
+    let street = street(&Rules::default());
+    let mut committer = street.committer();
+    let tx = committer.begin();
+    let session = committer.session();
+    let old = std::mem::replace(&mut committer.decisions, street.coordinator.client_link(Some(session)));
+    // The old connection is whole, its client speaks over the new one.
+    let decide =
+        Request::Decide(assent_wire::Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![] });
+    let late = old.request(&decide);
+    assert!(matches!(late, Err(assent_link::LinkError::InDoubt { .. })), "it ends without an answer: {late:?}");
+    assert_eq!(known(&street, tx), Known::Unknown, "nothing was decided");
+    assert_eq!(committer.decide(tx), Outcome::Committed, "the present connection decides");
+}
+
+#[test]
 fn a_coordinator_that_restarts_remembers_what_it_decided_and_lets_its_clients_resume() {
     let mut street = street(&Rules::default());
     let mut committer = street.committer();
