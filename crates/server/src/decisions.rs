@@ -21,6 +21,14 @@ pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
         let message = format!("transaction {tx} is not one of client {}; ask for its outcome instead", seat.client);
         return visit.error(Kind::Denied, &message);
     }
+    if let Some(stranger) = visit.shared.stranger(decide) {
+        // Decided, it could never be finished after its client's death: nobody here could reach that resource.
+        let message = format!(
+            "transaction {tx} has a branch in a resource (id {stranger}) that is not registered here; register it in \
+             assent.toml under the name the application gives it"
+        );
+        return visit.error(Kind::Invalid, &message);
+    }
     if !visit.has_room() {
         return;
     }

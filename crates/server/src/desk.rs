@@ -25,8 +25,9 @@ const LISTENER: Token = Token(0);
 /// The waker's token.
 pub(crate) const WAKER: Token = Token(1);
 const FIRST: usize = 2;
-
 const EVENTS_MAX: usize = 1024;
+/// A turn that begins so many checks of patience after the last one says that the desk itself did not run.
+const STALLED_TURNS: u32 = 2;
 const ACCEPTS_TURN_MAX: usize = 64;
 /// Read in one go, and so the most that one connection gets of a turn's attention twice over.
 const SCRATCH_BYTES: usize = 256 << 10;
@@ -55,6 +56,10 @@ pub(crate) struct Desk {
     owed: Vec<Owed>,
     scratch: Vec<u8>,
     patience_at: Moment,
+    /// When the last turn began.
+    turned: Moment,
+    /// Whether a check was put off because the desk had not run.
+    put_off: bool,
 }
 
 impl Desk {
@@ -78,6 +83,8 @@ impl Desk {
             owed: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             patience_at: Moment::default(),
+            turned: Moment::default(),
+            put_off: false,
         })
     }
 
@@ -92,7 +99,8 @@ impl Desk {
 
     fn turn(&mut self, events: &mut Events) -> bool {
         match self.poll.poll(events, self.patience()) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A signal, or the process was stopped and goes on: nothing has been read yet.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
             Err(error) => {
                 tracing::error!(desk = self.number, %error, "the event queue failed; this desk ends");
                 self.shared.desk_failed(format!("the event queue of desk {} failed: {error}", self.number));
@@ -101,6 +109,8 @@ impl Desk {
             Ok(()) => {}
         }
         let now = self.shared.clock.now();
+        let stalled =
+            now.since(std::mem::replace(&mut self.turned, now)) > self.shared.patience_every() * STALLED_TURNS;
         self.note(events);
         self.open_letters(now);
         self.accept(now);
@@ -113,7 +123,11 @@ impl Desk {
         for tx in decided {
             stop::about(Stop::CoordinatorAfterAnswer, || tx);
         }
-        if now >= self.patience_at {
+        if stalled && !self.put_off {
+            // It was the desk that was silent (stopped, or starved): what peers sent meanwhile is read first. Once only,
+            // or a desk that is always late would never lose patience.
+            (self.put_off, self.patience_at) = (true, now.after(self.shared.patience_every()));
+        } else if now >= self.patience_at {
             self.check_patience(now);
         }
         self.drain(now)
@@ -280,7 +294,7 @@ impl Desk {
     }
 
     fn check_patience(&mut self, now: Moment) {
-        self.patience_at = now.after(self.shared.patience_every());
+        (self.put_off, self.patience_at) = (false, now.after(self.shared.patience_every()));
         if std::mem::take(&mut self.starved) {
             self.accepting = true;
         }

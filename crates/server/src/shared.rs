@@ -57,6 +57,13 @@ impl Shared {
         (self.heartbeat_ms > 0).then(|| Duration::from_millis(u64::from(self.heartbeat_ms)) * HEARTBEATS_MISSED)
     }
 
+    /// A branch's resource that nobody has registered, if a commit has one.
+    pub(crate) fn stranger(&self, decide: &assent_wire::Decide<'_>) -> Option<ResourceId> {
+        let is_known = |id: ResourceId| self.registered.values().any(|known| *known == id);
+        let commits = decide.outcome == assent_wire::Outcome::Committed;
+        decide.branches.iter().map(|branch| branch.resource).find(|id| commits && !is_known(*id))
+    }
+
     pub(crate) fn desk_failed(&self, why: String) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }

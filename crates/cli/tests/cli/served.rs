@@ -5,6 +5,11 @@ use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use assent_link::{Link, LinkConfig};
+use assent_wire::{Hello, Request, Role};
+use assent_world::{Clock as _, RealClock};
 
 use super::assent::{command, fails, json, run, write};
 
@@ -31,9 +36,13 @@ fn serve(folder: &Path) -> Served {
 }
 
 impl Served {
-    fn stop(mut self) {
+    fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    fn stop(mut self) {
+        self.signal(rustix::process::Signal::TERM);
         assert!(self.child.wait().unwrap().success(), "an orderly stop is exit 0");
     }
 
@@ -109,4 +118,22 @@ fn damage_is_refused_by_file_and_offset_and_nothing_is_changed() {
     let after = std::fs::read(&segment).unwrap();
     assert_eq!(after, bytes, "a refused open changes nothing");
     std::fs::remove_dir_all(&kept).unwrap();
+}
+
+#[test]
+fn a_server_that_was_frozen_forgives_the_silence_that_was_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path());
+    let served = serve(folder.path());
+    let role = Role::Client { label: "patient", resume: None, resources: vec![] };
+    let link = Link::connect(&served.protocol.parse().unwrap(), &Hello::new(role), &LinkConfig::default()).unwrap();
+    link.request(&Request::Ping).unwrap();
+    served.signal(rustix::process::Signal::STOP);
+    let waiting = link.send(&Request::Ping).unwrap();
+    // Longer than three heartbeats: what the server must not hold against a client whose ping it has not read.
+    RealClock.sleep(Duration::from_millis(1_500));
+    served.signal(rustix::process::Signal::CONT);
+    assert!(link.receive(waiting).is_ok(), "the ping that waited is answered");
+    assert!(link.request(&Request::Ping).is_ok(), "and the connection goes on");
+    served.stop();
 }

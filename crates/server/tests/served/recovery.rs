@@ -82,6 +82,22 @@ fn a_late_decision_from_a_connection_that_was_left_behind_decides_nothing() {
 }
 
 #[test]
+fn a_commit_with_a_branch_that_recovery_could_never_reach_is_refused() {
+    let street = street(&Rules::default());
+    let mut committer = street.committer();
+    let tx = committer.begin();
+    let stranger = assent_ids::ResourceId::of("a-typo");
+    let branch = assent_wire::BranchRecord { resource: stranger, number: 0, flags: 0, witness: b"" };
+    let decide = |outcome| Request::Decide(assent_wire::Decide { tx, outcome, first: true, branches: vec![branch] });
+    let (kind, message) =
+        refusal(committer.decisions.request(&decide(Outcome::Committed)).and_then(|it| it.answer().map(drop)));
+    assert_eq!(kind, Kind::Invalid);
+    assert!(message.contains(&stranger.to_string()), "{message}");
+    assert_eq!(known(&street, tx), Known::Unknown, "nothing was decided");
+    assert!(committer.decisions.request(&decide(Outcome::RolledBack)).is_ok(), "undoing is never refused");
+}
+
+#[test]
 fn a_coordinator_that_restarts_remembers_what_it_decided_and_lets_its_clients_resume() {
     let mut street = street(&Rules::default());
     let mut committer = street.committer();
