@@ -31,11 +31,10 @@ impl Coordinator {
     pub fn gauges(&self) -> Gauges {
         let state = self.state();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let heuristic = |entry: &Entry| entry.progress.iter().any(|one| matches!(one.fate, Fate::Heuristic(..)));
         Gauges {
             forgotten: state.table.forgotten_count(),
             live: count(state.table.len()),
-            heuristic: count(state.table.iter().filter(|(_, entry)| heuristic(entry)).count()),
+            heuristic: count(state.table.iter().filter(|(_, entry)| entry.is_heuristic()).count()),
             prepared: count(state.table.watched().count()),
             clients: count(state.clients.connected()),
             ..state.gauges

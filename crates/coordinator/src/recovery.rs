@@ -50,6 +50,8 @@ impl Coordinator {
     pub(crate) fn progress(&self, tx: TxId, resource: ResourceId, number: u16, fate: Fate) -> bool {
         let mut state = self.state();
         let Some(entry) = state.table.get_mut(tx) else { return false };
+        // Its client may have called all finished while the agent was at work.
+        entry.is_finished &= !matches!(fate, Fate::Heuristic(..));
         match entry.progress.iter_mut().find(|one| one.resource == resource && one.number == number) {
             // What the agent did says more than that the branch is not listed any more; a heuristic outcome stays even
             // when its resource has forgotten it.

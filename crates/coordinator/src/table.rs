@@ -2,7 +2,8 @@
 //!
 //! The rule of forgetting: an entry goes when every branch is finished **and** (its client has acknowledged the outcome
 //! **or** its client is durably fenced). One that the agent has just seen prepared stays until the agent has looked
-//! again, so that an old listing never makes a finished transaction look undecided.
+//! again, so that an old listing never makes a finished transaction look undecided. One with a heuristic outcome stays
+//! until a person clears it, whatever else is said of it.
 //!
 //! Walk: [`Table::insert`] is the one place where a decision becomes known · [`Table::finish`], [`Table::acknowledge`],
 //! [`Table::fenced`], [`Table::watch`] each end in the rule.
@@ -104,6 +105,13 @@ pub(crate) struct Entry {
     pub(crate) progress: Vec<Progress>,
 }
 
+impl Entry {
+    /// Whether a branch ended otherwise than decided, and no person has cleared that.
+    pub(crate) fn is_heuristic(&self) -> bool {
+        self.progress.iter().any(|one| matches!(one.fate, Fate::Heuristic(..)))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: BTreeMap<TxId, Entry>,
@@ -152,19 +160,19 @@ impl Table {
         Some(entry)
     }
 
-    /// The client: all is finished, and it knows how.
+    /// The client: all is finished, and it knows how. Where the agent saw a branch end otherwise, it knows better.
     pub(crate) fn finish_all(&mut self, tx: TxId) {
         if let Some(entry) = self.entries.get_mut(&tx) {
-            entry.is_finished = true;
+            entry.is_finished = !entry.is_heuristic();
             entry.is_acknowledged = true;
             self.forget_if(tx, false);
         }
     }
 
-    /// The agent: all branches are finished.
+    /// The agent: all branches that the decision names are finished; one that it does not name may have ended otherwise.
     pub(crate) fn finish(&mut self, tx: TxId, is_fenced: bool) {
         if let Some(entry) = self.entries.get_mut(&tx) {
-            entry.is_finished = true;
+            entry.is_finished = !entry.is_heuristic();
             self.forget_if(tx, is_fenced);
         }
     }

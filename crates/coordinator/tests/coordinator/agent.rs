@@ -206,6 +206,37 @@ fn heuristic_outcomes_stay_until_a_person_clears_them() {
 }
 
 #[test]
+fn a_client_that_calls_all_finished_does_not_erase_a_heuristic_outcome() {
+    // Written: decided commit. The agent, helping, was told that one branch had been rolled back by hand; then the
+    // client, which had been answered before, said that all is finished. Lost: the only note of half a commit.
+    for agent_is_first in [true, false] {
+        let mut stand = Stand::new();
+        let session = stand.coordinator.handshake("client").unwrap();
+        let mine = tx(&session, 1);
+        stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        stand.coordinator.decide(&commit(mine)).unwrap();
+        stand.banks[0].trouble(Some(Trouble::Heuristic(Heuristic::RolledBack)));
+        assert_eq!(how(&stand.round()), [&Resolution::Waiting], "its client is at work");
+        if agent_is_first {
+            stand.round();
+            stand.coordinator.finished(mine);
+        } else {
+            stand.coordinator.finished(mine);
+            stand.round();
+        }
+        // Even a resource that has forgotten the branch does not let the note go.
+        stand.banks[0].vault().prepared.clear();
+        (0..3).for_each(|_| _ = stand.round());
+        let view = stand.coordinator.show(mine).expect("it waits for a person");
+        assert!(view.is_acknowledged);
+        assert_eq!(stand.coordinator.gauges().heuristic, 1);
+        assert!(stand.coordinator.clear(mine));
+        (0..3).for_each(|_| _ = stand.round());
+        assert!(stand.coordinator.show(mine).is_none(), "cleared: forgotten");
+    }
+}
+
+#[test]
 fn heuristic_outcomes_that_agree_are_forgotten_by_themselves() {
     let mut stand = Stand::new();
     let session = stand.coordinator.handshake("client").unwrap();
