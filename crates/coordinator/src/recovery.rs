@@ -9,7 +9,7 @@ use assent_xa::{BranchRecord, DecideError, Outcome};
 use crate::coordinator::pending;
 use crate::record;
 use crate::table::Progress;
-use crate::{Coordinator, Fate, Pending, Standing};
+use crate::{Coordinator, Fate, Standing};
 
 /// Branches seen prepared, by transaction, and since when.
 pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
@@ -21,10 +21,10 @@ impl Coordinator {
         self.state().clients.standing(incarnation)
     }
 
-    /// What is decided; durable in every policy when this returns.
+    /// What is decided; durable when this returns.
     pub(crate) fn decided(&self, tx: TxId) -> Result<Option<Outcome>, DecideError> {
         let Some(pending) = self.state().table.get(tx).map(pending) else { return Ok(None) };
-        self.decide_end(Pending { durable: true, ..pending }).map(Some)
+        self.decide_end(pending).map(Some)
     }
 
     /// Decided transactions whose client does not drive them: the agent has to find out what became of their branches.

@@ -31,8 +31,6 @@ pub struct Pending {
     pub outcome: Outcome,
     /// Its record, if it has one that this opening laid.
     pub ticket: Option<Ticket>,
-    /// Whether it must be durable whatever the sync policy: somebody else than the client decided.
-    pub durable: bool,
 }
 
 /// The answer to "what became of it?".

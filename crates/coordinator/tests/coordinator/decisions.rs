@@ -106,6 +106,23 @@ fn whoever_learns_of_a_decision_waits_until_it_is_durable() {
 }
 
 #[test]
+fn a_decision_that_was_told_survives_a_crash_even_where_the_log_may_be_lazy() {
+    // Written: a commit over a log with RPO > 0, answered before it was durable; one branch committed. Lost with the
+    // power: the decision. Recovery presumed an abort and rolled the other branch back: half a commit.
+    let mut stand = Stand::new();
+    stand.log.stored().is_lazy = true;
+    let session = stand.coordinator.handshake("client").unwrap();
+    let (one, two) = (tx(&session, 1), tx(&session, 2));
+    assert_eq!(stand.coordinator.decide(&commit(one)), Ok(Outcome::Committed));
+    assert_eq!(stand.log.durable(), stand.log.end());
+    let pending = stand.coordinator.decide_begin(&commit(two)).unwrap();
+    assert_eq!(stand.coordinator.ask(two), Known::Committed);
+    stand.restart(false);
+    assert_eq!([one, two].map(|tx| stand.coordinator.ask(tx)), [Known::Committed; 2]);
+    assert_eq!(pending.outcome, Outcome::Committed);
+}
+
+#[test]
 fn a_log_that_fails_leaves_the_decision_in_doubt_until_it_is_reopened() {
     for keeps in [false, true] {
         let mut stand = Stand::new();
