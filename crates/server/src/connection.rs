@@ -212,6 +212,13 @@ impl Connection {
         self.out.shrink_to(KEPT_BYTES);
     }
 
+    /// Counts its silence from now: the time before was not its own.
+    pub(crate) fn forgive(&mut self, now: Moment) {
+        self.heard = now;
+        self.waits_since = self.waits_since.map(|_| now);
+        self.stalled_since = self.stalled_since.map(|_| now);
+    }
+
     /// Whether patience with it has ended, and why.
     pub(crate) fn overdue(&self, now: Moment, limits: &Limits, missed: Option<Duration>) -> Option<&'static str> {
         let partial = Duration::from_millis(u64::from(limits.partial_frame_ms));

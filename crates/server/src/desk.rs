@@ -26,8 +26,8 @@ const LISTENER: Token = Token(0);
 pub(crate) const WAKER: Token = Token(1);
 const FIRST: usize = 2;
 const EVENTS_MAX: usize = 1024;
-/// A turn that begins so many checks of patience after the last one says that the desk itself did not run.
-const STALLED_TURNS: u32 = 2;
+/// A turn that begins so long after the last one was due says that the desk itself did not run.
+const STALL: Duration = Duration::from_millis(500);
 const ACCEPTS_TURN_MAX: usize = 64;
 /// Read in one go, and so the most that one connection gets of a turn's attention twice over.
 const SCRATCH_BYTES: usize = 256 << 10;
@@ -58,8 +58,6 @@ pub(crate) struct Desk {
     patience_at: Moment,
     /// When the last turn began.
     turned: Moment,
-    /// Whether a check was put off because the desk had not run.
-    put_off: bool,
 }
 
 impl Desk {
@@ -84,7 +82,6 @@ impl Desk {
             scratch: vec![0; SCRATCH_BYTES],
             patience_at: Moment::default(),
             turned: Moment::default(),
-            put_off: false,
         })
     }
 
@@ -109,8 +106,7 @@ impl Desk {
             Ok(()) => {}
         }
         let now = self.shared.clock.now();
-        let stalled =
-            now.since(std::mem::replace(&mut self.turned, now)) > self.shared.patience_every() * STALLED_TURNS;
+        self.forgive(now);
         self.note(events);
         self.open_letters(now);
         self.accept(now);
@@ -123,11 +119,7 @@ impl Desk {
         for tx in decided {
             stop::about(Stop::CoordinatorAfterAnswer, || tx);
         }
-        if stalled && !self.put_off {
-            // It was the desk that was silent (stopped, or starved): what peers sent meanwhile is read first. Once only,
-            // or a desk that is always late would never lose patience.
-            (self.put_off, self.patience_at) = (true, now.after(self.shared.patience_every()));
-        } else if now >= self.patience_at {
+        if now >= self.patience_at {
             self.check_patience(now);
         }
         self.drain(now)
@@ -293,8 +285,17 @@ impl Desk {
         }
     }
 
+    /// A desk that did not run (the process was stopped, the machine suspended) was silent itself: whatever its peers
+    /// owe is counted from now.
+    fn forgive(&mut self, now: Moment) {
+        let ran_late = now.since(std::mem::replace(&mut self.turned, now)) > self.shared.patience_every() + STALL;
+        if ran_late {
+            self.connections.values_mut().for_each(|connection| connection.forgive(now));
+        }
+    }
+
     fn check_patience(&mut self, now: Moment) {
-        (self.put_off, self.patience_at) = (false, now.after(self.shared.patience_every()));
+        self.patience_at = now.after(self.shared.patience_every());
         if std::mem::take(&mut self.starved) {
             self.accepting = true;
         }

@@ -129,11 +129,11 @@ fn a_server_that_was_frozen_forgives_the_silence_that_was_its_own() {
     let link = Link::connect(&served.protocol.parse().unwrap(), &Hello::new(role), &LinkConfig::default()).unwrap();
     link.request(&Request::Ping).unwrap();
     served.signal(rustix::process::Signal::STOP);
-    let waiting = link.send(&Request::Ping).unwrap();
-    // Longer than three heartbeats: what the server must not hold against a client whose ping it has not read.
+    // Longer than three heartbeats, as when the whole machine was suspended: the client could not send any.
     RealClock.sleep(Duration::from_millis(1_500));
     served.signal(rustix::process::Signal::CONT);
-    assert!(link.receive(waiting).is_ok(), "the ping that waited is answered");
-    assert!(link.request(&Request::Ping).is_ok(), "and the connection goes on");
+    // It has its time again: longer than several checks of patience, shorter than three heartbeats.
+    RealClock.sleep(Duration::from_millis(400));
+    assert!(link.request(&Request::Ping).is_ok(), "the connection goes on");
     served.stop();
 }
