@@ -33,6 +33,9 @@ pub(super) fn run(arguments: &BenchTx, json: bool) -> Result<(), Failure> {
     } else if arguments.csv {
         print_csv(&outcome);
         Ok(())
+    } else if arguments.once {
+        print_calls(&outcome);
+        Ok(())
     } else {
         print(&outcome);
         Ok(())
@@ -170,6 +173,18 @@ fn print(outcome: &Outcome) {
         "two branches each, {}, {}; floor {:.0} us ({:?})\n{rows}",
         outcome.ending, outcome.mode, outcome.floor_us.p50, outcome.floor_us.way
     );
+}
+
+/// The trace of one transaction: what each call took.
+fn print_calls(outcome: &Outcome) {
+    let mut rows = table(&["coordinator", "open us", "begin us", "commit us", "close us", "total us"]);
+    for cell in &outcome.cells {
+        let calls = &cell.latency_us;
+        let took =
+            [calls.open, calls.begin, calls.commit, calls.close, calls.total].map(|call| format!("{:.1}", call.max));
+        rows.add_row([cell.coordinator.to_owned()].into_iter().chain(took));
+    }
+    println!("one transaction of two branches, {}\n{rows}", outcome.ending);
 }
 
 fn print_csv(outcome: &Outcome) {
