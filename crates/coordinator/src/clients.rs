@@ -3,7 +3,7 @@
 //! ```text
 //!  handshake ─▶ Live (connected) ◀─ resume ── Live (lost since)
 //!                   └── lost ────────────────▶    └─ client_lost_ms ─▶ Fencing ─ record durable ─▶ Fenced
-//!  of an older epoch: Resumable until client_lost_ms after the start, then Fencing, then Fenced.
+//!  of an older epoch: Resumable until client_lost_ms after we could be reached, then Fencing, then Fenced.
 //! ```
 //! Walk: [`Clients::standing`] is the question everything depends on · a fence holds in memory at once and is permanent
 //! when its record is durable; only then may anything be forgotten because of it.
@@ -119,6 +119,13 @@ impl Clients {
     pub(crate) fn new(node: NodeId, epoch: Epoch, before: Before, now: Moment, lost_after: Duration) -> Self {
         let window = Window::Open { since: now };
         Self { node, epoch, given: 0, known: BTreeMap::new(), before, window, lost_after }
+    }
+
+    /// Clients can reach us from now on: only from here on is who stays away lost.
+    pub(crate) fn listening(&mut self, now: Moment) {
+        if let Window::Open { since } = &mut self.window {
+            *since = now;
+        }
     }
 
     pub(crate) fn standing(&self, incarnation: Incarnation) -> Standing {

@@ -99,7 +99,8 @@ impl State {
 }
 
 impl Coordinator {
-    /// Replays the log. Its epoch is the coordinator's: clients of earlier ones may resume for `client_lost_ms`.
+    /// Replays the log. Its epoch is the coordinator's: clients of earlier ones may resume for `client_lost_ms`
+    /// from here, or from [`Coordinator::listening`] where there is a door.
     ///
     /// A decision is told only when it is durable, whatever the log's sync policy allows: after an acknowledged decision
     /// that a crash took back, recovery would presume an abort where a branch may have committed. So a policy of RPO > 0
@@ -156,7 +157,8 @@ impl Coordinator {
         Ok(Session { incarnation, secret: self.identity.secret(incarnation) })
     }
 
-    /// A client that comes back, over a new connection, within `client_lost_ms` of losing its last one or of our start.
+    /// A client that comes back, over a new connection, within `client_lost_ms` of losing its last one or of our
+    /// start (see [`Coordinator::listening`]).
     ///
     /// # Errors
     /// `Denied` for a wrong secret, `RolledBack` if it is fenced.

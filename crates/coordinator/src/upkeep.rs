@@ -1,6 +1,6 @@
 //! What must happen though nobody asks: fences, checkpoints, trims.
 //!
-//! Walk: [`Coordinator::tick`] · a fence is laid, synced, and only then lets anything be forgotten · a checkpoint is laid,
+//! Walk: [`Coordinator::listening`] starts the time in which earlier clients may come back · [`Coordinator::tick`] · a fence is laid, synced, and only then lets anything be forgotten · a checkpoint is laid,
 //! synced, and only then lets the log before it go.
 
 use std::sync::TryLockError;
@@ -13,6 +13,15 @@ use crate::record;
 use crate::{Coordinator, CoordinatorError};
 
 impl Coordinator {
+    /// From now on clients can reach us: those of earlier epochs have `client_lost_ms` from here to resume. To be called
+    /// once, when the door is open; other engines may have taken seconds to open since [`Coordinator::open`]. Without
+    /// this call (embedded: nobody from outside can come back) the time runs from `open`. Once a tick has found it to be
+    /// over it stays so: what was answered because of the fence holds.
+    pub fn listening(&self) {
+        let now = self.clock.now();
+        self.state().clients.listening(now);
+    }
+
     /// Fences clients that were lost for too long, writes a checkpoint when one is due, tells the log what is forgotten.
     /// To be called about every 100 ms; a call while another one is at it does nothing.
     ///

@@ -66,6 +66,46 @@ fn a_restarted_server_knows_its_clients_for_as_long_as_they_may_be_away() {
 }
 
 #[test]
+fn clients_of_earlier_epochs_have_their_time_from_when_they_can_reach_the_server() {
+    // Written: nothing wrong. The server restarted, opened its coordinator, then replayed a large store for seconds, and
+    // only then listened; its first tick fenced every client before one could connect, and their work was rolled back.
+    let mut stand = Stand::new();
+    let (early, late) = (stand.coordinator.handshake("e").unwrap(), stand.coordinator.handshake("l").unwrap());
+    stand.restart(false);
+    stand.clock.advance(LOST * 5);
+    stand.coordinator.listening();
+    stand.coordinator.tick().unwrap();
+    stand.coordinator.resume(early.incarnation, early.secret).unwrap();
+    assert_eq!(stand.coordinator.decide(&commit(tx(&early, 1))), Ok(Outcome::Committed));
+    stand.clock.advance(Duration::from_millis(1_000));
+    stand.coordinator.tick().unwrap();
+    assert_eq!(stand.coordinator.standing(late.incarnation), Standing::Resumable, "at the limit");
+    stand.clock.advance(Duration::from_micros(1));
+    stand.coordinator.tick().unwrap();
+    assert_eq!(stand.coordinator.standing(late.incarnation), Standing::Fenced, "one beyond");
+    assert_eq!(stand.coordinator.standing(early.incarnation), Standing::Connected);
+}
+
+#[test]
+fn listening_does_not_take_a_fence_back() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.restart(false);
+    stand.coordinator.tick().unwrap();
+    assert_eq!(stand.coordinator.standing(session.incarnation), Standing::Resumable);
+    stand.clock.advance(LOST);
+    stand.log.stored().is_closed = true;
+    assert!(stand.coordinator.tick().is_err(), "the fence's record cannot become durable");
+    stand.coordinator.listening();
+    assert_eq!(stand.coordinator.standing(session.incarnation), Standing::Fencing);
+    assert_eq!(stand.coordinator.decide(&commit(tx(&session, 1))), Ok(Outcome::RolledBack));
+    stand.log.stored().is_closed = false;
+    stand.coordinator.tick().unwrap();
+    stand.coordinator.listening();
+    assert_eq!(stand.coordinator.standing(session.incarnation), Standing::Fenced);
+}
+
+#[test]
 fn a_fence_is_permanent_once_something_was_forgotten_because_of_it() {
     // Written: a commit, decided, answered, its answer lost. The client was fenced, the agent finished the branches and
     // the decision was forgotten. Without a durable fence the client would resume after a restart, ask again, be told
