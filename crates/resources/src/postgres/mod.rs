@@ -9,20 +9,21 @@
 mod codes;
 mod session;
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
-use postgres::config::{Host, SslMode};
+use postgres::config::{Host, SslMode, TargetSessionAttrs};
 use postgres::{Client, Config, NoTls};
 
 use crate::error::ResourceError;
 use crate::kept::{Kept, Limits, NotHere, Stuck, said};
 use crate::url::hidden;
 use codes::{judge_connect, judge_work};
-use session::{Failure, Session};
+use session::{Failure, Session, standby};
 
 const FORM: &str = "postgresql://user:password@host:port/database";
 /// How long an idle connection goes unproved.
@@ -39,7 +40,8 @@ impl Postgres {
     /// Opens a connection to work on.
     ///
     /// # Errors
-    /// [`ResourceError::Url`] and [`ResourceError::Connect`]; also `Invalid` where the server prepares nothing.
+    /// [`ResourceError::Url`] and [`ResourceError::Connect`]; also `Invalid` where the server prepares nothing, and
+    /// `Unavailable` where it is a standby.
     pub fn connect(name: &str, url: &str, limits: Limits) -> Result<Self, ResourceError> {
         Address::parse(name, url)?.open(None, limits, &Stuck::default())
     }
@@ -48,7 +50,7 @@ impl Postgres {
     /// its notices go to the caller, so it is not noticed.
     ///
     /// # Errors
-    /// [`ResourceError::Connect`] where it is closed or the server prepares nothing.
+    /// [`ResourceError::Connect`] where it is closed, the server prepares nothing, or it is a standby.
     pub fn over(name: &str, client: Client, limits: Limits) -> Result<Self, ResourceError> {
         let checked = Kept::open(limits, Stuck::default(), move || checked(client, Arc::default()));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
@@ -185,6 +187,8 @@ impl Address {
         if config.get_application_name().is_none() {
             config.application_name("assent");
         }
+        // Of several hosts, or several machines behind one name, the one that is no standby.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.connect_timeout(Duration::from_millis(limits.connect_ms_max));
         // A machine that vanished: what we sent stays unacknowledged, or a proof of life does, and the kernel gives up
         // in our place, so that no helper waits for it for ever.
@@ -216,11 +220,14 @@ impl Address {
     }
 }
 
-/// A server that cannot prepare must be told now, not at the first vote.
+/// A server that cannot prepare, or is a standby, must be told now, not at the first vote.
 fn checked(mut client: Client, was_open: Arc<AtomicBool>) -> Result<Session, (Kind, Native)> {
-    let answered = client.simple_query("SHOW max_prepared_transactions").map_err(|error| refusal(&error))?;
-    match answered.iter().find_map(session::first_column) {
-        Some("0") => Err((
+    let questions = "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_in_recovery()";
+    let answered = client.simple_query(questions).map_err(|error| refusal(&error))?;
+    let mut columns = answered.iter().filter_map(session::first_column);
+    match (columns.next(), columns.next()) {
+        (Some(_), Some("t")) => Err((Kind::Unavailable, standby())),
+        (Some("0"), Some("f")) => Err((
             Kind::Invalid,
             said(
                 "max_prepared_transactions = 0, so it can prepare nothing; set it to at least max_connections in \
@@ -228,14 +235,21 @@ fn checked(mut client: Client, was_open: Arc<AtomicBool>) -> Result<Session, (Ki
                     .to_owned(),
             ),
         )),
-        Some(_) => Ok(Session::new(client, was_open)),
-        None => Err((Kind::Internal, said("SHOW max_prepared_transactions had no answer".to_owned()))),
+        (Some(_), Some("f")) => Ok(Session::new(client, was_open)),
+        _ => Err((Kind::Internal, said(format!("{questions:?} was not answered")))),
     }
 }
 
 /// Why a connection could not be used from the first.
 fn refusal(error: &postgres::Error) -> (Kind, Native) {
     let native = Failure::of(error).native;
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    if source.is_some_and(|source| source.kind() == std::io::ErrorKind::PermissionDenied) {
+        // The driver's answer to transaction_read_only = on.
+        let advice = "it is a standby, or default_transaction_read_only is on; name the primary";
+        let message = format!("{} ({advice})", native.message);
+        return (Kind::Unavailable, Native { code: "25006".to_owned(), message });
+    }
     // The driver's own refusals have no code: it was asked for a password and had none, or one the server's proof
     // did not fit.
     let kind = match error.to_string().as_str() {

@@ -5,6 +5,8 @@
 //! Trap: PREPARE TRANSACTION and COMMIT of a failed transaction, or outside one, answer *ROLLBACK* as a command tag
 //! and no error, and the driver does not tell tags. So a SAVEPOINT goes before them in the same message: it fails
 //! exactly there (25P02, 25P01), and the server then skips the rest of the message.
+//! Trap: a standby lists no prepared transactions, whatever its primary holds; they appear when it is promoted. So
+//! every list asks first whether this is one: a list that lacks a branch counts as a proof that it is finished.
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`).
 
 use std::error::Error as _;
@@ -106,12 +108,20 @@ impl Session {
     }
 
     fn list(&mut self, node: NodeId) -> Reply {
+        // One message, so that no pool puts another server between the two. A server never goes back to being a
+        // standby without a restart, and has its prepared transactions before it says that it is none any more.
         // Everybody sees the branches of all databases, but a branch can only be finished from its own.
-        let sql = "SELECT gid FROM pg_catalog.pg_prepared_xacts \
+        let sql = "SELECT pg_catalog.pg_is_in_recovery(); SELECT gid FROM pg_catalog.pg_prepared_xacts \
                    WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()";
-        match self.client.simple_query(sql) {
-            Ok(messages) => Reply::Listed(ours(node, messages.iter().filter_map(first_column))),
-            Err(error) => Failure::of(&error).judged(Step::Other),
+        let messages = match self.client.simple_query(sql) {
+            Ok(messages) => messages,
+            Err(error) => return Failure::of(&error).judged(Step::Other),
+        };
+        let mut columns = messages.iter().filter_map(first_column);
+        match columns.next() {
+            Some("f") => Reply::Listed(ours(node, columns)),
+            Some("t") => Reply::Refused(Kind::Unavailable, standby()),
+            _ => Reply::Refused(Kind::Internal, said("pg_is_in_recovery() had no answer".to_owned())),
         }
     }
 }
@@ -183,6 +193,12 @@ impl Failure {
     fn judged(self, step: Step) -> Reply {
         if self.lost { Reply::Lost(self.native) } else { judge(step, self.native) }
     }
+}
+
+/// Why nothing that this server says about branches counts.
+pub(crate) fn standby() -> Native {
+    let message = "it is a standby, which does not show its primary's prepared transactions; name the primary";
+    Native { code: "25006".to_owned(), message: message.to_owned() }
 }
 
 /// A gid as a literal.

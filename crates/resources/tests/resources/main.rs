@@ -1,7 +1,7 @@
 //! The adapters against real servers, a fake one, and scripts.
 //!
-//! Walk: `stories` what holds for both databases · `postgres`, `mariadb` what is special to each · `connect` how
-//! connections fail · `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
+//! Walk: `stories` what holds for both databases · `postgres`, `mariadb` what is special to each · `standby` servers
+//! that follow another · `connect` how connections fail · `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(missing_docs, reason = "tests")]
 
@@ -13,6 +13,7 @@ mod databases {
     mod mariadb;
     mod postgres;
     mod servers;
+    mod standby;
     mod stories;
 }
 mod scripted;

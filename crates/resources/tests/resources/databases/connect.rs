@@ -6,7 +6,7 @@ use assent_kind::Kind;
 use assent_resources::{Limits, MariadbConnector, Postgres, PostgresConnector};
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 
-use super::engine::{code, other_database, xid};
+use super::engine::{code, node, other_database, xid};
 use super::fake::{self, Behaviour};
 use super::servers::shared;
 
@@ -53,11 +53,21 @@ fn a_wrong_account_and_a_missing_database_are_told_apart() {
 
 #[test]
 fn a_server_that_can_prepare_nothing_says_what_to_set() {
-    let url = fake::postgres(&[("SHOW max_prepared_transactions", Behaviour::Row("0"))]);
+    let url = fake::postgres(&[("SHOW max_prepared_transactions", Behaviour::Rows(&["0", "f"]))]);
     let (kind, native) = refused(&PostgresConnector::new("bank", &url).unwrap());
     assert_eq!(kind, Kind::Invalid);
     assert!(native.message.contains("max_prepared_transactions = 0"), "{}", native.message);
     assert!(native.message.contains("postgresql.conf and restart"), "{}", native.message);
+}
+
+/// A pool, or an address that wandered, can put a standby behind a connection that was opened to the primary.
+#[test]
+fn a_list_of_a_standby_is_refused_and_not_empty() {
+    let url = fake::postgres(&[("SELECT pg_catalog.pg_is_in_recovery()", Behaviour::Rows(&["t"]))]);
+    let mut recovery = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
+    let reply = recovery.call(Verb::Recover(node("wandered")));
+    let Reply::Refused(Kind::Unavailable, native) = reply else { panic!("{reply:?}") };
+    assert!(native.message.contains("is a standby"), "{}", native.message);
 }
 
 #[test]
@@ -78,7 +88,7 @@ fn a_server_that_never_answers_is_given_up() {
 
 #[test]
 fn a_verb_without_an_answer_is_lost_in_time() {
-    let url = fake::postgres(&[("SHOW", Behaviour::Row("10")), ("COMMIT PREPARED", Behaviour::Hang)]);
+    let url = fake::postgres(&[("COMMIT PREPARED", Behaviour::Hang)]);
     let mut branch = Postgres::connect("bank", &url, Limits { answer_ms_max: 300, ..Limits::WORK }).unwrap();
     let reply = branch.call(Verb::Commit(xid("hang", 0)));
     assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
@@ -90,12 +100,11 @@ fn a_verb_without_an_answer_is_lost_in_time() {
 /// What ends a session says nothing about the verb, whatever code it carries.
 #[test]
 fn a_session_that_ends_in_a_vote_has_neither_voted_nor_rolled_back() {
-    const SHOW: (&str, Behaviour) = ("SHOW", Behaviour::Row("10"));
     let urls = [
-        fake::postgres(&[SHOW, ("SAVEPOINT", Behaviour::Close)]),
-        fake::postgres(&[SHOW, ("SAVEPOINT", Behaviour::Error("FATAL", "57P01"))]),
-        fake::postgres(&[SHOW, ("SAVEPOINT", Behaviour::Error("FATAL", "40001"))]),
-        fake::postgres(&[SHOW, ("SAVEPOINT", Behaviour::Error("PANIC", "53100"))]),
+        fake::postgres(&[("SAVEPOINT", Behaviour::Close)]),
+        fake::postgres(&[("SAVEPOINT", Behaviour::Error("FATAL", "57P01"))]),
+        fake::postgres(&[("SAVEPOINT", Behaviour::Error("FATAL", "40001"))]),
+        fake::postgres(&[("SAVEPOINT", Behaviour::Error("PANIC", "53100"))]),
     ];
     for url in urls {
         for vote in [Verb::Prepare(xid("end", 0)), Verb::CommitOnePhase(xid("end", 0))] {
@@ -110,8 +119,7 @@ fn a_session_that_ends_in_a_vote_has_neither_voted_nor_rolled_back() {
 
 #[test]
 fn all_slots_taken_is_a_no() {
-    const SLOTS: &[(&str, Behaviour)] =
-        &[("SHOW", Behaviour::Row("10")), ("SAVEPOINT", Behaviour::Error("ERROR", "53200"))];
+    const SLOTS: &[(&str, Behaviour)] = &[("SAVEPOINT", Behaviour::Error("ERROR", "53200"))];
     let mut branch = Postgres::connect("bank", &fake::postgres(SLOTS), Limits::WORK).unwrap();
     assert_eq!(branch.call(Verb::Start(xid("slots", 0))), Reply::Done);
     assert_eq!(branch.call(Verb::End { xid: xid("slots", 0), success: true }), Reply::Done);

@@ -8,8 +8,8 @@ use std::net::{TcpListener, TcpStream};
 /// What to do with a statement; the others succeed.
 #[derive(Clone, Copy)]
 pub(crate) enum Behaviour {
-    /// One row with this value.
-    Row(&'static str),
+    /// A result with one row for each statement of the message.
+    Rows(&'static [&'static str]),
     /// Never answer.
     Hang,
     /// An error of this severity and SQLSTATE.
@@ -17,6 +17,12 @@ pub(crate) enum Behaviour {
     /// Close the connection.
     Close,
 }
+
+/// What a connection asks before it is used, and the answers of a primary that prepares.
+const USUAL: &[(&str, Behaviour)] = &[
+    ("SHOW transaction_read_only", Behaviour::Rows(&["off"])),
+    ("SHOW max_prepared_transactions", Behaviour::Rows(&["10", "f"])),
+];
 
 /// Starts it; a statement behaves as the first entry says whose text it begins with. Gives its URL.
 pub(crate) fn postgres(behaviours: &'static [(&'static str, Behaviour)]) -> String {
@@ -49,12 +55,20 @@ fn serve(mut stream: TcpStream, behaviours: &[(&str, Behaviour)]) -> Option<()> 
             return None;
         }
         let done = message(b'C', b"FAKE\0");
-        match behaviours.iter().find(|(beginning, _)| sql.starts_with(beginning)).map(|(_, behaviour)| *behaviour) {
-            Some(Behaviour::Row(value)) => {
-                let column = [&b"\0\x01value\0"[..], &[0; 18]].concat();
-                let bytes = u32::try_from(value.len()).unwrap().to_be_bytes();
-                let row = [&b"\0\x01"[..], &bytes, value.as_bytes()].concat();
-                stream.write_all(&[message(b'T', &column), message(b'D', &row), done, ready.clone()].concat()).ok()?;
+        match behaviours
+            .iter()
+            .chain(USUAL)
+            .find(|(beginning, _)| sql.starts_with(beginning))
+            .map(|(_, behaviour)| *behaviour)
+        {
+            Some(Behaviour::Rows(values)) => {
+                for value in values {
+                    let column = [&b"\0\x01value\0"[..], &[0; 18]].concat();
+                    let bytes = u32::try_from(value.len()).unwrap().to_be_bytes();
+                    let row = [&b"\0\x01"[..], &bytes, value.as_bytes()].concat();
+                    stream.write_all(&[message(b'T', &column), message(b'D', &row), done.clone()].concat()).ok()?;
+                }
+                stream.write_all(&ready).ok()?;
             }
             Some(Behaviour::Hang) => {
                 // Until the other side gives up.

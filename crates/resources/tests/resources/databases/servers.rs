@@ -88,6 +88,26 @@ impl std::ops::Deref for Alone {
     }
 }
 
+/// A hot standby of the PostgreSQL server, for as long as this lives.
+pub(crate) struct Standby<'s> {
+    servers: &'s Servers,
+    pub(crate) url: String,
+}
+
+impl Servers {
+    pub(crate) fn standby(&self) -> Standby<'_> {
+        run(&self.script, &["start", &self.folder, "standby"]);
+        Standby { servers: self, url: run(&self.script, &["url", &self.folder, "standby"]) }
+    }
+}
+
+impl Drop for Standby<'_> {
+    fn drop(&mut self) {
+        let Servers { script, folder, .. } = self.servers;
+        let _ = Command::new(script).args(["stop", folder, "standby"]).output();
+    }
+}
+
 impl Alone {
     pub(crate) fn kill(&self, name: &str) {
         run(&self.0.script, &["kill", &self.0.folder, name]);
