@@ -198,7 +198,14 @@ impl Coordinator {
             Standing::Fencing | Standing::Fenced if first => {
                 return Ok(Pending { outcome: Outcome::RolledBack, ticket: None });
             }
-            standing => return Err(stranger(tx, standing, first)),
+            standing => {
+                // It may have been decided and forgotten. Whoever is fenced is told as a favour, while we remember.
+                let is_fenced = matches!(standing, Standing::Fencing | Standing::Fenced);
+                return match state.table.bygone(tx).filter(|_| is_fenced) {
+                    Some(outcome) => Ok(Pending { outcome, ticket: None }),
+                    None => Err(stranger(tx, standing, first)),
+                };
+            }
         }
         match outcome {
             Outcome::Committed => self.lay(&mut state, tx, outcome, By::Client, body, now),
@@ -272,22 +279,22 @@ impl Coordinator {
         self.state().table.acknowledge(tx);
     }
 
-    /// What became of it. Waits for a decision that is not durable yet.
+    /// What became of it. Waits for a decision that is not durable yet. Of forgotten ones whose client never said that it
+    /// knows, the latest 4,096 of this opening are still told.
     #[must_use]
     pub fn ask(&self, tx: TxId) -> Known {
         let pending = {
             let state = self.state();
             match state.table.get(tx) {
                 Some(entry) => pending(entry),
-                None if state.table.is_watched(tx) => return Known::Undecided,
-                None => return Known::Unknown,
+                None => match state.table.bygone(tx) {
+                    Some(outcome) => return outcome.into(),
+                    None if state.table.is_watched(tx) => return Known::Undecided,
+                    None => return Known::Unknown,
+                },
             }
         };
-        match self.decide_end(pending) {
-            Ok(Outcome::Committed) => Known::Committed,
-            Ok(Outcome::RolledBack) => Known::RolledBack,
-            Err(_) => Known::InDoubt,
-        }
+        self.decide_end(pending).map_or(Known::InDoubt, Known::from)
     }
 
     /// The one place where a decision is laid. A full table refuses before anything is.

@@ -2,12 +2,13 @@
 //!
 //! Walk: [`Coordinator`] decides over a [`assent_journal::Log`] · [`Identity`] whose branches they are · [`Embedded`] the
 //! form without a wire · [`Agent`] looks at every registered resource and finishes what its decisions say, judged by
-//! `judge` · [`Caretaker`] a thread that does the upkeep where nobody owns a loop · `clients`, `table`, `record`, `replay`
-//! the state and its bytes · `upkeep` fences, checkpoints, trims.
+//! `judge` · [`Caretaker`] a thread that does the upkeep where nobody owns a loop · `clients`, `table`, `bygone`, `record`,
+//! `replay` the state and its bytes · `upkeep` fences, checkpoints, trims.
 //! Deliberately absent: sockets, drivers of resources, the driving of a healthy client's commit.
 #![forbid(unsafe_code)]
 
 mod agent;
+mod bygone;
 mod caretaker;
 mod clients;
 mod coordinator;

@@ -82,8 +82,7 @@ impl Coordinator {
         let heuristic = entry.progress.iter_mut().filter(|one| matches!(one.fate, Fate::Heuristic(..)));
         let cleared = heuristic.map(|one| one.fate = Fate::Cleared).count();
         if cleared > 0 {
-            // Whoever cleared it knows the outcome.
-            state.table.acknowledge(tx);
+            state.table.acknowledge_for_client(tx);
         }
         cleared > 0
     }

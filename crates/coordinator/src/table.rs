@@ -15,6 +15,8 @@ use assent_journal::Ticket;
 use assent_world::Moment;
 use assent_xa::{Heuristic, Native, Outcome};
 
+use crate::bygone::Bygones;
+
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum By {
@@ -123,6 +125,7 @@ pub(crate) struct Table {
     bytes: usize,
     /// Ever forgotten in this opening.
     forgotten_count: u64,
+    bygones: Bygones,
 }
 
 impl Table {
@@ -185,6 +188,20 @@ impl Table {
         }
     }
 
+    /// A person, not the client, knows the outcome: that is enough for forgetting it.
+    pub(crate) fn acknowledge_for_client(&mut self, tx: TxId) {
+        if let Some(entry) = self.entries.get(&tx).filter(|entry| !entry.is_acknowledged) {
+            self.bygones.keep(tx, entry.outcome);
+        }
+        self.acknowledge(tx);
+    }
+
+    /// What was decided of a forgotten transaction whose client never acknowledged it, if it is among the latest. For
+    /// answers only: no decision may look here.
+    pub(crate) fn bygone(&self, tx: TxId) -> Option<Outcome> {
+        self.bygones.outcome(tx)
+    }
+
     /// Some clients have been fenced, durably.
     pub(crate) fn fenced(&mut self, is_fenced: impl Fn(Incarnation) -> bool) {
         let finished = self.entries.iter().filter(|(_, entry)| entry.is_finished);
@@ -214,6 +231,9 @@ impl Table {
         }
         if let Some(entry) = self.remove(tx) {
             self.forgotten_count += 1;
+            if !entry.is_acknowledged {
+                self.bygones.keep(tx, entry.outcome);
+            }
             if entry.is_logged {
                 self.forgotten.extend_from_slice(&crate::record::tx_bytes(tx));
             }

@@ -44,8 +44,17 @@ pub enum Known {
     Undecided,
     /// A decision was laid, but the log failed: reopen it, recovery tells.
     InDoubt,
-    /// Forgotten because it was finished, or never heard of.
+    /// Forgotten because it was finished (and its client knew, or came much too late), or never heard of.
     Unknown,
+}
+
+impl From<Outcome> for Known {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Committed => Known::Committed,
+            Outcome::RolledBack => Known::RolledBack,
+        }
+    }
 }
 
 /// One transaction, for people.

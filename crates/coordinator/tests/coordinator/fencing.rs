@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use assent_coordinator::Standing;
+use assent_coordinator::{Known, Standing};
 use assent_ids::{Epoch, Incarnation};
 use assent_kind::Kind;
 use assent_xa::Outcome;
 
-use crate::stand::{LOST, Stand, commit, decision, tx};
+use crate::stand::{IDENTITY, LOST, Stand, commit, decision, tx};
 
 #[test]
 fn a_client_resumes_with_its_secret_and_nobody_else_does() {
@@ -129,6 +129,50 @@ fn a_fence_is_permanent_once_something_was_forgotten_because_of_it() {
         let expected = if keeps { Err(Kind::InDoubt) } else { Ok(Outcome::Committed) };
         assert_eq!(again.map_err(|error| error.kind), expected);
     }
+}
+
+#[test]
+fn a_fenced_client_that_comes_late_is_still_told_what_became_of_its_transaction() {
+    // Written: a commit whose answer was lost. The client was away for longer than client_lost_ms; recovery finished the
+    // branches and the decision was forgotten. The user saw "in doubt" for ever, though the server had just known.
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let (one, two) = (tx(&session, 1), tx(&session, 2));
+    stand.coordinator.decide(&commit(one)).unwrap();
+    stand.banks[0].prepare(IDENTITY.node, two, 0);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    (0..4).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.list().is_empty(), "forgotten");
+    let appends = stand.log.stored().appends;
+    assert_eq!([one, two].map(|tx| stand.coordinator.ask(tx)), [Known::Committed, Known::RolledBack]);
+    let again = |tx| stand.coordinator.decide(&decision(tx, Outcome::Committed, false));
+    assert_eq!([one, two].map(again), [Ok(Outcome::Committed), Ok(Outcome::RolledBack)]);
+    assert_eq!(again(tx(&session, 3)).map_err(|error| error.kind), Err(Kind::InDoubt));
+    // It is information and no more: nothing is laid or listed because of it, and a restart knows nothing of it.
+    assert_eq!((stand.coordinator.list().len(), stand.log.stored().appends), (0, appends));
+    stand.coordinator.tick().unwrap();
+    stand.restart(true);
+    assert_eq!(stand.coordinator.ask(two), Known::Unknown);
+}
+
+#[test]
+fn what_a_client_acknowledged_is_not_remembered_for_it_and_what_a_person_cleared_is() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let (one, two) = (tx(&session, 1), tx(&session, 2));
+    stand.coordinator.decide(&commit(one)).unwrap();
+    stand.coordinator.finished(one);
+    assert_eq!(stand.coordinator.ask(one), Known::Unknown);
+    stand.coordinator.decide(&commit(two)).unwrap();
+    stand.banks[0].prepare(IDENTITY.node, two, 0);
+    stand.coordinator.lost(session.incarnation);
+    stand.banks[0].trouble(Some(crate::bank::Trouble::Heuristic(assent_xa::Heuristic::RolledBack)));
+    stand.round();
+    assert!(stand.coordinator.clear(two));
+    (0..4).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.show(two).is_none());
+    assert_eq!(stand.coordinator.ask(two), Known::Committed);
 }
 
 #[test]
