@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assent_kind::Kind;
 use assent_world::{AlignedBuffer, BLOCK_BYTES, Barrier, Disk, Durably, File, Open, RealDisk, write_all_durable_at};
 use serde::Serialize;
 
@@ -79,9 +78,8 @@ impl Floor {
                 file.sync_all(BENCH)?;
                 Ok(file)
             };
-            let file = make().map_err(|error| {
-                BenchError::new(Kind::Unavailable, format!("cannot make the floor's file {}: {error}", path.display()))
-            })?;
+            let file = make()
+                .map_err(|error| BenchError::disk(&format!("making the floor's file {}", path.display()), &error))?;
             ways.push((way, file, Vec::new()));
         }
         Ok(Self { ways, bytes, at: 0 })
@@ -109,7 +107,7 @@ impl Floor {
                 let at = if way.direct() { self.at.next_multiple_of(4096) % FILE_BYTES } else { self.at };
                 let before = Instant::now();
                 write_all_durable_at(&**file, at, payload, way.durably(), BENCH)
-                    .map_err(|error| BenchError::new(Kind::Unavailable, format!("the floor's write: {error}")))?;
+                    .map_err(|error| BenchError::disk("the floor's write", &error))?;
                 samples.push(before.elapsed());
                 self.at = at + stride;
             }

@@ -27,6 +27,16 @@ impl BenchError {
         Self { kind, message: message.to_string() }
     }
 
+    /// What the disk refused while something was done.
+    pub(crate) fn disk(doing: &str, error: &std::io::Error) -> Self {
+        let (kind, advice) = match error.kind() {
+            std::io::ErrorKind::StorageFull => (Kind::Full, ": make room"),
+            std::io::ErrorKind::PermissionDenied => (Kind::Denied, ": name a folder that may be written"),
+            _ => (Kind::Unavailable, ""),
+        };
+        Self { kind, message: format!("{doing}: {error}{advice}") }
+    }
+
     /// What the caller must do.
     #[must_use]
     pub const fn kind(&self) -> Kind {

@@ -32,7 +32,12 @@ impl Failure {
             std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::TimedOut => Kind::Unavailable,
             _ => Kind::Internal,
         };
-        Self::new(kind, format!("cannot {doing} {what}: {error}"))
+        let advice = match kind {
+            Kind::Full => ": make room",
+            Kind::Denied => ": give this user the right, or name another place",
+            _ => "",
+        };
+        Self::new(kind, format!("cannot {doing} {what}: {error}{advice}"))
     }
 
     /// Says it on stderr, or on stdout as `{"error":{"kind","message"}}`.

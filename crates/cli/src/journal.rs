@@ -61,7 +61,8 @@ impl From<&Recovery> for Found {
 }
 
 fn open(folder: &Path) -> Result<(assent_journal::Archive, Recovery), Failure> {
-    if !folder.is_dir() {
+    let found = std::fs::metadata(folder).map_err(|error| Failure::io("look into", folder.display(), &error))?;
+    if !found.is_dir() {
         return Err(Failure::new(Kind::NotFound, format!("{} is no folder: name a journal's", folder.display())));
     }
     Ok(Store::open_read_only(Arc::new(RealDisk), &RealClock, folder)?)

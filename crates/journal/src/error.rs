@@ -76,7 +76,7 @@ pub enum JournalError {
         what: String,
     },
     /// The disk refused.
-    #[error("{doing} {path}: {error}")]
+    #[error("{doing} {path}: {error}{}", advice(*kind))]
     Disk {
         /// What was being done.
         doing: &'static str,
@@ -87,6 +87,15 @@ pub enum JournalError {
         /// What the caller must do.
         kind: Kind,
     },
+}
+
+/// What an operator does about a disk that refuses.
+const fn advice(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Full => ": make room",
+        Kind::Denied => ": give this user the right to read and write there",
+        _ => "",
+    }
 }
 
 impl JournalError {

@@ -36,7 +36,7 @@ pub(super) enum Branch {
 impl Setting {
     pub(super) fn make(folder: &Path, place: &Place, branches: Branches) -> Result<Self, BenchError> {
         let made = std::fs::create_dir_all(folder);
-        made.map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot make {}: {error}", folder.display())))?;
+        made.map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock);
         let open = |name: &str| {
             let config = Config { log_size: 64 << 20, ..Config::default() };

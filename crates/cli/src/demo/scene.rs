@@ -116,12 +116,15 @@ impl Scene {
                         return Ok(address.to_owned());
                     }
                 }
-                (Told::Ended, true) => break,
+                (Told::Ended, true) => {
+                    let ended = self.stage.ended(name)?.and_then(|status| status.code());
+                    return Err(self.trouble(kind_of(ended), format!("{name} did not start")));
+                }
                 // The others go on playing meanwhile.
                 _ => self.take(heard)?,
             }
         }
-        Err(self.trouble(format!("{name} did not start")))
+        Err(self.trouble(Kind::Unavailable, format!("{name} did not say that it is ready")))
     }
 
     /// Takes the actor's next kill, as `ASSENT_STOP` wants it.
@@ -151,7 +154,7 @@ impl Scene {
                     bar.set_position(transfers - self.left.values().sum::<u64>());
                 }
                 None if quiet_since + PATIENCE < now() => {
-                    return Err(self.trouble("the clients make no progress".to_owned()));
+                    return Err(self.trouble(Kind::Internal, "the clients make no progress".to_owned()));
                 }
                 None => {}
             }
@@ -197,12 +200,12 @@ impl Scene {
             Told::Ended if self.clients.contains_key(&heard.actor) => {
                 let status = self.stage.ended(&heard.actor)?;
                 if self.left.get(&heard.actor).is_some_and(|left| *left > 0) {
-                    return Err(self.trouble(format!("{} ended early: {status:?}", heard.actor)));
+                    return Err(self.trouble(Kind::Internal, format!("{} ended early: {status:?}", heard.actor)));
                 }
             }
             Told::Ended => {
                 let status = self.stage.ended(&heard.actor)?;
-                return Err(self.trouble(format!("{} ended by itself: {status:?}", heard.actor)));
+                return Err(self.trouble(Kind::Internal, format!("{} ended by itself: {status:?}", heard.actor)));
             }
         }
         Ok(())
@@ -234,7 +237,7 @@ impl Scene {
     /// Somebody froze: its kill is due.
     fn carry_out(&mut self, actor: &str, stop: &str, about: String) -> Result<(), Failure> {
         let Some(kill) = self.armed.remove(actor) else {
-            return Err(self.trouble(format!("{actor} stopped at {stop} unasked")));
+            return Err(self.trouble(Kind::Internal, format!("{actor} stopped at {stop} unasked")));
         };
         let victim = kill.victim.unwrap_or_else(|| actor.to_owned());
         self.tally.kills.push(KillReport {
@@ -277,7 +280,9 @@ impl Scene {
         while now() < deadline {
             let arrived = link.request(&Request::TxRecover)?;
             let Answer::Round(round) = arrived.answer()? else {
-                return Err(self.trouble("the coordinator answered something else than was asked".to_owned()));
+                return Err(
+                    self.trouble(Kind::Internal, "the coordinator answered something else than was asked".to_owned())
+                );
             };
             let open = round.resolved.iter().any(|branch| {
                 !["committed", "rolled back", "finished before"].iter().any(|fate| branch.fate.starts_with(fate))
@@ -311,11 +316,17 @@ impl Scene {
         names.iter().try_for_each(|name| self.stage.stop(name, Duration::from_secs(10)))
     }
 
-    fn trouble(&self, what: String) -> Failure {
+    fn trouble(&self, kind: Kind, what: String) -> Failure {
         let heard: Vec<&str> = self.tally.complaints.iter().rev().take(12).map(String::as_str).collect();
         let heard: Vec<&str> = heard.into_iter().rev().collect();
-        Failure::new(Kind::Internal, format!("{what}; the last that was said:\n  {}", heard.join("\n  ")))
+        Failure::new(kind, format!("{what}; the last that was said:\n  {}", heard.join("\n  ")))
     }
+}
+
+/// What an actor's exit code says; no code is a death by a signal.
+fn kind_of(code: Option<i32>) -> Kind {
+    let known = |kind: &&Kind| Some(i32::from(kind.exit_code())) == code;
+    Kind::ALL.iter().find(known).copied().unwrap_or(Kind::Internal)
 }
 
 /// A line of the coordinator's log about a branch that its agent finished.
