@@ -20,7 +20,7 @@ use crate::error::ResourceError;
 use crate::kept::{Kept, Limits, NotHere, Stuck};
 use crate::url::hidden;
 use codes::{judge_connect, judge_work};
-use session::{Failure, Session};
+use session::{Failure, Session, replica};
 
 const FORM: &str = "mysql://user:password@host:port/database";
 /// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
@@ -41,16 +41,25 @@ impl Mariadb {
     /// Opens a connection to work on.
     ///
     /// # Errors
-    /// [`ResourceError::Url`] and [`ResourceError::Connect`].
+    /// [`ResourceError::Url`] and [`ResourceError::Connect`]; also `Unavailable` where the server is read-only.
     pub fn connect(name: &str, url: &str, limits: Limits) -> Result<Self, ResourceError> {
         Address::parse(name, url)?.open(false, limits, &Stuck::default())
     }
 
     /// Takes a connection that the caller has opened. A branch cannot start while a transaction is open on it; the
     /// server says so.
-    #[must_use]
-    pub fn over(name: &str, connection: Conn, limits: Limits) -> Self {
-        Self { name: name.to_owned(), kept: Kept::new(Session::new(connection), limits, Stuck::default()) }
+    ///
+    /// # Errors
+    /// [`ResourceError::Connect`] where it is closed or the server is read-only.
+    pub fn over(name: &str, connection: Conn, limits: Limits) -> Result<Self, ResourceError> {
+        let checked = Kept::open(limits, Stuck::default(), move || checked(connection));
+        let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
+            name: name.to_owned(),
+            place: "the given connection".to_owned(),
+            kind,
+            native,
+        })?;
+        Ok(Self { name: name.to_owned(), kept })
     }
 
     /// What a decision keeps of a branch on this connection, besides its XID
@@ -187,7 +196,7 @@ impl Address {
             options = options.read_timeout(Some(answer)).write_timeout(Some(answer)).init(vec![set]);
         }
         let opened = Kept::open(limits, stuck.clone(), move || match Conn::new(options) {
-            Ok(connection) => Ok(Session::new(connection)),
+            Ok(connection) => checked(connection),
             Err(error) => Err(refusal(&error)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
@@ -198,6 +207,12 @@ impl Address {
         })?;
         Ok(Mariadb { name: self.name.clone(), kept })
     }
+}
+
+/// A server that cannot be believed must be told now, not when it has voted.
+fn checked(mut connection: Conn) -> Result<Session, (Kind, Native)> {
+    let read_only = session::is_read_only(&mut connection).map_err(|error| refusal(&error))?;
+    if read_only { Err((Kind::Unavailable, replica())) } else { Ok(Session::new(connection)) }
 }
 
 /// Why a connection could not be used from the first.

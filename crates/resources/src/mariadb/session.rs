@@ -6,6 +6,8 @@
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
 //! Trap: XA ROLLBACK of a prepared branch is not flushed; after a crash of the server the branch may be back.
+//! Trap: a replica lists what it has replayed, which need not be what its primary holds. So no list of a server that is
+//! read-only counts, and neither does its 1397; a replica that may be written to looks like a primary.
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`).
 
 use std::fmt::Write as _;
@@ -56,6 +58,12 @@ impl Failure {
             Self::Lost(_) => Says::Lost,
         }
     }
+}
+
+/// Why there is no list.
+enum Unlisted {
+    ReadOnly,
+    Failed(Failure),
 }
 
 impl Session {
@@ -215,15 +223,24 @@ impl Session {
                 self.stand = Stand::Idle;
                 Reply::Unknown(gone)
             }
-            Err(Failure::Lost(native)) => Reply::Lost(native),
+            Err(Unlisted::ReadOnly) => Reply::Refused(Kind::Unavailable, replica()),
+            Err(Unlisted::Failed(Failure::Lost(native))) => Reply::Lost(native),
             // Not to be told apart now.
-            Err(failure) => Reply::Refused(Kind::Busy, failure.native()),
+            Err(Unlisted::Failed(failure)) => Reply::Refused(Kind::Busy, failure.native()),
         }
     }
 
-    fn prepared(&mut self) -> Result<Vec<Xid>, Failure> {
-        let rows: Vec<Row> =
-            self.lend(|connection| connection.query("XA RECOVER")).unwrap_or_else(|gone| Err(Failure::Lost(gone)))?;
+    /// Everything that is prepared here, and nothing if that cannot be known.
+    fn prepared(&mut self) -> Result<Vec<Xid>, Unlisted> {
+        let listed =
+            self.lend(
+                |connection| {
+                    if is_read_only(connection)? { Ok(None) } else { connection.query("XA RECOVER").map(Some) }
+                },
+            );
+        let rows: Option<Vec<Row>> =
+            listed.unwrap_or_else(|gone| Err(Failure::Lost(gone))).map_err(Unlisted::Failed)?;
+        let rows = rows.ok_or(Unlisted::ReadOnly)?;
         Ok(rows.into_iter().filter_map(read_row).collect())
     }
 }
@@ -248,7 +265,8 @@ impl kept::Session for Session {
             Plan::RollbackOpen(xid) => self.roll_back_open(xid),
             Plan::Recover => match (verb, self.prepared()) {
                 (Verb::Recover(node), Ok(xids)) => Reply::Listed(ours(*node, xids)),
-                (_, Err(failure)) => plain(Step::Open, &failure),
+                (_, Err(Unlisted::ReadOnly)) => Reply::Refused(Kind::Unavailable, replica()),
+                (_, Err(Unlisted::Failed(failure))) => plain(Step::Open, &failure),
                 (_, Ok(_)) => Reply::Refused(Kind::Internal, said("only recover asks for a list".to_owned())),
             },
         }
@@ -261,6 +279,20 @@ impl kept::Session for Session {
             (_, Ok(_)) => None,
         }
     }
+}
+
+/// Whether the server is a replica, as far as it shows.
+pub(crate) fn is_read_only(connection: &mut Conn) -> Result<bool, mysql::Error> {
+    let found: Option<String> = connection.query_first("SELECT @@GLOBAL.read_only")?;
+    // A number, or in newer versions a word.
+    Ok(!matches!(found.as_deref(), Some("0" | "OFF")))
+}
+
+/// Why nothing that this server says about branches counts.
+pub(crate) fn replica() -> Native {
+    let message = "it has read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
+                   primary";
+    native(1290, message)
 }
 
 /// The reply where the error needs no second look.

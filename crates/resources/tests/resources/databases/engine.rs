@@ -1,12 +1,14 @@
 //! Both databases behind one face, so that one story is told of both.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder};
 use ::postgres::{Client, NoTls};
 use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
 use assent_resources::{Limits, Mariadb, MariadbConnector, Postgres, PostgresConnector};
+use assent_world::{Clock, RealClock};
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 
 use super::servers::Servers;
@@ -153,6 +155,18 @@ impl Resource for MariadbWorker {
     }
     fn receive(&mut self) -> Reply {
         self.0.receive()
+    }
+}
+
+/// Asks until there is an answer: what a server does after a connection has ended takes a moment.
+pub(crate) fn wait<T>(what: &str, mut asked: impl FnMut() -> Option<T>) -> T {
+    let end = RealClock.now().after(Duration::from_secs(60));
+    loop {
+        if let Some(answer) = asked() {
+            return answer;
+        }
+        assert!(RealClock.now() < end, "waited 60 s for {what}");
+        std::thread::yield_now();
     }
 }
 

@@ -94,7 +94,7 @@ fn an_xid_that_is_in_use_is_a_conflict() {
 fn a_branch_does_not_start_in_somebodys_open_transaction() {
     let servers = shared();
     let table = MariadbTable::new(&servers, "open");
-    let mut branch = Mariadb::over("shop", table.plain(), Limits::WORK);
+    let mut branch = Mariadb::over("shop", table.plain(), Limits::WORK).unwrap();
     let insert = format!("INSERT INTO {} VALUES (1)", table.table);
     branch.work(|connection| connection.query_drop("BEGIN").and_then(|()| connection.query_drop(insert))).unwrap();
     let reply = branch.call(Verb::Start(xid("open", 0)));

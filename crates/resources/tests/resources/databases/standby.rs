@@ -1,25 +1,18 @@
-//! Servers that follow another one. What they list is not what there is.
-
-use std::time::{Duration, Instant};
+//! Servers that follow another one, or are set not to keep what they say: their word counts nothing.
 
 use ::postgres::{Client, NoTls};
 use assent_kind::Kind;
-use assent_resources::{Limits, Postgres, PostgresConnector, ResourceError};
+use assent_resources::{Limits, Mariadb, MariadbConnector, Postgres, PostgresConnector, ResourceError};
 use assent_xa::{Connector, Reply, Verb, Vote};
 
-use super::engine::{Engine, PostgresTable, node, work, xid};
-use super::servers::alone;
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Opts, OptsBuilder};
+
+use super::engine::{Engine, MariadbTable, PostgresTable, node, wait, work, xid};
+use super::servers::{Alone, alone};
 
 fn superuser(url: &str) -> Client {
     Client::connect(&url.replace("//assent@", "//postgres@"), NoTls).unwrap()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what} has not happened within 60 s");
-        std::thread::yield_now();
-    }
 }
 
 /// A standby knows of a prepared branch and lists none. Who believed it would forget a decided commit, and roll the
@@ -38,7 +31,7 @@ fn a_standby_is_refused_until_it_is_promoted_and_then_lists_what_was_prepared() 
     let position: String = table.plain().query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).unwrap().get(0);
     let mut there = superuser(&standby.url);
     let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
-    until("catching up", || there.query_one(&caught_up, &[]).unwrap().get(0));
+    wait("the standby to catch up", || there.query_one(&caught_up, &[]).unwrap().get::<_, bool>(0).then_some(()));
     assert_eq!(there.query("SELECT gid FROM pg_prepared_xacts", &[]).unwrap().len(), 0);
 
     let connector = PostgresConnector::new("bank", &standby.url).unwrap();
@@ -67,4 +60,49 @@ fn a_standby_is_refused_until_it_is_promoted_and_then_lists_what_was_prepared() 
     assert_eq!(rows.rows(), [1]);
     // The old primary still holds it.
     assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+}
+
+/// A MariaDB server with a setting that everybody there has, until this goes.
+struct Set<'s> {
+    _alone: &'s Alone,
+    root: Conn,
+    back: &'static str,
+}
+
+impl<'s> Set<'s> {
+    fn new(alone: &'s Alone, there: &str, back: &'static str) -> Self {
+        let url = alone.mariadb.replace("//assent:assent@", "//root@");
+        let options = OptsBuilder::from_opts(Opts::from_url(&url).unwrap()).prefer_socket(false);
+        let mut root = Conn::new(options).unwrap();
+        root.query_drop(format!("SET GLOBAL {there}")).unwrap();
+        Self { _alone: alone, root, back }
+    }
+}
+
+impl Drop for Set<'_> {
+    fn drop(&mut self) {
+        self.root.query_drop(format!("SET GLOBAL {}", self.back)).unwrap();
+    }
+}
+
+#[test]
+fn a_read_only_mariadb_is_refused_and_its_list_is_no_proof() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "replica");
+    let connector = MariadbConnector::new("shop", &servers.mariadb).unwrap();
+    // It was opened to a primary, and somebody has made that a replica.
+    let mut opened = connector.connect().unwrap();
+    let turned = Set::new(&servers, "read_only = 1", "read_only = 0");
+    for verb in [Verb::Recover(node("replica")), Verb::Commit(xid("replica", 0)), Verb::Rollback(xid("replica", 0))] {
+        let reply = opened.call(verb);
+        let Reply::Refused(Kind::Unavailable, native) = reply else { panic!("{reply:?}") };
+        assert!(native.message.contains("read_only = 1"), "{}", native.message);
+    }
+    let Err((Kind::Unavailable, native)) = connector.connect() else { panic!("a replica was taken for the shop") };
+    assert!(native.message.contains("name the primary"), "{}", native.message);
+    let given = Mariadb::over("shop", table.plain(), Limits::WORK);
+    assert_eq!(given.unwrap_err().kind(), Kind::Unavailable);
+    drop(turned);
+    assert_eq!(opened.call(Verb::Recover(node("replica"))), Reply::Listed(vec![]));
+    assert!(matches!(opened.call(Verb::Commit(xid("replica", 0))), Reply::Unknown(_)));
 }
