@@ -182,6 +182,10 @@ impl Server {
         if let (Some(kv), Some(log)) = (&shared.kv, &engines.kv_log) {
             watch::store(kv, log, metrics, health);
         }
+        // What was opened meanwhile (a store's journal may be long) must not eat the time that clients have to resume.
+        if let Some(coordinator) = &shared.coordinator {
+            coordinator.listening();
+        }
         // From here on a failure drops the server, which ends the threads that have been started.
         let server = Self { address, shared, threads: Mutex::new(Vec::new()) };
         server.start_threads(polls, listener, engines.agent)?;
