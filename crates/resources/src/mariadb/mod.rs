@@ -2,11 +2,12 @@
 //!
 //! Walk: [`Mariadb::connect`] our own connection, [`Mariadb::over`] the caller's · [`Mariadb::work`] lends it · the
 //! verbs go through [`assent_xa::Resource`] · [`MariadbConnector`] for recovery.
-//! Durable means what the server is set to: with innodb_flush_log_at_trx_commit other than 1 even a vote may be lost.
+//! A server that would lose a vote by a power cut, or roll a prepared branch back when its connection ends, is refused.
 //! The server tells XIDs apart by gtrid and bqual alone, in whatever format, and for all its databases together.
 //! Deliberately absent: TLS, pools, JOIN, SUSPEND and RESUME, which the server does not have.
 
 mod codes;
+mod keeps;
 mod session;
 
 use std::collections::HashMap;
@@ -14,10 +15,11 @@ use std::time::Duration;
 
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use mysql::prelude::Queryable as _;
 use mysql::{Conn, Opts, OptsBuilder};
 
 use crate::error::ResourceError;
-use crate::kept::{Kept, Limits, NotHere, Stuck};
+use crate::kept::{Kept, Limits, NotHere, Stuck, said};
 use crate::url::hidden;
 use codes::{judge_connect, judge_work};
 use session::{Failure, Session, replica};
@@ -41,7 +43,8 @@ impl Mariadb {
     /// Opens a connection to work on.
     ///
     /// # Errors
-    /// [`ResourceError::Url`] and [`ResourceError::Connect`]; also `Unavailable` where the server is read-only.
+    /// [`ResourceError::Url`] and [`ResourceError::Connect`]; also `Unavailable` where the server is read-only, `Invalid`
+    /// where it does not keep what was prepared.
     pub fn connect(name: &str, url: &str, limits: Limits) -> Result<Self, ResourceError> {
         Address::parse(name, url)?.open(false, limits, &Stuck::default())
     }
@@ -50,7 +53,7 @@ impl Mariadb {
     /// server says so.
     ///
     /// # Errors
-    /// [`ResourceError::Connect`] where it is closed or the server is read-only.
+    /// [`ResourceError::Connect`] where it is closed, the server is read-only, or does not keep what was prepared.
     pub fn over(name: &str, connection: Conn, limits: Limits) -> Result<Self, ResourceError> {
         let checked = Kept::open(limits, Stuck::default(), move || checked(connection));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
@@ -211,8 +214,15 @@ impl Address {
 
 /// A server that cannot be believed must be told now, not when it has voted.
 fn checked(mut connection: Conn) -> Result<Session, (Kind, Native)> {
-    let read_only = session::is_read_only(&mut connection).map_err(|error| refusal(&error))?;
-    if read_only { Err((Kind::Unavailable, replica())) } else { Ok(Session::new(connection)) }
+    if session::is_read_only(&mut connection).map_err(|error| refusal(&error))? {
+        return Err((Kind::Unavailable, replica()));
+    }
+    let answered = connection.query_first("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, VERSION()");
+    let (flush, version): (u64, String) = answered
+        .map_err(|error| refusal(&error))?
+        .ok_or_else(|| (Kind::Internal, said("VERSION() had no answer".to_owned())))?;
+    keeps::check(flush, &version).map_err(|message| (Kind::Invalid, said(message)))?;
+    Ok(Session::new(connection))
 }
 
 /// Why a connection could not be used from the first.

@@ -106,3 +106,20 @@ fn a_read_only_mariadb_is_refused_and_its_list_is_no_proof() {
     assert_eq!(opened.call(Verb::Recover(node("replica"))), Reply::Listed(vec![]));
     assert!(matches!(opened.call(Verb::Commit(xid("replica", 0))), Reply::Unknown(_)));
 }
+
+/// With any other value a power cut takes back votes and commits that were told as done.
+#[test]
+fn a_mariadb_that_does_not_flush_its_votes_is_refused_and_says_what_to_set() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "lazy");
+    let connector = MariadbConnector::new("shop", &servers.mariadb).unwrap();
+    for there in ["innodb_flush_log_at_trx_commit = 0", "innodb_flush_log_at_trx_commit = 2"] {
+        let lazy = Set::new(&servers, there, "innodb_flush_log_at_trx_commit = 1");
+        let Err((Kind::Invalid, native)) = connector.connect() else { panic!("votes that are not kept were taken") };
+        assert!(native.message.contains(there), "{}", native.message);
+        assert!(native.message.contains("set it to 1"), "{}", native.message);
+        assert_eq!(Mariadb::over("shop", table.plain(), Limits::WORK).unwrap_err().kind(), Kind::Invalid);
+        drop(lazy);
+    }
+    assert!(connector.connect().is_ok());
+}
