@@ -33,6 +33,8 @@ struct Sight {
 }
 
 type Place = (usize, Xid);
+/// A branch that a decision names.
+type Named = (TxId, ResourceId, u16);
 /// What a resource lists; `None` if it was not asked or did not answer.
 type Listing = Option<BTreeSet<Xid>>;
 
@@ -42,6 +44,8 @@ pub struct Agent {
     clock: Arc<dyn Clock>,
     stations: Vec<Station>,
     sights: BTreeMap<Place, Sight>,
+    /// Of durably decided transactions, and not in the latest listing of their resource.
+    unlisted: BTreeSet<Named>,
     is_in_doubt: bool,
 }
 
@@ -57,7 +61,7 @@ impl Agent {
     #[must_use]
     pub fn new(coordinator: Arc<Coordinator>, connectors: Vec<Box<dyn Connector>>, clock: Arc<dyn Clock>) -> Self {
         let stations = connectors.into_iter().map(Station::new).collect();
-        Self { coordinator, clock, stations, sights: BTreeMap::new(), is_in_doubt: true }
+        Self { coordinator, clock, stations, sights: BTreeMap::new(), unlisted: BTreeSet::new(), is_in_doubt: true }
     }
 
     /// How long to wait before the next round.
@@ -68,12 +72,13 @@ impl Agent {
 
     /// One look at every resource, and every action that follows.
     pub fn round(&mut self) -> Round {
-        // Before anything is asked: what is not listed afterwards was finished when it was decided.
+        // Before anything is asked: decided, durably, when the resources make their lists.
         let orphans = self.coordinator.orphans();
         let mut round = Round::default();
         let listings = self.listings(&mut round);
         round.stopped = self.stranger(&listings);
         if round.stopped.is_some() {
+            self.unlisted.clear();
             self.is_in_doubt = true;
             return round;
         }
@@ -277,8 +282,12 @@ impl Agent {
     }
 
     /// Concludes about branches that are not listed, and lets finished decisions go. Whether any is left.
-    fn settle(&self, orphans: &[(TxId, Vec<BranchRecord>)], listings: &[Listing], round: &mut Round) -> bool {
+    ///
+    /// One listing is no evidence: it may come from a server that just lost its place (a standby, an old primary before
+    /// its fail-over). Two one after the other are; a failure between them, and the count begins anew.
+    fn settle(&mut self, orphans: &[(TxId, Vec<BranchRecord>)], listings: &[Listing], round: &mut Round) -> bool {
         let node = self.coordinator.node();
+        let before = std::mem::take(&mut self.unlisted);
         let mut left = false;
         for (tx, branches) in orphans {
             for record in branches {
@@ -289,7 +298,11 @@ impl Agent {
                     continue;
                 };
                 let xid = Branch { node, tx: *tx, resource, number, flags }.xid();
-                let is_gone = listing.as_ref().is_some_and(|list| !list.contains(&xid));
+                if listing.as_ref().is_none_or(|list| list.contains(&xid)) {
+                    continue;
+                }
+                self.unlisted.insert((*tx, resource, number));
+                let is_gone = before.contains(&(*tx, resource, number));
                 let fate = Fate::Finished(Finish::NotListed);
                 if is_gone && self.coordinator.progress(*tx, resource, number, fate) {
                     let resource = station.name().to_owned();

@@ -8,8 +8,8 @@ use assent_xa::{BranchRecord, DecideError, Outcome};
 
 use crate::coordinator::pending;
 use crate::record;
-use crate::table::Progress;
-use crate::{Coordinator, Fate, Standing};
+use crate::table::{Entry, Progress};
+use crate::{Coordinator, Fate, Pending, Standing};
 
 /// Branches seen prepared, by transaction, and since when.
 pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
@@ -28,13 +28,20 @@ impl Coordinator {
     }
 
     /// Decided transactions whose client does not drive them: the agent has to find out what became of their branches.
+    /// Each is durable when this returns; one that cannot become so is left out.
     pub(crate) fn orphans(&self) -> Vec<(TxId, Vec<BranchRecord>)> {
-        let state = self.state();
-        let left = state.table.iter().filter(|(tx, entry)| {
-            let driven = state.clients.standing(tx.incarnation) == Standing::Connected && !entry.is_acknowledged;
-            !entry.is_finished && !driven
-        });
-        left.map(|(tx, entry)| (tx, record::read_branches(&entry.branches).unwrap_or_default())).collect()
+        let left: Vec<(TxId, Pending, Vec<BranchRecord>)> = {
+            let state = self.state();
+            let left = state.table.iter().filter(|(tx, entry)| {
+                let driven = state.clients.standing(tx.incarnation) == Standing::Connected && !entry.is_acknowledged;
+                !entry.is_finished && !driven
+            });
+            let branches = |entry: &Entry| record::read_branches(&entry.branches).unwrap_or_default();
+            left.map(|(tx, entry)| (tx, pending(entry), branches(entry))).collect()
+        };
+        // Its client died before it waited: what is concluded from a listing must not outlive the decision.
+        let durable = left.into_iter().filter(|(_, pending, _)| self.decide_end(*pending).is_ok());
+        durable.map(|(tx, _, branches)| (tx, branches)).collect()
     }
 
     /// All that the agent's latest look has found prepared. None of it is forgotten before the next look.

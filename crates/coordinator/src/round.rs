@@ -13,7 +13,7 @@ pub enum Resolution {
     CommittedInferred,
     /// Told to roll back, and did, or was not there any more.
     RolledBack,
-    /// Its transaction is decided, and its resource does not list it: finished before.
+    /// Its transaction is decided, and its resource has left it out of two listings in a row: finished before.
     NotListed,
     /// Nothing may be done yet: nobody has decided, or its client is at work. Looked at again in the next round.
     Waiting,

@@ -79,7 +79,7 @@ pub enum Finish {
     CommittedInferred,
     /// The agent rolled it back.
     RolledBack,
-    /// Its resource, asked after the decision, does not list it.
+    /// Its resource, asked twice after the decision, does not list it.
     NotListed,
 }
 

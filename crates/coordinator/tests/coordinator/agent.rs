@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use assent_coordinator::{Config, Known, Resolution, Round, Standing};
 use assent_ids::{Epoch, Incarnation, TxId};
+use assent_journal::Log;
 use assent_kind::Kind;
 use assent_xa::{Decider, Heuristic, Outcome, Verdict};
 
@@ -171,10 +172,85 @@ fn a_lost_answer_is_asked_again_and_unknown_then_means_committed() {
         let round = stand.round();
         assert!(matches!(round.branches[0].resolution, Resolution::Retry(..)), "{round:?}");
         stand.banks[0].trouble(None);
-        let round = stand.round();
+        let mut round = stand.round();
+        if last == Resolution::NotListed {
+            assert!(
+                !round.branches.iter().any(|one| one.resource == "bank-a"),
+                "one listing is no evidence: {round:?}"
+            );
+            round = stand.round();
+        }
         let bank_a: Vec<_> = round.branches.iter().filter(|one| one.resource == "bank-a").collect();
         assert_eq!(bank_a.iter().map(|one| &one.resolution).collect::<Vec<_>>(), [&last], "{trouble:?}");
         assert_eq!(stand.banks[0].vault().committed.len(), 1);
+    }
+}
+
+#[test]
+fn one_listing_without_the_branch_does_not_let_a_decided_commit_be_forgotten() {
+    // Written: a commit, decided; its client died. The recovery connection reached a standby, which lists nothing; that
+    // was taken for "finished" and the decision forgotten. After the promotion the branch came back, undecided, and was
+    // rolled back, while the other bank had committed.
+    for between in [None, Some(Trouble::Dead)] {
+        let mut stand = Stand::new();
+        let session = stand.coordinator.handshake("client").unwrap();
+        let mine = tx(&session, 1);
+        let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        stand.coordinator.decide(&commit(mine)).unwrap();
+        stand.coordinator.lost(session.incarnation);
+        stand.fence();
+        stand.banks[0].trouble(Some(Trouble::Standby));
+        stand.round();
+        assert_eq!(stand.agent.pause(), Duration::from_millis(500), "it looks again soon");
+        if between.is_some() {
+            // The fail-over is seen, and the standby answers once more.
+            stand.banks[0].trouble(between);
+            stand.round();
+            stand.banks[0].trouble(Some(Trouble::Standby));
+            while stand.round().resources[0].listed.is_none() {}
+        }
+        stand.banks[0].trouble(None);
+        assert!(stand.coordinator.show(mine).is_some(), "kept");
+        assert!(how(&stand.round()).contains(&&Resolution::Committed));
+        assert!(stand.banks[0].vault().committed.contains(&xid));
+        stand.round();
+        assert!(stand.coordinator.show(mine).is_none());
+    }
+}
+
+#[test]
+fn a_listing_in_a_stopped_round_does_not_count() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.round();
+    let theirs = TxId { incarnation: Incarnation { epoch: Epoch(9), number: 1 }, counter: 7 };
+    let xid = stand.banks[1].prepare(IDENTITY.node, theirs, 0);
+    assert!(stand.round().stopped.is_some());
+    stand.banks[1].vault().prepared.remove(&xid);
+    assert_eq!(how(&stand.round()).len(), 0, "counted anew");
+    assert_eq!(how(&stand.round()), [&Resolution::NotListed; 2]);
+}
+
+#[test]
+fn a_listing_counts_only_after_the_decision_is_durable() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let (one, two) = (tx(&session, 1), tx(&session, 2));
+    // Its client died between laying the decision and waiting for it.
+    _ = stand.coordinator.decide_begin(&commit(one)).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.round();
+    assert_eq!(stand.log.durable(), stand.log.end(), "recovery waits in its place");
+    assert_eq!(how(&stand.round()), [&Resolution::NotListed; 2]);
+    // And where it cannot become durable nothing is concluded.
+    _ = stand.coordinator.decide_begin(&commit(two)).unwrap();
+    stand.log.stored().is_closed = true;
+    for _ in 0..3 {
+        assert_eq!(how(&stand.round()), [] as [&Resolution; 0]);
     }
 }
 

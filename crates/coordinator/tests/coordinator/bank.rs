@@ -11,6 +11,8 @@ use assent_xa::{Connector, Heuristic, Native, Reply, Resource, Verb, Vote};
 pub(crate) enum Trouble {
     /// It cannot be reached.
     Dead,
+    /// Somebody answers in its place who has none of its branches: a standby, for as long as a fail-over takes.
+    Standby,
     /// It does what it is told in phase two, and the answer is lost.
     LosesAnswers,
     /// It loses phase two's verbs.
@@ -124,6 +126,9 @@ impl Bank {
                 known(vault.prepared.remove(&xid))
             }
             Verb::Recover(node) => {
+                if vault.trouble == Some(Trouble::Standby) {
+                    return Reply::Listed(Vec::new());
+                }
                 let ours = |xid: &&Xid| xid.gtrid().starts_with(&Branch::prefix(node));
                 Reply::Listed(vault.prepared.iter().filter(ours).copied().collect())
             }

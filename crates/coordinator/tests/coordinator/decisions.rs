@@ -196,6 +196,9 @@ fn an_entry_is_forgotten_only_by_the_rule() {
             // One branch cannot be asked about.
             stand.banks[1].trouble(Some(crate::bank::Trouble::Dead));
         }
+        // The first look without the branches is no evidence yet.
+        stand.round();
+        assert!(stand.coordinator.show(mine).is_some(), "case {case:04b}");
         if seen {
             // Prepared, and committed by this look: finished, but just seen.
             stand.banks[0].prepare(IDENTITY.node, mine, 0);

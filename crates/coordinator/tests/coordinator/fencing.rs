@@ -118,7 +118,7 @@ fn a_fence_is_permanent_once_something_was_forgotten_because_of_it() {
         stand.coordinator.decide(&commit(mine)).unwrap();
         stand.coordinator.lost(session.incarnation);
         stand.fence();
-        stand.round();
+        (0..2).for_each(|_| _ = stand.round());
         assert!(stand.coordinator.show(mine).is_none(), "forgotten");
         // Lazily: the log may have heard of it or not when the power goes.
         stand.coordinator.tick().unwrap();
@@ -186,7 +186,7 @@ fn a_fence_that_could_not_be_written_lets_nothing_be_forgotten() {
     stand.clock.advance(LOST);
     stand.log.stored().is_closed = true;
     assert!(stand.coordinator.tick().is_err());
-    stand.round();
+    (0..2).for_each(|_| _ = stand.round());
     assert!(stand.coordinator.show(mine).is_some(), "kept: the fence is not durable");
     // The fence was lost with the page cache: the client may come back, and finds its decision.
     stand.restart(false);
