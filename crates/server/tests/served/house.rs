@@ -17,7 +17,7 @@ use assent_resources::RemoteConnector;
 use assent_server::{Config, Engines, Server};
 use assent_wire::{Answer, BranchRecord, Decide, Hello, Op, Outcome, Reply, Request, Role, Session, Write};
 use assent_world::net::Address;
-use assent_world::{RealClock, RealDice, RealDisk};
+use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
 use assent_xa::Connector;
 use tempfile::TempDir;
 
@@ -43,11 +43,19 @@ pub(crate) struct Rules {
     pub(crate) threads: u32,
     pub(crate) heartbeat_ms: u32,
     pub(crate) client_lost_ms: u64,
+    /// Between a coordinator's opening and its door's: as when a large store opens meanwhile.
+    pub(crate) opens_for: Duration,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { limits: Limits::default(), threads: 1, heartbeat_ms: 0, client_lost_ms: 60_000 }
+        Self {
+            limits: Limits::default(),
+            threads: 1,
+            heartbeat_ms: 0,
+            client_lost_ms: 60_000,
+            opens_for: Duration::ZERO,
+        }
     }
 }
 
@@ -98,6 +106,7 @@ pub(crate) fn coordinator(folder: &Path, rules: &Rules, stores: &[(&str, &House)
     let clock = Arc::new(RealClock);
     let config = CoordinatorConfig { client_lost_ms: rules.client_lost_ms, ..CoordinatorConfig::default() };
     let coordinator = Arc::new(Coordinator::open(Arc::clone(&log), clock.clone(), identity, config).unwrap());
+    clock.sleep(rules.opens_for);
     let connect = |(name, house): &(&str, &House)| -> Box<dyn Connector> {
         Box::new(RemoteConnector::new(name, house.address().clone(), LinkConfig::default()))
     };

@@ -1,8 +1,11 @@
 //! Clients, coordinators and connections that die in the middle.
 
+use std::time::Duration;
+
 use assent_ids::TxId;
 use assent_kind::Kind;
 use assent_wire::{Answer, Known, Outcome, Reply, Request, Role};
+use assent_world::{Clock as _, RealClock};
 
 use crate::house::{Rules, Street, branch, coordinator, eventually, get, refusal, street};
 
@@ -132,6 +135,27 @@ fn a_coordinator_that_restarts_remembers_what_it_decided_and_lets_its_clients_re
         assert_eq!(get(&committer.stores["a"], key), Some(b"v".to_vec()));
         assert_eq!(get(&committer.stores["b"], key), Some(b"v".to_vec()));
     }
+}
+
+#[test]
+fn a_coordinator_whose_door_opens_late_still_gives_its_clients_their_time() {
+    let rules = Rules { client_lost_ms: 800, opens_for: Duration::from_millis(900), ..Rules::default() };
+    let mut street = street(&rules);
+    let mut committer = street.committer();
+    let tx = committer.begin();
+    committer.work(tx, b"key", b"v");
+    assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+    let session = committer.session();
+    let path = street.folder.join("c");
+    let old = street.coordinator;
+    old.journal.close().unwrap();
+    drop(old);
+    street.coordinator = coordinator(&path, &rules, &[("a", &street.a), ("b", &street.b)]);
+    // Several ticks, each of which could have fenced.
+    RealClock.sleep(Duration::from_millis(300));
+    committer.decisions = street.coordinator.client_link(Some(session));
+    assert_eq!(committer.decide(tx), Outcome::Committed);
+    committer.all(tx, Request::Commit);
 }
 
 #[test]
