@@ -148,7 +148,8 @@ impl Session {
                     let reply = Reply::RolledBack(failure.native());
                     self.clean_up(xid, reply)
                 }
-                Says::Unclear => {
+                // 1398 says that it is not here, as 1397 does elsewhere: the application has ended it on its own.
+                Says::Unclear | Says::NotHere | Says::Refused(_) => {
                     // If it can still be rolled back, it was not committed. If not, nobody can tell.
                     match self.say(&format!("XA ROLLBACK {}", literal(&xid))) {
                         Ok(()) => {

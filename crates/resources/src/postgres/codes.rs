@@ -11,8 +11,10 @@ use assent_xa::{Native, Reply};
 /// What was being done, as far as an error's meaning depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// PREPARE TRANSACTION, or COMMIT of the only branch. Any error rolls the transaction back.
+    /// PREPARE TRANSACTION. Any error rolls the transaction back.
     Vote,
+    /// COMMIT of the only branch. The same, but nobody else knows what became of a transaction that is not there.
+    OnePhase,
     /// COMMIT PREPARED, ROLLBACK PREPARED. An error leaves the branch prepared.
     Second,
     /// BEGIN, ROLLBACK, a list. An error changes nothing.
@@ -81,6 +83,9 @@ pub(crate) fn judge(step: Step, native: Native) -> Reply {
     let row = TABLE.iter().filter(|row| native.code.starts_with(row.state)).max_by_key(|row| row.state.len());
     let says = row.map_or(Lost, |row| match step {
         Step::Vote => row.vote,
+        // The protocol takes "unknown" for rolled back here, and the application may have committed it by itself.
+        Step::OnePhase if row.vote == Unknown => Lost,
+        Step::OnePhase => row.vote,
         Step::Second => row.second,
         Step::Other => row.other,
     });
@@ -170,6 +175,7 @@ mod tests {
         ];
         for (code, vote, second, other) in table {
             assert_eq!(letter(Step::Vote, code), vote, "{code}");
+            assert_eq!(letter(Step::OnePhase, code), if vote == "unknown" { "lost" } else { vote }, "{code}");
             assert_eq!(letter(Step::Second, code), second, "{code}");
             assert_eq!(letter(Step::Other, code), other, "{code}");
         }

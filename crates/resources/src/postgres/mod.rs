@@ -71,7 +71,8 @@ impl Postgres {
     }
 
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
-    /// for itself outside. Do not end the transaction here: the branch would be unknown when it is asked to vote.
+    /// for itself outside. Do not end the transaction here: the branch would be unknown when it is asked to vote, and
+    /// in doubt if it is the only one.
     ///
     /// # Errors
     /// [`ResourceError::UnderWay`] between `send` and `receive`, [`ResourceError::Gone`] when the connection is lost,

@@ -65,7 +65,7 @@ impl Session {
                 self.stand = Stand::Idle;
                 Reply::Vote(Vote::Yes)
             }
-            Err(failure) => self.failed_vote(xid, failure),
+            Err(failure) => self.failed_vote(Step::Vote, xid, failure),
         }
     }
 
@@ -75,19 +75,21 @@ impl Session {
                 self.stand = Stand::Idle;
                 Reply::Done
             }
-            Err(failure) => self.failed_vote(xid, failure),
+            Err(failure) => self.failed_vote(Step::OnePhase, xid, failure),
         }
     }
 
-    fn failed_vote(&mut self, xid: Xid, failure: Failure) -> Reply {
+    fn failed_vote(&mut self, step: Step, xid: Xid, failure: Failure) -> Reply {
         // A lost vote may have been a yes: then the stand stays, and nothing more is said on a dead connection.
-        if !failure.lost {
-            self.stand = Stand::Over(xid);
+        let session_ended = failure.lost;
+        let reply = failure.judged(step);
+        if !session_ended {
+            self.stand = if matches!(reply, Reply::Lost(_)) { Stand::Idle } else { Stand::Over(xid) };
             // When the SAVEPOINT failed, the failed transaction is still there; else this only earns a warning. A
             // connection that breaks now takes nothing back: the no was definite.
             let _freed = self.say("ROLLBACK");
         }
-        failure.judged(Step::Vote)
+        reply
     }
 
     fn roll_back_open(&mut self, xid: Xid) -> Reply {

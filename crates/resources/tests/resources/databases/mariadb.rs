@@ -195,6 +195,27 @@ fn two_databases_of_one_server_take_part_in_one_transaction() {
     first.plain().query_drop(format!("DROP DATABASE {database}")).unwrap();
 }
 
+/// To the only branch "unknown" would count as rolled back.
+#[test]
+fn an_only_branch_that_the_application_ended_itself_is_in_doubt() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "absent");
+    let xid = xid("absent", 0);
+    let mut branch = table.resource();
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    branch.work(|connection| connection.query_drop(insert)).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let own = format!("XA COMMIT X'{}',X'{}',{} ONE PHASE", hex(xid.gtrid()), hex(xid.bqual()), xid.format());
+    branch.work(|connection| connection.query_drop(own)).unwrap();
+    let reply = branch.call(Verb::CommitOnePhase(xid));
+    assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
+    assert_eq!(code(&reply), "1398");
+    assert_eq!(table.rows(), [1]);
+    assert_eq!(branch.call(Verb::Start(super::engine::xid("absent", 1))), Reply::Done, "the connection is free");
+}
+
 #[test]
 fn a_killed_session_loses_the_answer() {
     let servers = shared();
