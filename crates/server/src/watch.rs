@@ -56,8 +56,8 @@ pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &M
     gauge("in_doubt", "Transactions whose branches recovery saw prepared in its last look", |it| it.prepared);
     gauge("heuristic", "Transactions with a branch that ended otherwise than decided", |it| it.heuristic);
     let window = Arc::clone(log);
-    // With RPO 0 these are never answered decisions: only notes of what may be forgotten, which nobody waits for.
-    let help = "Bytes of the coordinator's log that are not on disk yet; with RPO > 0 answered decisions among them";
+    // Never answered decisions: only notes of what may be forgotten, which nobody waits for.
+    let help = "Bytes of the coordinator's log that are not on disk yet: notes, no answered decisions";
     metrics.sample_gauge("decisions_unsynced", None, help, move || {
         signed(window.end().0.saturating_sub(window.durable().0))
     });
