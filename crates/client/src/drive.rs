@@ -1,4 +1,4 @@
-//! `xa::Commit`'s commands, done: all that a round sends, then all that it receives.
+//! `xa::Commit`'s commands, done: all that a round sends, then all that it receives. What stays unfinished is let go.
 
 use assent_ids::TxId;
 use assent_kind::Kind;
@@ -34,6 +34,25 @@ impl<'d, 'r> Drive<'d, 'r> {
 
     /// From the application's word to rest, with retries for branches that could not be told.
     pub(crate) fn run(mut self, word: Event, retries: &Retries) -> Result<Ended, StepError> {
+        let driven = self.rounds(word, retries);
+        match &driven {
+            // Before recovery is told that they are its own.
+            Ok(report) if !is_in_doubt(report) => report.unfinished.iter().for_each(|left| self.let_go(left.branch)),
+            // Whoever voted is recovery's, and only the resource knows whether it has.
+            Ok(_) | Err(_) => self.seats.iter().for_each(|seat| lock(seat).resource.let_go()),
+        }
+        let report = driven?;
+        self.leave(&report);
+        Ok((report, self.doubt))
+    }
+
+    fn let_go(&self, branch: u16) {
+        if let Some(seat) = self.seats.get(usize::from(branch)) {
+            lock(seat).resource.let_go();
+        }
+    }
+
+    fn rounds(&mut self, word: Event, retries: &Retries) -> Result<Report, StepError> {
         self.round(word)?;
         let mut report = self.report()?;
         for _ in 0..retries.attempts {
@@ -45,8 +64,7 @@ impl<'d, 'r> Drive<'d, 'r> {
             self.round(Event::Retry)?;
             report = self.report()?;
         }
-        self.leave(&report);
-        Ok((report, self.doubt))
+        Ok(report)
     }
 
     /// What stays behind is recovery's: say so.

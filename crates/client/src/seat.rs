@@ -48,6 +48,10 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
     fn receive(&mut self) -> Reply {
         self.0.receive()
     }
+
+    fn let_go(&mut self) {
+        self.0.let_go();
+    }
 }
 
 pub(crate) type Shared<'r> = Arc<Mutex<Seat<dyn Resource + 'r>>>;

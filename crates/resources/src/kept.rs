@@ -2,7 +2,7 @@
 //! the branches of one transaction overlap, and one that never comes back holds nobody up.
 //!
 //! Walk: `send` hands connection and verb to the helper · `receive` takes connection and answer back, or gives the
-//! connection up after `answer_ms_max` · `with` lends the connection to the caller, who has it only while no verb
+//! connection up after `answer_ms_max` · `let_go` ends it for the sake of its branch · `with` lends the connection to the caller, who has it only while no verb
 //! is under way.
 //! Deliberately absent: what a verb means to the server (`Session::step`), locks: the connection has one owner.
 
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_xa::{Native, Reply, Verb};
 
@@ -40,6 +41,9 @@ impl Limits {
 pub(crate) trait Session: Send + 'static {
     /// Does it, blocking.
     fn step(&mut self, verb: &Verb) -> Reply;
+
+    /// The branch that lasts as long as this connection, or is kept from others by it.
+    fn occupant(&self) -> Option<Xid>;
 
     /// The answer to a verb that needs no word with the server.
     fn at_once(&mut self, _verb: &Verb) -> Option<Reply> {
@@ -217,6 +221,23 @@ impl<S: Session> Kept<S> {
         Reply::Lost(native)
     }
 
+    /// Ends the connection if a branch is tied to it, so that others can finish the branch.
+    pub(crate) fn let_go(&mut self) {
+        let tied = match &self.place {
+            Place::Here(session) => session.occupant(),
+            Place::WithHelper => {
+                // It ends when the verb does, as nobody takes it back.
+                let lost = self.give_up("its branch is left to recovery".to_owned());
+                self.pending = Pending::Answered(lost);
+                None
+            }
+            Place::Gone(_) => None,
+        };
+        if let Some(xid) = tied {
+            self.place = Place::Gone(said(format!("ended, as its branch {xid} is left to recovery")));
+        }
+    }
+
     /// Lends the session to the caller.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut S) -> T) -> Result<T, NotHere> {
         match &mut self.place {
@@ -267,7 +288,7 @@ pub(crate) fn said(message: String) -> Native {
 
 #[cfg(test)]
 mod tests {
-    use assent_ids::{NodeId, Xid};
+    use assent_ids::NodeId;
 
     use super::*;
 
@@ -282,6 +303,9 @@ mod tests {
             self.begun.send(()).unwrap();
             let _ = self.go.recv();
             Reply::Done
+        }
+        fn occupant(&self) -> Option<Xid> {
+            Some(xid())
         }
         fn at_once(&mut self, verb: &Verb) -> Option<Reply> {
             matches!(verb, Verb::End { .. }).then_some(Reply::Done)
@@ -337,6 +361,25 @@ mod tests {
         while stuck.count() > 0 {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_connection_that_is_let_go_ends_at_once_or_with_its_verb() {
+        let stuck = Stuck::default();
+        let (mut idle, begun, _go) = kept(60_000, &stuck);
+        idle.let_go();
+        assert!(begun.recv().is_err(), "its session was dropped");
+        let Err(NotHere::Gone(native)) = idle.with(|_| ()) else { panic!() };
+        assert!(native.message.contains("left to recovery"), "{}", native.message);
+
+        let (mut kept, begun, go) = kept(60_000, &stuck);
+        kept.send(Verb::Commit(xid()));
+        begun.recv().unwrap();
+        kept.let_go();
+        assert!(matches!(kept.receive(), Reply::Lost(_)));
+        assert_eq!(stuck.count(), 1);
+        go.send(()).unwrap();
+        assert!(begun.recv().is_err(), "its session was dropped when the verb was done");
     }
 
     #[test]

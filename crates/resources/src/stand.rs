@@ -54,7 +54,7 @@ pub(crate) enum Plan {
 
 impl Stand {
     /// The branch that occupies the connection.
-    fn occupant(self) -> Option<Xid> {
+    pub(crate) fn occupant(self) -> Option<Xid> {
         match self {
             Self::Active(xid) | Self::Ended { xid, .. } | Self::Prepared(xid) => Some(xid),
             Self::Idle | Self::Over(_) => None,

@@ -117,6 +117,11 @@ pub trait Resource: Send {
     /// Waits for the answer to the verb that was sent. Without one, `Refused(Internal)`.
     fn receive(&mut self) -> Reply;
 
+    /// The branch is left to recovery: give up whatever keeps it from others. Whoever holds an unfinished branch by its
+    /// connection (`MariaDB`) ends the connection; then this value starts no other branch, and says so. Forward it in a
+    /// resource that wraps another one.
+    fn let_go(&mut self) {}
+
     /// Send and receive.
     fn call(&mut self, verb: Verb) -> Reply {
         self.send(verb);

@@ -146,4 +146,11 @@ impl Resource for Branch {
             Self::Kv(store) => store.receive(),
         }
     }
+
+    fn let_go(&mut self) {
+        match self {
+            Self::Dummy(dummy) => dummy.let_go(),
+            Self::Kv(store) => store.let_go(),
+        }
+    }
 }

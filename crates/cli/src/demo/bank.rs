@@ -207,4 +207,8 @@ impl Resource for Bank {
     fn receive(&mut self) -> Reply {
         self.resource_mut().receive()
     }
+
+    fn let_go(&mut self) {
+        self.resource_mut().let_go();
+    }
 }

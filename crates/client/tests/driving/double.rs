@@ -88,4 +88,9 @@ impl Resource for Double {
         let usual = if verb == "prepare" { Reply::Vote(Vote::Yes) } else { Reply::Done };
         (self.answers)(verb).unwrap_or(usual)
     }
+
+    fn let_go(&mut self) {
+        assert_eq!(self.sent, None, "let go with an answer on its way");
+        self.tale.tell(self.name, "let go");
+    }
 }

@@ -73,7 +73,7 @@ fn one_branch_decides_for_itself_and_readers_drop_out() {
     let mut tx = house.client.begin().unwrap();
     tx.enlist(&mut a);
     tx.commit().unwrap();
-    assert_eq!(house.tale.take(), "a start, a !, a end, a !, a one-phase, a !");
+    assert_eq!(house.tale.take(), "a start, a !, a end, a !, a one-phase, a !", "what is finished is not let go");
     let readers = |verb: &'static str| {
         let tale = &house.tale;
         ["a", "b"].map(|name| Double::stumbling(name, tale, verb, 1, Reply::Vote(Vote::ReadOnly)))
@@ -167,6 +167,8 @@ fn a_branch_that_cannot_be_told_is_told_again_and_then_left_to_recovery() {
     tx.enlist(&mut b);
     let committed = tx.commit().unwrap();
     assert_eq!(committed.unfinished, [("b".to_owned(), said("gone"))]);
+    let tale = house.tale.take();
+    assert!(tale.ends_with("b commit, b !, b let go") && !tale.contains("a let go"), "only what is left: {tale}");
     assert_eq!(house.client.ask(committed.tx).unwrap(), Known::Committed, "recovery still needs to know");
     let view = house.coordinator.show(committed.tx).unwrap();
     assert!(view.is_acknowledged);
@@ -183,6 +185,8 @@ fn a_rollback_that_cannot_be_told_is_decided_so_that_recovery_need_not_wait() {
     let error = tx.commit().unwrap_err();
     assert_eq!(error.kind, Kind::RolledBack);
     assert!(error.message.contains("recovery tells a"), "{error}");
+    let tale = house.tale.take();
+    assert!(tale.ends_with("a rollback, a !, a let go"), "{tale}");
     assert_eq!(house.client.ask(error.tx).unwrap(), Known::RolledBack);
 }
 

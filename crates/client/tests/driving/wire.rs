@@ -11,8 +11,11 @@ use super::double::{Double, Tale};
 use super::peer::{Coordinator, NODE, Peer, session};
 
 fn transfer(client: &Client) -> Result<Committed, CommitError> {
-    let tale = Tale::default();
-    let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
+    told_transfer(client, &Tale::default())
+}
+
+fn told_transfer(client: &Client, tale: &Tale) -> Result<Committed, CommitError> {
+    let (mut a, mut b) = (Double::new("a", tale), Double::new("b", tale));
     let mut tx = client.begin().unwrap();
     tx.enlist(&mut a);
     tx.enlist(&mut b);
@@ -160,7 +163,10 @@ fn a_busy_coordinator_is_asked_again_for_the_first_time() {
 fn no_answer_within_the_time_is_in_doubt_and_names_the_transaction() {
     let coordinator = Coordinator::plays(vec![first(|peer| _ = peer.next_but_pings())]);
     let client = Client::connect(ClientConfig { decide_ms: 200, ..coordinator.config() });
-    let error = transfer(&client).unwrap_err();
+    let tale = Tale::default();
+    let error = told_transfer(&client, &tale).unwrap_err();
+    let tale = tale.take();
+    assert!(tale.ends_with("a let go, b let go"), "recovery must be able to finish them: {tale}");
     assert_eq!(error.kind, Kind::InDoubt);
     assert!(error.message.contains(&error.tx.to_string()), "{error}");
     assert!(error.message.contains("recovery tells a, b"), "nobody rolled them back: {error}");

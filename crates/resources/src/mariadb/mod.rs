@@ -32,7 +32,7 @@ const LOCK_WAIT_S: u32 = 2;
 const KEEPALIVE_MS: u32 = 10_000;
 
 /// A connection to a MariaDB or MySQL server, for one branch after the other. From start to the end of phase two it
-/// belongs to the branch.
+/// belongs to the branch. A branch that is left to recovery takes the connection with it: open another one.
 #[derive(Debug)]
 pub struct Mariadb {
     name: String,
@@ -108,6 +108,10 @@ impl Resource for Mariadb {
 
     fn receive(&mut self) -> Reply {
         self.kept.receive()
+    }
+
+    fn let_go(&mut self) {
+        self.kept.let_go();
     }
 }
 

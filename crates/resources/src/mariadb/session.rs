@@ -247,6 +247,10 @@ impl Session {
 }
 
 impl kept::Session for Session {
+    fn occupant(&self) -> Option<Xid> {
+        self.stand.occupant()
+    }
+
     fn step(&mut self, verb: &Verb) -> Reply {
         if let Some(reply) = self.at_once(verb) {
             return reply;

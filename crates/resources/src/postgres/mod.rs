@@ -107,6 +107,10 @@ impl Resource for Postgres {
     fn receive(&mut self) -> Reply {
         self.kept.receive()
     }
+
+    fn let_go(&mut self) {
+        self.kept.let_go();
+    }
 }
 
 /// Opens connections for recovery: short limits, and the server gives up before we do.

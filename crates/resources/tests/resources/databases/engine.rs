@@ -144,6 +144,9 @@ impl Resource for PostgresWorker {
     fn receive(&mut self) -> Reply {
         self.0.receive()
     }
+    fn let_go(&mut self) {
+        self.0.let_go();
+    }
 }
 
 impl Resource for MariadbWorker {
@@ -155,6 +158,9 @@ impl Resource for MariadbWorker {
     }
     fn receive(&mut self) -> Reply {
         self.0.receive()
+    }
+    fn let_go(&mut self) {
+        self.0.let_go();
     }
 }
 

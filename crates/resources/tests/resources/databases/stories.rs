@@ -3,7 +3,7 @@
 use assent_kind::Kind;
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use super::engine::{Engine, MariadbTable, PostgresTable, node, work, xid};
+use super::engine::{Engine, MariadbTable, PostgresTable, node, wait, work, xid};
 use super::servers::{Servers, alone, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
@@ -14,12 +14,10 @@ fn both(servers: &Servers, test: &str) -> [Box<dyn Engine>; 2] {
 
 /// Repeats while another session still holds the branch: an ended connection is noticed by the server a little later.
 fn insist(resource: &mut dyn Resource, verb: Verb) -> Reply {
-    loop {
-        match resource.call(verb.clone()) {
-            Reply::Refused(Kind::Busy, _) => std::thread::yield_now(),
-            reply => return reply,
-        }
-    }
+    wait("another session to let go of the branch", || match resource.call(verb.clone()) {
+        Reply::Refused(Kind::Busy, _) => None,
+        reply => Some(reply),
+    })
 }
 
 #[test]
@@ -131,6 +129,43 @@ fn another_connection_finishes_what_a_lost_one_prepared() {
         assert_eq!(insist(&mut *other, Verb::Rollback(xid("lost", 1))), Reply::Done);
         assert_eq!(engine.rows(), [1]);
         assert_eq!(other.call(Verb::Recover(node("lost"))), Reply::Listed(vec![]));
+    }
+}
+
+/// An application that gave up a branch may live for years, and its connection with it.
+#[test]
+fn recovery_finishes_what_a_living_connection_was_told_to_let_go() {
+    let servers = shared();
+    for engine in both(&servers, "let_go") {
+        let (voted, open) = (xid("let_go", 0), xid("let_go", 1));
+        let mut owner = engine.open();
+        work(&mut *owner, voted, 1);
+        assert_eq!(owner.call(Verb::Prepare(voted)), YES);
+        owner.let_go();
+        let mut other = engine.connector().connect().unwrap();
+        assert_eq!(insist(&mut *other, Verb::Commit(voted)), Reply::Done, "{}", engine.name());
+        assert_eq!(engine.rows(), [1]);
+        match owner.call(Verb::Start(open)) {
+            // PostgreSQL's connection was free since the vote.
+            Reply::Done => {}
+            Reply::Refused(Kind::Unavailable, native) => {
+                assert!(native.message.contains("left to recovery"), "{}", native.message);
+                assert_eq!(owner.add(2), Err(String::new()), "no work either");
+                owner = engine.open();
+                assert_eq!(owner.call(Verb::Start(open)), Reply::Done);
+            }
+            other => panic!("{}: {other:?}", engine.name()),
+        }
+        // A branch that has not voted goes with its connection, and so do its locks.
+        owner.add(2).unwrap();
+        owner.let_go();
+        assert!(matches!(owner.call(Verb::Commit(open)), Reply::Lost(_)));
+        let mut next = engine.open();
+        work(&mut *next, xid("let_go", 2), 2);
+        assert_eq!(next.call(Verb::CommitOnePhase(xid("let_go", 2))), Reply::Done);
+        next.let_go();
+        next.add(3).unwrap();
+        assert_eq!(engine.rows(), [1, 2, 3], "{}: a finished branch keeps nobody", engine.name());
     }
 }
 
