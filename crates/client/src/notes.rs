@@ -2,7 +2,8 @@
 //!
 //! Walk: [`Notes::finished`] and [`Notes::acknowledged`] note · [`Notes::take`] gives what goes with the next message ·
 //! [`Notes::proven`]: an answer to a later message came back, so they arrived · [`Notes::lost`]: the connection ended,
-//! they go again. Telling twice does no harm.
+//! they go again · [`Notes::restarted`]: the coordinator did, and may have lost what it had not yet written. Telling
+//! twice does no harm.
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,16 @@ use assent_ids::{Incarnation, TxId};
 
 /// Beyond, notes are dropped: the coordinator then remembers until this client is gone.
 const NOTES_MAX: usize = 65_536;
+
+/// So many that arrived are kept for a restart of the coordinator. Beyond, it remembers what it lost until this client
+/// is gone.
+const PROVEN_MAX: usize = 4_096;
+
+#[derive(Clone, Copy, Debug)]
+enum Note {
+    Finished(TxId),
+    Acknowledged(TxId),
+}
 
 #[derive(Debug, Default)]
 struct Batch {
@@ -22,7 +33,10 @@ struct Batch {
 pub(crate) struct Notes {
     next: Batch,
     flying: VecDeque<Batch>,
+    /// Of what waits and flies.
     count: usize,
+    /// The last that arrived.
+    proven: VecDeque<Note>,
 }
 
 impl Notes {
@@ -80,6 +94,20 @@ impl Notes {
     pub(crate) fn proven(&mut self, number: u64) {
         while let Some(batch) = self.flying.pop_front_if(|batch| batch.number < number) {
             self.count -= batch.finished.len() + batch.acknowledged.len();
+            let acknowledged = batch.acknowledged.into_iter().map(Note::Acknowledged);
+            self.proven.extend(acknowledged.chain(batch.finished.into_iter().map(Note::Finished)));
+        }
+        let old = self.proven.len().saturating_sub(PROVEN_MAX);
+        self.proven.drain(..old);
+    }
+
+    /// What arrived goes again: the coordinator keeps it lazily, so its restart may have lost it.
+    pub(crate) fn restarted(&mut self) {
+        for note in std::mem::take(&mut self.proven) {
+            match note {
+                Note::Finished(tx) => self.finished(tx),
+                Note::Acknowledged(tx) => self.acknowledged(tx),
+            }
         }
     }
 
@@ -121,6 +149,28 @@ mod tests {
         assert!(notes.is_empty());
         notes.lost();
         assert_eq!(notes.take(ME), None);
+    }
+
+    #[test]
+    fn the_last_that_arrived_go_again_when_the_coordinator_has_restarted() {
+        let mut notes = Notes::default();
+        notes.finished(tx(ME, 1));
+        notes.acknowledged(tx(ME, 2));
+        _ = notes.take(ME);
+        notes.proven(notes.number());
+        assert_eq!(notes.take(ME), None, "a lost connection alone is no reason");
+        notes.restarted();
+        assert_eq!(notes.take(ME), Some((vec![tx(ME, 1)], vec![tx(ME, 2)])));
+        notes.proven(notes.number());
+        let many = u64::try_from(PROVEN_MAX).unwrap();
+        for counter in 0..many {
+            notes.finished(tx(ME, 10 + counter));
+            _ = notes.take(ME);
+        }
+        notes.proven(notes.number());
+        notes.restarted();
+        let told = (0..many).map(|counter| tx(ME, 10 + counter)).collect();
+        assert_eq!(notes.take(ME), Some((told, vec![])), "the last ones, and not more");
     }
 
     #[test]

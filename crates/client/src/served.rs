@@ -4,11 +4,12 @@
 //! there is an answer or the time is over, over as many connections as it takes · `line` connects, resuming the
 //! incarnation; a fenced one is replaced, and then the old one's transactions are only asked about, never decided.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assent_ids::{NodeId, TxId};
+use assent_ids::{Epoch, NodeId, TxId};
 use assent_kind::Kind;
 use assent_link::{Link, LinkError};
 use assent_wire::{self as wire, Answer, Hello, Request, Role, Session};
@@ -17,6 +18,9 @@ use assent_xa::{DecideError, Decider, Decision, Outcome};
 
 use crate::notes::Notes;
 use crate::{ClientConfig, Known};
+
+/// Beyond, the oldest is dropped: the coordinator then remembers it until this client is gone.
+const DOUBTS_MAX: usize = 4_096;
 
 /// What has travelled between this client and the coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,8 +56,12 @@ struct State {
     /// Kept when the line is lost: transactions go on with it, and it is resumed.
     session: Option<Session>,
     node: Option<NodeId>,
+    /// Another one says that the coordinator has restarted.
+    epoch: Option<Epoch>,
     counter: u64,
     notes: Notes,
+    /// Transactions whose decision had no answer: whoever learns it later lets the coordinator forget them.
+    doubts: VecDeque<TxId>,
 }
 
 /// A served coordinator.
@@ -136,7 +144,7 @@ impl Served {
             link.close("not the coordinator of this client");
             Err(LinkError::Refused { kind, message })
         };
-        let (node, at) = (link.welcome().node, link.address());
+        let (node, epoch, at) = (link.welcome().node, link.welcome().epoch, link.address());
         let Some(session) = link.welcome().session else {
             return refuse(Kind::Invalid, format!("server {at} has no coordinator"));
         };
@@ -152,6 +160,9 @@ impl Served {
         }
         state.session = Some(session);
         state.notes.lost();
+        if state.epoch.replace(epoch).is_some_and(|before| before != epoch) {
+            state.notes.restarted();
+        }
         let line = Line { link: Arc::new(link), session };
         state.line = Some(line.clone());
         Ok(line)
@@ -250,7 +261,48 @@ impl Served {
     }
 
     pub(crate) fn ask(&self, tx: TxId) -> Result<Known, LinkError> {
-        self.ask_on(&self.line()?, tx)
+        let known = self.ask_on(&self.line()?, tx)?;
+        if !matches!(known, Known::Undecided | Known::InDoubt) {
+            let mut state = self.state();
+            if let Some(place) = state.doubts.iter().position(|doubt| *doubt == tx) {
+                state.doubts.remove(place);
+                if known != Known::Unknown {
+                    state.notes.acknowledged(tx);
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// Nobody but us can tell the coordinator that we know it, once we do.
+    fn doubt(&self, tx: TxId) {
+        let mut state = self.state();
+        if state.doubts.len() >= DOUBTS_MAX {
+            state.doubts.pop_front();
+        }
+        state.doubts.push_back(tx);
+    }
+
+    fn decided(&self, decision: &Decision) -> Result<Outcome, DecideError> {
+        let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
+        let mut may_be_decided = !decision.first;
+        loop {
+            let told = match self.attempt(decision, !may_be_decided) {
+                Ok(outcome) => return Ok(outcome),
+                Err(Trouble::NotSent(told)) => told,
+                Err(Trouble::Lost(told)) => {
+                    may_be_decided = true;
+                    told
+                }
+                // That a repeated question was refused says nothing about the first one.
+                Err(Trouble::Final(told)) if may_be_decided => return Err(error(Kind::InDoubt, told.message)),
+                Err(Trouble::Final(told)) => return Err(told),
+            };
+            if self.clock.now() >= deadline {
+                return Err(if may_be_decided { error(Kind::InDoubt, told.message) } else { told });
+            }
+            self.clock.sleep(Duration::from_millis(self.config.pause_ms));
+        }
     }
 
     fn ask_on(&self, line: &Line, tx: TxId) -> Result<Known, LinkError> {
@@ -324,25 +376,11 @@ impl Decider for Served {
     }
 
     fn decide(&self, decision: &Decision) -> Result<Outcome, DecideError> {
-        let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
-        let mut may_be_decided = !decision.first;
-        loop {
-            let told = match self.attempt(decision, !may_be_decided) {
-                Ok(outcome) => return Ok(outcome),
-                Err(Trouble::NotSent(told)) => told,
-                Err(Trouble::Lost(told)) => {
-                    may_be_decided = true;
-                    told
-                }
-                // That a repeated question was refused says nothing about the first one.
-                Err(Trouble::Final(told)) if may_be_decided => return Err(error(Kind::InDoubt, told.message)),
-                Err(Trouble::Final(told)) => return Err(told),
-            };
-            if self.clock.now() >= deadline {
-                return Err(if may_be_decided { error(Kind::InDoubt, told.message) } else { told });
-            }
-            self.clock.sleep(Duration::from_millis(self.config.pause_ms));
+        let decided = self.decided(decision);
+        if decided.as_ref().is_err_and(|error| error.kind == Kind::InDoubt) {
+            self.doubt(decision.tx);
         }
+        decided
     }
 
     fn finished(&self, tx: TxId) {

@@ -76,12 +76,17 @@ impl Peer {
 
     /// Answers the greeting; what it asked to resume.
     pub(crate) fn greets(&mut self, node: NodeId, session: Session) -> Option<Session> {
+        self.greets_in(Epoch(1), node, session)
+    }
+
+    /// The same, after so many starts.
+    pub(crate) fn greets_in(&mut self, epoch: Epoch, node: NodeId, session: Session) -> Option<Session> {
         let hello = self.next().unwrap();
         let frame = hello.frame();
         let (hello, version) = Hello::parse(&frame, VERSIONS).unwrap();
         let Role::Client { resume, .. } = hello.role else { panic!("a client greets as one") };
         let limits = Limits::default();
-        let welcome = Welcome { version, node, epoch: Epoch(1), session: Some(session), limits };
+        let welcome = Welcome { version, node, epoch, session: Some(session), limits };
         self.answer(frame.mark, &Answer::Welcome(welcome));
         resume
     }

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use assent_client::{Client, ClientConfig, CommitError, Committed, Known};
-use assent_ids::NodeId;
+use assent_ids::{Epoch, NodeId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Outcome, Request};
 
@@ -80,6 +80,84 @@ fn what_may_be_forgotten_is_told_at_the_latest_when_the_client_ends() {
     drop(client);
     coordinator.end();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), committed);
+}
+
+/// The coordinator writes down lazily what may be forgotten: killed while it is idle, it has forgotten that it may.
+#[test]
+fn what_arrived_is_told_again_to_a_coordinator_that_has_restarted_and_only_then() {
+    let (tell, told) = mpsc::channel();
+    let (arrived, has_arrived) = mpsc::channel();
+    // Takes what is told until the next heartbeat's answer proves that it arrived.
+    let hears = move |peer: &mut Peer, until_told: bool| {
+        let mut heard = Vec::new();
+        while let Some(asked) = peer.next() {
+            match asked.request() {
+                Request::Finished(list) => heard.extend(list),
+                Request::Decide(_) => peer.answer(asked.mark, &Answer::Decided(Outcome::Committed)),
+                _ => {
+                    peer.answer(asked.mark, &Answer::Pong);
+                    if !until_told || !heard.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        heard
+    };
+    let (tell_again, tell_last) = (tell.clone(), tell.clone());
+    let coordinator = Coordinator::plays(vec![
+        first(move |peer| {
+            tell.send(hears(peer, true)).unwrap();
+            // The next heartbeat is sent after the answer to the last was taken.
+            _ = peer.next();
+            arrived.send(()).unwrap();
+        }),
+        resumed(move |peer| {
+            tell_again.send(hears(peer, false)).unwrap();
+        }),
+        Box::new(move |mut peer| {
+            assert_eq!(peer.greets_in(Epoch(2), NODE, session(1)), Some(session(1)));
+            tell_last.send(hears(&mut peer, true)).unwrap();
+            peer.goes_on();
+        }),
+    ]);
+    let client = Client::connect(coordinator.config());
+    let committed = transfer(&client).unwrap().tx;
+    has_arrived.recv().unwrap();
+    assert_eq!(told.recv().unwrap(), [committed]);
+    assert_eq!(told.recv().unwrap(), [], "a lost connection alone is no reason");
+    assert_eq!(told.recv().unwrap(), [committed]);
+    drop(client);
+    coordinator.end();
+}
+
+#[test]
+fn who_learns_a_doubtful_outcome_lets_it_be_forgotten() {
+    let (tell, told) = mpsc::channel();
+    let coordinator = Coordinator::plays(vec![
+        first(|peer| _ = peer.next_but_pings()),
+        resumed(move |peer| {
+            while let Some(asked) = peer.next() {
+                match asked.request() {
+                    Request::Acknowledged(list) => list.iter().for_each(|tx| tell.send(*tx).unwrap()),
+                    Request::Ask(_) => peer.answer(asked.mark, &Answer::Known(assent_wire::Known::Committed)),
+                    Request::Ping => peer.answer(asked.mark, &Answer::Pong),
+                    // Refused after the first question: still in doubt.
+                    _ => peer.answer(asked.mark, &Answer::Error { kind: Kind::Closed, message: "no" }),
+                }
+            }
+        }),
+    ]);
+    let client = Client::connect(coordinator.config());
+    let error = transfer(&client).unwrap_err();
+    assert_eq!(error.kind, Kind::InDoubt);
+    let other = client.begin().unwrap().tx();
+    assert_eq!(client.ask(other), Ok(Known::Committed), "of which nobody was in doubt");
+    assert_eq!(client.ask(error.tx), Ok(Known::Committed));
+    assert_eq!(client.ask(error.tx), Ok(Known::Committed), "it is told once");
+    drop(client);
+    coordinator.end();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [error.tx]);
 }
 
 #[test]
