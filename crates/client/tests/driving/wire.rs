@@ -87,8 +87,9 @@ fn what_may_be_forgotten_is_told_at_the_latest_when_the_client_ends() {
 fn what_arrived_is_told_again_to_a_coordinator_that_has_restarted_and_only_then() {
     let (tell, told) = mpsc::channel();
     let (arrived, has_arrived) = mpsc::channel();
-    // Takes what is told until the next heartbeat's answer proves that it arrived.
-    let hears = move |peer: &mut Peer, until_told: bool| {
+    // Takes what is told until a heartbeat's answer proves that it arrived, or so many heartbeats told nothing.
+    let hears = move |peer: &mut Peer, heartbeats: u32| {
+        let mut heartbeats = heartbeats;
         let mut heard = Vec::new();
         while let Some(asked) = peer.next() {
             match asked.request() {
@@ -96,7 +97,8 @@ fn what_arrived_is_told_again_to_a_coordinator_that_has_restarted_and_only_then(
                 Request::Decide(_) => peer.answer(asked.mark, &Answer::Decided(Outcome::Committed)),
                 _ => {
                     peer.answer(asked.mark, &Answer::Pong);
-                    if !until_told || !heard.is_empty() {
+                    heartbeats -= 1;
+                    if heartbeats == 0 || !heard.is_empty() {
                         break;
                     }
                 }
@@ -107,17 +109,17 @@ fn what_arrived_is_told_again_to_a_coordinator_that_has_restarted_and_only_then(
     let (tell_again, tell_last) = (tell.clone(), tell.clone());
     let coordinator = Coordinator::plays(vec![
         first(move |peer| {
-            tell.send(hears(peer, true)).unwrap();
+            tell.send(hears(peer, u32::MAX)).unwrap();
             // The next heartbeat is sent after the answer to the last was taken.
             _ = peer.next();
             arrived.send(()).unwrap();
         }),
         resumed(move |peer| {
-            tell_again.send(hears(peer, false)).unwrap();
+            tell_again.send(hears(peer, 1)).unwrap();
         }),
         Box::new(move |mut peer| {
             assert_eq!(peer.greets_in(Epoch(2), NODE, session(1)), Some(session(1)));
-            tell_last.send(hears(&mut peer, true)).unwrap();
+            tell_last.send(hears(&mut peer, 2)).unwrap();
             peer.goes_on();
         }),
     ]);
