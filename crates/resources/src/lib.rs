@@ -2,11 +2,13 @@
 //!
 //! Walk: [`Postgres`] and [`Mariadb`] a user's own database, each with a connector · [`Remote`] a branch in another
 //! Assent process · [`Dummy`] answers at once · [`Scripted`] answers what a text file says, by the names of XA's return
-//! codes.
+//! codes · [`doctor`] looks at one before it is trusted.
 //! Deliberately absent: when which verb is sent (`xa`), what was decided (`coordinator`).
 #![forbid(unsafe_code)]
 
 mod codes;
+#[cfg(any(feature = "postgres", feature = "mariadb"))]
+pub mod doctor;
 mod dummy;
 #[cfg(any(feature = "postgres", feature = "mariadb"))]
 mod error;

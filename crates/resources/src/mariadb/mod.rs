@@ -7,6 +7,7 @@
 //! Deliberately absent: TLS, pools, JOIN, SUSPEND and RESUME, which the server does not have.
 
 mod codes;
+pub(crate) mod doctor;
 mod keeps;
 mod session;
 

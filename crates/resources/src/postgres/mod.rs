@@ -7,6 +7,7 @@
 //! Deliberately absent: TLS, pools, the read-only vote: PostgreSQL itself never gives one.
 
 mod codes;
+pub(crate) mod doctor;
 mod session;
 
 use std::error::Error as _;

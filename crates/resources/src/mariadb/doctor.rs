@@ -1,0 +1,258 @@
+//! What a MariaDB or MySQL says of itself, and what that means for its branches.
+//!
+//! Walk: [`gather`] asks over a connection of its own, also a server that the adapter would refuse · [`judge`] makes
+//! findings of the facts. Settings and status are one map by name: a name that a version does not have is missing.
+//! Source: MariaDB's manual, "XA Transactions", "Galera Cluster - Known Limitations"; tried on MariaDB 10.11.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_ids::FORMAT_ID;
+use assent_kind::Kind;
+use assent_world::Clock;
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, OptsBuilder, Row};
+
+use super::codes::judge_work;
+use super::session::Failure;
+use super::{Address, keeps, refusal};
+use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
+use crate::kept::Limits;
+
+/// Tables of which the name is told.
+const TABLES_TOLD_MAX: usize = 5;
+/// A connection rests as long as its application thinks, and a prepared branch is tied to it.
+const WAIT_S: u64 = 600;
+
+/// What a MariaDB or MySQL says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MariadbFacts {
+    /// Host and port.
+    pub place: String,
+    /// As the server writes it.
+    pub version: String,
+    /// The account that the server took us for.
+    pub account: String,
+    /// The database of the URL.
+    pub database: String,
+    /// What no two servers have in common.
+    pub identity: String,
+    /// Global settings and status, by their names in lower case.
+    pub settings: BTreeMap<String, String>,
+    /// How many branches are prepared, and how many of them are Assent's; or why that may not be known.
+    pub prepared: Result<(u64, u64), String>,
+    /// How many tables of the database cannot be rolled back.
+    pub plain_tables: u64,
+    /// The first of them, each with its engine.
+    pub plain_tables_first: Vec<(String, String)>,
+    /// Its clock against ours.
+    pub clock_ahead_ms: i64,
+}
+
+impl MariadbFacts {
+    fn text(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("", String::as_str)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.text(name).parse().ok()
+    }
+
+    /// Versions differ in how they write it.
+    fn is_on(&self, name: &str) -> bool {
+        matches!(self.text(name).to_ascii_uppercase().as_str(), "ON" | "1" | "YES")
+    }
+}
+
+const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', \
+     'innodb_doublewrite', 'log_bin', 'sync_binlog', 'read_only', 'wait_timeout', 'idle_transaction_timeout', \
+     'idle_write_transaction_timeout', 'max_statement_time', 'wsrep_on', 'server_uuid', 'server_uid', 'hostname', \
+     'port', 'datadir')";
+const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Slave_running', \
+     'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients')";
+// What an engine says of itself: InnoDB says yes to both, MyISAM and Aria to none.
+const PLAIN_TABLES: &str = "SELECT t.TABLE_NAME, t.ENGINE FROM information_schema.TABLES t \
+     JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = DATABASE() \
+     AND t.TABLE_TYPE = 'BASE TABLE' AND NOT (e.TRANSACTIONS = 'YES' AND e.XA = 'YES') ORDER BY t.TABLE_NAME";
+const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000 AS SIGNED)";
+
+/// Asks.
+pub(crate) fn gather(name: &str, url: &str, limits: Limits, clock: Arc<dyn Clock>) -> Result<MariadbFacts, NoFacts> {
+    let address = Address::parse(name, url)?;
+    let place = address.place.clone();
+    let (at, answer) = (place.clone(), Duration::from_millis(limits.answer_ms_max));
+    let options = OptsBuilder::from_opts(address.options)
+        .prefer_socket(false)
+        .tcp_connect_timeout(Some(Duration::from_millis(limits.connect_ms_max)))
+        .read_timeout(Some(answer))
+        .write_timeout(Some(answer));
+    let connect = move || {
+        Conn::new(options).map_err(|error| {
+            let (kind, native) = refusal(&error);
+            NoFacts::new(kind, format!("{}: {}", address.place, native.message))
+        })
+    };
+    within(&place, limits, connect, move |connection| {
+        ask(connection, at.clone(), &*clock).map_err(|error| {
+            let failure = Failure::of(&error);
+            let kind = match &failure {
+                Failure::Server(code, _) => judge_work(*code),
+                Failure::Lost(_) => Kind::Unavailable,
+            };
+            NoFacts::new(kind, format!("{at}: {}", failure.native().message))
+        })
+    })
+}
+
+fn ask(mut connection: Conn, place: String, clock: &dyn Clock) -> Result<MariadbFacts, mysql::Error> {
+    let who: Option<(String, String, String)> =
+        connection.query_first("SELECT VERSION(), CURRENT_USER(), DATABASE()")?;
+    let (version, account, database) = who.unwrap_or_default();
+    let mut settings = BTreeMap::new();
+    for sql in [SETTINGS, STATUS] {
+        let rows: Vec<(String, String)> = connection.query(sql)?;
+        settings.extend(rows.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
+    }
+    let identity = ["server_uuid", "server_uid", "hostname", "port", "datadir"]
+        .map(|name| settings.get(name).map_or("", String::as_str))
+        .join(" ");
+    let tables: Vec<(String, String)> = connection.query(PLAIN_TABLES)?;
+    let plain_tables = u64::try_from(tables.len()).unwrap_or(u64::MAX);
+    let prepared = match connection.query::<Row, _>("XA RECOVER") {
+        Ok(rows) => Ok(count(&rows)),
+        // MySQL lists them only to who has the right for it.
+        Err(mysql::Error::MySqlError(error)) => Err(error.message),
+        Err(lost) => return Err(lost),
+    };
+    let before_ms = clock.wall_ms();
+    let there_ms: Option<i64> = connection.query_first(CLOCK)?;
+    let clock_ahead_ms = ahead_ms(there_ms.unwrap_or_default(), before_ms, clock.wall_ms());
+    Ok(MariadbFacts {
+        place,
+        version,
+        account,
+        database,
+        identity,
+        settings,
+        prepared,
+        plain_tables,
+        plain_tables_first: tables.into_iter().take(TABLES_TOLD_MAX).collect(),
+        clock_ahead_ms,
+    })
+}
+
+/// All of them, and those of our format.
+fn count(rows: &[Row]) -> (u64, u64) {
+    let is_ours = |row: &&Row| matches!(row.get_opt::<i64, _>(0), Some(Ok(format)) if format == i64::from(FORMAT_ID));
+    let whole = |number| u64::try_from(number).unwrap_or(u64::MAX);
+    (whole(rows.len()), whole(rows.iter().filter(is_ours).count()))
+}
+
+/// What the facts say.
+pub(crate) fn judge(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    let MariadbFacts { place, version, account, database, .. } = facts;
+    let server = if version.contains("MariaDB") { "MariaDB" } else { "MySQL" };
+    sheet.ok(format!("{server} {version} at {place}, database {database:?}, account {account:?}"));
+    if let Err(reason) = keeps::check(1, version) {
+        let (what, advice) = reason.split_once("; ").unwrap_or((&reason, "name a server that says its version"));
+        sheet.error(what, advice);
+    }
+    match &facts.prepared {
+        Ok((all, ours)) => sheet.ok(format!("{all} prepared branches, {ours} of them of Assent")),
+        Err(reason) => sheet.error(
+            format!("prepared branches are not listed to this account ({reason}), so recovery is blind"),
+            format!("GRANT XA_RECOVER_ADMIN to {account}"),
+        ),
+    }
+    judge_flushes(facts, sheet);
+    judge_side(facts, sheet);
+    judge_tables(facts, sheet);
+    judge_timeouts(facts, sheet);
+    sheet.clock(facts.clock_ahead_ms);
+}
+
+fn judge_flushes(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    let flush = facts.text("innodb_flush_log_at_trx_commit");
+    // 3 flushes as 1 does, and once more.
+    if !matches!(flush, "1" | "3") {
+        sheet.error(
+            format!("innodb_flush_log_at_trx_commit = {flush}, so a power cut takes back what it has voted"),
+            "set it to 1 in the server's configuration and by SET GLOBAL",
+        );
+    }
+    if facts.text("innodb_doublewrite").eq_ignore_ascii_case("OFF") {
+        sheet.warning(
+            "innodb_doublewrite = OFF, so a power cut can tear a page",
+            "switch it on, unless the file system never tears a write",
+        );
+    }
+    if facts.is_on("log_bin") && facts.number("sync_binlog") != Some(1) {
+        sheet.warning(
+            format!("sync_binlog = {}: after a power cut the binlog may lack a branch", facts.text("sync_binlog")),
+            "set it to 1 in the server's configuration and by SET GLOBAL",
+        );
+    }
+}
+
+fn judge_side(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    // A number, or in newer versions a word.
+    if !matches!(facts.text("read_only"), "0" | "OFF") {
+        sheet.error(
+            format!("read_only = {}, as a replica has", facts.text("read_only")),
+            "name the primary, or SET GLOBAL read_only = 0 if this is it",
+        );
+    } else if facts.is_on("slave_running") {
+        sheet.warning(
+            "it follows another server, and may be written to all the same",
+            "name the primary, and set read_only = 1 on every replica: it is known by that alone",
+        );
+    }
+    if facts.is_on("wsrep_on") {
+        sheet.error("it is a node of a Galera cluster, which does not replicate XA", "name a server outside of it");
+    }
+    let replicas = facts.number("slaves_connected").unwrap_or(0);
+    if replicas > 0
+        && !(facts.is_on("rpl_semi_sync_master_status") && facts.number("rpl_semi_sync_master_clients") > Some(0))
+    {
+        sheet.warning(
+            format!("{replicas} replicas follow, and none is waited for: a fail-over can lose a branch that had voted"),
+            "use semi-synchronous replication, and see after a fail-over what assent tx list shows",
+        );
+    }
+}
+
+fn judge_tables(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    let named = facts.plain_tables_first.iter().map(|(table, engine)| format!("{table} ({engine})"));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let count = facts.plain_tables;
+    if count > 0 {
+        let more = if u64::try_from(facts.plain_tables_first.len()) == Ok(count) { "" } else { ", ..." };
+        sheet.warning(
+            format!("{count} tables keep what is rolled back: {named}{more}"),
+            "ALTER TABLE ... ENGINE=InnoDB, or never write them in a transaction",
+        );
+    }
+}
+
+fn judge_timeouts(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    if let Some(wait_s) = facts.number("wait_timeout").filter(|wait_s| *wait_s < WAIT_S) {
+        sheet.note(
+            format!("wait_timeout = {wait_s} s: a connection that rests longer is closed, and its unvoted work undone"),
+            "nothing, if clients are quicker",
+        );
+    }
+    for name in ["idle_transaction_timeout", "idle_write_transaction_timeout", "max_statement_time"] {
+        let set = facts.text(name);
+        if set.parse::<f64>().is_ok_and(|seconds| seconds > 0.0) {
+            sheet.note(
+                format!("{name} = {set} s: what takes longer before its vote is rolled back"),
+                "nothing, if clients are quicker",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "doctor_test.rs"]
+mod tests;

@@ -1,0 +1,348 @@
+//! What a PostgreSQL says of itself, and what that means for its branches.
+//!
+//! Walk: [`gather`] asks over a connection of its own, also a server that the adapter would refuse · [`judge`] makes
+//! findings of the facts.
+//! Source: PostgreSQL's manual, "Resource Consumption", "Write Ahead Log", "Replication"; tried on PostgreSQL 15.
+//! Trap: a role without pg_read_all_stats sees that standbys are connected, and nothing of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_ids::{FORMAT_ID, Xid};
+use assent_kind::Kind;
+use assent_world::Clock;
+use postgres::config::TargetSessionAttrs;
+use postgres::{Client, NoTls, SimpleQueryMessage};
+
+use super::{Address, refusal};
+use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
+use crate::kept::Limits;
+use crate::postgres::session::Failure;
+
+/// A healthy client finishes its branches in much less.
+const OURS_AGE_S: u64 = 60;
+/// Somebody else's may be meant to wait, but not for ever.
+const THEIRS_AGE_S: u64 = 3_600;
+
+/// What a PostgreSQL says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresFacts {
+    /// Host and port.
+    pub place: String,
+    /// As the server writes it.
+    pub version: String,
+    /// The role that branches would belong to.
+    pub role: String,
+    /// Whether it may finish other roles' branches.
+    pub is_superuser: bool,
+    /// The database that branches would belong to.
+    pub database: String,
+    /// `pg_is_in_recovery()`.
+    pub is_standby: bool,
+    /// Whether new transactions may write.
+    pub is_writable: bool,
+    /// The system identifier, if this role may know it.
+    pub system: Option<String>,
+    /// When this run of it started.
+    pub started: String,
+    /// `max_prepared_transactions`.
+    pub prepared_max: u64,
+    /// `max_connections`.
+    pub connections_max: u64,
+    /// What is prepared in all its databases.
+    pub prepared: Vec<Prepared>,
+    /// Those of `fsync` and `full_page_writes` that are off.
+    pub off: Vec<String>,
+    /// `synchronous_commit`, as this role has it in this database.
+    pub synchronous_commit: String,
+    /// `synchronous_standby_names`.
+    pub synchronous_standby_names: String,
+    /// Who follows it.
+    pub replicas: Replicas,
+    /// The timeouts that are set, by name, in milliseconds.
+    pub timeouts_ms: Vec<(String, u64)>,
+    /// Its clock against ours.
+    pub clock_ahead_ms: i64,
+}
+
+/// A prepared transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// Whether its gid is one of Assent's.
+    pub is_ours: bool,
+    /// Who may finish it.
+    pub owner: String,
+    /// Where it may be finished.
+    pub database: String,
+    /// Since when.
+    pub age_s: u64,
+}
+
+/// Standbys that are connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replicas {
+    /// All of them.
+    pub connected: u64,
+    /// Those that are waited for.
+    pub synchronous: u64,
+    /// Those of which this role may not know it.
+    pub hidden: u64,
+}
+
+const SETTINGS: &str = "SELECT pg_catalog.current_setting('server_version'), \
+     pg_catalog.current_setting('max_prepared_transactions'), pg_catalog.current_setting('max_connections'), \
+     pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('synchronous_standby_names'), \
+     pg_catalog.pg_is_in_recovery(), pg_catalog.pg_postmaster_start_time(), current_user, \
+     pg_catalog.current_setting('is_superuser'), pg_catalog.current_database()";
+const OFF: &str = "SELECT name FROM pg_catalog.pg_settings \
+     WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name";
+const TIMEOUTS: &str = "SELECT name, setting FROM pg_catalog.pg_settings \
+     WHERE name IN ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', \
+     'transaction_timeout') AND setting NOT IN ('0', '-1') ORDER BY name";
+const PREPARED: &str = "SELECT gid, owner, database, \
+     pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp() - prepared)) FROM pg_catalog.pg_prepared_xacts";
+// Who decodes changes, or copies the server once, takes nobody's place.
+const REPLICAS: &str = "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), \
+     count(*) FILTER (WHERE sync_state IS NULL) FROM pg_catalog.pg_stat_replication r \
+     WHERE state IS DISTINCT FROM 'backup' AND NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s \
+     WHERE s.active_pid = r.pid AND s.slot_type = 'logical')";
+const SYSTEM: &str = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
+const CLOCK: &str = "SELECT pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)";
+
+/// Asks.
+pub(crate) fn gather(name: &str, url: &str, limits: Limits, clock: Arc<dyn Clock>) -> Result<PostgresFacts, NoFacts> {
+    let address = Address::parse(name, url)?;
+    let place = address.place.clone();
+    let at = place.clone();
+    let connect = move || connect(&address, limits);
+    within(&place, limits, connect, move |(client, is_writable)| ask(client, at, is_writable, &*clock))
+}
+
+/// The server that the adapter would take; if there is none, the first that lets us in, to say what it is.
+fn connect(address: &Address, limits: Limits) -> Result<(Client, bool), NoFacts> {
+    let mut config = address.config.clone();
+    config.application_name("assent doctor");
+    config.connect_timeout(Duration::from_millis(limits.connect_ms_max));
+    config.tcp_user_timeout(Duration::from_millis(limits.answer_ms_max));
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    let refused = match config.connect(NoTls) {
+        Ok(client) => return Ok((client, true)),
+        Err(error) => refusal(&error),
+    };
+    let (kind, native) = match refused {
+        (_, native) if native.code == "25006" => {
+            config.target_session_attrs(TargetSessionAttrs::Any);
+            match config.connect(NoTls) {
+                Ok(client) => return Ok((client, false)),
+                Err(error) => refusal(&error),
+            }
+        }
+        other => other,
+    };
+    Err(NoFacts::new(kind, format!("{}: {}", address.place, native.message)))
+}
+
+fn ask(mut client: Client, place: String, is_writable: bool, clock: &dyn Clock) -> Result<PostgresFacts, NoFacts> {
+    let mut rows = |sql: &str| rows(&mut client, &place, sql);
+    let settings = rows(SETTINGS)?;
+    let mut settings = settings.into_iter().flatten();
+    let mut next = || settings.next().unwrap_or_default();
+    let [version, prepared_max, connections_max, synchronous_commit, synchronous_standby_names] =
+        std::array::from_fn(|_| next());
+    let [is_standby, started, role, is_superuser, database] = std::array::from_fn(|_| next());
+    let prepared = rows(PREPARED)?.iter().map(|row| read_prepared(row)).collect();
+    let off = rows(OFF)?.into_iter().flatten().collect();
+    let timeouts = rows(TIMEOUTS)?;
+    let timeouts_ms = timeouts.iter().map(|row| (text(row, 0).to_owned(), number(text(row, 1)))).collect();
+    let replicas = rows(REPLICAS)?.first().map_or_else(Replicas::default, |row| Replicas {
+        connected: number(text(row, 0)),
+        synchronous: number(text(row, 1)),
+        hidden: number(text(row, 2)),
+    });
+    // A role may be forbidden to know it; then copies are not told apart from strangers.
+    let system = rows(SYSTEM).ok().and_then(|rows| rows.into_iter().flatten().next());
+    let before_ms = clock.wall_ms();
+    let there_ms = rows(CLOCK)?.first().and_then(|row| text(row, 0).parse().ok()).unwrap_or_default();
+    let clock_ahead_ms = ahead_ms(there_ms, before_ms, clock.wall_ms());
+    Ok(PostgresFacts {
+        place,
+        version,
+        role,
+        is_superuser: is_superuser == "on",
+        database,
+        is_standby: is_standby == "t",
+        is_writable,
+        system,
+        started,
+        prepared_max: number(&prepared_max),
+        connections_max: number(&connections_max),
+        prepared,
+        off,
+        synchronous_commit,
+        synchronous_standby_names,
+        replicas,
+        timeouts_ms,
+        clock_ahead_ms,
+    })
+}
+
+fn rows(client: &mut Client, place: &str, sql: &str) -> Result<Vec<Vec<String>>, NoFacts> {
+    let messages = client.simple_query(sql).map_err(|error| {
+        let Failure { native, lost } = Failure::of(&error);
+        let kind = if lost { Kind::Unavailable } else { super::codes::judge_work(&native.code) };
+        NoFacts::new(kind, format!("{place}: {} {}", native.code, native.message))
+    })?;
+    let columns = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|at| row.try_get(at).ok().flatten().unwrap_or_default().to_owned()).collect())
+        }
+        _ => None,
+    };
+    Ok(messages.iter().filter_map(columns).collect())
+}
+
+fn text(row: &[String], at: usize) -> &str {
+    row.get(at).map_or("", String::as_str)
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_default()
+}
+
+fn read_prepared(row: &[String]) -> Prepared {
+    let is_ours = Xid::from_gid(text(row, 0)).is_ok_and(|xid| xid.format() == FORMAT_ID);
+    let (owner, database) = (text(row, 1).to_owned(), text(row, 2).to_owned());
+    Prepared { is_ours, owner, database, age_s: number(text(row, 3)) }
+}
+
+/// What the facts say.
+pub(crate) fn judge(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
+    let PostgresFacts { place, version, role, database, .. } = facts;
+    sheet.ok(format!("PostgreSQL {version} at {place}, database {database:?}, role {role:?}"));
+    judge_side(facts, sheet);
+    if !facts.off.is_empty() {
+        sheet.error(
+            format!("{} off, so a power cut can take back what it has voted", facts.off.join(" and ")),
+            "switch it on in postgresql.conf and reload",
+        );
+    }
+    judge_prepared(facts, sheet);
+    judge_replicas(facts, sheet);
+    judge_timeouts(facts, sheet);
+    sheet.clock(facts.clock_ahead_ms);
+}
+
+fn judge_side(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
+    if facts.is_standby {
+        sheet.error("it is a standby, which does not show its primary's prepared transactions", "name the primary");
+    } else if !facts.is_writable {
+        sheet.error(
+            "default_transaction_read_only is on, so nothing can be written",
+            "switch it off for this role and database, or name the primary",
+        );
+    }
+    if facts.is_superuser {
+        sheet.note(
+            format!("role {:?} is a superuser", facts.role),
+            "give Assent a role of its own: the one that clients use there, as only it may finish their branches",
+        );
+    }
+}
+
+fn judge_prepared(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
+    let (held, max) = (u64::try_from(facts.prepared.len()).unwrap_or(u64::MAX), facts.prepared_max);
+    let ours = || facts.prepared.iter().filter(|one| one.is_ours);
+    let counted = format!("{held} of {max} prepared transactions, {} of them of Assent", ours().count());
+    if max == 0 {
+        sheet.error(
+            "max_prepared_transactions = 0, so it can prepare nothing",
+            "set it to at least max_connections in postgresql.conf and restart the server",
+        );
+    } else if held.saturating_mul(5) >= max.saturating_mul(4) {
+        sheet.warning(counted, "raise max_prepared_transactions, or see who leaves them: the next vote may be a no");
+    } else {
+        sheet.ok(counted);
+        if max < facts.connections_max {
+            sheet.note(
+                format!("max_prepared_transactions = {max} is less than max_connections = {}", facts.connections_max),
+                "with as many the slots cannot run out before the connections do",
+            );
+        }
+    }
+    let oldest = |is_ours| facts.prepared.iter().filter(|one| one.is_ours == is_ours).map(|one| one.age_s).max();
+    if let Some(age_s) = oldest(true).filter(|age_s| *age_s > OURS_AGE_S) {
+        sheet.warning(
+            format!("a branch of Assent is prepared for {age_s} s; it keeps its locks and holds vacuum back"),
+            "ask its coordinator: assent tx list",
+        );
+    }
+    if let Some(age_s) = oldest(false).filter(|age_s| *age_s > THEIRS_AGE_S) {
+        sheet.warning(
+            format!("somebody else's transaction is prepared for {age_s} s and holds vacuum back"),
+            "SELECT * FROM pg_prepared_xacts says whose; have its owner finish it",
+        );
+    }
+    let (here, elsewhere): (Vec<_>, Vec<_>) = ours().partition(|one| one.database == facts.database);
+    let foreign = here.iter().find(|one| one.owner != facts.role).filter(|_| !facts.is_superuser);
+    if let Some(Prepared { owner, .. }) = foreign {
+        sheet.warning(
+            format!("a branch of Assent here belongs to role {owner:?}, and role {:?} cannot finish it", facts.role),
+            "let clients and this url use the same role",
+        );
+    }
+    if let Some(Prepared { database, .. }) = elsewhere.first() {
+        sheet.note(
+            format!("{} branches of Assent are in other databases of this server, e.g. {database:?}", elsewhere.len()),
+            "each of them must be a resource of its coordinator: a branch is finished only from its own database",
+        );
+    }
+}
+
+fn judge_replicas(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
+    let Replicas { connected, synchronous, hidden } = facts.replicas;
+    let lost = "a fail-over can lose a branch that had voted";
+    if facts.synchronous_standby_names.is_empty() {
+        if connected > 0 {
+            sheet.warning(
+                format!("{connected} standbys follow, and none is waited for: {lost}"),
+                "set synchronous_standby_names",
+            );
+        }
+    } else if matches!(facts.synchronous_commit.as_str(), "off" | "local") {
+        sheet.warning(
+            format!("synchronous_commit = {}, so standbys are not waited for: {lost}", facts.synchronous_commit),
+            "set it to on for this role and database",
+        );
+    } else if synchronous == 0 && hidden == 0 {
+        sheet.warning(
+            "synchronous_standby_names is set and no such standby is connected: every vote and commit waits for one",
+            "start the standby",
+        );
+    } else if synchronous == 0 {
+        sheet.note(
+            format!("{connected} standbys follow; role {:?} may not see whether one is synchronous", facts.role),
+            "GRANT pg_read_all_stats lets it see",
+        );
+    }
+    if facts.synchronous_commit == "off" {
+        sheet.note(
+            "synchronous_commit = off: a commit in one phase is answered before it is on disk",
+            "votes and second phases are always flushed; set it to on if one-phase commits must be too",
+        );
+    }
+}
+
+fn judge_timeouts(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
+    for (name, ms) in &facts.timeouts_ms {
+        let means = match name.as_str() {
+            "idle_in_transaction_session_timeout" => "a transaction that pauses longer before its vote is rolled back",
+            "idle_session_timeout" => "a connection that rests longer is closed",
+            _ => "what takes longer is rolled back; deferred checks run in the vote",
+        };
+        sheet.note(format!("{name} = {ms} ms: {means}"), "nothing, if clients are quicker");
+    }
+}
+
+#[cfg(test)]
+#[path = "doctor_test.rs"]
+mod tests;
