@@ -153,7 +153,8 @@ fn count(rows: &[Row]) -> (u64, u64) {
 pub(crate) fn judge(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
     let MariadbFacts { place, version, account, database, .. } = facts;
     let server = if version.contains("MariaDB") { "MariaDB" } else { "MySQL" };
-    sheet.ok(format!("{server} {version} at {place}, database {database:?}, account {account:?}"));
+    let short = version.replace("-MariaDB", "");
+    sheet.ok(format!("{server} {short} at {place}, database {database:?}, account {account:?}"));
     if let Err(reason) = keeps::check(1, version) {
         let (what, advice) = reason.split_once("; ").unwrap_or((&reason, "name a server that says its version"));
         sheet.error(what, advice);

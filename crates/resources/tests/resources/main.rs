@@ -1,13 +1,15 @@
 //! The adapters against real servers, a fake one, and scripts.
 //!
 //! Walk: `stories` what holds for both databases · `postgres`, `mariadb` what is special to each · `standby` servers
-//! that follow another · `connect` how connections fail · `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
+//! that follow another · `connect` how connections fail · `doctor` the same servers looked at ·
+//! `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(missing_docs, reason = "tests")]
 
 #[cfg(all(feature = "postgres", feature = "mariadb"))]
 mod databases {
     mod connect;
+    mod doctor;
     mod engine;
     mod fake;
     mod mariadb;
