@@ -21,6 +21,9 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Runs the engines that a configuration names.
     Serve(Serve),
+    /// Asks every resource of a configuration whether it keeps what it says, and changes nothing.
+    #[command(after_help = DOCTOR_EXIT)]
+    Doctor(Doctor),
     /// What the coordinator knows of transactions.
     #[command(subcommand)]
     Tx(Tx),
@@ -108,6 +111,17 @@ pub(crate) struct Serve {
     /// Lists the places where `ASSENT_STOP=name[:nth]` freezes a process, and ends.
     #[arg(long)]
     pub(crate) help_stops: bool,
+}
+
+const DOCTOR_EXIT: &str = "Exit code: 0 if nothing is worse than a warning, 2 if there is an error, 8 if there is none \
+    and a resource could not be asked. With --json: {\"findings\":[{resource, severity, what, advice}], \"worst\"}; \
+    the severities are ok, note, warning, unreachable, error.";
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Doctor {
+    /// The configuration; its [[resource]] list is asked.
+    #[arg(long, value_name = "FILE", default_value = "assent.toml", env = "ASSENT_CONFIG")]
+    pub(crate) config: PathBuf,
 }
 
 #[derive(Args, Clone, Debug)]

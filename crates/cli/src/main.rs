@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod config;
 mod demo;
+mod doctor;
 mod failure;
 mod journal;
 mod logging;
@@ -47,6 +48,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Demo(arguments) => demo::run(&arguments, cli.json),
         Command::DemoClient(arguments) => demo::client(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments, cli.json),
         Command::Tx(command) => tx::run(command, cli.json),
         Command::Journal(command) => journal::run(command, cli.json),
         Command::Bench(command) => bench::run(command, cli.json),

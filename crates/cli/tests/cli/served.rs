@@ -13,13 +13,13 @@ use assent_world::{Clock as _, RealClock};
 
 use super::assent::{command, fails, json, run, write};
 
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    protocol: String,
+    pub(crate) protocol: String,
     admin: String,
 }
 
-fn serve(folder: &Path) -> Served {
+pub(crate) fn serve(folder: &Path) -> Served {
     let file = folder.join("assent.toml");
     let mut child = command(&["serve", "--config", file.to_str().unwrap()])
         .stdout(Stdio::piped())
@@ -41,7 +41,7 @@ impl Served {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.signal(rustix::process::Signal::TERM);
         assert!(self.child.wait().unwrap().success(), "an orderly stop is exit 0");
     }
