@@ -11,7 +11,11 @@ use std::time::Duration;
 
 use assent_kind::Kind;
 
+use super::scene::now;
 use crate::failure::Failure;
+
+/// How long an actor may take from saying that it has stopped to being stopped.
+const FROZEN: Duration = Duration::from_secs(5);
 
 /// What the stage hears of an actor.
 #[derive(Debug)]
@@ -117,6 +121,19 @@ impl Stage {
         self.actors.get(name).map_or(0, |actor| actor.run)
     }
 
+    /// Waits until an actor that said so has really stopped: a SIGCONT sent before its SIGSTOP would be lost on it.
+    pub(super) fn await_frozen(&self, name: &str) -> Result<(), Failure> {
+        let Some(actor) = self.actors.get(name) else { return Ok(()) };
+        let deadline = now() + FROZEN;
+        while now() < deadline {
+            if state(actor.child.id()) == Some('T') {
+                return Ok(());
+            }
+            pause();
+        }
+        Err(Failure::new(Kind::Internal, format!("{name} said that it had stopped and runs on")))
+    }
+
     /// SIGCONT: a frozen actor goes on.
     pub(super) fn resume(&self, name: &str) -> Result<(), Failure> {
         self.signal(name, rustix::process::Signal::CONT)
@@ -164,6 +181,19 @@ impl Drop for Stage {
             _ = actor.child.wait();
         }
     }
+}
+
+/// The letter of /proc that says what a process does; `T` is stopped.
+#[expect(clippy::disallowed_methods, reason = "a harness looks at real processes")]
+fn state(pid: u32) -> Option<char> {
+    let line = String::from_utf8(std::fs::read(format!("/proc/{pid}/stat")).ok()?).ok()?;
+    // The name in parentheses may hold anything, also blanks and parentheses.
+    line.rsplit_once(") ")?.1.chars().next()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a harness waits for real processes")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 #[expect(clippy::disallowed_methods, reason = "a harness waits for real processes")]

@@ -239,6 +239,7 @@ impl Scene {
         let Some(kill) = self.armed.remove(actor) else {
             return Err(self.trouble(Kind::Internal, format!("{actor} stopped at {stop} unasked")));
         };
+        self.stage.await_frozen(actor)?;
         let victim = kill.victim.unwrap_or_else(|| actor.to_owned());
         self.tally.kills.push(KillReport {
             victim: victim.clone(),
