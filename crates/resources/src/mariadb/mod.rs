@@ -10,6 +10,7 @@ mod codes;
 pub(crate) mod doctor;
 mod keeps;
 mod session;
+mod written;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -64,6 +65,17 @@ impl Mariadb {
             native,
         })?;
         Ok(Self { name: name.to_owned(), kept })
+    }
+
+    /// Whether a branch is looked at for what it wrote (default: no). One that wrote nothing is then finished when it
+    /// ends and drops out; but every branch pays for two looks at the server's counters, which take longer than a
+    /// statement (docs/tuning.md). Switch it on where branches mostly read beside others that write, and not where they
+    /// write through the Spider engine, which does not count all. Has no effect where the server does not answer.
+    #[must_use]
+    pub fn detect_read_only(mut self, on: bool) -> Self {
+        // It has just been opened; on a connection that is gone nothing ends.
+        let _gone = self.kept.with(|session| session.detect_read_only = on);
+        self
     }
 
     /// What a decision keeps of a branch on this connection, besides its XID

@@ -1,8 +1,8 @@
 //! The verbs in MariaDB's words, over one connection.
 //!
-//! Walk: XA START · the caller's work · XA END · XA PREPARE · XA COMMIT or XA ROLLBACK. From XA START to the end of
-//! phase two the session belongs to the branch: a prepared branch stays attached to it and takes no other statement,
-//! and until the session ends nobody else can finish the branch.
+//! Walk: XA START · the caller's work · XA END, where a branch that wrote nothing may commit and drop out · XA PREPARE ·
+//! XA COMMIT or XA ROLLBACK. From XA START to the end of phase two the session belongs to the branch: a prepared branch
+//! stays attached to it and takes no other statement, and until the session ends nobody else can finish the branch.
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
 //! Trap: XA ROLLBACK of a prepared branch is not flushed; after a crash of the server the branch may be back.
@@ -20,6 +20,7 @@ use mysql::{Conn, Row};
 
 use crate::kept::{self, said};
 use crate::mariadb::codes::{Says, Step, judge, native};
+use crate::mariadb::written::{self, Written};
 use crate::stand::{Plan, Stand, unreachable};
 
 /// One connection.
@@ -27,6 +28,10 @@ pub(crate) struct Session {
     /// Dropped when it breaks, so that the server lets go of the branch and a late answer is read by nobody.
     connection: Result<Conn, Native>,
     stand: Stand,
+    /// Whether a branch is looked at for what it wrote.
+    pub(crate) detect_read_only: bool,
+    /// What the session had written when its branch started; nothing where it was not asked.
+    before: Option<Written>,
 }
 
 /// An error as the verbs see it.
@@ -68,7 +73,7 @@ enum Unlisted {
 
 impl Session {
     pub(crate) fn new(connection: Conn) -> Self {
-        Self { connection: Ok(connection), stand: Stand::Idle }
+        Self { connection: Ok(connection), stand: Stand::Idle, detect_read_only: false, before: None }
     }
 
     /// The connection, while it is whole.
@@ -92,9 +97,18 @@ impl Session {
         self.lend(|connection| connection.query_drop(sql)).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
     }
 
+    /// The same, and with it in one message what the session has written after it, if that is wanted.
+    fn say_and_count(&mut self, sql: &str, count: bool) -> Result<Option<Written>, Failure> {
+        if !count {
+            return self.say(sql).map(|()| None);
+        }
+        self.lend(|connection| written::after(connection, sql)).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
+    }
+
     fn start(&mut self, xid: Xid) -> Reply {
-        match self.say(&format!("XA START {}", literal(&xid))) {
-            Ok(()) => {
+        match self.say_and_count(&format!("XA START {}", literal(&xid)), self.detect_read_only) {
+            Ok(written) => {
+                self.before = written;
                 self.stand = Stand::Active(xid);
                 Reply::Done
             }
@@ -103,10 +117,11 @@ impl Session {
     }
 
     fn end(&mut self, xid: Xid, success: bool) -> Reply {
-        match self.say(&format!("XA END {}", literal(&xid))) {
-            Ok(()) => {
+        let before = self.before.take();
+        match self.say_and_count(&format!("XA END {}", literal(&xid)), success && before.is_some()) {
+            Ok(after) => {
                 self.stand = Stand::Ended { xid, success };
-                Reply::Done
+                if success && before.is_some() && before == after { self.finish_read_only(xid) } else { Reply::Done }
             }
             Err(failure) => {
                 let reply = plain(Step::Open, &failure);
@@ -116,6 +131,14 @@ impl Session {
                 }
                 reply
             }
+        }
+    }
+
+    /// A commit, so that even if the server had not counted something it would not be lost.
+    fn finish_read_only(&mut self, xid: Xid) -> Reply {
+        match self.commit_one_phase(xid) {
+            Reply::Done => Reply::Vote(Vote::ReadOnly),
+            other => other,
         }
     }
 

@@ -4,7 +4,8 @@
 //! the verbs go through [`assent_xa::Resource`] · [`PostgresConnector`] for recovery.
 //! Durable means what the server is set to: votes and second phases are always flushed, a commit in one phase is not
 //! under synchronous_commit = off.
-//! Deliberately absent: TLS, pools, the read-only vote: PostgreSQL itself never gives one.
+//! PostgreSQL itself never votes read-only: the adapter finds it out when the branch ends.
+//! Deliberately absent: TLS, pools.
 
 mod codes;
 pub(crate) mod doctor;
@@ -61,6 +62,15 @@ impl Postgres {
             native,
         })?;
         Ok(Self { name: name.to_owned(), kept })
+    }
+
+    /// Whether a branch that ends is asked if it wrote anything (default: yes). One that did not commits then, without a
+    /// sync, and drops out; one that did pays a round trip. Switch it off where branches are known to write.
+    #[must_use]
+    pub fn detect_read_only(mut self, on: bool) -> Self {
+        // It has just been opened; on a connection that is gone nothing ends.
+        let _gone = self.kept.with(|session| session.detect_read_only = on);
+        self
     }
 
     /// What a decision keeps of a branch on this connection, besides its XID

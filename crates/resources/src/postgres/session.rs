@@ -1,7 +1,12 @@
 //! The verbs in PostgreSQL's words, over one connection.
 //!
-//! Walk: BEGIN · the caller's work · PREPARE TRANSACTION, or COMMIT of the only branch · COMMIT PREPARED or ROLLBACK
-//! PREPARED, which any connection to the same database with the same role may send.
+//! Walk: BEGIN · the caller's work · its end, where a branch that wrote nothing commits and drops out · PREPARE
+//! TRANSACTION, or COMMIT of the only branch · COMMIT PREPARED or ROLLBACK PREPARED, which any connection to the same
+//! database with the same role may send.
+//! Read-only: a transaction has a number of its own as soon as it wrote or locked a row. What it wrote through a foreign
+//! table gives it none, and would be committed with it: so one that locked a foreign table for writing counts as writing.
+//! Trap: NOTIFY gives no number either. A branch that did nothing else notifies at its end, whatever becomes of the
+//! others; one that is prepared may not notify at all.
 //! Trap: PREPARE TRANSACTION and COMMIT of a failed transaction, or outside one, answer *ROLLBACK* as a command tag
 //! and no error, and the driver does not tell tags. So a SAVEPOINT goes before them in the same message: it fails
 //! exactly there (25P02, 25P01), and the server then skips the rest of the message.
@@ -23,10 +28,24 @@ use crate::kept::{self, said};
 use crate::postgres::codes::{Step, judge};
 use crate::stand::{Plan, Stand, unreachable};
 
+/// SQLSTATE of a savepoint outside of a transaction.
+const NO_TRANSACTION: &str = "25P01";
+/// Whether the branch has a transaction number. By the old name of the function, which every server since 10 has. Where
+/// no transaction is open the savepoint fails, as before a vote.
+const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL";
+/// Whether it may have written elsewhere, through a foreign table. Planned only for a branch that has no number.
+const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_foreign_table) AND EXISTS (SELECT FROM \
+     pg_catalog.pg_locks AS held JOIN pg_catalog.pg_foreign_table AS foreign_table \
+     ON foreign_table.ftrelid OPERATOR(pg_catalog.=) held.relation \
+     WHERE held.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+     AND held.mode OPERATOR(pg_catalog.<>) 'AccessShareLock' AND held.mode OPERATOR(pg_catalog.<>) 'RowShareLock')";
+
 /// One connection.
 pub(crate) struct Session {
     pub(crate) client: Client,
     stand: Stand,
+    /// Whether a branch is asked at its end if it wrote anything.
+    pub(crate) detect_read_only: bool,
     /// Set by the server's notice that BEGIN found a transaction open. Never set on a connection of the caller's,
     /// whose notices go elsewhere.
     was_open: Arc<AtomicBool>,
@@ -34,7 +53,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(client: Client, was_open: Arc<AtomicBool>) -> Self {
-        Self { client, stand: Stand::Idle, was_open }
+        Self { client, stand: Stand::Idle, detect_read_only: true, was_open }
     }
 
     /// One message. An error of the server, or the loss of the connection.
@@ -56,6 +75,43 @@ impl Session {
             }
             Err(failure) => failure.judged(Step::Other),
         }
+    }
+
+    fn end(&mut self, xid: Xid) -> Reply {
+        self.stand = Stand::Ended { xid, success: true };
+        match self.commit_if_read_only() {
+            Ok(true) => {
+                self.stand = Stand::Idle;
+                Reply::Vote(Vote::ReadOnly)
+            }
+            Ok(false) => Reply::Done,
+            Err(failure) if failure.lost => Reply::Lost(failure.native),
+            // The application has ended the transaction itself, and what it ended must not be taken for nothing: the
+            // vote finds it again.
+            Err(failure) if failure.native.code == NO_TRANSACTION => Reply::Done,
+            // Any error leaves a failed transaction, or none: 25P02 where the work had failed, 40001 where a
+            // serializable one that only read must not commit.
+            Err(failure) => {
+                self.stand = Stand::Over(xid);
+                // A connection that breaks now takes nothing back: it is rolled back in any case.
+                let _freed = self.say("ROLLBACK");
+                Reply::RolledBack(failure.native)
+            }
+        }
+    }
+
+    fn commit_if_read_only(&mut self) -> Result<bool, Failure> {
+        if self.answers_no(WROTE)? && self.answers_no(WROTE_ELSEWHERE)? {
+            self.say("COMMIT")?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Only a plain no counts.
+    fn answers_no(&mut self, question: &str) -> Result<bool, Failure> {
+        let messages = self.client.simple_query(question).map_err(|error| Failure::of(&error))?;
+        Ok(messages.iter().filter_map(first_column).eq(["f"]))
     }
 
     fn prepare(&mut self, xid: Xid) -> Reply {
@@ -140,7 +196,7 @@ impl kept::Session for Session {
         match self.stand.plan(verb) {
             Plan::Answer(reply) => reply,
             Plan::Start(xid) => self.begin(xid),
-            Plan::End { .. } => Reply::Refused(Kind::Internal, said("an end is answered at once".to_owned())),
+            Plan::End { xid, .. } => self.end(xid),
             Plan::Prepare(xid) => self.prepare(xid),
             Plan::CommitOnePhase(xid) => self.commit_one_phase(xid),
             Plan::VoteNo(xid) => match self.roll_back_open(xid) {
@@ -164,7 +220,7 @@ impl kept::Session for Session {
         }
         match plan {
             Plan::Answer(reply) => Some(reply),
-            Plan::End { xid, success } => {
+            Plan::End { xid, success } if !(success && self.detect_read_only) => {
                 // PostgreSQL has no word for it.
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)

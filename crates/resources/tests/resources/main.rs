@@ -1,8 +1,8 @@
 //! The adapters against real servers, a fake one, and scripts.
 //!
-//! Walk: `stories` what holds for both databases · `postgres`, `mariadb` what is special to each · `standby` servers
-//! that follow another · `connect` how connections fail · `doctor` the same servers looked at ·
-//! `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
+//! Walk: `stories` what holds for both databases · `postgres`, `mariadb` what is special to each · `read_only` branches
+//! that wrote nothing · `standby` servers that follow another · `connect` how connections fail · `doctor` the same
+//! servers looked at · `scripted` · `servers` finds or starts the servers · `fake` a server that misbehaves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(missing_docs, reason = "tests")]
 
@@ -14,6 +14,7 @@ mod databases {
     mod fake;
     mod mariadb;
     mod postgres;
+    mod read_only;
     mod servers;
     mod standby;
     mod stories;

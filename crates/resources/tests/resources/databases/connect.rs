@@ -101,10 +101,10 @@ fn a_verb_without_an_answer_is_lost_in_time() {
 #[test]
 fn a_session_that_ends_in_a_vote_has_neither_voted_nor_rolled_back() {
     let urls = [
-        fake::postgres(&[("SAVEPOINT", Behaviour::Close)]),
-        fake::postgres(&[("SAVEPOINT", Behaviour::Error("FATAL", "57P01"))]),
-        fake::postgres(&[("SAVEPOINT", Behaviour::Error("FATAL", "40001"))]),
-        fake::postgres(&[("SAVEPOINT", Behaviour::Error("PANIC", "53100"))]),
+        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Close)]),
+        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Error("FATAL", "57P01"))]),
+        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Error("FATAL", "40001"))]),
+        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Error("PANIC", "53100"))]),
     ];
     for url in urls {
         for vote in [Verb::Prepare(xid("end", 0)), Verb::CommitOnePhase(xid("end", 0))] {
@@ -119,7 +119,7 @@ fn a_session_that_ends_in_a_vote_has_neither_voted_nor_rolled_back() {
 
 #[test]
 fn all_slots_taken_is_a_no() {
-    const SLOTS: &[(&str, Behaviour)] = &[("SAVEPOINT", Behaviour::Error("ERROR", "53200"))];
+    const SLOTS: &[(&str, Behaviour)] = &[("SAVEPOINT assent_vote", Behaviour::Error("ERROR", "53200"))];
     let mut branch = Postgres::connect("bank", &fake::postgres(SLOTS), Limits::WORK).unwrap();
     assert_eq!(branch.call(Verb::Start(xid("slots", 0))), Reply::Done);
     assert_eq!(branch.call(Verb::End { xid: xid("slots", 0), success: true }), Reply::Done);

@@ -25,16 +25,21 @@ fn a_failed_transaction_votes_no_and_not_yes() {
     let servers = shared();
     let table = PostgresTable::new(&servers, "tag");
     let mut branch = table.resource();
-    for (number, vote) in [(0, Verb::Prepare(xid("tag", 0))), (1, Verb::CommitOnePhase(xid("tag", 1)))] {
+    let votes = [Verb::Prepare as fn(_) -> _, Verb::CommitOnePhase as fn(_) -> _];
+    for (number, (detect, vote)) in (0..).zip([true, false].into_iter().flat_map(|on| votes.map(|vote| (on, vote)))) {
         let xid = xid("tag", number);
+        branch = branch.detect_read_only(detect);
+        let vote = vote(xid);
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
         run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
         let failed = run(&mut branch, "SELECT 1/0").unwrap_err();
         assert_eq!((failed.kind(), failed.into_native().1.code.as_str()), (Kind::Invalid, "22012"));
-        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        let end = branch.call(Verb::End { xid, success: true });
         let reply = branch.call(vote);
         assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
-        assert_eq!(code(&reply), "25P02");
+        // Who asks what it wrote hears it first.
+        assert!(if detect { matches!(end, Reply::RolledBack(_)) } else { end == Reply::Done }, "{end:?}");
+        assert_eq!(code(if detect { &end } else { &reply }), "25P02");
         assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done, "there is nothing to roll back");
     }
     assert_eq!(branch.call(Verb::Recover(node("tag"))), Reply::Listed(vec![]));
