@@ -79,6 +79,10 @@ impl File for Bytes {
         Ok(crate::layout::bytes(self.0.len()))
     }
 
+    fn is_direct(&self) -> bool {
+        false
+    }
+
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let rest = self.0.get(length(at)..).unwrap_or_default();
         let read = rest.len().min(buffer.len());

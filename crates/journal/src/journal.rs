@@ -111,7 +111,8 @@ impl Journal {
         let (segments, rescued) = settle(&files, folder, &found, (epoch, opening.salt), &config)?;
         let start = segments.first().map_or(0, |segment| segment.first());
         let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);
-        let core = core(&files, &segments, &found, &config)?;
+        let mut config = config;
+        let core = core(&files, &segments, &found, &mut config)?;
         let journal = Self {
             epoch,
             salt: opening.salt,
@@ -260,7 +261,7 @@ fn settle(
     recovery::rescue(files, folder, found, (epoch, salt), direct)
 }
 
-fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &Config) -> Result<Core, JournalError> {
+fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &mut Config) -> Result<Core, JournalError> {
     let tail = found.end;
     let index = segment::holder(segments, tail).unwrap_or(0);
     let (before, spares) = segments.split_at_checked(index + 1).unwrap_or((segments, &[]));
@@ -270,6 +271,8 @@ fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &Config
     for segment in spares.iter().chain([segment]) {
         segment.open_writer(&*files.disk, config.direct())?;
     }
+    // A file system that refuses O_DIRECT: the journal must know, as behind the page cache it writes one at a time.
+    config.direct &= segment.writer().is_none_or(|file| file.is_direct());
     let mut tail_block = vec![0; length(tail % BLOCK_BYTES)];
     let file = files.read(segment)?;
     read_exact_at(&*file, segment.offset(block_of(tail)), &mut tail_block)

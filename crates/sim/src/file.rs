@@ -133,6 +133,11 @@ impl File for SimFile {
         }
     }
 
+    /// The model has one cache; what a direct write promises more than a buffered one is not in it.
+    fn is_direct(&self) -> bool {
+        true
+    }
+
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let (inside, fault) = self.enter(Operation::Read, None)?;
         if let Some(error) = fault.and_then(Fault::error) {

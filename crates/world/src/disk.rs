@@ -114,6 +114,9 @@ pub trait File: Send + Sync + Debug {
     /// As the operating system says; so for all below.
     fn size(&self) -> io::Result<u64>;
 
+    /// Whether aligned durable writes really bypass the page cache: a file opened `direct` on a file system that can.
+    fn is_direct(&self) -> bool;
+
     /// Reads at a position; fewer bytes than asked at the end of the file, or whenever the system likes.
     ///
     /// # Errors

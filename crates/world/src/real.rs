@@ -95,6 +95,10 @@ impl File for RealFile {
         self.buffered.metadata().map(|metadata| metadata.len())
     }
 
+    fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.buffered.read_at(buffer, at)
     }

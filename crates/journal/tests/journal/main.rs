@@ -11,6 +11,7 @@ mod basics;
 mod contract;
 mod faults;
 mod gate;
+mod indirect;
 mod policy;
 mod real;
 mod stage;
