@@ -46,8 +46,11 @@ pub(crate) fn run(arguments: &Demo, json: bool) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::io("make", "a temporary folder", &error))?;
     let outcome = play(arguments, folder.path(), json);
     let good = matches!(&outcome, Ok(report) if report.is_good());
-    // A wrong argument leaves nothing to look at.
-    let refused = matches!(&outcome, Err(failure) if failure.kind == Kind::Invalid);
+    // What was refused before anything moved leaves nothing to look at.
+    let refused = matches!(
+        &outcome,
+        Err(Failure { kind: Kind::Invalid | Kind::NotFound | Kind::Denied | Kind::Full | Kind::Unavailable, .. })
+    );
     if arguments.keep || !(good || refused) {
         let kept = folder.keep();
         eprintln!("journals, configurations and plan are in {}", kept.display());
