@@ -28,11 +28,13 @@ pub struct Options {
     pub threads: usize,
     /// Tickets each thread of the pipelined workload has under way.
     pub tickets: usize,
+    /// Durable writes under way at the same time.
+    pub writes_in_flight: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bytes: 256, rounds: 7, slice: Duration::from_millis(400), threads: 64, tickets: 16 }
+        Self { bytes: 256, rounds: 7, slice: Duration::from_millis(400), threads: 64, tickets: 16, writes_in_flight: 2 }
     }
 }
 
@@ -178,7 +180,7 @@ fn appender(
 /// # Errors
 /// What the disk or the journal says.
 pub fn run(folder: &Path, options: Options, mut progress: impl FnMut(u32, u32)) -> Result<Outcome, BenchError> {
-    let config = Config { log_size: 64 << 20, ..Config::default() };
+    let config = Config { log_size: 64 << 20, writes_in_flight: options.writes_in_flight, ..Config::default() };
     let lazy = Config { log_size: 64 << 20, max_elapsed_sync_time: 10, ..Config::default() };
     let mut floor = Floor::new(folder, options.bytes)?;
     let mut one = Subject::new(&folder.join("one"), config.clone(), 1, 1)?;

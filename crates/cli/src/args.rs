@@ -129,8 +129,8 @@ pub(crate) struct Source {
     /// A running server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7430", env = "ASSENT_SERVER")]
     pub(crate) server: String,
-    /// A stopped server's data folder instead; it is only read.
-    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    /// A stopped server's data folder instead, whatever server is named; it is only read.
+    #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
 
@@ -195,6 +195,9 @@ pub(crate) struct BenchJournal {
     /// Milliseconds of a slice.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) slice_ms: u64,
+    /// Durable writes under way at the same time.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) writes_in_flight: u32,
     /// The folder to write in; a temporary one if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,

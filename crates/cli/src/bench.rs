@@ -29,6 +29,7 @@ fn run_journal(arguments: &BenchJournal, json: bool) -> Result<(), Failure> {
     let options = journal::Options {
         bytes: usize::try_from(arguments.bytes).unwrap_or(usize::MAX),
         threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
+        writes_in_flight: arguments.writes_in_flight,
         rounds: arguments.rounds,
         slice: Duration::from_millis(arguments.slice_ms),
         ..journal::Options::default()

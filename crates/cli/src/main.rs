@@ -26,6 +26,14 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        // Asked for before anything was understood: a program that reads JSON gets JSON.
+        Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
+            let text = error.render().to_string();
+            let sentence: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let failure = Failure::invalid(sentence.join(" "));
+            failure.print(true);
+            return failure.kind.exit_code().into();
+        }
         Err(error) => {
             _ = error.print();
             // Help and version go to stdout and are no failure; everything else breaks a rule of the command line.

@@ -23,7 +23,7 @@ pub(super) struct Setting {
     client: Client,
     journal: Option<Arc<Journal>>,
     stores: Option<[Arc<Kv>; 2]>,
-    _keeper: Keeper,
+    _keeper: Option<Keeper>,
     _caretaker: Option<Caretaker>,
 }
 
@@ -31,6 +31,14 @@ pub(super) struct Setting {
 pub(super) enum Branch {
     Dummy(Dummy),
     Kv(KvResource),
+}
+
+/// One helper thread looks after all journals of the process.
+fn keep(keeper: &mut Option<Keeper>, journal: &Arc<Journal>, clock: &Arc<dyn Clock>) {
+    match keeper {
+        Some(keeper) => keeper.add(journal),
+        None => *keeper = Some(Keeper::start(Arc::clone(journal), Arc::clone(clock))),
+    }
 }
 
 impl Setting {
@@ -44,14 +52,13 @@ impl Setting {
             let opened = Journal::open(disk, Arc::clone(&clock), Arc::new(RealDice), &folder.join(name), config);
             opened.map(|(journal, _)| journal).map_err(|error| BenchError::new(error.kind(), error))
         };
-        let journal = open("coordinator")?;
-        let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));
+        let mut keeper = None;
         let stores = match branches {
             Branches::Dummy => None,
             Branches::Kv => {
-                let store = |name: &str| -> Result<Arc<Kv>, BenchError> {
+                let mut store = |name: &str| -> Result<Arc<Kv>, BenchError> {
                     let journal = open(name)?;
-                    keeper.add(&journal);
+                    keep(&mut keeper, &journal, &clock);
                     let log: Arc<dyn Log> = journal;
                     let checkpoints = folder.join(format!("{name}-checkpoints"));
                     Kv::open(log, Arc::new(RealDisk), &checkpoints, assent_kv::Config::default())
@@ -61,8 +68,10 @@ impl Setting {
                 Some([store("kv-1")?, store("kv-2")?])
             }
         };
-        let (client, caretaker) = match place {
+        let (client, journal, caretaker) = match place {
             Place::Embedded => {
+                let journal = open("coordinator")?;
+                keep(&mut keeper, &journal, &clock);
                 let failed = |error: assent_coordinator::CoordinatorError| BenchError::new(error.kind(), error);
                 let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).map_err(failed)?;
                 let log: Arc<dyn Log> = journal.clone();
@@ -75,17 +84,16 @@ impl Setting {
                     .map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}")))?;
                 let client = Client::embedded(&coordinator, Retries::default())
                     .map_err(|error| BenchError::new(error.kind, error))?;
-                (client, Some(caretaker))
+                (client, Some(journal), Some(caretaker))
             }
             Place::Served(address) => {
                 let config = ClientConfig {
                     resources: NAMES.map(str::to_owned).to_vec(),
                     ..ClientConfig::new(address.clone(), "bench")
                 };
-                (Client::connect(config), None)
+                (Client::connect(config), None, None)
             }
         };
-        let journal = matches!(place, Place::Embedded).then_some(journal);
         Ok(Self { client, journal, stores, _keeper: keeper, _caretaker: caretaker })
     }
 

@@ -1,5 +1,7 @@
 //! Wrong input: one sentence with the value and what to do, and the right exit code.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
+
 use super::assent::{command, fails, json, run, write};
 
 #[test]
@@ -84,6 +86,12 @@ fn a_missing_server_is_exit_8_and_json_errors_are_one_object() {
     assert_eq!(error["error"]["kind"], "unavailable");
     assert!(error["error"]["message"].as_str().unwrap().contains("127.0.0.1:1"));
     fails(&["tx", "list", "--data", "/nowhere/at/all"], 3, "/nowhere/at/all");
+    // A server named by the environment does not stand in the way of a folder.
+    let output = command(&["tx", "list", "--data", "/nowhere/at/all"]).env("ASSENT_SERVER", "h:1").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let wrong = run(&["--json", "demo", "--transfers", "lots"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(json(&wrong)["error"]["message"].as_str().unwrap().contains("lots"), "{wrong:?}");
 }
 
 #[test]
