@@ -2,8 +2,8 @@
 //!
 //! Measured (zeroed file, one thread, p50): a buffered write and fdatasync 137-145 us, a buffered write with RWF_DSYNC the
 //! same, an O_DIRECT write and fdatasync 109-120 us, an O_DIRECT write with RWF_DSYNC 112-141 us; two threads in flight
-//! make 1.35 times the operations of one, four 1.9 times. So: direct, fdatasync, two in flight (8 appenders 37,000/s, with
-//! one in flight 17,000/s). Not io_uring: at depth one it is the same write and the same flush; its depth a second
+//! make 1.35 times the operations of one, four 1.9 times. So: direct, fdatasync, two in flight, though appenders that wait
+//! gain nothing by the second on that machine (docs/PERFORMANCE.md). Not io_uring: at depth one it is the same write and the same flush; its depth a second
 //! waiting thread gives too, and whoever waits for a reaper of completions pays a wake-up more.
 //!
 //! Walk: [`Journal::reach`] waits until a place has landed and leads the open batch if it may · [`Journal::lead`] closes
