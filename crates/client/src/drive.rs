@@ -162,9 +162,9 @@ impl<'d, 'r> Drive<'d, 'r> {
 
     fn record(&self, branch: u16) -> Option<BranchRecord> {
         let seat: &Shared<'r> = self.seats.get(usize::from(branch))?;
-        let branch = lock(seat).xid.branch()?;
-        let assent_ids::Branch { resource, number, flags, .. } = branch;
-        Some(BranchRecord { resource, number, flags, witness: Vec::new() })
+        let mut seat = lock(seat);
+        let assent_ids::Branch { resource, number, flags, .. } = seat.xid.branch()?;
+        Some(BranchRecord { resource, number, flags, witness: seat.resource.witness() })
     }
 }
 

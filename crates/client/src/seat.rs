@@ -49,6 +49,10 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
         self.0.receive()
     }
 
+    fn witness(&mut self) -> Vec<u8> {
+        self.0.witness()
+    }
+
     fn let_go(&mut self) {
         self.0.let_go();
     }

@@ -239,7 +239,7 @@ impl Agent {
                 self.forget(place, Resolution::RolledBack)
             }
             (_, Some(Reply::Heuristic(heuristic, native))) => Resolution::Heuristic(heuristic, native),
-            (_, Some(other @ (Reply::Vote(_) | Reply::Listed(_)))) => misfit(&other),
+            (_, Some(other @ (Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_)))) => misfit(&other),
         }
     }
 

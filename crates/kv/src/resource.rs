@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
+use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
 
 use crate::{Kv, KvError, Op, Pending, Rows};
 
@@ -94,6 +94,9 @@ impl KvResource {
             Verb::Rollback(xid) => self.kv.rollback_begin(xid).map(done),
             Verb::Recover(node) => Ok((Pending::NOTHING, Reply::Listed(self.kv.recover(*node)))),
             // This store never finishes a branch on its own, so there is nothing to forget.
+            // No other process has this store open, and nothing keeps a prepared branch from its coordinator.
+            Verb::Claim(_) | Verb::Evict(_) => Ok((Pending::NOTHING, Reply::Done)),
+            Verb::Inquire { .. } => Ok((Pending::NOTHING, Reply::Past(Past::Forgotten))),
             Verb::Forget(xid) => Err(KvError::Unknown { xid: Box::new(*xid) }),
         }
     }

@@ -4,7 +4,7 @@
 //! Deliberately absent: TMFLAGS and the asynchronous mode (XAER_ASYNC says that it is not wanted).
 
 use assent_kind::Kind;
-use assent_xa::{Heuristic, Native, Reply, Verb, Vote};
+use assent_xa::{Heuristic, Native, Past, Reply, Verb, Vote};
 
 /// The names of `xa.h` with their numbers. XA_RETRY stands for "send it again", XA_NOMIGRATE never comes: nothing is
 /// suspended.
@@ -47,6 +47,7 @@ pub(crate) fn reply(verb: &Verb, code: i32) -> Reply {
         0 => match verb {
             Verb::Prepare(_) => Reply::Vote(Vote::Yes),
             Verb::Recover(_) => Reply::Listed(Vec::new()),
+            Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
             _ => Reply::Done,
         },
         3 if matches!(verb, Verb::Prepare(_)) => Reply::Vote(Vote::ReadOnly),

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use assent_kind::Kind;
 use assent_world::{Clock, Moment};
-use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
+use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
 
 /// How often each verb was sent to a dummy.
 #[derive(Debug, Default)]
 pub struct Calls {
-    counts: [AtomicU64; 8],
+    counts: [AtomicU64; 11],
 }
 
 impl Calls {
@@ -40,6 +40,9 @@ const fn place(verb: &Verb) -> usize {
         Verb::Rollback(_) => 5,
         Verb::Recover(_) => 6,
         Verb::Forget(_) => 7,
+        Verb::Claim(_) => 8,
+        Verb::Inquire { .. } => 9,
+        Verb::Evict(_) => 10,
     }
 }
 
@@ -105,6 +108,7 @@ impl Resource for Dummy {
         match verb {
             Verb::Prepare(_) => Reply::Vote(self.vote),
             Verb::Recover(_) => Reply::Listed(Vec::new()),
+            Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
             _ => Reply::Done,
         }
     }

@@ -308,6 +308,10 @@ impl Remote {
             Verb::Rollback(xid) => self.verb(&Request::Rollback(*xid)),
             Verb::Recover(node) => self.verb(&Request::Recover(*node)),
             Verb::Forget(xid) => self.verb(&Request::Forget(*xid)),
+            Verb::Claim(node) => self.verb(&Request::Claim(*node)),
+            Verb::Inquire { xid, witness } => self.verb(&Request::Inquire { xid: *xid, witness }),
+            // A store's branch is nobody's once it is prepared.
+            Verb::Evict(_) => Sent::Known(Reply::Done),
         }
     }
 
@@ -339,7 +343,7 @@ fn started_well(reply: &assent_wire::Reply<'_>) -> Result<(), LinkError> {
     match reply {
         R::Refused(kind, native) => refused(*kind, native),
         R::RolledBack(native) | R::Unknown(native) | R::Heuristic(_, native) => refused(Kind::RolledBack, native),
-        R::Done | R::Yes | R::ReadOnly | R::Listed(_) => Ok(()),
+        R::Done | R::Yes | R::ReadOnly | R::Listed(_) | R::Past(_) => Ok(()),
     }
 }
 

@@ -186,11 +186,26 @@ fn described(verb: &Verb) -> (&'static str, String) {
         Verb::Rollback(xid) => ("rollback", xid.to_string()),
         Verb::Recover(node) => ("recover", node.to_string()),
         Verb::Forget(xid) => ("forget", xid.to_string()),
+        Verb::Claim(node) => ("claim", node.to_string()),
+        Verb::Inquire { xid, .. } => ("inquire", xid.to_string()),
+        Verb::Evict(xid) => ("evict", xid.to_string()),
     }
 }
 
-const VERBS: [&str; 9] =
-    ["start", "end", "end-failed", "prepare", "commit", "commit-one-phase", "rollback", "recover", "forget"];
+const VERBS: [&str; 12] = [
+    "start",
+    "end",
+    "end-failed",
+    "prepare",
+    "commit",
+    "commit-one-phase",
+    "rollback",
+    "recover",
+    "forget",
+    "claim",
+    "inquire",
+    "evict",
+];
 
 fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
@@ -227,7 +242,7 @@ fn check_pattern(verb: &str, pattern: &str) -> Result<(), String> {
     match pattern.strip_suffix('*') {
         Some(beginning) if beginning.contains('*') => Err("* stands for the rest of an XID and comes last".to_owned()),
         Some(_) => Ok(()),
-        None if verb == "recover" => match pattern.len() {
+        None if matches!(verb, "recover" | "claim") => match pattern.len() {
             16 if pattern.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) => Ok(()),
             _ => Err(format!("node {pattern:?}; write 16 lower-case hexadecimal digits or *")),
         },

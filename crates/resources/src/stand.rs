@@ -50,6 +50,8 @@ pub(crate) enum Plan {
     /// The branch is not prepared.
     RollbackOpen(Xid),
     Recover,
+    /// What else recovery asks: claim, inquire, evict.
+    Recovery,
 }
 
 impl Stand {
@@ -94,6 +96,10 @@ impl Stand {
             },
             // Neither database ever decides alone and remembers it: there is nothing to forget.
             Verb::Forget(_) => Plan::Answer(Reply::Done),
+            Verb::Claim(_) | Verb::Inquire { .. } | Verb::Evict(_) => match self.occupant() {
+                None => Plan::Recovery,
+                Some(other) => occupied(other),
+            },
         }
     }
 
@@ -173,6 +179,9 @@ mod tests {
             (Verb::Rollback(a), "DOOODkBBBD"),
             (Verb::Recover(NodeId(1)), "DBBBBDBBBD"),
             (Verb::Forget(a), "kkkkkkkkkk"),
+            (Verb::Claim(NodeId(1)), "DBBBBDBBBD"),
+            (Verb::Inquire { xid: a, witness: Vec::new() }, "DBBBBDBBBD"),
+            (Verb::Evict(a), "DBBBBDBBBD"),
         ];
         for (verb, expected) in table {
             let found: String = stands.iter().map(|stand| letter(&stand.plan(&verb))).collect();

@@ -8,7 +8,7 @@ use std::ops;
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_kv::{Durability, Kv, KvError, Rows};
-use assent_wire::{Answer, Bound, Found, Native, Op, Reply, Request, Scan, Write};
+use assent_wire::{Answer, Bound, Found, Native, Op, Past, Reply, Request, Scan, Write};
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
 
@@ -34,6 +34,8 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::Rollback(_)
             | R::Recover(_)
             | R::Forget(_)
+            | R::Claim(_)
+            | R::Inquire { .. }
             | R::Get { .. }
             | R::Write(_)
             | R::Scan(_)
@@ -47,6 +49,8 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::End { xid, success } => branch(visit, kv.end(&xid, success).map(|()| Reply::Done), false),
         Request::Recover(node) => branch(visit, Ok(Reply::Listed(kv.recover(node))), false),
         // This store never finishes a branch on its own, so there is nothing to forget.
+        Request::Claim(_) => branch(visit, Ok(Reply::Done), false),
+        Request::Inquire { .. } => branch(visit, Ok(Reply::Past(Past::Forgotten)), false),
         Request::Forget(xid) => branch(visit, Err(KvError::Unknown { xid: Box::new(xid) }), false),
         Request::Prepare(xid) => prepare(visit, kv, xid),
         Request::Commit(xid) => commit(visit, xid, false, || kv.commit_begin(&xid)),

@@ -66,6 +66,23 @@ pub enum Reply<'a> {
     Refused(Kind, Native<'a>),
     /// The prepared branches.
     Listed(Vec<Xid>),
+    /// What became of a branch that is not listed.
+    Past(Past<'a>),
+}
+
+/// What a store knows of a branch that is not listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past<'a> {
+    /// It was committed.
+    Committed,
+    /// It was rolled back.
+    RolledBack,
+    /// It is there.
+    Open,
+    /// It may be either: too long ago.
+    Forgotten,
+    /// This is not the store that voted.
+    Elsewhere(Native<'a>),
 }
 
 /// A key and its value.
@@ -245,6 +262,29 @@ impl<'a> Native<'a> {
     }
 }
 
+impl<'a> Past<'a> {
+    fn put(&self, to: &mut Writer) {
+        match self {
+            Self::Committed => _ = to.u8(1),
+            Self::RolledBack => _ = to.u8(2),
+            Self::Open => _ = to.u8(3),
+            Self::Forgotten => _ = to.u8(4),
+            Self::Elsewhere(native) => native.put(to.u8(5)),
+        }
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match from.u8("past")? {
+            1 => Self::Committed,
+            2 => Self::RolledBack,
+            3 => Self::Open,
+            4 => Self::Forgotten,
+            5 => Self::Elsewhere(Native::take(from)?),
+            _ => return Err(Malformed { field: "past" }),
+        })
+    }
+}
+
 impl<'a> Reply<'a> {
     fn put(&self, to: &mut Writer) {
         match self {
@@ -264,6 +304,7 @@ impl<'a> Reply<'a> {
                 to.u8(8);
                 xids.iter().for_each(|xid| field::put_xid(to, xid));
             }
+            Self::Past(past) => past.put(to.u8(9)),
         }
     }
 
@@ -277,6 +318,7 @@ impl<'a> Reply<'a> {
             6 => Self::Unknown(Native::take(from)?),
             7 => Self::Refused(Kind::from_wire(from.u8("kind")?), Native::take(from)?),
             8 => Self::Listed(field::rest(from, field::xid)?),
+            9 => Self::Past(Past::take(from)?),
             _ => return Err(Malformed { field: "reply" }),
         })
     }

@@ -26,7 +26,7 @@ mod hello;
 mod request;
 
 pub use admin::{BranchView, Resolved, RoundView, TransactionView};
-pub use answer::{Answer, Found, Heuristic, Known, Native, Reply};
+pub use answer::{Answer, Found, Heuristic, Known, Native, Past, Reply};
 pub use assent_frame::PAYLOAD_BYTES_MAX;
 pub use decoder::Decoder;
 pub use error::WireError;

@@ -135,6 +135,15 @@ pub enum Request<'a> {
     Recover(NodeId),
     /// xa_forget.
     Forget(Xid),
+    /// As long as this connection lives, no other resolves this node's branches here.
+    Claim(NodeId),
+    /// What became of a branch that is not listed.
+    Inquire {
+        /// The branch.
+        xid: Xid,
+        /// Of its vote; may be empty.
+        witness: &'a [u8],
+    },
     /// Answer `Value`.
     Get {
         /// As this branch sees it; else as of now.
@@ -176,6 +185,8 @@ const COMMIT_ONE_PHASE: u16 = 0x0024;
 const ROLLBACK: u16 = 0x0025;
 const RECOVER: u16 = 0x0026;
 const FORGET: u16 = 0x0027;
+const CLAIM: u16 = 0x0028;
+const INQUIRE: u16 = 0x0029;
 const GET: u16 = 0x0030;
 const WRITE: u16 = 0x0031;
 const SCAN: u16 = 0x0032;
@@ -200,6 +211,8 @@ impl<'a> Request<'a> {
             Self::Rollback(_) => ROLLBACK,
             Self::Recover(_) => RECOVER,
             Self::Forget(_) => FORGET,
+            Self::Claim(_) => CLAIM,
+            Self::Inquire { .. } => INQUIRE,
             Self::Get { .. } => GET,
             Self::Write(_) => WRITE,
             Self::Scan(_) => SCAN,
@@ -234,7 +247,11 @@ impl<'a> Request<'a> {
             | Self::CommitOnePhase(xid)
             | Self::Rollback(xid)
             | Self::Forget(xid) => field::put_xid(to, xid),
-            Self::Recover(node) => _ = to.u64(node.0),
+            Self::Recover(node) | Self::Claim(node) => _ = to.u64(node.0),
+            Self::Inquire { xid, witness } => {
+                field::put_xid(to, xid);
+                to.bytes(witness);
+            }
             Self::Get { xid, keyspace, key } => {
                 field::put_option(to, xid.as_ref(), field::put_xid);
                 to.u32(*keyspace).bytes(key);
@@ -268,6 +285,8 @@ impl<'a> Request<'a> {
             ROLLBACK => Self::Rollback(field::xid(from)?),
             RECOVER => Self::Recover(NodeId(from.u64("node")?)),
             FORGET => Self::Forget(field::xid(from)?),
+            CLAIM => Self::Claim(NodeId(from.u64("node")?)),
+            INQUIRE => Self::Inquire { xid: field::xid(from)?, witness: from.bytes("witness")? },
             GET => Self::Get {
                 xid: field::option(from, "branch", field::xid)?,
                 keyspace: from.u32("keyspace")?,

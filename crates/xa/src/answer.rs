@@ -178,7 +178,7 @@ fn lost(reply: Reply) -> Native {
         | Reply::Unknown(native)
         | Reply::RolledBack(native)
         | Reply::Heuristic(_, native) => native,
-        Reply::Done | Reply::Vote(_) | Reply::Listed(_) => {
+        Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) => {
             Native { code: String::new(), message: format!("{} does not answer that", reply.name()) }
         }
     }

@@ -17,4 +17,4 @@ pub use commit::Commit;
 pub use decider::{BranchRecord, DecideError, Decider, Decision, Outcome};
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
 pub use report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
-pub use resource::{Connector, Heuristic, Native, Reply, Resource, Verb, Vote};
+pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};

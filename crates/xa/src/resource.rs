@@ -32,6 +32,19 @@ pub enum Verb {
     Recover(NodeId),
     /// xa_forget: the heuristic outcome has been noted.
     Forget(Xid),
+    /// Recovery's claim: as long as this connection lives, no other one resolves this node's branches at this resource.
+    /// `Done`, also where it is this connection's already; `Refused(Conflict)` while another connection has it.
+    Claim(NodeId),
+    /// What became of a branch that is not listed, asked with the witness of its vote. Answered by [`Reply::Past`].
+    Inquire {
+        /// The branch.
+        xid: Xid,
+        /// What [`Resource::witness`] gave when it voted; may be empty.
+        witness: Vec<u8>,
+    },
+    /// The branch's client is fenced: a session of its that still keeps the prepared branch from others is ended.
+    /// `Done` when nothing keeps it (any more), `Refused(Denied)` where that is not this account's right.
+    Evict(Xid),
 }
 
 /// A branch's vote.
@@ -54,6 +67,21 @@ pub enum Heuristic {
     Mixed,
     /// XA_HEURHAZ: may be either.
     Hazard,
+}
+
+/// What a resource knows of a branch that is no longer listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// It was committed.
+    Committed,
+    /// It was rolled back.
+    RolledBack,
+    /// It is there: prepared, or being finished just now.
+    Open,
+    /// The server is the one that voted, and keeps no memory of finished branches.
+    Forgotten,
+    /// The server is another one than voted, or has lost its place since (a fail-over, a restored backup): it cannot know.
+    Elsewhere(Native),
 }
 
 /// The resource manager's own words, kept for people: SQLSTATE, error number, text.
@@ -86,6 +114,8 @@ pub enum Reply {
     Lost(Native),
     /// The answer to recover.
     Listed(Vec<Xid>),
+    /// The answer to inquire.
+    Past(Past),
 }
 
 impl Reply {
@@ -102,6 +132,7 @@ impl Reply {
             Reply::Refused(..) => "a refusal",
             Reply::Lost(_) => "a lost answer",
             Reply::Listed(_) => "a list",
+            Reply::Past(_) => "what became of a branch",
         }
     }
 }
@@ -116,6 +147,13 @@ pub trait Resource: Send {
 
     /// Waits for the answer to the verb that was sent. Without one, `Refused(Internal)`.
     fn receive(&mut self) -> Reply;
+
+    /// What a decision keeps of the branch on this connection, in the adapter's own form, so that recovery can later ask
+    /// what became of it ([`Verb::Inquire`]). Asked after a vote of yes; says no word to the resource. At most 4,096
+    /// bytes; empty where there is nothing to say. Forward it in a resource that wraps another one.
+    fn witness(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// The branch is left to recovery: give up whatever keeps it from others. Whoever holds an unfinished branch by its
     /// connection (`MariaDB`) ends the connection; then this value starts no other branch, and says so. Forward it in a

@@ -155,6 +155,13 @@ impl Resource for Branch {
         }
     }
 
+    fn witness(&mut self) -> Vec<u8> {
+        match self {
+            Self::Dummy(dummy) => dummy.witness(),
+            Self::Kv(store) => store.witness(),
+        }
+    }
+
     fn let_go(&mut self) {
         match self {
             Self::Dummy(dummy) => dummy.let_go(),

@@ -208,6 +208,10 @@ impl Resource for Bank {
         self.resource_mut().receive()
     }
 
+    fn witness(&mut self) -> Vec<u8> {
+        self.resource_mut().witness()
+    }
+
     fn let_go(&mut self) {
         self.resource_mut().let_go();
     }

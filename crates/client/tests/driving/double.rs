@@ -68,6 +68,9 @@ const fn name(verb: &Verb) -> &'static str {
         Verb::Rollback(_) => "rollback",
         Verb::Recover(_) => "recover",
         Verb::Forget(_) => "forget",
+        Verb::Claim(_) => "claim",
+        Verb::Inquire { .. } => "inquire",
+        Verb::Evict(_) => "evict",
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Connector, Heuristic, Native, Reply, Resource, Verb, Vote};
+use assent_xa::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
@@ -125,6 +125,8 @@ impl Bank {
                 vault.forgotten.insert(xid);
                 known(vault.prepared.remove(&xid))
             }
+            Verb::Claim(_) | Verb::Evict(_) => Reply::Done,
+            Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
             Verb::Recover(node) => {
                 if vault.trouble == Some(Trouble::Standby) {
                     return Reply::Listed(Vec::new());
@@ -150,6 +152,9 @@ fn named(verb: &Verb) -> (&'static str, Option<Xid>) {
         Verb::Rollback(xid) => ("rollback", Some(*xid)),
         Verb::Recover(_) => ("recover", None),
         Verb::Forget(xid) => ("forget", Some(*xid)),
+        Verb::Claim(_) => ("claim", None),
+        Verb::Inquire { xid, .. } => ("inquire", Some(*xid)),
+        Verb::Evict(xid) => ("evict", Some(*xid)),
     }
 }
 

@@ -78,14 +78,6 @@ impl Mariadb {
         self
     }
 
-    /// What a decision keeps of a branch on this connection, besides its XID
-    /// ([`assent_xa::BranchRecord::witness`]). Empty: MariaDB keeps no memory of finished branches that recovery could
-    /// ask with it.
-    #[must_use]
-    pub const fn witness(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
     /// for itself outside, and not while a branch is prepared (the server answers 1399). A lock-wait timeout (1205)
     /// undoes only its statement: end the branch without success, or repeat the statement.

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 use assent_ids::{Branch, FORMAT_ID, NodeId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Native, Reply, Verb, Vote};
+use assent_xa::{Native, Past, Reply, Verb, Vote};
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 
@@ -291,6 +291,10 @@ impl kept::Session for Session {
             Plan::CommitPrepared(xid) => self.finish(Step::Commit, xid),
             Plan::RollbackPrepared(xid) => self.finish(Step::Rollback, xid),
             Plan::RollbackOpen(xid) => self.roll_back_open(xid),
+            Plan::Recovery => match verb {
+                Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
+                _ => Reply::Done,
+            },
             Plan::Recover => match (verb, self.prepared()) {
                 (Verb::Recover(node), Ok(xids)) => Reply::Listed(ours(*node, xids)),
                 (_, Err(Unlisted::ReadOnly)) => Reply::Refused(Kind::Unavailable, replica()),

@@ -73,14 +73,6 @@ impl Postgres {
         self
     }
 
-    /// What a decision keeps of a branch on this connection, besides its XID
-    /// ([`assent_xa::BranchRecord::witness`]). Empty: the branch is known by its gid alone, and what became of one that
-    /// is no longer listed cannot be asked.
-    #[must_use]
-    pub const fn witness(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
     /// for itself outside. Do not end the transaction here: the branch would be unknown when it is asked to vote, and
     /// in doubt if it is the only one.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use assent_ids::{Branch, FORMAT_ID, NodeId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Native, Reply, Verb, Vote};
+use assent_xa::{Native, Past, Reply, Verb, Vote};
 use postgres::error::Severity;
 use postgres::{Client, SimpleQueryMessage};
 
@@ -206,6 +206,10 @@ impl kept::Session for Session {
             Plan::CommitPrepared(xid) => self.finish(&format!("COMMIT PREPARED {}", gid(&xid))),
             Plan::RollbackPrepared(xid) => self.finish(&format!("ROLLBACK PREPARED {}", gid(&xid))),
             Plan::RollbackOpen(xid) => self.roll_back_open(xid),
+            Plan::Recovery => match verb {
+                Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
+                _ => Reply::Done,
+            },
             Plan::Recover => match verb {
                 Verb::Recover(node) => self.list(*node),
                 _ => Reply::Refused(Kind::Internal, said("only recover asks for a list".to_owned())),

@@ -3,7 +3,7 @@
 use assent_kind::Kind;
 use assent_link::LinkError;
 use assent_wire as wire;
-use assent_xa::{Heuristic, Native, Reply, Vote};
+use assent_xa::{Heuristic, Native, Past, Reply, Vote};
 
 pub(super) fn native(code: &str, message: &str) -> Native {
     Native { code: code.to_owned(), message: message.to_owned() }
@@ -22,6 +22,17 @@ pub(super) fn reply_of(reply: wire::Reply<'_>) -> Reply {
         wire::Reply::Refused(Kind::InDoubt, words) => Reply::Lost(own(words)),
         wire::Reply::Refused(kind, words) => Reply::Refused(kind, own(words)),
         wire::Reply::Listed(xids) => Reply::Listed(xids),
+        wire::Reply::Past(past) => Reply::Past(past_of(past)),
+    }
+}
+
+fn past_of(past: wire::Past<'_>) -> Past {
+    match past {
+        wire::Past::Committed => Past::Committed,
+        wire::Past::RolledBack => Past::RolledBack,
+        wire::Past::Open => Past::Open,
+        wire::Past::Forgotten => Past::Forgotten,
+        wire::Past::Elsewhere(words) => Past::Elsewhere(native(words.code, words.message)),
     }
 }
 

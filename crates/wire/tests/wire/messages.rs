@@ -5,8 +5,8 @@ use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid}
 use assent_kind::Kind;
 use assent_wire::{
     Answer, Bound, BranchRecord, BranchView, Decide, Found, Heuristic, Known, Limits, Native, Op, Outcome,
-    PAYLOAD_BYTES_MAX, Reply, Request, Resolved, RoundView, Scan, Secret, Session, TransactionView, Welcome, WireError,
-    Write,
+    PAYLOAD_BYTES_MAX, Past, Reply, Request, Resolved, RoundView, Scan, Secret, Session, TransactionView, Welcome,
+    WireError, Write,
 };
 
 pub(crate) fn tx() -> TxId {
@@ -46,6 +46,8 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         Request::Rollback(foreign()),
         Request::Recover(NodeId(u64::MAX)),
         Request::Forget(xid()),
+        Request::Claim(NodeId(9)),
+        Request::Inquire { xid: xid(), witness: b"xid8 77" },
         Request::Get { xid: None, keyspace: 0, key: b"" },
         Request::Get { xid: Some(xid()), keyspace: u32::MAX, key: b"key" },
         Request::Write(Write { xid: None, durable: true, ops: vec![] }),
@@ -113,6 +115,11 @@ pub(crate) fn answers() -> Vec<Answer<'static>> {
         Answer::Branch(Reply::RolledBack(native)),
         Answer::Branch(Reply::Unknown(native)),
         Answer::Branch(Reply::Listed(vec![])),
+        Answer::Branch(Reply::Past(Past::Committed)),
+        Answer::Branch(Reply::Past(Past::RolledBack)),
+        Answer::Branch(Reply::Past(Past::Open)),
+        Answer::Branch(Reply::Past(Past::Forgotten)),
+        Answer::Branch(Reply::Past(Past::Elsewhere(Native { code: "timeline", message: "2, and was 1" }))),
         Answer::Branch(Reply::Listed(vec![xid(), foreign()])),
     ];
     list.extend(Kind::ALL.iter().map(|kind| Answer::Error { kind: *kind, message: "why" }));
@@ -193,7 +200,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 20, "each request is in the table");
+    assert_eq!(seen.len(), 22, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -201,7 +208,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 20 + 12, "each answer is in the table");
+    assert_eq!(seen.len(), 22 + 12, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1");

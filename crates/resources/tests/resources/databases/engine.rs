@@ -144,6 +144,10 @@ impl Resource for PostgresWorker {
     fn receive(&mut self) -> Reply {
         self.0.receive()
     }
+    fn witness(&mut self) -> Vec<u8> {
+        self.0.witness()
+    }
+
     fn let_go(&mut self) {
         self.0.let_go();
     }
@@ -159,6 +163,10 @@ impl Resource for MariadbWorker {
     fn receive(&mut self) -> Reply {
         self.0.receive()
     }
+    fn witness(&mut self) -> Vec<u8> {
+        self.0.witness()
+    }
+
     fn let_go(&mut self) {
         self.0.let_go();
     }
