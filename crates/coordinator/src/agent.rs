@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use assent_ids::{Branch, ResourceId, TxId, Xid};
 use assent_kind::Kind;
+use assent_world::stop::{self, Stop};
 use assent_world::{Clock, Moment};
 use assent_xa::{BranchRecord, Connector, DecideError, Heuristic, Native, Outcome, Reply, Verb};
 
@@ -201,8 +202,12 @@ impl Agent {
             Judgement::Abort(by) => {
                 let same = self.sights.values().filter(|sight| sight.branch.tx == tx);
                 let branches: Vec<BranchRecord> = same.map(Sight::record).collect();
+                stop::about(Stop::AgentBeforeDecision, || tx);
                 match self.coordinator.decide_abort(tx, by, &branches) {
-                    Ok(outcome) => Order::Tell(outcome),
+                    Ok(outcome) => {
+                        stop::about(Stop::AgentAfterDecision, || tx);
+                        Order::Tell(outcome)
+                    }
                     Err(error) => Order::Leave(retry(error)),
                 }
             }
@@ -219,6 +224,7 @@ impl Agent {
             Outcome::RolledBack => Verb::Rollback(xid),
         };
         let reply = self.stations.get_mut(at).and_then(|station| station.tell(verb, now));
+        stop::about(Stop::AgentBetweenBranches, || xid);
         match (outcome, reply) {
             (_, None) => Resolution::Retry(Kind::Unavailable, Native::default()),
             (_, Some(Reply::Refused(kind, native))) => Resolution::Retry(kind, native),

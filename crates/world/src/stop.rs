@@ -54,6 +54,12 @@ stops! {
     StoreBeforeCommit = "store-before-commit";
     /// A store, branch committed and durable, before it is answered.
     StoreAfterCommit = "store-after-commit";
+    /// The recovery agent, before it decides that a transaction nobody decided is rolled back.
+    AgentBeforeDecision = "agent-before-decision";
+    /// The recovery agent, that decision durable, before any branch is told.
+    AgentAfterDecision = "agent-after-decision";
+    /// The recovery agent, after it has told one branch its outcome, and before the next.
+    AgentBetweenBranches = "agent-between-branches";
 }
 
 impl std::str::FromStr for Stop {

@@ -51,8 +51,12 @@ impl FromStr for Kill {
 }
 
 /// Which kind of process passes a stop point.
-pub(super) fn who_passes(stop: Stop) -> &'static str {
-    stop.name().split('-').next().unwrap_or_default()
+pub(crate) fn who_passes(stop: Stop) -> &'static str {
+    match stop.name().split('-').next().unwrap_or_default() {
+        // The recovery agent is a thread of its coordinator.
+        "agent" => "coordinator",
+        kind => kind,
+    }
 }
 
 #[cfg(test)]
