@@ -96,7 +96,8 @@ impl House {
         if let Some(section) = &config.kv {
             let journal = house.journal(&folder.join("kv"), section, 64 << 20)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
-            let kv = Kv::open(log, disk, &folder.join("kv-checkpoints"), assent_kv::Config::default())?;
+            let settings = assent_kv::Config { store: identity.node, ..assent_kv::Config::default() };
+            let kv = Kv::open(log, disk, &folder.join("kv-checkpoints"), settings)?;
             house.kv = Some((journal, Arc::new(kv)));
         }
         Ok(house)

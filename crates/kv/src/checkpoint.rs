@@ -1,8 +1,9 @@
-//! Checkpoints: the index and the prepared branches at one place of the log, so that an open replays only what follows.
+//! Checkpoints: the index, the prepared branches and the latest finished ones at one place of the log, so that an open replays only what follows.
 //!
 //! ```text
 //!   checkpoint-<place, 16 hex digits>: frames; mark = the place, chain = which frame
-//!   | head: version, last entry and its hash | prepared: (xid, entry)* | keys: (lsn, keyspace, key, place)* | end: counts |
+//!   | head: version, last entry and its hash | prepared: (xid, entry)* | finished: floor, (lsn, ending, xid)* |
+//!   | keys: (lsn, keyspace, key, place)* | end: counts |
 //! ```
 //! Walk: `Kv::checkpoint` takes a snapshot, lets the log sync, and writes a few hundred keys at a time: nobody waits for
 //! it · [`newest`] loads the newest one that can be believed. A damaged, cut or foreign one is ignored: the journal has
@@ -17,6 +18,8 @@ use assent_journal::Log;
 use assent_world::{Access, Barrier, Disk, File, Open, read_exact_at, write_all_at};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::branch::Ending;
+use crate::finished::{Finished, Row};
 use crate::index::Index;
 use crate::record::{Effect, KIND_PREPARE, Place, Record, lay_xid, read_xid};
 use crate::snapshot::Snapshot;
@@ -29,13 +32,14 @@ const NAME: Barrier = Barrier::new("kv: a checkpoint's name before older ones go
 /// Every place of this room that makes something durable. What makes writes durable is the journal's.
 pub const BARRIERS: &[Barrier] = &[FOLDER, FILE, NAME];
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY: &str = "checkpoint.new";
 const FRAME_HEAD: u16 = 1;
 const FRAME_PREPARED: u16 = 2;
 const FRAME_KEYS: u16 = 3;
 const FRAME_END: u16 = 4;
+const FRAME_FINISHED: u16 = 5;
 /// A frame is closed once it has this much.
 const FRAME_BYTES: usize = 256 << 10;
 /// Keys copied under one hold of the index lock.
@@ -66,6 +70,7 @@ impl Checkpoints {
 pub(crate) struct Loaded {
     pub(crate) index: Index,
     pub(crate) prepared: Vec<(Xid, Lsn, Vec<Effect>)>,
+    pub(crate) finished: Finished,
 }
 
 pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), KvError> {
@@ -117,11 +122,16 @@ impl Kv {
     }
 
     fn write_checkpoint(&self) -> Result<Option<Lsn>, KvError> {
-        let (snapshot, entry, prepared) = {
+        let (snapshot, entry, branches) = {
             let mut desk = self.desk();
             self.publish(&mut desk);
             let snapshot = self.snapshot();
-            (snapshot, self.shared.index().entry(), desk.prepared().collect::<Vec<_>>())
+            let branches = Branches {
+                prepared: desk.prepared().collect(),
+                floor: desk.finished.floor(),
+                finished: desk.finished.rows(),
+            };
+            (snapshot, self.shared.index().entry(), branches)
         };
         let at = snapshot.lsn();
         if at <= self.counts().newest {
@@ -136,7 +146,7 @@ impl Kv {
         let wrap = |doing, error: &std::io::Error| KvError::disk(doing, &temporary, error);
         let open = Open { access: Access::Create, direct: false };
         let file = self.disk.open(&temporary, open).map_err(|error| wrap("create", &error))?;
-        self.fill(&*file, &snapshot, (entry, hash), &prepared).map_err(|error| wrap("write", &error))?;
+        self.fill(&*file, &snapshot, (entry, hash), &branches).map_err(|error| wrap("write", &error))?;
         file.sync_all(FILE).map_err(|error| wrap("sync", &error))?;
         self.disk.rename(&temporary, &self.folder.join(&name)).map_err(|error| wrap("rename", &error))?;
         let folder = &self.folder;
@@ -153,17 +163,22 @@ impl Kv {
         file: &dyn File,
         snapshot: &Snapshot,
         (entry, hash): (Lsn, u64),
-        prepared: &[(Xid, Lsn)],
+        branches: &Branches,
     ) -> std::io::Result<()> {
         let mut frames =
             Frames { file, place: snapshot.lsn(), at: 0, number: 0, payload: Writer::new(), laid: Vec::new() };
-        frames.payload.u8(VERSION).u64(entry.0).u64(hash);
+        frames.payload.u8(VERSION).u64(entry.0).u64(hash).u64(branches.floor.0);
         frames.close(FRAME_HEAD)?;
-        for (xid, entry) in prepared {
+        for (xid, entry) in &branches.prepared {
             lay_xid(frames.payload.u64(entry.0), xid);
             frames.close_if_full(FRAME_PREPARED)?;
         }
         frames.close(FRAME_PREPARED)?;
+        for row in &branches.finished {
+            lay_finished(&mut frames.payload, row);
+            frames.close_if_full(FRAME_FINISHED)?;
+        }
+        frames.close(FRAME_FINISHED)?;
         let mut cursor = None;
         let mut keys = 0_u64;
         loop {
@@ -179,9 +194,37 @@ impl Kv {
             }
         }
         frames.close(FRAME_KEYS)?;
-        frames.payload.u64(u64::try_from(prepared.len()).unwrap_or(u64::MAX)).u64(keys);
+        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        frames.payload.u64(count(branches.prepared.len())).u64(count(branches.finished.len())).u64(keys);
         frames.close(FRAME_END)
     }
+}
+
+/// What a checkpoint knows of branches.
+struct Branches {
+    prepared: Vec<(Xid, Lsn)>,
+    /// Of the finished ones: see [`Finished`].
+    floor: Lsn,
+    finished: Vec<Row>,
+}
+
+fn lay_finished(payload: &mut Writer, row: &Row) {
+    payload.u64(row.lsn.0).u8(match row.ending {
+        Ending::Commit => 1,
+        Ending::Rollback => 2,
+    });
+    lay_xid(payload, &row.branch.xid());
+}
+
+fn read_finished(reader: &mut Reader<'_>) -> Result<Row, Malformed> {
+    let lsn = Lsn(reader.u64("lsn")?);
+    let ending = match reader.u8("ending")? {
+        1 => Ending::Commit,
+        2 => Ending::Rollback,
+        _ => return Err(Malformed { field: "ending" }),
+    };
+    let branch = read_xid(reader)?.branch().ok_or(Malformed { field: "xid" })?;
+    Ok(Row { lsn, branch, ending })
 }
 
 fn lay_row(payload: &mut Writer, lsn: Lsn, effect: &Effect) {
@@ -242,11 +285,12 @@ pub(crate) fn newest(
     log: &dyn Log,
     disk: &dyn Disk,
     folder: &Path,
+    finished_max: u32,
     ignored: &mut u64,
 ) -> Result<Option<Loaded>, KvError> {
     for name in names(disk, folder)?.iter().rev() {
         let place = name.strip_prefix(PREFIX).and_then(|place| u64::from_str_radix(place, 16).ok());
-        let loaded = place.and_then(|place| load(log, disk, &folder.join(name), Lsn(place)));
+        let loaded = place.and_then(|place| load(log, disk, &folder.join(name), Lsn(place), finished_max));
         if loaded.is_some() {
             return Ok(loaded);
         }
@@ -256,7 +300,7 @@ pub(crate) fn newest(
 }
 
 /// Nothing if anything about it is not as it was written, or the journal is not the one it was written over.
-fn load(log: &dyn Log, disk: &dyn Disk, path: &Path, place: Lsn) -> Option<Loaded> {
+fn load(log: &dyn Log, disk: &dyn Disk, path: &Path, place: Lsn, finished_max: u32) -> Option<Loaded> {
     let file = disk.open(path, Open { access: Access::Read, direct: false }).ok()?;
     let mut frames = Pieces { file: &*file, place, at: 0, number: 0, bytes: Vec::new() };
     let (FRAME_HEAD, head) = frames.next()? else { return None };
@@ -264,13 +308,15 @@ fn load(log: &dyn Log, disk: &dyn Disk, path: &Path, place: Lsn) -> Option<Loade
     let version = head.u8("version").ok()?;
     let entry = Lsn(head.u64("entry").ok()?);
     let hash = head.u64("hash").ok()?;
+    let floor = Lsn(head.u64("floor").ok()?);
     head.end().ok()?;
     if version != VERSION || place > log.end() || xxh3_64(&log.read_at(entry).ok()?.payload) != hash {
         return None;
     }
     let mut index = Index::starting_at(entry, place);
     let mut prepared = Vec::new();
-    let mut keys = 0_u64;
+    let mut finished = Finished::new(finished_max, floor);
+    let (mut finished_rows, mut keys) = (0_u64, 0_u64);
     loop {
         let (kind, payload) = frames.next()?;
         let mut rows = Reader::new(payload);
@@ -281,6 +327,12 @@ fn load(log: &dyn Log, disk: &dyn Disk, path: &Path, place: Lsn) -> Option<Loade
                     prepared.push(branch(log, entry, &read_xid(&mut rows).ok()?)?);
                 }
             }
+            FRAME_FINISHED => {
+                while !rows.rest().is_empty() {
+                    finished.keep(read_finished(&mut rows).ok()?);
+                    finished_rows += 1;
+                }
+            }
             FRAME_KEYS => {
                 while !rows.rest().is_empty() {
                     let (lsn, effect) = read_row(&mut rows).ok()?;
@@ -289,9 +341,9 @@ fn load(log: &dyn Log, disk: &dyn Disk, path: &Path, place: Lsn) -> Option<Loade
                 }
             }
             FRAME_END => {
-                let counts = (rows.u64("prepared").ok()?, rows.u64("keys").ok()?);
-                let whole = counts == (u64::try_from(prepared.len()).ok()?, keys);
-                return whole.then_some(Loaded { index, prepared });
+                let counts = (rows.u64("prepared").ok()?, rows.u64("finished").ok()?, rows.u64("keys").ok()?);
+                let whole = counts == (u64::try_from(prepared.len()).ok()?, finished_rows, keys);
+                return whole.then_some(Loaded { index, prepared, finished });
             }
             _ => return None,
         }

@@ -1,5 +1,6 @@
 //! The store's limits: each one is a number with a unit, checked once at open.
 
+use assent_ids::NodeId;
 use assent_journal::ENTRY_BYTES_MAX;
 
 use crate::KvError;
@@ -32,6 +33,10 @@ pub struct Config {
     pub scan_bytes_max: u64,
     /// A checkpoint is due after that many bytes of journal.
     pub checkpoint_bytes: u64,
+    /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
+    pub finished_max: u32,
+    /// Who this store is, in the witness of its votes: the data folder's identity. Never changes.
+    pub store: NodeId,
 }
 
 impl Default for Config {
@@ -46,6 +51,8 @@ impl Default for Config {
             unpublished_max: 1 << 16,
             scan_bytes_max: 256 << 20,
             checkpoint_bytes: 64 << 20,
+            finished_max: 1 << 16,
+            store: NodeId(0),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::KvError;
 use crate::branch::{Branch, Ending, Work};
 use crate::config::Config;
 use crate::error::Shown;
+use crate::finished::Finished;
 use crate::index::Index;
 use crate::keyed::Keyed;
 use crate::record::{Durability, Effect};
@@ -38,7 +39,7 @@ pub(crate) struct Staged {
     pub(crate) turn: Turn,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) branches: BTreeMap<Xid, Branch>,
     /// Keys written by prepared branches, and by which.
@@ -50,9 +51,23 @@ pub(crate) struct Desk {
     acknowledged: Lsn,
     /// Bytes of all working branches' writes.
     pub(crate) bytes: u64,
+    pub(crate) finished: Finished,
 }
 
 impl Desk {
+    /// Nothing but what is remembered.
+    pub(crate) fn new(finished: Finished) -> Self {
+        Self {
+            branches: BTreeMap::new(),
+            held: Keyed::default(),
+            staged: Keyed::default(),
+            queue: VecDeque::new(),
+            acknowledged: Lsn::ZERO,
+            bytes: 0,
+            finished,
+        }
+    }
+
     /// The branch, or the word for an unknown one.
     pub(crate) fn branch(&mut self, xid: &Xid) -> Result<&mut Branch, KvError> {
         self.branches.get_mut(xid).ok_or(KvError::Unknown { xid: Box::new(*xid) })
@@ -158,7 +173,12 @@ impl Desk {
                     *listed = true;
                 }
             }
-            Turn::Finished(xid) => _ = self.branches.remove(&xid),
+            Turn::Finished(xid) => {
+                // One phase left no vote behind, so nobody will ask.
+                if let Some(Branch::Finishing { ending, prepare: Some(_), .. }) = self.branches.remove(&xid) {
+                    self.finished.note(staged.ticket.lsn, &xid, ending);
+                }
+            }
         }
         Some(staged)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use assent_ids::{Lsn, Xid};
+use assent_ids::{Lsn, NodeId, Xid};
 use assent_journal::JournalError;
 use assent_kind::Kind;
 
@@ -113,6 +113,12 @@ pub enum KvError {
         /// The branch.
         xid: Box<Xid>,
     },
+    /// Another connection resolves this coordinator's branches here.
+    #[error("another connection resolves the branches of node {node} here")]
+    Claimed {
+        /// The coordinator's data folder.
+        node: NodeId,
+    },
     /// The store was opened read-only.
     #[error("the store is open read-only")]
     ReadOnly,
@@ -163,7 +169,7 @@ impl KvError {
                 Kind::Invalid
             }
             Self::Busy { .. } => Kind::Busy,
-            Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } => Kind::Conflict,
+            Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } | Self::Claimed { .. } => Kind::Conflict,
             Self::Unknown { .. } => Kind::NotFound,
             Self::RolledBack { .. } => Kind::RolledBack,
             Self::ReadOnly => Kind::Denied,

@@ -13,6 +13,7 @@ use assent_journal::{Log, Ticket};
 use assent_world::Disk;
 
 use crate::checkpoint::Checkpoints;
+use crate::claims::Claims;
 use crate::config::{Config, METADATA_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
 use crate::record::{Durability, KIND_BATCH, Laid, Op, batch_bytes};
@@ -24,6 +25,7 @@ use crate::{KvError, checkpoint};
 pub struct Kv {
     pub(crate) shared: Arc<Shared>,
     desk: Mutex<Desk>,
+    pub(crate) claims: Claims,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) folder: PathBuf,
     pub(crate) config: Config,
@@ -91,6 +93,8 @@ pub struct Stats {
     pub checkpoints_ignored: u64,
     /// Journal entries that the open replayed.
     pub replayed: u64,
+    /// Finished branches that are remembered.
+    pub finished: u64,
 }
 
 impl Kv {
@@ -125,11 +129,12 @@ impl Kv {
         config: Config,
         read_only: bool,
     ) -> Result<Self, KvError> {
-        let (index, desk, opened) = recover(&*log, &*disk, folder)?;
+        let (index, desk, opened) = recover(&*log, &*disk, folder, config.finished_max)?;
         let checkpoints = Checkpoints::after(opened.checkpoint, index.published());
         Ok(Self {
             shared: Arc::new(Shared::new(log, index, config.scan_bytes_max)),
             desk: Mutex::new(desk),
+            claims: Claims::default(),
             disk,
             folder: folder.to_owned(),
             config,
@@ -285,6 +290,7 @@ impl Kv {
             checkpoints_failed: checkpoints.failed,
             checkpoints_ignored: self.opened.ignored,
             replayed: self.opened.replayed,
+            finished: count(desk.finished.len()),
         }
     }
 

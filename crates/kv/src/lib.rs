@@ -16,9 +16,11 @@
 
 mod branch;
 mod checkpoint;
+mod claims;
 mod config;
 mod desk;
 mod error;
+mod finished;
 mod index;
 mod keyed;
 mod kv;
@@ -29,6 +31,7 @@ mod snapshot;
 mod transaction;
 
 pub use checkpoint::BARRIERS;
+pub use claims::{CLAIMS_MAX, Claim};
 pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};
 pub use error::{KvError, Shown};
 pub use kv::{Kv, Pending, Stats};

@@ -9,9 +9,10 @@ use assent_journal::{Entry, Log};
 use assent_world::Disk;
 
 use crate::KvError;
-use crate::branch::Branch;
+use crate::branch::{Branch, Ending};
 use crate::checkpoint::{self, Loaded};
 use crate::desk::Desk;
+use crate::finished::Finished;
 use crate::index::{Index, Live};
 use crate::record::{Effect, Record};
 
@@ -26,19 +27,24 @@ pub(crate) struct Opened {
     pub(crate) replayed: u64,
 }
 
-pub(crate) fn recover(log: &dyn Log, disk: &dyn Disk, folder: &Path) -> Result<(Index, Desk, Opened), KvError> {
+pub(crate) fn recover(
+    log: &dyn Log,
+    disk: &dyn Disk,
+    folder: &Path,
+    finished_max: u32,
+) -> Result<(Index, Desk, Opened), KvError> {
     let mut opened = Opened::default();
-    let (mut index, mut desk, from) = match checkpoint::newest(log, disk, folder, &mut opened.ignored)? {
-        Some(Loaded { index, prepared }) => {
+    let (mut index, mut desk, from) = match checkpoint::newest(log, disk, folder, finished_max, &mut opened.ignored)? {
+        Some(Loaded { index, prepared, finished }) => {
             let published = index.published();
             opened.checkpoint = Some(published);
-            let mut desk = Desk::default();
+            let mut desk = Desk::new(finished);
             for (xid, entry, effects) in prepared {
                 desk.restore(xid, entry, effects);
             }
             (index, desk, published)
         }
-        None => (Index::default(), Desk::default(), log.start()),
+        None => (Index::default(), Desk::new(Finished::new(finished_max, log.start())), log.start()),
     };
     for entry in log.read(from)? {
         apply(&mut index, &mut desk, &entry?)?;
@@ -60,9 +66,14 @@ fn apply(index: &mut Index, desk: &mut Desk, entry: &Entry) -> Result<(), KvErro
             desk.restore(xid, entry.lsn, effects);
             Vec::new()
         }
-        Record::Commit { xid, prepare } => resolve(desk, &xid, prepare).map_err(wrong)?,
+        Record::Commit { xid, prepare } => {
+            let effects = resolve(desk, &xid, prepare).map_err(wrong)?;
+            desk.finished.note(entry.lsn, &xid, Ending::Commit);
+            effects
+        }
         Record::Rollback { xid, prepare } => {
             resolve(desk, &xid, prepare).map_err(wrong)?;
+            desk.finished.note(entry.lsn, &xid, Ending::Rollback);
             Vec::new()
         }
     };

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
+use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
 
-use crate::{Kv, KvError, Op, Pending, Rows};
+use crate::{Claim, Kv, KvError, Op, Pending, Rows};
 
-/// A connection to a store in this process. Dropping it drops its branches that are not prepared.
+/// A connection to a store in this process. Dropping it drops its branches that are not prepared, and its claim.
 pub struct KvResource {
     name: String,
     kv: Arc<Kv>,
@@ -23,13 +23,25 @@ pub struct KvResource {
     /// Branches begun here that are neither prepared nor finished.
     begun: BTreeSet<Xid>,
     answer: Option<(Pending, Reply)>,
+    /// Of the last vote of yes.
+    witness: Vec<u8>,
+    /// The node whose branches this connection resolves.
+    claim: Option<Claim>,
 }
 
 impl KvResource {
     /// A connection under the registered name.
     #[must_use]
     pub fn new(name: &str, kv: Arc<Kv>) -> Self {
-        Self { name: name.to_owned(), kv, current: None, begun: BTreeSet::new(), answer: None }
+        Self {
+            name: name.to_owned(),
+            kv,
+            current: None,
+            begun: BTreeSet::new(),
+            answer: None,
+            witness: Vec::new(),
+            claim: None,
+        }
     }
 
     /// The value of a key, within the branch if one is started, else as it is now.
@@ -88,15 +100,25 @@ impl KvResource {
                 self.current = self.current.filter(|current| current != xid);
                 Ok(done(Pending::NOTHING))
             }
-            Verb::Prepare(xid) => self.kv.prepare_begin(xid).map(|voted| (voted.pending, Reply::Vote(voted.vote))),
+            Verb::Prepare(xid) => {
+                let voted = self.kv.prepare_begin(xid)?;
+                self.witness = self.kv.witness(voted.pending);
+                Ok((voted.pending, Reply::Vote(voted.vote)))
+            }
             Verb::Commit(xid) => self.kv.commit_begin(xid).map(done),
             Verb::CommitOnePhase(xid) => self.kv.commit_one_phase_begin(xid).map(done),
             Verb::Rollback(xid) => self.kv.rollback_begin(xid).map(done),
             Verb::Recover(node) => Ok((Pending::NOTHING, Reply::Listed(self.kv.recover(*node)))),
+            Verb::Claim(node) => {
+                if self.claim.as_ref().map(Claim::node) != Some(*node) {
+                    self.claim = Some(self.kv.claim(*node)?);
+                }
+                Ok(done(Pending::NOTHING))
+            }
+            Verb::Inquire { xid, witness } => Ok((Pending::NOTHING, Reply::Past(self.kv.inquire(xid, witness)))),
+            // Nothing keeps a prepared branch from its coordinator.
+            Verb::Evict(_) => Ok(done(Pending::NOTHING)),
             // This store never finishes a branch on its own, so there is nothing to forget.
-            // No other process has this store open, and nothing keeps a prepared branch from its coordinator.
-            Verb::Claim(_) | Verb::Evict(_) => Ok((Pending::NOTHING, Reply::Done)),
-            Verb::Inquire { .. } => Ok((Pending::NOTHING, Reply::Past(Past::Forgotten))),
             Verb::Forget(xid) => Err(KvError::Unknown { xid: Box::new(*xid) }),
         }
     }
@@ -114,6 +136,10 @@ impl KvResource {
 impl Resource for KvResource {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn witness(&mut self) -> Vec<u8> {
+        self.witness.clone()
     }
 
     fn send(&mut self, verb: Verb) {

@@ -11,10 +11,11 @@ use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
 
 use assent_ids::{Branch as Ours, Lsn, NodeId, Xid};
-use assent_xa::Vote;
+use assent_xa::{Past, Vote};
 
 use crate::branch::{Branch, Ending, Phase, Work};
 use crate::desk::{Desk, Staged, Turn};
+use crate::finished::{Voucher, witness};
 use crate::kv::within;
 use crate::record::{self, Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid, Op};
 use crate::snapshot::{Found, Rows, Snapshot};
@@ -288,6 +289,21 @@ impl Kv {
     pub fn recover(&self, node: NodeId) -> Vec<Xid> {
         let prefix = Ours::prefix(node);
         self.prepared().into_iter().filter(|xid| xid.gtrid().starts_with(&prefix) && xid.branch().is_some()).collect()
+    }
+
+    /// What became of a branch that is not listed, as far as the latest finished ones tell. `witness`: what
+    /// [`Kv::witness`] gave when it voted, or empty.
+    #[must_use]
+    pub fn inquire(&self, xid: &Xid, witness: &[u8]) -> Past {
+        let desk = self.desk();
+        let is_here = desk.branches.contains_key(xid);
+        desk.finished.became(xid, &Voucher::read(witness), self.config.store, is_here, self.shared.log.end())
+    }
+
+    /// What a vote of yes leaves with the coordinator: which store voted, and where in its journal.
+    #[must_use]
+    pub fn witness(&self, vote: Pending) -> Vec<u8> {
+        vote.ticket.map_or_else(Vec::new, |ticket| witness(self.config.store, ticket.lsn))
     }
 
     /// All prepared branches: those whose vote is durable and whose outcome is not.

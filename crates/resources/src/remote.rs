@@ -67,13 +67,24 @@ pub struct Remote {
     /// Answers that change nothing: those to ends, whose refusal the next verb's answer shows.
     passed: Vec<Ticket>,
     sent: Option<Sent>,
+    /// Of the last vote of yes, in the store's own form.
+    witness: Vec<u8>,
 }
 
 impl Remote {
     /// A store by its registered name. Connects when there is something to say.
     #[must_use]
     pub fn new(name: &str, address: Address, config: LinkConfig) -> Self {
-        Self { name: name.to_owned(), address, config, link: None, branch: None, passed: Vec::new(), sent: None }
+        Self {
+            name: name.to_owned(),
+            address,
+            config,
+            link: None,
+            branch: None,
+            passed: Vec::new(),
+            sent: None,
+            witness: Vec::new(),
+        }
     }
 
     /// What its connection has done so far; nothing if there is none.
@@ -326,7 +337,12 @@ impl Remote {
             _ = link.receive(passed);
         }
         let outcome = link.receive(ticket).and_then(|arrived| match arrived.answer()? {
-            Answer::Branch(reply) => Ok(reply_of(reply)),
+            Answer::Branch(reply) => {
+                if let assent_wire::Reply::Yes(witness) = reply {
+                    self.witness = witness.to_vec();
+                }
+                Ok(reply_of(reply))
+            }
             _ => Err(LinkError::InDoubt { message: "an answer of another kind than asked".to_owned() }),
         });
         self.watch(&outcome);
@@ -343,13 +359,17 @@ fn started_well(reply: &assent_wire::Reply<'_>) -> Result<(), LinkError> {
     match reply {
         R::Refused(kind, native) => refused(*kind, native),
         R::RolledBack(native) | R::Unknown(native) | R::Heuristic(_, native) => refused(Kind::RolledBack, native),
-        R::Done | R::Yes | R::ReadOnly | R::Listed(_) | R::Past(_) => Ok(()),
+        R::Done | R::Yes(_) | R::ReadOnly | R::Listed(_) | R::Past(_) => Ok(()),
     }
 }
 
 impl Resource for Remote {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn witness(&mut self) -> Vec<u8> {
+        self.witness.clone()
     }
 
     fn send(&mut self, verb: Verb) {

@@ -37,6 +37,7 @@ pub(crate) enum Due {
 impl Owed {
     /// Waits, then answers if the connection is still there. Says which decision was made.
     pub(crate) fn settle(self, shared: &Shared, connection: Option<&mut Connection>) -> Option<TxId> {
+        let witness;
         let (answer, decided) = match self.due {
             Due::Commit(pending, tx) => {
                 let answer = decided(shared, pending);
@@ -45,7 +46,8 @@ impl Owed {
             }
             Due::Rollback(pending) => (decided(shared, pending), None),
             Due::Vote(pending, xid) => {
-                let answer = stored(shared, pending, |_| Answer::Branch(Reply::Yes));
+                witness = shared.kv.as_ref().map(|kv| kv.witness(pending)).unwrap_or_default();
+                let answer = stored(shared, pending, |_| Answer::Branch(Reply::Yes(&witness)));
                 stop::about(Stop::StoreAfterPrepare, || xid);
                 (answer, None)
             }
@@ -73,9 +75,9 @@ impl Owed {
     }
 }
 
-type Settled = Result<Answer<'static>, (Kind, String)>;
+type Settled<'a> = Result<Answer<'a>, (Kind, String)>;
 
-fn decided(shared: &Shared, pending: assent_coordinator::Pending) -> Settled {
+fn decided(shared: &Shared, pending: assent_coordinator::Pending) -> Settled<'static> {
     let Some(coordinator) = &shared.coordinator else { return Err(gone()) };
     match coordinator.decide_end(pending) {
         Ok(assent_xa::Outcome::Committed) => Ok(Answer::Decided(Outcome::Committed)),
@@ -84,11 +86,11 @@ fn decided(shared: &Shared, pending: assent_coordinator::Pending) -> Settled {
     }
 }
 
-fn stored(
+fn stored<'a>(
     shared: &Shared,
     pending: assent_kv::Pending,
-    answer: impl FnOnce(assent_kv::Pending) -> Answer<'static>,
-) -> Settled {
+    answer: impl FnOnce(assent_kv::Pending) -> Answer<'a>,
+) -> Settled<'a> {
     let Some(kv) = &shared.kv else { return Err(gone()) };
     kv.wait(pending).map(|()| answer(pending)).map_err(|error| (error.kind(), error.to_string()))
 }

@@ -3,10 +3,8 @@
 //! Walk: [`step`] greets a new connection, then hands each request to its role: [`decisions`], [`store`], [`admin`] ·
 //! [`answer`] lays an answer, [`refuse`] a last one · [`goodbye`] tells the engines that a connection has ended.
 
-use std::collections::BTreeSet;
-
 use assent_frame::Frame;
-use assent_ids::{Epoch, Xid};
+use assent_ids::Epoch;
 use assent_kind::Kind;
 use assent_wire::{Answer, Hello, Limits, PAYLOAD_BYTES_MAX, Request, Secret, Session, VERSIONS, Welcome};
 
@@ -26,8 +24,8 @@ pub(crate) enum Role {
     Nobody,
     /// A program that commits transactions.
     Client(Seat),
-    /// A program that works on the store. Its branches, from their start until they are finished here.
-    Store(BTreeSet<Xid>),
+    /// A program that works on the store.
+    Store(store::Seat),
     /// An operator.
     Admin,
 }
@@ -35,7 +33,7 @@ pub(crate) enum Role {
 impl Role {
     /// Whether its owner is in the middle of something that a stop waits for.
     pub(crate) fn has_work(&self) -> bool {
-        matches!(self, Self::Store(branches) if !branches.is_empty())
+        matches!(self, Self::Store(seat) if !seat.branches.is_empty())
     }
 
     const fn name(&self) -> &'static str {
@@ -164,7 +162,7 @@ fn welcome(shared: &Shared, role: &assent_wire::Role<'_>) -> Result<(Role, Optio
     match role {
         assent_wire::Role::Admin => Ok((Role::Admin, None)),
         assent_wire::Role::Store { .. } => match &shared.kv {
-            Some(_) => Ok((Role::Store(BTreeSet::new()), None)),
+            Some(_) => Ok((Role::Store(store::Seat::default()), None)),
             None => absent("store"),
         },
         assent_wire::Role::Client { label, resume, resources } => {
@@ -212,10 +210,10 @@ pub(crate) fn goodbye(shared: &Shared, connection: &mut Connection) {
                 shared.recovery.ring();
             }
         }
-        Role::Store(branches) => {
+        Role::Store(seat) => {
             if let Some(kv) = &shared.kv {
                 // A prepared one stays: its coordinator will ask.
-                branches.iter().for_each(|xid| kv.abandon(xid));
+                seat.branches.iter().for_each(|xid| kv.abandon(xid));
             }
         }
     }

@@ -3,11 +3,12 @@
 //! Walk: [`step`] begins what must be durable and owes the answer; reads are answered at once. The store is passive: it
 //! knows no coordinator, and a branch belongs to the connection that started it only until it is prepared.
 
+use std::collections::BTreeSet;
 use std::ops;
 
-use assent_ids::Xid;
+use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
-use assent_kv::{Durability, Kv, KvError, Rows};
+use assent_kv::{Claim, Durability, Kv, KvError, Rows};
 use assent_wire::{Answer, Bound, Found, Native, Op, Past, Reply, Request, Scan, Write};
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
@@ -42,15 +43,24 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
     )
 }
 
+/// What a connection to the store has of it.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    /// Its branches, from their start until they are finished here.
+    pub(crate) branches: BTreeSet<Xid>,
+    /// The node whose branches it resolves.
+    claim: Option<Claim>,
+}
+
 pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
     let Some(kv) = &visit.shared.kv else { return };
     match request {
         Request::Start(xid) => start(visit, kv, xid),
         Request::End { xid, success } => branch(visit, kv.end(&xid, success).map(|()| Reply::Done), false),
         Request::Recover(node) => branch(visit, Ok(Reply::Listed(kv.recover(node))), false),
+        Request::Claim(node) => claim(visit, kv, node),
+        Request::Inquire { xid, witness } => inquire(visit, kv, &xid, witness),
         // This store never finishes a branch on its own, so there is nothing to forget.
-        Request::Claim(_) => branch(visit, Ok(Reply::Done), false),
-        Request::Inquire { .. } => branch(visit, Ok(Reply::Past(Past::Forgotten)), false),
         Request::Forget(xid) => branch(visit, Err(KvError::Unknown { xid: Box::new(xid) }), false),
         Request::Prepare(xid) => prepare(visit, kv, xid),
         Request::Commit(xid) => commit(visit, xid, false, || kv.commit_begin(&xid)),
@@ -80,10 +90,33 @@ fn start(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
         return visit.answer(&Answer::Branch(Reply::Refused(Kind::Unavailable, native)));
     }
     let started = kv.start(&xid);
-    if let (Ok(()), Role::Store(branches)) = (&started, &mut visit.connection.role) {
-        branches.insert(xid);
+    if let (Ok(()), Role::Store(seat)) = (&started, &mut visit.connection.role) {
+        seat.branches.insert(xid);
     }
     branch(visit, started.map(|()| Reply::Done), false);
+}
+
+/// The claim is the connection's, and goes with it.
+fn claim(visit: &mut Visit<'_>, kv: &Kv, node: NodeId) {
+    let Role::Store(seat) = &mut visit.connection.role else { return };
+    let claimed = match &seat.claim {
+        Some(claim) if claim.node() == node => Ok(()),
+        _ => kv.claim(node).map(|claim| seat.claim = Some(claim)),
+    };
+    branch(visit, claimed.map(|()| Reply::Done), false);
+}
+
+fn inquire(visit: &mut Visit<'_>, kv: &Kv, xid: &Xid, witness: &[u8]) {
+    use assent_xa::Past as Is;
+    let past = kv.inquire(xid, witness);
+    let past = match &past {
+        Is::Committed => Past::Committed,
+        Is::RolledBack => Past::RolledBack,
+        Is::Open => Past::Open,
+        Is::Forgotten => Past::Forgotten,
+        Is::Elsewhere(native) => Past::Elsewhere(Native { code: &native.code, message: &native.message }),
+    };
+    visit.answer(&Answer::Branch(Reply::Past(past)));
 }
 
 fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
@@ -156,8 +189,8 @@ fn owe(visit: &mut Visit<'_>, pending: assent_kv::Pending, due: Due) {
 
 /// The branch has left this connection's care.
 fn forget(visit: &mut Visit<'_>, xid: Xid) {
-    if let Role::Store(branches) = &mut visit.connection.role {
-        branches.remove(&xid);
+    if let Role::Store(seat) = &mut visit.connection.role {
+        seat.branches.remove(&xid);
     }
 }
 

@@ -52,8 +52,8 @@ pub struct Native<'a> {
 pub enum Reply<'a> {
     /// Done, and durable where the verb says so.
     Done,
-    /// Prepared: it will do whatever is decided.
-    Yes,
+    /// Prepared: it will do whatever is decided. With what the coordinator keeps of the vote, at most 4,096 bytes.
+    Yes(&'a [u8]),
     /// Prepared with nothing to do: it is finished.
     ReadOnly,
     /// It is rolled back or can only be.
@@ -289,7 +289,7 @@ impl<'a> Reply<'a> {
     fn put(&self, to: &mut Writer) {
         match self {
             Self::Done => _ = to.u8(1),
-            Self::Yes => _ = to.u8(2),
+            Self::Yes(witness) => _ = to.u8(2).bytes(witness),
             Self::ReadOnly => _ = to.u8(3),
             Self::RolledBack(native) => native.put(to.u8(4)),
             Self::Heuristic(heuristic, native) => native.put(to.u8(5).u8(match heuristic {
@@ -311,7 +311,7 @@ impl<'a> Reply<'a> {
     fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(match from.u8("reply")? {
             1 => Self::Done,
-            2 => Self::Yes,
+            2 => Self::Yes(from.bytes("witness")?),
             3 => Self::ReadOnly,
             4 => Self::RolledBack(Native::take(from)?),
             5 => Self::Heuristic(heuristic(from)?, Native::take(from)?),

@@ -1,7 +1,7 @@
 //! The power is cut everywhere: what was promised is there, the rest is wholly there or wholly absent, and votes stand.
 //!
 //! One log is one order, so whatever survives must be a state that the store went through: that of some prefix of what
-//! was attempted, and not of less than was promised.
+//! was attempted, and not of less than was promised. So is what it remembers of finished branches.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use assent_journal::Journal;
 use assent_kv::{BARRIERS, Config, Durability, Kv, KvError, Op, Pending};
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
+use assent_xa::Past;
 
 use super::xid;
 
@@ -49,6 +50,8 @@ enum Step {
 struct State {
     keys: BTreeMap<u8, Value>,
     prepared: BTreeMap<u64, Writes>,
+    /// What the store answers of branches that are finished: whether they were committed.
+    finished: BTreeMap<u64, bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,8 +79,12 @@ impl State {
             Step::Commit(number) => {
                 let writes = self.prepared.remove(number).unwrap();
                 self.lay(&writes);
+                self.finished.insert(*number, true);
             }
-            Step::Rollback(number) => _ = self.prepared.remove(number).unwrap(),
+            Step::Rollback(number) => {
+                self.prepared.remove(number).unwrap();
+                self.finished.insert(*number, false);
+            }
             Step::Found(state) => *self = state.clone(),
         }
     }
@@ -118,8 +125,18 @@ fn found(kv: &Kv, attempted: &[Fact]) -> Result<State, String> {
         });
         prepared.insert(number, writes.ok_or("a branch that was never prepared")?);
     }
+    let mut finished = BTreeMap::new();
+    for fact in attempted {
+        let Fact::Step(_, Step::Prepare(number, _)) = fact else { continue };
+        match kv.inquire(&xid(*number), &[]) {
+            Past::Committed => _ = finished.insert(*number, true),
+            Past::RolledBack => _ = finished.insert(*number, false),
+            Past::Open | Past::Forgotten => {}
+            Past::Elsewhere(native) => return Err(native.message),
+        }
+    }
     let keys = rows.iter().map(|(key, value)| Ok((key[0], Value::of(value)?))).collect::<Result<_, String>>()?;
-    Ok(State { keys, prepared })
+    Ok(State { keys, prepared, finished })
 }
 
 /// A workload under way: what was asked, what will be there, what waits.

@@ -14,7 +14,7 @@ pub(super) fn reply_of(reply: wire::Reply<'_>) -> Reply {
     let own = |words: wire::Native<'_>| native(words.code, words.message);
     match reply {
         wire::Reply::Done => Reply::Done,
-        wire::Reply::Yes => Reply::Vote(Vote::Yes),
+        wire::Reply::Yes(_) => Reply::Vote(Vote::Yes),
         wire::Reply::ReadOnly => Reply::Vote(Vote::ReadOnly),
         wire::Reply::RolledBack(words) => Reply::RolledBack(own(words)),
         wire::Reply::Heuristic(heuristic, words) => Reply::Heuristic(heuristic_of(heuristic), own(words)),

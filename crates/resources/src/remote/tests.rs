@@ -192,7 +192,7 @@ fn every_answer_keeps_its_meaning() {
     let own = || native("c", "m");
     let table = [
         (W::Done, Reply::Done),
-        (W::Yes, Reply::Vote(Vote::Yes)),
+        (W::Yes(b"w"), Reply::Vote(Vote::Yes)),
         (W::ReadOnly, Reply::Vote(Vote::ReadOnly)),
         (W::RolledBack(told), Reply::RolledBack(own())),
         (W::Unknown(told), Reply::Unknown(own())),

@@ -7,7 +7,7 @@ use assent_kind::Kind;
 use assent_wire::{Answer, Known, Outcome, Reply, Request, Role};
 use assent_world::{Clock as _, RealClock};
 
-use crate::house::{Rules, Street, branch, coordinator, eventually, get, refusal, street};
+use crate::house::{Rules, Street, branch, coordinator, eventually, get, is_yes, refusal, street};
 
 fn known(street: &Street, tx: TxId) -> Known {
     let arrived = street.coordinator.link(Role::Admin).request(&Request::Ask(tx)).unwrap();
@@ -22,7 +22,7 @@ fn a_client_that_dies_after_prepare_is_fenced_and_recovery_rolls_its_branches_ba
     committer.commit(b"key", b"before");
     let tx = committer.begin();
     committer.work(tx, b"key", b"never");
-    assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+    assert!(committer.all(tx, Request::Prepare).iter().all(is_yes));
     assert_eq!(street.prepared(), 2);
     let session = committer.session();
     drop(committer);
@@ -44,7 +44,7 @@ fn a_client_that_dies_after_the_decision_is_finished_by_recovery() {
     let mut committer = street.committer();
     let tx = committer.begin();
     committer.work(tx, b"key", b"decided");
-    assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+    assert!(committer.all(tx, Request::Prepare).iter().all(is_yes));
     assert_eq!(committer.decide(tx), Outcome::Committed);
     drop(committer);
     eventually("recovery commits", || street.prepared() == 0);
@@ -59,7 +59,7 @@ fn a_client_that_comes_back_in_time_goes_on_with_its_transaction() {
     let mut committer = street.committer();
     let tx = committer.begin();
     committer.work(tx, b"key", b"v");
-    assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+    assert!(committer.all(tx, Request::Prepare).iter().all(is_yes));
     let session = committer.session();
     committer.decisions.close("a cable was pulled");
     committer.decisions = street.coordinator.client_link(Some(session));
@@ -107,7 +107,7 @@ fn a_coordinator_that_restarts_remembers_what_it_decided_and_lets_its_clients_re
     let (decided, open) = (committer.begin(), committer.begin());
     for (tx, key) in [(decided, b"decided"), (open, b"openopn")] {
         committer.work(tx, key, b"v");
-        assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+        assert!(committer.all(tx, Request::Prepare).iter().all(is_yes));
     }
     assert_eq!(committer.decide(decided), Outcome::Committed);
     let session = committer.session();
@@ -144,7 +144,7 @@ fn a_coordinator_whose_door_opens_late_still_gives_its_clients_their_time() {
     let mut committer = street.committer();
     let tx = committer.begin();
     committer.work(tx, b"key", b"v");
-    assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+    assert!(committer.all(tx, Request::Prepare).iter().all(is_yes));
     let session = committer.session();
     let path = street.folder.join("c");
     let old = street.coordinator;

@@ -11,7 +11,7 @@ use assent_wire::{Answer, Hello, Outcome, Reply, Request, Role};
 use assent_world::RealClock;
 use assent_world::net::Address;
 
-use crate::house::{LONG, NODE, Rules, branch, eventually, expect, get, put, refusal, store, street, xid};
+use crate::house::{LONG, NODE, Rules, branch, eventually, expect, get, is_yes, put, refusal, store, street, xid};
 
 #[test]
 fn a_branch_that_is_under_way_is_finished_and_no_new_one_is_started() {
@@ -27,7 +27,7 @@ fn a_branch_that_is_under_way_is_finished_and_no_new_one_is_started() {
         let refused = committer.stores["a"].request(&Request::Start(xid(committer.node(), another, "a", 0))).unwrap();
         assert!(matches!(branch(&refused), Reply::Refused(Kind::Unavailable, _)), "{refused:?}");
         // The one under way goes to its end.
-        assert!(committer.all(tx, Request::Prepare).iter().all(|vote| branch(vote) == Reply::Yes));
+        assert!(committer.all(tx, Request::Prepare).iter().all(is_yes));
         assert_eq!(committer.decide(tx), Outcome::Committed);
         assert!(committer.all(tx, Request::Commit).iter().all(|done| branch(done) == Reply::Done));
         stopping.join().unwrap();

@@ -2,9 +2,9 @@
 
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_kind::Kind;
-use assent_wire::{Answer, Bound, Op, Reply, Request, Role, Scan, Write};
+use assent_wire::{Answer, Bound, Op, Past, Reply, Request, Role, Scan, Write};
 
-use crate::house::{NODE, Rules, branch, expect, get, put, refusal, store, xid};
+use crate::house::{NODE, Rules, branch, expect, get, is_yes, put, refusal, store, xid};
 
 fn tx(counter: u64) -> TxId {
     TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter }
@@ -23,7 +23,7 @@ fn a_branch_sees_its_own_writes_and_others_see_them_when_it_has_committed() {
     assert_eq!(arrived.answer().unwrap(), Answer::Value(Some(b"v")));
     assert_eq!(get(&other, b"k"), None);
     expect(&mine, &Request::End { xid, success: true }, &Reply::Done);
-    expect(&mine, &Request::Prepare(xid), &Reply::Yes);
+    assert!(is_yes(&mine.request(&Request::Prepare(xid)).unwrap()));
     expect(&other, &Request::Recover(NODE), &Reply::Listed(vec![xid]));
     assert_eq!(get(&other, b"k"), None);
     // Whoever knows the outcome may tell it, over any connection.
@@ -44,7 +44,7 @@ fn a_connection_that_ends_takes_its_unprepared_branches_along_and_leaves_the_pre
         link.request(&put(Some(xid), key, b"v")).unwrap().answer().unwrap();
     }
     expect(&link, &Request::End { xid: prepared, success: true }, &Reply::Done);
-    expect(&link, &Request::Prepare(prepared), &Reply::Yes);
+    assert!(is_yes(&link.request(&Request::Prepare(prepared)).unwrap()));
     assert_eq!(house.stat("kv.branches"), 2);
     link.close("the test says so");
     crate::house::eventually("the open branch is dropped", || house.stat("kv.branches") == 1);
@@ -176,4 +176,41 @@ fn each_role_may_do_its_own_and_absent_engines_are_said() {
     let (kind, message) = refusal(client);
     assert_eq!(kind, Kind::NotFound);
     assert!(message.contains("coordinator"), "{message}");
+}
+
+#[test]
+fn what_became_of_a_branch_is_told_to_whoever_has_the_witness_and_one_connection_resolves() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let (agent, other) = (house.store_link(), house.store_link());
+    let mut witnesses = Vec::new();
+    for counter in 1..=2 {
+        let xid = xid(NODE, tx(counter), "a", 0);
+        expect(&other, &Request::Start(xid), &Reply::Done);
+        other.request(&put(Some(xid), &counter.to_le_bytes(), b"v")).unwrap().answer().unwrap();
+        expect(&other, &Request::End { xid, success: true }, &Reply::Done);
+        let arrived = other.request(&Request::Prepare(xid)).unwrap();
+        let Reply::Yes(witness) = branch(&arrived) else { panic!("{arrived:?}") };
+        witnesses.push(witness.to_vec());
+    }
+    let ask = |counter: u64, witness: &[u8], past: Past<'_>| {
+        let xid = xid(NODE, tx(counter), "a", 0);
+        expect(&agent, &Request::Inquire { xid, witness }, &Reply::Past(past));
+    };
+    expect(&agent, &Request::Claim(NODE), &Reply::Done);
+    let refused = other.request(&Request::Claim(NODE)).unwrap();
+    assert!(matches!(branch(&refused), Reply::Refused(Kind::Conflict, _)), "{refused:?}");
+    ask(1, &witnesses[0], Past::Open);
+    expect(&agent, &Request::Commit(xid(NODE, tx(1), "a", 0)), &Reply::Done);
+    expect(&agent, &Request::Rollback(xid(NODE, tx(2), "a", 0)), &Reply::Done);
+    ask(1, &witnesses[0], Past::Committed);
+    ask(2, &witnesses[1], Past::RolledBack);
+    ask(1, &[], Past::Committed);
+    ask(3, &[], Past::Forgotten);
+    let arrived = agent.request(&Request::Inquire { xid: xid(NODE, tx(1), "a", 0), witness: b"pg" }).unwrap();
+    assert!(matches!(branch(&arrived), Reply::Past(Past::Elsewhere(_))), "{arrived:?}");
+    agent.close("the claim goes with it");
+    crate::house::eventually("the claim is free", || {
+        matches!(branch(&other.request(&Request::Claim(NODE)).unwrap()), Reply::Done)
+    });
 }
