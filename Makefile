@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql test lint bench gate fuzz
+.PHONY: help demo demo-sql test lint bench gate matrix fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -26,6 +26,9 @@ bench: ## measure the journal and the transactions
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)
+
+matrix: ## every process killed at every stop point, alone and under load, for BUDGET seconds (default 600)
+	scripts/matrix $(or $(BUDGET),600) $(ARGS)
 
 fuzz: ## coverage-guided fuzzing, BUDGET seconds a target (default 60; nightly and cargo-fuzz needed)
 	scripts/fuzz $(or $(BUDGET),60)

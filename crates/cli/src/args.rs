@@ -36,6 +36,12 @@ pub(crate) enum Command {
     /// One client process of the demo.
     #[command(hide = true)]
     DemoClient(DemoClient),
+    /// Kills every process at every stop point and counts what every store holds; on private servers only.
+    #[command(hide = true)]
+    Matrix(crate::matrix::Arguments),
+    /// One client process of the matrix.
+    #[command(hide = true)]
+    MatrixClient(crate::matrix::ClientArguments),
 }
 
 #[derive(Args, Clone, Debug)]

@@ -13,6 +13,7 @@ mod doctor;
 mod failure;
 mod journal;
 mod logging;
+mod matrix;
 mod serve;
 mod tx;
 
@@ -55,6 +56,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Demo(arguments) => demo::run(&arguments, cli.json),
         Command::DemoClient(arguments) => demo::client(&arguments),
+        Command::Matrix(arguments) => matrix::run(&arguments, cli.json),
+        Command::MatrixClient(arguments) => matrix::client(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.json),
         Command::Tx(command) => tx::run(command, cli.json),

@@ -6,6 +6,8 @@ mod assent;
 mod doctor;
 #[path = "cli/kills.rs"]
 mod kills;
+#[path = "cli/matrix.rs"]
+mod matrix;
 #[path = "cli/served.rs"]
 mod served;
 #[path = "cli/usage.rs"]

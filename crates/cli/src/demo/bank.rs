@@ -17,10 +17,10 @@ use crate::failure::Failure;
 /// Accounts are filled in batches of this many.
 const FILL: u32 = 500;
 /// The keyspace of accounts.
-pub(super) const ACCOUNTS: u32 = 0;
+pub(crate) const ACCOUNTS: u32 = 0;
 
 /// A connection to one bank.
-pub(super) enum Bank {
+pub(crate) enum Bank {
     /// A key-value store in another process.
     Remote(Box<Remote>),
     /// A table in PostgreSQL.
@@ -30,17 +30,17 @@ pub(super) enum Bank {
 }
 
 /// An account's key.
-pub(super) fn key(account: u32) -> [u8; 4] {
+pub(crate) fn key(account: u32) -> [u8; 4] {
     account.to_be_bytes()
 }
 
 /// A balance's bytes.
-pub(super) fn value(balance: u64) -> [u8; 8] {
+pub(crate) fn value(balance: u64) -> [u8; 8] {
     balance.to_be_bytes()
 }
 
 /// A balance of bytes.
-pub(super) fn balance(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn balance(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }
 
@@ -50,7 +50,7 @@ fn put<'a>(key: &'a [u8], money: &'a [u8]) -> Op<'a> {
 
 impl Bank {
     /// Connects. A lock that somebody else holds is waited for a second at most: that somebody may have been killed.
-    pub(super) fn open(store: &Store, plan: &Plan) -> Result<Self, Failure> {
+    pub(crate) fn open(store: &Store, plan: &Plan) -> Result<Self, Failure> {
         match store.kind {
             StoreKind::Assent => {
                 let address = store.url.parse().map_err(|error| Failure::invalid(format!("{error}")))?;
@@ -70,7 +70,7 @@ impl Bank {
     }
 
     /// Makes the accounts. A table that is there already is somebody's: refused.
-    pub(super) fn fill(&mut self, accounts: u32) -> Result<(), Failure> {
+    pub(crate) fn fill(&mut self, accounts: u32) -> Result<(), Failure> {
         match self {
             Self::Remote(bank) => {
                 for first in (0..accounts).step_by(usize::try_from(FILL).unwrap_or(1)) {
@@ -104,7 +104,7 @@ impl Bank {
     }
 
     /// Adds to an account, or takes from it, within the branch; false if it does not hold enough.
-    pub(super) fn add(&mut self, account: u32, amount: i64) -> Result<bool, Failure> {
+    pub(crate) fn add(&mut self, account: u32, amount: i64) -> Result<bool, Failure> {
         match self {
             Self::Remote(bank) => {
                 let bytes = bank.get(ACCOUNTS, &key(account))?;
@@ -135,7 +135,7 @@ impl Bank {
     }
 
     /// How many accounts an SQL bank has and what is in them.
-    pub(super) fn sum(&mut self) -> Result<(u64, u64), Failure> {
+    pub(crate) fn sum(&mut self) -> Result<(u64, u64), Failure> {
         let gone = || Failure::new(Kind::Corrupt, "the sum of accounts cannot be read");
         match self {
             Self::Remote(_) => Err(gone()),
@@ -153,7 +153,7 @@ impl Bank {
     }
 
     /// How many branches of this node an SQL bank still holds prepared (`pg_prepared_xacts`, `XA RECOVER`).
-    pub(super) fn left_prepared(&mut self, node: assent_ids::NodeId) -> Result<u64, Failure> {
+    pub(crate) fn left_prepared(&mut self, node: assent_ids::NodeId) -> Result<u64, Failure> {
         match self.call(Verb::Recover(node)) {
             Reply::Listed(branches) => Ok(u64::try_from(branches.len()).unwrap_or(u64::MAX)),
             other => Err(Failure::new(Kind::Unavailable, format!("cannot list prepared branches: {other:?}"))),
@@ -161,7 +161,7 @@ impl Bank {
     }
 
     /// Drops what [`Bank::fill`] made in an SQL bank.
-    pub(super) fn drop_table(&mut self) -> Result<(), Failure> {
+    pub(crate) fn drop_table(&mut self) -> Result<(), Failure> {
         match self {
             Self::Remote(_) => {}
             Self::Postgres(bank, table) => {

@@ -5,15 +5,15 @@
 //! `process` starts, hears and kills, `bank` is one store, `plan` what is to be done, `report` what was found.
 //! Deliberately absent: any shortcut. Processes, kills, sockets and files are real; sums come from the stopped stores.
 
-mod bank;
+pub(crate) mod bank;
 mod client;
 mod count;
-mod kill;
-mod plan;
-mod process;
+pub(crate) mod kill;
+pub(crate) mod plan;
+pub(crate) mod process;
 mod report;
 mod scene;
-mod sql;
+pub(crate) mod sql;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +27,8 @@ pub(crate) use self::kill::Kill;
 pub(crate) use self::plan::write;
 use self::plan::{BALANCE, Plan, Store, StoreKind};
 use self::report::{Report, StoreReport};
-use self::scene::{Scene, now};
+use self::scene::Scene;
+pub(crate) use self::scene::now;
 use self::sql::Hook;
 use crate::args::{Demo, DemoClient};
 use crate::bench::{bar, print_json};

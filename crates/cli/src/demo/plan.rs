@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// Money in each account at the beginning.
-pub(super) const BALANCE: u64 = 1_000;
+pub(crate) const BALANCE: u64 = 1_000;
 
 /// One store that holds accounts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Store {
+pub(crate) struct Store {
     /// The registered resource name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// What it is.
-    pub(super) kind: StoreKind,
+    pub(crate) kind: StoreKind,
     /// Its address or URL.
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 /// What a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum StoreKind {
+pub(crate) enum StoreKind {
     /// A key-value store in another Assent process.
     Assent,
     /// A PostgreSQL database.
@@ -34,7 +34,7 @@ pub(super) enum StoreKind {
 
 impl StoreKind {
     /// The name in a configuration.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Assent => "assent",
             Self::Postgres => "postgres",
@@ -45,30 +45,30 @@ impl StoreKind {
 
 /// The whole demo, as its processes read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The coordinator's address.
-    pub(super) coordinator: String,
+    pub(crate) coordinator: String,
     /// Where money is.
-    pub(super) stores: Vec<Store>,
+    pub(crate) stores: Vec<Store>,
     /// Accounts in each store.
-    pub(super) accounts: u32,
+    pub(crate) accounts: u32,
     /// Where chance begins.
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
     /// The table in SQL databases.
-    pub(super) table: String,
+    pub(crate) table: String,
 }
 
 impl Plan {
     /// Reads it from a file.
     #[expect(clippy::disallowed_methods, reason = "a front door reads its own files")]
-    pub(super) fn load(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
         let bytes = std::fs::read(path).map_err(|error| Failure::io("read", path.display(), &error))?;
         serde_json::from_slice(&bytes)
             .map_err(|error| Failure::invalid(format!("{} is no plan: {error}", path.display())))
     }
 
     /// Writes it to a file.
-    pub(super) fn save(&self, path: &Path) -> Result<PathBuf, Failure> {
+    pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, Failure> {
         let text = serde_json::to_string_pretty(self).map_err(|error| Failure::invalid(error.to_string()))?;
         write(path, &text)?;
         Ok(path.to_owned())
@@ -83,11 +83,11 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Chance that a seed repeats (SplitMix64: Steele, Lea, Flood, 2014).
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// The chance of one run of one client.
-    pub(super) const fn new(seed: u64, client: u32, run: u32) -> Self {
+    pub(crate) const fn new(seed: u64, client: u32, run: u32) -> Self {
         Self(seed ^ ((client as u64) << 40) ^ ((run as u64) << 20))
     }
 
@@ -100,25 +100,25 @@ impl Chance {
     }
 
     /// A number below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 }
 
 /// One transfer: which account of which store gives how much to which other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     /// Who gives: store and account.
-    pub(super) from: (usize, u32),
+    pub(crate) from: (usize, u32),
     /// Who gets: another store, and an account.
-    pub(super) to: (usize, u32),
+    pub(crate) to: (usize, u32),
     /// How much.
-    pub(super) amount: u64,
+    pub(crate) amount: u64,
 }
 
 impl Transfer {
     /// The next one of this chance.
-    pub(super) fn pick(chance: &mut Chance, stores: usize, accounts: u32) -> Self {
+    pub(crate) fn pick(chance: &mut Chance, stores: usize, accounts: u32) -> Self {
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
         let account = |number: u64| u32::try_from(number).unwrap_or(0);
         let count = u64::try_from(stores).unwrap_or(2);

@@ -19,7 +19,7 @@ const FROZEN: Duration = Duration::from_secs(5);
 
 /// What the stage hears of an actor.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// A line on stdout.
     Said(String),
     /// It froze at a stop point, on behalf of a transaction or branch.
@@ -37,10 +37,10 @@ pub(super) enum Told {
 
 /// One thing heard: which run of which actor, and what.
 #[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) actor: String,
-    pub(super) run: u32,
-    pub(super) told: Told,
+pub(crate) struct Heard {
+    pub(crate) actor: String,
+    pub(crate) run: u32,
+    pub(crate) told: Told,
 }
 
 #[derive(Debug)]
@@ -51,20 +51,20 @@ struct Actor {
 
 /// All actors and the one channel on which they are heard.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     actors: BTreeMap<String, Actor>,
     sender: Sender<Heard>,
     receiver: Receiver<Heard>,
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (sender, receiver) = channel();
         Self { actors: BTreeMap::new(), sender, receiver }
     }
 
     /// Starts this binary with these arguments as an actor; a former run of it must have ended.
-    pub(super) fn start(&mut self, name: &str, arguments: &[String], stop: Option<&str>) -> Result<u32, Failure> {
+    pub(crate) fn start(&mut self, name: &str, arguments: &[String], stop: Option<&str>) -> Result<u32, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -107,22 +107,22 @@ impl Stage {
     }
 
     /// The next thing heard, if any comes in time.
-    pub(super) fn hear(&self, at_most: Duration) -> Option<Heard> {
+    pub(crate) fn hear(&self, at_most: Duration) -> Option<Heard> {
         self.receiver.recv_timeout(at_most).ok()
     }
 
     /// Whether something heard comes from the actor's present run.
-    pub(super) fn is_present(&self, heard: &Heard) -> bool {
+    pub(crate) fn is_present(&self, heard: &Heard) -> bool {
         self.actors.get(&heard.actor).is_some_and(|actor| actor.run == heard.run)
     }
 
     /// How often an actor has been started.
-    pub(super) fn runs(&self, name: &str) -> u32 {
+    pub(crate) fn runs(&self, name: &str) -> u32 {
         self.actors.get(name).map_or(0, |actor| actor.run)
     }
 
     /// Waits until an actor that said so has really stopped: a SIGCONT sent before its SIGSTOP would be lost on it.
-    pub(super) fn await_frozen(&self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn await_frozen(&self, name: &str) -> Result<(), Failure> {
         let Some(actor) = self.actors.get(name) else { return Ok(()) };
         let deadline = now() + FROZEN;
         while now() < deadline {
@@ -135,7 +135,7 @@ impl Stage {
     }
 
     /// SIGCONT: a frozen actor goes on.
-    pub(super) fn resume(&self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn resume(&self, name: &str) -> Result<(), Failure> {
         self.signal(name, rustix::process::Signal::CONT)
     }
 
@@ -146,14 +146,14 @@ impl Stage {
     }
 
     /// SIGKILL, and the death is waited for.
-    pub(super) fn kill(&mut self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn kill(&mut self, name: &str) -> Result<(), Failure> {
         let Some(actor) = self.actors.get_mut(name) else { return Ok(()) };
         actor.child.kill().map_err(|error| Failure::io("kill", name, &error))?;
         actor.child.wait().map(drop).map_err(|error| Failure::io("wait for", name, &error))
     }
 
     /// SIGTERM, and the end is waited for; an actor that does not end in time is killed and that is an error.
-    pub(super) fn stop(&mut self, name: &str, at_most: Duration) -> Result<(), Failure> {
+    pub(crate) fn stop(&mut self, name: &str, at_most: Duration) -> Result<(), Failure> {
         self.signal(name, rustix::process::Signal::TERM)?;
         let Some(actor) = self.actors.get_mut(name) else { return Ok(()) };
         match wait(&mut actor.child, at_most).map_err(|error| Failure::io("wait for", name, &error))? {
@@ -167,7 +167,7 @@ impl Stage {
     }
 
     /// How an actor whose stdout has ended went.
-    pub(super) fn ended(&mut self, name: &str) -> Result<Option<ExitStatus>, Failure> {
+    pub(crate) fn ended(&mut self, name: &str) -> Result<Option<ExitStatus>, Failure> {
         let Some(actor) = self.actors.get_mut(name) else { return Ok(None) };
         wait(&mut actor.child, Duration::from_secs(5)).map_err(|error| Failure::io("wait for", name, &error))
     }

@@ -341,7 +341,7 @@ fn resolved(line: &str) -> Option<ResolvedBranch> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a harness watches real processes")]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

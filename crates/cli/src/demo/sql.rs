@@ -9,17 +9,17 @@ use crate::failure::Failure;
 
 /// `HOOK kill DIR NAME` and `HOOK revive DIR NAME`.
 #[derive(Clone, Debug)]
-pub(super) struct Hook {
+pub(crate) struct Hook {
     program: PathBuf,
     folder: PathBuf,
 }
 
 impl Hook {
-    pub(super) fn new(program: &Path, folder: &Path) -> Self {
+    pub(crate) fn new(program: &Path, folder: &Path) -> Self {
         Self { program: program.to_owned(), folder: folder.to_owned() }
     }
 
-    pub(super) fn call(&self, verb: &str, server: &str) -> Result<(), Failure> {
+    pub(crate) fn call(&self, verb: &str, server: &str) -> Result<(), Failure> {
         let output = Command::new(&self.program)
             .arg(verb)
             .arg(&self.folder)
