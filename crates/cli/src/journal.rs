@@ -25,10 +25,14 @@ pub(crate) fn run(command: Journal, json: bool) -> Result<ExitCode, Failure> {
 #[derive(Serialize)]
 struct Found {
     epoch: u32,
+    /// Where the archived segments begin; where the live log does, if there are none.
+    oldest_lsn: u64,
     start_lsn: u64,
     end_lsn: u64,
     batches: u64,
     entries: u64,
+    /// Entries before the live log, once they have been counted.
+    archived_entries: Option<u64>,
     closed_cleanly: bool,
     may_have_lost: bool,
     torn: Option<Torn>,
@@ -41,14 +45,16 @@ struct Torn {
     lsn: u64,
 }
 
-impl From<&Recovery> for Found {
-    fn from(recovery: &Recovery) -> Self {
+impl Found {
+    fn new(archive: &assent_journal::Archive, recovery: &Recovery) -> Self {
         Self {
             epoch: recovery.epoch.0,
+            oldest_lsn: archive.oldest().0,
             start_lsn: recovery.start.0,
             end_lsn: recovery.end.0,
             batches: recovery.batches,
             entries: recovery.entries,
+            archived_entries: None,
             closed_cleanly: recovery.clean,
             may_have_lost: recovery.may_have_lost,
             torn: recovery.torn.as_ref().map(|torn| Torn {
@@ -70,13 +76,14 @@ fn open(folder: &Path) -> Result<(assent_journal::Archive, Recovery), Failure> {
 
 fn check(folder: &Path, json: bool) -> Result<(), Failure> {
     let (archive, recovery) = open(folder)?;
-    // Opening walks the batches; reading also closes chains of large entries.
-    let mut entries = 0_u64;
-    for entry in archive.read(archive.start())? {
-        entry?;
-        entries += 1;
+    // Opening walks the batches of the live log; reading also closes chains of large entries, and looks at the archive.
+    let (mut archived, mut entries) = (0_u64, 0_u64);
+    for entry in archive.read(archive.oldest())? {
+        let live = entry?.end > archive.start();
+        archived += u64::from(!live);
+        entries += u64::from(live);
     }
-    let found = Found { entries, ..Found::from(&recovery) };
+    let found = Found { entries, archived_entries: Some(archived), ..Found::new(&archive, &recovery) };
     if json {
         return print_json(&found);
     }
@@ -90,6 +97,9 @@ fn check(folder: &Path, json: bool) -> Result<(), Failure> {
         found.epoch,
         if found.closed_cleanly { "closed cleanly" } else { "not closed cleanly: the next open recovers it" }
     );
+    if found.oldest_lsn < found.start_lsn {
+        println!("archived from {} to {}, {} entries", found.oldest_lsn, found.start_lsn, archived);
+    }
     if let Some(torn) = &found.torn {
         println!("a write that was never acknowledged stands at byte {} of {}", torn.offset_bytes, torn.file);
     }
@@ -132,7 +142,7 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
         });
     }
     let mut entries = Vec::new();
-    for entry in archive.read(archive.start())?.take(limit) {
+    for entry in archive.read(archive.oldest())?.take(limit) {
         let entry = entry?;
         entries.push(Entry {
             lsn: entry.lsn.0,
@@ -141,7 +151,7 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
             payload_bytes: entry.payload.len(),
         });
     }
-    let found = Found::from(&recovery);
+    let found = Found::new(&archive, &recovery);
     if json {
         return print_json(&serde_json::json!({"journal": found, "batches": batches, "entries": entries}));
     }

@@ -1,4 +1,5 @@
-//! A journal opened to look at: no lock, nothing changed. For `assent journal inspect`, `check` and offline tools.
+//! A journal opened to look at, archived segments too: no lock, nothing changed. For `assent journal inspect`, `check` and
+//! offline tools.
 //!
 //! It shows what the next open would find. While another process writes, that is the state of one moment at best.
 
@@ -9,6 +10,7 @@ use assent_ids::{Epoch, Lsn};
 use assent_world::{Clock, Disk};
 
 use crate::journal::{self, Journal};
+use crate::listing;
 use crate::reader::Source;
 use crate::recovery::Recovery;
 use crate::segment::Files;
@@ -19,6 +21,7 @@ use crate::{Entry, JournalError, Log, State, Ticket};
 #[derive(Debug)]
 pub struct Archive {
     source: Source,
+    start: u64,
     end: u64,
     synced: u64,
     epoch: Epoch,
@@ -65,22 +68,32 @@ impl Journal {
         let start = found.segments.first().map_or(0, |segment| segment.first());
         let recovery = journal::report(&found, epoch, last.map(|(_, opening)| opening), clock, start, 0);
         let (end, synced) = (found.end, found.synced);
-        let source = Source { files, segments: found.segments, epochs: Arc::new(epochs) };
-        Ok((Archive { source, end, synced, epoch, folder: folder.to_path_buf() }, recovery))
+        let archived = listing::list_archived(&*files.disk, folder)?;
+        let segments = Arc::new([archived, found.segments.to_vec()].concat());
+        let source = Source { files, segments, epochs: Arc::new(epochs) };
+        Ok((Archive { source, start, end, synced, epoch, folder: folder.to_path_buf() }, recovery))
     }
 }
 
 impl Archive {
-    /// All batches, in order.
+    /// All batches, in order, the archived ones first.
     pub fn batches(&self) -> impl Iterator<Item = Result<BatchView, JournalError>> {
         let Source { files, segments, epochs } = self.source.clone();
-        let mut walk = Walk::new(files, segments, epochs, self.source.start());
+        let mut walk = Walk::new(files, segments, epochs, self.source.oldest());
+        let (end, mut ended) = (self.end, false);
         std::iter::from_fn(move || {
-            let head = walk.next().transpose()?;
-            Some(head.map(|head| {
+            if ended {
+                return None;
+            }
+            let next = walk.next();
+            ended = !matches!(next, Ok(Some(_)));
+            if matches!(next, Ok(None)) && walk.at() < end {
+                return Some(Err(walk.broken()));
+            }
+            Some(next.transpose()?.map(|head| {
                 let segment = walk.segment();
                 BatchView {
-                    file: segment.map(|segment| segment.path.clone()).unwrap_or_default(),
+                    file: segment.map(|segment| segment.path().to_path_buf()).unwrap_or_default(),
                     offset: segment.map_or(0, |segment| segment.offset(head.lsn)),
                     lsn: Lsn(head.lsn),
                     end: Lsn(head.end()),
@@ -126,14 +139,18 @@ impl Log for Archive {
     }
 
     fn start(&self) -> Lsn {
-        Lsn(self.source.start())
+        Lsn(self.start)
+    }
+
+    fn oldest(&self) -> Lsn {
+        Lsn(self.source.oldest())
     }
 
     fn read(
         &self,
         from: Lsn,
     ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError> {
-        if from < self.start() {
+        if from < self.oldest() {
             return Err(JournalError::NotFound { lsn: from });
         }
         Ok(Box::new(self.source.clone().entries(from.0, self.end)))

@@ -23,7 +23,14 @@ pub(crate) const BATCH: Barrier = Barrier::new("journal: a batch before its ackn
 pub(crate) const BACKLOG: Barrier = Barrier::new("journal: the written backlog before it counts as durable");
 /// One trimmed segment's entry, before the next one goes: no hole may appear.
 pub(crate) const TRIM: Barrier = Barrier::new("journal: a trimmed segment before the next one goes");
+/// One archived segment's name, before the next one goes: no hole may appear in the live log.
+pub(crate) const ARCHIVE: Barrier = Barrier::new("journal: an archived segment's name before the next one goes");
+/// One segment of the archive gone, before the next one goes: no hole may appear in history.
+pub(crate) const PRUNE: Barrier = Barrier::new("journal: a pruned segment before the next one goes");
 
-/// All of them.
+/// All of them, but for those of an archive.
 pub const BARRIERS: &[Barrier] =
     &[FOLDER, EPOCHS, EPOCHS_ENTRY, SEGMENT, SEGMENT_ENTRY, RESCUE, RESCUE_ENTRY, BATCH, BACKLOG, TRIM];
+
+/// Those passed only where trimmed segments are kept.
+pub const BARRIERS_OF_ARCHIVE: &[Barrier] = &[ARCHIVE, PRUNE];

@@ -102,7 +102,7 @@ impl Journal {
         durable: bool,
     ) -> Result<(), String> {
         let offset = segment.offset(at);
-        let file = file.ok_or_else(|| format!("{} is not open", segment.path.display()))?;
+        let file = file.ok_or_else(|| format!("{} is not open", segment.path().display()))?;
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes(memory.len()), Ordering::Relaxed);
         let written = if durable {
@@ -112,7 +112,7 @@ impl Journal {
         } else {
             write_all_at(file, offset, memory)
         };
-        written.map_err(|error| format!("writing {} at {offset}: {error}", segment.path.display()))
+        written.map_err(|error| format!("writing {} at {offset}: {error}", segment.path().display()))
     }
 
     /// Takes a write back, publishes how far the log has landed and wakes whom that concerns.
@@ -181,8 +181,8 @@ impl Journal {
     }
 
     fn sync_segment(&self, Unsynced { segment, file }: &Unsynced) -> Result<(), String> {
-        let file = file.as_ref().ok_or_else(|| format!("{} is not open", segment.path.display()))?;
+        let file = file.as_ref().ok_or_else(|| format!("{} is not open", segment.path().display()))?;
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        file.sync_data(barrier::BACKLOG).map_err(|error| format!("syncing {}: {error}", segment.path.display()))
+        file.sync_data(barrier::BACKLOG).map_err(|error| format!("syncing {}: {error}", segment.path().display()))
     }
 }

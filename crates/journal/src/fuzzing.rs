@@ -19,7 +19,7 @@ pub fn fuzz_recovery(bytes: &[u8]) {
     _ = Epochs::parse(epochs);
     let files = vec![
         ("epochs".to_owned(), Arc::new(Bytes(epochs.to_vec()))),
-        (crate::segment::name(0), Arc::new(Bytes(segment.to_vec()))),
+        (crate::listing::name(0), Arc::new(Bytes(segment.to_vec()))),
     ];
     let files = Files::new(Arc::new(Folder(files)));
     let Ok((found, epochs)) = journal::examine(&files, &PathBuf::from("journal")) else { return };

@@ -18,6 +18,7 @@ use crate::epochs::{self, Epochs, Opening};
 use crate::error::{damaged, refused};
 use crate::group::Core;
 use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
+use crate::listing;
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
 use crate::segment::{self, Files, Segment, Segments};
@@ -33,7 +34,7 @@ pub struct Journal {
     pub(crate) epoch: u32,
     pub(crate) salt: u64,
     pub(crate) epochs: Arc<Epochs>,
-    /// All segments in order, those made ahead too.
+    /// All segments in order: the archived ones first, those made ahead last.
     pub(crate) segments: RwLock<Segments>,
     /// Held while segments are made or given back: one thread does so at a time.
     pub(crate) making: Mutex<Making>,
@@ -54,6 +55,8 @@ pub struct Journal {
 pub(crate) struct Making {
     /// A trimmed segment waits to be used again.
     pub(crate) recycled: bool,
+    /// The bytes of all archived segments.
+    pub(crate) archived_bytes: u64,
     /// Whether a trimmed segment is gone is unknown.
     pub(crate) trim_failed: Option<JournalError>,
 }
@@ -110,6 +113,9 @@ impl Journal {
         epochs::store(&*files.disk, folder, &epochs)?;
         let (segments, rescued) = settle(&files, folder, &found, (epoch, opening.salt), &config)?;
         let start = segments.first().map_or(0, |segment| segment.first());
+        let archived = listing::list_archived(&*files.disk, folder)?;
+        let making =
+            Making { archived_bytes: archived.iter().map(|segment| segment.head.size).sum(), ..Making::default() };
         let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);
         let mut config = config;
         let core = core(&files, &segments, &found, &mut config)?;
@@ -117,8 +123,8 @@ impl Journal {
             epoch,
             salt: opening.salt,
             epochs: Arc::new(epochs),
-            segments: RwLock::new(Arc::new(segments)),
-            making: Mutex::default(),
+            segments: RwLock::new(Arc::new([archived, segments].concat())),
+            making: Mutex::new(making),
             keeper: OnceLock::new(),
             core: Mutex::new(core),
             backlog: Mutex::new(Backlog::new(clock.now())),
@@ -231,9 +237,9 @@ pub(crate) fn examine(files: &Arc<Files>, folder: &Path) -> Result<(Found, Epoch
     let disk = &*files.disk;
     let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
     let epochs = epochs::load(disk, folder)?;
-    let segments = segment::list(disk, folder, &names)?;
+    let segments = listing::list(disk, folder, &names)?;
     if let (None, Some(segment)) = (&epochs, segments.first()) {
-        return Err(damaged(&segment.path, 0, "there are segments, but the file `epochs` beside them is missing"));
+        return Err(damaged(segment.path(), 0, "there are segments, but the file `epochs` beside them is missing"));
     }
     let epochs = epochs.unwrap_or_default();
     let found = recovery::examine(files, Arc::new(segments), &Arc::new(epochs.clone()))?;
@@ -276,7 +282,7 @@ fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &mut Co
     let mut tail_block = vec![0; length(tail % BLOCK_BYTES)];
     let file = files.read(segment)?;
     read_exact_at(&*file, segment.offset(block_of(tail)), &mut tail_block)
-        .map_err(|error| refused("reading", &segment.path, &error))?;
+        .map_err(|error| refused("reading", segment.path(), &error))?;
     let spares = spares.iter().cloned().collect();
     let memory_bytes = config.max_buffer_log_size;
     let mut core = Core::new((Arc::clone(segment), spares), tail, tail_block, memory_bytes, config.direct());

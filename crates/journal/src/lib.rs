@@ -22,6 +22,7 @@ mod group;
 mod journal;
 mod keeper;
 mod layout;
+mod listing;
 mod local;
 mod log;
 mod reader;
@@ -33,7 +34,7 @@ mod upkeep;
 mod walk;
 
 pub use archive::{Archive, BatchView};
-pub use barrier::BARRIERS;
+pub use barrier::{BARRIERS, BARRIERS_OF_ARCHIVE};
 pub use config::{Config, ENTRY_BYTES_MAX, LOG_SIZE_MAX, LOG_SIZE_MIN};
 pub use error::JournalError;
 pub use journal::{Counts, Journal};

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use assent_ids::{Epoch, Lsn};
 
 use crate::journal::Journal;
+use crate::segment;
 use crate::{Entry, JournalError, Log, State, Ticket};
 
 type Reading<'a> = Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + 'a>;
@@ -49,13 +50,18 @@ impl Log for Journal {
 
     fn start(&self) -> Lsn {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        Lsn(segments.get(segment::archived(&segments)).map_or(0, |segment| segment.first()))
+    }
+
+    fn oldest(&self) -> Lsn {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         Lsn(segments.first().map_or(0, |segment| segment.first()))
     }
 
     fn read(&self, from: Lsn) -> Result<Reading<'_>, JournalError> {
         let to = self.readable();
         let source = self.source();
-        if from.0 < source.start() {
+        if from.0 < source.oldest() {
             return Err(JournalError::NotFound { lsn: from });
         }
         Ok(Box::new(source.entries(from.0, to)))
@@ -65,7 +71,7 @@ impl Log for Journal {
         let landed = self.landed.load(Ordering::Acquire);
         match self.source().entry(lsn.0, landed) {
             // Perhaps it, or the last pieces of it, were only in memory.
-            Err(JournalError::NotFound { .. }) if lsn.0 >= self.start().0 => {
+            Err(JournalError::NotFound { .. }) if lsn >= self.oldest() => {
                 let to = self.readable();
                 if to == landed {
                     return Err(JournalError::NotFound { lsn });
@@ -73,7 +79,7 @@ impl Log for Journal {
                 self.source().entry(lsn.0, to)
             }
             // Trimmed while it was read.
-            Err(_) if lsn < self.start() => Err(JournalError::NotFound { lsn }),
+            Err(_) if lsn < self.oldest() => Err(JournalError::NotFound { lsn }),
             other => other,
         }
     }

@@ -78,15 +78,21 @@ pub trait Log: Send + Sync + Debug {
     /// Where the next entry would begin, at the earliest.
     fn end(&self) -> Lsn;
 
-    /// The first place that can still be read.
+    /// The first place of the live log, from which a replay begins.
     fn start(&self) -> Lsn;
 
-    /// Reads entries in order from a place: the start, an entry's `lsn` or `end`. Sees what was appended before the
+    /// The first place that can still be read: before [`Log::start`] where trimmed segments are archived.
+    fn oldest(&self) -> Lsn {
+        self.start()
+    }
+
+    /// Reads entries in order from a place: the oldest, the start, an entry's `lsn` or `end`. Sees what was appended before the
     /// call, durable or not. Ends with `None` at the end. A chain is yielded where its last frame stands: readers see
     /// entries in the order in which they were complete.
     ///
     /// # Errors
-    /// `NotFound` if the place was trimmed away.
+    /// `NotFound` if the place was trimmed away and is not archived, also while it is read. `Corrupt`, as an item, where the
+    /// archive has a hole: it names the places that are missing; to go on behind them, read from the second.
     fn read(
         &self,
         from: Lsn,
@@ -98,7 +104,8 @@ pub trait Log: Send + Sync + Debug {
     /// `NotFound` if it was trimmed or no entry begins there; `Corrupt`, naming file and offset, if its checksum fails.
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError>;
 
-    /// Gives whole segments before this place back. Entries before it may or may not be readable afterwards.
+    /// Gives whole segments before this place back: to the archive, if there is one, else to the disk. Entries before it
+    /// may or may not be readable afterwards.
     ///
     /// # Errors
     /// As the disk says; the log stays open.

@@ -29,8 +29,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The first place that can be read.
-    pub(crate) fn start(&self) -> u64 {
+    /// The first place that can be read, archived or not.
+    pub(crate) fn oldest(&self) -> u64 {
         self.segments.first().map_or(0, |segment| segment.first())
     }
 
@@ -70,7 +70,7 @@ impl Source {
                 Ok(Entry { lsn: Lsn(lsn), end, kind, payload: payload_of(memory, payload) })
             }
             _ if self.begins(lsn)? => {
-                Err(damaged(&segment.path, segment.offset(lsn), "the checksum of the entry there fails"))
+                Err(damaged(segment.path(), segment.offset(lsn), "the checksum of the entry there fails"))
             }
             _ => Err(missing),
         }
@@ -79,7 +79,7 @@ impl Source {
     fn read(&self, segment: &Arc<Segment>, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
         let mut memory = vec![0; wanted];
         let read = read_exact_at(&*self.files.read(segment)?, segment.offset(lsn), &mut memory)
-            .map_err(|error| refused("reading", &segment.path, &error))?;
+            .map_err(|error| refused("reading", segment.path(), &error))?;
         memory.truncate(read);
         Ok(memory)
     }
@@ -127,7 +127,7 @@ impl Source {
 
     fn damage(&self, lsn: u64) -> JournalError {
         match holder(&self.segments, lsn).and_then(|index| self.segments.get(index)) {
-            Some(segment) => damaged(&segment.path, segment.offset(lsn), "the checksum of the entry there fails"),
+            Some(segment) => damaged(segment.path(), segment.offset(lsn), "the checksum of the entry there fails"),
             None => JournalError::NotFound { lsn: Lsn(lsn) },
         }
     }
@@ -201,7 +201,7 @@ impl Entries {
                         self.batch = Some(head);
                     }
                     Some(head) => self.batch = Some(head),
-                    None => return Err(self.broken()),
+                    None => return Err(self.walk.broken()),
                 }
                 self.at = 0;
                 continue;
@@ -242,7 +242,7 @@ impl Entries {
     fn closed(&mut self, id: u32, last: &[u8], entry: Entry) -> Result<Option<Entry>, JournalError> {
         let said = ChainEnd::parse(last).ok_or_else(|| self.source.damage(entry.lsn.0))?;
         let Some(chain) = self.chains.remove(&id).filter(|chain| chain.first == said.first) else {
-            return if said.first < self.source.start() {
+            return if said.first < self.source.oldest() {
                 Ok(None)
             } else {
                 self.source.chain(said.first, id).map(Some)
@@ -250,14 +250,6 @@ impl Entries {
         };
         let payload = chain.close(last).ok_or_else(|| self.source.damage(said.first))?;
         Ok(Some(Entry { lsn: Lsn(said.first), payload, ..entry }))
-    }
-
-    fn broken(&self) -> JournalError {
-        let at = self.walk.at();
-        match self.walk.candidates().next() {
-            Some((place, segment)) => damaged(&segment.path, segment.offset(place), "no valid batch follows there"),
-            None => self.source.damage(at),
-        }
     }
 }
 

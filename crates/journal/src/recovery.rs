@@ -130,7 +130,7 @@ fn lost(walk: &Walk, claim: &BatchHead) -> JournalError {
         claim.synced
     );
     match walk.candidates().next() {
-        Some((at, segment)) => damaged(&segment.path, segment.offset(at), &what),
+        Some((at, segment)) => damaged(segment.path(), segment.offset(at), &what),
         None => damaged(Path::new(""), 0, &what),
     }
 }
@@ -155,7 +155,7 @@ fn torn(walk: &Walk, files: &Files, epochs: &Epochs, closed: bool) -> Result<Opt
             None => at == end && !segment.head.recycled && bytes.iter().any(|byte| *byte != 0),
         };
         if begun {
-            return Ok(Some(Torn { file: segment.path.clone(), offset: segment.offset(at), lsn: Lsn(at) }));
+            return Ok(Some(Torn { file: segment.path().to_path_buf(), offset: segment.offset(at), lsn: Lsn(at) }));
         }
     }
     Ok(None)
@@ -214,11 +214,11 @@ fn copy(
         let wanted = length(end - at).min(memory.len());
         let place = memory.get_mut(..wanted).unwrap_or_default();
         let read = read_exact_at(&*source, old.offset(at), place);
-        let read = read.map_err(|error| refused("reading", &old.path, &error))?;
+        let read = read.map_err(|error| refused("reading", old.path(), &error))?;
         if read < wanted {
-            return Err(damaged(&old.path, old.offset(at) + bytes(read), "it became shorter while it was read"));
+            return Err(damaged(old.path(), old.offset(at) + bytes(read), "it became shorter while it was read"));
         }
-        write_all_at(file, new.offset(at), place).map_err(|error| refused("writing", &new.path, &error))?;
+        write_all_at(file, new.offset(at), place).map_err(|error| refused("writing", new.path(), &error))?;
         at += bytes(wanted);
     }
     Ok(())

@@ -4,19 +4,24 @@
 //! byte `4096 + lsn - block_of(first)`: blocks of the file are blocks of the log. The segment that holds a place is the
 //! one with the greatest name at or before it.
 //!
-//! Walk: [`make`] zeroes ahead, syncs, then names · [`list`] reads the headers back · [`Files`] opens what somebody reads,
+//! Walk: [`make`] zeroes ahead, syncs, then names · `listing` finds them again · [`Files`] opens what somebody reads,
 //! and shuts the oldest of many · a segment that is written to has a descriptor of its own ([`Segment::writer`]).
+//! A trimmed segment that is kept changes its name only (`%016x.archived`, [`Segment::archive`]): it stays where it is in
+//! the order of the log, and no second write is needed to keep history.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use assent_world::{Access, Barrier, Disk, File, Open, read_exact_at, write_all_at};
+use assent_world::{Access, Barrier, Disk, File, Open, write_all_at};
+
+use assent_ids::Lsn;
 
 use crate::JournalError;
-use crate::error::{damaged, refused};
-use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
+use crate::error::refused;
+use crate::layout::{BLOCK_BYTES, SegmentHead, block_of};
+use crate::listing::{archived_name, name};
 
 /// Batches remembered as places to begin reading lie at least that far apart.
 const MARK_EVERY_BYTES: u64 = 64 << 10;
@@ -28,7 +33,9 @@ const READERS_MAX: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) head: SegmentHead,
-    pub(crate) path: PathBuf,
+    named: PathBuf,
+    /// Its name from the moment when it was archived.
+    archived: OnceLock<PathBuf>,
     writer: Mutex<Option<Arc<dyn File>>>,
     reader: Mutex<Option<Arc<dyn File>>>,
     marks: Mutex<Vec<u64>>,
@@ -58,10 +65,14 @@ impl Files {
         if let Some(file) = segment.writer() {
             return Ok(file);
         }
-        let file = self
-            .disk
-            .open(&segment.path, Open { access: Access::Read, direct: false })
-            .map_err(|error| refused("opening", &segment.path, &error))?;
+        let file =
+            self.disk.open(segment.path(), Open { access: Access::Read, direct: false }).map_err(
+                |error| match error.kind() {
+                    // It was there when it was listed: given back since.
+                    io::ErrorKind::NotFound => JournalError::NotFound { lsn: Lsn(segment.first()) },
+                    _ => refused("opening", segment.path(), &error),
+                },
+            )?;
         *place = Some(Arc::clone(&file));
         drop(place);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +88,42 @@ impl Files {
 
 impl Segment {
     pub(crate) fn new(head: SegmentHead, path: PathBuf, writer: Option<Arc<dyn File>>) -> Self {
-        Self { head, path, writer: Mutex::new(writer), reader: Mutex::default(), marks: Mutex::default() }
+        let writer = Mutex::new(writer);
+        let archived = OnceLock::new();
+        Self { head, named: path, archived, writer, reader: Mutex::default(), marks: Mutex::default() }
+    }
+
+    /// One that was archived before this opening.
+    pub(crate) fn of_archive(head: SegmentHead, path: PathBuf) -> Self {
+        let segment = Self::new(head, PathBuf::new(), None);
+        _ = segment.archived.set(path);
+        segment
+    }
+
+    /// Its file, as it is named now.
+    pub(crate) fn path(&self) -> &Path {
+        self.archived.get().unwrap_or(&self.named)
+    }
+
+    /// Whether it was trimmed and kept.
+    pub(crate) fn is_archived(&self) -> bool {
+        self.archived.get().is_some()
+    }
+
+    /// Gives the file its archived name. Durable once the folder is synced.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn archive(&self, disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
+        // Held: whoever opens it to read finds it under the name that it has at that moment.
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = folder.join(archived_name(self.first()));
+        disk.rename(&self.named, &to).map_err(|error| refused("archiving", &self.named, &error))?;
+        _ = self.archived.set(to);
+        drop(reader);
+        // Memory must not grow with history: a walk in here begins at the segment's first batch.
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        Ok(())
     }
 
     pub(crate) const fn first(&self) -> u64 {
@@ -101,8 +147,8 @@ impl Segment {
     /// Opens it to write, past the page cache if told so.
     pub(crate) fn open_writer(&self, disk: &dyn Disk, direct: bool) -> Result<(), JournalError> {
         let file = disk
-            .open(&self.path, Open { access: Access::Write, direct })
-            .map_err(|error| refused("opening", &self.path, &error))?;
+            .open(self.path(), Open { access: Access::Write, direct })
+            .map_err(|error| refused("opening", self.path(), &error))?;
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         Ok(())
     }
@@ -132,18 +178,6 @@ impl Segment {
         let marks = other.marks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         marks.into_iter().filter(|mark| *mark >= from).for_each(|mark| self.mark(mark));
     }
-}
-
-/// The file name of a segment.
-pub(crate) fn name(first: u64) -> String {
-    format!("{first:016x}.log")
-}
-
-/// Which segment a file name says, if it is one's.
-fn named(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".log")?;
-    let lower = digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    lower.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// What to make and how.
@@ -184,7 +218,7 @@ pub(crate) fn make(
         Unmade { error, named: false }
     })?;
     let [_, entry] = making.barriers;
-    let named = disk.rename(&unnamed, &segment.path).map_err(|error| refused("renaming", &unnamed, &error));
+    let named = disk.rename(&unnamed, segment.path()).map_err(|error| refused("renaming", &unnamed, &error));
     named
         .and_then(|()| disk.sync_dir(making.folder, entry).map_err(|error| refused("syncing", making.folder, &error)))
         .map_err(|error| Unmade { error, named: true })?;
@@ -222,38 +256,9 @@ fn build(
     Ok(segment)
 }
 
-/// All segments of a folder, in the order of the log.
-///
-/// # Errors
-/// `Corrupt` if a header is damaged or a segment in the middle is missing.
-pub(crate) fn list(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<Vec<Arc<Segment>>, JournalError> {
-    let mut segments: Vec<Arc<Segment>> = Vec::new();
-    for name in names {
-        let Some(first) = named(name) else { continue };
-        let path = folder.join(name);
-        let file = disk
-            .open(&path, Open { access: Access::Read, direct: false })
-            .map_err(|error| refused("opening", &path, &error))?;
-        let mut block = vec![0; length(BLOCK_BYTES)];
-        let read = read_exact_at(&*file, 0, &mut block).map_err(|error| refused("reading", &path, &error))?;
-        let head = SegmentHead::parse(block.get(..read).unwrap_or_default()).map_err(|what| damaged(&path, 0, what))?;
-        if head.first != first {
-            return Err(damaged(&path, 0, &format!("its header says that it is {}", self::name(head.first))));
-        }
-        let size = file.size().map_err(|error| refused("reading", &path, &error))?;
-        if size != head.size {
-            return Err(damaged(&path, size.min(head.size), &format!("{size} bytes, its header says {}", head.size)));
-        }
-        if let Some(before) = segments.last()
-            && before.end() < first
-        {
-            let what = format!("the segment {} that follows it is missing", self::name(before.end()));
-            return Err(damaged(&before.path, before.head.size, &what));
-        }
-        // Descriptors are few: opened again when somebody reads.
-        segments.push(Arc::new(Segment::new(head, path, None)));
-    }
-    Ok(segments)
+/// How many of a log's segments are archived: they come first.
+pub(crate) fn archived(segments: &[Arc<Segment>]) -> usize {
+    segments.partition_point(|segment| segment.is_archived())
 }
 
 /// The index of the segment that holds a place.
@@ -278,14 +283,6 @@ mod tests {
         let held: Vec<_> = [0, 8191, 8192, 9999, 10_000, 24575, 24576].map(|at| holder(&segments, at)).to_vec();
         assert_eq!(held, [None, None, Some(0), Some(0), Some(1), Some(1), Some(2)]);
         assert_eq!(segments[1].offset(10_000), 4096 + 10_000 % 4096);
-    }
-
-    #[test]
-    fn names_are_sixteen_lower_hexadecimal_digits() {
-        assert_eq!(named(&name(0xabc)), Some(0xabc));
-        for wrong in ["0000000000000ABC.log", "abc.log", "0000000000000abc.tmp", "+00000000000000a.log"] {
-            assert_eq!(named(wrong), None, "{wrong}");
-        }
     }
 
     #[test]

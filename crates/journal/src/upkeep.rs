@@ -3,6 +3,7 @@
 //! Walk: [`Journal::maintain`] does what is due and says when to come back; the [`Keeper`](crate::Keeper) does so for all
 //! journals of a process · [`Journal::give_back`] trims · [`Journal::leave`] is the last word of a clean close.
 
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,8 +12,8 @@ use crate::JournalError;
 use crate::barrier;
 use crate::buffer::Batch;
 use crate::error::refused;
-use crate::group::{Core, Landed};
-use crate::journal::Journal;
+use crate::group::Landed;
+use crate::journal::{Journal, Making};
 use crate::segment::{self, Segment};
 
 /// How often an open journal is looked after, if nothing is due before.
@@ -112,7 +113,8 @@ impl Journal {
         })
     }
 
-    /// Deletes whole segments before a place, the oldest first, each durably before the next: a hole would be damage.
+    /// Archives or deletes whole segments before a place, the oldest first, each durably before the next: a hole would be
+    /// damage. What is archived makes room before something joins it, so that the bound holds after a crash too.
     pub(crate) fn give_back(&self, to: u64) -> Result<(), JournalError> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let to = to.min(self.durable.load(Ordering::Acquire));
@@ -120,37 +122,66 @@ impl Journal {
             if let Some(error) = &making.trim_failed {
                 return Err(error.clone());
             }
-            let oldest = {
-                let core = self.core();
-                let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-                let trimmed = oldest_before(&segments, &core, to);
-                trimmed.then(|| Arc::make_mut(&mut segments).remove(0))
-            };
-            let Some(oldest) = oldest else { return Ok(()) };
-            let again = !making.recycled && oldest.head.size == self.config.log_size && Arc::strong_count(&oldest) == 1;
-            let removed = if again {
-                let to = self.folder.join(segment::RECYCLED);
-                self.files.disk.rename(&oldest.path, &to)
+            let Some(oldest) = self.oldest_before(to) else { return Ok(()) };
+            let room = self.config.archive_bytes_max.saturating_sub(making.archived_bytes);
+            let done = if oldest.head.size <= room {
+                self.archive(&oldest, &mut making)
             } else {
-                self.files.disk.unlink(&oldest.path)
+                drop(oldest);
+                self.remove_first(&mut making)
             };
-            let removed = removed.map_err(|error| refused("removing", &oldest.path, &error)).and_then(|()| {
-                let synced = self.files.disk.sync_dir(&self.folder, barrier::TRIM);
-                synced.map_err(|error| refused("syncing", &self.folder, &error))
-            });
-            match removed {
-                Ok(()) => making.recycled |= again,
+            if let Err(error) = done {
                 // Whether it is gone is unknown: until the next open no other may go.
-                Err(error) => making.trim_failed = Some(error),
+                making.trim_failed = Some(error);
             }
         }
     }
-}
 
-/// Whether the first segment holds nothing from `to` on, and nobody writes to it.
-fn oldest_before(segments: &[Arc<Segment>], core: &Core, to: u64) -> bool {
-    match segments {
-        [oldest, next, ..] => next.first() <= to && !Arc::ptr_eq(oldest, &core.segment),
-        _ => false,
+    /// The first live segment, if it holds nothing from `to` on and nobody writes to it.
+    fn oldest_before(&self, to: u64) -> Option<Arc<Segment>> {
+        let core = self.core();
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, live) = segments.split_at_checked(segment::archived(&segments))?;
+        match live {
+            [oldest, next, ..] if next.first() <= to && !Arc::ptr_eq(oldest, &core.segment) => Some(Arc::clone(oldest)),
+            _ => None,
+        }
+    }
+
+    fn archive(&self, oldest: &Segment, making: &mut Making) -> Result<(), JournalError> {
+        let disk = &*self.files.disk;
+        oldest.archive(disk, &self.folder)?;
+        making.archived_bytes += oldest.head.size;
+        disk.sync_dir(&self.folder, barrier::ARCHIVE).map_err(|error| refused("syncing", &self.folder, &error))
+    }
+
+    /// Removes the first segment, archived or live; its file waits to be used again if nobody reads it.
+    fn remove_first(&self, making: &mut Making) -> Result<(), JournalError> {
+        let first = {
+            let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+            if segments.is_empty() {
+                return Ok(());
+            }
+            Arc::make_mut(&mut segments).remove(0)
+        };
+        let (archived, disk) = (first.is_archived(), &*self.files.disk);
+        let mut again = !making.recycled && first.head.size == self.config.log_size && Arc::strong_count(&first) == 1;
+        let removed = if again {
+            disk.rename(first.path(), &self.folder.join(segment::RECYCLED))
+        } else {
+            disk.unlink(first.path())
+        };
+        match removed {
+            // Somebody has put it elsewhere, as he may do with what is archived.
+            Err(error) if archived && error.kind() == io::ErrorKind::NotFound => again = false,
+            other => other.map_err(|error| refused("removing", first.path(), &error))?,
+        }
+        let barrier = if archived { barrier::PRUNE } else { barrier::TRIM };
+        disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
+        making.recycled |= again;
+        if archived {
+            making.archived_bytes = making.archived_bytes.saturating_sub(first.head.size);
+        }
+        Ok(())
     }
 }

@@ -9,12 +9,14 @@
 
 use std::sync::Arc;
 
+use assent_ids::Lsn;
 use assent_world::read_exact_at;
 
 use crate::JournalError;
 use crate::epochs::Epochs;
-use crate::error::refused;
+use crate::error::{damaged, refused};
 use crate::layout::{BATCH_BYTES, BatchHead, block_from, bytes, length};
+use crate::listing::gap;
 use crate::segment::{Files, Segment, Segments, holder};
 
 const AHEAD_BYTES: usize = 128 << 10;
@@ -48,7 +50,7 @@ impl Window {
         self.memory.resize(ahead, 0);
         self.of = None;
         let read = read_exact_at(&*files.read(segment)?, segment.offset(lsn), &mut self.memory)
-            .map_err(|error| refused("reading", &segment.path, &error))?;
+            .map_err(|error| refused("reading", segment.path(), &error))?;
         self.memory.truncate(read);
         self.of = Some((segment.first(), lsn));
         Ok(self.memory.get(..wanted.min(read)).unwrap_or_default())
@@ -121,7 +123,9 @@ impl Walk {
         let Some(head) = BatchHead::parse(bytes, at) else { return Ok(None) };
         let linked = u64::from(head.skipped) == at - self.at || !self.linked && at == self.at;
         let fits = head.end() <= segment.end();
-        let ours = head.epoch >= self.epoch && self.epochs.know(head.epoch, head.salt);
+        // What is archived was durable with all before it, and its opening may be forgotten since.
+        let known = segment.is_archived() || self.epochs.know(head.epoch, head.salt);
+        let ours = head.epoch >= self.epoch && known;
         Ok((linked && fits && ours).then_some(head))
     }
 
@@ -150,6 +154,20 @@ impl Walk {
         }
         self.current = None;
         Ok(None)
+    }
+
+    /// Why no valid batch follows before the end of what is readable.
+    pub(crate) fn broken(&self) -> JournalError {
+        let held = holder(&self.segments, self.at);
+        let here = held.and_then(|index| Some((self.segments.get(index)?, self.segments.get(index + 1)?)));
+        if let Some(error) = here.and_then(|(here, next)| gap(here, next)) {
+            return error;
+        }
+        let here = || Some((self.at, Arc::clone(self.segments.get(held?)?)));
+        match self.candidates().next().or_else(here) {
+            Some((place, segment)) => damaged(segment.path(), segment.offset(place), "no valid batch follows there"),
+            None => JournalError::NotFound { lsn: Lsn(self.at) },
+        }
     }
 
     /// The body of the batch that `next` stepped to.

@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
+use std::sync::Arc;
+
+use assent_journal::{Config, Journal, Log as _};
+use assent_world::{Disk as _, RealClock, RealDice, RealDisk};
+
 use super::assent::{command, fails, json, run, write};
 
 #[test]
@@ -109,4 +114,22 @@ fn the_demo_refuses_databases_that_it_cannot_reach_and_hides_their_passwords() {
 fn journals_are_checked_and_inspected_and_damage_is_named() {
     let folder = tempfile::tempdir().unwrap();
     fails(&["journal", "check", folder.path().join("gone").to_str().unwrap()], 3, "gone");
+    // An archived segment is shown and counted before the live log; its damage is told too.
+    let path = folder.path().join("journal");
+    let config =
+        Config { log_size: 5 << 12, max_buffer_log_size: 2 << 12, archive_bytes_max: 1 << 20, ..Config::default() };
+    let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
+    let (journal, _) = Journal::open(disk, clock, Arc::new(RealDice), &path, config).unwrap();
+    let tickets: Vec<_> = (0..40_u8).map(|number| journal.append(1, &[&[number; 1000]]).unwrap()).collect();
+    journal.sync().unwrap();
+    journal.trim(tickets[30].lsn).unwrap();
+    journal.close().unwrap();
+    let checked = json(&run(&["--json", "journal", "check", path.to_str().unwrap()]));
+    let counted = checked["archived_entries"].as_u64().unwrap() + checked["entries"].as_u64().unwrap();
+    assert_eq!((counted, &checked["oldest_lsn"]), (40, &0.into()), "{checked}");
+    let inspected = json(&run(&["--json", "journal", "inspect", path.to_str().unwrap()]));
+    assert_eq!(inspected["batches"][0]["file"], "0000000000000000.archived");
+    let second = format!("{:016x}.archived", 4 << 12);
+    RealDisk.unlink(&path.join(&second)).unwrap();
+    fails(&["journal", "check", path.to_str().unwrap()], 13, "the log from 16384 to 32768 is missing");
 }

@@ -2,14 +2,16 @@
 //! not at all. And without any one barrier that is not so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use assent_ids::Lsn;
-use assent_journal::{BARRIERS, Config, Journal, Log, Ticket, stepping};
+use assent_journal::{BARRIERS, BARRIERS_OF_ARCHIVE, Config, Journal, Log, Ticket, stepping};
 use assent_sim::{Explore, Rng, SimClock, SimDisk, Subject, Witness};
+use assent_world::Disk;
 
-use super::stage::{open_at, small};
+use super::stage::{FOLDER, open_at, small};
 
 /// An entry, or a place up to which the log was trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +26,7 @@ enum Fact {
 
 struct Gate {
     lives: u32,
-    /// Which of the five ways to keep bytes; by chance if not said.
+    /// Which of the seven ways to keep bytes; by chance if not said.
     mode: Option<u64>,
 }
 
@@ -35,9 +37,15 @@ fn config(mode: u64) -> Config {
         1 => Config { dsync: true, writes_in_flight: 3, ..base },
         2 => Config { direct: false, ..base },
         3 => Config { direct: false, dsync: true, ..base },
-        _ => Config { max_elapsed_sync_time: 10, min_elapsed_sync_time: 2, ..base },
+        4 => Config { max_elapsed_sync_time: 10, min_elapsed_sync_time: 2, ..base },
+        ALL_KEPT => Config { archive_bytes_max: u64::MAX, ..base },
+        _ => Config { archive_bytes_max: base.log_size, ..base },
     }
 }
+
+/// The ways that archive what is trimmed: all of it, one segment of it.
+const ALL_KEPT: u64 = 5;
+const ONE_KEPT: u64 = 6;
 
 fn payload(life: usize, number: u64, bytes: usize) -> Vec<u8> {
     let mut payload = [(life as u64).to_le_bytes(), number.to_le_bytes()].concat();
@@ -54,6 +62,7 @@ struct Life<'a> {
     life: usize,
     numbers: u64,
     lazy: bool,
+    archives: bool,
     /// Appended and not known to be durable.
     open: Vec<(u64, Ticket)>,
     places: Vec<u64>,
@@ -106,7 +115,9 @@ impl Life<'_> {
     }
 
     fn step(&mut self) -> Done {
-        match self.rng.below(10) {
+        // Where there is an archive, much is laid and much trimmed.
+        let kinds = if self.archives { 14 } else { 10 };
+        match self.rng.below(kinds) {
             0..=2 => {
                 let size = self.size();
                 let ticket = self.append(size)?;
@@ -137,8 +148,15 @@ impl Life<'_> {
                 self.acknowledge();
                 Ok(())
             }
-            _ => {
-                let Some(to) = self.places.get(self.rng.index(self.places.len())).copied() else { return Ok(()) };
+            10..=12 => {
+                let bytes = usize::try_from(self.rng.range(9_000..40_000)).unwrap();
+                let ticket = self.append(bytes)?;
+                self.wait(ticket)
+            }
+            kind => {
+                let index =
+                    if kind == 9 { self.rng.index(self.places.len()) } else { self.places.len().wrapping_sub(1) };
+                let Some(to) = self.places.get(index).copied() else { return Ok(()) };
                 self.witness.attempt(Fact::Trimmed { to });
                 told(self.journal.trim(Lsn(to)))
             }
@@ -179,7 +197,7 @@ impl Subject for Gate {
     fn workload(&self, disk: &SimDisk, seed: u64, witness: &Witness<Fact>) -> Done {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(SimClock::new());
-        let mode = self.mode.unwrap_or_else(|| rng.below(5));
+        let mode = self.mode.unwrap_or_else(|| rng.below(ONE_KEPT + 1));
         let config = config(mode);
         let life = witness.attempted().iter().filter(|fact| **fact == Fact::Opened).count();
         witness.attempt(Fact::Opened);
@@ -193,9 +211,10 @@ impl Subject for Gate {
                 witness.acknowledge(fact);
             }
         }
-        let lazy = config.lazy();
+        let (lazy, archives) = (config.lazy(), config.archive_bytes_max > 0);
         let places = found.values().copied().collect();
-        let mut life = Life { witness, journal, clock, rng, life, numbers: 0, lazy, open: Vec::new(), places };
+        let mut life =
+            Life { witness, journal, clock, rng, life, numbers: 0, lazy, archives, open: Vec::new(), places };
         for _ in 0..life.rng.range(2..14) {
             life.step()?;
         }
@@ -228,7 +247,7 @@ impl Subject for Gate {
             match found.get(&(life, number)) {
                 Some(at) if *at == lsn => {}
                 Some(at) => return Err(format!("entry {life}.{number} moved from {lsn} to {at}")),
-                None if lsn < trimmed => {}
+                None if lsn < trimmed && self.mode != Some(ALL_KEPT) => {}
                 None => return Err(format!("entry {life}.{number} at {lsn} is lost")),
             }
         }
@@ -248,6 +267,9 @@ impl Subject for Gate {
             }
             before = Some((*key, *lsn));
         }
+        if self.mode == Some(ONE_KEPT) && archived_bytes(disk) > config.archive_bytes_max {
+            return Err(format!("{} bytes are archived", archived_bytes(disk)));
+        }
         Ok(())
     }
 
@@ -260,11 +282,16 @@ fn key(fact: Fact) -> (usize, u64) {
     if let Fact::Entry { life, number, .. } = fact { (life, number) } else { (usize::MAX, 0) }
 }
 
-/// All entries by life and number, with their places; both ways of reading agree.
+fn archived_bytes(disk: &SimDisk) -> u64 {
+    let names = disk.list(Path::new(FOLDER)).unwrap();
+    names.iter().filter(|name| name.ends_with(".archived")).map(|_| small().log_size).sum()
+}
+
+/// All entries, archived or not, by life and number, with their places; both ways of reading agree.
 fn read(journal: &Journal) -> Result<BTreeMap<(usize, u64), u64>, String> {
     let mut found = BTreeMap::new();
     let mut last = None;
-    for entry in told(journal.read(journal.start()))? {
+    for entry in told(journal.read(journal.oldest()))? {
         let entry = told(entry)?;
         let (life, rest) = entry.payload.split_first_chunk::<8>().ok_or("a short entry")?;
         let (number, _) = rest.split_first_chunk::<8>().ok_or("a short entry")?;
@@ -292,11 +319,26 @@ fn gate_power_loss() {
 }
 
 #[test]
+fn gate_power_loss_of_a_log_that_archives() {
+    for mode in [ALL_KEPT, ONE_KEPT] {
+        let explore = Explore { states_max: 5_000, time_max: Duration::from_secs(20), ..Explore::new() };
+        let report = explore.run(&Gate { lives: 3, mode: Some(mode) }).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("mode {mode}: {report}");
+        assert!(report.states > 2_000 && report.nested > 100, "{report}");
+    }
+}
+
+#[test]
 fn gate_each_barrier_ignored_goes_red() {
-    for barrier in BARRIERS {
+    for barrier in BARRIERS.iter().chain(BARRIERS_OF_ARCHIVE) {
         // Some barriers matter only in some ways of keeping bytes: with RWF_DSYNC a batch takes nothing else along.
-        let modes = [1, 4, 0, 2];
-        let explore = Explore { states_max: 30_000, time_max: Duration::from_secs(10), ..Explore::new() };
+        let modes = match barrier.label() {
+            label if label.contains("backlog") => vec![4],
+            label if label.contains("archived") => vec![ALL_KEPT],
+            label if label.contains("pruned") => vec![ONE_KEPT],
+            _ => vec![1, 4, 0, 2],
+        };
+        let explore = Explore { states_max: 30_000, time_max: Duration::from_secs(60), ..Explore::new() };
         let red = modes.into_iter().find_map(|mode| {
             let failure = explore.ignoring(&Gate { lives: 3, mode: Some(mode) }, *barrier);
             failure.inspect_err(|green| println!("mode {mode}: {green}")).ok().map(|failure| (mode, failure))

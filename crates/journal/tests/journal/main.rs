@@ -7,6 +7,7 @@
     reason = "helpers of tests"
 )]
 
+mod archive;
 mod basics;
 mod contract;
 mod faults;
