@@ -7,25 +7,33 @@
 //! PostgreSQL itself never votes read-only: the adapter finds it out when the branch ends.
 //! Deliberately absent: TLS, pools.
 
+mod claim;
 mod codes;
 pub(crate) mod doctor;
+mod reading;
+mod recovery;
 mod session;
+mod truth;
+mod witness;
 
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assent_ids::ResourceId;
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 use postgres::config::{Host, SslMode, TargetSessionAttrs};
 use postgres::{Client, Config, NoTls};
 
 use crate::error::ResourceError;
-use crate::kept::{Kept, Limits, NotHere, Stuck, said};
+use crate::kept::{Kept, Limits, NotHere, Stuck};
 use crate::url::hidden;
+use claim::KEEPALIVES;
 use codes::{judge_connect, judge_work};
-use session::{Failure, Session, standby};
+use reading::Asking;
+use session::{Failure, Session};
 
 const FORM: &str = "postgresql://user:password@host:port/database";
 /// How long an idle connection goes unproved.
@@ -54,7 +62,8 @@ impl Postgres {
     /// # Errors
     /// [`ResourceError::Connect`] where it is closed, the server prepares nothing, or it is a standby.
     pub fn over(name: &str, client: Client, limits: Limits) -> Result<Self, ResourceError> {
-        let checked = Kept::open(limits, Stuck::default(), move || checked(client, Arc::default()));
+        let id = ResourceId::of(name);
+        let checked = Kept::open(limits, Stuck::default(), move || recovery::checked(client, id, Arc::default()));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
             name: name.to_owned(),
             place: "the given connection".to_owned(),
@@ -64,12 +73,14 @@ impl Postgres {
         Ok(Self { name: name.to_owned(), kept })
     }
 
-    /// Whether a branch that ends is asked if it wrote anything (default: yes). One that did not commits then, without a
-    /// sync, and drops out; one that did pays a round trip. Switch it off where branches are known to write.
+    /// Whether a branch that ends is always (`true`) or never asked if it wrote anything. One that did not commits then,
+    /// without a sync, and drops out; one that did pays a round trip. By default it is asked while one of the last eight
+    /// branches on this connection only read.
     #[must_use]
     pub fn detect_read_only(mut self, on: bool) -> Self {
         // It has just been opened; on a connection that is gone nothing ends.
-        let _gone = self.kept.with(|session| session.detect_read_only = on);
+        let asking = if on { Asking::Always } else { Asking::Never };
+        let _gone = self.kept.with(|session| session.asking = asking);
         self
     }
 
@@ -109,6 +120,11 @@ impl Resource for Postgres {
 
     fn receive(&mut self) -> Reply {
         self.kept.receive()
+    }
+
+    /// Transaction number, place in the log, server and role, as `witness.rs` writes them.
+    fn witness(&mut self) -> Vec<u8> {
+        self.kept.with(|session| session.witness.clone()).unwrap_or_default()
     }
 
     fn let_go(&mut self) {
@@ -193,7 +209,7 @@ impl Address {
     fn open(&self, statement_ms: Option<u64>, limits: Limits, stuck: &Stuck) -> Result<Postgres, ResourceError> {
         let mut config = self.config.clone();
         if config.get_application_name().is_none() {
-            config.application_name("assent");
+            config.application_name(if statement_ms.is_some() { "assent recovery" } else { "assent" });
         }
         // Of several hosts, or several machines behind one name, the one that is no standby.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
@@ -204,9 +220,10 @@ impl Address {
         config.keepalives_idle(KEEPALIVE);
         if let Some(statement_ms) = statement_ms {
             let options = config.get_options().unwrap_or_default();
-            let options = format!("{options} -c statement_timeout={statement_ms}");
+            let options = format!("{options} -c statement_timeout={statement_ms} {KEEPALIVES}");
             config.options(&options);
         }
+        let id = ResourceId::of(&self.name);
         let was_open = Arc::new(AtomicBool::new(false));
         let noticed = Arc::clone(&was_open);
         config.notice_callback(move |notice| {
@@ -215,7 +232,7 @@ impl Address {
             }
         });
         let opened = Kept::open(limits, stuck.clone(), move || match config.connect(NoTls) {
-            Ok(client) => checked(client, was_open),
+            Ok(client) => recovery::checked(client, id, was_open),
             Err(error) => Err(refusal(&error)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
@@ -225,26 +242,6 @@ impl Address {
             native,
         })?;
         Ok(Postgres { name: self.name.clone(), kept })
-    }
-}
-
-/// A server that cannot prepare, or is a standby, must be told now, not at the first vote.
-fn checked(mut client: Client, was_open: Arc<AtomicBool>) -> Result<Session, (Kind, Native)> {
-    let questions = "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_in_recovery()";
-    let answered = client.simple_query(questions).map_err(|error| refusal(&error))?;
-    let mut columns = answered.iter().filter_map(session::first_column);
-    match (columns.next(), columns.next()) {
-        (Some(_), Some("t")) => Err((Kind::Unavailable, standby())),
-        (Some("0"), Some("f")) => Err((
-            Kind::Invalid,
-            said(
-                "max_prepared_transactions = 0, so it can prepare nothing; set it to at least max_connections in \
-                 postgresql.conf and restart the server"
-                    .to_owned(),
-            ),
-        )),
-        (Some(_), Some("f")) => Ok(Session::new(client, was_open)),
-        _ => Err((Kind::Internal, said(format!("{questions:?} was not answered")))),
     }
 }
 

@@ -10,32 +10,41 @@
 //! Trap: PREPARE TRANSACTION and COMMIT of a failed transaction, or outside one, answer *ROLLBACK* as a command tag
 //! and no error, and the driver does not tell tags. So a SAVEPOINT goes before them in the same message: it fails
 //! exactly there (25P02, 25P01), and the server then skips the rest of the message.
-//! Trap: a standby lists no prepared transactions, whatever its primary holds; they appear when it is promoted. So
-//! every list asks first whether this is one: a list that lacks a branch counts as a proof that it is finished.
-//! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`).
+//! What the vote leaves for later questions rides in a message that goes anyway: the branch's end if that asks, else the
+//! vote itself.
+//! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery asks
+//! (`recovery.rs`).
 
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assent_ids::{Branch, FORMAT_ID, NodeId, Xid};
+use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Native, Past, Reply, Verb, Vote};
+use assent_xa::{Native, Reply, Verb, Vote};
 use postgres::error::Severity;
 use postgres::{Client, SimpleQueryMessage};
 
+use super::codes::{Step, judge};
+use super::reading::Asking;
+use super::witness::{Evidence, Place, Witness};
 use crate::kept::{self, said};
-use crate::postgres::codes::{Step, judge};
 use crate::stand::{Plan, Stand, unreachable};
 
 /// SQLSTATE of a savepoint outside of a transaction.
 const NO_TRANSACTION: &str = "25P01";
-/// Whether the branch has a transaction number. By the old name of the function, which every server since 10 has. Where
-/// no transaction is open the savepoint fails, as before a vote.
-const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL";
-/// Whether it may have written elsewhere, through a foreign table. Planned only for a branch that has no number.
-const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_foreign_table) AND EXISTS (SELECT FROM \
-     pg_catalog.pg_locks AS held JOIN pg_catalog.pg_foreign_table AS foreign_table \
+/// Whether the branch has a transaction number, and what else is kept of its vote. By the old name of the function, which
+/// every server since 10 has. Where no transaction is open the savepoint fails, as before a vote.
+const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL, \
+     EXISTS (SELECT FROM pg_catalog.pg_foreign_table), pg_catalog.txid_current_if_assigned()";
+/// The same within the vote, which gives a number to whoever has none.
+const VOTES: &str = "SAVEPOINT assent_vote; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL, NULL, \
+     pg_catalog.txid_current()";
+/// For a server where this role may read its place, which was tried when connecting: an error here would be the vote's.
+const WITH_PLACE: &str = ", pg_catalog.pg_current_wal_insert_lsn(), current_user";
+/// Whether it may have written elsewhere, through a foreign table. Asked only where there is one, of a branch without a
+/// number.
+const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS held JOIN pg_catalog.pg_foreign_table AS foreign_table \
      ON foreign_table.ftrelid OPERATOR(pg_catalog.=) held.relation \
      WHERE held.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
      AND held.mode OPERATOR(pg_catalog.<>) 'AccessShareLock' AND held.mode OPERATOR(pg_catalog.<>) 'RowShareLock')";
@@ -43,17 +52,27 @@ const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_foreign_
 /// One connection.
 pub(crate) struct Session {
     pub(crate) client: Client,
+    pub(super) resource: ResourceId,
     stand: Stand,
     /// Whether a branch is asked at its end if it wrote anything.
-    pub(crate) detect_read_only: bool,
+    pub(super) asking: Asking,
     /// Set by the server's notice that BEGIN found a transaction open. Never set on a connection of the caller's,
     /// whose notices go elsewhere.
     was_open: Arc<AtomicBool>,
+    place: Place,
+    /// What the branch has said of itself since it ended.
+    evidence: Option<Evidence>,
+    /// Of the last vote.
+    pub(super) witness: Vec<u8>,
+    /// The server process that holds recovery's claim for us.
+    pub(super) claimed: Option<String>,
 }
 
 impl Session {
-    pub(crate) fn new(client: Client, was_open: Arc<AtomicBool>) -> Self {
-        Self { client, stand: Stand::Idle, detect_read_only: true, was_open }
+    pub(super) fn new(client: Client, resource: ResourceId, place: Place, was_open: Arc<AtomicBool>) -> Self {
+        let (stand, asking) = (Stand::Idle, Asking::ADAPTIVE);
+        let (evidence, witness, claimed) = (None, Vec::new(), None);
+        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed }
     }
 
     /// One message. An error of the server, or the loss of the connection.
@@ -61,8 +80,17 @@ impl Session {
         self.client.batch_execute(sql).map_err(|error| Failure::of(&error))
     }
 
+    /// One message, and its rows.
+    pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Failure> {
+        let mut messages = self.client.simple_query(sql).map_err(|error| Failure::of(&error))?;
+        messages.retain(|message| matches!(message, SimpleQueryMessage::Row(_)));
+        Ok(messages)
+    }
+
     fn begin(&mut self, xid: Xid) -> Reply {
         self.was_open.store(false, Ordering::Relaxed);
+        self.evidence = None;
+        self.witness.clear();
         match self.say("BEGIN") {
             Ok(()) if self.was_open.load(Ordering::Relaxed) => {
                 // XA, xa_start [XAER_OUTSIDE]: that work is not ours to vote on.
@@ -101,24 +129,36 @@ impl Session {
     }
 
     fn commit_if_read_only(&mut self) -> Result<bool, Failure> {
-        if self.answers_no(WROTE)? && self.answers_no(WROTE_ELSEWHERE)? {
+        let answer = self.ask(&self.with_place(WROTE))?;
+        self.evidence = answer.first().and_then(read_evidence);
+        let is_all_here = answer.first().and_then(|row| column(row, 1)) == Some("f");
+        let wrote = !is_no(&answer) || !(is_all_here || is_no(&self.ask(WROTE_ELSEWHERE)?));
+        self.asking.told(wrote);
+        if !wrote {
             self.say("COMMIT")?;
-            return Ok(true);
         }
-        Ok(false)
+        Ok(!wrote)
     }
 
-    /// Only a plain no counts.
-    fn answers_no(&mut self, question: &str) -> Result<bool, Failure> {
-        let messages = self.client.simple_query(question).map_err(|error| Failure::of(&error))?;
-        Ok(messages.iter().filter_map(first_column).eq(["f"]))
+    fn with_place(&self, question: &str) -> String {
+        let place = if self.place.system.is_some() { WITH_PLACE } else { "" };
+        format!("{question}{place}")
     }
 
     fn prepare(&mut self, xid: Xid) -> Reply {
-        match self.say(&format!("SAVEPOINT assent_vote; PREPARE TRANSACTION {}", gid(&xid))) {
-            Ok(()) => {
+        // Who was asked at its end has said it.
+        let first = if self.evidence.is_some() { "SAVEPOINT assent_vote".to_owned() } else { self.with_place(VOTES) };
+        match self.ask(&format!("{first}; PREPARE TRANSACTION {}", gid(&xid))) {
+            Ok(answer) => {
                 // The connection is free at once; the branch no longer belongs to it.
                 self.stand = Stand::Idle;
+                if let Some(row) = answer.first() {
+                    self.asking.told(first_column(row) != Some("f"));
+                    self.evidence = read_evidence(row);
+                }
+                if let Some(evidence) = &self.evidence {
+                    self.witness = Witness::write(&self.place, evidence);
+                }
                 Reply::Vote(Vote::Yes)
             }
             Err(failure) => self.failed_vote(Step::Vote, xid, failure),
@@ -158,28 +198,15 @@ impl Session {
         }
     }
 
-    fn finish(&mut self, sql: &str) -> Reply {
-        match self.say(sql) {
+    fn finish(&mut self, words: &str, xid: Xid) -> Reply {
+        match self.say(&format!("{words} {}", gid(&xid))) {
             Ok(()) => Reply::Done,
-            Err(failure) => failure.judged(Step::Second),
-        }
-    }
-
-    fn list(&mut self, node: NodeId) -> Reply {
-        // One message, so that no pool puts another server between the two. A server never goes back to being a
-        // standby without a restart, and has its prepared transactions before it says that it is none any more.
-        // Everybody sees the branches of all databases, but a branch can only be finished from its own.
-        let sql = "SELECT pg_catalog.pg_is_in_recovery(); SELECT gid FROM pg_catalog.pg_prepared_xacts \
-                   WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()";
-        let messages = match self.client.simple_query(sql) {
-            Ok(messages) => messages,
-            Err(error) => return Failure::of(&error).judged(Step::Other),
-        };
-        let mut columns = messages.iter().filter_map(first_column);
-        match columns.next() {
-            Some("f") => Reply::Listed(ours(node, columns)),
-            Some("t") => Reply::Refused(Kind::Unavailable, standby()),
-            _ => Reply::Refused(Kind::Internal, said("pg_is_in_recovery() had no answer".to_owned())),
+            Err(failure) => match failure.judged(Step::Second) {
+                Reply::Refused(kind @ (Kind::Denied | Kind::Invalid), native) => {
+                    Reply::Refused(kind, self.explained(&xid, native))
+                }
+                reply => reply,
+            },
         }
     }
 }
@@ -203,11 +230,13 @@ impl kept::Session for Session {
                 Reply::Done => Reply::RolledBack(said("the work was reported failed when it ended".to_owned())),
                 other => other,
             },
-            Plan::CommitPrepared(xid) => self.finish(&format!("COMMIT PREPARED {}", gid(&xid))),
-            Plan::RollbackPrepared(xid) => self.finish(&format!("ROLLBACK PREPARED {}", gid(&xid))),
+            Plan::CommitPrepared(xid) => self.finish("COMMIT PREPARED", xid),
+            Plan::RollbackPrepared(xid) => self.finish("ROLLBACK PREPARED", xid),
             Plan::RollbackOpen(xid) => self.roll_back_open(xid),
             Plan::Recovery => match verb {
-                Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
+                Verb::Claim(node) => self.claim(*node),
+                Verb::Inquire { xid, witness } => self.inquire(xid, witness),
+                // No session keeps a prepared branch from others.
                 _ => Reply::Done,
             },
             Plan::Recover => match verb {
@@ -224,7 +253,7 @@ impl kept::Session for Session {
         }
         match plan {
             Plan::Answer(reply) => Some(reply),
-            Plan::End { xid, success } if !(success && self.detect_read_only) => {
+            Plan::End { xid, success } if !(success && self.asking.asks()) => {
                 // PostgreSQL has no word for it.
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)
@@ -256,7 +285,11 @@ impl Failure {
         }
     }
 
-    fn judged(self, step: Step) -> Reply {
+    pub(super) fn is(&self, code: &str) -> bool {
+        !self.lost && self.native.code == code
+    }
+
+    pub(super) fn judged(self, step: Step) -> Reply {
         if self.lost { Reply::Lost(self.native) } else { judge(step, self.native) }
     }
 }
@@ -268,39 +301,27 @@ pub(crate) fn standby() -> Native {
 }
 
 /// A gid as a literal.
-fn gid(xid: &Xid) -> String {
+pub(super) fn gid(xid: &Xid) -> String {
     format!("'{}'", xid.to_gid().replace('\'', "''"))
 }
 
-/// Of the prepared gids those that this node gave; all others belong to somebody else.
-fn ours<'a>(node: NodeId, gids: impl Iterator<Item = &'a str>) -> Vec<Xid> {
-    gids.filter_map(|gid| Xid::from_gid(gid).ok())
-        .filter(|xid| xid.format() == FORMAT_ID && xid.gtrid().starts_with(&Branch::prefix(node)))
-        .collect()
-}
-
-pub(crate) fn first_column(message: &SimpleQueryMessage) -> Option<&str> {
+pub(super) fn column(message: &SimpleQueryMessage, at: usize) -> Option<&str> {
     match message {
-        SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten(),
+        SimpleQueryMessage::Row(row) => row.try_get(at).ok().flatten(),
         _ => None,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use assent_ids::{Epoch, Incarnation, ResourceId, TxId};
+pub(crate) fn first_column(message: &SimpleQueryMessage) -> Option<&str> {
+    column(message, 0)
+}
 
-    use super::*;
+/// Only a plain no counts.
+fn is_no(answer: &[SimpleQueryMessage]) -> bool {
+    answer.iter().map(first_column).eq([Some("f")])
+}
 
-    #[test]
-    fn foreign_gids_are_ignored() {
-        let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 2 }, counter: 3 };
-        let of = |node| Branch { node: NodeId(node), tx, resource: ResourceId::of("a"), number: 0, flags: 0 }.xid();
-        let (mine, other) = (of(7), of(8));
-        let same_bytes = Xid::new(1, mine.gtrid(), mine.bqual()).unwrap();
-        let gids = [mine, other, same_bytes].map(|xid| xid.to_gid());
-        let foreign = ["nightly-batch", "", "1_2", "131077_@@_@@"];
-        let all = gids.iter().map(String::as_str).chain(foreign);
-        assert_eq!(ours(NodeId(7), all), [mine]);
-    }
+fn read_evidence(row: &SimpleQueryMessage) -> Option<Evidence> {
+    let word = |at| column(row, at);
+    Some(Evidence { number: word(2)?.parse().ok()?, place: word(3)?.parse().ok()?, role: word(4)?.to_owned() })
 }

@@ -5,6 +5,10 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Postgres, PostgresConnector, ResourceError};
 use assent_xa::{Connector, Reply, Resource, Verb, Vote};
 
+mod claim;
+mod counted;
+mod truth;
+
 use super::engine::{Engine, PostgresTable, code, node, other_database, work, xid};
 use super::servers::shared;
 
@@ -13,6 +17,15 @@ const YES: Reply = Reply::Vote(Vote::Yes);
 /// The same server as another account, or another database of it.
 fn as_superuser(url: &str) -> String {
     url.replace("//assent@", "//postgres@")
+}
+
+fn superuser(url: &str) -> Client {
+    Client::connect(&as_superuser(url), NoTls).unwrap()
+}
+
+/// The server's process behind a connection.
+fn process(resource: &mut Postgres) -> i32 {
+    resource.work(|client| client.query_one("SELECT pg_backend_pid()", &[])).unwrap().get(0)
 }
 
 fn run(resource: &mut Postgres, sql: &str) -> Result<(), ResourceError> {
@@ -158,7 +171,7 @@ fn another_role_may_not_finish_a_branch() {
     let servers = shared();
     let table = PostgresTable::new(&servers, "denied");
     let role = format!("assent_resources_other_{}", std::process::id());
-    let mut superuser = Client::connect(&as_superuser(&table.url), NoTls).unwrap();
+    let mut superuser = superuser(&table.url);
     superuser.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
     let xid = xid("denied", 0);
     let mut branch = table.open();
@@ -239,13 +252,13 @@ fn a_serialization_failure_at_the_vote_is_a_no() {
 fn a_terminated_session_loses_the_answer() {
     let servers = shared();
     let table = PostgresTable::new(&servers, "terminated");
-    let mut superuser = Client::connect(&as_superuser(&table.url), NoTls).unwrap();
+    let mut superuser = superuser(&table.url);
     for (number, vote) in [(0, Verb::Prepare as fn(_) -> _), (1, Verb::CommitOnePhase as fn(_) -> _)] {
         let xid = xid("terminated", number);
         let mut branch = table.resource();
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
         run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
-        let process: i32 = branch.work(|client| client.query_one("SELECT pg_backend_pid()", &[])).unwrap().get(0);
+        let process = process(&mut branch);
         assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
         let ended: bool = superuser.query_one("SELECT pg_terminate_backend($1, 60000)", &[&process]).unwrap().get(0);
         assert!(ended);

@@ -1,0 +1,104 @@
+//! Recovery's claim: a session-level advisory lock, so that one process resolves a node's branches at this resource.
+//!
+//! The server holds it as long as the connection lives, and takes it back by itself when that breaks: no lease, no
+//! clock. Its key is node id XOR resource id, both random enough, and one operation for who looks for it in `pg_locks`,
+//! whose `classid` and `objid` are the key's upper and lower half (`objsubid` 1).
+//! Trap: a lock that a session already has is counted up. So the server is asked first, which also finds a claim that a
+//! pool took back by DISCARD ALL.
+//! Trap: behind a proxy that pools by transaction the lock belongs to a server session that other clients get too. So
+//! a list by another session than the claim's is refused.
+//! Trap: a machine that vanished keeps its lock until the server misses it, by default for two hours. So recovery's
+//! connections ask the server for proofs of life ([`KEEPALIVES`]).
+
+use assent_ids::{NodeId, ResourceId};
+use assent_kind::Kind;
+use assent_xa::{Native, Reply};
+use postgres::SimpleQueryMessage;
+
+use super::session::{column, first_column};
+use crate::kept::said;
+
+/// The server's settings by which it gives up a vanished client within half a minute. Not used over a local socket.
+pub(super) const KEEPALIVES: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4";
+
+/// Both halves of the lock's key.
+fn key(node: NodeId, resource: ResourceId) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = (node.0 ^ resource.0).to_be_bytes();
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+}
+
+/// One message: who asks, whether he has it now, and who has it.
+pub(super) fn question(node: NodeId, resource: ResourceId) -> String {
+    let (upper, lower) = key(node, resource);
+    let signed = (node.0 ^ resource.0).cast_signed();
+    let held = format!(
+        "FROM pg_catalog.pg_locks AS held \
+         LEFT JOIN pg_catalog.pg_stat_activity AS who ON who.pid OPERATOR(pg_catalog.=) held.pid \
+         JOIN pg_catalog.pg_database AS here ON here.oid OPERATOR(pg_catalog.=) held.database \
+         WHERE held.locktype OPERATOR(pg_catalog.=) 'advisory' AND held.granted \
+         AND held.classid OPERATOR(pg_catalog.=) {upper}::pg_catalog.oid \
+         AND held.objid OPERATOR(pg_catalog.=) {lower}::pg_catalog.oid \
+         AND held.objsubid OPERATOR(pg_catalog.=) 1 \
+         AND here.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()"
+    );
+    format!(
+        "SELECT pg_catalog.pg_backend_pid(); \
+         SELECT CASE WHEN EXISTS (SELECT {held} AND held.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
+         THEN true ELSE pg_catalog.pg_try_advisory_lock('{signed}'::pg_catalog.int8) END; \
+         SELECT held.pid, who.application_name, who.client_addr, who.backend_start {held}"
+    )
+}
+
+/// What the answer says. Done comes with the process that serves us.
+pub(super) fn read(messages: &[SimpleQueryMessage]) -> Result<String, Reply> {
+    let mut rows = messages.iter().filter(|message| matches!(message, SimpleQueryMessage::Row(_)));
+    let (ours, has_it, holder) = (rows.next(), rows.next(), rows.next());
+    match (ours.and_then(first_column), has_it.and_then(first_column)) {
+        (Some(process), Some("t")) => Ok(process.to_owned()),
+        (Some(_), Some("f")) => Err(Reply::Refused(Kind::Conflict, taken(holder))),
+        _ => Err(Reply::Refused(Kind::Internal, said("the claim was not answered".to_owned()))),
+    }
+}
+
+fn taken(holder: Option<&SimpleQueryMessage>) -> Native {
+    let word = |at| holder.and_then(|row| column(row, at));
+    let who = match word(0) {
+        None => "a connection that has just ended".to_owned(),
+        Some(process) => {
+            let name = word(1).map(|name| format!("{name:?}"));
+            let address = word(2).map(|address| format!("from {address}"));
+            let since = word(3).map(|since| format!("since {since}"));
+            // Another role's are not shown to everybody.
+            let known: Vec<String> = [name, address, since].into_iter().flatten().collect();
+            format!("server process {process} ({})", known.join(", "))
+        }
+    };
+    said(format!("another connection resolves this node's branches here: {who}"))
+}
+
+/// The claim's session and the one that answers are two.
+pub(super) fn pooled(claimed: &str, answers: &str) -> Reply {
+    Reply::Refused(
+        Kind::Invalid,
+        said(format!(
+            "server process {claimed} holds the claim and process {answers} answers: a proxy pools this connection by \
+             transaction; name the server itself, or let the proxy pool by session"
+        )),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_node_xor_resource_in_two_halves() {
+        assert_eq!(key(NodeId(0xff00_0000_0000_0001), ResourceId(0x0f00_0000_8000_0000)), (0xf000_0000, 0x8000_0001));
+        let asked = question(NodeId(u64::MAX), ResourceId(0));
+        for words in
+            ["classid OPERATOR(pg_catalog.=) 4294967295::", "objid OPERATOR(pg_catalog.=) 4294967295::", "'-1'"]
+        {
+            assert!(asked.contains(words), "{asked}");
+        }
+    }
+}

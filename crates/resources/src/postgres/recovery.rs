@@ -1,0 +1,275 @@
+//! What a connection is asked before it is used, and what only recovery asks: a list, its claim, what became of a branch.
+//!
+//! Trap: a standby lists no prepared transactions, whatever its primary holds; they appear when it is promoted. So
+//! every question begins with whether this is one: a list that lacks a branch counts as a proof that it is finished.
+//! Deliberately absent: what an answer means (`truth.rs`, `claim.rs`, `codes.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use assent_ids::{Branch, FORMAT_ID, NodeId, ResourceId, Xid};
+use assent_kind::Kind;
+use assent_xa::{Native, Past, Reply};
+use postgres::{Client, SimpleQueryMessage};
+
+use super::codes::Step;
+use super::session::{Failure, Session, column, first_column, gid, standby};
+use super::truth::{Here, Relation, came_along, compare, history_file, past};
+use super::witness::{Place, Witness, timeline};
+use super::{claim, refusal};
+use crate::kept::said;
+
+const PREPARES: &str = "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_in_recovery()";
+/// Fails on a standby, and for a role that may not read it.
+const HERE: &str = "SELECT system_identifier, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), \
+     pg_catalog.current_database(), pg_catalog.pg_current_wal_insert_lsn() FROM pg_catalog.pg_control_system()";
+/// One message, so that no pool puts another server between its parts. A server never goes back to being a standby without
+/// a restart, and has its prepared transactions before it says that it is none any more.
+const SIDE: &str = "SELECT pg_catalog.pg_is_in_recovery(); SELECT pg_catalog.pg_backend_pid()";
+
+/// A server that cannot prepare, or is a standby, must be told now, not at the first vote.
+pub(super) fn checked(
+    mut client: Client,
+    resource: ResourceId,
+    was_open: Arc<AtomicBool>,
+) -> Result<Session, (Kind, Native)> {
+    // Where its place cannot be read it is used without.
+    let whole = client.simple_query(&format!("{PREPARES}; {HERE}"));
+    let answered = match whole {
+        Err(error) if !Failure::of(&error).lost => client.simple_query(PREPARES),
+        whole => whole,
+    };
+    let answered = answered.map_err(|error| refusal(&error))?;
+    let mut rows = answered.iter().filter(|message| matches!(message, SimpleQueryMessage::Row(_)));
+    let (prepares, is_standby) = (rows.next().and_then(first_column), rows.next().and_then(first_column));
+    match (prepares, is_standby) {
+        (Some(_), Some("t")) => Err((Kind::Unavailable, standby())),
+        (Some("0"), Some("f")) => Err((
+            Kind::Invalid,
+            said(
+                "max_prepared_transactions = 0, so it can prepare nothing; set it to at least max_connections in \
+                 postgresql.conf and restart the server"
+                    .to_owned(),
+            ),
+        )),
+        (Some(_), Some("f")) => {
+            let place = rows.next().map_or_else(Place::default, read_place);
+            Ok(Session::new(client, resource, place, was_open))
+        }
+        _ => Err((Kind::Internal, said(format!("{PREPARES:?} was not answered")))),
+    }
+}
+
+fn read_place(row: &SimpleQueryMessage) -> Place {
+    Place {
+        system: column(row, 0).and_then(|word| word.parse().ok()),
+        timeline: column(row, 1).and_then(timeline),
+        database: column(row, 2).unwrap_or_default().to_owned(),
+    }
+}
+
+/// A prepared branch, and who looks at it.
+struct Seen {
+    database: String,
+    owner: String,
+    our_database: String,
+    our_role: String,
+    /// Whether this connection may finish it.
+    is_here: bool,
+    is_ours: bool,
+}
+
+impl Seen {
+    fn read(row: &SimpleQueryMessage) -> Self {
+        let word = |at| column(row, at).unwrap_or_default().to_owned();
+        let [database, owner, our_database, our_role] = std::array::from_fn(word);
+        Self {
+            is_here: database == our_database,
+            is_ours: column(row, 4) == Some("t"),
+            database,
+            owner,
+            our_database,
+            our_role,
+        }
+    }
+
+    /// Why it cannot be finished from here.
+    fn obstacle(&self) -> Option<(Kind, String)> {
+        let Self { database, owner, our_database, our_role, .. } = self;
+        if !self.is_here {
+            let message = format!(
+                "the branch is of database {database:?}, and this connection is to {our_database:?}: it is finished \
+                 only from its own; name that in the url"
+            );
+            return Some((Kind::Invalid, message));
+        }
+        (!self.is_ours).then(|| {
+            let message = format!(
+                "the branch is of role {owner:?}, and this connection is of {our_role:?}: only {owner:?} itself or a \
+                 superuser may finish it, being a member is not enough; connect as {owner:?}"
+            );
+            (Kind::Denied, message)
+        })
+    }
+}
+
+impl Session {
+    /// The rows behind [`SIDE`], of a primary that nobody pools.
+    fn ask_primary(&mut self, question: &str) -> Result<Vec<SimpleQueryMessage>, Reply> {
+        let answer = self.ask(&format!("{SIDE}; {question}")).map_err(|failure| failure.judged(Step::Other))?;
+        let mut rows = answer.into_iter();
+        match rows.next().as_ref().and_then(first_column) {
+            Some("f") => {}
+            Some("t") => return Err(Reply::Refused(Kind::Unavailable, standby())),
+            _ => return Err(Reply::Refused(Kind::Internal, said("pg_is_in_recovery() had no answer".to_owned()))),
+        }
+        let process = rows.next();
+        match (&self.claimed, process.as_ref().and_then(first_column)) {
+            (Some(claimed), Some(answers)) if claimed != answers => Err(claim::pooled(claimed, answers)),
+            _ => Ok(rows.collect()),
+        }
+    }
+
+    pub(super) fn list(&mut self, node: NodeId) -> Reply {
+        // Everybody sees the branches of all databases, but a branch can only be finished from its own.
+        let question = "SELECT gid FROM pg_catalog.pg_prepared_xacts \
+                        WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()";
+        match self.ask_primary(question) {
+            Ok(rows) => Reply::Listed(ours(node, rows.iter().filter_map(first_column))),
+            Err(reply) => reply,
+        }
+    }
+
+    pub(super) fn claim(&mut self, node: NodeId) -> Reply {
+        let answer = match self.ask(&claim::question(node, self.resource)) {
+            Ok(answer) => answer,
+            Err(failure) => return failure.judged(Step::Other),
+        };
+        match claim::read(&answer) {
+            Ok(process) => {
+                self.claimed = Some(process);
+                Reply::Done
+            }
+            Err(reply) => reply,
+        }
+    }
+
+    pub(super) fn inquire(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
+        self.seek(xid, witness).unwrap_or_else(|reply| reply)
+    }
+
+    /// Either way an answer; the error's is early.
+    fn seek(&mut self, xid: &Xid, witness: &[u8]) -> Result<Reply, Reply> {
+        if let Some(row) = self.ask_primary(&prepared(xid))?.first() {
+            return Ok(match Seen::read(row).obstacle() {
+                Some((kind, message)) => Reply::Refused(kind, said(message)),
+                None => Reply::Past(Past::Open),
+            });
+        }
+        if witness.is_empty() {
+            return Ok(Reply::Past(Past::Forgotten));
+        }
+        let Some(witness) = Witness::read(witness) else {
+            let message = "what was kept of the vote is in a form that this version cannot read".to_owned();
+            return Ok(Reply::Past(Past::Elsewhere(said(message))));
+        };
+        let failed = |failure: Failure| failure.judged(Step::Other);
+        let here = self.here().map_err(failed)?.ok_or_else(unreadable)?;
+        match compare(&witness, &here) {
+            Relation::Same => {}
+            Relation::Elsewhere(native) => return Ok(Reply::Past(Past::Elsewhere(native))),
+            Relation::Promoted(timeline) => {
+                let history = self.history(timeline).map_err(failed)?;
+                if let Err(native) = came_along(&witness, timeline, history.as_deref()) {
+                    return Ok(Reply::Past(Past::Elsewhere(native)));
+                }
+            }
+        }
+        self.status(witness.evidence.number).map_err(failed)
+    }
+
+    /// Asked anew: a proxy may have led to another server since. Nothing where this role may not read it.
+    fn here(&mut self) -> Result<Option<Here>, Failure> {
+        match self.ask(HERE) {
+            Ok(answer) => Ok(answer.first().and_then(|row| {
+                let Place { system, timeline, .. } = read_place(row);
+                Some(Here { system: system?, timeline: timeline?, reached: column(row, 3)?.parse().ok()? })
+            })),
+            Err(failure) if failure.is("42501") => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Nothing where this role may not read it.
+    fn history(&mut self, timeline: u32) -> Result<Option<String>, Failure> {
+        match self.ask(&format!("SELECT pg_catalog.pg_read_file('{}')", history_file(timeline))) {
+            Ok(answer) => Ok(answer.first().and_then(first_column).map(str::to_owned)),
+            Err(failure) if failure.is("42501") => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn status(&mut self, number: u64) -> Result<Reply, Failure> {
+        // By the old name of the function, which every server since 10 has.
+        match self.ask(&format!("SELECT pg_catalog.txid_status({number})")) {
+            Ok(answer) => Ok(match past(answer.first().and_then(first_column)) {
+                Some(past) => Reply::Past(past),
+                None => Reply::Refused(Kind::Internal, said(format!("txid_status({number}) said a new word"))),
+            }),
+            // "is in the future": a server that holds what the branch wrote has given its number.
+            Err(failure) if failure.is("22023") => Ok(Reply::Past(Past::Elsewhere(failure.native))),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The server's words, and whose the branch is.
+    pub(super) fn explained(&mut self, xid: &Xid, native: Native) -> Native {
+        let seen = self.ask(&prepared(xid)).ok().and_then(|answer| answer.first().map(Seen::read));
+        match seen.and_then(|seen| seen.obstacle()) {
+            Some((_, message)) => Native { message: format!("{}: {message}", native.message), ..native },
+            None => native,
+        }
+    }
+}
+
+fn unreadable() -> Reply {
+    let message = "this role may not read the server's system identifier, without which nobody knows whether it is the \
+                   one that voted; as a superuser: GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC";
+    Reply::Refused(Kind::Denied, Native { code: "42501".to_owned(), message: message.to_owned() })
+}
+
+/// Gids are unique in the whole cluster, so it is looked for in all databases.
+fn prepared(xid: &Xid) -> String {
+    format!(
+        "SELECT database, owner, pg_catalog.current_database(), current_user, \
+         owner OPERATOR(pg_catalog.=) current_user OR pg_catalog.current_setting('is_superuser') \
+         OPERATOR(pg_catalog.=) 'on' FROM pg_catalog.pg_prepared_xacts WHERE gid OPERATOR(pg_catalog.=) {}",
+        gid(xid)
+    )
+}
+
+/// Of the prepared gids those that this node gave; all others belong to somebody else.
+fn ours<'a>(node: NodeId, gids: impl Iterator<Item = &'a str>) -> Vec<Xid> {
+    gids.filter_map(|gid| Xid::from_gid(gid).ok())
+        .filter(|xid| xid.format() == FORMAT_ID && xid.gtrid().starts_with(&Branch::prefix(node)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_ids::{Epoch, Incarnation, TxId};
+
+    use super::*;
+
+    #[test]
+    fn foreign_gids_are_ignored() {
+        let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 2 }, counter: 3 };
+        let of = |node| Branch { node: NodeId(node), tx, resource: ResourceId::of("a"), number: 0, flags: 0 }.xid();
+        let (mine, other) = (of(7), of(8));
+        let same_bytes = Xid::new(1, mine.gtrid(), mine.bqual()).unwrap();
+        let gids = [mine, other, same_bytes].map(|xid| xid.to_gid());
+        let foreign = ["nightly-batch", "", "1_2", "131077_@@_@@"];
+        let all = gids.iter().map(String::as_str).chain(foreign);
+        assert_eq!(ours(NodeId(7), all), [mine]);
+    }
+}

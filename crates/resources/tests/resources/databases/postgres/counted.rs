@@ -1,0 +1,123 @@
+//! How many messages a branch costs: counted between the adapter and the real server.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use assent_resources::{Limits, Postgres};
+use assent_xa::{Reply, Resource, Verb, Vote};
+
+use super::super::engine::{PostgresTable, xid};
+use super::super::servers::alone;
+use super::{YES, run};
+
+const READ_ONLY: Reply = Reply::Vote(Vote::ReadOnly);
+
+/// Hands everything on, and counts what asks for an answer. Gives the URL through it.
+fn counting(url: &str) -> (String, Arc<AtomicUsize>) {
+    let (before, rest) = url.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let (server, asked) = (server.to_owned(), Arc::new(AtomicUsize::new(0)));
+    #[allow(clippy::disallowed_methods, reason = "a proxy outside of what is tested")]
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let through = format!("{before}@{}/{database}", listener.local_addr().unwrap());
+    let count = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            #[allow(clippy::disallowed_methods, reason = "a proxy outside of what is tested")]
+            let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+            let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ended = std::io::copy(&mut from, &mut to);
+                let _gone = to.shutdown(Shutdown::Both);
+            });
+            let count = Arc::clone(&count);
+            std::thread::spawn(move || hand_on(client, server, &count));
+        }
+    });
+    (through, asked)
+}
+
+/// A simple query, or the Sync that ends an extended one, is one round trip.
+fn hand_on(mut client: TcpStream, mut server: TcpStream, count: &AtomicUsize) -> Option<()> {
+    let mut is_first = true;
+    loop {
+        // The first message has no kind.
+        let mut head = vec![0; if is_first { 4 } else { 5 }];
+        client.read_exact(&mut head).ok()?;
+        let bytes = u32::from_be_bytes(head[head.len() - 4..].try_into().unwrap());
+        let mut body = vec![0; usize::try_from(bytes).unwrap() - 4];
+        client.read_exact(&mut body).ok()?;
+        if !is_first && matches!(head[0], b'Q' | b'S') {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        is_first = false;
+        server.write_all(&[head, body].concat()).ok()?;
+    }
+}
+
+struct Counted {
+    branch: Postgres,
+    asked: Arc<AtomicUsize>,
+    number: u16,
+}
+
+impl Counted {
+    /// A branch in two phases, or one that drops out. How many messages, and whether it dropped out.
+    fn branch(&mut self, sql: &str) -> (usize, bool) {
+        let before = self.asked.load(Ordering::Relaxed);
+        let xid = xid("counted", self.number);
+        self.number += 1;
+        assert_eq!(self.branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut self.branch, sql).unwrap();
+        let dropped_out = match self.branch.call(Verb::End { xid, success: true }) {
+            READ_ONLY => true,
+            reply => {
+                assert_eq!(reply, Reply::Done);
+                assert_eq!(self.branch.call(Verb::Prepare(xid)), YES);
+                assert!(!self.branch.witness().is_empty());
+                assert_eq!(self.branch.call(Verb::Commit(xid)), Reply::Done);
+                false
+            }
+        };
+        (self.asked.load(Ordering::Relaxed) - before, dropped_out)
+    }
+}
+
+/// By hand: BEGIN, the statement, PREPARE TRANSACTION, COMMIT PREPARED. The question at the end would be the fifth.
+#[test]
+fn a_connection_that_writes_sends_as_many_messages_as_one_would_by_hand() {
+    // A foreign table of another test's would be asked about.
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "counted");
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let (url, asked) = counting(&table.url);
+    let mut counted = Counted { branch: Postgres::connect("bank", &url, Limits::WORK).unwrap(), asked, number: 0 };
+    // Nothing is known of a new connection.
+    for _ in 0..8 {
+        assert_eq!(counted.branch(&insert), (5, false));
+    }
+    for _ in 0..8 {
+        assert_eq!(counted.branch(&insert), (4, false));
+    }
+    // One that only read is found out by its vote, and then they are asked again.
+    assert_eq!(counted.branch("SELECT 1"), (4, false));
+    for _ in 0..3 {
+        // BEGIN, the statement, the question, COMMIT; and no sync.
+        assert_eq!(counted.branch("SELECT 1"), (4, true));
+    }
+    for _ in 0..8 {
+        assert_eq!(counted.branch(&insert), (5, false));
+    }
+    assert_eq!(counted.branch(&insert), (4, false));
+
+    // Who knows better says so.
+    counted.branch = counted.branch.detect_read_only(true);
+    for _ in 0..10 {
+        assert_eq!(counted.branch(&insert), (5, false));
+    }
+    counted.branch = counted.branch.detect_read_only(false);
+    assert_eq!(counted.branch("SELECT 1"), (4, false));
+    assert_eq!(counted.branch(&insert), (4, false));
+}

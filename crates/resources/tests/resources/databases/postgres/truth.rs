@@ -1,0 +1,242 @@
+//! What became of a branch that is not listed: asked with the witness of its vote.
+
+use ::postgres::Client;
+use assent_ids::Xid;
+use assent_kind::Kind;
+use assent_resources::{Postgres, PostgresConnector};
+use assent_xa::{Connector, Past, Reply, Resource, Verb};
+
+use super::super::engine::{Engine, PostgresTable, code, node, other_database, wait, xid};
+use super::super::servers::{alone, shared};
+use super::{YES, run, superuser};
+
+fn inquire(of: &mut dyn Resource, xid: Xid, witness: &[u8]) -> Past {
+    match of.call(Verb::Inquire { xid, witness: witness.to_vec() }) {
+        Reply::Past(past) => past,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+/// The words of a server that cannot know.
+fn elsewhere(of: &mut dyn Resource, xid: Xid, witness: &[u8]) -> String {
+    match inquire(of, xid, witness) {
+        Past::Elsewhere(native) => native.message,
+        past => panic!("{past:?}"),
+    }
+}
+
+/// Votes yes over one row, or over nothing; gives what the decision would keep.
+fn voted(branch: &mut Postgres, xid: Xid, sql: &str) -> Vec<u8> {
+    ended(branch, xid, sql);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    branch.witness()
+}
+
+fn ended(branch: &mut Postgres, xid: Xid, sql: &str) {
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    assert_eq!(branch.witness(), b"", "the last vote's is gone");
+    run(branch, sql).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+}
+
+/// The witness as fields, to change one.
+fn changed(witness: &[u8], field: usize, to: &str) -> Vec<u8> {
+    let text = String::from_utf8(witness.to_vec()).unwrap();
+    let mut fields: Vec<&str> = text.split('\0').collect();
+    fields[field] = to;
+    fields.join("\0").into_bytes()
+}
+
+#[test]
+fn what_a_person_did_to_a_prepared_branch_is_told_as_it_was() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "by_hand");
+    let mut recovery = PostgresConnector::new("bank", &table.url).unwrap().connect().unwrap();
+    let mut number = 0;
+    // The witness rides in the question at the end, or else in the vote.
+    for detect in [true, false] {
+        for (word, past) in [("COMMIT", Past::Committed), ("ROLLBACK", Past::RolledBack)] {
+            let xid = xid("by_hand", number);
+            number += 1;
+            let mut branch = table.resource().detect_read_only(detect);
+            let witness = voted(&mut branch, xid, &format!("INSERT INTO {} VALUES ({number})", table.table));
+            assert_eq!(inquire(&mut *recovery, xid, &witness), Past::Open);
+            assert_eq!(inquire(&mut *recovery, xid, b""), Past::Open);
+            table.plain().batch_execute(&format!("{word} PREPARED '{}'", xid.to_gid())).unwrap();
+            let reply = recovery.call(Verb::Commit(xid));
+            assert!(matches!(reply, Reply::Unknown(_)), "{reply:?}");
+            assert_eq!(code(&reply), "42704", "one code for both");
+            assert_eq!(inquire(&mut *recovery, xid, &witness), past, "asked at the end: {detect}");
+            assert_eq!(inquire(&mut *recovery, xid, b""), Past::Forgotten, "without a witness nobody knows");
+        }
+    }
+    // One that wrote nothing and was not asked has a number since its vote.
+    let (reader, mut branch) = (xid("by_hand", 9), table.resource().detect_read_only(false));
+    let witness = voted(&mut branch, reader, "SELECT 1");
+    assert_eq!(branch.call(Verb::Commit(reader)), Reply::Done);
+    assert_eq!(inquire(&mut *recovery, reader, &witness), Past::Committed);
+    assert_eq!(table.rows(), [1, 3]);
+}
+
+#[test]
+fn a_witness_names_the_role_that_the_work_has_set() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "set_role");
+    let role = format!("assent_resources_worker_{}", std::process::id());
+    let mut superuser = superuser(&table.url);
+    superuser.batch_execute(&format!("CREATE ROLE {role}; GRANT {role} TO assent")).unwrap();
+    let xid = xid("set_role", 0);
+    let mut branch = table.resource();
+    let sql = format!("INSERT INTO {} VALUES (1); SET LOCAL ROLE {role}", table.table);
+    let witness = voted(&mut branch, xid, &sql);
+    assert!(witness.ends_with(role.as_bytes()), "{}", String::from_utf8_lossy(&witness));
+    let Reply::Refused(Kind::Denied, native) = branch.call(Verb::Commit(xid)) else { panic!("not its role any more") };
+    assert!(native.message.contains(&format!("connect as {role:?}")), "{}", native.message);
+    superuser.batch_execute(&format!("COMMIT PREPARED '{}'", xid.to_gid())).unwrap();
+    superuser.batch_execute(&format!("DROP ROLE {role}")).unwrap();
+}
+
+#[test]
+fn a_server_that_is_not_the_one_that_voted_says_that_it_cannot_know() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "strange");
+    let xid = xid("strange", 0);
+    let mut branch = table.resource();
+    let witness = voted(&mut branch, xid, &format!("INSERT INTO {} VALUES (1)", table.table));
+    assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+    let (system, timeline, wal, number) = (1, 2, 3, 4);
+    for (field, to, words) in [
+        (system, "123", "prepared at the server with system identifier 123; the one that answers has "),
+        (timeline, "99", "timeline 99"),
+        (wal, "FFFFFFFF/0", "a backup was restored"),
+        (number, "99999999999", "in the future"),
+        (0, "pg9", "cannot read"),
+        (system, "", "not readable at the vote"),
+    ] {
+        let said = elsewhere(&mut branch, xid, &changed(&witness, field, to));
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(inquire(&mut branch, xid, &changed(&witness, number, "3")), Past::Forgotten, "too old to be known");
+    assert_eq!(inquire(&mut branch, xid, &witness), Past::Committed);
+}
+
+#[test]
+fn an_open_branch_that_is_not_ours_to_finish_is_refused_with_its_owner() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "whose");
+    let xid = xid("whose", 0);
+    let mut branch = table.resource();
+    let witness = voted(&mut branch, xid, &format!("INSERT INTO {} VALUES (1)", table.table));
+    let role = format!("assent_resources_stranger_{}", std::process::id());
+    let mut superuser = superuser(&table.url);
+    superuser.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
+    let stranger = table.url.replace("//assent@", &format!("//{role}@"));
+    let elsewhere = other_database(&table.url, "postgres");
+    for (url, expected, words) in [
+        (stranger, Kind::Denied, "connect as \"assent\""),
+        (elsewhere, Kind::Invalid, "database \"assent\", and this connection is to \"postgres\""),
+    ] {
+        let mut other = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
+        let reply = other.call(Verb::Inquire { xid, witness: witness.clone() });
+        let Reply::Refused(kind, native) = reply else { panic!("{reply:?}") };
+        assert_eq!(kind, expected);
+        assert!(native.message.contains(words), "{}", native.message);
+    }
+    assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    superuser.batch_execute(&format!("DROP ROLE {role}")).unwrap();
+}
+
+/// Whoever may not read which server this is gets no truth, only the way to it; the verbs work as ever.
+#[test]
+fn a_role_that_may_not_read_the_system_identifier_is_told_the_grant() {
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "unread");
+    let mut superuser = superuser(&table.url);
+    let (known, unknown) = (xid("unread", 0), xid("unread", 1));
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let witness = voted(&mut table.resource(), known, &insert);
+    superuser.batch_execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").unwrap();
+    let mut blind = table.resource();
+    assert_eq!(voted(&mut blind, unknown, &insert), b"");
+    for xid in [known, unknown] {
+        assert_eq!(blind.call(Verb::Commit(xid)), Reply::Done);
+    }
+    let reply = blind.call(Verb::Inquire { xid: known, witness: witness.clone() });
+    superuser.batch_execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC").unwrap();
+    let Reply::Refused(Kind::Denied, native) = reply else { panic!("{reply:?}") };
+    assert!(native.message.contains("GRANT EXECUTE ON FUNCTION"), "{}", native.message);
+    assert_eq!(inquire(&mut blind, known, &witness), Past::Committed, "a grant is enough");
+}
+
+/// The standby takes nothing more from its primary.
+fn cut_off(standby: &mut Client) {
+    standby.batch_execute("ALTER SYSTEM SET primary_conninfo = ''").unwrap();
+    standby.batch_execute("SELECT pg_reload_conf()").unwrap();
+    wait("the standby to be cut off", || {
+        let receivers: i64 = standby.query_one("SELECT count(*) FROM pg_stat_wal_receiver", &[]).unwrap().get(0);
+        (receivers == 0).then_some(())
+    });
+}
+
+fn caught_up(primary: &mut Client, standby: &mut Client) {
+    // A commit, so that everything before it is on disk and on its way.
+    primary.batch_execute("CREATE TABLE assent_mark (); DROP TABLE assent_mark").unwrap();
+    let position: String = primary.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).unwrap().get(0);
+    let asked = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
+    wait("the standby to catch up", || standby.query_one(&asked, &[]).unwrap().get::<_, bool>(0).then_some(()));
+}
+
+/// An asynchronous standby that is promoted may lack a branch that had voted: then 42704 to a decided commit means
+/// neither committed nor rolled back, and must not be taken for either.
+#[test]
+fn after_a_fail_over_a_branch_that_came_along_is_finished_and_one_that_was_lost_is_said_to_be_lost() {
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "fail_over");
+    let standby = servers.standby();
+    let mut there = superuser(&standby.url);
+    let insert = |row: i32| format!("INSERT INTO {} VALUES ({row})", table.table);
+    // One votes before the cut; of one only the work lies before it; one comes behind it.
+    let [came, halved, lost] = [0, 1, 2].map(|number| xid("fail_over", number));
+    let came_witness = voted(&mut table.resource(), came, &insert(0));
+    let mut halved_branch = table.resource();
+    ended(&mut halved_branch, halved, &insert(1));
+    caught_up(&mut table.plain(), &mut there);
+    cut_off(&mut there);
+    assert_eq!(halved_branch.call(Verb::Prepare(halved)), YES);
+    let halved_witness = halved_branch.witness();
+    let lost_witness = voted(&mut table.resource(), lost, &insert(2));
+
+    assert!(there.query_one("SELECT pg_promote()", &[]).unwrap().get::<_, bool>(0));
+    let mut new = PostgresConnector::new("bank", &standby.url).unwrap().connect().unwrap();
+    assert_eq!(new.call(Verb::Recover(node("fail_over"))), Reply::Listed(vec![came]));
+    for xid in [halved, lost] {
+        assert!(matches!(new.call(Verb::Commit(xid)), Reply::Unknown(_)), "42704 to a decided commit");
+    }
+    assert_eq!(inquire(&mut *new, came, &came_witness), Past::Open);
+    assert_eq!(new.call(Verb::Commit(came)), Reply::Done);
+
+    // Where the new timeline begins is not for everybody to read: then nothing is claimed.
+    for (xid, witness) in [(came, &came_witness), (halved, &halved_witness), (lost, &lost_witness)] {
+        let said = elsewhere(&mut *new, xid, witness);
+        assert!(said.contains("on timeline 1, behind ") && said.contains("is on timeline 2"), "{said}");
+        assert!(said.contains("pg_read_file('pg_wal/00000002.history')"), "{said}");
+    }
+    there.batch_execute("GRANT EXECUTE ON FUNCTION pg_read_file(text) TO assent").unwrap();
+    assert_eq!(inquire(&mut *new, came, &came_witness), Past::Committed);
+    assert_eq!(inquire(&mut *new, halved, &halved_witness), Past::RolledBack, "its work came along, its vote did not");
+    let said = elsewhere(&mut *new, lost, &lost_witness);
+    assert!(said.contains("timeline 2 left that one at ") && said.contains("was lost by the fail-over"), "{said}");
+    let rows = PostgresTable { url: standby.url.clone(), table: table.table.clone() };
+    assert_eq!(rows.rows(), [0]);
+
+    // Whoever still asks the old primary about a vote at the new one hears that it was left behind.
+    let later = xid("fail_over", 3);
+    let later_witness = voted(&mut rows.resource(), later, &insert(3));
+    assert_eq!(new.call(Verb::Commit(later)), Reply::Done);
+    let mut old = PostgresConnector::new("bank", &table.url).unwrap().connect().unwrap();
+    let said = elsewhere(&mut *old, later, &later_witness);
+    assert!(said.contains("an old primary"), "{said}");
+    for xid in [came, halved, lost] {
+        assert_eq!(old.call(Verb::Rollback(xid)), Reply::Done);
+    }
+}
