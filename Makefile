@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql test lint bench gate matrix fuzz
+.PHONY: help demo demo-sql test lint bench bench-real gate matrix fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ bench: ## measure the journal and the transactions
 	cargo build --release -p assent-cli
 	target/release/assent bench journal $(ARGS)
 	target/release/assent bench tx $(ARGS)
+
+bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits and the verbs by hand
+	scripts/bench-sql real $(ARGS)
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)

@@ -1,12 +1,14 @@
 //! The races: workloads, floors measured in the same run, exact statistics.
 //!
-//! Walk: [`journal`] and [`tx`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
+//! Walk: [`journal`], [`tx`] and [`real`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
 //! without us · [`stats`] exact percentiles over all samples.
 //! Deliberately absent: printing and charts; the command line lays tables and JSON.
 #![forbid(unsafe_code)]
 
 pub mod floor;
+mod house;
 pub mod journal;
+pub mod real;
 pub mod stats;
 pub mod tx;
 

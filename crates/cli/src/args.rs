@@ -185,6 +185,8 @@ pub(crate) enum Bench {
     Journal(BenchJournal),
     /// Distributed transactions with two resources: open, begin, commit, close.
     Tx(BenchTx),
+    /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
+    Real(crate::bench::options::BenchReal),
 }
 
 #[derive(Args, Clone, Debug)]

@@ -13,6 +13,9 @@ use serde::Serialize;
 use crate::args::{Bench, BenchJournal};
 use crate::failure::Failure;
 
+pub(crate) mod options;
+mod real;
+mod server;
 mod tx;
 
 /// Runs the command.
@@ -20,6 +23,7 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
     match command {
         Bench::Journal(arguments) => run_journal(&arguments, json),
         Bench::Tx(arguments) => tx::run(&arguments, json),
+        Bench::Real(arguments) => real::run(&arguments, json),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,8 @@
 //! `assent bench tx`: which cells to run, a server for those that need one, and the table.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
 use assent_bench::tx::{self, Cell, Figures, Options, Outcome, Place, Sleep};
-use assent_kind::Kind;
-use assent_world::net::Address;
 
+use super::server::{Server, Store, address};
 use super::{Folder, bar, print_json, table};
 use crate::args::{BenchTx, Branches, Coordinator};
 use crate::failure::Failure;
@@ -19,7 +14,11 @@ pub(super) fn run(arguments: &BenchTx, json: bool) -> Result<(), Failure> {
     let served = arguments.server.is_some() || arguments.coordinator != Some(Coordinator::Embedded);
     let server = match (&arguments.server, served) {
         (Some(text), _) => Some(Server::Given(address("--server", text)?)),
-        (None, true) => Some(Server::start(folder.path())?),
+        (None, true) => {
+            // Dummies answer in the client's process; recovery never finds anything of theirs at these addresses.
+            let store = |name| Store { name, kind: "assent", url: "127.0.0.1:1" };
+            Some(Server::start(folder.path(), &["bench-1", "bench-2"].map(store))?)
+        }
         (None, false) => None,
     };
     let cells = cells(arguments, server.as_ref());
@@ -72,70 +71,6 @@ fn cells(arguments: &BenchTx, server: Option<&Server>) -> Vec<Cell> {
         cells.extend(clients.into_iter().map(|clients| Cell { place: place(), clients }));
     }
     cells
-}
-
-/// A served coordinator: the user's, or one started for the race.
-enum Server {
-    Given(Address),
-    Started(Child, Address),
-}
-
-impl Server {
-    /// Starts this binary's server in the race's folder, with the race's resources registered.
-    fn start(folder: &Path) -> Result<Self, Failure> {
-        let file = folder.join("assent.toml");
-        let quiet = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
-        // Dummies answer in the client's process; recovery never finds anything of theirs at these addresses.
-        let resources: String = ["bench-1", "bench-2"]
-            .iter()
-            .map(|name| format!("[[resource]]\nname = \"{name}\"\nkind = \"assent\"\nurl = \"127.0.0.1:1\"\n"))
-            .collect();
-        crate::demo::write(&file, &format!("data_dir = \"served\"\n{quiet}[coordinator]\n{resources}"))?;
-        let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
-        let mut child = Command::new(program)
-            .args(["serve", "--config"])
-            .arg(&file)
-            .env_remove("ASSENT_STOP")
-            .env("ASSENT_LOG", "error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| Failure::io("start", "a server", &error))?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(|error| Failure::io("read from", "the server", &error))?;
-        }
-        match line.strip_prefix("ready protocol=").and_then(|rest| rest.split(' ').next()) {
-            Some(text) => {
-                let address = address("the server's address", text)?;
-                Ok(Self::Started(child, address))
-            }
-            None => {
-                _ = child.kill();
-                _ = child.wait();
-                Err(Failure::new(Kind::Unavailable, "the race's server did not start"))
-            }
-        }
-    }
-
-    const fn address(&self) -> &Address {
-        match self {
-            Self::Given(address) | Self::Started(_, address) => address,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Self::Started(child, _) = self {
-            _ = child.kill();
-            _ = child.wait();
-        }
-    }
-}
-
-fn address(what: &str, text: &str) -> Result<Address, Failure> {
-    text.parse().map_err(|error| Failure::invalid(format!("{what} {text:?}: {error}")))
 }
 
 fn print(outcome: &Outcome) {

@@ -20,6 +20,7 @@ fn wrong_flags_and_names_are_refused_with_exit_2() {
     fails(&["tx", "show", "seven"], 2, "seven");
     fails(&["tx", "list", "--server", "nowhere"], 2, "nowhere");
     fails(&["bench", "tx", "--sleeps", "9"], 2, "9");
+    fails(&["bench", "real", "--postgres", "mysql://h", "--mariadb", "mysql://h", "-l", "none"], 2, "none");
     fails(&["serve", "--config", "x", "--colour"], 2, "--colour");
 }
 

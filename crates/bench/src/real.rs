@@ -1,0 +1,367 @@
+//! The race over real branches: one row in PostgreSQL and one in MariaDB, against two floors of the same run.
+//!
+//! The floors: two plain commits, which are not atomic; and the XA verbs by hand, without a coordinator and one after the
+//! other, as a programmer would write them with the same drivers. All of them keep their sessions.
+//! Walk: tables and sessions are made · for each workload and number of threads a slice of every way, several rounds, in
+//! an order that turns · ratios are between slices of the same round, and their median counts · the rows are added up.
+//! Deliberately absent: pools; a thread has its own two sessions and its own two rows.
+
+mod stage;
+mod ways;
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use assent_client::{Client, ClientConfig};
+use assent_kind::Kind;
+use assent_resources::{MariadbConnector, PostgresConnector, ResourceError};
+use assent_world::net::Address;
+use assent_xa::Connector;
+use serde::Serialize;
+
+use crate::BenchError;
+use crate::house::House;
+use crate::stats::{Latency, Samples, median, per_second};
+use stage::{Stage, Syncs};
+use ways::{Crew, Ours, Theirs};
+
+/// The registered names of the two databases; a served coordinator must know them.
+pub const NAMES: [&str; 2] = ["bench-postgres", "bench-mariadb"];
+
+/// What to run.
+#[derive(Clone)]
+pub struct Options {
+    /// `postgresql://user:password@host:port/database`
+    pub postgres: String,
+    /// `mysql://user:password@host:port/database`
+    pub mariadb: String,
+    /// Numbers of threads, each a row.
+    pub threads: Vec<u32>,
+    /// Rounds of slices.
+    pub rounds: u32,
+    /// How long a slice is.
+    pub slice: Duration,
+    /// What the transactions do.
+    pub workloads: Vec<Workload>,
+    /// Also with a coordinator in this process.
+    pub embedded: bool,
+    /// Also with this one, which has [`NAMES`] registered.
+    pub served: Option<Address>,
+}
+
+impl std::fmt::Debug for Options {
+    // The URLs hold passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("threads", &self.threads).field("rounds", &self.rounds).finish_non_exhaustive()
+    }
+}
+
+/// What a transaction does in its two branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// Updates one row in each.
+    BothWrite,
+    /// Reads one row in PostgreSQL, updates one in MariaDB.
+    PostgresReads,
+    /// Updates one row in PostgreSQL, reads one in MariaDB.
+    MariadbReads,
+}
+
+/// How it is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// A floor: two commits, one after the other. Not atomic.
+    Plain,
+    /// A floor: prepare and commit of both, one after the other, no decision kept anywhere. Not atomic after a crash.
+    ByHand,
+    /// Assent, the coordinator in this process.
+    Embedded,
+    /// Assent, the coordinator in a server process.
+    Served,
+}
+
+/// One row's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// What was done.
+    pub workload: Workload,
+    /// How.
+    pub way: Way,
+    /// Threads.
+    pub threads: u32,
+    /// Transactions in all rounds.
+    pub transactions: u64,
+    /// Median over the rounds.
+    pub tps: f64,
+    /// Median of the rounds' ratios.
+    pub ratio_to_plain: f64,
+    /// Median of the rounds' ratios.
+    pub ratio_to_by_hand: f64,
+    /// Begin to commit, work included; over all rounds, microseconds.
+    pub latency_us: Latency,
+    /// Processor time of this process a transaction, microseconds: drivers, adapters, coordinator if embedded.
+    pub cpu_us_per_tx: f64,
+    /// Syncs of PostgreSQL's log a transaction (`pg_stat_wal.wal_sync`); null on servers without it.
+    pub postgres_syncs_per_tx: Option<f64>,
+    /// Syncs of `InnoDB` a transaction (`Innodb_data_fsyncs`).
+    pub mariadb_syncs_per_tx: Option<f64>,
+    /// Syncs of the coordinator's journal a transaction; embedded only.
+    pub journal_syncs_per_tx: Option<f64>,
+}
+
+/// The race's result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Always `real`.
+    pub scenario: &'static str,
+    /// Rounds of slices.
+    pub rounds: u32,
+    /// How long a slice was.
+    pub slice_ms: u64,
+    /// Updates that the databases hold in the end; as many as were committed, or the run fails.
+    pub updates_found: u64,
+    /// The rows.
+    pub figures: Vec<Figures>,
+}
+
+/// One workload, number of threads and way, over all rounds.
+struct Row {
+    workload: Workload,
+    threads: u32,
+    way: Way,
+    rates: Vec<f64>,
+    samples: Samples,
+    syncs: Syncs,
+    cpu: Duration,
+}
+
+/// Everything that the slices share.
+struct Race<'o> {
+    options: &'o Options,
+    stage: Stage,
+    theirs: Vec<Theirs>,
+    /// By workload: an adapter is set up for what it mostly does.
+    ours: Vec<(Workload, Vec<Ours>)>,
+    house: Option<House>,
+    embedded: Option<Client>,
+    served: Option<Client>,
+    expected: [u64; 2],
+}
+
+/// Runs the race; the embedded coordinator works in `folder`. `progress` is told after each slice how many of how many are
+/// done.
+///
+/// # Errors
+/// What a database, a coordinator or the disk says; `Internal` if an update is missing or was done twice.
+pub fn run(folder: &Path, options: &Options, mut progress: impl FnMut(u64, u64)) -> Result<Outcome, BenchError> {
+    let mut race = Race::new(folder, options)?;
+    let mut rows = race.rows();
+    let groups = options.workloads.len() * options.threads.len();
+    let ways = rows.len() / groups.max(1);
+    let slices = u64::try_from(rows.len()).unwrap_or(u64::MAX).saturating_mul(options.rounds.into());
+    let mut done = 0;
+    // Once through, uncounted: caches fill, journals lay out their first segments.
+    for row in &mut rows {
+        race.slice(row, options.slice / 4)?;
+    }
+    rows = race.rows();
+    for round in 0..options.rounds {
+        for group in rows.chunks_mut(ways.max(1)) {
+            // Whoever comes first or after whom: each in turn.
+            let turn = usize::try_from(round).unwrap_or(0) % ways.max(1);
+            group.rotate_left(turn);
+            for row in group.iter_mut() {
+                race.slice(row, options.slice)?;
+                done += 1;
+                progress(done, slices);
+            }
+            group.rotate_right(turn);
+        }
+    }
+    let updates_found = race.audit()?;
+    let figures = rows.chunks(ways.max(1)).flat_map(|group| group.iter().map(|row| row.figures(group))).collect();
+    let slice_ms = u64::try_from(options.slice.as_millis()).unwrap_or(u64::MAX);
+    Ok(Outcome { scenario: "real", rounds: options.rounds, slice_ms, updates_found, figures })
+}
+
+impl<'o> Race<'o> {
+    fn new(folder: &Path, options: &'o Options) -> Result<Self, BenchError> {
+        let threads = options.threads.iter().copied().max().unwrap_or(1);
+        let stage = Stage::make(&options.postgres, &options.mariadb, threads)?;
+        let theirs = (0..threads).map(|_| Theirs::open(options)).collect::<Result<_, _>>()?;
+        let mut ours = Vec::new();
+        for workload in options.workloads.iter().filter(|_| options.embedded || options.served.is_some()) {
+            let open = (0..threads).map(|_| Ours::open(options, *workload));
+            ours.push((*workload, open.collect::<Result<_, _>>()?));
+        }
+        let house =
+            options.embedded.then(|| House::open(&folder.join("embedded"), connectors(options)?)).transpose()?;
+        let embedded = house.as_ref().map(House::client).transpose()?;
+        let served = options.served.clone().map(|address| {
+            let resources = NAMES.map(str::to_owned).to_vec();
+            Client::connect(ClientConfig { resources, ..ClientConfig::new(address, "bench") })
+        });
+        Ok(Self { options, stage, theirs, ours, house, embedded, served, expected: [0; 2] })
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut ways = vec![Way::Plain, Way::ByHand];
+        ways.extend(self.embedded.as_ref().map(|_| Way::Embedded));
+        ways.extend(self.served.as_ref().map(|_| Way::Served));
+        let mut rows = Vec::new();
+        for workload in &self.options.workloads {
+            for threads in &self.options.threads {
+                rows.extend(ways.iter().map(|way| Row::new(*workload, *threads, *way)));
+            }
+        }
+        rows
+    }
+
+    fn slice(&mut self, row: &mut Row, slice: Duration) -> Result<(), BenchError> {
+        let before = self.syncs()?;
+        let (table, workload) = (self.stage.table(), row.workload);
+        let samples = match row.way {
+            Way::Plain => {
+                side_by_side(&mut self.theirs, row.threads, slice, |it, thread, _| it.plain(workload, table, thread))
+            }
+            Way::ByHand => side_by_side(&mut self.theirs, row.threads, slice, |it, thread, count| {
+                it.by_hand(workload, table, thread, count)
+            }),
+            Way::Embedded | Way::Served => {
+                let client = if row.way == Way::Embedded { &self.embedded } else { &self.served };
+                let ours = self.ours.iter_mut().find(|(of, _)| *of == workload);
+                let (Some(client), Some((_, ours))) = (client, ours) else {
+                    return Err(BenchError::new(Kind::Internal, "a way without its coordinator or its sessions"));
+                };
+                side_by_side(ours, row.threads, slice, |it, thread, _| it.transaction(client, workload, table, thread))
+            }
+        }?;
+        let (samples, took, cpu) = samples;
+        row.cpu += cpu;
+        row.syncs.add(before, self.syncs()?);
+        row.rates.push(per_second(samples.len(), took));
+        let count = u64::try_from(samples.len()).unwrap_or(u64::MAX);
+        let [postgres, mariadb] = &mut self.expected;
+        *postgres += if workload == Workload::PostgresReads { 0 } else { count };
+        *mariadb += if workload == Workload::MariadbReads { 0 } else { count };
+        row.samples.extend(&samples);
+        Ok(())
+    }
+
+    fn syncs(&mut self) -> Result<Syncs, BenchError> {
+        let journal = self.house.as_ref().map(|house| house.journal.counts().syncs);
+        self.stage.syncs(journal)
+    }
+
+    /// Every commit is there, once.
+    fn audit(&mut self) -> Result<u64, BenchError> {
+        let found = self.stage.updates()?;
+        if found != self.expected {
+            let message = format!(
+                "PostgreSQL and MariaDB hold {found:?} updates, and {:?} were committed; report this",
+                self.expected
+            );
+            return Err(BenchError::new(Kind::Internal, message));
+        }
+        Ok(found.iter().sum())
+    }
+}
+
+/// Recovery's connections, as an application would give them.
+fn connectors(options: &Options) -> Result<Vec<Box<dyn Connector>>, BenchError> {
+    let failed = |error: ResourceError| BenchError::new(error.kind(), error);
+    let [postgres, mariadb] = NAMES;
+    Ok(vec![
+        Box::new(PostgresConnector::new(postgres, &options.postgres).map_err(failed)?),
+        Box::new(MariadbConnector::new(mariadb, &options.mariadb).map_err(failed)?),
+    ])
+}
+
+/// Threads that start together, each with its own sessions, until the slice is over. The samples of all, and how long it
+/// took until the last was done, and the processor time of this process.
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
+fn side_by_side<C: Crew>(
+    crews: &mut [C],
+    threads: u32,
+    slice: Duration,
+    transaction: impl Fn(&mut C, u32, u64) -> Result<(), BenchError> + Sync,
+) -> Result<(Samples, Duration, Duration), BenchError> {
+    let count = usize::try_from(threads).unwrap_or(usize::MAX).min(crews.len());
+    let (begin, transaction) = (&Barrier::new(count), &transaction);
+    let before = cpu();
+    let parts = std::thread::scope(|scope| {
+        let crews = (0..threads).zip(crews.iter_mut());
+        let workers: Vec<_> = crews
+            .map(|(thread, crew)| {
+                scope.spawn(move || {
+                    begin.wait();
+                    let start = Instant::now();
+                    let (mut samples, mut end) = (Samples::default(), start);
+                    while end.duration_since(start) < slice {
+                        let before = end;
+                        let number = u64::try_from(samples.len()).unwrap_or(u64::MAX);
+                        transaction(crew, thread, number)?;
+                        end = Instant::now();
+                        samples.push(end.duration_since(before));
+                    }
+                    crew.rest()?;
+                    Ok((samples, end.duration_since(start)))
+                })
+            })
+            .collect();
+        let joined = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| Err(BenchError::new(Kind::Internal, "a client panicked"))));
+        joined.collect::<Result<Vec<_>, _>>()
+    })?;
+    let took = parts.iter().map(|(_, took)| *took).max().unwrap_or(slice);
+    let spent = cpu().saturating_sub(before);
+    let mut samples = Samples::default();
+    parts.iter().for_each(|(part, _)| samples.extend(part));
+    Ok((samples, took, spent))
+}
+
+/// Processor time of this process.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+impl Row {
+    fn new(workload: Workload, threads: u32, way: Way) -> Self {
+        let (rates, samples, syncs) = (Vec::new(), Samples::default(), Syncs::default());
+        Self { workload, threads, way, rates, samples, syncs, cpu: Duration::ZERO }
+    }
+
+    fn figures(&self, group: &[Row]) -> Figures {
+        let against = |way: Way| {
+            let floor = group.iter().find(|row| row.way == way);
+            let rates = self.rates.iter().zip(floor.map_or(&[][..], |row| &row.rates));
+            median(&rates.map(|(own, floor)| own / floor.max(1e-9)).collect::<Vec<_>>())
+        };
+        let transactions = u64::try_from(self.samples.len()).unwrap_or(u64::MAX);
+        let per_tx = |count: Option<u64>| count.map(|count| ratio(count, transactions));
+        Figures {
+            workload: self.workload,
+            way: self.way,
+            threads: self.threads,
+            transactions,
+            tps: median(&self.rates),
+            ratio_to_plain: against(Way::Plain),
+            ratio_to_by_hand: against(Way::ByHand),
+            latency_us: self.samples.latency(),
+            cpu_us_per_tx: ratio(u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX), transactions),
+            postgres_syncs_per_tx: per_tx(self.syncs.postgres),
+            mariadb_syncs_per_tx: per_tx(self.syncs.mariadb),
+            journal_syncs_per_tx: per_tx(self.syncs.journal.filter(|_| self.way == Way::Embedded)),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^52")]
+fn ratio(count: u64, of: u64) -> f64 {
+    count as f64 / of.max(1) as f64
+}

@@ -1,0 +1,10 @@
+//! The races over real databases, in small: they count what they did.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod real;
+
+/// A URL of the servers that `scripts/test` starts.
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which starts the servers"))
+}

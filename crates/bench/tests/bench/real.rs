@@ -1,0 +1,50 @@
+//! The race over real branches: every way is run, every update is found.
+
+use std::time::Duration;
+
+use assent_bench::real::{self, Options, Way, Workload};
+
+use super::variable;
+
+fn options(workloads: &[Workload]) -> Options {
+    Options {
+        postgres: variable("ASSENT_TEST_POSTGRES"),
+        mariadb: variable("ASSENT_TEST_MARIADB"),
+        threads: vec![1, 3],
+        rounds: 2,
+        slice: Duration::from_millis(40),
+        workloads: workloads.to_vec(),
+        embedded: true,
+        served: None,
+    }
+}
+
+#[test]
+fn every_way_is_raced_against_both_floors_and_every_update_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut told = Vec::new();
+    let outcome = real::run(folder.path(), &options(&[Workload::BothWrite]), |done, of| told.push((done, of))).unwrap();
+    assert_eq!(told.last(), Some(&(12, 12)), "three ways, two numbers of threads, two rounds");
+    let rows: Vec<_> = outcome.figures.iter().map(|row| (row.threads, row.way)).collect();
+    let ways = [Way::Plain, Way::ByHand, Way::Embedded];
+    let expected: Vec<_> = [1, 3].into_iter().flat_map(|threads| ways.map(|way| (threads, way))).collect();
+    assert_eq!(rows, expected);
+    let counted: u64 = outcome.figures.iter().map(|row| row.transactions).sum();
+    assert!(outcome.updates_found >= 2 * counted, "the warm-up's come on top");
+    for row in &outcome.figures {
+        assert!(row.tps > 0.0 && row.ratio_to_plain > 0.0 && row.latency_us.p50 > 0.0, "{row:?}");
+        let one = (row.ratio_to_by_hand - 1.0).abs() < 1e-9;
+        assert!(row.way != Way::ByHand || one, "a floor is as fast as itself: {row:?}");
+    }
+}
+
+#[test]
+fn a_branch_that_only_reads_needs_no_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let workloads = [Workload::PostgresReads, Workload::MariadbReads];
+    let outcome = real::run(folder.path(), &options(&workloads), |_, _| {}).unwrap();
+    for row in outcome.figures.iter().filter(|row| row.way == Way::Embedded) {
+        // Not quite none: a sync of the journal's housekeeping may fall into a slice, and an adapter may look seldom.
+        assert!(row.journal_syncs_per_tx.unwrap() < 0.5, "{row:?}");
+    }
+}

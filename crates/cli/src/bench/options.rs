@@ -1,0 +1,47 @@
+//! The options of the races over real databases.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::args::Coordinator;
+
+/// The two databases of a race. Its tables are made there and dropped.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Databases {
+    /// PostgreSQL, e.g. postgresql://user:password@host:5432/database.
+    #[arg(long, value_name = "URL", env = "ASSENT_BENCH_POSTGRES", hide_env_values = true)]
+    pub(crate) postgres: String,
+    /// MariaDB, e.g. mysql://user:password@host:3306/database.
+    #[arg(long, value_name = "URL", env = "ASSENT_BENCH_MARIADB", hide_env_values = true)]
+    pub(crate) mariadb: String,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchReal {
+    #[command(flatten)]
+    pub(crate) databases: Databases,
+    /// Numbers of threads; each keeps two sessions, four with a coordinator.
+    #[arg(short = 'l', long, value_delimiter = ',', default_values_t = [1, 10, 50],
+        value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) clients: Vec<u32>,
+    /// Rounds of slices.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+    /// Milliseconds of a slice.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=600_000))]
+    pub(crate) slice_ms: u64,
+    /// One of the two branches only reads: PostgreSQL's, and then MariaDB's.
+    #[arg(long)]
+    pub(crate) read_mostly: bool,
+    /// Only the embedded coordinator, or only a served one.
+    #[arg(long, value_enum)]
+    pub(crate) coordinator: Option<Coordinator>,
+    /// A coordinator that runs already and has bench-postgres and bench-mariadb registered, instead of one started for
+    /// the race.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+    /// The folder to write in; a temporary one if not given.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
