@@ -9,12 +9,17 @@
 mod codes;
 pub(crate) mod doctor;
 mod keeps;
+mod owner;
+mod recovery;
 mod session;
+mod witness;
 mod written;
+mod xids;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use assent_ids::ResourceId;
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 use mysql::prelude::Queryable as _;
@@ -24,7 +29,8 @@ use crate::error::ResourceError;
 use crate::kept::{Kept, Limits, NotHere, Stuck, said};
 use crate::url::hidden;
 use codes::{judge_connect, judge_work};
-use session::{Failure, Session, replica};
+use recovery::{is_read_only, look, replica};
+use session::{Failure, Session};
 
 const FORM: &str = "mysql://user:password@host:port/database";
 /// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
@@ -57,7 +63,8 @@ impl Mariadb {
     /// # Errors
     /// [`ResourceError::Connect`] where it is closed, the server is read-only, or does not keep what was prepared.
     pub fn over(name: &str, connection: Conn, limits: Limits) -> Result<Self, ResourceError> {
-        let checked = Kept::open(limits, Stuck::default(), move || checked(connection));
+        let resource = ResourceId::of(name);
+        let checked = Kept::open(limits, Stuck::default(), move || checked(connection, resource));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
             name: name.to_owned(),
             place: "the given connection".to_owned(),
@@ -87,7 +94,7 @@ impl Mariadb {
     /// [`ResourceError::Statement`] for what `work` returned.
     pub fn work<T>(&mut self, work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>) -> Result<T, ResourceError> {
         let name = || self.name.clone();
-        match self.kept.with(|session| session.lend(work)) {
+        match self.kept.with(|session| session.work(work)) {
             Ok(Ok(Ok(done))) => Ok(done),
             Ok(Ok(Err(failure))) => {
                 let kind = match &failure {
@@ -113,6 +120,10 @@ impl Resource for Mariadb {
 
     fn receive(&mut self) -> Reply {
         self.kept.receive()
+    }
+
+    fn witness(&mut self) -> Vec<u8> {
+        self.kept.with(|session| session.seen.bytes()).unwrap_or_default()
     }
 
     fn let_go(&mut self) {
@@ -207,8 +218,9 @@ impl Address {
             let set = format!("SET SESSION lock_wait_timeout = {LOCK_WAIT_S}");
             options = options.read_timeout(Some(answer)).write_timeout(Some(answer)).init(vec![set]);
         }
+        let resource = ResourceId::of(&self.name);
         let opened = Kept::open(limits, stuck.clone(), move || match Conn::new(options) {
-            Ok(connection) => checked(connection),
+            Ok(connection) => checked(connection, resource),
             Err(error) => Err(refusal(&error)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
@@ -222,8 +234,8 @@ impl Address {
 }
 
 /// A server that cannot be believed must be told now, not when it has voted.
-fn checked(mut connection: Conn) -> Result<Session, (Kind, Native)> {
-    if session::is_read_only(&mut connection).map_err(|error| refusal(&error))? {
+fn checked(mut connection: Conn, resource: ResourceId) -> Result<Session, (Kind, Native)> {
+    if is_read_only(&mut connection).map_err(|error| refusal(&error))? {
         return Err((Kind::Unavailable, replica()));
     }
     let answered = connection.query_first("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, VERSION()");
@@ -231,7 +243,8 @@ fn checked(mut connection: Conn) -> Result<Session, (Kind, Native)> {
         .map_err(|error| refusal(&error))?
         .ok_or_else(|| (Kind::Internal, said("VERSION() had no answer".to_owned())))?;
     keeps::check(flush, &version).map_err(|message| (Kind::Invalid, said(message)))?;
-    Ok(Session::new(connection))
+    let seen = look(&mut connection).map_err(|error| refusal(&error))?;
+    Ok(Session::new(connection, resource, seen))
 }
 
 /// Why a connection could not be used from the first.

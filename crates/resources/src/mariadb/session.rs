@@ -6,21 +6,21 @@
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
 //! Trap: XA ROLLBACK of a prepared branch is not flushed; after a crash of the server the branch may be back.
-//! Trap: a replica lists what it has replayed, which need not be what its primary holds. So no list of a server that is
-//! read-only counts, and neither does its 1397; a replica that may be written to looks like a primary.
-//! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`).
+//! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery
+//! asks (`recovery.rs`).
 
-use std::fmt::Write as _;
-
-use assent_ids::{Branch, FORMAT_ID, NodeId, Xid};
+use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Native, Past, Reply, Verb, Vote};
-use mysql::prelude::Queryable;
-use mysql::{Conn, Row};
+use assent_xa::{Native, Reply, Verb, Vote};
+use mysql::Conn;
+use mysql::prelude::Queryable as _;
 
 use crate::kept::{self, said};
 use crate::mariadb::codes::{Says, Step, judge, native};
+use crate::mariadb::owner::Mark;
+use crate::mariadb::witness::Seen;
 use crate::mariadb::written::{self, Written};
+use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
 
 /// One connection.
@@ -32,6 +32,13 @@ pub(crate) struct Session {
     pub(crate) detect_read_only: bool,
     /// What the session had written when its branch started; nothing where it was not asked.
     before: Option<Written>,
+    /// Whose branches the connection works on.
+    pub(super) mark: Option<Mark>,
+    /// Whether the caller has had the connection between branches since the mark was taken.
+    pub(super) lent: bool,
+    pub(super) resource: ResourceId,
+    /// The server as it was when the connection was opened.
+    pub(super) seen: Seen,
 }
 
 /// An error as the verbs see it.
@@ -65,15 +72,27 @@ impl Failure {
     }
 }
 
-/// Why there is no list.
-enum Unlisted {
-    ReadOnly,
-    Failed(Failure),
-}
-
 impl Session {
-    pub(crate) fn new(connection: Conn) -> Self {
-        Self { connection: Ok(connection), stand: Stand::Idle, detect_read_only: false, before: None }
+    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen) -> Self {
+        Self {
+            connection: Ok(connection),
+            stand: Stand::Idle,
+            detect_read_only: false,
+            before: None,
+            mark: None,
+            lent: false,
+            resource,
+            seen,
+        }
+    }
+
+    /// The connection for the caller's own statements.
+    pub(crate) fn work<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
+    ) -> Result<Result<T, Failure>, Native> {
+        self.lent |= self.stand.occupant().is_none();
+        self.lend(work)
     }
 
     /// The connection, while it is whole.
@@ -106,6 +125,9 @@ impl Session {
     }
 
     fn start(&mut self, xid: Xid) -> Reply {
+        if let Err(reply) = self.mark(&xid) {
+            return reply;
+        }
         match self.say_and_count(&format!("XA START {}", literal(&xid)), self.detect_read_only) {
             Ok(written) => {
                 self.before = written;
@@ -227,45 +249,19 @@ impl Session {
         let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
         let reply = match self.say(&format!("XA {word} {}", literal(&xid))) {
             Ok(()) => Reply::Done,
-            Err(failure) if failure.says(step) == Says::NotHere => return self.seek(&xid, failure.native()),
+            Err(failure) if failure.says(step) == Says::NotHere => {
+                let gone = failure.native();
+                return self.attached(&xid, &gone).unwrap_or_else(|| {
+                    self.stand = Stand::Idle;
+                    Reply::Unknown(gone)
+                });
+            }
             Err(failure) => plain(step, &failure),
         };
         if matches!(reply, Reply::Done | Reply::RolledBack(_)) {
             self.stand = Stand::Idle;
         }
         reply
-    }
-
-    /// 1397 means both: finished, or attached to a session that lives (or is being finished by one).
-    fn seek(&mut self, xid: &Xid, gone: Native) -> Reply {
-        match self.prepared() {
-            Ok(xids) if xids.contains(xid) => {
-                let message = format!("branch {xid} is attached to a living session; come again ({})", gone.message);
-                Reply::Refused(Kind::Busy, Native { message, ..gone })
-            }
-            Ok(_) => {
-                self.stand = Stand::Idle;
-                Reply::Unknown(gone)
-            }
-            Err(Unlisted::ReadOnly) => Reply::Refused(Kind::Unavailable, replica()),
-            Err(Unlisted::Failed(Failure::Lost(native))) => Reply::Lost(native),
-            // Not to be told apart now.
-            Err(Unlisted::Failed(failure)) => Reply::Refused(Kind::Busy, failure.native()),
-        }
-    }
-
-    /// Everything that is prepared here, and nothing if that cannot be known.
-    fn prepared(&mut self) -> Result<Vec<Xid>, Unlisted> {
-        let listed =
-            self.lend(
-                |connection| {
-                    if is_read_only(connection)? { Ok(None) } else { connection.query("XA RECOVER").map(Some) }
-                },
-            );
-        let rows: Option<Vec<Row>> =
-            listed.unwrap_or_else(|gone| Err(Failure::Lost(gone))).map_err(Unlisted::Failed)?;
-        let rows = rows.ok_or(Unlisted::ReadOnly)?;
-        Ok(rows.into_iter().filter_map(read_row).collect())
     }
 }
 
@@ -291,15 +287,12 @@ impl kept::Session for Session {
             Plan::CommitPrepared(xid) => self.finish(Step::Commit, xid),
             Plan::RollbackPrepared(xid) => self.finish(Step::Rollback, xid),
             Plan::RollbackOpen(xid) => self.roll_back_open(xid),
-            Plan::Recovery => match verb {
-                Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
-                _ => Reply::Done,
-            },
-            Plan::Recover => match (verb, self.prepared()) {
-                (Verb::Recover(node), Ok(xids)) => Reply::Listed(ours(*node, xids)),
-                (_, Err(Unlisted::ReadOnly)) => Reply::Refused(Kind::Unavailable, replica()),
-                (_, Err(Unlisted::Failed(failure))) => plain(Step::Open, &failure),
-                (_, Ok(_)) => Reply::Refused(Kind::Internal, said("only recover asks for a list".to_owned())),
+            Plan::Recover | Plan::Recovery => match verb {
+                Verb::Recover(node) => self.recover(*node),
+                Verb::Claim(node) => self.claim(*node),
+                Verb::Inquire { xid, witness } => self.inquire(xid, witness),
+                Verb::Evict(xid) => self.evict(xid),
+                _ => Reply::Refused(Kind::Internal, said("only recovery asks this".to_owned())),
             },
         }
     }
@@ -313,22 +306,8 @@ impl kept::Session for Session {
     }
 }
 
-/// Whether the server is a replica, as far as it shows.
-pub(crate) fn is_read_only(connection: &mut Conn) -> Result<bool, mysql::Error> {
-    let found: Option<String> = connection.query_first("SELECT @@GLOBAL.read_only")?;
-    // A number, or in newer versions a word.
-    Ok(!matches!(found.as_deref(), Some("0" | "OFF")))
-}
-
-/// Why nothing that this server says about branches counts.
-pub(crate) fn replica() -> Native {
-    let message = "it has read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
-                   primary";
-    native(1290, message)
-}
-
 /// The reply where the error needs no second look.
-fn plain(step: Step, failure: &Failure) -> Reply {
+pub(super) fn plain(step: Step, failure: &Failure) -> Reply {
     let native = failure.native();
     match failure.says(step) {
         Says::Lost => Reply::Lost(native),
@@ -343,57 +322,4 @@ fn plain(step: Step, failure: &Failure) -> Reply {
 /// The driver no longer knows which answer belongs to which question.
 fn out_of_step(driver: &mysql::DriverError) -> bool {
     matches!(driver, mysql::DriverError::PacketOutOfSync | mysql::DriverError::UnexpectedPacket)
-}
-
-/// The XID as `X'gtrid',X'bqual',format`.
-fn literal(xid: &Xid) -> String {
-    let mut text = String::from("X'");
-    let hex = |text: &mut String, bytes: &[u8]| {
-        for byte in bytes {
-            // Writing into a String cannot fail.
-            let _ok = write!(text, "{byte:02x}");
-        }
-    };
-    hex(&mut text, xid.gtrid());
-    text.push_str("',X'");
-    hex(&mut text, xid.bqual());
-    let _ok = write!(text, "',{}", xid.format());
-    text
-}
-
-/// formatID, gtrid_length, bqual_length, and the bytes of both, glued.
-fn read_row(row: Row) -> Option<Xid> {
-    let (format, gtrid_bytes, bqual_bytes, data): (i64, usize, usize, Vec<u8>) = mysql::from_row_opt(row).ok()?;
-    glued(format, gtrid_bytes, bqual_bytes, &data)
-}
-
-/// Nothing for what can be no XID of ours.
-fn glued(format: i64, gtrid_bytes: usize, bqual_bytes: usize, data: &[u8]) -> Option<Xid> {
-    let (gtrid, bqual) = data.split_at_checked(gtrid_bytes)?;
-    if bqual.len() != bqual_bytes {
-        return None;
-    }
-    Xid::new(i32::try_from(format).ok()?, gtrid, bqual).ok()
-}
-
-fn ours(node: NodeId, xids: Vec<Xid>) -> Vec<Xid> {
-    let mine = |xid: &Xid| xid.format() == FORMAT_ID && xid.gtrid().starts_with(&Branch::prefix(node));
-    xids.into_iter().filter(mine).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn glued_bytes_are_cut_by_their_lengths_or_ignored() {
-        let xid = Xid::new(7, b"gt'\0rid", b"\xffb").unwrap();
-        assert_eq!(literal(&xid), "X'6774270072696 4',X'ff62',7".replace(' ', ""));
-        assert_eq!(glued(7, 7, 2, b"gt'\0rid\xffb"), Some(xid));
-        assert_eq!(glued(7, 7, 0, b"gt'\0rid"), Xid::new(7, b"gt'\0rid", b"").ok());
-        assert_eq!(glued(7, 8, 2, b"gt'\0rid\xffb"), None, "more bytes than lengths");
-        assert_eq!(glued(7, 70, 2, b"short"), None);
-        assert_eq!(glued(7, 0, 2, b"ab"), None, "no gtrid");
-        assert_eq!(glued(1 << 31, 1, 1, b"ab"), None, "MySQL's formats go further");
-    }
 }

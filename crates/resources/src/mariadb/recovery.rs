@@ -1,0 +1,239 @@
+//! What only recovery says: its claim, the list, what became of a branch, the end of a fenced client's sessions. And the
+//! mark by which such a session is found.
+//!
+//! Walk: [`Session::mark`] when a connection works for a client for the first time · `claim` · `listed` · `inquire` ·
+//! `evict`: ask who has the client's marks, end those sessions, wait until the marks are free.
+//! Trap: a replica lists what it has replayed, which need not be what its primary holds. So no list of a server that is
+//! read-only counts, and neither does its 1397; a replica that may be written to looks like a primary.
+//! Deliberately absent: names of locks (`owner.rs`), which server it is (`witness.rs`).
+
+use std::collections::HashMap;
+
+use assent_ids::{NodeId, Xid};
+use assent_kind::Kind;
+use assent_xa::{Native, Past, Reply};
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, Row};
+
+use super::codes::{Step, native};
+use super::owner::{self, FIND_BATCH, MARKS_MAX, Mark, Owner, TAKE_BATCH};
+use super::session::{Failure, Session, plain};
+use super::witness::Seen;
+use super::xids::{ours, read_row};
+use crate::kept::said;
+
+/// How long an ended session may take to let go of its branch.
+const EVICT_WAIT_S: u32 = 3;
+
+/// KILL: no such connection; not one of this account's.
+const NO_SUCH_THREAD: u16 = 1094;
+const KILL_DENIED: u16 = 1095;
+
+const IDENTITY: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+                        ('server_uid', 'server_uuid', 'hostname', 'port', 'server_id', 'datadir')";
+const PLACE: &str =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Innodb_lsn_current', 'Innodb_redo_log_current_lsn')";
+
+/// Why there is no list.
+pub(super) enum Unlisted {
+    ReadOnly,
+    Failed(Failure),
+}
+
+impl Unlisted {
+    fn reply(self) -> Reply {
+        match self {
+            Self::ReadOnly => Reply::Refused(Kind::Unavailable, replica()),
+            Self::Failed(failure) => plain(Step::Open, &failure),
+        }
+    }
+}
+
+/// Which server this is, as its session sees it now.
+pub(super) fn look(connection: &mut Conn) -> Result<Seen, mysql::Error> {
+    let who: Option<(u64, u64)> = connection.query_first("SELECT CONNECTION_ID(), UNIX_TIMESTAMP()")?;
+    let (id, now_s) = who.unwrap_or_default();
+    let mut all = HashMap::new();
+    for sql in [IDENTITY, PLACE] {
+        let rows: Vec<(String, String)> = connection.query(sql)?;
+        all.extend(rows.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
+    }
+    Ok(Seen::of(id, now_s, &all))
+}
+
+/// Whether the server is a replica, as far as it shows.
+pub(super) fn is_read_only(connection: &mut Conn) -> Result<bool, mysql::Error> {
+    let found: Option<String> = connection.query_first("SELECT @@GLOBAL.read_only")?;
+    // A number, or in newer versions a word.
+    Ok(!matches!(found.as_deref(), Some("0" | "OFF")))
+}
+
+/// Why nothing that this server says about branches counts.
+pub(super) fn replica() -> Native {
+    let message = "it has read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
+                   primary";
+    native(1290, message)
+}
+
+impl Session {
+    fn ask<T>(&mut self, work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>) -> Result<T, Failure> {
+        self.lend(work).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
+    }
+
+    /// Marks the session as one of the branch's client, once for each client. Costs a message when the client changes,
+    /// and after the caller has had the connection between branches: whoever resets it takes its locks away.
+    pub(super) fn mark(&mut self, xid: &Xid) -> Result<(), Reply> {
+        let Some(owner) = Owner::of(xid) else { return Ok(()) };
+        if self.mark.is_some_and(|mark| mark.owner == owner) && !self.lent {
+            return Ok(());
+        }
+        let mut first = 0;
+        while first < MARKS_MAX {
+            let sql = owner.take(first, self.mark);
+            let taken: Option<Row> =
+                self.ask(|connection| connection.query_first(sql)).map_err(|failure| plain(Step::Open, &failure))?;
+            if let Some(Ok(Some(number))) = taken.and_then(|row| row.get_opt::<Option<u32>, _>(0)) {
+                self.mark = Some(Mark { owner, number });
+                self.lent = false;
+                return Ok(());
+            }
+            first += TAKE_BATCH;
+        }
+        let message =
+            format!("this client has {MARKS_MAX} connections to this server, the most that can be told apart");
+        Err(Reply::Refused(Kind::Full, said(message)))
+    }
+
+    pub(super) fn claim(&mut self, node: NodeId) -> Reply {
+        let sql = owner::claim(node, self.resource);
+        let answer: Result<Option<(Option<u8>, Option<u64>)>, _> = self.ask(|connection| connection.query_first(sql));
+        match answer {
+            Ok(Some((Some(1), _))) => Reply::Done,
+            Ok(Some((Some(0), other))) => {
+                let other = other.map_or_else(|| "another connection".to_owned(), |id| format!("connection {id}"));
+                let message = format!("{other} of this server resolves the branches of node {node} already");
+                Reply::Refused(Kind::Conflict, said(message))
+            }
+            Ok(_) => Reply::Refused(Kind::Internal, said("GET_LOCK had no answer".to_owned())),
+            Err(failure) => plain(Step::Open, &failure),
+        }
+    }
+
+    pub(super) fn recover(&mut self, node: NodeId) -> Reply {
+        self.listed().map_or_else(Unlisted::reply, |xids| Reply::Listed(ours(node, xids)))
+    }
+
+    /// The server keeps no memory of finished branches: it is listed, or forgotten, or this is another server.
+    pub(super) fn inquire(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
+        match self.listed() {
+            Ok(xids) if xids.contains(xid) => return Reply::Past(Past::Open),
+            Ok(_) if witness.is_empty() => return Reply::Past(Past::Forgotten),
+            Ok(_) => {}
+            Err(unlisted) => return unlisted.reply(),
+        }
+        // Now, and not when this connection was opened: its place in the log has to be later than that of the vote.
+        match self.ask(look) {
+            Ok(now) => Reply::Past(match now.elsewhere(witness) {
+                Some(reason) => Past::Elsewhere(said(reason)),
+                None => Past::Forgotten,
+            }),
+            Err(failure) => plain(Step::Open, &failure),
+        }
+    }
+
+    /// Ends the sessions of the branch's client. Which of them has the branch is not known; the client is fenced, so none
+    /// of them has anything more to do.
+    pub(super) fn evict(&mut self, xid: &Xid) -> Reply {
+        match self.listed() {
+            Ok(xids) if xids.contains(xid) => {}
+            Ok(_) => return Reply::Done,
+            Err(unlisted) => return unlisted.reply(),
+        }
+        let unmarked = |reason: &str| {
+            let message = format!(
+                "no session of this server has the mark of the client of branch {xid}{reason}; if the branch stays \
+                 attached, end the session that prepared it by KILL CONNECTION"
+            );
+            Reply::Refused(Kind::Busy, said(message))
+        };
+        let Some(owner) = Owner::of(xid) else { return unmarked(", which is not Assent's") };
+        let mut ended = Vec::new();
+        for first in (0..MARKS_MAX).step_by(usize::try_from(FIND_BATCH).unwrap_or(usize::MAX)) {
+            match self.end_sessions(owner, first) {
+                Ok(mut found) => ended.append(&mut found),
+                Err(reply) => return reply,
+            }
+        }
+        if ended.is_empty() { unmarked("") } else { self.wait_for(owner, &ended) }
+    }
+
+    /// Ends those with one of a batch of marks; gives their numbers and connections.
+    fn end_sessions(&mut self, owner: Owner, first: u32) -> Result<Vec<(u32, u64)>, Reply> {
+        let own = self.seen.connection;
+        let row: Option<Row> = self
+            .ask(|connection| connection.query_first(owner.find(first)))
+            .map_err(|failure| plain(Step::Open, &failure))?;
+        let holders = row.map(Row::unwrap).unwrap_or_default();
+        let mut ended = Vec::new();
+        for (number, holder) in (first..).zip(holders) {
+            let Ok(Some(id)) = mysql::from_value_opt::<Option<u64>>(holder) else { continue };
+            if id == own {
+                continue;
+            }
+            match self.ask(|connection| connection.query_drop(format!("KILL CONNECTION {id}"))) {
+                Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => ended.push((number, id)),
+                Err(Failure::Server(code @ (KILL_DENIED | 1227), message)) => {
+                    let message = format!(
+                        "connection {id} keeps the branch and belongs to another account; give both the same account, or \
+                         recovery's CONNECTION ADMIN, or end it by KILL CONNECTION {id} ({message})"
+                    );
+                    return Err(Reply::Refused(Kind::Denied, native(code, &message)));
+                }
+                Err(failure) => return Err(plain(Step::Open, &failure)),
+            }
+        }
+        Ok(ended)
+    }
+
+    /// A session lets go of its branch before it lets go of its locks, so a mark that can be had is a branch that is free.
+    fn wait_for(&mut self, owner: Owner, ended: &[(u32, u64)]) -> Reply {
+        for (number, id) in ended {
+            let lock = owner.lock(*number);
+            let sql = format!("SELECT GET_LOCK('{lock}', {EVICT_WAIT_S}), RELEASE_LOCK('{lock}')");
+            match self.ask(|connection| connection.query_first::<(Option<u8>, Option<u8>), _>(sql)) {
+                Ok(Some((Some(1), _))) => {}
+                Ok(_) => {
+                    let message = format!("connection {id} was ended and has not let go within {EVICT_WAIT_S} s");
+                    return Reply::Refused(Kind::Busy, said(message));
+                }
+                Err(failure) => return plain(Step::Open, &failure),
+            }
+        }
+        Reply::Done
+    }
+
+    /// 1397 means both: finished, or attached to a session that lives (or is being finished by one). Nothing where it is
+    /// gone.
+    pub(super) fn attached(&mut self, xid: &Xid, gone: &Native) -> Option<Reply> {
+        match self.listed() {
+            Ok(xids) if xids.contains(xid) => {
+                let message = format!("branch {xid} is attached to a living session; come again ({})", gone.message);
+                Some(Reply::Refused(Kind::Busy, Native { message, code: gone.code.clone() }))
+            }
+            Ok(_) => None,
+            Err(Unlisted::ReadOnly) => Some(Reply::Refused(Kind::Unavailable, replica())),
+            Err(Unlisted::Failed(Failure::Lost(native))) => Some(Reply::Lost(native)),
+            // Not to be told apart now.
+            Err(Unlisted::Failed(failure)) => Some(Reply::Refused(Kind::Busy, failure.native())),
+        }
+    }
+
+    /// Everything that is prepared here.
+    fn listed(&mut self) -> Result<Vec<Xid>, Unlisted> {
+        let answer = self.ask(|connection| {
+            if is_read_only(connection)? { Ok(None) } else { connection.query::<Row, _>("XA RECOVER").map(Some) }
+        });
+        let rows = answer.map_err(Unlisted::Failed)?.ok_or(Unlisted::ReadOnly)?;
+        Ok(rows.into_iter().filter_map(read_row).collect())
+    }
+}

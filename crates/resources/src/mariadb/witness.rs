@@ -1,0 +1,147 @@
+//! Which server voted: what a decision keeps of a branch, and what a later look at a server makes of it.
+//!
+//! A text for people and for us: `connection=17 started=1763661000 lsn=44760 server=uid k1sOw...`. The server's own
+//! unique number is its identity; only a server without one is known by name, port, folder and server id, all of them. A
+//! restart changes neither. The place in InnoDB's log only grows, so a lower one than was seen by the session that voted
+//! is a server that was set back.
+//! Source: MariaDB's manual, "server_uid"; MySQL's, "server_uuid", "Innodb_redo_log_current_lsn".
+//! Trap: whoever copies a MySQL folder with its auto.cnf has two servers of one identity, and equal log places cannot
+//! tell them apart.
+//! Deliberately absent: asking the server (`recovery.rs`), deciding (the agent).
+
+use std::collections::HashMap;
+
+/// The most that a decision takes (`assent_xa::Resource::witness`).
+const WITNESS_BYTES_MAX: usize = 4_096;
+/// Start is now minus uptime, in whole seconds each.
+const SAME_START_S: u64 = 5;
+
+/// A server as one of its sessions saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The session.
+    pub(crate) connection: u64,
+    /// When the server started, seconds since 1970.
+    pub(crate) started_s: u64,
+    /// Its place in InnoDB's log, where it tells.
+    pub(crate) lsn: Option<u64>,
+    /// Which server it is.
+    pub(crate) server: String,
+}
+
+impl Seen {
+    /// Of what the server says of itself: settings and status by name in lower case.
+    pub(crate) fn of(connection: u64, now_s: u64, said: &HashMap<String, String>) -> Self {
+        let text = |name: &str| said.get(name).filter(|text| !text.is_empty());
+        let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+        let server = match text("server_uid").or_else(|| text("server_uuid")) {
+            Some(unique) => format!("uid {unique}"),
+            None => {
+                let parts = ["hostname", "port", "server_id", "datadir"];
+                parts.map(|name| text(name).map_or("", String::as_str)).join(" ")
+            }
+        };
+        Self {
+            connection,
+            started_s: now_s.saturating_sub(number("uptime").unwrap_or_default()),
+            lsn: number("innodb_lsn_current").or_else(|| number("innodb_redo_log_current_lsn")),
+            server,
+        }
+    }
+
+    /// The witness. Empty where it would be too long.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let Self { connection, started_s, lsn, server } = self;
+        let lsn = lsn.map(|lsn| lsn.to_string()).unwrap_or_default();
+        let text = format!("connection={connection} started={started_s} lsn={lsn} server={server}");
+        if text.len() > WITNESS_BYTES_MAX { Vec::new() } else { text.into_bytes() }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (head, server) = text.split_once(" server=")?;
+        let mut parts = head.split(' ');
+        let mut next = |name: &str| parts.next()?.strip_prefix(name);
+        let (connection, started_s, lsn) = (next("connection=")?, next("started=")?, next("lsn=")?);
+        Some(Self {
+            connection: connection.parse().ok()?,
+            started_s: started_s.parse().ok()?,
+            lsn: if lsn.is_empty() { None } else { Some(lsn.parse().ok()?) },
+            server: server.to_owned(),
+        })
+    }
+
+    /// Why this server, asked now, cannot know what became of a branch that voted before this witness. Nothing if it is
+    /// the one that voted.
+    pub(crate) fn elsewhere(&self, witness: &[u8]) -> Option<String> {
+        let Some(voted) = Self::read(witness) else {
+            return Some("what was kept of the branch's vote cannot be read".to_owned());
+        };
+        if voted.server != self.server {
+            return Some(format!("the branch voted on server {:?}, this is {:?}", voted.server, self.server));
+        }
+        match (voted.lsn, self.lsn) {
+            (Some(then), Some(now)) if now < then => Some(format!(
+                "its log stands at {now}, before {then}, which it had reached when connection {} voted: it was set back to \
+                 an earlier state{}",
+                voted.connection,
+                if self.started_s > voted.started_s + SAME_START_S { ", and restarted since" } else { "" }
+            )),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    const NAMED: [(&str, &str); 6] = [
+        ("hostname", "vm"),
+        ("port", "3306"),
+        ("datadir", "/var/lib/mysql/"),
+        ("server_id", "1"),
+        ("uptime", "100"),
+        ("innodb_lsn_current", "44760"),
+    ];
+
+    #[test]
+    fn a_restart_is_the_same_server_and_another_one_is_told_in_plain_words() {
+        let seen = Seen::of(17, 1_000, &said(&[&NAMED[..], &[("server_uid", "abc=")]].concat()));
+        assert_eq!(seen.bytes(), b"connection=17 started=900 lsn=44760 server=uid abc=");
+        assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
+        let restarted = Seen { connection: 3, started_s: 5_000, lsn: Some(44_761), ..seen.clone() };
+        assert_eq!(restarted.elsewhere(&seen.bytes()), None);
+        assert_eq!(Seen { lsn: None, ..seen.clone() }.elsewhere(&seen.bytes()), None);
+        let restored = Seen { lsn: Some(44_759), started_s: 5_000, ..seen.clone() };
+        let words = restored.elsewhere(&seen.bytes()).unwrap();
+        assert!(words.contains("44759") && words.contains("44760") && words.contains("restarted"), "{words}");
+        let voted = seen.bytes();
+        let words = Seen { server: "uid xyz=".to_owned(), ..seen }.elsewhere(&voted).unwrap();
+        assert!(words.contains("\"uid abc=\"") && words.contains("\"uid xyz=\""), "{words}");
+    }
+
+    #[test]
+    fn without_a_number_of_its_own_a_server_is_known_by_all_of_its_names() {
+        let seen = Seen::of(17, 1_000, &said(&NAMED));
+        assert_eq!(seen.server, "vm 3306 1 /var/lib/mysql/");
+        let mysql = Seen::of(17, 1_000, &said(&[&NAMED[..5], &[("server_uuid", "u-1"), ("server_uid", "")]].concat()));
+        assert_eq!((mysql.server.as_str(), mysql.lsn), ("uid u-1", None));
+        assert!(seen.elsewhere(&mysql.bytes()).is_some());
+        assert_eq!(mysql.elsewhere(&mysql.bytes()), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_witness() {
+        let seen = Seen::of(17, 1_000, &said(&NAMED));
+        for bytes in [&b"\xff\xfe"[..], b"connection=1", b"connection=x started=1 lsn= server=a", b"lsn=1 server=a"] {
+            assert!(seen.elsewhere(bytes).unwrap().contains("cannot be read"));
+        }
+        let long = Seen { server: "s".repeat(WITNESS_BYTES_MAX), ..seen };
+        assert_eq!(long.bytes(), b"");
+    }
+}

@@ -1,0 +1,336 @@
+//! Who may resolve MariaDB's branches, who still holds one, and what the server can say of it afterwards.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Opts, OptsBuilder};
+use assent_ids::{Branch, Epoch, Incarnation, Xid};
+use assent_kind::Kind;
+use assent_resources::{Limits, Mariadb, MariadbConnector};
+use assent_xa::{Connector, Past, Reply, Resource, Verb, Vote};
+
+use super::engine::{Engine, MariadbTable, code, node, wait, work, xid};
+use super::servers::{Servers, alone, shared};
+
+const YES: Reply = Reply::Vote(Vote::Yes);
+
+pub(super) fn root(servers: &Servers) -> Conn {
+    let url = servers.mariadb.replace("//assent:assent@", "//root@");
+    Conn::new(OptsBuilder::from_opts(Opts::from_url(&url).unwrap()).prefer_socket(false)).unwrap()
+}
+
+/// The connection that has the lock.
+fn holder(table: &MariadbTable, lock: &str) -> Option<u64> {
+    table.plain().query_first::<Option<u64>, _>(format!("SELECT IS_USED_LOCK('{lock}')")).unwrap().unwrap()
+}
+
+fn mark(test: &str, incarnation: &str, number: u32) -> String {
+    format!("assent:{}:{incarnation}:{number}", node(test))
+}
+
+fn id(branch: &mut Mariadb) -> u64 {
+    branch.work(|connection| Ok(u64::from(connection.connection_id()))).unwrap()
+}
+
+/// The same branch, of another client process.
+fn of_client(xid: Xid, epoch: u32, number: u32) -> Xid {
+    let mut branch = xid.branch().unwrap();
+    branch.tx.incarnation = Incarnation { epoch: Epoch(epoch), number };
+    Branch::xid(&branch)
+}
+
+/// A session with a row in a prepared branch, which stays where it is.
+fn prepared(table: &MariadbTable, xid: Xid, row: i32) -> Mariadb {
+    let mut branch = table.resource();
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    let insert = format!("INSERT INTO {} VALUES ({row})", table.table);
+    branch.work(|connection| connection.query_drop(insert)).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    branch
+}
+
+#[test]
+fn one_connection_resolves_a_nodes_branches_until_it_ends() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "claim");
+    let mut agent = table.connector().connect().unwrap();
+    let claim = Verb::Claim(node("claim"));
+    assert_eq!(agent.call(claim.clone()), Reply::Done);
+    assert_eq!(agent.call(claim.clone()), Reply::Done, "it is its own already");
+    let mut second = table.connector().connect().unwrap();
+    let reply = second.call(claim.clone());
+    let Reply::Refused(Kind::Conflict, native) = reply else { panic!("{reply:?}") };
+    let rid = assent_ids::ResourceId::of("shop");
+    let holds = holder(&table, &format!("assent:{}:{rid}", node("claim"))).unwrap();
+    assert!(native.message.contains(&format!("connection {holds} ")), "{}", native.message);
+    assert_eq!(second.call(Verb::Claim(node("claim_other"))), Reply::Done, "another node");
+    let other = MariadbConnector::new("another", &table.url).unwrap();
+    assert_eq!(other.connect().unwrap().call(claim.clone()), Reply::Done, "another resource of this server");
+
+    // What recovery does with it leaves it alone.
+    let xid = xid("claim", 0);
+    drop(prepared(&table, xid, 1));
+    let done = wait("the branch to be let go", || match agent.call(Verb::Commit(xid)) {
+        Reply::Refused(Kind::Busy, _) => None,
+        reply => Some(reply),
+    });
+    assert_eq!(done, Reply::Done);
+    assert!(matches!(second.call(claim.clone()), Reply::Refused(Kind::Conflict, _)));
+    drop(agent);
+    let taken = wait("the claim to be free", || match second.call(claim.clone()) {
+        Reply::Refused(Kind::Conflict, _) => None,
+        reply => Some(reply),
+    });
+    assert_eq!(taken, Reply::Done);
+}
+
+/// A client that hangs keeps its branch for ever: 1397 to everybody, and XA RECOVER lists it.
+#[test]
+fn the_sessions_of_a_fenced_client_are_ended_and_no_others() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "evict");
+    let mut agent = table.connector().connect().unwrap();
+    // Again and again, as the answer must mean that the branch is free at once.
+    for round in 0..20 {
+        let fenced = of_client(xid("evict", round), 1, u32::from(round));
+        let mut resting = table.resource();
+        assert_eq!(resting.call(Verb::Start(of_client(xid("evict", 100), 1, u32::from(round)))), Reply::Done);
+        let mut owner = prepared(&table, fenced, i32::from(round));
+        let mut other = table.resource();
+        let others = of_client(xid("evict", 101), 2, u32::from(round));
+        assert_eq!(other.call(Verb::Start(others)), Reply::Done);
+        assert!(matches!(agent.call(Verb::Commit(fenced)), Reply::Refused(Kind::Busy, _)));
+        assert_eq!(agent.call(Verb::Evict(fenced)), Reply::Done);
+        assert_eq!(agent.call(Verb::Commit(fenced)), Reply::Done, "round {round}");
+        assert!(matches!(owner.call(Verb::Commit(fenced)), Reply::Lost(_)), "it wakes to a lost connection");
+        assert!(resting.work(|connection| connection.query_drop("SELECT 1")).is_err(), "all of the client's");
+        other.work(|connection| connection.query_drop("SELECT 1")).unwrap();
+        assert_eq!(agent.call(Verb::Evict(fenced)), Reply::Done, "nothing keeps what is gone");
+    }
+    assert_eq!(table.rows(), (0..20).collect::<Vec<_>>());
+}
+
+/// The answer means that the branch is free, not that its session was told to go.
+#[test]
+fn a_session_that_takes_a_while_to_end_is_waited_for() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "slow");
+    let xid = xid("slow", 0);
+    let mut owner = prepared(&table, xid, 1);
+    let mut agent = table.connector().connect().unwrap();
+    let busy = std::thread::spawn(move || {
+        // Nothing looks for a kill in here, and no table is needed.
+        let hashes = ["SHA2(REPEAT('a', 16000000), 512)"; 12].join(", ");
+        owner.work(|connection| connection.query_drop(format!("DO {hashes}"))).is_err()
+    });
+    let at_work = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'DO SHA2%'";
+    let mut plain = table.plain();
+    wait("the session to work", || (plain.query_first::<u32, _>(at_work).unwrap() > Some(0)).then_some(()));
+    wait("the session to end", || (agent.call(Verb::Evict(xid)) == Reply::Done).then_some(()));
+    assert_eq!(agent.call(Verb::Commit(xid)), Reply::Done);
+    assert!(busy.join().unwrap(), "it was ended");
+}
+
+#[test]
+fn a_branch_whose_session_has_no_mark_is_left_to_a_person() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "unmarked");
+    let foreign = Xid::new(1, format!("foreign {}", std::process::id()).as_bytes(), b"").unwrap();
+    let mut agent = table.connector().connect().unwrap();
+    for xid in [foreign, xid("unmarked", 0)] {
+        let mut owner = prepared(&table, xid, 1);
+        // Tableless statements pass while a branch is prepared.
+        owner.work(|connection| connection.query_drop("DO RELEASE_ALL_LOCKS()")).unwrap();
+        let reply = agent.call(Verb::Evict(xid));
+        let Reply::Refused(Kind::Busy, native) = &reply else { panic!("{reply:?}") };
+        assert!(native.message.contains("KILL CONNECTION"), "{}", native.message);
+        assert_eq!(owner.call(Verb::Rollback(xid)), Reply::Done);
+    }
+}
+
+/// The smallest free number each, so that few have to be asked after.
+#[test]
+fn each_session_of_a_client_has_a_mark_of_its_own() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "marks");
+    let mut sessions: Vec<_> = (0..20).map(|_| table.resource()).collect();
+    for (number, session) in (0..).zip(&mut sessions) {
+        assert_eq!(session.call(Verb::Start(xid("marks", number))), Reply::Done);
+        assert_eq!(holder(&table, &mark("marks", "1.1", u32::from(number))), Some(id(session)));
+        assert_eq!(session.call(Verb::Rollback(xid("marks", number))), Reply::Done);
+    }
+    // A gap is filled, and a mark outlives its branches.
+    drop(sessions.remove(3));
+    wait("the mark to be free", || holder(&table, &mark("marks", "1.1", 3)).is_none().then_some(()));
+    let mut next = table.resource();
+    assert_eq!(next.call(Verb::Start(xid("marks", 50))), Reply::Done);
+    assert_eq!(holder(&table, &mark("marks", "1.1", 3)), Some(id(&mut next)));
+    assert_eq!(next.call(Verb::Rollback(xid("marks", 50))), Reply::Done);
+    // Another client on the same connection.
+    let later = of_client(xid("marks", 51), 1, 2);
+    assert_eq!(next.call(Verb::Start(later)), Reply::Done);
+    assert_eq!(holder(&table, &mark("marks", "1.2", 0)), Some(id(&mut next)));
+    assert_eq!(holder(&table, &mark("marks", "1.1", 3)), None);
+}
+
+/// Pools reset a connection before they give it to the next, and its locks are gone.
+#[test]
+fn a_connection_that_was_reset_is_marked_again() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "reset");
+    let mut session = table.resource();
+    for (number, reset) in [(0, false), (1, true), (2, false)] {
+        if reset {
+            assert!(holder(&table, &mark("reset", "1.1", 0)).is_some());
+            session.work(Conn::reset).unwrap();
+            assert_eq!(holder(&table, &mark("reset", "1.1", 0)), None);
+        }
+        assert_eq!(session.call(Verb::Start(xid("reset", number))), Reply::Done);
+        assert_eq!(holder(&table, &mark("reset", "1.1", 0)), Some(id(&mut session)));
+        assert_eq!(session.call(Verb::Rollback(xid("reset", number))), Reply::Done);
+    }
+}
+
+/// The right to end a session is another one than that to finish a branch, which every account has.
+#[test]
+fn another_account_may_finish_a_branch_and_not_end_its_session() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "account");
+    let other = format!("other_{}", std::process::id());
+    let mut root = root(&servers);
+    root.query_drop(format!("CREATE USER {other}@'127.0.0.1' IDENTIFIED BY 'other'")).unwrap();
+    root.query_drop(format!("GRANT SELECT ON assent.* TO {other}@'127.0.0.1'")).unwrap();
+    let url = table.url.replace("//assent:assent@", &format!("//{other}:other@"));
+    let mut agent = MariadbConnector::new("shop", &url).unwrap().connect().unwrap();
+    let xid = xid("account", 0);
+    let mut owner = prepared(&table, xid, 1);
+    let owner_id = id(&mut owner);
+    let reply = agent.call(Verb::Evict(xid));
+    let Reply::Refused(Kind::Denied, native) = &reply else { panic!("{reply:?}") };
+    assert_eq!(native.code, "1095");
+    assert!(native.message.contains(&format!("KILL CONNECTION {owner_id}")), "{}", native.message);
+    drop(owner);
+    let done = wait("the branch to be let go", || match agent.call(Verb::Commit(xid)) {
+        Reply::Refused(Kind::Busy, _) => None,
+        reply => Some(reply),
+    });
+    assert_eq!((done, table.rows()), (Reply::Done, vec![1]));
+    root.query_drop(format!("DROP USER {other}@'127.0.0.1'")).unwrap();
+}
+
+#[test]
+fn a_branch_is_open_while_listed_and_forgotten_afterwards() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "inquire");
+    let mut agent = table.connector().connect().unwrap();
+    let xid = xid("inquire", 0);
+    let mut owner = prepared(&table, xid, 1);
+    let witness = owner.witness();
+    let text = String::from_utf8(witness.clone()).unwrap();
+    assert!(text.starts_with(&format!("connection={} started=", id(&mut owner))), "{text}");
+    assert!(text.contains(" server=uid "), "{text}");
+    let mut ask = |witness: &[u8]| agent.call(Verb::Inquire { xid, witness: witness.to_vec() });
+    for witness in [&witness[..], b""] {
+        assert_eq!(ask(witness), Reply::Past(Past::Open));
+    }
+    assert_eq!(owner.call(Verb::Commit(xid)), Reply::Done);
+    for witness in [&witness[..], b""] {
+        assert_eq!(ask(witness), Reply::Past(Past::Forgotten));
+    }
+    let (_, uid) = text.rsplit_once("server=").unwrap();
+    let elsewhere = text.replace(uid, "uid of another one");
+    assert!(matches!(ask(elsewhere.as_bytes()), Reply::Past(Past::Elsewhere(_))));
+    let (head, tail) = text.split_once("lsn=").unwrap();
+    let (_, tail) = tail.split_once(' ').unwrap();
+    let restored = format!("{head}lsn={} {tail}", u64::MAX);
+    let reply = ask(restored.as_bytes());
+    let Reply::Past(Past::Elsewhere(native)) = &reply else { panic!("{reply:?}") };
+    assert!(native.message.contains("set back"), "{}", native.message);
+    assert!(matches!(ask(b"of another kind"), Reply::Past(Past::Elsewhere(_))));
+}
+
+#[test]
+fn a_restarted_server_is_the_one_that_voted() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "restarted");
+    let (listed, gone) = (xid("restarted", 0), xid("restarted", 1));
+    let mut owner = prepared(&table, listed, 1);
+    let witness = owner.witness();
+    servers.kill("mariadb");
+    let ask = |xid| {
+        let witness = witness.clone();
+        table.connector().connect().map(|mut agent| agent.call(Verb::Inquire { xid, witness }))
+    };
+    assert!(matches!(ask(listed), Err((Kind::Unavailable, _))));
+    servers.revive("mariadb");
+    assert_eq!(ask(listed), Ok(Reply::Past(Past::Open)));
+    assert_eq!(ask(gone), Ok(Reply::Past(Past::Forgotten)));
+    let mut agent = table.connector().connect().unwrap();
+    assert_eq!(agent.call(Verb::Evict(listed)).name(), "a refusal", "no session has it");
+    assert_eq!(agent.call(Verb::Commit(listed)), Reply::Done);
+}
+
+const FROZEN: &str = "ASSENT_TEST_FROZEN";
+
+/// A process that has prepared and does not answer any more. Its kernel does, so the server waits for it.
+#[test]
+fn the_branch_of_a_frozen_process_is_freed() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "frozen");
+    let xid = xid("frozen", 0);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "databases::owners::the_process_that_is_frozen"])
+        .env(FROZEN, format!("{}\n{}\n{xid}", table.url, table.table))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("prepared")), "the process prepares");
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    };
+    signal("-STOP");
+    let mut agent = table.connector().connect().unwrap();
+    assert!(matches!(agent.call(Verb::Rollback(xid)), Reply::Refused(Kind::Busy, _)));
+    assert_eq!(agent.call(Verb::Evict(xid)), Reply::Done);
+    assert_eq!(agent.call(Verb::Rollback(xid)), Reply::Done);
+    signal("-CONT");
+    drop(child.stdin.take());
+    let said: Vec<_> = lines.map(Result::unwrap).collect();
+    assert!(said.iter().any(|line| line.ends_with("a lost answer")), "it wakes to no half a commit: {said:?}");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(table.rows(), [0_i32; 0]);
+}
+
+/// Not a test of its own: what `the_branch_of_a_frozen_process_is_freed` runs.
+#[test]
+fn the_process_that_is_frozen() {
+    let Ok(told) = std::env::var(FROZEN) else { return };
+    let [url, table, xid] = told.split('\n').collect::<Vec<_>>().try_into().unwrap();
+    let (table, xid) = (MariadbTable { url: url.to_owned(), table: table.to_owned() }, xid.parse().unwrap());
+    let mut branch = prepared(&table, xid, 1);
+    println!("\nprepared");
+    // Until the parent closes it.
+    let _ = std::io::stdin().read_line(&mut String::new());
+    println!("\n{}", branch.call(Verb::Commit(xid)).name());
+}
+
+#[test]
+fn a_branch_that_occupies_a_connection_leaves_no_room_for_recovery_on_it() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "occupied");
+    let xid = xid("occupied", 0);
+    let mut branch = table.open();
+    work(&mut *branch, xid, 1);
+    for verb in [Verb::Claim(node("occupied")), Verb::Evict(xid), Verb::Inquire { xid, witness: Vec::new() }] {
+        let reply = branch.call(verb);
+        assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "{reply:?}");
+        assert_eq!(code(&reply), "");
+    }
+    assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    let mut over = Mariadb::over("shop", table.plain(), Limits::WORK).unwrap();
+    assert_eq!(over.call(Verb::Claim(node("occupied"))), Reply::Done);
+}
