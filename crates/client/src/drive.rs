@@ -4,7 +4,8 @@ use assent_ids::TxId;
 use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{
-    BranchRecord, Command, Commit, DecideError, Decider, Decision, Event, Outcome, Pace, Report, StepError, Task, Trust,
+    BranchRecord, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch, Outcome, Pace,
+    Report, StepError, Task, Trust,
 };
 
 use crate::Retries;
@@ -19,6 +20,8 @@ pub(crate) struct Drive<'d, 'r> {
     /// A known outcome with unfinished branches, to be told when they are given up.
     owes_acknowledgement: bool,
     has_asked: bool,
+    /// The only branch with something to commit was told so; nobody decided.
+    is_one_phase: bool,
     /// Why the outcome is not known, if it was asked for.
     doubt: Option<DecideError>,
 }
@@ -29,7 +32,16 @@ pub(crate) type Ended = (Report, Option<DecideError>);
 impl<'d, 'r> Drive<'d, 'r> {
     pub(crate) fn new(tx: TxId, decider: &'d dyn Decider, seats: &'d [Shared<'r>]) -> Self {
         let commit = Commit::new(&vec![Trust::KeepsVotes; seats.len()], Pace::Together);
-        Self { tx, decider, seats, commit, owes_acknowledgement: false, has_asked: false, doubt: None }
+        Self {
+            tx,
+            decider,
+            seats,
+            commit,
+            owes_acknowledgement: false,
+            has_asked: false,
+            is_one_phase: false,
+            doubt: None,
+        }
     }
 
     /// From the application's word to rest, with retries for branches that could not be told.
@@ -77,9 +89,23 @@ impl<'d, 'r> Drive<'d, 'r> {
             let first = !self.has_asked;
             _ = self.decider.decide(&Decision { tx: self.tx, outcome: Outcome::RolledBack, first, branches });
         }
+        self.report_heuristics(report);
         if gave_up || self.owes_acknowledgement {
             self.decider.acknowledged(self.tx);
         }
+    }
+
+    /// Branches that ended by themselves are the operator's, who must not depend on this client's log.
+    fn report_heuristics(&self, report: &Report) {
+        let assent_xa::Verdict::Heuristic(list) = &report.verdict else { return };
+        let deviation = |one: &HeuristicBranch| {
+            let BranchRecord { resource, number, flags, .. } = self.record(one.branch)?;
+            Some(Deviation { resource, number, flags, heuristic: one.heuristic, native: one.native.clone() })
+        };
+        let branches: Vec<Deviation> = list.iter().filter_map(deviation).collect();
+        // Without a decision: the only branch was told to commit in one phase, or all were told to roll back.
+        let alone = if self.is_one_phase { Outcome::Committed } else { Outcome::RolledBack };
+        self.decider.heuristic(self.tx, report.decided.unwrap_or(alone), &branches);
     }
 
     fn report(&self) -> Result<Report, StepError> {
@@ -122,6 +148,11 @@ impl<'d, 'r> Drive<'d, 'r> {
         let told: Vec<(u16, Task, &Shared<'r>)> = told.collect();
         if told.iter().any(|(_, task, _)| *task == Task::Prepare) {
             stop::about(Stop::ClientBeforePrepare, || self.tx);
+        }
+        match told.first() {
+            Some((_, Task::CommitOnePhase, _)) => self.is_one_phase = true,
+            Some((_, Task::Rollback, _)) => self.is_one_phase = false,
+            _ => {}
         }
         for (_, task, seat) in &told {
             let mut seat = lock(seat);

@@ -67,17 +67,25 @@ struct Client {
 pub(crate) struct Before {
     census: Option<Census>,
     fenced: BTreeSet<Incarnation>,
+    labels: BTreeMap<Incarnation, String>,
 }
 
 impl Before {
     pub(crate) fn fence(&mut self, list: Vec<Incarnation>) {
+        list.iter().for_each(|client| _ = self.labels.remove(client));
         self.fenced.extend(list);
     }
 
     pub(crate) fn take(&mut self, mut census: Census) {
         census.live.sort_unstable();
+        // Who is fenced has no use for a name any more.
+        self.labels.retain(|client, _| *client > census.upto || census.live.binary_search(client).is_ok());
         self.census = Some(census);
         self.fenced.clear();
+    }
+
+    pub(crate) fn name(&mut self, labels: Vec<(Incarnation, String)>) {
+        self.labels.extend(labels);
     }
 
     fn is_fenced(&self, incarnation: Incarnation) -> bool {
@@ -101,6 +109,8 @@ pub(crate) struct Clients {
     /// The number of the last handshake.
     given: u32,
     known: BTreeMap<Incarnation, Client>,
+    /// How many of them are connected.
+    connected: usize,
     before: Before,
     window: Window,
     lost_after: Duration,
@@ -118,7 +128,7 @@ pub(crate) enum Fence {
 impl Clients {
     pub(crate) fn new(node: NodeId, epoch: Epoch, before: Before, now: Moment, lost_after: Duration) -> Self {
         let window = Window::Open { since: now };
-        Self { node, epoch, given: 0, known: BTreeMap::new(), before, window, lost_after }
+        Self { node, epoch, given: 0, known: BTreeMap::new(), connected: 0, before, window, lost_after }
     }
 
     /// Clients can reach us from now on: only from here on is who stays away lost.
@@ -155,6 +165,7 @@ impl Clients {
         self.given = number;
         let incarnation = Incarnation { epoch: self.epoch, number };
         self.known.insert(incarnation, Client::connected(label));
+        self.connected += 1;
         Ok(incarnation)
     }
 
@@ -168,14 +179,19 @@ impl Clients {
                         Link::Connected { connections } => {
                             Link::Connected { connections: connections.saturating_add(1) }
                         }
-                        Link::Lost { .. } | Link::Fencing => Link::Connected { connections: 1 },
+                        Link::Lost { .. } | Link::Fencing => {
+                            self.connected += 1;
+                            Link::Connected { connections: 1 }
+                        }
                     };
                 }
                 Ok(())
             }
             Standing::Resumable => {
                 self.room()?;
-                self.known.insert(incarnation, Client::connected("(resumed)"));
+                let label = self.before.labels.remove(&incarnation);
+                self.known.insert(incarnation, Client::connected(label.as_deref().unwrap_or("(resumed)")));
+                self.connected += 1;
                 Ok(())
             }
             Standing::Fencing | Standing::Fenced => Err(CoordinatorError::Fenced { incarnation }),
@@ -191,6 +207,7 @@ impl Clients {
             *connections = connections.saturating_sub(1);
             if *connections == 0 {
                 client.link = Link::Lost { since: now };
+                self.connected = self.connected.saturating_sub(1);
             }
         }
     }
@@ -251,11 +268,17 @@ impl Clients {
     }
 
     pub(crate) fn label(&self, incarnation: Incarnation) -> &str {
-        self.known.get(&incarnation).map_or("", |client| &client.label)
+        let before = || self.before.labels.get(&incarnation).map_or("", String::as_str);
+        self.known.get(&incarnation).map_or_else(before, |client| &client.label)
     }
 
-    pub(crate) fn connected(&self) -> usize {
-        self.known.values().filter(|client| matches!(client.link, Link::Connected { .. })).count()
+    /// Of everyone in the census.
+    pub(crate) fn labels<'a>(&'a self, census: &'a Census) -> Vec<(Incarnation, &'a str)> {
+        census.live.iter().map(|client| (*client, self.label(*client))).collect()
+    }
+
+    pub(crate) const fn connected(&self) -> usize {
+        self.connected
     }
 
     fn room(&self) -> Result<(), CoordinatorError> {

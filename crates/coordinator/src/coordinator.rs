@@ -2,12 +2,16 @@
 //!
 //! Walk: [`Coordinator::open`] replays the log · a client's `handshake` · [`Coordinator::decide_begin`] looks, appends at
 //! most one record and never waits, [`Coordinator::decide_end`] waits for it · [`Coordinator::finished`] lets it be
-//! forgotten; the log is told with the next decision's record · `tick` (upkeep) fences, checkpoints and trims.
+//! forgotten; the log is told with the next decision's record · `tick` (upkeep) fences, seals, checkpoints and trims.
+//!
+//! What a client decides itself is told as the log's policy allows: durable, or with RPO > 0 in the kernel (`lost` says
+//! what follows from that). Whatever anybody else decides, and every fence, heuristic outcome and operator's word, is
+//! durable before anything follows from it, in every policy.
 //!
 //! One lock for all state. Under it: a look-up, a copy into the log's buffer, an insert. Records are encoded before it,
 //! waiting is done after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +21,13 @@ use assent_kind::Kind;
 use assent_world::{Clock, Moment};
 use assent_xa::{BranchRecord, DecideError, Decision, Outcome};
 
+use crate::chain::Chain;
 use crate::clients::Clients;
 use crate::error::{in_doubt, not_laid};
-use crate::record;
+use crate::record::Opened;
 use crate::replay::{Replay, record_bytes};
 use crate::table::{Entry, Table};
-use crate::{By, CoordinatorError, Gauges, Identity, Known, Pending, Session, Standing};
+use crate::{By, CoordinatorError, Gauges, Identity, Known, LostDecision, Pending, Session, Standing, lay, record};
 
 /// The most branches of one decision.
 pub const BRANCHES_MAX: usize = 4096;
@@ -45,11 +50,19 @@ pub struct Config {
     pub checkpoint_bytes: u64,
     /// So many decided transactions may be unfinished at a time; beyond, a decision is `Busy`.
     pub transactions_max: u32,
+    /// What becomes of a prepared branch whose decision may be lost. Matters only where the log's policy has RPO > 0.
+    pub lost_decision: LostDecision,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { client_lost_ms: 1_000, prepared_ms_max: 60_000, checkpoint_bytes: 8 << 20, transactions_max: 65_536 }
+        Self {
+            client_lost_ms: 1_000,
+            prepared_ms_max: 60_000,
+            checkpoint_bytes: 8 << 20,
+            transactions_max: 65_536,
+            lost_decision: LostDecision::Hold,
+        }
     }
 }
 
@@ -76,23 +89,36 @@ pub(crate) struct State {
     /// A checkpoint stands here; what is before it may go.
     pub(crate) trim_to: Option<Lsn>,
     pub(crate) gauges: Gauges,
+    /// Over everything laid, in the log's order.
+    pub(crate) chain: Chain,
+    /// When the last seal was laid.
+    pub(crate) sealed: Moment,
+    /// This opening; before it, the last one that looked for lost decisions.
+    pub(crate) opened: Opened,
+    /// Where decisions end that may be told before they are durable.
+    pub(crate) unsynced: VecDeque<Lsn>,
+    /// Heuristic outcomes that the log has refused.
+    pub(crate) unlaid: BTreeSet<TxId>,
+    /// Nobody waits for it, but the next tick makes it durable.
+    pub(crate) owed: Option<Ticket>,
 }
 
 impl State {
-    /// Appends a record that the log is to remember us by.
+    /// The one place where a record is laid: the chain and the log have the same order.
     pub(crate) fn append(&mut self, log: &dyn Log, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
         let ticket = log.append(kind, parts)?;
+        self.chain.take(kind, parts);
         self.bytes_since_checkpoint += record_bytes(parts);
         Ok(ticket)
     }
 
     /// Tells the log what is forgotten, in a record of its own. Lazily: nobody waits for it.
-    pub(crate) fn tell_forgotten(&mut self, log: &dyn Log) -> Result<(), JournalError> {
+    pub(crate) fn tell_forgotten(&mut self, log: &dyn Log, at_ms: u64) -> Result<(), JournalError> {
         if self.table.forgotten().is_empty() {
             return Ok(());
         }
         let list = self.table.forgotten().to_vec();
-        self.append(log, record::FINISHED, &[&list])?;
+        self.append(log, record::FINISHED, &[&at_ms.to_le_bytes(), &list])?;
         self.table.told();
         Ok(())
     }
@@ -102,9 +128,8 @@ impl Coordinator {
     /// Replays the log. Its epoch is the coordinator's: clients of earlier ones may resume for `client_lost_ms`
     /// from here, or from [`Coordinator::listening`] where there is a door.
     ///
-    /// A decision is told only when it is durable, whatever the log's sync policy allows: after an acknowledged decision
-    /// that a crash took back, recovery would presume an abort where a branch may have committed. So a policy of RPO > 0
-    /// costs nothing in safety here, and gains nothing.
+    /// Where the log may have lost what an earlier opening acknowledged (RPO > 0), that is durably noted before this
+    /// returns.
     ///
     /// # Errors
     /// As the log says; [`CoordinatorError::Record`] for one that cannot be read, [`CoordinatorError::Node`] if the log
@@ -125,14 +150,21 @@ impl Coordinator {
             replay.apply(entry.lsn, entry.kind, &entry.payload)?;
         }
         let lost_after = Duration::from_millis(config.client_lost_ms);
-        let state = State {
+        let mut state = State {
             clients: Clients::new(identity.node, epoch, replay.before, now, lost_after),
             table: replay.table,
             sights: BTreeMap::new(),
             bytes_since_checkpoint: replay.bytes,
             trim_to: None,
             gauges: Gauges { replayed: replay.count, ..Gauges::default() },
+            chain: replay.chain,
+            sealed: now,
+            opened: replay.opened,
+            unsynced: VecDeque::new(),
+            unlaid: BTreeSet::new(),
+            owed: None,
         };
+        state.look_for_lost(&*log, clock.wall_ms())?;
         Ok(Self { log, clock, config, identity, epoch, state: Mutex::new(state), upkeep: Mutex::new(()) })
     }
 
@@ -153,7 +185,13 @@ impl Coordinator {
     /// # Errors
     /// `Busy` if as many clients are connected as it takes.
     pub fn handshake(&self, label: &str) -> Result<Session, CoordinatorError> {
-        let incarnation = self.state().clients.handshake(label)?;
+        let at_ms = self.clock.wall_ms();
+        let mut state = self.state();
+        let incarnation = state.clients.handshake(label)?;
+        let name = lay::client(at_ms, incarnation, state.clients.label(incarnation));
+        // For history only: a log that takes nothing now knows this client by its number alone.
+        _ = state.append(&*self.log, record::CLIENT, &[&name]);
+        drop(state);
         Ok(Session { incarnation, secret: self.identity.secret(incarnation) })
     }
 
@@ -185,9 +223,8 @@ impl Coordinator {
     /// all other kinds mean that nothing was decided.
     pub fn decide_begin(&self, decision: &Decision) -> Result<Pending, DecideError> {
         check(&decision.branches)?;
-        let body = record::branches(&decision.branches);
-        let now = self.clock.now();
         let Decision { tx, outcome, first, .. } = *decision;
+        let ruling = self.ruling(tx, outcome, By::Client, &decision.branches);
         let mut state = self.state();
         if let Some(entry) = state.table.get(tx) {
             return Ok(pending(entry));
@@ -196,24 +233,24 @@ impl Coordinator {
             Standing::Connected | Standing::Lost => {}
             // It has never been heard of, and never commits from now on.
             Standing::Fencing | Standing::Fenced if first => {
-                return Ok(Pending { outcome: Outcome::RolledBack, ticket: None });
+                return Ok(Pending { outcome: Outcome::RolledBack, ticket: None, is_strict: true });
             }
             standing => {
                 // It may have been decided and forgotten. Whoever is fenced is told as a favour, while we remember.
                 let is_fenced = matches!(standing, Standing::Fencing | Standing::Fenced);
                 return match state.table.bygone(tx).filter(|_| is_fenced) {
-                    Some(outcome) => Ok(Pending { outcome, ticket: None }),
+                    Some(outcome) => Ok(Pending { outcome, ticket: None, is_strict: true }),
                     None => Err(stranger(tx, standing, first)),
                 };
             }
         }
         match outcome {
-            Outcome::Committed => self.lay(&mut state, tx, outcome, By::Client, body, now),
+            Outcome::Committed => self.lay(&mut state, ruling),
             // Presumed abort: the client that gave up needs no record. The entry outlives a delayed copy of its commit.
             Outcome::RolledBack => {
                 self.room(&state)?;
                 state.gauges.decided_rolled_back += 1;
-                let entry = entry(outcome, By::Client, None, body, now);
+                let entry = ruling.entry(None);
                 let answer = pending(&entry);
                 state.table.insert(tx, entry);
                 Ok(answer)
@@ -221,11 +258,23 @@ impl Coordinator {
         }
     }
 
-    /// Waits until what was decided is durable, in every sync policy. The first of many that wait syncs for all.
+    /// Waits until what was decided may be told: a client's own decision as the log's policy allows, any other when it is
+    /// durable. The first of many that wait syncs for all.
     ///
     /// # Errors
     /// `InDoubt` if the log failed: the decision may be durable or not.
     pub fn decide_end(&self, pending: Pending) -> Result<Outcome, DecideError> {
+        match pending.ticket {
+            Some(ticket) if !pending.is_strict && ticket.end > self.log.durable() => {
+                self.log.wait(ticket).map_err(|error| in_doubt(&error))?;
+                Ok(pending.outcome)
+            }
+            _ => self.decide_strictly(pending),
+        }
+    }
+
+    /// Waits until it is durable, in every policy: for whoever acts on it in the client's place.
+    pub(crate) fn decide_strictly(&self, pending: Pending) -> Result<Outcome, DecideError> {
         match pending.ticket {
             Some(ticket) if ticket.end > self.log.durable() => {
                 self.log.wait_durable(ticket).map_err(|error| in_doubt(&error))?;
@@ -251,17 +300,16 @@ impl Coordinator {
     /// `Invalid` if no such client was ever known; `Busy` or as the log says if nothing was decided; `InDoubt`.
     pub fn decide_abort(&self, tx: TxId, by: By, branches: &[BranchRecord]) -> Result<Outcome, DecideError> {
         check(branches)?;
-        let body = record::branches(branches);
-        let now = self.clock.now();
+        let ruling = self.ruling(tx, Outcome::RolledBack, by, branches);
         let pending = {
             let mut state = self.state();
             match (state.table.get(tx), state.clients.standing(tx.incarnation)) {
                 (Some(entry), _) => pending(entry),
                 (None, Standing::Never) => return Err(stranger(tx, Standing::Never, true)),
-                (None, _) => self.lay(&mut state, tx, Outcome::RolledBack, by, body, now)?,
+                (None, _) => self.lay(&mut state, ruling)?,
             }
         };
-        self.decide_end(pending)
+        self.decide_strictly(pending)
     }
 
     /// All branches are finished and the client knows the outcome: it may be forgotten.
@@ -270,7 +318,7 @@ impl Coordinator {
         state.table.finish_all(tx);
         if state.table.forgotten().len() >= FORGOTTEN_BYTES_MAX {
             // A log that takes nothing now is told at the next chance: the list stays.
-            _ = state.tell_forgotten(&*self.log);
+            _ = state.tell_forgotten(&*self.log, self.clock.wall_ms());
         }
     }
 
@@ -294,36 +342,39 @@ impl Coordinator {
                 },
             }
         };
-        self.decide_end(pending).map_or(Known::InDoubt, Known::from)
+        self.decide_strictly(pending).map_or(Known::InDoubt, Known::from)
+    }
+
+    /// A decision encoded, before the lock.
+    pub(crate) fn ruling(&self, tx: TxId, outcome: Outcome, by: By, branches: &[BranchRecord]) -> Ruling {
+        let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
+        Ruling { tx, outcome, by, body: lay::branches(branches), now, at_ms }
     }
 
     /// The one place where a decision is laid. A full table refuses before anything is.
-    fn lay(
-        &self,
-        state: &mut State,
-        tx: TxId,
-        outcome: Outcome,
-        by: By,
-        body: Box<[u8]>,
-        now: Moment,
-    ) -> Result<Pending, DecideError> {
+    pub(crate) fn lay(&self, state: &mut State, ruling: Ruling) -> Result<Pending, DecideError> {
         self.room(state)?;
-        let head = record::decided_head(tx, outcome, by);
-        let parts: [&[u8]; 3] = [&head, &body, state.table.forgotten()];
-        let ticket = self.log.append(record::DECIDED, &parts).map_err(|error| not_laid(&error))?;
-        state.bytes_since_checkpoint += record_bytes(&parts);
-        state.table.told();
+        let Ruling { tx, outcome, by, at_ms, .. } = ruling;
+        let head = lay::decided_head(tx, outcome, by, at_ms);
+        let forgotten = state.table.take_forgotten();
+        let laid = state.append(&*self.log, record::DECIDED, &[&head, &ruling.body, &forgotten]);
+        state.table.give_forgotten(forgotten, laid.is_ok());
+        let ticket = laid.map_err(|error| not_laid(&error))?;
         match outcome {
             Outcome::Committed => state.gauges.decided_committed += 1,
             Outcome::RolledBack => state.gauges.decided_rolled_back += 1,
         }
-        let entry = entry(outcome, by, Some(ticket), body, now);
+        if self.log.is_lazy() {
+            _ = state.unsynced(self.log.durable());
+            state.unsynced.push_back(ticket.end);
+        }
+        let entry = ruling.entry(Some(ticket));
         let answer = pending(&entry);
         state.table.insert(tx, entry);
         Ok(answer)
     }
 
-    fn room(&self, state: &State) -> Result<(), DecideError> {
+    pub(crate) fn room(&self, state: &State) -> Result<(), DecideError> {
         let busy = |message| Err(DecideError { kind: Kind::Busy, message });
         let max = self.config.transactions_max;
         if state.table.bytes() >= TABLE_BYTES_MAX {
@@ -342,26 +393,40 @@ impl Coordinator {
     }
 }
 
-fn entry(outcome: Outcome, by: By, ticket: Option<Ticket>, branches: Box<[u8]>, since: Moment) -> Entry {
-    Entry {
-        outcome,
-        by,
-        ticket,
-        is_logged: ticket.is_some(),
-        branches,
-        since,
-        is_acknowledged: false,
-        is_finished: false,
-        progress: Vec::new(),
+/// A decision on its way into the log and the table.
+#[derive(Debug)]
+pub(crate) struct Ruling {
+    tx: TxId,
+    outcome: Outcome,
+    by: By,
+    body: Box<[u8]>,
+    now: Moment,
+    at_ms: u64,
+}
+
+impl Ruling {
+    fn entry(self, ticket: Option<Ticket>) -> Entry {
+        Entry {
+            outcome: self.outcome,
+            by: self.by,
+            ticket,
+            is_logged: ticket.is_some(),
+            branches: self.body,
+            since: self.now,
+            at_ms: self.at_ms,
+            is_acknowledged: false,
+            is_finished: false,
+            progress: Vec::new(),
+        }
     }
 }
 
 pub(crate) fn pending(entry: &Entry) -> Pending {
-    Pending { outcome: entry.outcome, ticket: entry.ticket }
+    Pending { outcome: entry.outcome, ticket: entry.ticket, is_strict: entry.by != By::Client }
 }
 
 /// The door: what cannot be laid is refused before anything is.
-fn check(branches: &[BranchRecord]) -> Result<(), DecideError> {
+pub(crate) fn check(branches: &[BranchRecord]) -> Result<(), DecideError> {
     let invalid = |message| Err(DecideError { kind: Kind::Invalid, message });
     if branches.len() > BRANCHES_MAX {
         return invalid(format!("a decision over {} branches; at most {BRANCHES_MAX} are taken", branches.len()));

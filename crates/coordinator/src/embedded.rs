@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::{NodeId, TxId};
 use assent_world::stop::{self, Stop};
-use assent_xa::{DecideError, Decider, Decision, Outcome};
+use assent_xa::{DecideError, Decider, Decision, Deviation, Outcome};
 
 use crate::{Coordinator, CoordinatorError, Session};
 
@@ -56,6 +56,10 @@ impl Decider for Embedded {
 
     fn acknowledged(&self, tx: TxId) {
         self.coordinator.acknowledged(tx);
+    }
+
+    fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
+        self.coordinator.heuristic(tx, told, branches);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What can go wrong with a coordinator, and what the caller must do.
 
 use assent_frame::Malformed;
-use assent_ids::{Epoch, Incarnation, Lsn, NodeId};
+use assent_ids::{Epoch, Incarnation, Lsn, NodeId, TxId};
 use assent_journal::JournalError;
 use assent_kind::Kind;
 use assent_xa::DecideError;
@@ -62,6 +62,20 @@ pub enum CoordinatorError {
         /// How many.
         clients: usize,
     },
+    /// A page of the history cannot go on where the last one ended.
+    #[error("{tx} is no longer in the log, the history cannot go on behind it: begin anew")]
+    Page {
+        /// The last of the page before.
+        tx: TxId,
+    },
+    /// The hash chain over the log is broken.
+    #[error("the chain of seals is broken at {lsn}: {what}")]
+    Chain {
+        /// The seal that does not fit.
+        lsn: Lsn,
+        /// What does not.
+        what: String,
+    },
     /// All numbers of an epoch are given.
     #[error("epoch {epoch} has given all its client numbers: restart the coordinator")]
     Numbers {
@@ -91,8 +105,11 @@ impl CoordinatorError {
         match self {
             Self::Journal(error) => error.kind(),
             Self::Identity { .. } => Kind::Unavailable,
-            Self::IdentityDamaged { .. } | Self::Record { .. } | Self::Node { .. } => Kind::Corrupt,
+            Self::IdentityDamaged { .. } | Self::Record { .. } | Self::Node { .. } | Self::Chain { .. } => {
+                Kind::Corrupt
+            }
             Self::Config { .. } => Kind::Invalid,
+            Self::Page { .. } => Kind::NotFound,
             Self::Clients { .. } | Self::Numbers { .. } => Kind::Busy,
             Self::Secret { .. } => Kind::Denied,
             Self::Fenced { .. } => Kind::RolledBack,

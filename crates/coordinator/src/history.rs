@@ -1,36 +1,329 @@
-//! Decisions that a log still holds, for people who look into it afterwards.
+//! What a log still tells of transactions that are long over, for people: the log is the history.
+//!
+//! Walk: [`read`] goes through the log once and tells each transaction when it is finished, then those that are not, as
+//! the [`Filter`] wants. It keeps in memory only what is unfinished at one place of the log, and the names of clients.
+//! Deliberately absent: an index, a second copy. How far back it reaches is the log's archive's to say.
 
-use assent_ids::TxId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_journal::Log;
-use assent_xa::Outcome;
+use assent_xa::{Heuristic, Native, Outcome};
 
-use crate::record::Record;
-use crate::{By, CoordinatorError};
+use crate::note::Note;
+use crate::record::{Decided, Record, Word, read_branches};
+use crate::{Action, By, CoordinatorError, Fate};
 
-/// One decision as it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
-    /// Of which transaction.
+pub use crate::verify::{Verified, verify};
+
+/// Which transactions are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Decided at this time or later, in milliseconds since 1970. One without a time is told.
+    pub since_ms: Option<u64>,
+    /// Decided before this time.
+    pub until_ms: Option<u64>,
+    /// In this state.
+    pub state: Option<State>,
+    /// With a branch in this resource.
+    pub resource: Option<ResourceId>,
+    /// This one.
+    pub tx: Option<TxId>,
+    /// Behind this one, in the order in which they are told: the last of the page before.
+    pub after: Option<TxId>,
+    /// So many at most; 0: all.
+    pub limit: usize,
+}
+
+/// A way to be over, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Decided to commit.
+    Committed,
+    /// Decided to roll back.
+    RolledBack,
+    /// A branch ended otherwise than decided, forgotten by a person or not.
+    Heuristic,
+    /// Decided, and not finished.
+    InDoubt,
+    /// A person has decided it, or has forgotten its heuristic outcome.
+    Forced,
+}
+
+/// One transaction as the log tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// Which.
     pub tx: TxId,
-    /// What.
+    /// What was decided.
     pub outcome: Outcome,
     /// By whom.
     pub by: By,
+    /// What its client called itself; empty if the log no longer says.
+    pub client: String,
+    /// When it was decided, in milliseconds since 1970 by the coordinator's clock; `None` if an earlier program decided.
+    pub decided_ms: Option<u64>,
+    /// Its branches.
+    pub branches: Vec<PastBranch>,
+    /// What people did about it.
+    pub words: Vec<PastWord>,
+    /// When it was known to be finished, if it is: at the latest then. `Some(0)`: an earlier program did not note it.
+    pub finished_ms: Option<u64>,
 }
 
-/// Every decision since the log's start, in order, finished or not. Checkpoints trim the older ones away.
+/// One branch as the log tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastBranch {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// Whether the decision keeps what its adapter needs to tell the truth about it.
+    pub has_witness: bool,
+    /// How it was left, if recovery or its client noted that; else its own client finished it, or it is open.
+    pub fate: Option<Fate>,
+    /// A heuristic outcome, kept here when a person has forgotten it, too.
+    pub heuristic: Option<Heuristic>,
+    /// Who left it so.
+    pub by: Option<By>,
+    /// How often it had to be told again.
+    pub retries: u32,
+    /// The resource's own words.
+    pub native: Native,
+    /// When that was noted, in milliseconds since 1970.
+    pub noted_ms: Option<u64>,
+}
+
+/// What a person did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastWord {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What.
+    pub action: Action,
+    /// Who.
+    pub who: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Past {
+    /// Whether it is in that state.
+    #[must_use]
+    pub fn is(&self, state: State) -> bool {
+        match state {
+            State::Committed => self.outcome == Outcome::Committed,
+            State::RolledBack => self.outcome == Outcome::RolledBack,
+            State::Heuristic => self.branches.iter().any(|branch| branch.heuristic.is_some()),
+            State::InDoubt => self.finished_ms.is_none(),
+            State::Forced => self.by == By::Operator || !self.words.is_empty(),
+        }
+    }
+
+    fn note(&mut self, at_ms: u64, note: &Note) {
+        let same = |one: &&mut PastBranch| one.resource == note.resource && one.number == note.number;
+        let at = self.branches.iter().position(|one| one.resource == note.resource && one.number == note.number);
+        if at.is_none() {
+            self.branches.push(PastBranch::new(note.resource, note.number, false));
+        }
+        let Some(branch) = self.branches.iter_mut().find(same) else { return };
+        if let Fate::Heuristic(heuristic, _) = &note.fate {
+            branch.heuristic = Some(*heuristic);
+        }
+        // What a person has forgotten keeps the words that he read.
+        if branch.heuristic.is_none() || matches!(note.fate, Fate::Heuristic(..)) {
+            (branch.native, branch.by) = (note.words().clone(), Some(note.by));
+            (branch.retries, branch.noted_ms) = (note.retries, Some(at_ms));
+        }
+        branch.fate = Some(note.fate.clone());
+    }
+}
+
+impl PastBranch {
+    const fn new(resource: ResourceId, number: u16, has_witness: bool) -> Self {
+        let native = Native { code: String::new(), message: String::new() };
+        let (fate, heuristic, by, noted_ms) = (None, None, None, None);
+        Self { resource, number, has_witness, fate, heuristic, by, retries: 0, native, noted_ms }
+    }
+}
+
+impl Filter {
+    fn takes(&self, past: &Past) -> bool {
+        let at = past.decided_ms;
+        self.tx.is_none_or(|tx| tx == past.tx)
+            && self.since_ms.is_none_or(|since| at.is_none_or(|at| at >= since))
+            && self.until_ms.is_none_or(|until| at.is_none_or(|at| at < until))
+            && self.state.is_none_or(|state| past.is(state))
+            && self.resource.is_none_or(|id| past.branches.iter().any(|branch| branch.resource == id))
+    }
+}
+
+/// Tells every transaction whose decision the log still holds and that the filter takes: the finished ones in the order
+/// in which they became so, then the others in their own order. The visitor may stop. Whether there are more.
+///
+/// Of a client's own rollback the log knows nothing, unless a branch did not follow. While a server works, it is what
+/// the log held when this was called; nothing waits for it.
 ///
 /// # Errors
-/// As the log says; [`CoordinatorError::Record`] for a record that cannot be read.
-pub fn decisions(log: &dyn Log) -> Result<Vec<Made>, CoordinatorError> {
-    let mut made = Vec::new();
-    for entry in log.read(log.start())? {
+/// As the log says; [`CoordinatorError::Record`] for a record that cannot be read; [`CoordinatorError::Page`] if the log no
+/// longer holds the one behind which it was to begin.
+pub fn read(
+    log: &dyn Log,
+    filter: &Filter,
+    visit: &mut dyn FnMut(&Past) -> ControlFlow<()>,
+) -> Result<bool, CoordinatorError> {
+    let mut reading = Reading { told: Telling::new(filter, visit), open: BTreeMap::new(), labels: Labels::default() };
+    for entry in log.read(log.oldest())? {
         let entry = entry?;
         let record = Record::read(entry.kind, &entry.payload)
             .map_err(|malformed| CoordinatorError::record(entry.lsn, entry.kind, malformed))?;
-        if let Some(Record::Decided(decided, _)) = record {
-            made.push(Made { tx: decided.tx, outcome: decided.outcome, by: decided.by });
+        if let Some(record) = record
+            && reading.enter(record).is_break()
+        {
+            return Ok(true);
         }
     }
-    Ok(made)
+    let Reading { mut told, open, .. } = reading;
+    for past in open.values() {
+        if told.tell(past).is_break() {
+            return Ok(true);
+        }
+    }
+    match told.after {
+        Some(tx) => Err(CoordinatorError::Page { tx }),
+        None => Ok(false),
+    }
+}
+
+/// The names of clients: those since the last checkpoint, and those of the one before.
+#[derive(Default)]
+struct Labels {
+    now: BTreeMap<Incarnation, String>,
+    before: BTreeMap<Incarnation, String>,
+}
+
+impl Labels {
+    fn of(&self, client: Incarnation) -> String {
+        self.now.get(&client).or_else(|| self.before.get(&client)).cloned().unwrap_or_default()
+    }
+}
+
+struct Reading<'a> {
+    told: Telling<'a>,
+    open: BTreeMap<TxId, Past>,
+    labels: Labels,
+}
+
+impl Reading<'_> {
+    fn enter(&mut self, record: Record) -> ControlFlow<()> {
+        match record {
+            Record::Decided(decided, forgotten) => {
+                self.finish(decided.at_ms, forgotten)?;
+                self.decided(decided);
+            }
+            Record::Finished(at_ms, list) => self.finish(at_ms, list)?,
+            Record::Checkpoint(checkpoint) => {
+                let at_ms = checkpoint.seal.map_or(0, |seal| seal.at_ms);
+                let known: BTreeSet<TxId> = checkpoint.entries.iter().map(|entry| entry.tx).collect();
+                // What a checkpoint no longer knows was finished before it.
+                let gone = self.open.keys().copied().filter(|tx| !known.contains(tx)).collect();
+                self.finish(at_ms, gone)?;
+                self.labels.before = std::mem::take(&mut self.labels.now);
+                self.labels.now.extend(checkpoint.labels);
+                let news = checkpoint.entries.into_iter().filter(|entry| !self.open.contains_key(&entry.tx));
+                let news: Vec<Decided> = news.collect();
+                news.into_iter().for_each(|decided| self.decided(decided));
+            }
+            Record::Branch(at_ms, tx, note) => {
+                if let Some(past) = self.open.get_mut(&tx) {
+                    past.note(at_ms, &note);
+                }
+            }
+            Record::Client(_, client, label) => _ = self.labels.now.insert(client, label),
+            Record::Operator(word) => self.word(word),
+            Record::Fenced(_) | Record::Clients(_) | Record::Seal(_) | Record::Opened(..) => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn decided(&mut self, decided: Decided) {
+        let Decided { tx, outcome, by, at_ms, branches, notes, .. } = decided;
+        let branches = read_branches(&branches).unwrap_or_default();
+        let branch = |it: assent_xa::BranchRecord| PastBranch::new(it.resource, it.number, !it.witness.is_empty());
+        let mut past = Past {
+            tx,
+            outcome,
+            by,
+            client: self.labels.of(tx.incarnation),
+            decided_ms: Some(at_ms).filter(|at_ms| *at_ms > 0),
+            branches: branches.into_iter().map(branch).collect(),
+            words: self.told.words_of(tx),
+            finished_ms: None,
+        };
+        notes.iter().for_each(|note| past.note(at_ms, note));
+        _ = self.open.insert(tx, past);
+    }
+
+    fn word(&mut self, word: Word) {
+        let Word { at_ms, tx, action, who, reason } = word;
+        let said = PastWord { at_ms, action, who, reason };
+        match self.open.get_mut(&tx) {
+            Some(past) => {
+                for branch in past.branches.iter_mut().filter(|branch| matches!(branch.fate, Some(Fate::Heuristic(..))))
+                {
+                    branch.fate = Some(Fate::Cleared);
+                }
+                past.words.push(said);
+            }
+            // Its effect, the decision, comes next.
+            None => self.told.word = Some((tx, said)),
+        }
+    }
+
+    fn finish(&mut self, at_ms: u64, list: Vec<TxId>) -> ControlFlow<()> {
+        for tx in list {
+            if let Some(mut past) = self.open.remove(&tx) {
+                past.finished_ms = Some(at_ms);
+                self.told.tell(&past)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Telling<'a> {
+    filter: &'a Filter,
+    visit: &'a mut dyn FnMut(&Past) -> ControlFlow<()>,
+    after: Option<TxId>,
+    left: usize,
+    word: Option<(TxId, PastWord)>,
+}
+
+impl<'a> Telling<'a> {
+    fn new(filter: &'a Filter, visit: &'a mut dyn FnMut(&Past) -> ControlFlow<()>) -> Self {
+        let left = if filter.limit == 0 { usize::MAX } else { filter.limit };
+        Self { filter, visit, after: filter.after, left, word: None }
+    }
+
+    fn words_of(&mut self, tx: TxId) -> Vec<PastWord> {
+        self.word.take().filter(|(of, _)| *of == tx).map(|(_, word)| word).into_iter().collect()
+    }
+
+    fn tell(&mut self, past: &Past) -> ControlFlow<()> {
+        if let Some(after) = self.after {
+            if after == past.tx {
+                self.after = None;
+            }
+            return ControlFlow::Continue(());
+        }
+        if !self.filter.takes(past) {
+            return ControlFlow::Continue(());
+        }
+        if self.left == 0 {
+            return ControlFlow::Break(());
+        }
+        self.left -= 1;
+        (self.visit)(past)
+    }
 }

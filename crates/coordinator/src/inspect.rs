@@ -1,23 +1,45 @@
 //! Looking without touching: lists for people, counters for meters.
 
+use std::ops::Bound;
+
 use assent_ids::{ResourceId, TxId};
 use assent_xa::BranchRecord;
 
 use crate::coordinator::State;
+use crate::note::Note;
 use crate::record;
-use crate::table::{Entry, Progress};
+use crate::table::Entry;
 use crate::{BranchView, Coordinator, Fate, Gauges, TransactionView};
 
 impl Coordinator {
-    /// Every transaction that is decided and not forgotten, or has branches that the agent saw prepared.
+    /// Every transaction that is decided and not forgotten, or has branches that the agent saw prepared, in order. Walks
+    /// all of them under the lock: for tests and stopped coordinators; a server asks for pages.
     #[must_use]
     pub fn list(&self) -> Vec<TransactionView> {
+        self.page(None, usize::MAX).0
+    }
+
+    /// The first `limit` of them behind `after`, and whether there are more. Walks no others.
+    #[must_use]
+    pub fn page(&self, after: Option<TxId>, limit: usize) -> (Vec<TransactionView>, bool) {
         let state = self.state();
-        let decided = state.table.iter().map(|(tx, _)| tx);
-        let undecided = state.table.watched().filter(|tx| state.table.get(*tx).is_none());
-        let mut list: Vec<TxId> = decided.chain(undecided).collect();
-        list.sort_unstable();
-        list.into_iter().filter_map(|tx| self.view(&state, tx)).collect()
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut decided, mut watched) =
+            (state.table.behind(after).peekable(), state.table.watched_behind(after).peekable());
+        let mut list = Vec::new();
+        loop {
+            let next = match (decided.peek(), watched.peek()) {
+                (Some(one), Some(other)) => *one.min(other),
+                (Some(one), None) | (None, Some(one)) => *one,
+                (None, None) => return (list, false),
+            };
+            if list.len() >= limit {
+                return (list, true);
+            }
+            _ = decided.next_if_eq(&next);
+            _ = watched.next_if_eq(&next);
+            list.extend(self.view(&state, next));
+        }
     }
 
     /// One of them.
@@ -29,14 +51,16 @@ impl Coordinator {
     /// Counters and levels.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
-        let state = self.state();
+        let mut state = self.state();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Gauges {
             forgotten: state.table.forgotten_count(),
             live: count(state.table.len()),
-            heuristic: count(state.table.iter().filter(|(_, entry)| entry.is_heuristic()).count()),
-            prepared: count(state.table.watched().count()),
+            heuristic: count(state.table.heuristics()),
+            prepared: count(state.table.watched_count()),
             clients: count(state.clients.connected()),
+            decisions_unsynced: state.unsynced(self.log.durable()),
+            held: self.held(&state),
             ..state.gauges
         }
     }
@@ -58,16 +82,18 @@ impl Coordinator {
             client: state.clients.standing(tx.incarnation),
             label: state.clients.label(tx.incarnation).to_owned(),
             decided: entry.map(|entry| (entry.outcome, entry.by)),
+            decided_ms: entry.map(|entry| entry.at_ms).filter(|at_ms| *at_ms > 0),
             is_durable: entry.is_some_and(durable),
             is_acknowledged: entry.is_some_and(|entry| entry.is_acknowledged),
             age: self.clock.now().since(since),
+            may_be_lost: state.may_be_lost(tx),
             branches: branches(known, seen, progress),
         })
     }
 }
 
 /// What the decision names and what the agent saw, each branch once.
-fn branches(known: Vec<BranchRecord>, seen: &[BranchRecord], progress: &[Progress]) -> Vec<BranchView> {
+fn branches(known: Vec<BranchRecord>, seen: &[BranchRecord], progress: &[Note]) -> Vec<BranchView> {
     let same = |resource: ResourceId, number: u16| {
         move |branch: &BranchRecord| branch.resource == resource && branch.number == number
     };
@@ -79,11 +105,19 @@ fn branches(known: Vec<BranchRecord>, seen: &[BranchRecord], progress: &[Progres
         let done = progress.iter().find(|one| one.resource == branch.resource && one.number == branch.number);
         let is_seen = seen.iter().any(same(branch.resource, branch.number));
         let fate = match done {
-            Some(progress) => progress.fate.clone(),
+            Some(note) => note.fate.clone(),
             None if is_seen => Fate::Prepared,
             None => Fate::Open,
         };
-        BranchView { resource: branch.resource, number: branch.number, flags: branch.flags, fate }
+        BranchView {
+            resource: branch.resource,
+            number: branch.number,
+            flags: branch.flags,
+            fate,
+            by: done.map(|note| note.by),
+            retries: done.map_or(0, |note| note.retries),
+            native: done.map(|note| note.native.clone()).unwrap_or_default(),
+        }
     };
     all.into_iter().map(view).collect()
 }

@@ -3,23 +3,29 @@
 //! Walk: [`Coordinator`] decides over a [`assent_journal::Log`] · [`Identity`] whose branches they are · [`Embedded`] the
 //! form without a wire · [`Agent`] looks at every registered resource and finishes what its decisions say, judged by
 //! `judge` · [`Caretaker`] a thread that does the upkeep where nobody owns a loop · `clients`, `table`, `bygone`, `record`,
-//! `replay` the state and its bytes · `upkeep` fences, checkpoints, trims.
+//! `lay`, `replay` the state and its bytes · `upkeep` fences, checkpoints, trims · `note`, [`Operator`], `lost` what
+//! branches, people and power cuts did to decisions · [`history`] the log read back, and its `chain` of seals checked.
 //! Deliberately absent: sockets, drivers of resources, the driving of a healthy client's commit.
 #![forbid(unsafe_code)]
 
 mod agent;
 mod bygone;
 mod caretaker;
+mod chain;
 mod clients;
 mod coordinator;
 mod embedded;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
-mod history;
+pub mod history;
 mod identity;
 mod inspect;
 mod judge;
+mod lay;
+mod lost;
+mod note;
+mod operator;
 mod record;
 mod recovery;
 mod replay;
@@ -27,16 +33,19 @@ mod round;
 mod station;
 mod table;
 mod upkeep;
+mod verify;
 mod view;
 
 pub use agent::Agent;
 pub use caretaker::{Caretaker, Listener};
+pub use chain::{Digest, Seal};
 pub use clients::Standing;
 pub use coordinator::{BRANCHES_MAX, Config, Coordinator, TABLE_BYTES_MAX, WITNESS_BYTES_MAX};
 pub use embedded::Embedded;
 pub use error::CoordinatorError;
-pub use history::{Made, decisions};
 pub use identity::Identity;
+pub use lost::LostDecision;
+pub use operator::{Action, Operator, REASON_BYTES_MAX, WHO_BYTES_MAX};
 pub use round::{BranchReport, Resolution, ResourceReport, Round, Stopped};
 pub use table::{By, Fate, Finish};
 pub use view::{BranchView, Gauges, Known, Pending, Session, TransactionView};

@@ -1,27 +1,44 @@
-//! The records of the coordinator's log. Drawn in docs/format.md, section "Coordinator records".
+//! The records of the coordinator's log, read. Drawn in docs/format.md, section "Coordinator records".
 //!
-//! Walk: a kind is a record and its version (`record << 8 | version`) · `decided_head` and `branches` lay the parts of a
-//! decision, [`Record::read`] reads any record back.
+//! Walk: a kind is a record and its version (`record << 8 | version`) · [`Record::read`] reads any record back, also of
+//! the versions that earlier programs laid · `lay` is the other direction.
 
-use assent_frame::{Malformed, Reader, Writer};
+use assent_frame::{Malformed, Reader};
 use assent_ids::{Epoch, Incarnation, NodeId, ResourceId, TxId};
-use assent_xa::{BranchRecord, Outcome};
+use assent_xa::{BranchRecord, Heuristic, Native, Outcome};
 
-use crate::By;
+use crate::chain::{Digest, Seal};
+use crate::note::Note;
+use crate::{Action, By, Fate, Finish, lay};
 
+/// A decision without its time, as it was laid before there was a history.
+pub(crate) const DECIDED_1: u16 = 0x0101;
 /// A decision, and finished transactions that ride along.
-pub(crate) const DECIDED: u16 = 0x0101;
+pub(crate) const DECIDED: u16 = 0x0102;
+/// Transactions that may be forgotten, without their time.
+pub(crate) const FINISHED_1: u16 = 0x0201;
 /// Transactions that may be forgotten.
-pub(crate) const FINISHED: u16 = 0x0201;
+pub(crate) const FINISHED: u16 = 0x0202;
+/// Everything that must still be known, as it was before there was a history.
+pub(crate) const CHECKPOINT_1: u16 = 0x0301;
 /// Everything that must still be known.
-pub(crate) const CHECKPOINT: u16 = 0x0301;
+pub(crate) const CHECKPOINT: u16 = 0x0302;
 /// Clients that never decide commit again.
 pub(crate) const FENCED: u16 = 0x0401;
 /// The clients that are not fenced.
 pub(crate) const CLIENTS: u16 = 0x0501;
+/// How a branch was left.
+pub(crate) const BRANCH: u16 = 0x0601;
+/// A client, and what it calls itself.
+pub(crate) const CLIENT: u16 = 0x0701;
+/// The digest of all records before it.
+pub(crate) const SEAL: u16 = 0x0801;
+/// A person's word.
+pub(crate) const OPERATOR: u16 = 0x0901;
+/// An opening, where the log may acknowledge before it syncs.
+pub(crate) const OPENED: u16 = 0x0a01;
 
 pub(crate) const TX_BYTES: usize = 16;
-const DECIDED_HEAD_BYTES: usize = TX_BYTES + 2;
 
 /// What is known of clients: everyone up to `upto` who is not in `live` is fenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,61 +54,100 @@ pub(crate) struct Decided {
     pub(crate) tx: TxId,
     pub(crate) outcome: Outcome,
     pub(crate) by: By,
+    /// Milliseconds since 1970, as the coordinator's machine said; 0: an earlier program did not note it.
+    pub(crate) at_ms: u64,
     pub(crate) acknowledged: bool,
-    /// As laid by [`branches`].
+    /// As laid by [`lay::branches`].
     pub(crate) branches: Box<[u8]>,
+    /// Of a checkpoint's entry: branches that ended otherwise than decided.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Everything that must still be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    pub(crate) census: Census,
+    pub(crate) labels: Vec<(Incarnation, String)>,
+    pub(crate) opened: Opened,
+    /// The seal right before it; a version 1 has none.
+    pub(crate) seal: Option<Seal>,
+    pub(crate) entries: Vec<Decided>,
+}
+
+/// An opening that looked for what its predecessors may have lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) epoch: Epoch,
+    /// Its log may acknowledge before it syncs.
+    pub(crate) is_lazy: bool,
+    /// Decisions of clients of earlier epochs than this may be lost.
+    pub(crate) lost_below: Epoch,
+}
+
+/// A person's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) at_ms: u64,
+    pub(crate) tx: TxId,
+    pub(crate) action: Action,
+    pub(crate) who: String,
+    pub(crate) reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Decided(Decided, Vec<TxId>),
-    Finished(Vec<TxId>),
-    Checkpoint(Census, Vec<Decided>),
+    /// When (0: not noted), and which.
+    Finished(u64, Vec<TxId>),
+    Checkpoint(Checkpoint),
     Fenced(Vec<Incarnation>),
     Clients(Census),
+    /// When.
+    Branch(u64, TxId, Note),
+    /// When.
+    Client(u64, Incarnation, String),
+    Seal(Seal),
+    Operator(Word),
+    /// When.
+    Opened(u64, Opened),
 }
 
-const fn outcome_byte(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::Committed => 1,
-        Outcome::RolledBack => 2,
+impl Record {
+    /// Reads a record; `None` for a kind that this program does not know.
+    pub(crate) fn read(kind: u16, payload: &[u8]) -> Result<Option<Self>, Malformed> {
+        let mut reader = Reader::new(payload);
+        let from = &mut reader;
+        let record = match kind {
+            DECIDED_1 | DECIDED => {
+                let mut decided = head(from)?;
+                decided.at_ms = if kind == DECIDED { from.u64("decided.at")? } else { 0 };
+                decided.branches = own_branches(from)?;
+                Record::Decided(decided, txs(from)?)
+            }
+            FINISHED_1 => Record::Finished(0, txs(from)?),
+            FINISHED => Record::Finished(from.u64("finished.at")?, txs(from)?),
+            CHECKPOINT_1 | CHECKPOINT => Record::Checkpoint(checkpoint(from, kind == CHECKPOINT)?),
+            FENCED => {
+                let mut list = Vec::new();
+                while !from.rest().is_empty() {
+                    list.push(incarnation(from)?);
+                }
+                Record::Fenced(list)
+            }
+            CLIENTS => Record::Clients(census(from)?),
+            BRANCH => Record::Branch(from.u64("branch.at")?, tx(from)?, note(from)?),
+            CLIENT => Record::Client(from.u64("client.at")?, incarnation(from)?, from.text("client.label")?.to_owned()),
+            SEAL => Record::Seal(seal(from)?),
+            OPERATOR => Record::Operator(word(from)?),
+            OPENED => Record::Opened(from.u64("opened.at")?, opened(from)?),
+            _ => return Ok(None),
+        };
+        reader.end()?;
+        Ok(Some(record))
     }
 }
 
-/// What stands before the branches of a decision.
-pub(crate) fn decided_head(tx: TxId, outcome: Outcome, by: By) -> [u8; DECIDED_HEAD_BYTES] {
-    let mut head = [0; DECIDED_HEAD_BYTES];
-    let bytes = tx_bytes(tx).into_iter().chain([outcome_byte(outcome), by.byte()]);
-    head.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-    head
-}
-
-pub(crate) fn tx_bytes(tx: TxId) -> [u8; TX_BYTES] {
-    let mut bytes = [0; TX_BYTES];
-    let words = tx
-        .incarnation
-        .epoch
-        .0
-        .to_le_bytes()
-        .into_iter()
-        .chain(tx.incarnation.number.to_le_bytes())
-        .chain(tx.counter.to_le_bytes());
-    bytes.iter_mut().zip(words).for_each(|(to, from)| *to = from);
-    bytes
-}
-
-/// Lays branches; they are kept like this in memory, too: one piece, whatever their number.
-pub(crate) fn branches(list: &[BranchRecord]) -> Box<[u8]> {
-    let mut out = Writer::new();
-    // The door has checked the number.
-    out.u16(u16::try_from(list.len()).unwrap_or(u16::MAX));
-    for branch in list {
-        out.u64(branch.resource.0).u16(branch.number).u16(branch.flags).bytes(&branch.witness);
-    }
-    out.into_vec().into_boxed_slice()
-}
-
-/// Reads branches that [`branches`] laid.
+/// Reads branches that [`lay::branches`] laid.
 pub(crate) fn read_branches(bytes: &[u8]) -> Result<Vec<BranchRecord>, Malformed> {
     let mut reader = Reader::new(bytes);
     let list = take_branches(&mut reader)?;
@@ -113,59 +169,6 @@ fn take_branches(reader: &mut Reader<'_>) -> Result<Vec<BranchRecord>, Malformed
         .collect()
 }
 
-pub(crate) fn lay_fenced(list: &[Incarnation]) -> Vec<u8> {
-    let mut out = Writer::new();
-    list.iter().for_each(|incarnation| lay_incarnation(&mut out, *incarnation));
-    out.into_vec()
-}
-
-pub(crate) fn lay_census(out: &mut Writer, census: &Census) {
-    out.u64(census.node.0);
-    lay_incarnation(out, census.upto);
-    out.u32(u32::try_from(census.live.len()).unwrap_or(u32::MAX));
-    census.live.iter().for_each(|incarnation| lay_incarnation(out, *incarnation));
-}
-
-pub(crate) fn lay_entry(out: &mut Writer, tx: TxId, outcome: Outcome, by: By, acknowledged: bool, branches: &[u8]) {
-    out.raw(&decided_head(tx, outcome, by)).u8(u8::from(acknowledged)).raw(branches);
-}
-
-fn lay_incarnation(out: &mut Writer, incarnation: Incarnation) {
-    out.u32(incarnation.epoch.0).u32(incarnation.number);
-}
-
-impl Record {
-    /// Reads a record; `None` for a kind that this program does not know.
-    pub(crate) fn read(kind: u16, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut reader = Reader::new(payload);
-        let record = match kind {
-            DECIDED => {
-                let mut decided = head(&mut reader)?;
-                decided.branches = own_branches(&mut reader)?;
-                Record::Decided(decided, txs(&mut reader)?)
-            }
-            FINISHED => Record::Finished(txs(&mut reader)?),
-            CHECKPOINT => {
-                let census = census(&mut reader)?;
-                let count = reader.u32("entries")?;
-                let entries = (0..count).map(|_| entry(&mut reader)).collect::<Result<_, _>>()?;
-                Record::Checkpoint(census, entries)
-            }
-            FENCED => {
-                let mut list = Vec::new();
-                while !reader.rest().is_empty() {
-                    list.push(incarnation(&mut reader)?);
-                }
-                Record::Fenced(list)
-            }
-            CLIENTS => Record::Clients(census(&mut reader)?),
-            _ => return Ok(None),
-        };
-        reader.end()?;
-        Ok(Some(record))
-    }
-}
-
 fn head(reader: &mut Reader<'_>) -> Result<Decided, Malformed> {
     let tx = tx(reader)?;
     let outcome = match reader.u8("outcome")? {
@@ -173,19 +176,103 @@ fn head(reader: &mut Reader<'_>) -> Result<Decided, Malformed> {
         2 => Outcome::RolledBack,
         _ => return Err(Malformed { field: "outcome" }),
     };
-    let by = By::from_byte(reader.u8("by")?).ok_or(Malformed { field: "by" })?;
-    Ok(Decided { tx, outcome, by, acknowledged: false, branches: Box::default() })
+    let by = by(reader)?;
+    let notes = Vec::new();
+    Ok(Decided { tx, outcome, by, at_ms: 0, acknowledged: false, branches: Box::default(), notes })
 }
 
-fn entry(reader: &mut Reader<'_>) -> Result<Decided, Malformed> {
+fn checkpoint(from: &mut Reader<'_>, is_whole: bool) -> Result<Checkpoint, Malformed> {
+    let census = census(from)?;
+    let (mut labels, mut found, mut last) = (Vec::new(), Opened::default(), None);
+    if is_whole {
+        let count = from.u32("labels")?;
+        for _ in 0..count {
+            labels.push((incarnation(from)?, from.text("label")?.to_owned()));
+        }
+        found = opened(from)?;
+        last = Some(seal(from)?);
+    }
+    let count = from.u32("entries")?;
+    let entries = (0..count).map(|_| entry(from, is_whole)).collect::<Result<_, _>>()?;
+    Ok(Checkpoint { census, labels, opened: found, seal: last, entries })
+}
+
+fn entry(reader: &mut Reader<'_>, is_whole: bool) -> Result<Decided, Malformed> {
     let mut decided = head(reader)?;
     decided.acknowledged = reader.u8("acknowledged")? != 0;
+    decided.at_ms = if is_whole { reader.u64("entry.at")? } else { 0 };
     decided.branches = own_branches(reader)?;
+    if is_whole {
+        let count = reader.u16("notes")?;
+        decided.notes = (0..count).map(|_| note(reader)).collect::<Result<_, _>>()?;
+    }
     Ok(decided)
 }
 
 fn own_branches(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
-    Ok(branches(&take_branches(reader)?))
+    Ok(lay::branches(&take_branches(reader)?))
+}
+
+fn note(from: &mut Reader<'_>) -> Result<Note, Malformed> {
+    let (resource, number) = (ResourceId(from.u64("note.resource")?), from.u16("note.number")?);
+    let (fate, detail) = (from.u8("note.fate")?, from.u8("note.heuristic")?);
+    let (by, retries) = (by(from)?, from.u32("note.retries")?);
+    let native = Native { code: from.text("note.code")?.to_owned(), message: from.text("note.message")?.to_owned() };
+    let (fate, native) = match fate {
+        1 => (Fate::Finished(Finish::Committed), native),
+        2 => (Fate::Finished(Finish::CommittedInferred), native),
+        3 => (Fate::Finished(Finish::RolledBack), native),
+        4 => (Fate::Finished(Finish::NotListed), native),
+        5 => (Fate::Heuristic(heuristic(detail)?, native), Native::default()),
+        6 => (Fate::Cleared, native),
+        _ => return Err(Malformed { field: "note.fate" }),
+    };
+    Ok(Note { resource, number, fate, by, retries, native })
+}
+
+const fn heuristic(byte: u8) -> Result<Heuristic, Malformed> {
+    match byte {
+        1 => Ok(Heuristic::Committed),
+        2 => Ok(Heuristic::RolledBack),
+        3 => Ok(Heuristic::Mixed),
+        4 => Ok(Heuristic::Hazard),
+        _ => Err(Malformed { field: "note.heuristic" }),
+    }
+}
+
+fn seal(from: &mut Reader<'_>) -> Result<Seal, Malformed> {
+    Ok(Seal {
+        number: from.u64("seal.number")?,
+        previous: digest(from)?,
+        digest: digest(from)?,
+        count: from.u64("seal.count")?,
+        at_ms: from.u64("seal.at")?,
+    })
+}
+
+fn opened(from: &mut Reader<'_>) -> Result<Opened, Malformed> {
+    let epoch = Epoch(from.u32("opened.epoch")?);
+    let is_lazy = from.u8("opened.lazy")? != 0;
+    Ok(Opened { epoch, is_lazy, lost_below: Epoch(from.u32("opened.lost")?) })
+}
+
+fn digest(from: &mut Reader<'_>) -> Result<Digest, Malformed> {
+    let bytes = from.raw(32, "digest")?.try_into();
+    bytes.map(Digest).map_err(|_| Malformed { field: "digest" })
+}
+
+fn word(from: &mut Reader<'_>) -> Result<Word, Malformed> {
+    Ok(Word {
+        at_ms: from.u64("word.at")?,
+        tx: tx(from)?,
+        action: Action::from_byte(from.u8("action")?).ok_or(Malformed { field: "action" })?,
+        who: from.text("who")?.to_owned(),
+        reason: from.text("reason")?.to_owned(),
+    })
+}
+
+fn by(reader: &mut Reader<'_>) -> Result<By, Malformed> {
+    By::from_byte(reader.u8("by")?).ok_or(Malformed { field: "by" })
 }
 
 fn txs(reader: &mut Reader<'_>) -> Result<Vec<TxId>, Malformed> {
@@ -213,74 +300,5 @@ fn census(reader: &mut Reader<'_>) -> Result<Census, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(epoch: u32, number: u32) -> Incarnation {
-        Incarnation { epoch: Epoch(epoch), number }
-    }
-
-    fn some() -> (TxId, Vec<BranchRecord>) {
-        let branch = |number, witness: &[u8]| BranchRecord {
-            resource: ResourceId(0xfeed),
-            number,
-            flags: 1,
-            witness: witness.to_vec(),
-        };
-        (TxId { incarnation: at(3, 4), counter: 5 }, vec![branch(0, b""), branch(1, b"xid8 77")])
-    }
-
-    fn laid() -> Vec<(u16, Vec<u8>, Record)> {
-        let (tx, list) = some();
-        let body = branches(&list);
-        let head = decided_head(tx, Outcome::Committed, By::Client);
-        let of = |acknowledged| Decided {
-            tx,
-            outcome: Outcome::Committed,
-            by: By::Client,
-            acknowledged,
-            branches: body.clone(),
-        };
-        let census = Census { node: NodeId(9), upto: at(3, 8), live: vec![at(2, 1), at(3, 7)] };
-        let mut clients = Writer::new();
-        lay_census(&mut clients, &census);
-        let mut checkpoint = Writer::new();
-        lay_census(&mut checkpoint, &census);
-        checkpoint.u32(1);
-        lay_entry(&mut checkpoint, tx, Outcome::Committed, By::Client, true, &body);
-        vec![
-            (DECIDED, [&head[..], &body, &tx_bytes(tx)].concat(), Record::Decided(of(false), vec![tx])),
-            (FINISHED, tx_bytes(tx).to_vec(), Record::Finished(vec![tx])),
-            (CHECKPOINT, checkpoint.into_vec(), Record::Checkpoint(census.clone(), vec![of(true)])),
-            (FENCED, lay_fenced(&[at(1, 2)]), Record::Fenced(vec![at(1, 2)])),
-            (CLIENTS, clients.into_vec(), Record::Clients(census)),
-        ]
-    }
-
-    #[test]
-    fn records_survive_and_no_cut_is_taken_for_the_whole() {
-        for (kind, bytes, record) in laid() {
-            assert_eq!(Record::read(kind, &bytes), Ok(Some(record.clone())));
-            for end in 0..bytes.len() {
-                // Only whole entries of an open list can be missing unseen; the frame's length guards those.
-                let cut = Record::read(kind, &bytes[..end]);
-                assert_ne!(cut, Ok(Some(record.clone())), "{kind:#x} cut at {end}");
-            }
-        }
-        assert_eq!(read_branches(&branches(&some().1)), Ok(some().1));
-        assert_eq!(Record::read(0x0102, &[]), Ok(None));
-    }
-
-    #[test]
-    fn the_bytes_are_those_of_the_format_document() {
-        let (_, decided, _) = laid().swap_remove(0);
-        let text: String = decided.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(
-            text,
-            "030000000400000005000000000000000101\
-             0200edfe00000000000000000100\
-             00000000edfe0000000000000100010007000000786964382037370300000004000000\
-             0500000000000000"
-        );
-    }
-}
+#[path = "record_test.rs"]
+mod tests;

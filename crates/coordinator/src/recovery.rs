@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_world::Moment;
-use assent_xa::{BranchRecord, DecideError, Outcome};
+use assent_xa::{BranchRecord, DecideError, Native, Outcome};
 
 use crate::coordinator::pending;
+use crate::note::Note;
 use crate::record;
-use crate::table::{Entry, Progress};
-use crate::{Coordinator, Fate, Pending, Standing};
+use crate::table::Entry;
+use crate::{By, Coordinator, Fate, Pending, Standing};
 
 /// Branches seen prepared, by transaction, and since when.
 pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
@@ -24,7 +25,7 @@ impl Coordinator {
     /// What is decided; durable when this returns.
     pub(crate) fn decided(&self, tx: TxId) -> Result<Option<Outcome>, DecideError> {
         let Some(pending) = self.state().table.get(tx).map(pending) else { return Ok(None) };
-        self.decide_end(pending).map(Some)
+        self.decide_strictly(pending).map(Some)
     }
 
     /// Decided transactions whose client does not drive them: the agent has to find out what became of their branches.
@@ -40,7 +41,7 @@ impl Coordinator {
             left.map(|(tx, entry)| (tx, pending(entry), branches(entry))).collect()
         };
         // Its client died before it waited: what is concluded from a listing must not outlive the decision.
-        let durable = left.into_iter().filter(|(_, pending, _)| self.decide_end(*pending).is_ok());
+        let durable = left.into_iter().filter(|(_, pending, _)| self.decide_strictly(*pending).is_ok());
         durable.map(|(tx, _, branches)| (tx, branches)).collect()
     }
 
@@ -55,23 +56,7 @@ impl Coordinator {
 
     /// How the agent left a branch of a decided transaction. Whether that is news.
     pub(crate) fn progress(&self, tx: TxId, resource: ResourceId, number: u16, fate: Fate) -> bool {
-        let mut state = self.state();
-        let Some(entry) = state.table.get_mut(tx) else { return false };
-        // Its client may have called all finished while the agent was at work.
-        entry.is_finished &= !matches!(fate, Fate::Heuristic(..));
-        match entry.progress.iter_mut().find(|one| one.resource == resource && one.number == number) {
-            // What the agent did says more than that the branch is not listed any more; a heuristic outcome stays even
-            // when its resource has forgotten it.
-            Some(Progress { fate: Fate::Finished(_) | Fate::Heuristic(..), .. }) => false,
-            Some(progress) => {
-                progress.fate = fate;
-                true
-            }
-            None => {
-                entry.progress.push(Progress { resource, number, fate });
-                true
-            }
-        }
+        self.note(tx, Note { resource, number, fate, by: By::Agent, retries: 0, native: Native::default() })
     }
 
     /// How a branch of a decided transaction was left.
@@ -81,30 +66,17 @@ impl Coordinator {
         progress.find(|one| one.resource == resource && one.number == number).map(|one| one.fate.clone())
     }
 
-    /// A person has seen to the branches of this transaction that ended on their own: their resources may forget them.
-    /// Whether there were any.
-    pub fn clear(&self, tx: TxId) -> bool {
-        let mut state = self.state();
-        let Some(entry) = state.table.get_mut(tx) else { return false };
-        let heuristic = entry.progress.iter_mut().filter(|one| matches!(one.fate, Fate::Heuristic(..)));
-        let cleared = heuristic.map(|one| one.fate = Fate::Cleared).count();
-        if cleared > 0 {
-            state.table.acknowledge_for_client(tx);
-        }
-        cleared > 0
-    }
-
     /// Forgets an orphan if all these branches of it are finished, as far as the rule allows. Where it is not: the
     /// resources that recovery still waits for; a heuristic outcome waits for a person instead.
     pub(crate) fn settle(&self, tx: TxId, branches: &[BranchRecord]) -> Vec<ResourceId> {
         let state = &mut *self.state();
         let Some(entry) = state.table.get(tx) else { return Vec::new() };
         let is_done = |branch: &&BranchRecord| {
-            let same = |one: &&Progress| one.resource == branch.resource && one.number == branch.number;
+            let same = |one: &&Note| one.resource == branch.resource && one.number == branch.number;
             entry.progress.iter().find(same).is_some_and(|one| matches!(one.fate, Fate::Finished(_)))
         };
         let is_heuristic = |branch: &&BranchRecord| {
-            let same = |one: &&Progress| one.resource == branch.resource && one.number == branch.number;
+            let same = |one: &&Note| one.resource == branch.resource && one.number == branch.number;
             entry.progress.iter().find(same).is_some_and(|one| matches!(one.fate, Fate::Heuristic(..)))
         };
         let left: Vec<&BranchRecord> = branches.iter().filter(|branch| !is_done(branch)).collect();

@@ -3,13 +3,14 @@
 //! A checkpoint replaces everything read before it. That is right because every record is appended under one lock: none
 //! laid after the checkpoint's state was taken stands before it.
 
-use assent_ids::{Lsn, NodeId};
+use assent_ids::{Lsn, NodeId, TxId};
 use assent_world::Moment;
 
-use crate::CoordinatorError;
+use crate::chain::Chain;
 use crate::clients::Before;
-use crate::record::{Census, Decided, Record};
+use crate::record::{Census, Checkpoint, Decided, Opened, Record};
 use crate::table::{Entry, Table};
+use crate::{Action, CoordinatorError, Fate};
 
 /// What a record costs beside its payload; only for knowing when a checkpoint is due.
 const RECORD_OVERHEAD_BYTES: u64 = 32;
@@ -30,11 +31,22 @@ pub(crate) struct Replay {
     pub(crate) count: u64,
     /// Bytes of them since the last checkpoint.
     pub(crate) bytes: u64,
+    pub(crate) chain: Chain,
+    pub(crate) opened: Opened,
 }
 
 impl Replay {
     pub(crate) fn new(node: NodeId, now: Moment) -> Self {
-        Self { node, now, table: Table::default(), before: Before::default(), count: 0, bytes: 0 }
+        Self {
+            node,
+            now,
+            table: Table::default(),
+            before: Before::default(),
+            count: 0,
+            bytes: 0,
+            chain: Chain::default(),
+            opened: Opened::default(),
+        }
     }
 
     pub(crate) fn apply(&mut self, lsn: Lsn, kind: u16, payload: &[u8]) -> Result<(), CoordinatorError> {
@@ -42,20 +54,46 @@ impl Replay {
         let unknown = || CoordinatorError::Record { lsn, kind, what: "its kind is not known".to_owned() };
         self.count += 1;
         self.bytes += record_bytes(&[payload]);
-        match record.ok_or_else(unknown)? {
+        let record = record.ok_or_else(unknown)?;
+        match &record {
+            Record::Seal(seal) => self.chain = Chain::behind(*seal),
+            Record::Checkpoint(Checkpoint { seal: Some(seal), .. }) => {
+                self.chain = Chain::behind(*seal);
+                self.chain.take(kind, &[payload]);
+            }
+            _ => self.chain.take(kind, &[payload]),
+        }
+        self.enter(record)
+    }
+
+    fn enter(&mut self, record: Record) -> Result<(), CoordinatorError> {
+        match record {
             Record::Decided(decided, forgotten) => {
                 forgotten.into_iter().for_each(|tx| self.table.replay_forgotten(tx));
                 self.insert(decided);
             }
-            Record::Finished(list) => list.into_iter().for_each(|tx| self.table.replay_forgotten(tx)),
-            Record::Checkpoint(census, entries) => {
+            Record::Finished(_, list) => list.into_iter().for_each(|tx| self.table.replay_forgotten(tx)),
+            Record::Checkpoint(Checkpoint { census, labels, opened, entries, .. }) => {
                 self.census(census)?;
+                self.before.name(labels);
+                self.opened = opened;
                 self.table.clear();
                 entries.into_iter().for_each(|decided| self.insert(decided));
                 self.bytes = 0;
             }
             Record::Fenced(list) => self.before.fence(list),
             Record::Clients(census) => self.census(census)?,
+            // A restarted agent looks again; what it found the first time is history.
+            Record::Branch(_, tx, note) if matches!(note.fate, Fate::Heuristic(..)) => _ = self.table.note(tx, &note),
+            Record::Branch(..) | Record::Seal(_) => {}
+            Record::Client(_, incarnation, label) => self.before.name(vec![(incarnation, label)]),
+            Record::Operator(word) if word.action == Action::Forget => {
+                self.table.clear_heuristics(word.tx);
+                self.table.replay_acknowledged(word.tx);
+            }
+            // The decision that follows is its effect.
+            Record::Operator(_) => {}
+            Record::Opened(_, opened) => self.opened = opened,
         }
         Ok(())
     }
@@ -69,19 +107,25 @@ impl Replay {
     }
 
     fn insert(&mut self, decided: Decided) {
-        let Decided { tx, outcome, by, acknowledged, branches } = decided;
-        let entry = Entry {
-            outcome,
-            by,
-            // The log's open has made durable what it shows.
-            ticket: None,
-            is_logged: true,
-            branches,
-            since: self.now,
-            is_acknowledged: acknowledged,
-            is_finished: false,
-            progress: Vec::new(),
-        };
+        let (tx, entry) = entry(decided, self.now);
         self.table.insert(tx, entry);
     }
+}
+
+pub(crate) fn entry(decided: Decided, since: Moment) -> (TxId, Entry) {
+    let Decided { tx, outcome, by, at_ms, acknowledged, branches, notes } = decided;
+    let entry = Entry {
+        outcome,
+        by,
+        // The log's open has made durable what it shows.
+        ticket: None,
+        is_logged: true,
+        branches,
+        since,
+        at_ms,
+        is_acknowledged: acknowledged,
+        is_finished: false,
+        progress: notes,
+    };
+    (tx, entry)
 }

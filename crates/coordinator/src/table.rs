@@ -9,13 +9,15 @@
 //! [`Table::fenced`], [`Table::watch`] each end in the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use assent_ids::{Incarnation, ResourceId, TxId};
+use assent_ids::{Incarnation, TxId};
 use assent_journal::Ticket;
 use assent_world::Moment;
 use assent_xa::{Heuristic, Native, Outcome};
 
 use crate::bygone::Bygones;
+use crate::note::Note;
 
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,14 +85,6 @@ pub enum Finish {
     NotListed,
 }
 
-/// One branch's progress towards its end, kept in memory only: a restarted agent looks again.
-#[derive(Clone, Debug)]
-pub(crate) struct Progress {
-    pub(crate) resource: ResourceId,
-    pub(crate) number: u16,
-    pub(crate) fate: Fate,
-}
-
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) outcome: Outcome,
@@ -102,9 +96,12 @@ pub(crate) struct Entry {
     /// As `record::branches` lays them.
     pub(crate) branches: Box<[u8]>,
     pub(crate) since: Moment,
+    /// When it was decided, in milliseconds since 1970; 0: an earlier program did not note it.
+    pub(crate) at_ms: u64,
     pub(crate) is_acknowledged: bool,
     pub(crate) is_finished: bool,
-    pub(crate) progress: Vec<Progress>,
+    /// How its branches were left. Heuristic outcomes survive a restart; for the others a restarted agent looks again.
+    pub(crate) progress: Vec<Note>,
 }
 
 impl Entry {
@@ -121,7 +118,9 @@ pub(crate) struct Table {
     watched: BTreeSet<TxId>,
     /// Forgotten, logged, and not yet told to the log: their bytes one after the other.
     forgotten: Vec<u8>,
-    /// Of the branches of all entries.
+    /// Entries with a heuristic outcome that no person has cleared.
+    heuristic: BTreeSet<TxId>,
+    /// Of the branches and the notes of all entries.
     bytes: usize,
     /// Ever forgotten in this opening.
     forgotten_count: u64,
@@ -133,10 +132,6 @@ impl Table {
         self.entries.get(&tx)
     }
 
-    pub(crate) fn get_mut(&mut self, tx: TxId) -> Option<&mut Entry> {
-        self.entries.get_mut(&tx)
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -145,22 +140,76 @@ impl Table {
         self.entries.iter().map(|(tx, entry)| (*tx, entry))
     }
 
-    pub(crate) fn insert(&mut self, tx: TxId, entry: Entry) {
-        self.bytes += entry.branches.len();
-        if let Some(before) = self.entries.insert(tx, entry) {
-            self.bytes -= before.branches.len();
-        }
+    /// Those behind a place, in order.
+    pub(crate) fn behind(&self, after: Bound<TxId>) -> impl Iterator<Item = TxId> + '_ {
+        self.entries.range((after, Bound::Unbounded)).map(|(tx, _)| *tx)
     }
 
-    /// Bytes of the branches of all entries.
+    pub(crate) fn insert(&mut self, tx: TxId, entry: Entry) {
+        _ = self.remove(tx);
+        self.bytes += bytes_of(&entry);
+        if entry.is_heuristic() {
+            _ = self.heuristic.insert(tx);
+        }
+        _ = self.entries.insert(tx, entry);
+    }
+
+    /// Bytes of the branches and the notes of all entries.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
     fn remove(&mut self, tx: TxId) -> Option<Entry> {
         let entry = self.entries.remove(&tx)?;
-        self.bytes -= entry.branches.len();
+        self.bytes -= bytes_of(&entry);
+        _ = self.heuristic.remove(&tx);
         Some(entry)
+    }
+
+    /// Transactions with a heuristic outcome that no person has cleared.
+    pub(crate) fn heuristics(&self) -> usize {
+        self.heuristic.len()
+    }
+
+    /// How a branch was left. Whether that is news.
+    pub(crate) fn note(&mut self, tx: TxId, note: &Note) -> bool {
+        let Some(entry) = self.entries.get_mut(&tx) else { return false };
+        let is_heuristic = matches!(note.fate, Fate::Heuristic(..));
+        // Its client may have called all finished while the agent was at work.
+        entry.is_finished &= !is_heuristic;
+        let mut known = entry.progress.iter_mut();
+        match known.find(|one| one.resource == note.resource && one.number == note.number) {
+            Some(one) if !is_news(&one.fate, &note.fate) => return false,
+            Some(one) => {
+                self.bytes = self.bytes + note.bytes() - one.bytes();
+                *one = note.clone();
+            }
+            None => {
+                self.bytes += note.bytes();
+                entry.progress.push(note.clone());
+            }
+        }
+        if is_heuristic {
+            _ = self.heuristic.insert(tx);
+        }
+        true
+    }
+
+    /// A person has seen to its heuristic outcomes.
+    pub(crate) fn clear_heuristics(&mut self, tx: TxId) {
+        let Some(entry) = self.entries.get_mut(&tx) else { return };
+        for note in entry.progress.iter_mut().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
+            let native = note.words().clone();
+            (note.fate, note.native) = (Fate::Cleared, native);
+        }
+        _ = self.heuristic.remove(&tx);
+    }
+
+    /// A record of it has been laid after all.
+    pub(crate) fn logged(&mut self, tx: TxId, ticket: Ticket) {
+        if let Some(entry) = self.entries.get_mut(&tx) {
+            (entry.is_logged, entry.ticket) = (true, Some(ticket));
+        }
     }
 
     /// The client: all is finished, and it knows how. Where the agent saw a branch end otherwise, it knows better.
@@ -219,8 +268,17 @@ impl Table {
         self.watched.contains(&tx)
     }
 
-    pub(crate) fn watched(&self) -> impl Iterator<Item = TxId> + '_ {
-        self.watched.iter().copied()
+    /// Those behind a place, in order.
+    pub(crate) fn watched_behind(&self, after: Bound<TxId>) -> impl Iterator<Item = TxId> + '_ {
+        self.watched.range((after, Bound::Unbounded)).copied()
+    }
+
+    pub(crate) fn watched_before(&self, end: TxId) -> impl Iterator<Item = TxId> + '_ {
+        self.watched.range(..end).copied()
+    }
+
+    pub(crate) fn watched_count(&self) -> usize {
+        self.watched.len()
     }
 
     /// The rule of forgetting.
@@ -235,7 +293,7 @@ impl Table {
                 self.bygones.keep(tx, entry.outcome);
             }
             if entry.is_logged {
-                self.forgotten.extend_from_slice(&crate::record::tx_bytes(tx));
+                self.forgotten.extend_from_slice(&crate::lay::tx_bytes(tx));
             }
         }
     }
@@ -243,6 +301,19 @@ impl Table {
     /// Forgotten ones that the log has not been told yet.
     pub(crate) fn forgotten(&self) -> &[u8] {
         &self.forgotten
+    }
+
+    /// Takes the list out, to lay it; [`Table::give_forgotten`] brings it back.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// Back from the log, which was told or not. Its room is kept.
+    pub(crate) fn give_forgotten(&mut self, list: Vec<u8>, is_told: bool) {
+        self.forgotten = list;
+        if is_told {
+            self.forgotten.clear();
+        }
     }
 
     /// The log has been told.
@@ -259,9 +330,31 @@ impl Table {
         _ = self.remove(tx);
     }
 
+    /// Replay: a person's word acknowledged it in its client's place.
+    pub(crate) fn replay_acknowledged(&mut self, tx: TxId) {
+        if let Some(entry) = self.entries.get_mut(&tx) {
+            entry.is_acknowledged = true;
+        }
+    }
+
     /// Replay: a checkpoint replaces everything before it.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+        self.heuristic.clear();
         self.bytes = 0;
     }
+}
+
+/// What is said first stays, but for a heuristic outcome: it says more than that a branch is finished, and stays when its
+/// resource has forgotten it. One that a person has cleared is not news again; its resource lists it until it is told.
+const fn is_news(known: &Fate, said: &Fate) -> bool {
+    match (known, said) {
+        (Fate::Open | Fate::Prepared, _) | (Fate::Finished(_), Fate::Heuristic(..)) => true,
+        (Fate::Cleared, Fate::Finished(_)) => true,
+        (Fate::Finished(_) | Fate::Heuristic(..) | Fate::Cleared, _) => false,
+    }
+}
+
+fn bytes_of(entry: &Entry) -> usize {
+    entry.branches.len() + entry.progress.iter().map(Note::bytes).sum::<usize>()
 }

@@ -1,16 +1,21 @@
 //! What must happen though nobody asks: fences, checkpoints, trims.
 //!
 //! Walk: [`Coordinator::listening`] starts the time in which earlier clients may come back · [`Coordinator::tick`] · a fence is laid, synced, and only then lets anything be forgotten · a checkpoint is laid,
-//! synced, and only then lets the log before it go.
+//! synced, and only then lets the log before it go · a seal ends a run of the chain once a second, if there is news.
 
 use std::sync::TryLockError;
+use std::time::Duration;
 
-use assent_frame::Writer;
-use assent_journal::JournalError;
+use assent_journal::{JournalError, Log};
+use assent_world::Moment;
 
+use crate::chain::Chain;
 use crate::clients::Fence;
-use crate::record;
-use crate::{Coordinator, CoordinatorError};
+use crate::coordinator::State;
+use crate::{Coordinator, CoordinatorError, lay, record};
+
+/// So long after the last one a seal is due, if there is something to seal.
+const SEAL_AFTER: Duration = Duration::from_secs(1);
 
 impl Coordinator {
     /// From now on clients can reach us: those of earlier epochs have `client_lost_ms` from here to resume. To be called
@@ -34,8 +39,14 @@ impl Coordinator {
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         self.fence()?;
+        self.notes_due()?;
         self.checkpoint_if_due()?;
-        self.state().tell_forgotten(&*self.log)?;
+        let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
+        let mut state = self.state();
+        state.tell_forgotten(&*self.log, at_ms)?;
+        if state.chain.count() > 0 && now.since(state.sealed) >= SEAL_AFTER {
+            state.seal(&*self.log, now, at_ms)?;
+        }
         Ok(())
     }
 
@@ -45,12 +56,8 @@ impl Coordinator {
             let mut state = self.state();
             let Some(fence) = state.clients.fence(now) else { return Ok(()) };
             let ticket = match &fence {
-                Fence::Some(list) => state.append(&*self.log, record::FENCED, &[&record::lay_fenced(list)])?,
-                Fence::AllBut(census) => {
-                    let mut bytes = Writer::new();
-                    record::lay_census(&mut bytes, census);
-                    state.append(&*self.log, record::CLIENTS, &[bytes.as_slice()])?
-                }
+                Fence::Some(list) => state.append(&*self.log, record::FENCED, &[&lay::fenced(list)])?,
+                Fence::AllBut(census) => state.append(&*self.log, record::CLIENTS, &[&lay::census(census)])?,
             };
             (fence, ticket)
         };
@@ -79,16 +86,16 @@ impl Coordinator {
     }
 
     fn checkpoint(&self) -> Result<(), JournalError> {
+        let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
         let ticket = {
             let mut state = self.state();
-            let mut bytes = Writer::new();
-            record::lay_census(&mut bytes, &state.clients.census());
+            // Right before it: a log that begins at the checkpoint knows where the chain stands.
+            state.seal(&*self.log, now, at_ms)?;
+            let census = state.clients.census();
             let logged = || state.table.iter().filter(|(_, entry)| entry.is_logged);
-            bytes.u32(u32::try_from(logged().count()).unwrap_or(u32::MAX));
-            for (tx, entry) in logged() {
-                let acknowledged = entry.is_acknowledged;
-                record::lay_entry(&mut bytes, tx, entry.outcome, entry.by, acknowledged, &entry.branches);
-            }
+            let (labels, last) = (state.clients.labels(&census), state.chain.last());
+            let mut bytes = lay::checkpoint(&census, &labels, &state.opened, &last, logged().count());
+            logged().for_each(|(tx, entry)| lay::entry(&mut bytes, tx, entry));
             let ticket = state.append(&*self.log, record::CHECKPOINT, &[bytes.as_slice()])?;
             // What is forgotten is not in the checkpoint: the log knows it now.
             state.table.told();
@@ -99,6 +106,19 @@ impl Coordinator {
         let mut state = self.state();
         state.gauges.checkpoints += 1;
         state.trim_to = Some(ticket.lsn);
+        Ok(())
+    }
+}
+
+impl State {
+    /// Ends a run of the chain. Lazily: nobody waits for it.
+    fn seal(&mut self, log: &dyn Log, now: Moment, at_ms: u64) -> Result<(), JournalError> {
+        let seal = self.chain.seal(at_ms);
+        let bytes = lay::seal(&seal);
+        log.append(record::SEAL, &[&bytes])?;
+        self.bytes_since_checkpoint += crate::replay::record_bytes(&[&bytes]);
+        self.chain = Chain::behind(seal);
+        self.sealed = now;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_journal::Ticket;
-use assent_xa::Outcome;
+use assent_xa::{Native, Outcome};
 
 use crate::{By, Fate, Standing};
 
@@ -31,6 +31,8 @@ pub struct Pending {
     pub outcome: Outcome,
     /// Its record, if it has one that this opening laid.
     pub ticket: Option<Ticket>,
+    /// It is told only when durable, whatever the log's policy: all but what a client decided itself.
+    pub is_strict: bool,
 }
 
 /// The answer to "what became of it?".
@@ -68,12 +70,16 @@ pub struct TransactionView {
     pub label: String,
     /// What was decided, and by whom; `None` while branches are prepared and nobody has.
     pub decided: Option<(Outcome, By)>,
+    /// When, in milliseconds since 1970; `None` before, or if an earlier program did not note it.
+    pub decided_ms: Option<u64>,
     /// Whether the decision is durable.
     pub is_durable: bool,
     /// Whether the client knows the outcome.
     pub is_acknowledged: bool,
     /// Since it was decided, or since the agent saw it first.
     pub age: Duration,
+    /// Nobody has decided as far as is known, but a decision may have been lost with the power (RPO > 0).
+    pub may_be_lost: bool,
     /// Its branches, as far as they are known.
     pub branches: Vec<BranchView>,
 }
@@ -89,6 +95,12 @@ pub struct BranchView {
     pub flags: u16,
     /// How it was last seen.
     pub fate: Fate,
+    /// Who brought it to its end, or found it so.
+    pub by: Option<By>,
+    /// How often it had to be told again.
+    pub retries: u32,
+    /// The resource's own words, where the fate does not carry them.
+    pub native: Native,
 }
 
 /// Counters since the opening, and levels of the moment.
@@ -114,4 +126,8 @@ pub struct Gauges {
     pub prepared: u64,
     /// Clients connected.
     pub clients: u64,
+    /// Decisions that may have been told and are not durable yet (RPO > 0).
+    pub decisions_unsynced: u64,
+    /// Prepared, undecided transactions that wait for a person because their decision may be lost.
+    pub held: u64,
 }

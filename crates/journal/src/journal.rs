@@ -34,6 +34,7 @@ pub struct Journal {
     pub(crate) epoch: u32,
     pub(crate) salt: u64,
     pub(crate) epochs: Arc<Epochs>,
+    pub(crate) may_have_lost: bool,
     /// All segments in order: the archived ones first, those made ahead last.
     pub(crate) segments: RwLock<Segments>,
     /// Held while segments are made or given back: one thread does so at a time.
@@ -123,6 +124,7 @@ impl Journal {
             epoch,
             salt: opening.salt,
             epochs: Arc::new(epochs),
+            may_have_lost: recovery.may_have_lost,
             segments: RwLock::new(Arc::new([archived, segments].concat())),
             making: Mutex::new(making),
             keeper: OnceLock::new(),

@@ -100,4 +100,12 @@ impl Log for Journal {
             (None, false) => State::Open,
         }
     }
+
+    fn is_lazy(&self) -> bool {
+        self.config.lazy()
+    }
+
+    fn may_have_lost(&self) -> bool {
+        self.may_have_lost
+    }
 }

@@ -116,4 +116,14 @@ pub trait Log: Send + Sync + Debug {
 
     /// Whether it takes appends.
     fn state(&self) -> State;
+
+    /// Whether its policy lets [`Log::wait`] return before the entry is durable (RPO > 0).
+    fn is_lazy(&self) -> bool {
+        false
+    }
+
+    /// Whether the last opening may have lost what it had acknowledged: [`crate::Recovery::may_have_lost`].
+    fn may_have_lost(&self) -> bool {
+        false
+    }
 }

@@ -3,6 +3,8 @@
 use assent_ids::{NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 
+use crate::{Heuristic, Native};
+
 /// How a transaction ended, or must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
@@ -40,6 +42,21 @@ pub struct Decision {
     pub branches: Vec<BranchRecord>,
 }
 
+/// A branch that ended by itself, otherwise than it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deviation {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// The XID's flags.
+    pub flags: u16,
+    /// What it did.
+    pub heuristic: Heuristic,
+    /// The resource's own words.
+    pub native: Native,
+}
+
 /// Why there is no decision to tell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -71,5 +88,12 @@ pub trait Decider: Send + Sync {
     /// One way, never waits. A decider that does nothing here forgets only when the client is gone.
     fn acknowledged(&self, tx: TxId) {
         _ = tx;
+    }
+
+    /// The client learned that branches ended otherwise than they were told (`told`: the decision, or the client's own
+    /// word where none was needed). Told before [`Decider::acknowledged`]; stays listed until a person forgets it. One
+    /// way, never waits. A decider that does nothing here leaves it to the client's report alone.
+    fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
+        _ = (tx, told, branches);
     }
 }

@@ -14,7 +14,7 @@ mod resource;
 
 pub use answer::Task;
 pub use commit::Commit;
-pub use decider::{BranchRecord, DecideError, Decider, Decision, Outcome};
+pub use decider::{BranchRecord, DecideError, Decider, Decision, Deviation, Outcome};
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
 pub use report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
 pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};

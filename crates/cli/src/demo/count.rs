@@ -1,11 +1,12 @@
 //! The count at the end: what the stopped stores' own files hold, and what the coordinator's journal says was decided.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-use assent_coordinator::{By, Identity, Made, decisions};
+use assent_coordinator::history::{self, Filter};
+use assent_coordinator::{By, Identity};
 use assent_ids::{NodeId, TxId, Xid};
 use assent_journal::{Journal, Log};
 use assent_kind::Kind;
@@ -30,7 +31,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) stores: Vec<Held>,
-    decided: BTreeMap<TxId, Made>,
+    decided: BTreeMap<TxId, (Outcome, By)>,
 }
 
 impl Counted {
@@ -39,7 +40,11 @@ impl Counted {
         let data = folder.join("coordinator").join("data");
         let node = Identity::load_or_create(&RealDisk, &RealDice, &data)?.node;
         let log = archive(&data.join("coordinator"))?;
-        let decided = decisions(&*log)?.into_iter().map(|made| (made.tx, made)).collect();
+        let mut decided = BTreeMap::new();
+        history::read(&*log, &Filter::default(), &mut |past| {
+            _ = decided.insert(past.tx, (past.outcome, past.by));
+            ControlFlow::Continue(())
+        })?;
         let mut stores = Vec::new();
         for store in &plan.stores {
             stores.push(match store.kind {
@@ -66,8 +71,8 @@ impl Counted {
             resources => format!("; finished by the agent in {}", resources.join(", ")),
         };
         match self.decided.get(&tx) {
-            Some(Made { outcome: Outcome::Committed, .. }) => format!("{tx} committed{helped}"),
-            Some(Made { by: By::Client, .. }) => format!("{tx} rolled back by its client{helped}"),
+            Some((Outcome::Committed, _)) => format!("{tx} committed{helped}"),
+            Some((_, By::Client)) => format!("{tx} rolled back by its client{helped}"),
             Some(_) => format!("{tx} rolled back, decided by the agent{helped}"),
             None => format!("{tx} rolled back: never decided{helped}"),
         }

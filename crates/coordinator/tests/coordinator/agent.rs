@@ -10,7 +10,7 @@ use assent_xa::{Decider, Heuristic, Outcome, Verdict};
 
 use crate::bank::Trouble;
 use crate::client::transfer;
-use crate::stand::{IDENTITY, Stand, commit, decision, tx};
+use crate::stand::{IDENTITY, Stand, commit, decision, operator, tx};
 
 fn how(round: &Round) -> Vec<&Resolution> {
     round.branches.iter().map(|branch| &branch.resolution).collect()
@@ -273,8 +273,8 @@ fn heuristic_outcomes_stay_until_a_person_clears_them() {
     assert_eq!(stand.banks[0].vault().verbs.get("commit"), Some(&1), "it is told once");
     assert_eq!(stand.agent.pause(), Duration::from_secs(10), "there is nothing to hurry for");
     assert_eq!(stand.coordinator.gauges().heuristic, 1);
-    assert!(stand.coordinator.clear(mine));
-    assert!(!stand.coordinator.clear(mine));
+    assert!(stand.coordinator.forget(mine, &operator()).is_ok());
+    assert!(stand.coordinator.forget(mine, &operator()).is_err());
     stand.round();
     assert!(stand.banks[0].vault().forgotten.contains(&xid));
     stand.round();
@@ -306,7 +306,7 @@ fn a_client_that_calls_all_finished_does_not_erase_a_heuristic_outcome() {
         let view = stand.coordinator.show(mine).expect("it waits for a person");
         assert!(view.is_acknowledged);
         assert_eq!(stand.coordinator.gauges().heuristic, 1);
-        assert!(stand.coordinator.clear(mine));
+        assert!(stand.coordinator.forget(mine, &operator()).is_ok());
         (0..3).for_each(|_| _ = stand.round());
         assert!(stand.coordinator.show(mine).is_none(), "cleared: forgotten");
     }

@@ -89,7 +89,7 @@ fn the_first_decision_wins_and_all_who_ask_get_it() {
     assert_eq!(stand.coordinator.decide(&commit(three)), Ok(Outcome::RolledBack));
     let known = [one, two, three, tx(&session, 4)].map(|tx| stand.coordinator.ask(tx));
     assert_eq!(known, [Known::Committed, Known::RolledBack, Known::RolledBack, Known::Unknown]);
-    assert_eq!(stand.log.stored().appends, 2, "a client's own rollback needs no record");
+    assert_eq!(stand.log.stored().appends, 3, "the client and two decisions; its own rollback needs no record");
 }
 
 #[test]
@@ -106,20 +106,63 @@ fn whoever_learns_of_a_decision_waits_until_it_is_durable() {
 }
 
 #[test]
-fn a_decision_that_was_told_survives_a_crash_even_where_the_log_may_be_lazy() {
+fn a_lazy_log_may_lose_a_client_s_own_decision_and_nothing_else_and_says_so() {
     // Written: a commit over a log with RPO > 0, answered before it was durable; one branch committed. Lost with the
-    // power: the decision. Recovery presumed an abort and rolled the other branch back: half a commit.
+    // power: the decision. Recovery must not presume an abort then: it would be half a commit.
     let mut stand = Stand::new();
     stand.log.stored().is_lazy = true;
+    stand.restart(true);
     let session = stand.coordinator.handshake("client").unwrap();
-    let (one, two) = (tx(&session, 1), tx(&session, 2));
-    assert_eq!(stand.coordinator.decide(&commit(one)), Ok(Outcome::Committed));
-    assert_eq!(stand.log.durable(), stand.log.end());
-    let pending = stand.coordinator.decide_begin(&commit(two)).unwrap();
-    assert_eq!(stand.coordinator.ask(two), Known::Committed);
+    let [one, two, three] = [1, 2, 3].map(|counter| tx(&session, counter));
+    assert_eq!(stand.coordinator.decide_abort(one, By::Agent, &[]), Ok(Outcome::RolledBack));
+    assert_eq!(stand.log.durable(), stand.log.end(), "what others decide is durable first");
+    assert_eq!(stand.coordinator.gauges().decisions_unsynced, 0);
+    assert_eq!(stand.coordinator.decide(&commit(two)), Ok(Outcome::Committed));
+    assert!(stand.log.durable() < stand.log.end(), "told by the log's policy");
+    assert_eq!(stand.coordinator.gauges().decisions_unsynced, 1);
+    stand.log.stored().may_have_lost = true;
     stand.restart(false);
-    assert_eq!([one, two].map(|tx| stand.coordinator.ask(tx)), [Known::Committed; 2]);
-    assert_eq!(pending.outcome, Outcome::Committed);
+    assert_eq!([one, two].map(|tx| stand.coordinator.ask(tx)), [Known::RolledBack, Known::Unknown]);
+    let may_be_lost = |stand: &Stand| [one, two, three].map(|tx| stand.coordinator.may_be_lost(tx));
+    assert_eq!(may_be_lost(&stand), [false, true, true], "what is decided is not lost");
+    // The next openings lose nothing, and still know; also when the log's policy has become strict.
+    stand.log.stored().may_have_lost = false;
+    stand.log.stored().is_lazy = false;
+    for keeps in [false, true] {
+        stand.restart(keeps);
+        assert_eq!(may_be_lost(&stand), [false, true, true]);
+    }
+    let later = tx(&stand.coordinator.handshake("later").unwrap(), 1);
+    assert!(!stand.coordinator.may_be_lost(later), "its client began after the loss");
+    // The client, which knows better, decides again.
+    stand.coordinator.resume(session.incarnation, session.secret).unwrap();
+    assert_eq!(stand.coordinator.decide(&decision(two, Outcome::Committed, false)), Ok(Outcome::Committed));
+    assert_eq!(may_be_lost(&stand), [false, false, true]);
+}
+
+#[test]
+fn an_opening_that_died_with_the_news_of_a_loss_counts_as_one() {
+    let mut stand = Stand::new();
+    stand.log.stored().is_lazy = true;
+    stand.restart(true);
+    let mine = tx(&stand.coordinator.handshake("client").unwrap(), 1);
+    // The log opened after the power cut, told of the loss, and died before the coordinator could note it.
+    stand.log = stand.log.reopen(false);
+    stand.restart(true);
+    assert!(stand.coordinator.may_be_lost(mine));
+}
+
+#[test]
+fn whoever_acts_on_a_lazy_decision_waits_until_it_is_durable() {
+    let stand = Stand::new();
+    stand.log.stored().is_lazy = true;
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    assert!(stand.log.durable() < stand.log.end());
+    assert_eq!(stand.coordinator.ask(mine), Known::Committed);
+    assert_eq!(stand.log.durable(), stand.log.end());
+    assert_eq!(stand.coordinator.gauges().decisions_unsynced, 0);
 }
 
 #[test]
@@ -156,7 +199,7 @@ fn what_cannot_be_laid_is_refused_before_it_is() {
         assert_eq!(stand.coordinator.decide(&commit(tx(&session, counter))), Ok(Outcome::Committed));
     }
     assert_eq!(kind(stand.coordinator.decide(&commit(tx(&session, 3)))), Err(Kind::Busy));
-    assert_eq!(stand.log.stored().appends, 2);
+    assert_eq!(stand.log.stored().appends, 3, "the client, and two decisions");
     stand.coordinator.finished(tx(&session, 1));
     assert_eq!(stand.coordinator.decide(&commit(tx(&session, 3))), Ok(Outcome::Committed));
 
@@ -230,9 +273,9 @@ fn a_foreign_or_newer_log_is_refused() {
     let error = Coordinator::open(log.clone(), clock.clone(), other, Config::default()).unwrap_err();
     assert_eq!(error, CoordinatorError::Node { log: IDENTITY.node, folder: NodeId(5) });
     assert_eq!(error.kind(), Kind::Corrupt);
-    let place = log.append(0x0102, &[b"from the future"]).unwrap();
+    let place = log.append(0x7f01, &[b"from the future"]).unwrap();
     let error = Coordinator::open(log, clock, IDENTITY, Config::default()).unwrap_err();
-    assert!(matches!(&error, CoordinatorError::Record { lsn, kind: 0x0102, .. } if *lsn == place.lsn), "{error}");
+    assert!(matches!(&error, CoordinatorError::Record { lsn, kind: 0x7f01, .. } if *lsn == place.lsn), "{error}");
 }
 
 #[test]

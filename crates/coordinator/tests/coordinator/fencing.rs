@@ -7,7 +7,7 @@ use assent_ids::{Epoch, Incarnation};
 use assent_kind::Kind;
 use assent_xa::Outcome;
 
-use crate::stand::{IDENTITY, LOST, Stand, commit, decision, tx};
+use crate::stand::{IDENTITY, LOST, Stand, commit, decision, operator, tx};
 
 #[test]
 fn a_client_resumes_with_its_secret_and_nobody_else_does() {
@@ -169,7 +169,7 @@ fn what_a_client_acknowledged_is_not_remembered_for_it_and_what_a_person_cleared
     stand.coordinator.lost(session.incarnation);
     stand.banks[0].trouble(Some(crate::bank::Trouble::Heuristic(assent_xa::Heuristic::RolledBack)));
     stand.round();
-    assert!(stand.coordinator.clear(two));
+    assert!(stand.coordinator.forget(two, &operator()).is_ok());
     (0..4).for_each(|_| _ = stand.round());
     assert!(stand.coordinator.show(two).is_none());
     assert_eq!(stand.coordinator.ask(two), Known::Committed);

@@ -19,5 +19,6 @@ mod fuzz;
 mod gate;
 mod interleavings;
 mod memory;
+mod operators;
 mod restart;
 mod stand;

@@ -18,6 +18,8 @@ pub(crate) struct Stored {
     pub(crate) is_closed: bool,
     /// Its sync policy lets an entry be acknowledged before it is durable.
     pub(crate) is_lazy: bool,
+    /// The last opening may have lost what it had acknowledged.
+    pub(crate) may_have_lost: bool,
 }
 
 /// Clones are the same log; [`MemoryLog::reopen`] is the next opening of it.
@@ -148,5 +150,13 @@ impl Log for MemoryLog {
 
     fn state(&self) -> State {
         if self.stored().is_closed { State::Closed } else { State::Open }
+    }
+
+    fn is_lazy(&self) -> bool {
+        self.stored().is_lazy
+    }
+
+    fn may_have_lost(&self) -> bool {
+        self.stored().may_have_lost
     }
 }

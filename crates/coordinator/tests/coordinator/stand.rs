@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_coordinator::{Agent, Config, Coordinator, Identity, Session};
+use assent_coordinator::{Agent, Config, Coordinator, Identity, Operator, Session};
 use assent_ids::{NodeId, ResourceId, TxId};
 use assent_sim::SimClock;
 use assent_xa::{BranchRecord, Connector, Decision, Outcome};
@@ -78,4 +78,8 @@ pub(crate) fn decision(tx: TxId, outcome: Outcome, first: bool) -> Decision {
 
 pub(crate) fn commit(tx: TxId) -> Decision {
     decision(tx, Outcome::Committed, true)
+}
+
+pub(crate) fn operator() -> Operator {
+    Operator { who: "ada".to_owned(), reason: "the account was checked by hand".to_owned() }
 }

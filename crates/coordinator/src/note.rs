@@ -1,0 +1,171 @@
+//! How branches were left: for history a record that nobody waits for, for a heuristic outcome one that stays.
+//!
+//! Walk: [`Coordinator::note`] the agent's findings · [`Coordinator::heuristic`] a client's · `State::note` lays the
+//! record under the one lock; what an upset log refused of a heuristic is laid by a later tick.
+//! Deliberately absent: any part in forgetting; `table` has that rule.
+
+use assent_ids::{ResourceId, TxId};
+use assent_journal::{JournalError, Log, Ticket};
+use assent_xa::{BranchRecord, Deviation, Native, Outcome};
+
+use crate::coordinator::State;
+use crate::{By, Coordinator, Fate, Standing, lay, record};
+
+const CODE_BYTES_MAX: usize = 64;
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// The end of one branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) resource: ResourceId,
+    pub(crate) number: u16,
+    pub(crate) fate: Fate,
+    /// Who brought it there, or found it so.
+    pub(crate) by: By,
+    /// How often it had to be told again.
+    pub(crate) retries: u32,
+    /// The resource's own words, where the fate does not carry them.
+    pub(crate) native: Native,
+}
+
+impl Note {
+    /// The resource's own words.
+    pub(crate) const fn words(&self) -> &Native {
+        match &self.fate {
+            Fate::Heuristic(_, native) => native,
+            _ => &self.native,
+        }
+    }
+
+    /// What it keeps in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.words().code.len() + self.words().message.len()
+    }
+
+    /// No resource's words may fill the table.
+    fn cut(mut self) -> Self {
+        let native = match &mut self.fate {
+            Fate::Heuristic(_, native) => native,
+            _ => &mut self.native,
+        };
+        native.code.truncate(native.code.floor_char_boundary(CODE_BYTES_MAX));
+        native.message.truncate(native.message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        self
+    }
+}
+
+impl Coordinator {
+    /// How a branch of a decided transaction was left. Whether that is news. A heuristic outcome is durable when this
+    /// returns; if the log refuses it, it stays in memory and a later tick lays it.
+    pub(crate) fn note(&self, tx: TxId, note: Note) -> bool {
+        let at_ms = self.clock.wall_ms();
+        let (is_news, ticket) = {
+            let mut state = self.state();
+            let is_news = state.note(&*self.log, at_ms, tx, note);
+            (is_news, state.owed)
+        };
+        if let Some(ticket) = ticket.filter(|ticket| ticket.end > self.log.durable()) {
+            // A log that fails here has closed itself: the next opening's agent is told the same by the resource.
+            _ = self.log.wait_durable(ticket);
+        }
+        is_news
+    }
+
+    /// A client's branches ended otherwise than it told them (`told`). Stays listed until a person forgets it; durable
+    /// with the next decision, or the next tick. Never waits. The caller has checked that the transaction is its
+    /// client's own. Of a transaction that is neither decided nor its client's to decide, nothing is kept.
+    pub fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
+        let at_ms = self.clock.wall_ms();
+        let mut state = self.state();
+        if state.table.get(tx).is_none() {
+            // One phase, or presumed abort: nobody decided, and a person must find it.
+            let standing = state.clients.standing(tx.incarnation);
+            let records = branches.iter().map(|it| BranchRecord {
+                resource: it.resource,
+                number: it.number,
+                flags: it.flags,
+                witness: Vec::new(),
+            });
+            let records: Vec<BranchRecord> = records.collect();
+            if branches.is_empty()
+                || !matches!(standing, Standing::Connected | Standing::Lost)
+                || crate::coordinator::check(&records).is_err()
+                || self.lay(&mut state, self.ruling(tx, told, By::Client, &records)).is_err()
+            {
+                return;
+            }
+        }
+        for it in branches {
+            let fate = Fate::Heuristic(it.heuristic, it.native.clone());
+            let (resource, number) = (it.resource, it.number);
+            let note = Note { resource, number, fate, by: By::Client, retries: 0, native: Native::default() };
+            if self.room(&state).is_err() {
+                return;
+            }
+            _ = state.note(&*self.log, at_ms, tx, note);
+        }
+    }
+
+    /// What an upset log refused, once more; and waits until all that is owed is durable.
+    pub(crate) fn notes_due(&self) -> Result<(), JournalError> {
+        let at_ms = self.clock.wall_ms();
+        let owed = {
+            let mut state = self.state();
+            for tx in std::mem::take(&mut state.unlaid) {
+                state.lay_heuristics(&*self.log, at_ms, tx);
+            }
+            state.owed
+        };
+        if let Some(ticket) = owed {
+            self.log.wait_durable(ticket)?;
+            let mut state = self.state();
+            if state.owed == Some(ticket) {
+                state.owed = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn note(&mut self, log: &dyn Log, at_ms: u64, tx: TxId, note: Note) -> bool {
+        let note = note.cut();
+        let is_heuristic = matches!(note.fate, Fate::Heuristic(..));
+        if !self.table.note(tx, &note) {
+            return false;
+        }
+        if is_heuristic {
+            self.lay_heuristics(log, at_ms, tx);
+        } else {
+            // History only: a log that takes nothing now loses a line of it.
+            _ = self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, &note)]);
+        }
+        true
+    }
+
+    /// Lays what the log does not have yet of a transaction's heuristic outcomes, behind its decision.
+    fn lay_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId) {
+        match self.try_heuristics(log, at_ms, tx) {
+            Ok(ticket) => self.owed = ticket.or(self.owed),
+            Err(_) => _ = self.unlaid.insert(tx),
+        }
+    }
+
+    fn try_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId) -> Result<Option<Ticket>, JournalError> {
+        let Some(entry) = self.table.get(tx) else { return Ok(None) };
+        let mut last = None;
+        if !entry.is_logged {
+            // A client's own rollback needs no record; a branch that did not follow does.
+            let head = lay::decided_head(tx, entry.outcome, entry.by, entry.at_ms);
+            let branches = entry.branches.clone();
+            let ticket = self.append(log, record::DECIDED, &[&head, &branches])?;
+            self.table.logged(tx, ticket);
+            last = Some(ticket);
+        }
+        let notes: Vec<Note> = self.table.get(tx).map(|entry| entry.progress.clone()).unwrap_or_default();
+        for note in notes.iter().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
+            last = Some(self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, note)])?);
+        }
+        Ok(last)
+    }
+}

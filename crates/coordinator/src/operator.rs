@@ -1,0 +1,144 @@
+//! A person's word: a decision by force, a heuristic outcome forgotten. Each is a record in the log, durable on return.
+//!
+//! Walk: [`Coordinator::force`] decides what nobody has decided · [`Coordinator::forget`] lets a heuristic outcome go ·
+//! both lay the word first and its effect behind it, under one lock.
+//! Deliberately absent: rights. Who may ask is the front door's to know.
+
+use assent_ids::TxId;
+use assent_kind::Kind;
+use assent_xa::{DecideError, Outcome};
+
+use crate::coordinator::pending;
+use crate::error::{in_doubt, not_laid};
+use crate::record::Word;
+use crate::{By, Coordinator, Standing, lay, record};
+
+/// The most bytes of an operator's name.
+pub const WHO_BYTES_MAX: usize = 128;
+/// The most bytes of an operator's reason.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// Who speaks, and why. Both are kept in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    /// A name, 1 to 128 bytes.
+    pub who: String,
+    /// A reason, up to 1,024 bytes; may be empty.
+    pub reason: String,
+}
+
+/// What an operator did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// Decided commit.
+    Commit,
+    /// Decided rollback.
+    Rollback,
+    /// Forgot heuristic outcomes.
+    Forget,
+}
+
+impl Action {
+    pub(crate) const fn byte(self) -> u8 {
+        match self {
+            Action::Commit => 1,
+            Action::Rollback => 2,
+            Action::Forget => 3,
+        }
+    }
+
+    pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Action::Commit),
+            2 => Some(Action::Rollback),
+            3 => Some(Action::Forget),
+            _ => None,
+        }
+    }
+}
+
+impl Coordinator {
+    /// Decides a transaction whose branches recovery sees prepared and nobody has decided; durable on return. If
+    /// somebody was first, his outcome is returned and nothing is changed. Recovery then tells the branches.
+    ///
+    /// # Errors
+    /// `Invalid` for a name or reason beyond its limit; `NotFound` if nothing is known of it; `Conflict` while its client
+    /// is connected, which decides itself; `Busy` or as the log says if nothing was decided; `InDoubt`.
+    pub fn force(&self, tx: TxId, outcome: Outcome, operator: &Operator) -> Result<Outcome, DecideError> {
+        check(operator)?;
+        let at_ms = self.clock.wall_ms();
+        let pending = {
+            let mut state = self.state();
+            if let Some(entry) = state.table.get(tx) {
+                pending(entry)
+            } else {
+                let standing = state.clients.standing(tx.incarnation);
+                let seen = state.sights.get(&tx).filter(|_| state.table.is_watched(tx)).map(|(_, seen)| seen.clone());
+                let branches = match (standing, seen) {
+                    (Standing::Never, _) | (_, None) => return Err(unknown(tx)),
+                    (Standing::Connected, _) => return Err(driven(tx)),
+                    (_, Some(seen)) => seen,
+                };
+                self.room(&state)?;
+                let action = if outcome == Outcome::Committed { Action::Commit } else { Action::Rollback };
+                // The word first: an effect without it could not be explained.
+                let word = lay::operator(&word(at_ms, tx, action, operator));
+                state.append(&*self.log, record::OPERATOR, &[&word]).map_err(|error| not_laid(&error))?;
+                self.lay(&mut state, self.ruling(tx, outcome, By::Operator, &branches))?
+            }
+        };
+        self.decide_strictly(pending)
+    }
+
+    /// A person has seen to the branches of this transaction that ended on their own: it may be forgotten, and their
+    /// resources may forget them. Durable on return.
+    ///
+    /// # Errors
+    /// `Invalid` as for [`Coordinator::force`]; `NotFound` if no branch of it waits for a person; as the log says, then
+    /// nothing was changed; `InDoubt`.
+    pub fn forget(&self, tx: TxId, operator: &Operator) -> Result<(), DecideError> {
+        check(operator)?;
+        let at_ms = self.clock.wall_ms();
+        let ticket = {
+            let mut state = self.state();
+            if !state.table.get(tx).is_some_and(crate::table::Entry::is_heuristic) {
+                let message = format!("no branch of {tx} ended otherwise than decided, or it was forgotten before");
+                return Err(DecideError { kind: Kind::NotFound, message });
+            }
+            let word = lay::operator(&word(at_ms, tx, Action::Forget, operator));
+            let ticket = state.append(&*self.log, record::OPERATOR, &[&word]).map_err(|error| not_laid(&error))?;
+            // Under the same lock: a checkpoint laid behind the word must not bring back what it let go.
+            _ = state.unlaid.remove(&tx);
+            state.table.clear_heuristics(tx);
+            state.table.acknowledge_for_client(tx);
+            ticket
+        };
+        self.log.wait_durable(ticket).map_err(|error| in_doubt(&error))
+    }
+}
+
+fn word(at_ms: u64, tx: TxId, action: Action, operator: &Operator) -> Word {
+    Word { at_ms, tx, action, who: operator.who.clone(), reason: operator.reason.clone() }
+}
+
+fn check(operator: &Operator) -> Result<(), DecideError> {
+    let invalid = |message| Err(DecideError { kind: Kind::Invalid, message });
+    let (who, reason) = (operator.who.len(), operator.reason.len());
+    if who == 0 || who > WHO_BYTES_MAX {
+        return invalid(format!("an operator's name of {who} bytes; it has 1 to {WHO_BYTES_MAX}"));
+    }
+    if reason > REASON_BYTES_MAX {
+        return invalid(format!("an operator's reason of {reason} bytes; it has at most {REASON_BYTES_MAX}"));
+    }
+    Ok(())
+}
+
+fn unknown(tx: TxId) -> DecideError {
+    let message = format!("nothing is known of {tx} here: no decision, and recovery sees no branch of it prepared");
+    DecideError { kind: Kind::NotFound, message }
+}
+
+fn driven(tx: TxId) -> DecideError {
+    let message = format!("the client of {tx} is connected and decides itself; stop the client first");
+    DecideError { kind: Kind::Conflict, message }
+}
