@@ -11,6 +11,7 @@
 
 mod agent;
 mod bank;
+mod chain;
 mod client;
 mod counted;
 mod decisions;
