@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql test lint bench bench-real gate matrix fuzz
+.PHONY: help demo demo-sql test lint bench bench-real bench-recover gate matrix fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -26,6 +26,9 @@ bench: ## measure the journal and the transactions
 
 bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits and the verbs by hand
 	scripts/bench-sql real $(ARGS)
+
+bench-recover: ## 10,000 branches in doubt in both databases, and killed clients: how long until nothing is left
+	scripts/bench-sql recover $(ARGS)
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)

@@ -1,14 +1,18 @@
 //! The races: workloads, floors measured in the same run, exact statistics.
 //!
 //! Walk: [`journal`], [`tx`] and [`real`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
-//! without us · [`stats`] exact percentiles over all samples.
+//! without us · [`recover`] and [`restart`] leave a folder as a crash does, for a server that is then measured · [`stats`] exact percentiles over all samples.
 //! Deliberately absent: printing and charts; the command line lays tables and JSON.
 #![forbid(unsafe_code)]
 
+pub mod databases;
 pub mod floor;
 mod house;
 pub mod journal;
 pub mod real;
+pub mod recover;
+pub mod restart;
+mod stage;
 pub mod stats;
 pub mod tx;
 

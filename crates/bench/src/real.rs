@@ -6,7 +6,6 @@
 //! an order that turns · ratios are between slices of the same round, and their median counts · the rows are added up.
 //! Deliberately absent: pools; a thread has its own two sessions and its own two rows.
 
-mod stage;
 mod ways;
 
 use std::path::Path;
@@ -15,27 +14,22 @@ use std::time::{Duration, Instant};
 
 use assent_client::{Client, ClientConfig};
 use assent_kind::Kind;
-use assent_resources::{MariadbConnector, PostgresConnector, ResourceError};
 use assent_world::net::Address;
-use assent_xa::Connector;
 use serde::Serialize;
 
 use crate::BenchError;
+use crate::databases::{Databases, NAMES};
 use crate::house::House;
+use crate::stage::{Stage, Syncs};
 use crate::stats::{Latency, Samples, median, per_second};
-use stage::{Stage, Syncs};
-use ways::{Crew, Ours, Theirs};
-
-/// The registered names of the two databases; a served coordinator must know them.
-pub const NAMES: [&str; 2] = ["bench-postgres", "bench-mariadb"];
+pub(crate) use ways::Ours;
+use ways::{Crew, Theirs};
 
 /// What to run.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// `postgresql://user:password@host:port/database`
-    pub postgres: String,
-    /// `mysql://user:password@host:port/database`
-    pub mariadb: String,
+    /// Where the rows are.
+    pub databases: Databases,
     /// Numbers of threads, each a row.
     pub threads: Vec<u32>,
     /// Rounds of slices.
@@ -48,13 +42,6 @@ pub struct Options {
     pub embedded: bool,
     /// Also with this one, which has [`NAMES`] registered.
     pub served: Option<Address>,
-}
-
-impl std::fmt::Debug for Options {
-    // The URLs hold passwords.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("threads", &self.threads).field("rounds", &self.rounds).finish_non_exhaustive()
-    }
 }
 
 /// What a transaction does in its two branches.
@@ -190,15 +177,17 @@ pub fn run(folder: &Path, options: &Options, mut progress: impl FnMut(u64, u64))
 impl<'o> Race<'o> {
     fn new(folder: &Path, options: &'o Options) -> Result<Self, BenchError> {
         let threads = options.threads.iter().copied().max().unwrap_or(1);
-        let stage = Stage::make(&options.postgres, &options.mariadb, threads)?;
-        let theirs = (0..threads).map(|_| Theirs::open(options)).collect::<Result<_, _>>()?;
+        let stage = Stage::make(&options.databases, threads)?;
+        let theirs = (0..threads).map(|_| Theirs::open(&options.databases)).collect::<Result<_, _>>()?;
         let mut ours = Vec::new();
         for workload in options.workloads.iter().filter(|_| options.embedded || options.served.is_some()) {
-            let open = (0..threads).map(|_| Ours::open(options, *workload));
+            let open = (0..threads).map(|_| Ours::open(&options.databases, *workload));
             ours.push((*workload, open.collect::<Result<_, _>>()?));
         }
-        let house =
-            options.embedded.then(|| House::open(&folder.join("embedded"), connectors(options)?)).transpose()?;
+        let house = options
+            .embedded
+            .then(|| House::open(&folder.join("embedded"), options.databases.connectors()?))
+            .transpose()?;
         let embedded = house.as_ref().map(House::client).transpose()?;
         let served = options.served.clone().map(|address| {
             let resources = NAMES.map(str::to_owned).to_vec();
@@ -258,7 +247,7 @@ impl<'o> Race<'o> {
 
     /// Every commit is there, once.
     fn audit(&mut self) -> Result<u64, BenchError> {
-        let found = self.stage.updates()?;
+        let found = self.stage.updates("true")?;
         if found != self.expected {
             let message = format!(
                 "PostgreSQL and MariaDB hold {found:?} updates, and {:?} were committed; report this",
@@ -268,16 +257,6 @@ impl<'o> Race<'o> {
         }
         Ok(found.iter().sum())
     }
-}
-
-/// Recovery's connections, as an application would give them.
-fn connectors(options: &Options) -> Result<Vec<Box<dyn Connector>>, BenchError> {
-    let failed = |error: ResourceError| BenchError::new(error.kind(), error);
-    let [postgres, mariadb] = NAMES;
-    Ok(vec![
-        Box::new(PostgresConnector::new(postgres, &options.postgres).map_err(failed)?),
-        Box::new(MariadbConnector::new(mariadb, &options.mariadb).map_err(failed)?),
-    ])
 }
 
 /// Threads that start together, each with its own sessions, until the slice is over. The samples of all, and how long it

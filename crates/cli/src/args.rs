@@ -187,6 +187,13 @@ pub(crate) enum Bench {
     Tx(BenchTx),
     /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
     Real(crate::bench::options::BenchReal),
+    /// Branches in doubt in PostgreSQL and MariaDB, and killed clients: how long until nothing is left.
+    Recover(crate::bench::options::BenchRecover),
+    /// A server started over a long log: how long until its first commit, and what memory it keeps.
+    Restart(crate::bench::options::BenchRestart),
+    /// One client of `bench recover`.
+    #[command(hide = true)]
+    Victim(crate::bench::options::BenchVictim),
 }
 
 #[derive(Args, Clone, Debug)]

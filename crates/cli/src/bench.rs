@@ -15,6 +15,8 @@ use crate::failure::Failure;
 
 pub(crate) mod options;
 mod real;
+mod recover;
+mod restart;
 mod server;
 mod tx;
 
@@ -24,6 +26,9 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
         Bench::Journal(arguments) => run_journal(&arguments, json),
         Bench::Tx(arguments) => tx::run(&arguments, json),
         Bench::Real(arguments) => real::run(&arguments, json),
+        Bench::Recover(arguments) => recover::run(&arguments, json),
+        Bench::Restart(arguments) => restart::run(&arguments, json),
+        Bench::Victim(arguments) => recover::victim(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }

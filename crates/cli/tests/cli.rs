@@ -2,6 +2,8 @@
 
 #[path = "cli/assent.rs"]
 mod assent;
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/kills.rs"]

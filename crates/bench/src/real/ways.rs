@@ -4,9 +4,9 @@ use assent_client::{Client, WorkError};
 use assent_resources::{Limits, Mariadb, Postgres, ResourceError};
 use mysql::prelude::Queryable as _;
 
-use super::stage::{mariadb_said, open_mariadb, open_postgres, postgres_said};
-use super::{NAMES, Options, Workload};
+use super::Workload;
 use crate::BenchError;
+use crate::databases::{Databases, NAMES, mariadb_said, open_mariadb, open_postgres, postgres_said};
 
 /// Has its share of the server's counters reported, not a second later.
 const FLUSH_COUNTERS: &str = "SELECT pg_catalog.pg_stat_force_next_flush()";
@@ -24,7 +24,7 @@ pub(super) struct Theirs {
 }
 
 /// The adapters.
-pub(super) struct Ours {
+pub(crate) struct Ours {
     postgres: Postgres,
     mariadb: Mariadb,
 }
@@ -47,8 +47,8 @@ fn work(workload: Workload, table: &str, row: u32) -> [String; 2] {
 }
 
 impl Theirs {
-    pub(super) fn open(options: &Options) -> Result<Self, BenchError> {
-        Ok(Self { postgres: open_postgres(&options.postgres)?, mariadb: open_mariadb(&options.mariadb)? })
+    pub(super) fn open(databases: &Databases) -> Result<Self, BenchError> {
+        Ok(Self { postgres: open_postgres(&databases.postgres)?, mariadb: open_mariadb(&databases.mariadb)? })
     }
 
     fn postgres(&mut self, sql: &str) -> Result<(), BenchError> {
@@ -95,19 +95,19 @@ impl Crew for Theirs {
 }
 
 impl Ours {
-    pub(super) fn open(options: &Options, workload: Workload) -> Result<Self, BenchError> {
+    pub(crate) fn open(databases: &Databases, workload: Workload) -> Result<Self, BenchError> {
         let failed = |error: ResourceError| BenchError::new(error.kind(), error);
         let [postgres, mariadb] = NAMES;
-        let mariadb = Mariadb::connect(mariadb, &options.mariadb, Limits::WORK).map_err(failed)?;
+        let mariadb = Mariadb::connect(mariadb, &databases.mariadb, Limits::WORK).map_err(failed)?;
         Ok(Self {
-            postgres: Postgres::connect(postgres, &options.postgres, Limits::WORK).map_err(failed)?,
+            postgres: Postgres::connect(postgres, &databases.postgres, Limits::WORK).map_err(failed)?,
             // As its documentation advises: on where branches mostly read. All else is left as it comes.
             mariadb: if workload == Workload::MariadbReads { mariadb.detect_read_only(true) } else { mariadb },
         })
     }
 
     /// Begin, enlist both, work in both, commit.
-    pub(super) fn transaction(
+    pub(crate) fn transaction(
         &mut self,
         client: &Client,
         workload: Workload,

@@ -8,3 +8,8 @@ mod real;
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which starts the servers"))
 }
+
+fn databases() -> assent_bench::databases::Databases {
+    let (postgres, mariadb) = (variable("ASSENT_TEST_POSTGRES"), variable("ASSENT_TEST_MARIADB"));
+    assent_bench::databases::Databases { postgres, mariadb }
+}

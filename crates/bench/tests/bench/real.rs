@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use assent_bench::real::{self, Options, Way, Workload};
 
-use super::variable;
-
 fn options(workloads: &[Workload]) -> Options {
     Options {
-        postgres: variable("ASSENT_TEST_POSTGRES"),
-        mariadb: variable("ASSENT_TEST_MARIADB"),
+        databases: super::databases(),
         threads: vec![1, 3],
         rounds: 2,
         slice: Duration::from_millis(40),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assent_bench::real::{self, NAMES, Options, Outcome, Way, Workload};
+use assent_bench::databases::NAMES;
+use assent_bench::real::{self, Options, Outcome, Way, Workload};
 
 use super::options::{BenchReal, Databases};
 use super::server::{Server, Store, address};
@@ -46,8 +47,7 @@ pub(super) fn stores(databases: &Databases) -> [Store<'_>; 2] {
 fn options(arguments: &BenchReal, server: Option<&Server>) -> Options {
     let reads = [Workload::PostgresReads, Workload::MariadbReads];
     Options {
-        postgres: arguments.databases.postgres.clone(),
-        mariadb: arguments.databases.mariadb.clone(),
+        databases: arguments.databases.named(),
         threads: arguments.clients.clone(),
         rounds: arguments.rounds,
         slice: Duration::from_millis(arguments.slice_ms),

@@ -61,6 +61,14 @@ impl Server {
         }
     }
 
+    /// Its process, where this program started it.
+    pub(super) fn process(&self) -> Option<u32> {
+        match self {
+            Self::Given(_) => None,
+            Self::Started(child, _) => Some(child.id()),
+        }
+    }
+
     pub(super) const fn address(&self) -> &Address {
         match self {
             Self::Given(address) | Self::Started(_, address) => address,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use assent_kind::Kind;
 use mysql::prelude::Queryable as _;
-use postgres::NoTls;
 
 use crate::BenchError;
+use crate::databases::{Databases, mariadb_said, open_mariadb, open_postgres, postgres_said};
 
 /// How long a dropped table may be waited for: what a killed race left prepared keeps its own.
 const DROP_WAIT: Duration = Duration::from_secs(5);
@@ -17,15 +17,15 @@ static RACES: AtomicU32 = AtomicU32::new(0);
 
 /// Syncs that the servers and the coordinator's journal have counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Syncs {
-    pub(super) postgres: Option<u64>,
-    pub(super) mariadb: Option<u64>,
-    pub(super) journal: Option<u64>,
+pub(crate) struct Syncs {
+    pub(crate) postgres: Option<u64>,
+    pub(crate) mariadb: Option<u64>,
+    pub(crate) journal: Option<u64>,
 }
 
 impl Syncs {
     /// What came between two looks.
-    pub(super) fn add(&mut self, before: Syncs, after: Syncs) {
+    pub(crate) fn add(&mut self, before: Syncs, after: Syncs) {
         let more = |sum: &mut Option<u64>, before: Option<u64>, after: Option<u64>| {
             if let (Some(before), Some(after)) = (before, after) {
                 *sum = Some(sum.unwrap_or(0) + after.saturating_sub(before));
@@ -38,17 +38,18 @@ impl Syncs {
 }
 
 /// One table in each database, with a row for each thread.
-pub(super) struct Stage {
+pub(crate) struct Stage {
     table: String,
     postgres: postgres::Client,
     mariadb: mysql::Conn,
 }
 
 impl Stage {
-    pub(super) fn make(postgres: &str, mariadb: &str, rows: u32) -> Result<Self, BenchError> {
+    pub(crate) fn make(databases: &Databases, rows: u32) -> Result<Self, BenchError> {
         // Every race has its own: one that was killed may have left its table locked.
         let table = format!("assent_bench_{}_{}", std::process::id(), RACES.fetch_add(1, Ordering::Relaxed));
-        let mut stage = Self { table, postgres: open_postgres(postgres)?, mariadb: open_mariadb(mariadb)? };
+        let (postgres, mariadb) = (open_postgres(&databases.postgres)?, open_mariadb(&databases.mariadb)?);
+        let mut stage = Self { table, postgres, mariadb };
         let table = &stage.table;
         let wait = DROP_WAIT.as_secs();
         // Autovacuum comes when it likes, and would come to one way and not to another; HOT needs room on the page.
@@ -70,12 +71,12 @@ impl Stage {
         Ok(stage)
     }
 
-    pub(super) fn table(&self) -> &str {
+    pub(crate) fn table(&self) -> &str {
         &self.table
     }
 
     /// The servers' counters now, and the journal's as it was given.
-    pub(super) fn syncs(&mut self, journal: Option<u64>) -> Result<Syncs, BenchError> {
+    pub(crate) fn syncs(&mut self, journal: Option<u64>) -> Result<Syncs, BenchError> {
         // Servers before 14 and after 17 count elsewhere.
         let question = "SELECT wal_sync::text FROM pg_catalog.pg_stat_wal";
         let found = self.postgres.simple_query(question).ok().and_then(|messages| first(&messages));
@@ -85,9 +86,9 @@ impl Stage {
         Ok(Syncs { postgres, mariadb: counted.map(|it| it.1), journal })
     }
 
-    /// The updates that each database holds.
-    pub(super) fn updates(&mut self) -> Result<[u64; 2], BenchError> {
-        let question = format!("SELECT COALESCE(SUM(n), 0) FROM {}", self.table);
+    /// The updates that each database holds in the rows where the condition is true.
+    pub(crate) fn updates(&mut self, condition: &str) -> Result<[u64; 2], BenchError> {
+        let question = format!("SELECT COALESCE(SUM(n), 0) FROM {} WHERE {condition}", self.table);
         let messages = self.postgres.simple_query(&question).map_err(|error| postgres_said(&error))?;
         let postgres = first(&messages).and_then(|text| text.parse().ok());
         let mariadb: Option<u64> = self.mariadb.query_first(question).map_err(|error| mariadb_said(&error))?;
@@ -111,28 +112,4 @@ fn first(messages: &[postgres::SimpleQueryMessage]) -> Option<String> {
         postgres::SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten().map(str::to_owned),
         _ => None,
     })
-}
-
-/// A plain session.
-pub(crate) fn open_postgres(url: &str) -> Result<postgres::Client, BenchError> {
-    postgres::Client::connect(url, NoTls).map_err(|error| postgres_said(&error))
-}
-
-/// A plain session, over TCP as the adapter's.
-pub(crate) fn open_mariadb(url: &str) -> Result<mysql::Conn, BenchError> {
-    let options = mysql::Opts::from_url(url)
-        .map_err(|_| BenchError::new(Kind::Invalid, "write --mariadb as mysql://user:password@host:port/database"))?;
-    let options = mysql::OptsBuilder::from_opts(options).prefer_socket(false);
-    mysql::Conn::new(options).map_err(|error| mariadb_said(&error))
-}
-
-/// What the server or the driver said, as an error of the race.
-pub(crate) fn postgres_said(error: &postgres::Error) -> BenchError {
-    let said = error.as_db_error().map_or_else(|| error.to_string(), |said| format!("{} {}", said.code().code(), said));
-    BenchError::new(Kind::Unavailable, format!("PostgreSQL: {said}"))
-}
-
-/// What the server or the driver said, as an error of the race.
-pub(crate) fn mariadb_said(error: &mysql::Error) -> BenchError {
-    BenchError::new(Kind::Unavailable, format!("MariaDB: {error}"))
 }
