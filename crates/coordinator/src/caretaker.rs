@@ -1,29 +1,28 @@
-//! A thread that ticks a coordinator and runs its agent, where nobody owns a loop: an embedded coordinator, or a server
-//! whose desk must not wait for foreign databases.
+//! Threads that tick a coordinator and run its agent, where nobody owns a loop: an embedded coordinator.
+//!
+//! The tick has a thread of its own: a fence, or a checkpoint, waits for no foreign database.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use assent_world::{Clock, Gate, Moment};
+use assent_world::{Clock, Gate};
 
-use crate::{Agent, Coordinator, CoordinatorError, Round};
+use crate::{Agent, Attendance, Bell, Coordinator, Listener};
 
 const TICK: Duration = Duration::from_millis(100);
-
-/// What a caretaker tells: every round that found something, and every tick that failed.
-pub type Listener = Box<dyn Fn(Result<&Round, &CoordinatorError>) + Send>;
 
 /// A coordinator's housekeeper. Dropped, it finishes what it is at and stops.
 #[derive(Debug)]
 pub struct Caretaker {
     stop: Arc<Gate>,
-    thread: Option<JoinHandle<()>>,
+    tick: Option<JoinHandle<()>>,
+    _attendance: Option<Attendance>,
 }
 
 impl Caretaker {
-    /// Starts it: a tick every 100 ms; a round of the agent at once, whenever a client is fenced, and as often as
-    /// [`Agent::pause`] says.
+    /// Starts it: a tick every 100 ms; a look at each of the agent's resources at once, whenever a client is fenced, and
+    /// as often as [`crate::Attendant::pause`] says. The listener is told of looks that found something.
     ///
     /// # Errors
     /// As the operating system says, when it gives no thread.
@@ -33,12 +32,19 @@ impl Caretaker {
         clock: Arc<dyn Clock>,
         listener: Listener,
     ) -> std::io::Result<Self> {
+        let noteworthy: Listener = Box::new(move |told| match told {
+            Ok(round) if round.branches.is_empty() && round.is_clean() => {}
+            told => listener(told),
+        });
+        let listener = Arc::new(noteworthy);
+        let attendance = agent.map(|agent| Attendance::start(agent, clock, Arc::clone(&listener))).transpose()?;
+        let bell = attendance.as_ref().map(Attendance::bell);
         let stop = Arc::new(Gate::default());
         let watch = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
+        let tick = std::thread::Builder::new()
             .name("assent-caretaker".to_owned())
-            .spawn(move || Care { coordinator, agent, clock, listener, next: Moment(0), fenced: 0 }.run(&watch))?;
-        Ok(Self { stop, thread: Some(thread) })
+            .spawn(move || tick(&coordinator, bell.as_ref(), &listener, &watch))?;
+        Ok(Self { stop, tick: Some(tick), _attendance: attendance })
     }
 }
 
@@ -46,44 +52,24 @@ impl Drop for Caretaker {
     fn drop(&mut self) {
         self.stop.set(1);
         self.stop.wake_all();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.tick.take() {
             // It panicked: the panic was printed where it happened, there is nothing to add.
             _ = thread.join();
         }
     }
 }
 
-struct Care {
-    coordinator: Arc<Coordinator>,
-    agent: Option<Agent>,
-    clock: Arc<dyn Clock>,
-    listener: Listener,
-    next: Moment,
-    fenced: u64,
-}
-
-impl Care {
-    fn run(mut self, stop: &Gate) {
-        while stop.value() == 0 {
-            self.once();
-            stop.wait(0, Some(TICK));
+fn tick(coordinator: &Coordinator, bell: Option<&Bell>, listener: &Listener, stop: &Gate) {
+    let mut known = 0;
+    while stop.value() == 0 {
+        if let Err(error) = coordinator.tick() {
+            listener(Err(&error));
         }
-    }
-
-    fn once(&mut self) {
-        if let Err(error) = self.coordinator.tick() {
-            (self.listener)(Err(&error));
+        // A client was fenced: what it left behind can be finished now.
+        let fenced = coordinator.gauges().fenced;
+        if let Some(bell) = bell.filter(|_| std::mem::replace(&mut known, fenced) != fenced) {
+            bell.ring();
         }
-        let Some(agent) = &mut self.agent else { return };
-        let fenced = self.coordinator.state().gauges.fenced;
-        if self.clock.now() < self.next && fenced == self.fenced {
-            return;
-        }
-        self.fenced = fenced;
-        let round = agent.round();
-        if !round.branches.is_empty() || !round.is_clean() {
-            (self.listener)(Ok(&round));
-        }
-        self.next = self.clock.now().after(agent.pause());
+        stop.wait(0, Some(TICK));
     }
 }

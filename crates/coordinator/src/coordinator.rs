@@ -11,7 +11,7 @@
 //! One lock for all state. Under it: a look-up, a copy into the log's buffer, an insert. Records are encoded before it,
 //! waiting is done after it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use assent_kind::Kind;
 use assent_world::{Clock, Moment};
 use assent_xa::{BranchRecord, DecideError, Decision, Outcome};
 
+use crate::attended::Attended;
 use crate::chain::Chain;
 use crate::clients::Clients;
 use crate::error::{in_doubt, not_laid};
@@ -83,8 +84,7 @@ pub struct Coordinator {
 pub(crate) struct State {
     pub(crate) clients: Clients,
     pub(crate) table: Table,
-    /// Branches that the agent saw prepared, by transaction.
-    pub(crate) sights: BTreeMap<TxId, (Moment, Vec<BranchRecord>)>,
+    pub(crate) attended: Attended,
     pub(crate) bytes_since_checkpoint: u64,
     /// A checkpoint stands here; what is before it may go.
     pub(crate) trim_to: Option<Lsn>,
@@ -153,7 +153,7 @@ impl Coordinator {
         let mut state = State {
             clients: Clients::new(identity.node, epoch, replay.before, now, lost_after),
             table: replay.table,
-            sights: BTreeMap::new(),
+            attended: Attended::default(),
             bytes_since_checkpoint: replay.bytes,
             trim_to: None,
             gauges: Gauges { replayed: replay.count, ..Gauges::default() },
@@ -183,10 +183,14 @@ impl Coordinator {
     /// A new client. The label is for people.
     ///
     /// # Errors
-    /// `Busy` if as many clients are connected as it takes.
+    /// `Busy` if as many clients are connected as it takes; `Unavailable` while another process of this node resolves at
+    /// a resource, or before the agent has asked (`attended` says why).
     pub fn handshake(&self, label: &str) -> Result<Session, CoordinatorError> {
-        let at_ms = self.clock.wall_ms();
+        let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
         let mut state = self.state();
+        if let Some(why) = state.attended.refusal(now) {
+            return Err(CoordinatorError::Unclaimed { why });
+        }
         let incarnation = state.clients.handshake(label)?;
         let name = lay::client(at_ms, incarnation, state.clients.label(incarnation));
         // For history only: a log that takes nothing now knows this client by its number alone.
@@ -245,7 +249,11 @@ impl Coordinator {
             }
         }
         match outcome {
-            Outcome::Committed => self.lay(&mut state, ruling),
+            Outcome::Committed => match state.attended.refusal(ruling.now) {
+                // Another process may be at work on this node's branches: it could roll back what we commit.
+                Some(message) => Err(DecideError { kind: Kind::Unavailable, message }),
+                None => self.lay(&mut state, ruling),
+            },
             // Presumed abort: the client that gave up needs no record. The entry outlives a delayed copy of its commit.
             Outcome::RolledBack => {
                 self.room(&state)?;
@@ -299,17 +307,25 @@ impl Coordinator {
     /// # Errors
     /// `Invalid` if no such client was ever known; `Busy` or as the log says if nothing was decided; `InDoubt`.
     pub fn decide_abort(&self, tx: TxId, by: By, branches: &[BranchRecord]) -> Result<Outcome, DecideError> {
+        let pending = self.decide_abort_begin(tx, by, branches)?;
+        self.decide_strictly(pending)
+    }
+
+    /// Lays that, and does not wait: many aborts share a sync.
+    pub(crate) fn decide_abort_begin(
+        &self,
+        tx: TxId,
+        by: By,
+        branches: &[BranchRecord],
+    ) -> Result<Pending, DecideError> {
         check(branches)?;
         let ruling = self.ruling(tx, Outcome::RolledBack, by, branches);
-        let pending = {
-            let mut state = self.state();
-            match (state.table.get(tx), state.clients.standing(tx.incarnation)) {
-                (Some(entry), _) => pending(entry),
-                (None, Standing::Never) => return Err(stranger(tx, Standing::Never, true)),
-                (None, _) => self.lay(&mut state, ruling)?,
-            }
-        };
-        self.decide_strictly(pending)
+        let mut state = self.state();
+        match (state.table.get(tx), state.clients.standing(tx.incarnation)) {
+            (Some(entry), _) => Ok(pending(entry)),
+            (None, Standing::Never) => Err(stranger(tx, Standing::Never, true)),
+            (None, _) => self.lay(&mut state, ruling),
+        }
     }
 
     /// All branches are finished and the client knows the outcome: it may be forgotten.

@@ -76,6 +76,12 @@ pub enum CoordinatorError {
         /// What does not.
         what: String,
     },
+    /// Another process of this node is at work at a resource, or nobody has asked yet.
+    #[error("{why}")]
+    Unclaimed {
+        /// In one sentence, with the resource's name.
+        why: String,
+    },
     /// All numbers of an epoch are given.
     #[error("epoch {epoch} has given all its client numbers: restart the coordinator")]
     Numbers {
@@ -104,7 +110,7 @@ impl CoordinatorError {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Journal(error) => error.kind(),
-            Self::Identity { .. } => Kind::Unavailable,
+            Self::Identity { .. } | Self::Unclaimed { .. } => Kind::Unavailable,
             Self::IdentityDamaged { .. } | Self::Record { .. } | Self::Node { .. } | Self::Chain { .. } => {
                 Kind::Corrupt
             }

@@ -67,14 +67,14 @@ impl Coordinator {
 
     fn view(&self, state: &State, tx: TxId) -> Option<TransactionView> {
         let entry = state.table.get(tx);
-        let sight = state.sights.get(&tx).filter(|_| state.table.is_watched(tx));
-        let since = match (entry, sight) {
+        let sight = state.attended.seen(tx).filter(|_| state.table.is_watched(tx));
+        let since = match (entry, &sight) {
             (Some(entry), _) => entry.since,
             (None, Some((since, _))) => *since,
             (None, None) => return None,
         };
         let known = entry.map(|entry| record::read_branches(&entry.branches).unwrap_or_default()).unwrap_or_default();
-        let seen = sight.map(|(_, seen)| seen.as_slice()).unwrap_or_default();
+        let seen = sight.map(|(_, seen)| seen).unwrap_or_default();
         let progress = entry.map(|entry| entry.progress.as_slice()).unwrap_or_default();
         let durable = |entry: &Entry| entry.ticket.is_none_or(|ticket| ticket.end <= self.log.durable());
         Some(TransactionView {
@@ -87,7 +87,7 @@ impl Coordinator {
             is_acknowledged: entry.is_some_and(|entry| entry.is_acknowledged),
             age: self.clock.now().since(since),
             may_be_lost: state.may_be_lost(tx),
-            branches: branches(known, seen, progress),
+            branches: branches(known, &seen, progress),
         })
     }
 }

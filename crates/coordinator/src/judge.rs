@@ -1,10 +1,10 @@
-//! What recovery does with a prepared branch: a table, no I/O.
+//! What recovery does with a prepared branch, and what it concludes about one that is gone: two tables, no I/O.
 
 use std::time::Duration;
 
-use assent_xa::Outcome;
+use assent_xa::{Heuristic, Native, Outcome, Past};
 
-use crate::{By, Standing};
+use crate::{By, Finish, Standing};
 
 /// A prepared branch of this node, as the agent found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) struct Case {
     pub(crate) looks: u32,
     /// For how long, as far as we have seen.
     pub(crate) prepared: Duration,
+    /// Whether another process of this node is at work at some resource: its clients' branches look like ours.
+    pub(crate) is_rivalled: bool,
     /// For how long it may be.
     pub(crate) prepared_max: Duration,
 }
@@ -46,11 +48,47 @@ pub(crate) fn judge(case: Case) -> Judgement {
         (_, Some(Outcome::RolledBack)) => Judgement::Rollback,
         // Seen once it may have been finished since the resource listed it.
         (_, None) if !seen_twice => Judgement::Wait,
+        // The other process may be deciding commit just now.
+        (_, None) if case.is_rivalled => Judgement::Wait,
         (Standing::Fenced | Standing::Fencing, None) => Judgement::Abort(By::Agent),
         (Standing::Connected | Standing::Lost | Standing::Resumable, None) if case.prepared > case.prepared_max => {
             Judgement::Abort(By::Timeout)
         }
         (Standing::Connected | Standing::Lost | Standing::Resumable, None) => Judgement::Wait,
+    }
+}
+
+/// What follows from a resource's word on a branch that it does not list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// Nothing is left to do.
+    Finished(Finish),
+    /// It ended otherwise than decided, or nobody can know.
+    Heuristic(Heuristic, Native),
+    /// It is there after all: look again.
+    Open,
+}
+
+/// A durable decision, what became of the branch, and whether it was seen prepared or voted (its decision names it).
+pub(crate) fn truth(decided: Outcome, past: Past, has_voted: bool) -> Truth {
+    let says = |message: &str| Native { code: String::new(), message: message.to_owned() };
+    match (decided, past) {
+        (_, Past::Open) => Truth::Open,
+        (Outcome::Committed, Past::Committed) => Truth::Finished(Finish::Committed),
+        // It voted yes, nothing of ours rolls it back after this decision, and it is the server that voted.
+        (Outcome::Committed, Past::Forgotten) => Truth::Finished(Finish::CommittedInferred),
+        (Outcome::Committed, Past::RolledBack) => {
+            Truth::Heuristic(Heuristic::RolledBack, says("decided commit; a person or a fail-over undid it"))
+        }
+        (Outcome::Committed, Past::Elsewhere(native)) => Truth::Heuristic(Heuristic::Hazard, native),
+        (Outcome::RolledBack, Past::RolledBack) => Truth::Finished(Finish::RolledBack),
+        (Outcome::RolledBack, Past::Forgotten) => Truth::Finished(Finish::NotListed),
+        (Outcome::RolledBack, Past::Committed) => {
+            Truth::Heuristic(Heuristic::Committed, says("decided rollback; a person committed it"))
+        }
+        (Outcome::RolledBack, Past::Elsewhere(native)) if has_voted => Truth::Heuristic(Heuristic::Hazard, native),
+        // Presumed abort: nobody was ever told that it might commit.
+        (Outcome::RolledBack, Past::Elsewhere(_)) => Truth::Finished(Finish::NotListed),
     }
 }
 
@@ -80,10 +118,45 @@ mod tests {
                 let times = [(1, 0), (2, 60), (2, 61)];
                 for ((looks, seconds), expected) in times.into_iter().zip(row) {
                     let prepared = Duration::from_secs(seconds);
-                    let case = Case { decided, client, looks, prepared, prepared_max };
+                    let case = Case { decided, client, looks, prepared, prepared_max, is_rivalled: false };
                     assert_eq!(judge(case), expected, "{case:?}");
+                    let rivalled = Case { is_rivalled: true, ..case };
+                    let undecided = if client == Never { Stop } else { Wait };
+                    assert_eq!(judge(rivalled), if decided.is_some() { expected } else { undecided }, "{rivalled:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn only_the_server_that_voted_can_say_that_a_branch_is_done() {
+        use Finish::{Committed as Did, CommittedInferred as Inferred, NotListed, RolledBack as Undid};
+        use Heuristic::{Committed, Hazard, RolledBack};
+        // Decided commit; decided rollback, of one that voted; of one that did not.
+        let other = || Native { code: String::new(), message: "another timeline".to_owned() };
+        let table = [
+            (Past::Open, [None; 3], [None; 3]),
+            (Past::Committed, [Some(Did), None, None], [None, Some(Committed), Some(Committed)]),
+            (Past::RolledBack, [None, Some(Undid), Some(Undid)], [Some(RolledBack), None, None]),
+            (Past::Forgotten, [Some(Inferred), Some(NotListed), Some(NotListed)], [None; 3]),
+            (Past::Elsewhere(other()), [None, None, Some(NotListed)], [Some(Hazard), Some(Hazard), None]),
+        ];
+        let cases = [(Outcome::Committed, true), (Outcome::RolledBack, true), (Outcome::RolledBack, false)];
+        for (past, finished, heuristic) in table {
+            for (at, (decided, has_voted)) in cases.into_iter().enumerate() {
+                let (end, how) = match truth(decided, past.clone(), has_voted) {
+                    Truth::Finished(finish) => (Some(finish), None),
+                    Truth::Heuristic(how, native) => {
+                        assert!(!native.message.is_empty(), "a person is told why");
+                        (None, Some(how))
+                    }
+                    Truth::Open => (None, None),
+                };
+                assert_eq!((end, how), (finished[at], heuristic[at]), "{decided:?} {past:?} {has_voted}");
+            }
+            // A commit that was decided always had a vote.
+            let unvoted = truth(Outcome::Committed, past.clone(), false);
+            assert_eq!(unvoted, truth(Outcome::Committed, past, true));
         }
     }
 }

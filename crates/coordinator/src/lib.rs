@@ -9,6 +9,9 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod attendance;
+mod attendant;
+mod attended;
 mod bygone;
 mod caretaker;
 mod chain;
@@ -26,9 +29,11 @@ mod lay;
 mod lost;
 mod note;
 mod operator;
+mod orphans;
 mod record;
 mod recovery;
 mod replay;
+mod resolve;
 mod round;
 mod station;
 mod table;
@@ -37,7 +42,9 @@ mod verify;
 mod view;
 
 pub use agent::Agent;
-pub use caretaker::{Caretaker, Listener};
+pub use attendance::{Attendance, Bell, Listener};
+pub use attendant::Attendant;
+pub use caretaker::Caretaker;
 pub use chain::{Digest, Seal};
 pub use clients::Standing;
 pub use coordinator::{BRANCHES_MAX, Config, Coordinator, TABLE_BYTES_MAX, WITNESS_BYTES_MAX};

@@ -73,7 +73,7 @@ impl Coordinator {
                 pending(entry)
             } else {
                 let standing = state.clients.standing(tx.incarnation);
-                let seen = state.sights.get(&tx).filter(|_| state.table.is_watched(tx)).map(|(_, seen)| seen.clone());
+                let seen = state.attended.seen(tx).filter(|_| state.table.is_watched(tx)).map(|(_, seen)| seen);
                 let branches = match (standing, seen) {
                     (Standing::Never, _) | (_, None) => return Err(unknown(tx)),
                     (Standing::Connected, _) => return Err(driven(tx)),

@@ -1,19 +1,35 @@
 //! What the agent needs of the coordinator: where things stand, and where to note what it did.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use assent_ids::{Incarnation, ResourceId, TxId};
-use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Native, Outcome};
 
-use crate::coordinator::pending;
+use crate::attended::{Claim, Sights};
+use crate::coordinator::{State, pending};
 use crate::note::Note;
 use crate::record;
 use crate::table::Entry;
-use crate::{By, Coordinator, Fate, Pending, Standing};
+use crate::{By, Coordinator, Fate, Pending, Standing, Stopped};
 
-/// Branches seen prepared, by transaction, and since when.
-pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
+/// A branch of a decided transaction whose client does not drive it, and whose end nobody has noted.
+#[derive(Clone, Debug)]
+pub(crate) struct Orphan {
+    pub(crate) tx: TxId,
+    pub(crate) outcome: Outcome,
+    pub(crate) record: BranchRecord,
+    /// It ended otherwise than decided, and a person has cleared that.
+    pub(crate) is_cleared: bool,
+}
+
+/// What a look at all orphans shows.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// Branches at resources that are not registered.
+    pub(crate) unregistered: Vec<(TxId, ResourceId)>,
+    /// Resources that recovery still waits for.
+    pub(crate) open: BTreeSet<ResourceId>,
+}
 
 impl Coordinator {
     /// Where a client stands.
@@ -28,63 +44,147 @@ impl Coordinator {
         self.decide_strictly(pending).map(Some)
     }
 
-    /// Decided transactions whose client does not drive them: the agent has to find out what became of their branches.
-    /// Each is durable when this returns; one that cannot become so is left out.
-    pub(crate) fn orphans(&self) -> Vec<(TxId, Vec<BranchRecord>)> {
-        let left: Vec<(TxId, Pending, Vec<BranchRecord>)> = {
-            let state = self.state();
-            let left = state.table.iter().filter(|(tx, entry)| {
-                let driven = state.clients.standing(tx.incarnation) == Standing::Connected && !entry.is_acknowledged;
-                !entry.is_finished && !driven
-            });
-            let branches = |entry: &Entry| record::read_branches(&entry.branches).unwrap_or_default();
-            left.map(|(tx, entry)| (tx, pending(entry), branches(entry))).collect()
-        };
-        // Its client died before it waited: what is concluded from a listing must not outlive the decision.
-        let durable = left.into_iter().filter(|(_, pending, _)| self.decide_strictly(*pending).is_ok());
-        durable.map(|(tx, _, branches)| (tx, branches)).collect()
+    /// These resources are attended from now on.
+    pub(crate) fn attend(&self, names: &[(ResourceId, String)]) {
+        let now = self.clock.now();
+        self.state().attended.expect(names, now);
     }
 
-    /// All that the agent's latest look has found prepared. None of it is forgotten before the next look.
-    pub(crate) fn sighted(&self, sights: Sights) {
+    /// The branches at this resource of decided transactions whose client does not drive them: its attendant has to find
+    /// out what became of them. Each is durable when this returns; one that cannot become so is left out.
+    pub(crate) fn orphans(&self, resource: ResourceId) -> Vec<Orphan> {
+        let left: Vec<(Pending, Vec<Orphan>)> = {
+            let state = self.state();
+            let left = state.table.iter().filter(|(tx, entry)| is_orphan(&state, *tx, entry));
+            let left = left.map(|(tx, entry)| (pending(entry), open_branches(tx, entry, resource)));
+            left.filter(|(_, branches)| !branches.is_empty()).collect()
+        };
+        // Its client died before it waited: what is concluded from a listing must not outlive the decision.
+        let durable = left.into_iter().filter(|(pending, _)| self.decide_strictly(*pending).is_ok());
+        durable.flat_map(|(_, branches)| branches).collect()
+    }
+
+    /// All that an attendant's latest look has found prepared. None of it is forgotten before its next look.
+    pub(crate) fn sighted(&self, resource: ResourceId, sights: Sights) {
         let state = &mut *self.state();
-        let seen: BTreeSet<TxId> = sights.keys().copied().collect();
-        state.sights = sights;
+        let seen = state.attended.saw(resource, sights);
         let clients = &state.clients;
         state.table.watch(seen, |incarnation| clients.standing(incarnation) == Standing::Fenced);
     }
 
-    /// How the agent left a branch of a decided transaction. Whether that is news.
-    pub(crate) fn progress(&self, tx: TxId, resource: ResourceId, number: u16, fate: Fate) -> bool {
-        self.note(tx, Note { resource, number, fate, by: By::Agent, retries: 0, native: Native::default() })
+    /// How a claim went.
+    pub(crate) fn claimed(&self, resource: ResourceId, claim: Claim) {
+        self.state().attended.claimed(resource, claim);
+    }
+
+    /// To which resource's rival this one is left, if to any.
+    pub(crate) fn yields(&self, resource: ResourceId) -> Option<String> {
+        self.state().attended.yields(resource).map(str::to_owned)
+    }
+
+    /// A listing with a branch that nobody here can have begun, or one without.
+    pub(crate) fn stranger(&self, resource: ResourceId, stranger: Option<Stopped>) {
+        self.state().attended.stranger(resource, stranger);
+    }
+
+    /// Such a branch, wherever it is.
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        self.state().attended.stopped().cloned()
+    }
+
+    /// Where another process of this node resolves, each resource by its registered name, and what it says of the other
+    /// one. While there is any, new clients and commits are refused `Unavailable`.
+    #[must_use]
+    pub fn rivals(&self) -> Vec<(String, Native)> {
+        self.state().attended.rivals().map(|(name, native)| (name.to_owned(), native.clone())).collect()
+    }
+
+    /// Why no new client and no new commit is taken now: another process of this node is at work, or the agent has not
+    /// asked every resource yet. None if they are.
+    #[must_use]
+    pub fn unclaimed(&self) -> Option<String> {
+        let now = self.clock.now();
+        self.state().attended.refusal(now)
+    }
+
+    pub(crate) fn is_rivalled(&self) -> bool {
+        self.state().attended.rivals().next().is_some()
+    }
+
+    /// Decides rollback of what is seen prepared, unless it is decided already. Nobody is told before it is waited for.
+    pub(crate) fn abort_begin(&self, tx: TxId, by: By) -> Result<Pending, DecideError> {
+        let seen = self.state().attended.seen(tx).map(|(_, branches)| branches).unwrap_or_default();
+        self.decide_abort_begin(tx, by, &seen)
+    }
+
+    /// How the agent left a branch of a decided transaction, after how many failures. Whether that is news.
+    pub(crate) fn progress(&self, tx: TxId, resource: ResourceId, number: u16, fate: Fate, retries: u32) -> bool {
+        self.note(tx, Note { resource, number, fate, by: By::Agent, retries, native: Native::default() })
     }
 
     /// How a branch of a decided transaction was left.
     pub(crate) fn fate(&self, tx: TxId, resource: ResourceId, number: u16) -> Option<Fate> {
-        let state = self.state();
-        let mut progress = state.table.get(tx)?.progress.iter();
-        progress.find(|one| one.resource == resource && one.number == number).map(|one| one.fate.clone())
+        self.state().table.get(tx)?.fate(resource, number).cloned()
     }
 
-    /// Forgets an orphan if all these branches of it are finished, as far as the rule allows. Where it is not: the
-    /// resources that recovery still waits for; a heuristic outcome waits for a person instead.
-    pub(crate) fn settle(&self, tx: TxId, branches: &[BranchRecord]) -> Vec<ResourceId> {
+    /// What the decision keeps for asking about this branch; empty if it does not name it.
+    pub(crate) fn witness(&self, tx: TxId, resource: ResourceId, number: u16) -> Vec<u8> {
+        let state = self.state();
+        let branches = state.table.get(tx).and_then(|entry| record::read_branches(&entry.branches).ok());
+        let same = |branch: &BranchRecord| branch.resource == resource && branch.number == number;
+        branches.unwrap_or_default().into_iter().find(same).map(|branch| branch.witness).unwrap_or_default()
+    }
+
+    /// Lets every orphan go whose branches are all finished, as far as the rule allows; a heuristic outcome waits for a
+    /// person. What is left.
+    pub(crate) fn sweep(&self, registered: &[ResourceId]) -> Swept {
+        let durable = self.log.durable();
         let state = &mut *self.state();
-        let Some(entry) = state.table.get(tx) else { return Vec::new() };
-        let is_done = |branch: &&BranchRecord| {
-            let same = |one: &&Note| one.resource == branch.resource && one.number == branch.number;
-            entry.progress.iter().find(same).is_some_and(|one| matches!(one.fate, Fate::Finished(_)))
-        };
-        let is_heuristic = |branch: &&BranchRecord| {
-            let same = |one: &&Note| one.resource == branch.resource && one.number == branch.number;
-            entry.progress.iter().find(same).is_some_and(|one| matches!(one.fate, Fate::Heuristic(..)))
-        };
-        let left: Vec<&BranchRecord> = branches.iter().filter(|branch| !is_done(branch)).collect();
-        let open = left.iter().filter(|branch| !is_heuristic(branch)).map(|branch| branch.resource).collect();
-        if left.is_empty() {
-            let is_fenced = state.clients.standing(tx.incarnation) == Standing::Fenced;
-            state.table.finish(tx, is_fenced);
+        let (mut swept, mut done) = (Swept::default(), Vec::new());
+        for (tx, entry) in state.table.iter().filter(|(tx, entry)| is_orphan(state, *tx, entry)) {
+            if entry.ticket.is_some_and(|ticket| ticket.end > durable) {
+                continue;
+            }
+            let mut is_done = true;
+            for branch in record::read_branches(&entry.branches).unwrap_or_default() {
+                let fate = entry.fate(branch.resource, branch.number);
+                is_done &= matches!(fate, Some(Fate::Finished(_)));
+                if !registered.contains(&branch.resource) {
+                    swept.unregistered.push((tx, branch.resource));
+                } else if !matches!(fate, Some(Fate::Finished(_) | Fate::Heuristic(..))) {
+                    _ = swept.open.insert(branch.resource);
+                }
+            }
+            if is_done {
+                done.push((tx, state.clients.standing(tx.incarnation) == Standing::Fenced));
+            }
         }
-        open
+        done.into_iter().for_each(|(tx, is_fenced)| state.table.finish(tx, is_fenced));
+        swept
+    }
+}
+
+/// Decided, not finished, and not driven by its client.
+fn is_orphan(state: &State, tx: TxId, entry: &Entry) -> bool {
+    !entry.is_finished && (entry.is_acknowledged || state.clients.standing(tx.incarnation) != Standing::Connected)
+}
+
+fn open_branches(tx: TxId, entry: &Entry, resource: ResourceId) -> Vec<Orphan> {
+    let outcome = entry.outcome;
+    let here = record::read_branches(&entry.branches).unwrap_or_default().into_iter();
+    let here = here.filter(|branch| branch.resource == resource);
+    let orphan = |record: BranchRecord| match entry.fate(record.resource, record.number) {
+        Some(Fate::Finished(_) | Fate::Heuristic(..)) => None,
+        Some(Fate::Cleared) => Some(Orphan { tx, outcome, record, is_cleared: true }),
+        Some(Fate::Open | Fate::Prepared) | None => Some(Orphan { tx, outcome, record, is_cleared: false }),
+    };
+    here.filter_map(orphan).collect()
+}
+
+impl Entry {
+    /// How a branch of it was left.
+    fn fate(&self, resource: ResourceId, number: u16) -> Option<&Fate> {
+        let mut progress = self.progress.iter();
+        progress.find(|one| one.resource == resource && one.number == number).map(|one| &one.fate)
     }
 }

@@ -7,13 +7,13 @@ use assent_xa::{Heuristic, Native};
 /// How a prepared branch was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Told to commit, and did.
+    /// Told to commit, and did; or its resource, asked, knows that it has.
     Committed,
-    /// Told to commit; it was not there any more: after a durable commit and a vote of yes it has been committed.
+    /// Decided commit, and gone from the server that voted yes, which keeps no memory: it has been committed.
     CommittedInferred,
-    /// Told to roll back, and did, or was not there any more.
+    /// Told to roll back, and did; or its resource, asked, knows that it has.
     RolledBack,
-    /// Its transaction is decided, and its resource has left it out of two listings in a row: finished before.
+    /// Decided rollback, and gone from its resource: finished before. Or cleared by a person, and gone.
     NotListed,
     /// Nothing may be done yet: nobody has decided, or its client is at work. Looked at again in the next round.
     Waiting,
@@ -85,6 +85,16 @@ pub struct Round {
 }
 
 impl Round {
+    /// Adds what another attendant found and did.
+    pub fn merge(&mut self, other: Round) {
+        self.resources.extend(other.resources);
+        self.branches.extend(other.branches);
+        self.unregistered.extend(other.unregistered);
+        self.stopped = self.stopped.take().or(other.stopped);
+        self.unregistered.sort_unstable();
+        self.unregistered.dedup();
+    }
+
     /// Whether nothing is left to do, as far as every resource could be asked.
     #[must_use]
     pub fn is_clean(&self) -> bool {

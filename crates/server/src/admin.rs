@@ -30,7 +30,7 @@ pub(crate) fn show(visit: &mut Visit<'_>, tx: TxId) {
 
 /// Asks for a round of the recovery agent; it is answered when that has ended.
 pub(crate) fn recover(visit: &mut Visit<'_>) {
-    if !visit.shared.recovers {
+    if visit.shared.recovery.attendance().is_none() {
         return visit.error(Kind::NotFound, "this server has no recovery agent; ask the coordinator's server");
     }
     if visit.has_room() {

@@ -1,10 +1,11 @@
-//! What runs beside the desks, so that no request waits for it: the recovery agent and the engines' housekeeping.
+//! What runs beside the desks, so that no request waits for it: answers about recovery, and the engines' housekeeping.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_coordinator::{Agent, Coordinator};
+use assent_coordinator::{Attendance, Coordinator};
 use assent_kv::Kv;
+use assent_world::Clock;
 
 use crate::report;
 use crate::shared::{Letter, Shared};
@@ -12,21 +13,16 @@ use crate::shared::{Letter, Shared};
 /// How often an engine may look after itself: fences, checkpoints, trims.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Between two rounds of recovery, at least.
-const ROUNDS_APART: Duration = Duration::from_millis(250);
+/// An operator who asks for recovery is answered by then, with the resources that have not answered named.
+const RECOVER_MAX: Duration = Duration::from_secs(5);
 
-/// Rounds of recovery: at the start, when the bell rings, and for ever by the agent's own pause.
-pub(crate) fn recover(shared: &Shared, mut agent: Agent) {
-    loop {
-        let asked = shared.recovery.begin_round();
-        // Looked at after the bell was stilled: a stop that rang before is seen here, a later one rings again.
-        if shared.drain.until().is_some() {
-            return;
-        }
-        let round = agent.round();
-        shared.numbers.rounds.inc();
-        report::log(&round);
-        shared.recovery.tell(report::check(&round));
+/// A start waits no longer for the first claims; the coordinator itself waits as long.
+const CLAIMS_MAX: Duration = Duration::from_secs(1);
+
+/// Answers those who ask for a look at every resource; the looks themselves are the attendants'.
+pub(crate) fn recover(shared: &Shared, attendance: &Attendance) {
+    while let Some(asked) = shared.recovery.wait() {
+        let round = attendance.recover(RECOVER_MAX);
         let limit = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(usize::MAX);
         for asked in asked {
             if let Some(inbox) = shared.inboxes.get(asked.desk) {
@@ -34,19 +30,30 @@ pub(crate) fn recover(shared: &Shared, mut agent: Agent) {
                 inbox.post(Letter::Late { token: asked.token, frame });
             }
         }
-        // However often the bell rings: a branch that is seen in two rounds has stood still for this long at least, and
-        // its healthy client is not raced.
-        if !shared.drain.sleep(ROUNDS_APART) {
+    }
+}
+
+/// Whoever is told that the server is ready finds it so: the first claims have been asked for, or take too long.
+pub(crate) fn first_claims(coordinator: &Coordinator, clock: &dyn Clock) {
+    let until = clock.now().after(CLAIMS_MAX);
+    while let Some(why) = coordinator.unclaimed() {
+        if clock.now() >= until {
+            tracing::error!(why, "no commit is taken for now");
             return;
         }
-        shared.recovery.sleep(agent.pause().saturating_sub(ROUNDS_APART));
+        clock.sleep(Duration::from_millis(1));
     }
 }
 
 /// The coordinator's housekeeping. A failure is the log's, which answers every request with it from then on.
 pub(crate) fn tick_coordinator(shared: &Shared, coordinator: &Arc<Coordinator>) {
-    let mut failed = false;
+    let (mut failed, mut known) = (false, 0);
     while shared.drain.sleep(TICK) {
+        // A client was fenced: what it left behind can be finished now.
+        let fenced = coordinator.gauges().fenced;
+        if std::mem::replace(&mut known, fenced) != fenced {
+            shared.recovery.ring();
+        }
         match coordinator.tick() {
             Ok(()) => failed = false,
             Err(error) if !std::mem::replace(&mut failed, true) => tracing::error!(%error, "the coordinator's tick"),

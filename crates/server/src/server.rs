@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use assent_coordinator::{Agent, Coordinator};
+use assent_coordinator::{Agent, Attendance, Coordinator};
 use assent_door::{DoorError, Drain, Health, Limits, Metrics, Slots};
 use assent_ids::{NodeId, ResourceId};
 use assent_journal::Log;
@@ -18,6 +18,7 @@ use assent_world::{Clock, Moment};
 use crate::caretakers;
 use crate::desk::{Desk, WAKER};
 use crate::numbers::Numbers;
+use crate::report;
 use crate::seats::Seats;
 use crate::shared::{Inbox, Recovery, Shared};
 use crate::watch;
@@ -156,6 +157,9 @@ impl Server {
             polls.push(poll);
         }
         let registered = config.resources.iter().map(|name| (name.clone(), ResourceId::of(name))).collect();
+        let numbers = Numbers::new(metrics, crate::role::KINDS);
+        let attend = |agent| attendance(agent, &clock, &numbers).map(Arc::new);
+        let attendance = engines.agent.map(attend).transpose().map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
             node: engines.node,
             coordinator: engines.coordinator,
@@ -167,11 +171,10 @@ impl Server {
             client_lost_ms: config.client_lost_ms,
             slots: Slots::new(config.limits.connections_max),
             drain: Drain::default(),
-            numbers: Numbers::new(metrics, crate::role::KINDS),
+            numbers,
             registered,
             seats: Seats::default(),
-            recovers: engines.agent.is_some(),
-            recovery: Recovery::default(),
+            recovery: Recovery::new(attendance),
             inboxes,
             failed: Mutex::new(None),
         });
@@ -188,20 +191,23 @@ impl Server {
         }
         // From here on a failure drops the server, which ends the threads that have been started.
         let server = Self { address, shared, threads: Mutex::new(Vec::new()) };
-        server.start_threads(polls, listener, engines.agent)?;
+        server.start_threads(polls, listener)?;
+        if let Some(coordinator) = &server.shared.coordinator {
+            caretakers::first_claims(coordinator, &*server.shared.clock);
+        }
         Ok(server)
     }
 
-    fn start_threads(&self, polls: Vec<Poll>, listener: Listener, agent: Option<Agent>) -> Result<(), ServerError> {
+    fn start_threads(&self, polls: Vec<Poll>, listener: Listener) -> Result<(), ServerError> {
         let mut listener = Some(listener);
         for (number, poll) in polls.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let mut desk = Desk::new(number, shared, poll, listener.take()).map_err(ServerError::Start)?;
             self.spawn(&format!("desk-{number}"), move || desk.run())?;
         }
-        if let Some(agent) = agent {
+        if let Some(attendance) = self.shared.recovery.attendance().map(Arc::clone) {
             let shared = Arc::clone(&self.shared);
-            self.spawn("recovery", move || caretakers::recover(&shared, agent))?;
+            self.spawn("recovery", move || caretakers::recover(&shared, &attendance))?;
         }
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
@@ -232,13 +238,16 @@ impl Server {
         let now = self.shared.clock.now();
         self.shared.drain.begin(now, within);
         self.shared.inboxes.iter().for_each(Inbox::wake);
-        self.shared.recovery.ring();
+        self.shared.recovery.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
         // inside its checkpoint: both are safe to leave.
         let until = self.shared.drain.until().unwrap_or(now).after(GRACE);
         for thread in threads {
             self.join(thread, until);
+        }
+        if self.shared.recovery.attendance().is_some_and(|attendance| !attendance.wait()) {
+            tracing::warn!("recovery was still inside somebody's database when the server stopped");
         }
     }
 
@@ -252,6 +261,18 @@ impl Server {
         }
         _ = thread.join();
     }
+}
+
+/// The agent at work; what it does is counted and told to the log.
+fn attendance(agent: Agent, clock: &Arc<dyn Clock>, numbers: &Numbers) -> io::Result<Attendance> {
+    let rounds = numbers.rounds.clone();
+    let listener: assent_coordinator::Listener = Box::new(move |told| {
+        if let Ok(round) = told {
+            rounds.inc();
+            report::log(round);
+        }
+    });
+    Attendance::start(agent, Arc::clone(clock), Arc::new(listener))
 }
 
 /// What a desk may take beyond the given time to close its sockets, and helpers to finish a step.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use assent_coordinator::Coordinator;
-use assent_door::{Check, Drain, Limits, Slot, Slots};
+use assent_coordinator::{Attendance, Coordinator};
+use assent_door::{Drain, Limits, Slot, Slots};
 use assent_ids::{NodeId, ResourceId};
 use assent_journal::Log;
 use assent_kv::Kv;
@@ -36,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) seats: Seats,
     /// The names a client may enlist.
     pub(crate) registered: BTreeMap<String, ResourceId>,
-    /// Whether there is a recovery thread.
-    pub(crate) recovers: bool,
     pub(crate) recovery: Recovery,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) failed: Mutex<Option<String>>,
@@ -115,12 +114,13 @@ impl Inbox {
     }
 }
 
-/// The bell of the recovery thread, and who waits for the report of its next round.
+/// The recovery at work, and who waits for a report of it.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
+    attendance: Option<Arc<Attendance>>,
     bell: Gate,
     asked: Mutex<Vec<Asked>>,
-    last: Mutex<Option<Check>>,
+    stopping: AtomicBool,
 }
 
 /// Who asked for a round.
@@ -132,38 +132,54 @@ pub(crate) struct Asked {
 }
 
 impl Recovery {
-    /// A round is due now: a client was lost, or somebody asked.
-    pub(crate) fn ring(&self) {
-        self.bell.set(1);
-        self.bell.wake_all();
+    pub(crate) fn new(attendance: Option<Arc<Attendance>>) -> Self {
+        Self { attendance, ..Self::default() }
     }
 
+    /// The attendants, where there are any.
+    pub(crate) const fn attendance(&self) -> Option<&Arc<Attendance>> {
+        self.attendance.as_ref()
+    }
+
+    /// A look at every resource is due now: a client was lost or fenced.
+    pub(crate) fn ring(&self) {
+        if let Some(attendance) = &self.attendance {
+            attendance.bell().ring();
+        }
+    }
+
+    /// A look is asked for, and its report.
     pub(crate) fn ask(&self, asked: Asked) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-        self.ring();
+        self.wake();
     }
 
-    /// Those whose question came before the round that begins now.
-    pub(crate) fn begin_round(&self) -> Vec<Asked> {
-        self.bell.set(0);
-        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// How the last round went.
-    pub(crate) fn tell(&self, check: Check) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(check);
-    }
-
-    /// How the last round went.
-    pub(crate) fn last(&self) -> Check {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        last.unwrap_or_else(|| Check::degraded("the first round has not ended yet"))
-    }
-
-    /// Waits that long, or until the bell rings.
-    pub(crate) fn sleep(&self, pause: Duration) {
-        if self.bell.value() == 0 {
-            self.bell.wait(0, Some(pause));
+    /// Those who ask, once there are any; none when it is over.
+    pub(crate) fn wait(&self) -> Option<Vec<Asked>> {
+        loop {
+            let seen = self.bell.value();
+            if self.stopping.load(Ordering::Acquire) {
+                return None;
+            }
+            let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+            if !asked.is_empty() {
+                return Some(asked);
+            }
+            self.bell.wait(seen, None);
         }
+    }
+
+    /// It is over; a look that is under way is left to itself.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        if let Some(attendance) = &self.attendance {
+            attendance.stop();
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.bell.bump();
+        self.bell.wake_all();
     }
 }

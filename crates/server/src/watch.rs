@@ -7,15 +7,16 @@ use assent_door::{Check, Health, Metrics};
 use assent_journal::{Log, State};
 use assent_kv::{Kv, Stats};
 
+use crate::report;
 use crate::shared::Shared;
 
 pub(crate) fn server(shared: &Arc<Shared>, metrics: &Metrics, health: &Health) {
     let most = i64::from(shared.slots.most());
     metrics.sample_gauge("connections_max", None, "Places for connections of the binary protocol", move || most);
-    if shared.recovers {
-        let weak = Arc::downgrade(shared);
+    if let Some(attendance) = shared.recovery.attendance() {
+        let weak = Arc::downgrade(attendance);
         health.watch("recovery", move || match weak.upgrade() {
-            Some(shared) => shared.recovery.last(),
+            Some(attendance) => report::check(&attendance.last()),
             None => Check::failed("it has stopped"),
         });
     }
@@ -55,6 +56,9 @@ pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &M
     gauge("transactions", "Decided transactions that must still be known", |it| it.live);
     gauge("in_doubt", "Transactions whose branches recovery saw prepared in its last look", |it| it.prepared);
     gauge("heuristic", "Transactions with a branch that ended otherwise than decided", |it| it.heuristic);
+    let rivalled = Arc::clone(it);
+    let help = "Resources where another process of this node resolves: a copied data folder";
+    metrics.sample_gauge("rivals", None, help, move || i64::try_from(rivalled.rivals().len()).unwrap_or(i64::MAX));
     let window = Arc::clone(log);
     // Never answered decisions: only notes of what may be forgotten, which nobody waits for.
     let help = "Bytes of the coordinator's log that are not on disk yet: notes, no answered decisions";
@@ -64,6 +68,9 @@ pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &M
     let (it, log) = (Arc::clone(it), Arc::clone(log));
     health.watch("coordinator", move || {
         let gauges = it.gauges();
+        if let Some(why) = it.unclaimed() {
+            return Check::failed(format!("no commit is taken: {why}"));
+        }
         match (journal(&*log), gauges.heuristic) {
             (Some(check), _) => check,
             (None, 0) => {

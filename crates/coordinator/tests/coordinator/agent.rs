@@ -156,15 +156,16 @@ fn one_dead_resource_stops_nobody_else_and_is_asked_less_and_less() {
 }
 
 #[test]
-fn a_lost_answer_is_asked_again_and_unknown_then_means_committed() {
+fn a_lost_answer_is_asked_again() {
     for (trouble, last) in [
-        (Trouble::LosesAnswers, Resolution::NotListed),
+        (Trouble::LosesAnswers, Resolution::CommittedInferred),
         (Trouble::LosesVerbs, Resolution::Committed),
         (Trouble::Refuses, Resolution::Committed),
     ] {
         let mut stand = Stand::new();
         let session = stand.coordinator.handshake("client").unwrap();
         let mine = tx(&session, 1);
+        stand.banks[0].vault().is_forgetful = true;
         stand.banks[0].prepare(IDENTITY.node, mine, 0);
         stand.coordinator.decide(&commit(mine)).unwrap();
         stand.coordinator.lost(session.incarnation);
@@ -173,7 +174,7 @@ fn a_lost_answer_is_asked_again_and_unknown_then_means_committed() {
         assert!(matches!(round.branches[0].resolution, Resolution::Retry(..)), "{round:?}");
         stand.banks[0].trouble(None);
         let mut round = stand.round();
-        if last == Resolution::NotListed {
+        if last == Resolution::CommittedInferred {
             assert!(
                 !round.branches.iter().any(|one| one.resource == "bank-a"),
                 "one listing is no evidence: {round:?}"
@@ -232,7 +233,7 @@ fn a_listing_in_a_stopped_round_does_not_count() {
     assert!(stand.round().stopped.is_some());
     stand.banks[1].vault().prepared.remove(&xid);
     assert_eq!(how(&stand.round()).len(), 0, "counted anew");
-    assert_eq!(how(&stand.round()), [&Resolution::NotListed; 2]);
+    assert_eq!(how(&stand.round()), [&Resolution::CommittedInferred; 2]);
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn a_listing_counts_only_after_the_decision_is_durable() {
     stand.coordinator.lost(session.incarnation);
     stand.round();
     assert_eq!(stand.log.durable(), stand.log.end(), "recovery waits in its place");
-    assert_eq!(how(&stand.round()), [&Resolution::NotListed; 2]);
+    assert_eq!(how(&stand.round()), [&Resolution::CommittedInferred; 2]);
     // And where it cannot become durable nothing is concluded.
     _ = stand.coordinator.decide_begin(&commit(two)).unwrap();
     stand.log.stored().is_closed = true;

@@ -11,6 +11,8 @@ use assent_xa::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote}
 pub(crate) enum Trouble {
     /// It cannot be reached.
     Dead,
+    /// It takes a connection and says nothing, for as long as the trouble lasts.
+    Hangs,
     /// Somebody answers in its place who has none of its branches: a standby, for as long as a fail-over takes.
     Standby,
     /// It does what it is told in phase two, and the answer is lost.
@@ -38,6 +40,21 @@ pub(crate) struct Vault {
     /// Happens after the next list was made and before it is read.
     pub(crate) meanwhile: Option<Meanwhile>,
     pub(crate) connects: u64,
+    /// Connections that are open, and the most that ever were.
+    pub(crate) open: usize,
+    pub(crate) open_most: usize,
+    /// It remembers nothing of finished branches.
+    pub(crate) is_forgetful: bool,
+    /// It is another server than the one that voted.
+    pub(crate) is_elsewhere: bool,
+    /// What it was asked with, in [`Verb::Inquire`].
+    pub(crate) witnesses: Vec<Vec<u8>>,
+    /// Branches that a living session keeps from everybody else.
+    pub(crate) kept: BTreeSet<Xid>,
+    /// An answer that is lost, once, though its verb was done.
+    pub(crate) loses: Option<Xid>,
+    /// Which connection has claimed the node's branches.
+    pub(crate) claims: BTreeMap<NodeId, u64>,
     pub(crate) verbs: BTreeMap<&'static str, u64>,
 }
 
@@ -50,7 +67,17 @@ pub(crate) struct Bank {
 
 pub(crate) struct Teller {
     bank: Bank,
+    /// The connection's number.
+    number: u64,
     pending: Option<Reply>,
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let Ok(mut vault) = self.bank.vault.lock() else { return };
+        vault.open -= 1;
+        vault.claims.retain(|_, number| *number != self.number);
+    }
 }
 
 impl Bank {
@@ -63,7 +90,13 @@ impl Bank {
     }
 
     pub(crate) fn teller(&self) -> Teller {
-        Teller { bank: self.clone(), pending: None }
+        let mut vault = self.vault();
+        vault.connects += 1;
+        vault.open += 1;
+        vault.open_most = vault.open_most.max(vault.open);
+        let number = vault.connects;
+        drop(vault);
+        Teller { bank: self.clone(), number, pending: None }
     }
 
     pub(crate) fn xid(&self, node: NodeId, tx: TxId, number: u16) -> Xid {
@@ -81,18 +114,13 @@ impl Bank {
         self.vault().trouble = trouble;
     }
 
-    fn answer(&self, verb: Verb) -> Reply {
+    fn answer(&self, verb: Verb, connection: u64) -> Reply {
         let mut vault = self.vault();
-        let (name, _) = named(&verb);
+        let (name, xid) = named(&verb);
         *vault.verbs.entry(name).or_default() += 1;
-        let native = |message: &str| Native { code: "T0001".to_owned(), message: message.to_owned() };
         let phase_two = matches!(verb, Verb::Commit(_) | Verb::Rollback(_));
-        match vault.trouble {
-            Some(Trouble::Dead) => return Reply::Lost(native("dead")),
-            Some(Trouble::LosesVerbs) if phase_two => return Reply::Lost(native("lost")),
-            Some(Trouble::Refuses) if phase_two => return Reply::Refused(Kind::Busy, native("busy")),
-            Some(Trouble::Heuristic(heuristic)) if phase_two => return Reply::Heuristic(heuristic, native("by hand")),
-            _ => {}
+        if let Some(reply) = vault.spoiled(&verb) {
+            return reply;
         }
         let known = |there: bool| if there { Reply::Done } else { Reply::Unknown(native("no such branch")) };
         let reply = match verb {
@@ -125,8 +153,18 @@ impl Bank {
                 vault.forgotten.insert(xid);
                 known(vault.prepared.remove(&xid))
             }
-            Verb::Claim(_) | Verb::Evict(_) => Reply::Done,
-            Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
+            Verb::Claim(node) => match *vault.claims.entry(node).or_insert(connection) {
+                holder if holder == connection => Reply::Done,
+                holder => Reply::Refused(Kind::Conflict, native(&format!("connection {holder} has it"))),
+            },
+            Verb::Evict(xid) => {
+                vault.kept.remove(&xid);
+                Reply::Done
+            }
+            Verb::Inquire { xid, witness } => {
+                vault.witnesses.push(witness);
+                Reply::Past(vault.past(&xid))
+            }
             Verb::Recover(node) => {
                 if vault.trouble == Some(Trouble::Standby) {
                     return Reply::Listed(Vec::new());
@@ -135,10 +173,45 @@ impl Bank {
                 Reply::Listed(vault.prepared.iter().filter(ours).copied().collect())
             }
         };
-        if vault.trouble == Some(Trouble::LosesAnswers) && phase_two {
+        let is_lost = vault.loses.take_if(|lost| Some(*lost) == xid).is_some();
+        if phase_two && (is_lost || vault.trouble == Some(Trouble::LosesAnswers)) {
             return Reply::Lost(native("lost"));
         }
         reply
+    }
+}
+
+fn native(message: &str) -> Native {
+    Native { code: "T0001".to_owned(), message: message.to_owned() }
+}
+
+impl Vault {
+    /// What trouble answers in its place.
+    fn spoiled(&self, verb: &Verb) -> Option<Reply> {
+        let phase_two = matches!(verb, Verb::Commit(_) | Verb::Rollback(_));
+        let is_kept = matches!(verb, Verb::Commit(xid) | Verb::Rollback(xid) if self.kept.contains(xid));
+        Some(match self.trouble {
+            Some(Trouble::Dead) => Reply::Lost(native("dead")),
+            Some(Trouble::Standby) if matches!(verb, Verb::Inquire { .. }) => {
+                Reply::Refused(Kind::Unavailable, native("in recovery"))
+            }
+            Some(Trouble::LosesVerbs) if phase_two => Reply::Lost(native("lost")),
+            Some(Trouble::Refuses) if phase_two => Reply::Refused(Kind::Busy, native("busy")),
+            Some(Trouble::Heuristic(heuristic)) if phase_two => Reply::Heuristic(heuristic, native("by hand")),
+            _ if is_kept => Reply::Refused(Kind::Busy, native("attached")),
+            _ => return None,
+        })
+    }
+
+    fn past(&self, xid: &Xid) -> Past {
+        match (self.prepared.contains(xid), self.committed.contains(xid), self.rolled_back.contains(xid)) {
+            (true, ..) => Past::Open,
+            _ if self.is_elsewhere => Past::Elsewhere(Native { code: String::new(), message: "timeline 2".to_owned() }),
+            _ if self.is_forgetful => Past::Forgotten,
+            (_, true, _) => Past::Committed,
+            (_, _, true) => Past::RolledBack,
+            _ => Past::Forgotten,
+        }
     }
 }
 
@@ -165,7 +238,7 @@ impl Resource for Teller {
 
     fn send(&mut self, verb: Verb) {
         assert!(self.pending.is_none(), "one receive follows each send");
-        self.pending = Some(self.bank.answer(verb));
+        self.pending = Some(self.bank.answer(verb, self.number));
     }
 
     fn receive(&mut self) -> Reply {
@@ -186,9 +259,12 @@ impl Connector for Bank {
     }
 
     fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
+        while self.vault().trouble == Some(Trouble::Hangs) {
+            std::thread::yield_now();
+        }
         let mut vault = self.vault();
-        vault.connects += 1;
         if vault.trouble == Some(Trouble::Dead) {
+            vault.connects += 1;
             return Err((Kind::Unavailable, Native { code: String::new(), message: "dead".to_owned() }));
         }
         drop(vault);

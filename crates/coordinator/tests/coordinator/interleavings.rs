@@ -233,6 +233,7 @@ fn history(seed: u64) -> (u64, u64) {
 fn restart(stand: &mut Stand, clients: &Arc<Mutex<Clients>>, rng: &mut Rng) {
     let kept = rng.index(6);
     stand.log = stand.log.reopen_keeping(kept);
+    stand.dies();
     (stand.coordinator, stand.agent) = crate::stand::open(&stand.log, &stand.clock, &stand.banks, stand.config);
     let mut clients = clients.lock().unwrap();
     clients.coordinator = Arc::clone(&stand.coordinator);

@@ -10,6 +10,9 @@
 )]
 
 mod agent;
+mod agent_claims;
+mod agent_many;
+mod agent_truth;
 mod bank;
 mod chain;
 mod client;

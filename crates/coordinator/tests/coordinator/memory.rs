@@ -62,6 +62,15 @@ impl MemoryLog {
         Self { stored: Arc::clone(&self.stored), epoch }
     }
 
+    /// Somebody has copied the data folder: the next opening of the copy, as the next opening of this one would be.
+    pub(crate) fn copied(&self) -> Self {
+        let stored = self.stored();
+        let (entries, epoch) = (stored.entries.clone(), stored.epoch + 1);
+        let (end, durable, start) = (stored.end, stored.durable, stored.start);
+        let stored = Stored { entries, end, durable, start, epoch, ..Stored::default() };
+        Self { stored: Arc::new(Mutex::new(stored)), epoch: Epoch(epoch) }
+    }
+
     pub(crate) fn stored(&self) -> MutexGuard<'_, Stored> {
         self.stored.lock().unwrap()
     }

@@ -39,7 +39,13 @@ impl Stand {
     /// The coordinator's machine dies and comes back; what was not synced is lost or kept.
     pub(crate) fn restart(&mut self, keeps: bool) {
         self.log = self.log.reopen(keeps);
+        self.dies();
         (self.coordinator, self.agent) = open(&self.log, &self.clock, &self.banks, self.config);
+    }
+
+    /// The agent's connections end with its process.
+    pub(crate) fn dies(&mut self) {
+        self.agent = Agent::new(Arc::clone(&self.coordinator), Vec::new(), Arc::new(self.clock.clone()));
     }
 
     /// Long enough for every lost client, and for the upkeep that fences it.
@@ -60,7 +66,8 @@ pub(crate) fn open(log: &MemoryLog, clock: &SimClock, banks: &[Bank], config: Co
     let coordinator = Coordinator::open(Arc::new(log.clone()), Arc::clone(&clock) as _, IDENTITY, config).unwrap();
     let coordinator = Arc::new(coordinator);
     let connectors = banks.iter().map(|bank| Box::new(bank.clone()) as Box<dyn Connector>).collect();
-    let agent = Agent::new(Arc::clone(&coordinator), connectors, clock);
+    let mut agent = Agent::new(Arc::clone(&coordinator), connectors, clock);
+    agent.claim();
     (coordinator, agent)
 }
 

@@ -1,0 +1,234 @@
+//! Who looks after one registered resource: its prepared branches, and what became of those that it lists no more.
+//!
+//! Walk: [`Attendant::round`] notes which decisions have no driver · asks for the list and reads it · every branch of this
+//! node is judged and told (`resolve`) · `orphans` concludes about decided branches that are not listed.
+//! Deliberately absent: other resources (a dead one costs its own attendant its time, nobody else's) and threads;
+//! [`crate::Agent`] runs all one after the other, [`crate::Attendance`] gives each a thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_ids::{Branch, ResourceId, Xid};
+use assent_world::{Clock, Moment};
+use assent_xa::{BranchRecord, Connector};
+
+use crate::attended::Sights;
+use crate::recovery::Orphan;
+use crate::station::Station;
+use crate::{Coordinator, ResourceReport, Round, Standing, Stopped};
+
+const PAUSE_IN_DOUBT: Duration = Duration::from_millis(500);
+const PAUSE_AT_REST: Duration = Duration::from_secs(10);
+
+/// A prepared branch as it was seen in the last rounds.
+pub(crate) struct Sight {
+    pub(crate) branch: Branch,
+    pub(crate) first: Moment,
+    pub(crate) looks: u32,
+    pub(crate) failures: u32,
+    pub(crate) not_before: Moment,
+}
+
+/// A decided branch that was not listed, as it was missed in the last rounds.
+#[derive(Default)]
+pub(crate) struct Missed {
+    pub(crate) looks: u32,
+    pub(crate) failures: u32,
+    pub(crate) not_before: Moment,
+}
+
+/// A look that has begun.
+pub(crate) struct Look {
+    /// Decided, durably, before the resource made its list.
+    orphans: Vec<Orphan>,
+    is_asked: bool,
+    listing: Option<BTreeSet<Xid>>,
+}
+
+/// The recovery of one resource.
+pub struct Attendant {
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) station: Station,
+    registered: Arc<[ResourceId]>,
+    pub(crate) sights: BTreeMap<Xid, Sight>,
+    /// Branches of durably decided transactions that are not in the latest listing.
+    pub(crate) missed: BTreeMap<Xid, Missed>,
+    is_in_doubt: bool,
+}
+
+impl std::fmt::Debug for Attendant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.station.name();
+        f.debug_struct("Attendant")
+            .field("resource", &name)
+            .field("prepared", &self.sights.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Attendant {
+    pub(crate) fn new(
+        coordinator: Arc<Coordinator>,
+        connector: Box<dyn Connector>,
+        registered: Arc<[ResourceId]>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let station = Station::new(connector, coordinator.node());
+        let (sights, missed) = (BTreeMap::new(), BTreeMap::new());
+        Self { coordinator, clock, station, registered, sights, missed, is_in_doubt: true }
+    }
+
+    /// The registered name of the resource.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.station.name()
+    }
+
+    /// How long to wait before the next round.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        match self.station.rival_until() {
+            Some(until) => until.since(self.clock.now()),
+            None if self.is_in_doubt => PAUSE_IN_DOUBT,
+            None => PAUSE_AT_REST,
+        }
+    }
+
+    /// Somebody waits: what has failed is tried again in the next round, not later.
+    pub fn hurry(&mut self) {
+        self.station.hurry();
+        self.sights.values_mut().for_each(|sight| sight.not_before = Moment(0));
+        self.missed.values_mut().for_each(|missed| missed.not_before = Moment(0));
+    }
+
+    /// Connects and claims, and looks at nothing yet.
+    pub fn claim(&mut self) {
+        if !self.yields() {
+            _ = self.station.open(self.clock.now());
+        }
+        self.tell_claim();
+    }
+
+    /// One look, and every action that follows.
+    pub fn round(&mut self) -> Round {
+        let mut look = self.ask();
+        self.read(&mut look);
+        self.act(look)
+    }
+
+    /// Puts the question on its way.
+    pub(crate) fn ask(&mut self) -> Look {
+        // Before anything is asked: decided, durably, when the resource makes its list.
+        let orphans = self.coordinator.orphans(self.station.id);
+        let is_asked = !self.yields() && self.station.ask(self.clock.now());
+        // Whoever waits for the claims waits for no list.
+        self.tell_claim();
+        Look { orphans, is_asked, listing: None }
+    }
+
+    /// Reads the answer, and tells everybody of a branch that stops all.
+    pub(crate) fn read(&mut self, look: &mut Look) {
+        let list = if look.is_asked { self.station.listed(self.clock.now()) } else { None };
+        self.tell_claim();
+        look.listing = list.map(BTreeSet::from_iter);
+        if let Some(list) = &look.listing {
+            self.coordinator.stranger(self.station.id, self.stranger(list));
+        }
+    }
+
+    /// Does what follows from it.
+    pub(crate) fn act(&mut self, look: Look) -> Round {
+        let mut round = Round::default();
+        round.resources.push(ResourceReport {
+            name: self.station.name().to_owned(),
+            listed: look.listing.as_ref().map(BTreeSet::len),
+            trouble: self.station.trouble(),
+        });
+        round.stopped = self.coordinator.stopped();
+        if round.stopped.is_some() {
+            self.missed.clear();
+            self.is_in_doubt = true;
+            return round;
+        }
+        match look.listing {
+            Some(list) => {
+                self.note(&list, &mut round);
+                self.resolve(&mut round);
+                self.conclude(look.orphans, &list, &mut round);
+            }
+            // A failure between two listings: the count begins anew.
+            None => self.missed.clear(),
+        }
+        let swept = self.coordinator.sweep(&self.registered);
+        if self.registered.first() == Some(&self.station.id) {
+            // One of all says it.
+            round.unregistered.extend(swept.unregistered);
+        }
+        let trouble = round.resources.iter().any(|resource| resource.trouble.is_some());
+        let open = round.branches.iter().any(|branch| branch.resolution.is_open());
+        self.is_in_doubt = trouble || open || swept.open.contains(&self.station.id);
+        if !self.is_in_doubt {
+            self.station.rest();
+        }
+        round
+    }
+
+    /// Whether the claim is left to a process that has an earlier resource.
+    fn yields(&mut self) -> bool {
+        let Some(name) = self.coordinator.yields(self.station.id) else { return false };
+        self.station.yield_to(&name, self.clock.now());
+        true
+    }
+
+    fn tell_claim(&self) {
+        self.coordinator.claimed(self.station.id, self.station.claim().clone());
+    }
+
+    /// A branch of this node that no client of ours can have begun: this folder is a copy, or an old one.
+    fn stranger(&self, list: &BTreeSet<Xid>) -> Option<Stopped> {
+        let node = self.coordinator.node();
+        let ours = list.iter().filter_map(|xid| Some((xid, xid.branch().filter(|branch| branch.node == node)?)));
+        let never = |branch: &Branch| self.coordinator.standing(branch.tx.incarnation) == Standing::Never;
+        let (xid, branch) = ours.into_iter().find(|(_, branch)| never(branch))?;
+        Some(Stopped { xid: *xid, tx: branch.tx, resource: self.station.name().to_owned() })
+    }
+
+    /// Keeps what is prepared, and since when; tells the coordinator, which then forgets nothing of it.
+    fn note(&mut self, list: &BTreeSet<Xid>, round: &mut Round) {
+        let (now, node) = (self.clock.now(), self.coordinator.node());
+        let mut before = std::mem::take(&mut self.sights);
+        for xid in list {
+            let Some(branch) = xid.branch().filter(|branch| branch.node == node) else { continue };
+            if branch.resource != self.station.id {
+                // Two registered databases of one server list each other's; each is told over its own connection.
+                if !self.registered.contains(&branch.resource) {
+                    round.unregistered.push((branch.tx, branch.resource));
+                }
+                continue;
+            }
+            let mut sight = before.remove(xid).unwrap_or_else(|| Sight::new(branch, now));
+            sight.looks = sight.looks.saturating_add(1);
+            self.sights.insert(*xid, sight);
+        }
+        let mut sights = Sights::new();
+        for sight in self.sights.values() {
+            let (since, records) = sights.entry(sight.branch.tx).or_insert((sight.first, Vec::new()));
+            *since = sight.first.min(*since);
+            records.push(sight.record());
+        }
+        self.coordinator.sighted(self.station.id, sights);
+    }
+}
+
+impl Sight {
+    const fn new(branch: Branch, first: Moment) -> Self {
+        Self { branch, first, looks: 0, failures: 0, not_before: Moment(0) }
+    }
+
+    const fn record(&self) -> BranchRecord {
+        let Branch { resource, number, flags, .. } = self.branch;
+        BranchRecord { resource, number, flags, witness: Vec::new() }
+    }
+}

@@ -1,0 +1,237 @@
+//! What an attendant does with the branches that its resource lists: judges each, decides what must be decided, and tells
+//! them, a crowd of them over several connections.
+//!
+//! Walk: [`Attendant::resolve`] · `verdict` asks the coordinator and `judge` · aborts are laid together and wait for one
+//! sync · `tell`, and `evict` for a branch that a fenced client's session still keeps · `keep` notes how it was left.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assent_ids::{Branch, Xid};
+use assent_kind::Kind;
+use assent_world::stop::{self, Stop};
+use assent_xa::{DecideError, Native, Outcome, Reply, Verb};
+
+use crate::attendant::Sight;
+use crate::judge::{Case, Judgement, judge};
+use crate::orphans::Question;
+use crate::station::patience;
+use crate::{Attendant, BranchReport, Fate, Finish, Pending, Resolution, Round, Standing};
+
+impl Attendant {
+    /// Judges every branch, decides what must be decided, then tells all.
+    pub(crate) fn resolve(&mut self, round: &mut Round) {
+        let mut done: BTreeMap<Xid, Resolution> = BTreeMap::new();
+        let (mut orders, mut aborts, mut cleared) = (Vec::new(), Vec::new(), Vec::new());
+        for (xid, sight) in &self.sights {
+            match self.verdict(sight) {
+                Order::Tell(outcome) => orders.push((*xid, outcome)),
+                Order::Abort(pending) => aborts.push((*xid, sight.branch.tx, pending)),
+                Order::Forget => cleared.push(*xid),
+                Order::Leave(resolution) => _ = done.insert(*xid, resolution),
+            }
+        }
+        for xid in cleared {
+            let resolution = self.forget(xid, Resolution::NotListed);
+            done.insert(xid, resolution);
+        }
+        // All are laid, now one sync is enough: the first that waits waits for all.
+        for (xid, tx, pending) in aborts {
+            match self.coordinator.decide_strictly(pending) {
+                Ok(outcome) => {
+                    stop::about(Stop::AgentAfterDecision, || tx);
+                    orders.push((xid, outcome));
+                }
+                Err(error) => _ = done.insert(xid, retry(error)),
+            }
+        }
+        done.extend(self.tell(orders));
+        for (xid, resolution) in done {
+            self.keep(xid, resolution, round);
+        }
+    }
+
+    /// Tells each what is decided; what they answer, and what a second question shows where that is not the end of it.
+    fn tell(&mut self, orders: Vec<(Xid, Outcome)>) -> Vec<(Xid, Resolution)> {
+        let verbs = orders.iter().map(|(xid, outcome)| told(*xid, *outcome)).collect();
+        let replies = self.station.tell_all(verbs, self.clock.now(), |told| {
+            if let Some((xid, _)) = orders.get(told.saturating_sub(1)) {
+                stop::about(Stop::AgentBetweenBranches, || xid);
+            }
+        });
+        let (mut done, mut unknown, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+        for ((xid, outcome), reply) in orders.into_iter().zip(replies) {
+            match reply {
+                Some(Reply::Unknown(_)) => unknown.push((xid, outcome)),
+                Some(Reply::Refused(Kind::Busy, native)) if self.is_fenced(xid) => busy.push((xid, outcome, native)),
+                reply => done.push((xid, self.answered(xid, outcome, reply))),
+            }
+        }
+        for (xid, outcome, native) in busy {
+            let resolution = self.evict(xid, outcome, native);
+            match resolution {
+                Some(resolution) => done.push((xid, resolution)),
+                None => unknown.push((xid, outcome)),
+            }
+        }
+        let questions = unknown.into_iter().filter_map(|(xid, outcome)| {
+            let Branch { tx, resource, number, .. } = self.sights.get(&xid)?.branch;
+            Some(Question { xid, outcome, witness: self.coordinator.witness(tx, resource, number) })
+        });
+        let questions: Vec<Question> = questions.collect();
+        done.extend(self.inquire(questions));
+        done
+    }
+
+    /// A session of a client that is fenced for ever keeps the branch: it is ended, and the branch told once more. None if
+    /// the branch is gone by then.
+    fn evict(&mut self, xid: Xid, outcome: Outcome, busy: Native) -> Option<Resolution> {
+        let now = self.clock.now();
+        // Another branch of the same client may have freed this one.
+        let again = self.station.tell(told(xid, outcome), now);
+        let again = match again {
+            Some(Reply::Refused(Kind::Busy, _)) => match self.station.tell(Verb::Evict(xid), now) {
+                Some(Reply::Done) => self.station.tell(told(xid, outcome), now),
+                Some(Reply::Refused(kind, native)) => return Some(Resolution::Retry(kind, native)),
+                Some(_) | None => return Some(Resolution::Retry(Kind::Busy, busy)),
+            },
+            again => again,
+        };
+        match again {
+            Some(Reply::Unknown(_)) => None,
+            again => Some(self.answered(xid, outcome, again)),
+        }
+    }
+
+    fn is_fenced(&self, xid: Xid) -> bool {
+        let standing = |sight: &Sight| self.coordinator.standing(sight.branch.tx.incarnation);
+        self.sights.get(&xid).map(standing) == Some(Standing::Fenced)
+    }
+
+    fn verdict(&self, sight: &Sight) -> Order {
+        let now = self.clock.now();
+        let Branch { tx, resource, number, .. } = sight.branch;
+        match self.coordinator.fate(tx, resource, number) {
+            Some(Fate::Cleared) => return Order::Forget,
+            Some(Fate::Heuristic(heuristic, native)) => {
+                return Order::Leave(Resolution::Heuristic(heuristic, native));
+            }
+            Some(Fate::Open | Fate::Prepared | Fate::Finished(_)) | None => {}
+        }
+        if now < sight.not_before {
+            return Order::Leave(Resolution::Waiting);
+        }
+        let decided = match self.coordinator.decided(tx) {
+            Ok(decided) => decided,
+            Err(error) => return Order::Leave(retry(error)),
+        };
+        let case = Case {
+            decided,
+            client: self.coordinator.standing(tx.incarnation),
+            looks: sight.looks,
+            prepared: now.since(sight.first),
+            is_rivalled: self.coordinator.is_rivalled(),
+            prepared_max: Duration::from_millis(self.coordinator.config.prepared_ms_max),
+        };
+        match judge(case) {
+            Judgement::Commit => Order::Tell(Outcome::Committed),
+            Judgement::Rollback => Order::Tell(Outcome::RolledBack),
+            Judgement::Abort(by) => {
+                stop::about(Stop::AgentBeforeDecision, || tx);
+                match self.coordinator.abort_begin(tx, by) {
+                    Ok(pending) => Order::Abort(pending),
+                    Err(error) => Order::Leave(retry(error)),
+                }
+            }
+            // A stranger stopped the round before it came here.
+            Judgement::Wait | Judgement::Stop => Order::Leave(Resolution::Waiting),
+        }
+    }
+
+    fn answered(&mut self, xid: Xid, outcome: Outcome, reply: Option<Reply>) -> Resolution {
+        use assent_xa::Heuristic as How;
+        match (outcome, reply) {
+            (_, None) => Resolution::Retry(Kind::Unavailable, Native::default()),
+            (_, Some(Reply::Refused(kind, native))) => Resolution::Retry(kind, native),
+            (_, Some(Reply::Lost(native))) => Resolution::Retry(Kind::InDoubt, native),
+            (Outcome::Committed, Some(Reply::Done)) => Resolution::Committed,
+            (Outcome::Committed, Some(Reply::Heuristic(How::Committed, _))) => self.forget(xid, Resolution::Committed),
+            // It voted yes and broke its promise.
+            (Outcome::Committed, Some(Reply::RolledBack(native))) => Resolution::Heuristic(How::RolledBack, native),
+            (Outcome::RolledBack, Some(Reply::Done | Reply::RolledBack(_))) => Resolution::RolledBack,
+            (Outcome::RolledBack, Some(Reply::Heuristic(How::RolledBack, _))) => {
+                self.forget(xid, Resolution::RolledBack)
+            }
+            (_, Some(Reply::Heuristic(heuristic, native))) => Resolution::Heuristic(heuristic, native),
+            // Unknown branches are asked about instead.
+            (_, Some(other @ (Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) | Reply::Unknown(_)))) => {
+                misfit(&other)
+            }
+        }
+    }
+
+    /// Its own outcome has been noted, or agrees: the resource need not remember it.
+    fn forget(&mut self, xid: Xid, then: Resolution) -> Resolution {
+        match self.station.tell(Verb::Forget(xid), self.clock.now()) {
+            Some(Reply::Done | Reply::Unknown(_)) => then,
+            Some(Reply::Refused(kind, native)) => Resolution::Retry(kind, native),
+            Some(Reply::Lost(native)) => Resolution::Retry(Kind::InDoubt, native),
+            Some(other) => misfit(&other),
+            None => Resolution::Retry(Kind::Unavailable, Native::default()),
+        }
+    }
+
+    /// Notes how a listed branch was left, for the next round, for the coordinator, and for whoever reads the round.
+    fn keep(&mut self, xid: Xid, resolution: Resolution, round: &mut Round) {
+        let Some(sight) = self.sights.get_mut(&xid) else { return };
+        let Branch { tx, resource, number, .. } = sight.branch;
+        if matches!(resolution, Resolution::Retry(..)) {
+            sight.failures = sight.failures.saturating_add(1);
+            sight.not_before = self.clock.now().after(patience(sight.failures));
+        }
+        let retries = sight.failures;
+        if let Some(fate) = fate(&resolution) {
+            if matches!(fate, Fate::Finished(_)) {
+                self.sights.remove(&xid);
+            }
+            self.coordinator.progress(tx, resource, number, fate, retries);
+        }
+        round.branches.push(BranchReport { tx, xid, resource: self.station.name().to_owned(), resolution });
+    }
+}
+
+/// What to do with one prepared branch.
+enum Order {
+    Tell(Outcome),
+    Abort(Pending),
+    Forget,
+    Leave(Resolution),
+}
+
+const fn told(xid: Xid, outcome: Outcome) -> Verb {
+    match outcome {
+        Outcome::Committed => Verb::Commit(xid),
+        Outcome::RolledBack => Verb::Rollback(xid),
+    }
+}
+
+/// What the coordinator keeps of it, if there is anything new.
+pub(crate) fn fate(resolution: &Resolution) -> Option<Fate> {
+    Some(match resolution {
+        Resolution::Committed => Fate::Finished(Finish::Committed),
+        Resolution::CommittedInferred => Fate::Finished(Finish::CommittedInferred),
+        Resolution::RolledBack => Fate::Finished(Finish::RolledBack),
+        Resolution::NotListed => Fate::Finished(Finish::NotListed),
+        Resolution::Heuristic(heuristic, native) => Fate::Heuristic(*heuristic, native.clone()),
+        Resolution::Waiting | Resolution::Retry(..) => return None,
+    })
+}
+
+fn retry(error: DecideError) -> Resolution {
+    Resolution::Retry(error.kind, Native { code: String::new(), message: error.message })
+}
+
+pub(crate) fn misfit(reply: &Reply) -> Resolution {
+    let message = format!("{} does not answer that", reply.name());
+    Resolution::Retry(Kind::Internal, Native { code: String::new(), message })
+}

@@ -1,0 +1,167 @@
+//! One resolver per node: claims, rivals, and two copies of one data folder at work at the same moment.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_coordinator::{Agent, Config, Coordinator, Resolution};
+use assent_kind::Kind;
+use assent_sim::SimClock;
+use assent_xa::{BranchRecord, Connector, Decision, Outcome, Resource, Verb};
+
+use crate::bank::{Bank, Trouble};
+use crate::memory::MemoryLog;
+use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, decision, tx};
+
+fn agent(stand: &Stand) -> Agent {
+    let connectors = stand.banks.iter().map(|bank| Box::new(bank.clone()) as Box<dyn Connector>).collect();
+    Agent::new(Arc::clone(&stand.coordinator), connectors, Arc::new(stand.clock.clone()))
+}
+
+#[test]
+fn nothing_is_decided_before_every_resource_was_asked_for_its_claim() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.dies();
+    let mut agent = agent(&stand);
+    let refused = stand.coordinator.decide(&commit(tx(&session, 1))).unwrap_err();
+    assert_eq!(refused.kind, Kind::Unavailable);
+    assert_eq!(stand.coordinator.handshake("newcomer").unwrap_err().kind(), Kind::Unavailable);
+    let abort = stand.coordinator.decide(&decision(tx(&session, 1), Outcome::RolledBack, false));
+    assert_eq!(abort, Ok(Outcome::RolledBack), "an abort needs no claim");
+    stand.banks[1].trouble(Some(Trouble::Dead));
+    agent.claim();
+    assert_eq!(stand.coordinator.decide(&commit(tx(&session, 2))), Ok(Outcome::Committed), "a dead one was asked");
+    stand.coordinator.handshake("newcomer").unwrap();
+}
+
+#[test]
+fn a_first_pass_that_hangs_is_waited_for_a_second_and_no_longer() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    stand.dies();
+    let _agent = agent(&stand);
+    stand.clock.advance(Duration::from_secs(1));
+    assert!(stand.coordinator.decide(&commit(tx(&session, 1))).is_err(), "at the limit");
+    stand.clock.advance(Duration::from_micros(1));
+    assert_eq!(stand.coordinator.decide(&commit(tx(&session, 1))), Ok(Outcome::Committed), "one beyond");
+}
+
+#[test]
+fn the_claim_is_the_first_word_on_every_new_connection() {
+    let mut stand = Stand::new();
+    let claims = |stand: &Stand| stand.banks[0].vault().verbs.get("claim").copied().unwrap_or_default();
+    (0..3).for_each(|_| _ = stand.round());
+    assert_eq!(claims(&stand), 1, "a kept connection keeps it");
+    stand.banks[0].trouble(Some(Trouble::Dead));
+    stand.round();
+    stand.banks[0].trouble(None);
+    while !stand.round().is_clean() {}
+    assert_eq!(claims(&stand), 2, "a new one claims anew");
+}
+
+#[test]
+fn while_another_process_resolves_nothing_is_touched_and_no_commit_is_taken() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let lost = stand.coordinator.handshake("lost").unwrap();
+    let (decided, undecided) = (tx(&session, 1), tx(&lost, 1));
+    stand.coordinator.decide(&commit(decided)).unwrap();
+    let xid = stand.banks[1].prepare(IDENTITY.node, undecided, 0);
+    stand.coordinator.lost(lost.incarnation);
+    stand.fence();
+    stand.dies();
+    let mut other = stand.banks[0].teller();
+    other.call(Verb::Claim(IDENTITY.node));
+    let asked = stand.banks[0].vault().verbs.get("recover").copied();
+    stand.agent = agent(&stand);
+    for _ in 0..4 {
+        let round = stand.round();
+        let (kind, native) = round.resources[0].trouble.clone().expect("trouble");
+        assert_eq!(kind, Kind::Conflict);
+        assert!(native.message.contains("copied data folder"), "{native:?}");
+        assert!(round.branches.iter().all(|one| one.resolution == Resolution::Waiting), "{round:?}");
+    }
+    assert_eq!(stand.banks[0].vault().verbs.get("recover").copied(), asked, "not even looked at");
+    assert_eq!(stand.coordinator.rivals().len(), 1);
+    assert!(stand.agent.pause() <= Duration::from_secs(1), "it asks again soon");
+    let refused = stand.coordinator.decide(&commit(tx(&session, 2))).unwrap_err();
+    assert!(refused.kind == Kind::Unavailable && refused.message.contains("bank-a"), "{refused:?}");
+    assert_eq!(stand.coordinator.decide(&commit(decided)), Ok(Outcome::Committed), "what is decided stays so");
+    // The other one is gone.
+    drop(other);
+    (0..4).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.unclaimed(), None);
+    assert_eq!(stand.coordinator.decide(&commit(tx(&session, 2))), Ok(Outcome::Committed));
+    assert!(stand.banks[1].vault().rolled_back.contains(&xid));
+}
+
+/// One of two processes over copies of one folder.
+struct Copy {
+    coordinator: Arc<Coordinator>,
+    agent: Agent,
+}
+
+impl Copy {
+    /// It meets the resources in an order of its own.
+    fn start(log: &MemoryLog, clock: &SimClock, banks: &[Bank], is_turned: bool) -> Self {
+        let clock = Arc::new(clock.clone());
+        let config = Config::default();
+        let coordinator = Coordinator::open(Arc::new(log.clone()), clock.clone(), IDENTITY, config).unwrap();
+        let coordinator = Arc::new(coordinator);
+        let mut banks: Vec<Bank> = banks.to_vec();
+        if is_turned {
+            banks.reverse();
+        }
+        let connectors = banks.into_iter().map(|bank| Box::new(bank) as Box<dyn Connector>).collect();
+        let agent = Agent::new(Arc::clone(&coordinator), connectors, clock);
+        Self { coordinator, agent }
+    }
+}
+
+#[test]
+fn of_two_processes_over_one_copied_folder_exactly_one_gets_to_commit() {
+    // Both open the same epoch and give their clients the same incarnation. Without claims the second one's agent rolls
+    // back, as a fenced client's, what the first one's client has prepared and commits.
+    for steps in 0..16_u32 {
+        let (log, clock) = (MemoryLog::new(), SimClock::new());
+        let banks: Vec<Bank> = NAMES.iter().map(|name| Bank::new(name)).collect();
+        let (first, second) = (log.copied(), log.copied());
+        let mut copies =
+            [Copy::start(&first, &clock, &banks, false), Copy::start(&second, &clock, &banks, steps % 2 == 1)];
+        // They start at the same moment, and come forward in turns of every kind.
+        for at in 0..40 {
+            let turn = usize::try_from((steps >> (at / 3 % 4)) & 1).unwrap();
+            for copy in [turn, 1 - turn] {
+                copies[copy].agent.attendants()[at % 3].claim();
+            }
+            clock.advance(Duration::from_millis(60));
+        }
+        let mut outcomes = BTreeSet::new();
+        let mut committed = 0;
+        for copy in &mut copies {
+            let Ok(session) = copy.coordinator.handshake("client") else { continue };
+            let mine = tx(&session, 1);
+            let branches: Vec<BranchRecord> = vec![branch(NAMES[0], 0), branch(NAMES[1], 1)];
+            for record in &branches {
+                banks[usize::from(record.number)].prepare(IDENTITY.node, mine, record.number);
+            }
+            let decision = Decision { tx: mine, outcome: Outcome::Committed, first: true, branches };
+            committed += u32::from(copy.coordinator.decide(&decision) == Ok(Outcome::Committed));
+            copy.coordinator.lost(session.incarnation);
+        }
+        assert_eq!(committed, 1, "order {steps:04b}");
+        for _ in 0..8 {
+            for copy in &mut copies {
+                clock.advance(Duration::from_millis(600));
+                copy.coordinator.tick().unwrap();
+                copy.agent.round();
+            }
+        }
+        for bank in &banks[..2] {
+            let vault = bank.vault();
+            outcomes.insert((vault.committed.len(), vault.rolled_back.len(), vault.prepared.len()));
+        }
+        assert_eq!(outcomes, BTreeSet::from([(1, 0, 0)]), "order {steps:04b}: no transaction is half done");
+    }
+}

@@ -1,0 +1,170 @@
+//! Recovery asks what became of a branch that is gone, and says what it was told: done, undone by somebody, or not known.
+
+use assent_coordinator::{Resolution, Round};
+use assent_ids::TxId;
+use assent_kind::Kind;
+use assent_xa::{BranchRecord, Decision, Heuristic, Outcome};
+
+use crate::bank::Trouble;
+use crate::stand::{IDENTITY, Stand, branch, operator, tx};
+
+/// A commit, decided over the first bank by a client that is gone for ever.
+fn orphan(stand: &Stand, counter: u64) -> TxId {
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, counter);
+    let branches = vec![BranchRecord { witness: b"xid8 4711".to_vec(), ..branch("bank-a", 0) }];
+    let decision = Decision { tx: mine, outcome: Outcome::Committed, first: true, branches };
+    stand.coordinator.decide(&decision).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    mine
+}
+
+fn how(round: &Round) -> Vec<&Resolution> {
+    round.branches.iter().map(|branch| &branch.resolution).collect()
+}
+
+fn inquiries(stand: &Stand) -> u64 {
+    stand.banks[0].vault().verbs.get("inquire").copied().unwrap_or_default()
+}
+
+#[test]
+fn a_branch_that_is_gone_is_asked_about_once_with_its_witness() {
+    let mut stand = Stand::new();
+    let mine = orphan(&stand, 1);
+    let xid = stand.banks[0].xid(IDENTITY.node, mine, 0);
+    stand.banks[0].vault().committed.insert(xid);
+    stand.fence();
+    assert_eq!(how(&stand.round()), [] as [&Resolution; 0], "one listing is no evidence");
+    assert_eq!(inquiries(&stand), 0);
+    assert_eq!(how(&stand.round()), [&Resolution::Committed]);
+    assert_eq!(stand.banks[0].vault().witnesses, [b"xid8 4711".to_vec()]);
+    (0..3).for_each(|_| _ = stand.round());
+    assert_eq!(inquiries(&stand), 1);
+    assert!(stand.coordinator.show(mine).is_none());
+}
+
+#[test]
+fn a_commit_that_somebody_undid_is_reported_and_stays() {
+    let mut stand = Stand::new();
+    let mine = orphan(&stand, 1);
+    let xid = stand.banks[0].xid(IDENTITY.node, mine, 0);
+    stand.banks[0].vault().rolled_back.insert(xid);
+    stand.fence();
+    stand.round();
+    let round = stand.round();
+    let [Resolution::Heuristic(Heuristic::RolledBack, native)] = how(&round)[..] else { panic!("{round:?}") };
+    assert!(native.message.contains("undid"), "{native:?}");
+    (0..3).for_each(|_| _ = stand.round());
+    assert_eq!((inquiries(&stand), stand.coordinator.gauges().heuristic), (1, 1));
+    assert!(stand.coordinator.show(mine).is_some());
+    assert!(stand.coordinator.forget(mine, &operator()).is_ok());
+    (0..3).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.show(mine).is_none(), "a person has seen to it");
+    assert_eq!(inquiries(&stand), 1, "and it is not asked about again");
+}
+
+#[test]
+fn a_branch_that_was_lost_by_a_fail_over_is_a_hazard_and_never_done() {
+    // Written: a commit, decided; its client died. The database failed over to a standby that had not received the
+    // prepare. The agent saw two listings without the branch and called it finished: half a transaction, nobody told.
+    let mut stand = Stand::new();
+    let mine = orphan(&stand, 1);
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.fence();
+    let mut vault = stand.banks[0].vault();
+    vault.prepared.clear();
+    vault.is_elsewhere = true;
+    drop(vault);
+    stand.round();
+    let round = stand.round();
+    let [Resolution::Heuristic(Heuristic::Hazard, native)] = how(&round)[..] else { panic!("{round:?}") };
+    assert_eq!(native.message, "timeline 2");
+    assert!(!round.is_clean());
+    (0..3).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.gauges().heuristic, 1);
+}
+
+#[test]
+fn a_branch_that_is_gone_when_it_is_told_is_asked_about_at_once() {
+    for (rolled_back, expected) in [(false, Resolution::Committed), (true, Resolution::RolledBack)] {
+        let mut stand = Stand::new();
+        let mine = orphan(&stand, 1);
+        let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        stand.fence();
+        // Somebody finishes it between the list and the word.
+        let bank = stand.banks[0].clone();
+        stand.banks[0].vault().meanwhile = Some(Box::new(move || {
+            let mut vault = bank.vault();
+            vault.prepared.remove(&xid);
+            if rolled_back {
+                vault.rolled_back.insert(xid)
+            } else {
+                vault.committed.insert(xid)
+            };
+        }));
+        let round = stand.round();
+        match (&how(&round)[..], expected) {
+            ([Resolution::Heuristic(Heuristic::RolledBack, _)], Resolution::RolledBack) => {}
+            ([found], expected) => assert_eq!(**found, expected),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(stand.banks[0].vault().witnesses, [b"xid8 4711".to_vec()]);
+    }
+}
+
+#[test]
+fn a_resource_that_cannot_say_is_asked_again_later_and_later() {
+    let mut stand = Stand::new();
+    let mine = orphan(&stand, 1);
+    stand.fence();
+    stand.banks[0].trouble(Some(Trouble::Standby));
+    for _ in 0..20 {
+        stand.round();
+    }
+    assert!((3..=6).contains(&inquiries(&stand)), "{} questions in ten seconds", inquiries(&stand));
+    assert!(stand.coordinator.show(mine).is_some(), "kept");
+    let round = stand.agent.round();
+    assert!(how(&round).iter().all(|one| matches!(one, Resolution::Retry(Kind::Unavailable, _))), "{round:?}");
+}
+
+#[test]
+fn a_decided_rollback_that_a_person_committed_is_reported() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let decision = Decision {
+        tx: mine,
+        outcome: Outcome::RolledBack,
+        first: true,
+        branches: vec![branch("bank-a", 0), branch("bank-b", 1)],
+    };
+    stand.coordinator.decide(&decision).unwrap();
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    let xid = stand.banks[0].xid(IDENTITY.node, mine, 0);
+    stand.banks[0].vault().committed.insert(xid);
+    stand.round();
+    let round = stand.round();
+    let found = how(&round);
+    assert!(matches!(found[..], [Resolution::Heuristic(Heuristic::Committed, _), Resolution::NotListed]), "{round:?}");
+}
+
+#[test]
+fn a_session_that_keeps_a_branch_is_ended_once_its_client_is_fenced_and_not_before() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.coordinator.decide(&crate::stand::commit(mine)).unwrap();
+    stand.banks[0].vault().kept.insert(xid);
+    let evictions = |stand: &Stand| stand.banks[0].vault().verbs.get("evict").copied().unwrap_or_default();
+    stand.coordinator.lost(session.incarnation);
+    let round = stand.round();
+    assert!(matches!(how(&round)[..], [Resolution::Retry(Kind::Busy, _)]), "{round:?}");
+    assert_eq!(evictions(&stand), 0, "its client may come back");
+    stand.fence();
+    stand.round();
+    stand.round();
+    assert_eq!(evictions(&stand), 1);
+    assert!(stand.banks[0].vault().committed.contains(&xid), "told again at once");
+}
