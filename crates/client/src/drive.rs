@@ -5,7 +5,7 @@ use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{
     BranchRecord, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch, Outcome, Pace,
-    Report, StepError, Task, Trust,
+    Report, StepError, Task, Trust, TxReturn,
 };
 
 use crate::Retries;
@@ -206,5 +206,10 @@ const fn is_in_doubt(report: &Report) -> bool {
 
 /// A broken promise of ours, as an error of the commit.
 pub(crate) fn broken(tx: TxId, error: &StepError) -> crate::CommitError {
-    crate::CommitError { kind: Kind::Internal, tx, message: format!("transaction {tx}: {error}; report this") }
+    crate::CommitError {
+        kind: Kind::Internal,
+        returned: TxReturn::Fail,
+        tx,
+        message: format!("transaction {tx}: {error}; report this"),
+    }
 }

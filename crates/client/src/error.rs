@@ -2,7 +2,7 @@
 
 use assent_ids::{NodeId, TxId};
 use assent_kind::Kind;
-use assent_xa::{DecideError, Native, Reply};
+use assent_xa::{DecideError, Native, Reply, TxReturn};
 
 /// The transaction is committed: durably, and for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct CommitError {
     /// `RolledBack`: everything is undone, or will be. `InDoubt`: ask for the outcome. `Heuristic`: a resource finished
     /// its branch otherwise. Others: nothing was done.
     pub kind: Kind,
+    /// What tx_commit() or tx_rollback() returns for it.
+    pub returned: TxReturn,
     /// Its name, to ask for.
     pub tx: TxId,
     /// Sentences: what happened, and with which resource.

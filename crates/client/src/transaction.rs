@@ -64,9 +64,15 @@ impl<'r> Transaction<'r> {
     /// [`CommitError`]: its kind says what holds now.
     pub fn commit(mut self) -> Result<Committed, CommitError> {
         if let Err(error) = self.starts() {
-            let (undone, _) = self.run(Event::Rollback)?;
-            let message = format!("transaction {} is rolled back: {error}{}", self.tx, self.left(&undone));
-            return Err(CommitError { kind: Kind::RolledBack, tx: self.tx, message });
+            let undone = self.run(Event::Rollback)?;
+            let returned = undone.0.returned.of_commit();
+            return Err(match self.judge(&undone) {
+                Err(ended) if ended.kind != Kind::RolledBack => CommitError { returned, ..ended },
+                _ => {
+                    let message = format!("transaction {} is rolled back: {error}{}", self.tx, self.left(&undone.0));
+                    CommitError { kind: Kind::RolledBack, returned, tx: self.tx, message }
+                }
+            });
         }
         let ended = self.run(Event::Commit)?;
         self.judge(&ended)
@@ -152,7 +158,7 @@ impl<'r> Transaction<'r> {
                 (Kind::Heuristic, format!("transaction {tx}, {decided}, ended otherwise in part: {each}{left}"))
             }
         };
-        Err(CommitError { kind, tx, message })
+        Err(CommitError { kind, returned: report.returned, tx, message })
     }
 
     fn cause(&self, cause: &Cause) -> String {

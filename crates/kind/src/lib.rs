@@ -43,6 +43,7 @@ macro_rules! kinds {
 }
 
 // TX codes: TX_FAIL -7, TX_ERROR -6, TX_EINVAL -8, TX_ROLLBACK -2, TX_HAZARD -4, TX_PROTOCOL_ERROR -5.
+// How a transaction ended has finer codes (TX_MIXED -3, TX_COMMITTED -9): `xa::TxReturn`, folded over its branches.
 // XA codes: XAER_INVAL -5, XAER_NOTA -4, XAER_RMERR -3, XAER_RMFAIL -7, XAER_DUPID -8, XA_RBROLLBACK 100, XA_HEURHAZ 8.
 kinds! {
     /// The request breaks a rule or a limit; change it before you send it again.

@@ -1,11 +1,13 @@
 //! What a branch's answer means: one table from (what it was told, what it said) to where it stands.
 //!
-//! Walk: [`Task`] is a verb without its XID · [`stand_after`] is the table; a reply that does not fit its verb counts as
+//! Walk: [`Task`] is a verb without its XID · [`stand_after`] is the table · [`fate_after`] is what the application will be
+//! told of the branch; a reply that does not fit its verb counts as
 //! lost, because it says nothing.
 
 use assent_ids::Xid;
 use assent_kind::Kind;
 
+use crate::tx::Fate;
 use crate::{Heuristic, Native, Reply, Trust, Verb, Vote};
 
 /// What a branch is told during a commit: a [`Verb`] without its XID.
@@ -88,6 +90,30 @@ pub(crate) fn stand_after(task: Task, reply: Reply, trust: Trust) -> (Stand, Opt
         Task::Rollback => (rolled_back(reply), None),
         Task::Forget => (forgotten(reply), None),
     }
+}
+
+/// What became of the branch that stands there after this task; none as long as it may be told more, and to forget says
+/// nothing new.
+pub(crate) const fn fate_after(task: Task, stand: &Stand, said_no: bool) -> Option<Fate> {
+    Some(match stand {
+        Stand::Working | Stand::Voted | Stand::Doomed => return None,
+        _ if matches!(task, Task::Forget) => return None,
+        Stand::Agrees(heuristic) | Stand::Heuristic(heuristic, _) => match heuristic {
+            Heuristic::Committed => Fate::Committed,
+            Heuristic::RolledBack => Fate::RolledBack,
+            Heuristic::Mixed => Fate::Mixed,
+            Heuristic::Hazard => Fate::Hazard,
+        },
+        Stand::InDoubt(_) => Fate::Hazard,
+        Stand::Inferred => Fate::Committed,
+        // An unfinished one is bound to: nobody tells it anything else.
+        Stand::Finished | Stand::Unfinished { .. } => match task {
+            Task::Rollback => Fate::RolledBack,
+            _ if said_no => Fate::RolledBack,
+            Task::Commit | Task::CommitOnePhase => Fate::Committed,
+            Task::End { .. } | Task::Prepare | Task::Forget => Fate::Nothing,
+        },
+    })
 }
 
 fn ended(reply: Reply) -> (Stand, Option<No>) {

@@ -12,15 +12,18 @@
 //! not fit its verb counts as lost), only an event that nobody asked for is refused.
 //! Source: X/Open CAE Specification C193 (XA), chapter 2.3; presumed abort after Mohan and Lindsay (1983).
 
-use crate::answer::{Stand, stand_after};
+use crate::answer::{Stand, fate_after, stand_after};
 use crate::event::{Command, Event, Pace, Phase, StepError, Trust};
 use crate::report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
+use crate::tx::{Fate, TxReturn};
 use crate::{Outcome, Reply, Task};
 
 #[derive(Clone, Debug)]
 struct Branch {
     trust: Trust,
     stand: Stand,
+    /// What became of it, once that is known.
+    fate: Option<Fate>,
     asked: Option<Task>,
 }
 
@@ -44,7 +47,7 @@ impl Commit {
         let branches = branches
             .iter()
             .take(usize::from(u16::MAX))
-            .map(|trust| Branch { trust: *trust, stand: Stand::Working, asked: None })
+            .map(|trust| Branch { trust: *trust, stand: Stand::Working, fate: None, asked: None })
             .collect();
         Self {
             branches,
@@ -101,8 +104,13 @@ impl Commit {
         if self.phase != Phase::Resting {
             return None;
         }
-        let mut report =
-            Report { verdict: Verdict::Committed, decided: self.decided, unfinished: Vec::new(), inferred: Vec::new() };
+        let mut report = Report {
+            verdict: Verdict::Committed,
+            returned: self.returned(),
+            decided: self.decided,
+            unfinished: Vec::new(),
+            inferred: Vec::new(),
+        };
         let mut heuristics = Vec::new();
         let mut in_doubt = self.decision_in_doubt.then(Default::default);
         for (branch, at) in self.numbered() {
@@ -130,11 +138,19 @@ impl Commit {
         Some(report)
     }
 
+    fn returned(&self) -> TxReturn {
+        let asked = if self.cause == Some(Cause::Asked) { Outcome::RolledBack } else { Outcome::Committed };
+        let meant = if self.cause.is_some() { Outcome::RolledBack } else { Outcome::Committed };
+        // Who voted and was not told anything since may become either.
+        TxReturn::of(asked, meant, self.branches.iter().map(|at| at.fate.unwrap_or(Fate::Hazard)))
+    }
+
     fn answer(&mut self, phase: Phase, branch: u16, reply: Reply) -> Result<Vec<Command>, StepError> {
         let refused = StepError::NotAsked { branch, phase };
         let at = self.branches.get_mut(usize::from(branch)).ok_or(refused)?;
         let task = at.asked.take().ok_or(refused)?;
         let (stand, no) = stand_after(task, reply, at.trust);
+        at.fate = fate_after(task, &stand, no.is_some()).or(at.fate);
         at.stand = stand;
         if let Some(no) = no {
             self.cause.get_or_insert(Cause::Branch { branch, kind: no.kind, native: no.native });

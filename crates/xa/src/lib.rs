@@ -1,7 +1,8 @@
 //! Two-phase commit as a value, and what a resource manager is to it.
 //!
 //! Walk: [`Resource`] a branch's door: send a [`Verb`], receive a [`Reply`] · [`Commit`] what comes next: an [`Event`]
-//! in, [`Command`]s out, a [`Report`] at the end · [`Decider`] where a decision becomes durable.
+//! in, [`Command`]s out, a [`Report`] at the end, also in the words
+//! of the TX interface ([`TxReturn`]) · [`Decider`] where a decision becomes durable.
 //! Deliberately absent: I/O, clocks, threads.
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod decider;
 mod event;
 mod report;
 mod resource;
+mod tx;
 
 pub use answer::Task;
 pub use commit::Commit;
@@ -18,3 +20,4 @@ pub use decider::{BranchRecord, DecideError, Decider, Decision, Deviation, Outco
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
 pub use report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
 pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};
+pub use tx::TxReturn;

@@ -2,7 +2,7 @@
 
 use assent_kind::Kind;
 
-use crate::{DecideError, Heuristic, Native, Outcome};
+use crate::{DecideError, Heuristic, Native, Outcome, TxReturn};
 
 /// Why a transaction was rolled back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub enum Verdict {
 pub struct Report {
     /// The outcome.
     pub verdict: Verdict,
+    /// The same in the words of the TX interface, folded over all branches.
+    pub returned: TxReturn,
     /// The durable decision, if there was one: one phase and read-only need none.
     pub decided: Option<Outcome>,
     /// Branches left to a retry or to recovery.
