@@ -5,11 +5,11 @@ use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{
     BranchRecord, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch, Outcome, Pace,
-    Report, StepError, Task, Trust, TxReturn,
+    Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb,
 };
 
 use crate::Retries;
-use crate::seat::{Shared, lock};
+use crate::seat::{Seat, Shared, lock};
 
 /// One transaction's commit on its way.
 pub(crate) struct Drive<'d, 'r> {
@@ -164,7 +164,7 @@ impl<'d, 'r> Drive<'d, 'r> {
             if place == 1 {
                 self.between(*task);
             }
-            let reply = lock(seat).resource.receive();
+            let reply = answer(&mut lock(seat), *task);
             next = self.commit.step(Event::Answer { branch: *branch, reply })?;
         }
         Ok(next)
@@ -196,6 +196,18 @@ impl<'d, 'r> Drive<'d, 'r> {
         let mut seat = lock(seat);
         let assent_ids::Branch { resource, number, flags, .. } = seat.xid.branch()?;
         Some(BranchRecord { resource, number, flags, witness: seat.resource.witness() })
+    }
+}
+
+/// A branch's answer. To a commit, "I do not know it" may mean that recovery was here before, that a person undid it, or
+/// that a fail-over lost it: whoever remembers is asked at once.
+fn answer<'r>(seat: &mut Seat<dyn Resource + 'r>, task: Task) -> Reply {
+    match (task, seat.resource.receive()) {
+        (Task::Commit, Reply::Unknown(native)) => {
+            let witness = seat.resource.witness();
+            seat.resource.call(Verb::Inquire { xid: seat.xid, witness }).past_of_a_commit(native)
+        }
+        (_, reply) => reply,
     }
 }
 

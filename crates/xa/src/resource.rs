@@ -135,6 +135,22 @@ impl Reply {
             Reply::Past(_) => "what became of a branch",
         }
     }
+
+    /// This answer to [`Verb::Inquire`] as one to the commit of a prepared branch which was answered "unknown" with these
+    /// words.
+    #[must_use]
+    pub fn past_of_a_commit(self, native: Native) -> Reply {
+        match self {
+            Reply::Past(Past::Committed) => Reply::Done,
+            // It broke its promise, or somebody did in its place.
+            Reply::Past(Past::RolledBack) => Reply::RolledBack(native),
+            Reply::Past(Past::Elsewhere(words)) => Reply::Heuristic(Heuristic::Hazard, words),
+            Reply::Past(Past::Forgotten) => Reply::Unknown(native),
+            Reply::Past(Past::Open) => Reply::Refused(Kind::Busy, native),
+            Reply::Refused(_, words) | Reply::Lost(words) => Reply::Lost(words),
+            _ => Reply::Lost(native),
+        }
+    }
 }
 
 /// A connection to a resource manager, used for one branch after the other.

@@ -8,7 +8,7 @@ use assent_coordinator::{Config, Coordinator, Identity};
 use assent_journal::{Config as JournalConfig, Journal};
 use assent_kind::Kind;
 use assent_world::{RealClock, RealDice, RealDisk};
-use assent_xa::{Heuristic, Reply, Vote};
+use assent_xa::{Heuristic, Past, Reply, Vote};
 use tempfile::TempDir;
 
 use super::double::{Double, Tale, said};
@@ -214,6 +214,46 @@ fn a_branch_that_went_its_own_way_is_told_by_name() {
     let error = tx.commit().unwrap_err();
     assert_eq!(error.kind, Kind::Heuristic);
     assert!(error.message.contains("b RolledBack 42 by the operator"), "{error}");
+}
+
+#[test]
+fn a_branch_that_is_unknown_to_its_commit_is_asked_for_what_became_of_it() {
+    let words = || said("another timeline");
+    let cases = [
+        (Reply::Past(Past::Committed), "committed"),
+        (Reply::Past(Past::Forgotten), "inferred"),
+        (Reply::Past(Past::Open), "unfinished"),
+        (Reply::Lost(words()), "unfinished"),
+        // A person rolled it back, or it was lost by a fail-over: half a commit, and said so.
+        (Reply::Past(Past::RolledBack), "heuristic"),
+        (Reply::Past(Past::Elsewhere(words())), "heuristic"),
+    ];
+    for (past, expected) in cases {
+        let house = house();
+        let asked = past.clone();
+        let mut a = Double::answering("a", &house.tale, move |verb| match verb {
+            "commit" => Some(Reply::Unknown(said("no such branch"))),
+            "inquire" => Some(asked.clone()),
+            _ => None,
+        });
+        let mut b = Double::new("b", &house.tale);
+        let mut tx = house.client.begin().unwrap();
+        tx.enlist(&mut a);
+        tx.enlist(&mut b);
+        let found = match tx.commit() {
+            Ok(committed) if !committed.inferred.is_empty() => "inferred",
+            Ok(committed) if !committed.unfinished.is_empty() => "unfinished",
+            Ok(_) => "committed",
+            Err(error) => error.kind.name(),
+        };
+        assert_eq!(found, expected, "{past:?}");
+        assert!(house.tale.take().contains("a inquire"), "{past:?}");
+        assert_eq!(
+            house.coordinator.gauges().heuristic,
+            u64::from(expected == "heuristic"),
+            "{past:?}: the operator's"
+        );
+    }
 }
 
 #[test]

@@ -55,7 +55,12 @@ impl Case {
                 }
                 steps.insert(0, "start XA_OK".to_owned());
             }
-            steps
+            // Whoever does not know the branch is asked what became of it; these resources keep no memory (XA has no word).
+            let asked = |step: String| {
+                let is_unknown = step == "commit XAER_NOTA";
+                [Some(step), is_unknown.then(|| "inquire XA_OK".to_owned())].into_iter().flatten()
+            };
+            steps.into_iter().flat_map(asked).collect()
         };
         Self { commits, branches: branches.split('|').map(steps).collect() }
     }
