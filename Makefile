@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql test lint bench bench-real bench-recover gate matrix fuzz
+.PHONY: help demo demo-sql test lint bench bench-real bench-recover gate matrix hostile fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -35,6 +35,9 @@ gate: ## the gate tests only, for BUDGET seconds each (default 600)
 
 matrix: ## every process killed at every stop point, alone and under load, for BUDGET seconds (default 600)
 	scripts/matrix $(or $(BUDGET),600) $(ARGS)
+
+hostile: ## 10,000 hostile connections against a town that goes on committing (CONNECTIONS=number)
+	scripts/hostile $(or $(CONNECTIONS),10000)
 
 fuzz: ## coverage-guided fuzzing, BUDGET seconds a target (default 60; nightly and cargo-fuzz needed)
 	scripts/fuzz $(or $(BUDGET),60)

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod config;
 mod demo;
+mod descriptors;
 mod doctor;
 mod failure;
 mod journal;

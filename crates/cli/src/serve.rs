@@ -27,6 +27,7 @@ use tracing::{info, warn};
 
 use crate::args::Serve;
 use crate::config::{Config, Engine, Flag, Resource};
+use crate::descriptors;
 use crate::failure::Failure;
 use crate::logging;
 
@@ -139,8 +140,9 @@ impl House {
 
     fn start(&self, config: &Config) -> Result<Running, Failure> {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
+        let places = descriptors::places(config.server.connections_max, config.resources.len())?;
         let limits = assent_door::Limits {
-            connections_max: config.server.connections_max,
+            connections_max: places.protocol,
             idle_ms: config.server.idle_ms,
             partial_frame_ms: config.server.partial_frame_ms,
             ..assent_door::Limits::default()
@@ -166,6 +168,7 @@ impl House {
         };
         let admin = listen_address("admin.listen", &config.admin.listen, config.server.insecure)?;
         let server = Server::start(&settings, engines, Arc::clone(&self.clock), &metrics, &health)?;
+        let limits = assent_door::Limits { connections_max: places.admin, ..limits };
         let rest = Rest::start(&admin, limits, metrics, health)?;
         Ok(Running { server, rest })
     }

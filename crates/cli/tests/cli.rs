@@ -6,6 +6,10 @@ mod assent;
 mod bench;
 #[path = "cli/doctor.rs"]
 mod doctor;
+#[path = "cli/exhausted.rs"]
+mod exhausted;
+#[path = "cli/full.rs"]
+mod full;
 #[path = "cli/kills.rs"]
 mod kills;
 #[path = "cli/matrix.rs"]

@@ -32,8 +32,9 @@ const ACCEPTS_TURN_MAX: usize = 64;
 /// Read in one go, and so the most that one connection gets of a turn's attention twice over.
 const SCRATCH_BYTES: usize = 256 << 10;
 const READS_TURN_MAX: usize = 2;
-/// Refused connections that are still told so; beyond, they are closed without a word.
-const TURNED_AWAY_MAX: usize = 512;
+/// Refused connections that are still told so; beyond, they are closed without a word. Whoever shares out the
+/// process's descriptors keeps as many for them.
+const TURNED_AWAY_MAX: usize = 64;
 /// During a stop, a connection that has said nothing for so long has nothing under way.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 const DRAIN_TURN: Duration = Duration::from_millis(10);

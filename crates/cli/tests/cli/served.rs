@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use assent_link::{Link, LinkConfig};
@@ -20,12 +20,12 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn serve(folder: &Path) -> Served {
-    let file = folder.join("assent.toml");
-    let mut child = command(&["serve", "--config", file.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    start(&mut command(&["serve", "--config", folder.join("assent.toml").to_str().unwrap()]))
+}
+
+/// The same by a command of the caller's.
+pub(crate) fn start(command: &mut Command) -> Served {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let mut words = line.trim().split(' ');
@@ -56,7 +56,7 @@ impl Served {
     }
 }
 
-fn configure(folder: &Path) {
+pub(crate) fn configure(folder: &Path) {
     let text = "data_dir = \"data\"\n[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
                 [coordinator]\n[kv]\n";
     write(&folder.join("assent.toml"), text);

@@ -13,7 +13,7 @@ use assent_world::{Dice, RealDice};
 
 use crate::house::{House, LONG, Rules, eventually, get, put, store};
 
-fn raw(house: &House) -> TcpStream {
+pub(crate) fn raw(house: &House) -> TcpStream {
     let Address::Tcp { host, port } = house.address() else { panic!("not a TCP address") };
     let stream = TcpStream::connect((host.as_str(), *port)).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -21,7 +21,7 @@ fn raw(house: &House) -> TcpStream {
     stream
 }
 
-fn hello(role: Role<'_>) -> Vec<u8> {
+pub(crate) fn hello(role: Role<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     Hello::new(role).lay(&mut bytes, 1).unwrap();
     bytes

@@ -17,7 +17,7 @@ use assent_resources::RemoteConnector;
 use assent_server::{Config, Engines, Server};
 use assent_wire::{Answer, BranchRecord, Decide, Hello, Op, Outcome, Reply, Request, Role, Session, Write};
 use assent_world::net::Address;
-use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
+use assent_world::{Clock, RealClock, RealDice, RealDisk};
 use assent_xa::Connector;
 use tempfile::TempDir;
 
@@ -45,6 +45,8 @@ pub(crate) struct Rules {
     pub(crate) client_lost_ms: u64,
     /// Between a coordinator's opening and its door's: as when a large store opens meanwhile.
     pub(crate) opens_for: Duration,
+    /// Whose time engines and servers take.
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Default for Rules {
@@ -55,6 +57,7 @@ impl Default for Rules {
             heartbeat_ms: 0,
             client_lost_ms: 60_000,
             opens_for: Duration::ZERO,
+            clock: Arc::new(RealClock),
         }
     }
 }
@@ -76,34 +79,35 @@ impl Rules {
     }
 }
 
-fn journal(folder: &Path) -> Arc<Journal> {
+fn journal(folder: &Path, rules: &Rules) -> Arc<Journal> {
     let config = JournalConfig { log_size: 1 << 20, ..JournalConfig::default() };
-    Journal::open(Arc::new(RealDisk), Arc::new(RealClock), Arc::new(RealDice), folder, config).unwrap().0
+    Journal::open(Arc::new(RealDisk), Arc::clone(&rules.clock), Arc::new(RealDice), folder, config).unwrap().0
 }
 
-fn served(config: &Config, engines: Engines, journal: Arc<Journal>) -> House {
+fn served(rules: &Rules, resources: &[&str], engines: Engines, journal: Arc<Journal>) -> House {
     let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
     let (coordinator, kv) = (engines.coordinator.clone(), engines.kv.clone());
-    let server = Server::start(config, engines, Arc::new(RealClock), &metrics, &health).unwrap();
+    let clock = Arc::clone(&rules.clock);
+    let server = Server::start(&rules.config(resources), engines, clock, &metrics, &health).unwrap();
     House { server, journal, coordinator, kv, metrics, health }
 }
 
 pub(crate) fn store(folder: &Path, rules: &Rules) -> House {
-    let journal = journal(&folder.join("kv.log"));
+    let journal = journal(&folder.join("kv.log"), rules);
     let log: Arc<dyn Log> = Arc::clone(&journal) as _;
     let disk = Arc::new(RealDisk);
     let kv = Arc::new(Kv::open(Arc::clone(&log), disk, &folder.join("kv"), KvConfig::default()).unwrap());
     let engines = Engines { kv: Some(kv), kv_log: Some(log), ..Engines::of(NODE) };
-    served(&rules.config(&[]), engines, journal)
+    served(rules, &[], engines, journal)
 }
 
 /// A coordinator whose agent reaches these stores over connections of its own.
 pub(crate) fn coordinator(folder: &Path, rules: &Rules, stores: &[(&str, &House)]) -> House {
-    let journal = journal(&folder.join("tx.log"));
+    let journal = journal(&folder.join("tx.log"), rules);
     let log: Arc<dyn Log> = Arc::clone(&journal) as _;
     let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).unwrap();
     let node = identity.node;
-    let clock = Arc::new(RealClock);
+    let clock = Arc::clone(&rules.clock);
     let config = CoordinatorConfig { client_lost_ms: rules.client_lost_ms, ..CoordinatorConfig::default() };
     let coordinator = Arc::new(Coordinator::open(Arc::clone(&log), clock.clone(), identity, config).unwrap());
     clock.sleep(rules.opens_for);
@@ -114,7 +118,7 @@ pub(crate) fn coordinator(folder: &Path, rules: &Rules, stores: &[(&str, &House)
     let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
     let engines =
         Engines { coordinator: Some(coordinator), coordinator_log: Some(log), agent: Some(agent), ..Engines::of(node) };
-    served(&rules.config(&names), engines, journal)
+    served(rules, &names, engines, journal)
 }
 
 impl House {

@@ -13,6 +13,7 @@ mod house;
 mod killed;
 mod limits;
 mod recovery;
+mod siege;
 mod stopping;
 mod storing;
 mod walk;

@@ -1,0 +1,73 @@
+//! How many connections the process's descriptors allow: newcomers must never take what a journal needs for its next
+//! segment, because a journal that cannot open a file closes for good.
+
+use assent_kind::Kind;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
+
+use crate::failure::Failure;
+
+/// Journals, checkpoints, listeners, event queues, standard streams.
+const OWN: u64 = 64;
+/// Of each registered resource: the agent's connections, and a few that are being closed.
+const EACH_RESOURCE: u64 = 8;
+/// Connections that are told that there is no place, while they are told.
+const TURNED_AWAY: u64 = 64;
+/// Connections of the admin listener, at most.
+const ADMIN: u32 = 64;
+
+/// Places for connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Of the binary protocol.
+    pub(crate) protocol: u32,
+    /// Of health and metrics.
+    pub(crate) admin: u32,
+}
+
+/// Raises the process's limit as far as it may, and shares it out.
+///
+/// # Errors
+/// `Invalid` if not even one connection would fit.
+pub(crate) fn places(connections_max: u32, resources: usize) -> Result<Places, Failure> {
+    let limit = getrlimit(Resource::Nofile);
+    // Nothing is lost if it may not: the limit stays as it was.
+    _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let places = share(descriptors, connections_max, resources)?;
+    if places.protocol < connections_max {
+        let Places { protocol, .. } = places;
+        warn!("{descriptors} descriptors allow {protocol} connections, not {connections_max}; raise ulimit -n");
+    }
+    Ok(places)
+}
+
+fn share(descriptors: u64, connections_max: u32, resources: usize) -> Result<Places, Failure> {
+    let admin = ADMIN.min(connections_max);
+    let resources = u64::try_from(resources).unwrap_or(u64::MAX).saturating_mul(EACH_RESOURCE);
+    let kept = OWN.saturating_add(resources).saturating_add(TURNED_AWAY).saturating_add(admin.into());
+    match descriptors.saturating_sub(kept) {
+        0 => Err(Failure::new(
+            Kind::Invalid,
+            format!("{descriptors} descriptors; at least {} are needed: raise ulimit -n", kept.saturating_add(1)),
+        )),
+        left => Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_only_what_the_engines_leave() {
+        assert_eq!(share(u64::MAX, 1_024, 3).ok(), Some(Places { protocol: 1_024, admin: 64 }));
+        assert_eq!(share(64 + 24 + 64 + 64 + 10, 1_024, 3).ok(), Some(Places { protocol: 10, admin: 64 }));
+        let refused = share(64 + 64 + 64, 1_024, 0).unwrap_err();
+        assert_eq!(
+            (refused.kind, refused.message.as_str()),
+            (Kind::Invalid, "192 descriptors; at least 193 are needed: raise ulimit -n")
+        );
+        assert!(share(193, 1_024, 0).is_ok());
+    }
+}
