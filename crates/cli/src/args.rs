@@ -140,6 +140,63 @@ pub(crate) struct Source {
     pub(crate) data: Option<PathBuf>,
 }
 
+/// A person's word, kept in the coordinator's log.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Word {
+    /// Does it; without, it only says what it would do.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// In whose name; else the operating system's user.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    /// Why.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+    /// A running server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7430", env = "ASSENT_SERVER")]
+    pub(crate) server: String,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TxLog {
+    /// Decided at this time or later: 90s, 30m, 1h or 2d ago, or UTC as 2026-11-20T18:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Decided before this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only those in this state.
+    #[arg(long, value_enum)]
+    pub(crate) state: Option<TxState>,
+    /// Only those with a branch in this resource.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) resource: Option<String>,
+    /// Only this one.
+    #[arg(long, value_name = "TX")]
+    pub(crate) tx: Option<String>,
+    /// At most so many, the oldest first.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) from: Source,
+}
+
+/// A way to be over, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum TxState {
+    /// Decided to commit.
+    Committed,
+    /// Decided to roll back.
+    RolledBack,
+    /// A branch ended otherwise than decided.
+    Heuristic,
+    /// Decided, and not finished.
+    InDoubt,
+    /// A person had a hand in it.
+    Forced,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tx {
     /// Decided transactions with branches that are not finished yet, and what is in doubt.
@@ -151,6 +208,37 @@ pub(crate) enum Tx {
     Show {
         /// epoch.incarnation.counter, as `tx list` prints it.
         tx: String,
+        #[command(flatten)]
+        from: Source,
+    },
+    /// Decides that a transaction in doubt commits; recovery then tells its branches.
+    Commit {
+        /// epoch.incarnation.counter, as `tx list` prints it.
+        tx: String,
+        #[command(flatten)]
+        word: Word,
+    },
+    /// Decides that a transaction in doubt rolls back; recovery then tells its branches.
+    Rollback {
+        /// epoch.incarnation.counter, as `tx list` prints it.
+        tx: String,
+        #[command(flatten)]
+        word: Word,
+    },
+    /// Lets a heuristic outcome leave the list, once a person has brought the data in order.
+    Forget {
+        /// epoch.incarnation.counter, as `tx list` prints it.
+        tx: String,
+        #[command(flatten)]
+        word: Word,
+    },
+    /// What was decided so far: by whom, when, and how each branch was left.
+    Log(TxLog),
+    /// Whether the coordinator's log is as it was written; exit code 13 names the place where it is not.
+    Verify {
+        /// The head that an earlier run printed and somebody kept elsewhere: it must be in the chain.
+        #[arg(long, value_name = "NUMBER:DIGEST")]
+        kept: Option<String>,
         #[command(flatten)]
         from: Source,
     },

@@ -16,5 +16,7 @@ mod kills;
 mod matrix;
 #[path = "cli/served.rs"]
 mod served;
+#[path = "cli/tx.rs"]
+mod tx;
 #[path = "cli/usage.rs"]
 mod usage;

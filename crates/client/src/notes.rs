@@ -1,13 +1,14 @@
-//! What the coordinator may forget, until it surely has been told.
+//! What the coordinator may forget, and what it must hear, until it surely has been told.
 //!
-//! Walk: [`Notes::finished`] and [`Notes::acknowledged`] note · [`Notes::take`] gives what goes with the next message ·
-//! [`Notes::proven`]: an answer to a later message came back, so they arrived · [`Notes::lost`]: the connection ended,
-//! they go again · [`Notes::restarted`]: the coordinator did, and may have lost what it had not yet written. Telling
-//! twice does no harm.
+//! Walk: [`Notes::finished`], [`Notes::acknowledged`] and [`Notes::heuristic`] note · [`Notes::take`] gives what goes with
+//! the next message · [`Notes::proven`]: an answer to a later message came back, so they arrived · [`Notes::lost`]: the
+//! connection ended, they go again · [`Notes::restarted`]: the coordinator did, and may have lost what it had not yet
+//! written. Telling twice does no harm.
 
 use std::collections::VecDeque;
 
 use assent_ids::{Incarnation, TxId};
+use assent_xa::{Deviation, Outcome};
 
 /// Beyond, notes are dropped: the coordinator then remembers until this client is gone.
 const NOTES_MAX: usize = 65_536;
@@ -16,8 +17,44 @@ const NOTES_MAX: usize = 65_536;
 /// is gone.
 const PROVEN_MAX: usize = 4_096;
 
-#[derive(Clone, Copy, Debug)]
+/// Branches that ended otherwise than they were told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Strayed {
+    pub(crate) tx: TxId,
+    /// What they were told.
+    pub(crate) told: Outcome,
+    pub(crate) branches: Vec<Deviation>,
+}
+
+/// What goes in one go, in this order: a heuristic outcome before anything lets its transaction be forgotten.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) strayed: Vec<Strayed>,
+    pub(crate) finished: Vec<TxId>,
+    pub(crate) acknowledged: Vec<TxId>,
+}
+
+impl Told {
+    const fn len(&self) -> usize {
+        self.strayed.len() + self.finished.len() + self.acknowledged.len()
+    }
+
+    fn keep_only(&mut self, incarnation: Incarnation) {
+        self.strayed.retain(|it| it.tx.incarnation == incarnation);
+        self.finished.retain(|tx| tx.incarnation == incarnation);
+        self.acknowledged.retain(|tx| tx.incarnation == incarnation);
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.strayed.extend(other.strayed);
+        self.finished.extend(other.finished);
+        self.acknowledged.extend(other.acknowledged);
+    }
+}
+
+#[derive(Debug)]
 enum Note {
+    Strayed(Strayed),
     Finished(TxId),
     Acknowledged(TxId),
 }
@@ -25,8 +62,7 @@ enum Note {
 #[derive(Debug, Default)]
 struct Batch {
     number: u64,
-    finished: Vec<TxId>,
-    acknowledged: Vec<TxId>,
+    told: Told,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +78,19 @@ pub(crate) struct Notes {
 impl Notes {
     pub(crate) fn finished(&mut self, tx: TxId) {
         if self.has_room() {
-            self.next.finished.push(tx);
+            self.next.told.finished.push(tx);
         }
     }
 
     pub(crate) fn acknowledged(&mut self, tx: TxId) {
         if self.has_room() {
-            self.next.acknowledged.push(tx);
+            self.next.told.acknowledged.push(tx);
+        }
+    }
+
+    pub(crate) fn heuristic(&mut self, strayed: Strayed) {
+        if self.has_room() {
+            self.next.told.strayed.push(strayed);
         }
     }
 
@@ -60,7 +102,7 @@ impl Notes {
 
     /// Whether something waits to be told.
     pub(crate) const fn is_waiting(&self) -> bool {
-        !self.next.finished.is_empty() || !self.next.acknowledged.is_empty()
+        self.next.told.len() > 0
     }
 
     /// Whether something is told or waits to be.
@@ -68,19 +110,18 @@ impl Notes {
         self.count == 0
     }
 
-    /// What goes now, if anything waits: finished, acknowledged. Of another incarnation nothing is told: the coordinator
-    /// forgets by itself what a fenced client left.
-    pub(crate) fn take(&mut self, incarnation: Incarnation) -> Option<(Vec<TxId>, Vec<TxId>)> {
-        let all = self.next.finished.len() + self.next.acknowledged.len();
-        self.next.finished.retain(|tx| tx.incarnation == incarnation);
-        self.next.acknowledged.retain(|tx| tx.incarnation == incarnation);
-        self.count -= all - self.next.finished.len() - self.next.acknowledged.len();
+    /// What goes now, if anything waits. Of another incarnation nothing is told: the coordinator forgets by itself what
+    /// a fenced client left, and its recovery learns what the branches did.
+    pub(crate) fn take(&mut self, incarnation: Incarnation) -> Option<Told> {
+        let all = self.next.told.len();
+        self.next.told.keep_only(incarnation);
+        self.count -= all - self.next.told.len();
         if !self.is_waiting() {
             return None;
         }
         let number = self.next.number;
         let batch = std::mem::replace(&mut self.next, Batch { number: number + 1, ..Batch::default() });
-        let told = (batch.finished.clone(), batch.acknowledged.clone());
+        let told = batch.told.clone();
         self.flying.push_back(batch);
         Some(told)
     }
@@ -93,9 +134,10 @@ impl Notes {
     /// Everything taken before that number has arrived.
     pub(crate) fn proven(&mut self, number: u64) {
         while let Some(batch) = self.flying.pop_front_if(|batch| batch.number < number) {
-            self.count -= batch.finished.len() + batch.acknowledged.len();
-            let acknowledged = batch.acknowledged.into_iter().map(Note::Acknowledged);
-            self.proven.extend(acknowledged.chain(batch.finished.into_iter().map(Note::Finished)));
+            self.count -= batch.told.len();
+            let Told { strayed, finished, acknowledged } = batch.told;
+            let first = strayed.into_iter().map(Note::Strayed).chain(acknowledged.into_iter().map(Note::Acknowledged));
+            self.proven.extend(first.chain(finished.into_iter().map(Note::Finished)));
         }
         let old = self.proven.len().saturating_sub(PROVEN_MAX);
         self.proven.drain(..old);
@@ -105,6 +147,7 @@ impl Notes {
     pub(crate) fn restarted(&mut self) {
         for note in std::mem::take(&mut self.proven) {
             match note {
+                Note::Strayed(strayed) => self.heuristic(strayed),
                 Note::Finished(tx) => self.finished(tx),
                 Note::Acknowledged(tx) => self.acknowledged(tx),
             }
@@ -114,8 +157,7 @@ impl Notes {
     /// What was not proven goes again.
     pub(crate) fn lost(&mut self) {
         for batch in self.flying.drain(..) {
-            self.next.finished.extend(batch.finished);
-            self.next.acknowledged.extend(batch.acknowledged);
+            self.next.told.extend(batch.told);
         }
     }
 }
@@ -129,6 +171,11 @@ mod tests {
     const ME: Incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     const OTHER: Incarnation = Incarnation { epoch: Epoch(1), number: 2 };
 
+    /// Finished and acknowledged.
+    fn told(finished: Vec<TxId>, acknowledged: Vec<TxId>) -> Option<Told> {
+        Some(Told { finished, acknowledged, ..Told::default() })
+    }
+
     fn tx(incarnation: Incarnation, counter: u64) -> TxId {
         TxId { incarnation, counter }
     }
@@ -138,13 +185,13 @@ mod tests {
         let mut notes = Notes::default();
         notes.finished(tx(ME, 1));
         notes.acknowledged(tx(ME, 2));
-        assert_eq!(notes.take(ME), Some((vec![tx(ME, 1)], vec![tx(ME, 2)])));
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![tx(ME, 2)]));
         let first = notes.number();
         notes.finished(tx(ME, 3));
-        assert_eq!(notes.take(ME), Some((vec![tx(ME, 3)], vec![])));
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 3)], vec![]));
         notes.proven(first);
         notes.lost();
-        assert_eq!(notes.take(ME), Some((vec![tx(ME, 3)], vec![])), "only the second batch goes again");
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 3)], vec![]), "only the second batch goes again");
         notes.proven(notes.number());
         assert!(notes.is_empty());
         notes.lost();
@@ -160,7 +207,7 @@ mod tests {
         notes.proven(notes.number());
         assert_eq!(notes.take(ME), None, "a lost connection alone is no reason");
         notes.restarted();
-        assert_eq!(notes.take(ME), Some((vec![tx(ME, 1)], vec![tx(ME, 2)])));
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![tx(ME, 2)]));
         notes.proven(notes.number());
         let many = u64::try_from(PROVEN_MAX).unwrap();
         for counter in 0..many {
@@ -169,8 +216,8 @@ mod tests {
         }
         notes.proven(notes.number());
         notes.restarted();
-        let told = (0..many).map(|counter| tx(ME, 10 + counter)).collect();
-        assert_eq!(notes.take(ME), Some((told, vec![])), "the last ones, and not more");
+        let last = (0..many).map(|counter| tx(ME, 10 + counter)).collect();
+        assert_eq!(notes.take(ME), told(last, vec![]), "the last ones, and not more");
     }
 
     #[test]
@@ -178,12 +225,30 @@ mod tests {
         let mut notes = Notes::default();
         notes.finished(tx(OTHER, 1));
         notes.finished(tx(ME, 1));
-        assert_eq!(notes.take(ME), Some((vec![tx(ME, 1)], vec![])));
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]));
         notes.proven(notes.number());
         assert!(notes.is_empty());
         for counter in 0..=70_000 {
             notes.finished(tx(ME, counter));
         }
-        assert_eq!(notes.take(ME).map(|(finished, _)| finished.len()), Some(NOTES_MAX));
+        assert_eq!(notes.take(ME).map(|told| told.finished.len()), Some(NOTES_MAX));
+    }
+
+    #[test]
+    fn a_heuristic_outcome_is_told_until_it_has_arrived_and_again_to_a_restarted_coordinator() {
+        let strayed = || Strayed { tx: tx(ME, 1), told: Outcome::Committed, branches: vec![] };
+        let mut notes = Notes::default();
+        notes.heuristic(strayed());
+        notes.acknowledged(tx(ME, 1));
+        let first = notes.take(ME).unwrap();
+        assert_eq!((first.strayed.as_slice(), first.acknowledged.len()), (&[strayed()][..], 1));
+        notes.lost();
+        assert_eq!(notes.take(ME), Some(first.clone()), "the connection ended");
+        notes.proven(notes.number());
+        notes.restarted();
+        assert_eq!(notes.take(ME), Some(first), "the coordinator may have lost it");
+        notes.lost();
+        assert_eq!(notes.take(OTHER), None, "a fenced client's branches are recovery's to see");
+        assert!(notes.is_empty());
     }
 }

@@ -14,13 +14,16 @@ use assent_kind::Kind;
 use assent_link::{Link, LinkError};
 use assent_wire::{self as wire, Answer, Hello, Request, Role, Session};
 use assent_world::Clock;
-use assent_xa::{DecideError, Decider, Decision, Outcome};
+use assent_xa::{DecideError, Decider, Decision, Deviation, Heuristic, Outcome};
 
-use crate::notes::Notes;
+use crate::notes::{Notes, Strayed, Told};
 use crate::{ClientConfig, Known};
 
 /// Beyond, the oldest is dropped: the coordinator then remembers it until this client is gone.
 const DOUBTS_MAX: usize = 4_096;
+
+/// What the coordinator is told of a resource's own words.
+const WORDS_BYTES_MAX: usize = 1_024;
 
 /// What has travelled between this client and the coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,12 +201,14 @@ impl Served {
         if state.line.as_ref().is_none_or(|mine| !Arc::ptr_eq(&mine.link, &line.link)) {
             return 0;
         }
-        if let Some((finished, acknowledged)) = state.notes.take(line.session.incarnation) {
-            for message in [Request::Finished(finished), Request::Acknowledged(acknowledged)] {
-                let is_empty =
-                    matches!(&message, Request::Finished(list) | Request::Acknowledged(list) if list.is_empty());
+        if let Some(Told { strayed, finished, acknowledged }) = state.notes.take(line.session.incarnation) {
+            let strayed = strayed.iter().map(heuristic);
+            let forgettable = [Request::Finished(finished), Request::Acknowledged(acknowledged)].into_iter().filter(
+                |message| !matches!(message, Request::Finished(list) | Request::Acknowledged(list) if list.is_empty()),
+            );
+            for message in strayed.chain(forgettable) {
                 // A link that takes nothing is broken: its notes go again with the next one.
-                if !is_empty && line.link.one_way(&message).is_ok() {
+                if line.link.one_way(&message).is_ok() {
                     add(&self.counters.one_way);
                 }
             }
@@ -221,10 +226,7 @@ impl Served {
         if line.session.incarnation != decision.tx.incarnation {
             return self.ask_about(&line, decision, first);
         }
-        let outcome = match decision.outcome {
-            Outcome::Committed => wire::Outcome::Committed,
-            Outcome::RolledBack => wire::Outcome::RolledBack,
-        };
+        let outcome = outcome_of(decision.outcome);
         let branches = decision.branches.iter().map(|branch| wire::BranchRecord {
             resource: branch.resource,
             number: branch.number,
@@ -351,6 +353,34 @@ impl Served {
     }
 }
 
+const fn outcome_of(outcome: Outcome) -> wire::Outcome {
+    match outcome {
+        Outcome::Committed => wire::Outcome::Committed,
+        Outcome::RolledBack => wire::Outcome::RolledBack,
+    }
+}
+
+fn heuristic(strayed: &Strayed) -> Request<'_> {
+    let branches = strayed.branches.iter().map(deviation).collect();
+    Request::Heuristic { tx: strayed.tx, told: outcome_of(strayed.told), branches }
+}
+
+fn deviation(it: &Deviation) -> wire::Deviation<'_> {
+    let heuristic = match it.heuristic {
+        Heuristic::Committed => wire::Heuristic::Committed,
+        Heuristic::RolledBack => wire::Heuristic::RolledBack,
+        Heuristic::Mixed => wire::Heuristic::Mixed,
+        Heuristic::Hazard => wire::Heuristic::Hazard,
+    };
+    let native = wire::Native { code: cut(&it.native.code), message: cut(&it.native.message) };
+    wire::Deviation { resource: it.resource, number: it.number, flags: it.flags, heuristic, native }
+}
+
+/// A resource's words may be of any length, and a message may not.
+fn cut(words: &str) -> &str {
+    words.get(..words.floor_char_boundary(WORDS_BYTES_MAX)).unwrap_or_default()
+}
+
 fn lost_or_not(trouble: LinkError) -> Trouble {
     let told = error(trouble.kind(), trouble.to_string());
     match trouble {
@@ -389,5 +419,9 @@ impl Decider for Served {
 
     fn acknowledged(&self, tx: TxId) {
         self.state().notes.acknowledged(tx);
+    }
+
+    fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
+        self.state().notes.heuristic(Strayed { tx, told, branches: branches.to_vec() });
     }
 }

@@ -1,24 +1,23 @@
 //! What an operator asks: lists, a round of recovery, gauges.
 
-use assent_coordinator::{By, Coordinator, Fate, Finish, Standing, TransactionView};
-use assent_ids::{Branch, NodeId, ResourceId, TxId};
+use assent_coordinator::{BranchView, Coordinator, TransactionView};
+use assent_ids::{ResourceId, TxId};
 use assent_kind::Kind;
-use assent_wire::{Answer, Outcome};
-use assent_xa::Heuristic;
+use assent_wire::Answer;
 
 use crate::role::Visit;
 use crate::shared::{Asked, Shared};
+use crate::views;
+
+/// Transactions of one page, however many are asked for: they are gathered under the coordinator's lock.
+const LIST_PAGE_MAX: usize = 1_000;
 
 /// Answers the transactions behind `after`, as many as are wanted and fit a message.
 pub(crate) fn list(visit: &mut Visit<'_>, after: Option<TxId>, limit: u32) {
     let Some(coordinator) = coordinator(visit) else { return };
-    let mut all = coordinator.list();
-    all.sort_by_key(|view| view.tx);
-    all.retain(|view| after.is_none_or(|after| view.tx > after));
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = all.len() > limit;
-    all.truncate(limit);
-    transactions(visit, &all, more);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(LIST_PAGE_MAX);
+    let (page, more) = coordinator.page(after, limit);
+    transactions(visit, &page, more);
 }
 
 /// Answers one transaction, or none.
@@ -53,19 +52,14 @@ fn coordinator<'a>(visit: &mut Visit<'a>) -> Option<&'a Coordinator> {
     coordinator
 }
 
-/// A view's texts, which the message borrows.
-struct Texts {
-    state: String,
-    branches: Vec<(String, &'static str)>,
-}
-
 fn transactions(visit: &mut Visit<'_>, views: &[TransactionView], mut more: bool) {
     let (shared, node) = (visit.shared, visit.shared.node);
     let mut views = views;
     let limit = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(usize::MAX);
+    let name = |branch: &BranchView| shared.resource_name(branch.resource);
+    let names: Vec<Vec<String>> = views.iter().map(|view| view.branches.iter().map(name).collect()).collect();
     loop {
-        let texts: Vec<Texts> = views.iter().map(|view| texts(shared, view)).collect();
-        let list = views.iter().zip(&texts).map(|(view, texts)| laid(node, view, texts)).collect();
+        let list = views.iter().zip(&names).map(|(view, names)| views::transaction(node, view, names)).collect();
         let answer = Answer::Transactions { more, list };
         // Half as many until they fit: one alone that does not is answered with the limit it breaks.
         if views.len() < 2 || answer.lay(&mut visit.connection.out, visit.mark, limit).is_err() {
@@ -77,67 +71,6 @@ fn transactions(visit: &mut Visit<'_>, views: &[TransactionView], mut more: bool
         } else {
             return;
         }
-    }
-}
-
-fn laid<'a>(node: NodeId, view: &'a TransactionView, texts: &'a Texts) -> assent_wire::TransactionView<'a> {
-    let branch = |(branch, (resource, state)): (&assent_coordinator::BranchView, &'a (String, &'static str))| {
-        let assent_coordinator::BranchView { resource: id, number, flags, .. } = branch;
-        let xid = Branch { node, tx: view.tx, resource: *id, number: *number, flags: *flags }.xid();
-        assent_wire::BranchView { resource, xid, state }
-    };
-    assent_wire::TransactionView {
-        tx: view.tx,
-        outcome: view.decided.map(|(outcome, _)| match outcome {
-            assent_xa::Outcome::Committed => Outcome::Committed,
-            assent_xa::Outcome::RolledBack => Outcome::RolledBack,
-        }),
-        state: &texts.state,
-        client: &view.label,
-        age_ms: u64::try_from(view.age.as_millis()).unwrap_or(u64::MAX),
-        branches: view.branches.iter().zip(&texts.branches).map(branch).collect(),
-    }
-}
-
-fn texts(shared: &Shared, view: &TransactionView) -> Texts {
-    let client = match view.client {
-        Standing::Connected => "its client is connected",
-        Standing::Lost => "its client was lost a moment ago and may come back",
-        Standing::Resumable => "its client is of an earlier start and may come back",
-        Standing::Fencing | Standing::Fenced => "its client is fenced",
-        Standing::Never => "its client was never known here",
-    };
-    let state = match view.decided {
-        None => format!("prepared and undecided; {client}"),
-        Some((_, by)) => {
-            let by = match by {
-                By::Client => "its client",
-                By::Agent => "recovery, its client being fenced",
-                By::Timeout => "recovery, a branch having been prepared for too long",
-                By::Operator => "an operator",
-            };
-            let durable = if view.is_durable { "" } else { ", not on disk yet" };
-            let known = if view.is_acknowledged { "; the client knows" } else { "" };
-            format!("decided by {by}{durable}{known}; {client}")
-        }
-    };
-    let branches = view.branches.iter().map(|branch| (shared.resource_name(branch.resource), fate(&branch.fate)));
-    Texts { state, branches: branches.collect() }
-}
-
-const fn fate(fate: &Fate) -> &'static str {
-    match fate {
-        Fate::Open => "not seen by recovery",
-        Fate::Prepared => "prepared",
-        Fate::Finished(Finish::Committed) => "committed",
-        Fate::Finished(Finish::CommittedInferred) => "committed (inferred)",
-        Fate::Finished(Finish::RolledBack) => "rolled back",
-        Fate::Finished(Finish::NotListed) => "finished",
-        Fate::Cleared => "heuristic, cleared by a person",
-        Fate::Heuristic(Heuristic::Committed, _) => "heuristically committed",
-        Fate::Heuristic(Heuristic::RolledBack, _) => "heuristically rolled back",
-        Fate::Heuristic(Heuristic::Mixed, _) => "heuristically mixed",
-        Fate::Heuristic(Heuristic::Hazard, _) => "in hazard: it may have gone either way",
     }
 }
 
@@ -160,6 +93,8 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
             ("coordinator.heuristic", it.heuristic),
             ("coordinator.prepared", it.prepared),
             ("coordinator.clients", it.clients),
+            ("coordinator.decisions_unsynced", it.decisions_unsynced),
+            ("coordinator.held", it.held),
         ]);
     }
     if let Some(kv) = &shared.kv {

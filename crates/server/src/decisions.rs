@@ -5,7 +5,7 @@ use assent_ids::{Incarnation, TxId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Decide, Outcome};
 use assent_world::stop::{self, Stop};
-use assent_xa::{BranchRecord, Decision};
+use assent_xa::{BranchRecord, Decision, Deviation, Heuristic, Native};
 
 use crate::connection::Phase;
 use crate::owed::Due;
@@ -39,7 +39,7 @@ pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
         witness: branch.witness.to_vec(),
     };
     let commits = decide.outcome == Outcome::Committed;
-    let outcome = if commits { assent_xa::Outcome::Committed } else { assent_xa::Outcome::RolledBack };
+    let outcome = outcome(decide.outcome);
     let branches = decide.branches.iter().map(record).collect();
     if commits {
         stop::about(Stop::CoordinatorBeforeDecision, || tx);
@@ -69,6 +69,39 @@ pub(crate) fn finished(shared: &Shared, client: Incarnation, list: &[TxId]) {
 pub(crate) fn acknowledged(shared: &Shared, client: Incarnation, list: &[TxId]) {
     if let Some(coordinator) = &shared.coordinator {
         list.iter().filter(|tx| tx.incarnation == client).for_each(|tx| coordinator.acknowledged(*tx));
+    }
+}
+
+/// Branches of this one ended otherwise than its client told them. One way, as above.
+pub(crate) fn heuristic(
+    shared: &Shared,
+    client: Incarnation,
+    tx: TxId,
+    told: Outcome,
+    branches: &[assent_wire::Deviation<'_>],
+) {
+    let Some(coordinator) = shared.coordinator.as_ref().filter(|_| tx.incarnation == client) else { return };
+    let deviation = |it: &assent_wire::Deviation<'_>| Deviation {
+        resource: it.resource,
+        number: it.number,
+        flags: it.flags,
+        heuristic: match it.heuristic {
+            assent_wire::Heuristic::Committed => Heuristic::Committed,
+            assent_wire::Heuristic::RolledBack => Heuristic::RolledBack,
+            assent_wire::Heuristic::Mixed => Heuristic::Mixed,
+            assent_wire::Heuristic::Hazard => Heuristic::Hazard,
+        },
+        native: Native { code: it.native.code.to_owned(), message: it.native.message.to_owned() },
+    };
+    let branches: Vec<Deviation> = branches.iter().map(deviation).collect();
+    coordinator.heuristic(tx, outcome(told), &branches);
+}
+
+/// The outcome in the coordinator's words.
+pub(crate) const fn outcome(outcome: Outcome) -> assent_xa::Outcome {
+    match outcome {
+        Outcome::Committed => assent_xa::Outcome::Committed,
+        Outcome::RolledBack => assent_xa::Outcome::RolledBack,
     }
 }
 

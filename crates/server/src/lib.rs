@@ -9,8 +9,9 @@
 //! have threads of their own, beside the desk.
 //!
 //! Walk: [`Server::start`] puts the parts together · `desk` turns · `connection` one socket and its patience · `role`
-//! greets and hands requests to `decisions`, `store`, `admin` · `seats` who speaks for a client · `owed` what waits for a sync · `caretakers` recovery and
-//! ticks · `report` what a round of recovery did · `watch`, `numbers` for meters and health.
+//! greets and hands requests to `decisions`, `store`, `admin` · `seats` who speaks for a client · `owed` what waits for a
+//! sync · `inquiry` what an operator asks that takes longer · [`views`] transactions in the words of the wire · `caretakers`
+//! recovery and ticks · `report` what a round of recovery did · `watch`, `numbers` for meters and health.
 //! Deliberately absent: async, HTTP (`rest`), and the driving of anybody's commit: clients do that.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod caretakers;
 mod connection;
 mod decisions;
 mod desk;
+mod inquiry;
 mod numbers;
 mod owed;
 mod report;
@@ -27,6 +29,7 @@ mod seats;
 mod server;
 mod shared;
 mod store;
+pub mod views;
 mod watch;
 
 pub use server::{Config, Engines, Server, ServerError};

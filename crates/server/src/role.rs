@@ -9,6 +9,7 @@ use assent_kind::Kind;
 use assent_wire::{Answer, Hello, Limits, PAYLOAD_BYTES_MAX, Request, Secret, Session, VERSIONS, Welcome};
 
 use crate::connection::{Connection, Phase};
+use crate::inquiry::{self, Inquiry};
 use crate::owed::{Due, Owed};
 use crate::seats::Seat;
 use crate::shared::Shared;
@@ -98,7 +99,7 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
         Ok(request) => request,
         Err(error) => return visit.error(error.kind(), &error.to_string()),
     };
-    if visit.mark == ONE_WAY && !matches!(request, Request::Finished(_) | Request::Acknowledged(_)) {
+    if visit.mark == ONE_WAY && !is_one_way(&request) {
         let message = "request id 0 is for messages without an answer; number this one from 1";
         visit.shared.numbers.refused(Kind::Invalid);
         return refuse(visit.connection, ONE_WAY, Kind::Invalid, message);
@@ -113,16 +114,25 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
         (Role::Client(client), Request::Acknowledged(list)) => {
             decisions::acknowledged(visit.shared, client.client, &list)
         }
+        (Role::Client(client), Request::Heuristic { tx, told, branches }) => {
+            decisions::heuristic(visit.shared, client.client, tx, told, &branches)
+        }
         (Role::Store(_), request) if store::knows(&request) => store::step(visit, request),
         (Role::Admin, Request::TxList { after, limit }) => admin::list(visit, after, limit),
         (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
         (Role::Admin, Request::TxRecover) => admin::recover(visit),
         (Role::Admin, Request::Stats) => admin::stats(visit),
+        (Role::Admin, request) if let Some(inquiry) = Inquiry::of(&request) => inquiry::ask(visit, inquiry),
         (role, _) => {
             let message = format!("a {} connection may not send {name}; connect in another role", role.name());
             visit.error(Kind::Denied, &message);
         }
     }
+}
+
+/// What has no answer, and so no request id.
+const fn is_one_way(request: &Request<'_>) -> bool {
+    matches!(request, Request::Finished(_) | Request::Acknowledged(_) | Request::Heuristic { .. })
 }
 
 fn greet(visit: &mut Visit<'_>, frame: &Frame<'_>) {
@@ -244,6 +254,11 @@ pub(crate) const KINDS: &[&str] = &[
     "tx_show",
     "tx_recover",
     "stats",
+    "heuristic",
+    "tx_force",
+    "tx_forget",
+    "tx_log",
+    "tx_verify",
 ];
 
 const fn name(request: &Request<'_>) -> &'static str {
@@ -270,6 +285,11 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::TxShow(_) => "tx_show",
         Request::TxRecover => "tx_recover",
         Request::Stats => "stats",
+        Request::Heuristic { .. } => "heuristic",
+        Request::TxForce { .. } => "tx_force",
+        Request::TxForget { .. } => "tx_forget",
+        Request::TxLog(_) => "tx_log",
+        Request::TxVerify { .. } => "tx_verify",
     }
 }
 

@@ -17,6 +17,7 @@ use assent_world::{Clock, Moment};
 
 use crate::caretakers;
 use crate::desk::{Desk, WAKER};
+use crate::inquiry::{self, Inquiries};
 use crate::numbers::Numbers;
 use crate::report;
 use crate::seats::Seats;
@@ -175,6 +176,7 @@ impl Server {
             registered,
             seats: Seats::default(),
             recovery: Recovery::new(attendance),
+            inquiries: Inquiries::default(),
             inboxes,
             failed: Mutex::new(None),
         });
@@ -191,14 +193,19 @@ impl Server {
         }
         // From here on a failure drops the server, which ends the threads that have been started.
         let server = Self { address, shared, threads: Mutex::new(Vec::new()) };
-        server.start_threads(polls, listener)?;
+        server.start_threads(polls, listener, engines.coordinator_log)?;
         if let Some(coordinator) = &server.shared.coordinator {
             caretakers::first_claims(coordinator, &*server.shared.clock);
         }
         Ok(server)
     }
 
-    fn start_threads(&self, polls: Vec<Poll>, listener: Listener) -> Result<(), ServerError> {
+    fn start_threads(
+        &self,
+        polls: Vec<Poll>,
+        listener: Listener,
+        log: Option<Arc<dyn Log>>,
+    ) -> Result<(), ServerError> {
         let mut listener = Some(listener);
         for (number, poll) in polls.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
@@ -208,6 +215,10 @@ impl Server {
         if let Some(attendance) = self.shared.recovery.attendance().map(Arc::clone) {
             let shared = Arc::clone(&self.shared);
             self.spawn("recovery", move || caretakers::recover(&shared, &attendance))?;
+        }
+        if let Some(coordinator) = self.shared.coordinator.clone() {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("inquiries", move || inquiry::serve(&shared, &coordinator, log.as_ref()))?;
         }
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
@@ -239,6 +250,7 @@ impl Server {
         self.shared.drain.begin(now, within);
         self.shared.inboxes.iter().for_each(Inbox::wake);
         self.shared.recovery.stop();
+        self.shared.inquiries.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
         // inside its checkpoint: both are safe to leave.

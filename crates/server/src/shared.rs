@@ -14,6 +14,7 @@ use assent_kv::Kv;
 use assent_world::net::{Peer, Waker};
 use assent_world::{Clock, Gate};
 
+use crate::inquiry::Inquiries;
 use crate::numbers::Numbers;
 use crate::seats::Seats;
 
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     /// The names a client may enlist.
     pub(crate) registered: BTreeMap<String, ResourceId>,
     pub(crate) recovery: Recovery,
+    pub(crate) inquiries: Inquiries,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) failed: Mutex<Option<String>>,
 }

@@ -6,7 +6,8 @@ use assent_frame::{Frame, Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 use assent_kind::Kind;
 
-use crate::admin::{RoundView, TransactionView};
+use crate::admin::{RoundView, TransactionView, heuristic, put_heuristic};
+use crate::history::{PastView, Verified};
 use crate::request::{outcome, put_outcome};
 use crate::{Outcome, Welcome, WireError, field};
 
@@ -37,6 +38,10 @@ pub enum Heuristic {
     /// May be either.
     Hazard,
 }
+
+/// Never renumbered.
+pub(crate) const HEURISTICS: &[(u8, Heuristic)] =
+    &[(1, Heuristic::Committed), (2, Heuristic::RolledBack), (3, Heuristic::Mixed), (4, Heuristic::Hazard)];
 
 /// The store's own words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +139,17 @@ pub enum Answer<'a> {
     },
     /// To `TxRecover`.
     Round(RoundView<'a>),
+    /// To `TxForget`: it is done, on disk.
+    Forgotten,
+    /// To `TxLog`.
+    Log {
+        /// Whether there are more behind the last one.
+        more: bool,
+        /// In the order in which they were finished.
+        list: Vec<PastView<'a>>,
+    },
+    /// To `TxVerify`, if nothing is wrong; else `Error` with the place.
+    Verified(Verified),
     /// To `Stats`: every gauge by its name, in the order of names.
     Stats(Vec<(&'a str, u64)>),
 }
@@ -149,6 +165,9 @@ const PAIRS: u16 = 0x8032;
 const TRANSACTIONS: u16 = 0x8040;
 const ROUND: u16 = 0x8042;
 const STATS: u16 = 0x8043;
+const FORGOTTEN: u16 = 0x8045;
+const LOG: u16 = 0x8046;
+const VERIFIED: u16 = 0x8047;
 const ERROR: u16 = 0x80ff;
 
 impl<'a> Answer<'a> {
@@ -166,6 +185,9 @@ impl<'a> Answer<'a> {
             Self::Transactions { .. } => TRANSACTIONS,
             Self::Round(_) => ROUND,
             Self::Stats(_) => STATS,
+            Self::Forgotten => FORGOTTEN,
+            Self::Log { .. } => LOG,
+            Self::Verified(_) => VERIFIED,
         }
     }
 
@@ -179,7 +201,7 @@ impl<'a> Answer<'a> {
 
     fn put(&self, to: &mut Writer) {
         match self {
-            Self::Pong => {}
+            Self::Pong | Self::Forgotten => {}
             Self::Welcome(welcome) => welcome.put(to),
             Self::Error { kind, message } => _ = to.u8(kind.wire()).text(message),
             Self::Decided(outcome) => put_outcome(to, *outcome),
@@ -196,6 +218,11 @@ impl<'a> Answer<'a> {
                 list.iter().for_each(|view| view.put(to));
             }
             Self::Round(round) => round.put(to),
+            Self::Log { more, list } => {
+                to.u8(u8::from(*more));
+                list.iter().for_each(|past| past.put(to));
+            }
+            Self::Verified(verified) => verified.put(to),
             Self::Stats(gauges) => gauges.iter().for_each(|(name, value)| _ = to.text(name).u64(*value)),
         }
     }
@@ -223,6 +250,9 @@ impl<'a> Answer<'a> {
                 Self::Transactions { more: field::flag(from, "more")?, list: field::rest(from, TransactionView::take)? }
             }
             ROUND => Self::Round(RoundView::take(from)?),
+            FORGOTTEN => Self::Forgotten,
+            LOG => Self::Log { more: field::flag(from, "more")?, list: field::rest(from, PastView::take)? },
+            VERIFIED => Self::Verified(Verified::take(from)?),
             STATS => Self::Stats(field::rest(from, |from| Ok((from.text("name")?, from.u64("gauge")?)))?),
             kind => return Err(WireError::UnknownKind { kind }),
         };
@@ -253,11 +283,11 @@ fn known(from: &mut Reader<'_>) -> Result<Known, Malformed> {
 }
 
 impl<'a> Native<'a> {
-    fn put(&self, to: &mut Writer) {
+    pub(crate) fn put(&self, to: &mut Writer) {
         to.text(self.code).text(self.message);
     }
 
-    fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(Self { code: from.text("code")?, message: from.text("message")? })
     }
 }
@@ -292,12 +322,10 @@ impl<'a> Reply<'a> {
             Self::Yes(witness) => _ = to.u8(2).bytes(witness),
             Self::ReadOnly => _ = to.u8(3),
             Self::RolledBack(native) => native.put(to.u8(4)),
-            Self::Heuristic(heuristic, native) => native.put(to.u8(5).u8(match heuristic {
-                Heuristic::Committed => 1,
-                Heuristic::RolledBack => 2,
-                Heuristic::Mixed => 3,
-                Heuristic::Hazard => 4,
-            })),
+            Self::Heuristic(heuristic, native) => {
+                put_heuristic(to.u8(5), *heuristic);
+                native.put(to);
+            }
             Self::Unknown(native) => native.put(to.u8(6)),
             Self::Refused(kind, native) => native.put(to.u8(7).u8(kind.wire())),
             Self::Listed(xids) => {
@@ -321,15 +349,5 @@ impl<'a> Reply<'a> {
             9 => Self::Past(Past::take(from)?),
             _ => return Err(Malformed { field: "reply" }),
         })
-    }
-}
-
-fn heuristic(from: &mut Reader<'_>) -> Result<Heuristic, Malformed> {
-    match from.u8("heuristic")? {
-        1 => Ok(Heuristic::Committed),
-        2 => Ok(Heuristic::RolledBack),
-        3 => Ok(Heuristic::Mixed),
-        4 => Ok(Heuristic::Hazard),
-        _ => Err(Malformed { field: "heuristic" }),
     }
 }

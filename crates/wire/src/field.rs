@@ -74,6 +74,18 @@ pub(crate) fn option<'a, T>(
     if flag(from, field)? { take(from).map(Some) } else { Ok(None) }
 }
 
+/// A word of a table that is never renumbered.
+pub(crate) fn put_word<T: PartialEq>(to: &mut Writer, table: &[(u8, T)], it: &T) {
+    // Every value stands in its table: the round-trip tests lay each.
+    let byte = table.iter().find(|(_, word)| word == it).map_or(0, |(byte, _)| *byte);
+    to.u8(byte);
+}
+
+pub(crate) fn word<T: Copy>(from: &mut Reader<'_>, field: &'static str, table: &[(u8, T)]) -> Result<T, Malformed> {
+    let byte = from.u8(field)?;
+    table.iter().find(|(known, _)| *known == byte).map(|(_, word)| *word).ok_or(Malformed { field })
+}
+
 pub(crate) fn flag(from: &mut Reader<'_>, field: &'static str) -> Result<bool, Malformed> {
     match from.u8(field)? {
         0 => Ok(false),

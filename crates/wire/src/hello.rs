@@ -63,7 +63,7 @@ pub struct Session {
 /// What the caller is, and thereby which requests it may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role<'a> {
-    /// A program that commits transactions: `Decide`, `Finished`, `Acknowledged`, `Ask`, `Ping`.
+    /// A program that commits transactions: `Decide`, `Finished`, `Acknowledged`, `Heuristic`, `Ask`, `Ping`.
     Client {
         /// For people: which program.
         label: &'a str,
@@ -77,7 +77,7 @@ pub enum Role<'a> {
         /// For people: which program.
         label: &'a str,
     },
-    /// An operator: `TxList`, `TxShow`, `TxRecover`, `Stats`, `Ask`, `Ping`.
+    /// An operator: the `Tx` requests, `Stats`, `Ask`, `Ping`.
     Admin,
 }
 

@@ -23,12 +23,16 @@ mod field;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hello;
+mod history;
 mod request;
+mod work;
 
-pub use admin::{BranchView, Resolved, RoundView, TransactionView};
+pub use admin::{BranchView, By, Fate, OperatorWord, Resolved, RoundView, Standing, TransactionView};
 pub use answer::{Answer, Found, Heuristic, Known, Native, Past, Reply};
 pub use assent_frame::PAYLOAD_BYTES_MAX;
 pub use decoder::Decoder;
 pub use error::WireError;
 pub use hello::{Hello, Limits, Role, Secret, Session, VERSIONS, Versions, Welcome};
-pub use request::{Bound, BranchRecord, Decide, Op, Outcome, Request, Scan, Write};
+pub use history::{Action, LogQuery, LogState, PastBranch, PastView, PastWord, Seal, Verified};
+pub use request::{BranchRecord, Decide, Deviation, Outcome, Request};
+pub use work::{Bound, Op, Scan, Write};

@@ -6,7 +6,10 @@
 use assent_frame::{Frame, Malformed, Reader, Writer};
 use assent_ids::{NodeId, ResourceId, TxId, Xid};
 
-use crate::{WireError, field};
+use crate::admin::{OperatorWord, heuristic, put_heuristic};
+use crate::history::{LogQuery, digest, put_digest};
+use crate::work::{Scan, Write};
+use crate::{Heuristic, Native, WireError, field};
 
 /// How a transaction ended, or must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,62 +46,19 @@ pub struct Decide<'a> {
     pub branches: Vec<BranchRecord<'a>>,
 }
 
-/// One write to the store.
+/// A branch that ended by itself, otherwise than it was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op<'a> {
-    /// Sets a key.
-    Put {
-        /// Whose key.
-        keyspace: u32,
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-    },
-    /// Removes a key; fine if it is not there.
-    Delete {
-        /// Whose key.
-        keyspace: u32,
-        /// The key.
-        key: &'a [u8],
-    },
-}
-
-/// Writes, all or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write<'a> {
-    /// Within this branch; else at once.
-    pub xid: Option<Xid>,
-    /// On disk before it is answered, whatever the store's policy. Within a branch the vote is what is durable.
-    pub durable: bool,
-    /// In this order.
-    pub ops: Vec<Op<'a>>,
-}
-
-/// One end of a range of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound<'a> {
-    /// No end.
-    Unbounded,
-    /// This key and beyond.
-    Included(&'a [u8]),
-    /// Beyond this key.
-    Excluded(&'a [u8]),
-}
-
-/// Keys of a range in their order. One answer holds what fits a message; ask on behind its last key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan<'a> {
-    /// As this branch sees it; else as of now.
-    pub xid: Option<Xid>,
-    /// Whose keys.
-    pub keyspace: u32,
-    /// The lower end.
-    pub from: Bound<'a>,
-    /// The upper end.
-    pub to: Bound<'a>,
-    /// At most that many.
-    pub limit: u32,
+pub struct Deviation<'a> {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// The XID's flags.
+    pub flags: u16,
+    /// What it did.
+    pub heuristic: Heuristic,
+    /// The resource's own words.
+    pub native: Native<'a>,
 }
 
 /// A message from caller to server.
@@ -112,6 +72,15 @@ pub enum Request<'a> {
     Finished(Vec<TxId>),
     /// The outcomes of these are known, their unfinished branches are left to recovery. One way.
     Acknowledged(Vec<TxId>),
+    /// Branches of this one ended otherwise than the client told them: a person must see it. One way.
+    Heuristic {
+        /// The transaction.
+        tx: TxId,
+        /// What they were told.
+        told: Outcome,
+        /// Those that did not follow.
+        branches: Vec<Deviation<'a>>,
+    },
     /// Answer `Known`.
     Ask(TxId),
     /// xa_start. Answer `Branch`, so for all verbs.
@@ -170,6 +139,29 @@ pub enum Request<'a> {
     TxRecover,
     /// Every gauge by its name. Answer `Stats`.
     Stats,
+    /// Decides what nobody has decided. Answer `Decided`, with what was decided by whoever was first.
+    TxForce {
+        /// The transaction.
+        tx: TxId,
+        /// What it must do.
+        outcome: Outcome,
+        /// Who says so.
+        word: OperatorWord<'a>,
+    },
+    /// A person has seen to the heuristic outcomes of this one. Answer `Forgotten`.
+    TxForget {
+        /// The transaction.
+        tx: TxId,
+        /// Who says so.
+        word: OperatorWord<'a>,
+    },
+    /// What the log tells of transactions that are over. Answer `Log`.
+    TxLog(LogQuery<'a>),
+    /// Whether the log is as it was written. Answer `Verified`.
+    TxVerify {
+        /// The number and digest of a seal that somebody has kept elsewhere: it must be in the chain.
+        kept: Option<(u64, [u8; 32])>,
+    },
 }
 
 const PING: u16 = 0x0002;
@@ -177,6 +169,7 @@ const DECIDE: u16 = 0x0010;
 const FINISHED: u16 = 0x0011;
 const ASK: u16 = 0x0012;
 const ACKNOWLEDGED: u16 = 0x0013;
+const HEURISTIC: u16 = 0x0014;
 const START: u16 = 0x0020;
 const END: u16 = 0x0021;
 const PREPARE: u16 = 0x0022;
@@ -194,6 +187,10 @@ const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
 const STATS: u16 = 0x0043;
+const TX_FORCE: u16 = 0x0044;
+const TX_FORGET: u16 = 0x0045;
+const TX_LOG: u16 = 0x0046;
+const TX_VERIFY: u16 = 0x0047;
 
 impl<'a> Request<'a> {
     const fn kind(&self) -> u16 {
@@ -202,6 +199,7 @@ impl<'a> Request<'a> {
             Self::Decide(_) => DECIDE,
             Self::Finished(_) => FINISHED,
             Self::Acknowledged(_) => ACKNOWLEDGED,
+            Self::Heuristic { .. } => HEURISTIC,
             Self::Ask(_) => ASK,
             Self::Start(_) => START,
             Self::End { .. } => END,
@@ -220,6 +218,10 @@ impl<'a> Request<'a> {
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
             Self::Stats => STATS,
+            Self::TxForce { .. } => TX_FORCE,
+            Self::TxForget { .. } => TX_FORGET,
+            Self::TxLog(_) => TX_LOG,
+            Self::TxVerify { .. } => TX_VERIFY,
         }
     }
 
@@ -262,6 +264,24 @@ impl<'a> Request<'a> {
                 field::put_option(to, after.as_ref(), |to, tx| field::put_tx(to, *tx));
                 to.u32(*limit);
             }
+            Self::Heuristic { tx, told, branches } => {
+                field::put_tx(to, *tx);
+                put_outcome(to, *told);
+                branches.iter().for_each(|branch| branch.put(to));
+            }
+            Self::TxForce { tx, outcome, word } => {
+                field::put_tx(to, *tx);
+                put_outcome(to, *outcome);
+                word.put(to);
+            }
+            Self::TxForget { tx, word } => {
+                field::put_tx(to, *tx);
+                word.put(to);
+            }
+            Self::TxLog(query) => query.put(to),
+            Self::TxVerify { kept } => field::put_option(to, kept.as_ref(), |to, (number, digest)| {
+                put_digest(to.u64(*number), digest);
+            }),
         }
     }
 
@@ -298,6 +318,19 @@ impl<'a> Request<'a> {
             TX_SHOW => Self::TxShow(field::tx(from)?),
             TX_RECOVER => Self::TxRecover,
             STATS => Self::Stats,
+            HEURISTIC => Self::Heuristic {
+                tx: field::tx(from)?,
+                told: outcome(from)?,
+                branches: field::rest(from, Deviation::take)?,
+            },
+            TX_FORCE => {
+                Self::TxForce { tx: field::tx(from)?, outcome: outcome(from)?, word: OperatorWord::take(from)? }
+            }
+            TX_FORGET => Self::TxForget { tx: field::tx(from)?, word: OperatorWord::take(from)? },
+            TX_LOG => Self::TxLog(LogQuery::take(from)?),
+            TX_VERIFY => {
+                Self::TxVerify { kept: field::option(from, "kept", |from| Ok((from.u64("seal")?, digest(from)?)))? }
+            }
             kind => return Err(WireError::UnknownKind { kind }),
         };
         from.end()?;
@@ -347,65 +380,20 @@ impl<'a> Decide<'a> {
     }
 }
 
-impl<'a> Write<'a> {
+impl<'a> Deviation<'a> {
     fn put(&self, to: &mut Writer) {
-        field::put_option(to, self.xid.as_ref(), field::put_xid);
-        to.u8(u8::from(self.durable));
-        for op in &self.ops {
-            match op {
-                Op::Put { keyspace, key, value } => _ = to.u8(1).u32(*keyspace).bytes(key).bytes(value),
-                Op::Delete { keyspace, key } => _ = to.u8(2).u32(*keyspace).bytes(key),
-            }
-        }
+        to.u64(self.resource.0).u16(self.number).u16(self.flags);
+        put_heuristic(to, self.heuristic);
+        self.native.put(to);
     }
 
     fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(Self {
-            xid: field::option(from, "branch", field::xid)?,
-            durable: field::flag(from, "durable")?,
-            ops: field::rest(from, |from| match (from.u8("op")?, from.u32("keyspace")?, from.bytes("key")?) {
-                (1, keyspace, key) => Ok(Op::Put { keyspace, key, value: from.bytes("value")? }),
-                (2, keyspace, key) => Ok(Op::Delete { keyspace, key }),
-                _ => Err(Malformed { field: "op" }),
-            })?,
-        })
-    }
-}
-
-impl<'a> Bound<'a> {
-    fn put(self, to: &mut Writer) {
-        match self {
-            Self::Unbounded => _ = to.u8(0),
-            Self::Included(key) => _ = to.u8(1).bytes(key),
-            Self::Excluded(key) => _ = to.u8(2).bytes(key),
-        }
-    }
-
-    fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
-        match from.u8("bound")? {
-            0 => Ok(Self::Unbounded),
-            1 => from.bytes("bound").map(Self::Included),
-            2 => from.bytes("bound").map(Self::Excluded),
-            _ => Err(Malformed { field: "bound" }),
-        }
-    }
-}
-
-impl<'a> Scan<'a> {
-    fn put(&self, to: &mut Writer) {
-        field::put_option(to, self.xid.as_ref(), field::put_xid);
-        to.u32(self.keyspace).u32(self.limit);
-        self.from.put(to);
-        self.to.put(to);
-    }
-
-    fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
-        Ok(Self {
-            xid: field::option(from, "branch", field::xid)?,
-            keyspace: from.u32("keyspace")?,
-            limit: from.u32("limit")?,
-            from: Bound::take(from)?,
-            to: Bound::take(from)?,
+            resource: ResourceId(from.u64("resource")?),
+            number: from.u16("branch number")?,
+            flags: from.u16("branch flags")?,
+            heuristic: heuristic(from)?,
+            native: Native::take(from)?,
         })
     }
 }

@@ -46,7 +46,13 @@ impl Served {
         assert!(self.child.wait().unwrap().success(), "an orderly stop is exit 0");
     }
 
-    fn get(&self, path: &str) -> String {
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
         #[allow(clippy::disallowed_methods, reason = "a test is a client of its own")]
         let mut stream = TcpStream::connect(&self.admin).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: assent\r\nConnection: close\r\n\r\n").unwrap();

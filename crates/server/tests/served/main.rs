@@ -12,6 +12,7 @@ mod hostile;
 mod house;
 mod killed;
 mod limits;
+mod operator;
 mod recovery;
 mod siege;
 mod stopping;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assent_ids::TxId;
 use assent_kind::Kind;
-use assent_wire::{Answer, Known, Outcome, Reply, Request, Role};
+use assent_wire::{Answer, By, Fate, Known, Outcome, Reply, Request, Role, Standing};
 use assent_world::{Clock as _, RealClock};
 
 use crate::house::{Rules, Street, branch, coordinator, eventually, get, is_yes, refusal, street};
@@ -175,16 +175,15 @@ fn an_operator_sees_what_is_under_way_and_can_call_recovery() {
     let arrived = admin.request(&Request::TxList { after: None, limit: 10 }).unwrap();
     let Answer::Transactions { more, list } = arrived.answer().unwrap() else { panic!("no list") };
     assert!(!more && list.len() == 1);
-    assert_eq!((list[0].tx, list[0].outcome), (tx, None));
+    assert_eq!((list[0].tx, list[0].decided), (tx, None));
     assert_eq!(list[0].branches.iter().map(|branch| branch.resource).collect::<Vec<_>>(), ["a", "b"]);
-    assert!(list[0].branches.iter().all(|branch| branch.state == "prepared"));
-    assert!(list[0].state.contains("undecided"), "{}", list[0].state);
+    assert!(list[0].branches.iter().all(|branch| branch.fate == Fate::Prepared));
+    assert_eq!(list[0].standing, Standing::Connected);
 
     assert_eq!(committer.decide(tx), Outcome::Committed);
     let arrived = admin.request(&Request::TxShow(tx)).unwrap();
     let Answer::Transactions { list, .. } = arrived.answer().unwrap() else { panic!("no view") };
-    assert_eq!(list[0].outcome, Some(Outcome::Committed));
-    assert!(list[0].state.starts_with("decided by its client"), "{}", list[0].state);
+    assert_eq!(list[0].decided, Some((Outcome::Committed, By::Client)));
     let arrived = admin.request(&Request::TxList { after: Some(tx), limit: 10 }).unwrap();
     assert_eq!(arrived.answer().unwrap(), Answer::Transactions { more: false, list: vec![] });
     let arrived = admin.request(&Request::TxList { after: None, limit: 0 }).unwrap();

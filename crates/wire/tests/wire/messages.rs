@@ -4,8 +4,9 @@ use assent_frame::{Frame, HEADER_BYTES};
 use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_wire::{
-    Answer, Bound, BranchRecord, BranchView, Decide, Found, Heuristic, Known, Limits, Native, Op, Outcome,
-    PAYLOAD_BYTES_MAX, Past, Reply, Request, Resolved, RoundView, Scan, Secret, Session, TransactionView, Welcome,
+    Action, Answer, Bound, BranchRecord, BranchView, By, Decide, Deviation, Fate, Found, Heuristic, Known, Limits,
+    LogQuery, LogState, Native, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord,
+    Reply, Request, Resolved, RoundView, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Welcome,
     WireError, Write,
 };
 
@@ -21,10 +22,17 @@ fn foreign() -> Xid {
     Xid::new(0, &[1], &[]).unwrap()
 }
 
+const HEURISTICS: [Heuristic; 4] = [Heuristic::Committed, Heuristic::RolledBack, Heuristic::Mixed, Heuristic::Hazard];
+const BYS: [By; 4] = [By::Client, By::Agent, By::Timeout, By::Operator];
+
 pub(crate) fn requests() -> Vec<Request<'static>> {
     let branch = |witness| BranchRecord { resource: ResourceId(7), number: 2, flags: 1, witness };
+    let word = OperatorWord { who: "anna", reason: "ticket 7" };
+    let native = Native { code: "1402", message: "XA_RBROLLBACK" };
+    let deviation = |heuristic| Deviation { resource: ResourceId(7), number: 2, flags: 1, heuristic, native };
+    let states = [LogState::Committed, LogState::RolledBack, LogState::Heuristic, LogState::InDoubt, LogState::Forced];
     let scan = |from, to| Request::Scan(Scan { xid: Some(xid()), keyspace: 1, from, to, limit: 100 });
-    vec![
+    let mut list = vec![
         Request::Ping,
         Request::Decide(Decide { tx: tx(), outcome: Outcome::Committed, first: true, branches: vec![] }),
         Request::Decide(Decide {
@@ -67,27 +75,115 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         Request::TxShow(tx()),
         Request::TxRecover,
         Request::Stats,
+        Request::Heuristic { tx: tx(), told: Outcome::Committed, branches: vec![] },
+        Request::Heuristic { tx: tx(), told: Outcome::RolledBack, branches: HEURISTICS.map(deviation).to_vec() },
+        Request::TxForce { tx: tx(), outcome: Outcome::RolledBack, word },
+        Request::TxForget { tx: tx(), word },
+        Request::TxLog(LogQuery::default()),
+        Request::TxVerify { kept: None },
+        Request::TxVerify { kept: Some((7, [9; 32])) },
+    ];
+    list.extend(states.map(|state| {
+        Request::TxLog(LogQuery {
+            since_ms: Some(5),
+            until_ms: Some(u64::MAX),
+            state: Some(state),
+            resource: Some("shop"),
+            tx: Some(tx()),
+            after: Some(tx()),
+            limit: 7,
+        })
+    }));
+    list
+}
+
+const NATIVE: Native<'static> = Native { code: "42704", message: "no such thing" };
+
+fn transactions() -> Vec<Answer<'static>> {
+    let view = |decided, standing, branches| TransactionView {
+        tx: tx(),
+        decided,
+        decided_ms: 77,
+        is_durable: true,
+        is_acknowledged: false,
+        may_be_lost: true,
+        client: "shop",
+        standing,
+        age_ms: 12,
+        branches,
+    };
+    let mut fates = vec![
+        Fate::Open,
+        Fate::Prepared,
+        Fate::Committed,
+        Fate::CommittedInferred,
+        Fate::RolledBack,
+        Fate::NotListed,
+        Fate::Cleared,
+    ];
+    fates.extend(HEURISTICS.map(Fate::Heuristic));
+    let branch = |fate| BranchView { resource: "a", xid: xid(), fate, by: None, retries: 3, native: NATIVE };
+    let branches = fates.into_iter().map(branch).collect();
+    let by = |by| BranchView { by: Some(by), ..branch(Fate::Prepared) };
+    let standings = [
+        Standing::Connected,
+        Standing::Lost,
+        Standing::Resumable,
+        Standing::Fencing,
+        Standing::Fenced,
+        Standing::Never,
+    ];
+    let views = standings.map(|standing| view(None, standing, BYS.map(by).to_vec())).to_vec();
+    vec![
+        Answer::Transactions { more: true, list: views },
+        Answer::Transactions {
+            more: true,
+            list: vec![view(Some((Outcome::Committed, By::Agent)), Standing::Fenced, branches)],
+        },
+    ]
+}
+
+fn histories() -> Vec<Answer<'static>> {
+    let past = |heuristic, by| PastBranch {
+        resource: "a",
+        number: 2,
+        has_witness: true,
+        fate: "committed",
+        heuristic,
+        by,
+        retries: 1,
+        native: NATIVE,
+        noted_ms: Some(9),
+    };
+    let verified = |head, is_whole| Verified { seals: 1, records: 2, unsealed: 3, is_whole, first: None, head };
+    let said = |action| PastWord { at_ms: 8, action, who: "anna", reason: "" };
+    let over = |by| PastView {
+        tx: tx(),
+        outcome: Outcome::RolledBack,
+        by,
+        client: "shop",
+        decided_ms: Some(7),
+        finished_ms: None,
+        branches: HEURISTICS.map(|it| past(Some(it), Some(by))).to_vec(),
+        words: [Action::Commit, Action::Rollback, Action::Forget].map(said).to_vec(),
+    };
+    let bare = PastView { branches: vec![past(None, None)], words: vec![], ..over(By::Client) };
+    vec![
+        Answer::Forgotten,
+        Answer::Log { more: false, list: vec![] },
+        Answer::Log { more: true, list: BYS.map(over).to_vec() },
+        Answer::Log { more: false, list: vec![bare] },
+        Answer::Verified(verified(None, false)),
+        Answer::Verified(verified(Some(Seal { number: 5, digest: [6; 32], at_ms: 7 }), true)),
     ]
 }
 
 pub(crate) fn answers() -> Vec<Answer<'static>> {
-    let native = Native { code: "42704", message: "no such thing" };
+    let native = NATIVE;
     let session = Session { incarnation: tx().incarnation, secret: Secret(u128::MAX - 5) };
     let welcome = |session| {
         Answer::Welcome(Welcome { version: 1, node: NodeId(9), epoch: Epoch(3), session, limits: Limits::default() })
     };
-    let view = |outcome, branches| TransactionView {
-        tx: tx(),
-        outcome,
-        state: "deciding",
-        client: "shop",
-        age_ms: 12,
-        branches,
-    };
-    let branches = vec![
-        BranchView { resource: "a", xid: xid(), state: "prepared" },
-        BranchView { resource: "b", xid: xid(), state: "unreachable" },
-    ];
     let mut list = vec![
         welcome(None),
         welcome(Some(session)),
@@ -101,7 +197,6 @@ pub(crate) fn answers() -> Vec<Answer<'static>> {
         Answer::Pairs { more: false, pairs: vec![] },
         Answer::Pairs { more: true, pairs: vec![Found { key: b"k", value: b"v" }, Found { key: b"l", value: b"" }] },
         Answer::Transactions { more: false, list: vec![] },
-        Answer::Transactions { more: true, list: vec![view(None, vec![]), view(Some(Outcome::Committed), branches)] },
         Answer::Round(RoundView::default()),
         Answer::Round(RoundView {
             resolved: vec![Resolved { xid: xid(), resource: "a", fate: "committed" }],
@@ -123,12 +218,13 @@ pub(crate) fn answers() -> Vec<Answer<'static>> {
         Answer::Branch(Reply::Past(Past::Elsewhere(Native { code: "timeline", message: "2, and was 1" }))),
         Answer::Branch(Reply::Listed(vec![xid(), foreign()])),
     ];
+    list.extend(transactions());
+    list.extend(histories());
     list.extend(Kind::ALL.iter().map(|kind| Answer::Error { kind: *kind, message: "why" }));
     list.extend(Kind::ALL.iter().map(|kind| Answer::Branch(Reply::Refused(*kind, native))));
     let known = [Known::Committed, Known::RolledBack, Known::Undecided, Known::Unknown, Known::InDoubt];
     list.extend(known.map(Answer::Known));
-    let heuristics = [Heuristic::Committed, Heuristic::RolledBack, Heuristic::Mixed, Heuristic::Hazard];
-    list.extend(heuristics.map(|heuristic| Answer::Branch(Reply::Heuristic(heuristic, native))));
+    list.extend(HEURISTICS.map(|heuristic| Answer::Branch(Reply::Heuristic(heuristic, native))));
     list
 }
 
@@ -158,7 +254,11 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
                     assert!(
                         matches!(
                             other,
-                            Request::Decide(_) | Request::Finished(_) | Request::Acknowledged(_) | Request::Write(_)
+                            Request::Decide(_)
+                                | Request::Finished(_)
+                                | Request::Acknowledged(_)
+                                | Request::Heuristic { .. }
+                                | Request::Write(_)
                         ),
                         "{other:?}"
                     );
@@ -201,7 +301,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 22, "each request is in the table");
+    assert_eq!(seen.len(), 27, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -209,7 +309,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 22 + 12, "each answer is in the table");
+    assert_eq!(seen.len(), 27 + 15, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1");

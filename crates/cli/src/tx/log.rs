@@ -1,0 +1,280 @@
+//! What was decided so far: the coordinator's own log, read as history, and the chain that shows that nobody changed it.
+//!
+//! Walk: [`run`] asks for pages, or reads a stopped server's folder · [`verify`] has every seal of the chain checked.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use assent_coordinator::history::{self, Filter, State};
+use assent_coordinator::{Digest, Seal};
+use assent_ids::{ResourceId, TxId};
+use assent_server::views;
+use assent_wire::{Action, Answer, LogQuery, LogState, PastView, Request};
+use assent_world::{Clock as _, RealClock};
+use serde::Serialize;
+
+use super::{admin, moment, seen, source, transaction, unexpected};
+use crate::args::{Source, TxLog, TxState};
+use crate::bench::{print_json, table};
+use crate::failure::Failure;
+
+/// Transactions asked for in one message.
+const PAGE: u32 = 1_000;
+
+#[derive(Debug, Serialize)]
+struct Past {
+    tx: String,
+    decided_at: Option<String>,
+    finished_at: Option<String>,
+    outcome: &'static str,
+    by: &'static str,
+    client: String,
+    branches: Vec<Branch>,
+    operators: Vec<Word>,
+    #[serde(skip)]
+    took_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Branch {
+    resource: String,
+    number: u16,
+    has_witness: bool,
+    fate: String,
+    heuristic: Option<&'static str>,
+    by: Option<&'static str>,
+    retries: u32,
+    code: String,
+    message: String,
+    noted_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Word {
+    at: String,
+    action: &'static str,
+    who: String,
+    reason: String,
+}
+
+impl Past {
+    fn of(view: &PastView<'_>) -> Self {
+        let branch = |branch: &assent_wire::PastBranch<'_>| Branch {
+            resource: branch.resource.to_owned(),
+            number: branch.number,
+            has_witness: branch.has_witness,
+            fate: branch.fate.to_owned(),
+            heuristic: branch.heuristic.map(seen::heuristic),
+            by: branch.by.map(seen::by),
+            retries: branch.retries,
+            code: branch.native.code.to_owned(),
+            message: branch.native.message.to_owned(),
+            noted_at: branch.noted_ms.map(moment::show),
+        };
+        let word = |word: &assent_wire::PastWord<'_>| Word {
+            at: moment::show(word.at_ms),
+            action: match word.action {
+                Action::Commit => "commit",
+                Action::Rollback => "rollback",
+                Action::Forget => "forget",
+            },
+            who: word.who.to_owned(),
+            reason: word.reason.to_owned(),
+        };
+        let times = view.decided_ms.zip(view.finished_ms.filter(|ms| *ms > 0));
+        Self {
+            tx: view.tx.to_string(),
+            decided_at: view.decided_ms.map(moment::show),
+            finished_at: view.finished_ms.filter(|ms| *ms > 0).map(moment::show),
+            outcome: seen::outcome(view.outcome),
+            by: seen::by(view.by),
+            client: view.client.to_owned(),
+            branches: view.branches.iter().map(branch).collect(),
+            operators: view.words.iter().map(word).collect(),
+            took_ms: times.map(|(decided, finished)| finished.saturating_sub(decided)),
+        }
+    }
+
+    fn end(&self) -> String {
+        match (self.took_ms, &self.finished_at) {
+            (Some(ms), _) => format!("{ms} ms"),
+            (None, Some(_)) => "finished".to_owned(),
+            (None, None) => "unfinished".to_owned(),
+        }
+    }
+}
+
+impl Branch {
+    fn words(&self) -> String {
+        let fate = match (self.heuristic, self.fate.as_str()) {
+            (Some(how), fate) => format!(" {fate}: {how}"),
+            (None, "") => " by its client".to_owned(),
+            (None, fate) => format!(" {fate}"),
+        };
+        let native =
+            if self.message.is_empty() { String::new() } else { format!(": {} ({})", self.message, self.code) };
+        let retries = if self.retries > 0 { format!(", told {} times", self.retries + 1) } else { String::new() };
+        format!("{}#{}{fate}{retries}{native}", self.resource, self.number)
+    }
+}
+
+/// What was decided.
+pub(super) fn run(arguments: &TxLog, json: bool) -> Result<(), Failure> {
+    let now_ms = RealClock.wall_ms();
+    let time = |text: &Option<String>| text.as_deref().map(|text| moment::parse(text, now_ms)).transpose();
+    let (since_ms, until_ms) = (time(&arguments.since)?, time(&arguments.until)?);
+    let tx = arguments.tx.as_deref().map(transaction).transpose()?;
+    let resource = arguments.resource.as_deref();
+    let state = arguments.state.map(wire_state);
+    let query = LogQuery { since_ms, until_ms, state, resource, tx, after: None, limit: PAGE };
+    let (list, more) = match &arguments.from.data {
+        Some(folder) => offline(folder, &query, arguments)?,
+        None => online(&arguments.from.server, query, arguments.limit)?,
+    };
+    print(&list, more, json)
+}
+
+const fn wire_state(state: TxState) -> LogState {
+    match state {
+        TxState::Committed => LogState::Committed,
+        TxState::RolledBack => LogState::RolledBack,
+        TxState::Heuristic => LogState::Heuristic,
+        TxState::InDoubt => LogState::InDoubt,
+        TxState::Forced => LogState::Forced,
+    }
+}
+
+fn online(server: &str, query: LogQuery<'_>, most: u32) -> Result<(Vec<Past>, bool), Failure> {
+    let link = admin(server)?;
+    let (mut all, mut after): (Vec<Past>, Option<TxId>) = (Vec::new(), None);
+    loop {
+        let left = most.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
+        let arrived = link.request(&Request::TxLog(LogQuery { after, limit: left.min(PAGE), ..query }))?;
+        let Answer::Log { more, list } = arrived.answer()? else { return Err(unexpected()) };
+        after = list.last().map(|one| one.tx);
+        all.extend(list.iter().map(Past::of));
+        let is_enough = u32::try_from(all.len()).map_or(true, |many| many >= most);
+        if !more || after.is_none() || is_enough {
+            return Ok((all, more));
+        }
+    }
+}
+
+fn offline(folder: &Path, query: &LogQuery<'_>, arguments: &TxLog) -> Result<(Vec<Past>, bool), Failure> {
+    let log = source::log(folder)?;
+    let filter = Filter {
+        since_ms: query.since_ms,
+        until_ms: query.until_ms,
+        state: arguments.state.map(|state| match state {
+            TxState::Committed => State::Committed,
+            TxState::RolledBack => State::RolledBack,
+            TxState::Heuristic => State::Heuristic,
+            TxState::InDoubt => State::InDoubt,
+            TxState::Forced => State::Forced,
+        }),
+        resource: query.resource.map(ResourceId::of),
+        tx: query.tx,
+        after: None,
+        limit: usize::try_from(arguments.limit).unwrap_or(usize::MAX),
+    };
+    let mut list = Vec::new();
+    let more = history::read(&*log, &filter, &mut |past| {
+        // A stopped server's journal knows ids; the one name that was asked for is known.
+        let name = |branch: &history::PastBranch| match query.resource {
+            Some(name) if ResourceId::of(name) == branch.resource => name.to_owned(),
+            _ => branch.resource.to_string(),
+        };
+        let names: Vec<String> = past.branches.iter().map(name).collect();
+        list.push(Past::of(&views::past(past, &names)));
+        ControlFlow::Continue(())
+    })?;
+    Ok((list, more))
+}
+
+fn print(list: &[Past], more: bool, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(&serde_json::json!({ "transactions": list, "more": more }));
+    }
+    if list.is_empty() {
+        println!("the log tells of no such transaction");
+        return Ok(());
+    }
+    let mut rows = table(&["decided", "transaction", "outcome", "by", "client", "finished in", "branches"]);
+    for one in list {
+        let mut lines: Vec<String> = one.branches.iter().map(Branch::words).collect();
+        lines.extend(one.operators.iter().map(|word| {
+            let Word { at, action, who, reason } = word;
+            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            format!("{action} by {who} at {at}{why}")
+        }));
+        rows.add_row([
+            one.decided_at.clone().unwrap_or_default(),
+            one.tx.clone(),
+            one.outcome.to_owned(),
+            one.by.to_owned(),
+            one.client.clone(),
+            one.end(),
+            lines.join("\n"),
+        ]);
+    }
+    println!("{rows}");
+    if more {
+        println!("there are more: narrow with --since, --until or --state, or raise --limit");
+    }
+    Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    whole: bool,
+    seals: u64,
+    records: u64,
+    unsealed: u64,
+    /// `number:digest` of the last seal.
+    head: Option<String>,
+    head_at: Option<String>,
+}
+
+/// Whether the log is as it was written. `kept`: number and digest of a seal that somebody noted elsewhere.
+pub(super) fn verify(kept: Option<&str>, from: &Source, json: bool) -> Result<(), Failure> {
+    let kept = kept.map(seal).transpose()?;
+    let shown = |seal: Option<(u64, Digest, u64)>| {
+        let head = seal.map(|(number, digest, _)| format!("{number}:{digest}"));
+        (head, seal.map(|(_, _, at_ms)| moment::show(at_ms)))
+    };
+    let checked = if let Some(folder) = &from.data {
+        let log = source::log(folder)?;
+        let found = history::verify(&*log, kept)?;
+        let history::Verified { seals, records, unsealed, is_whole, head, .. } = found;
+        let (head, head_at) = shown(head.map(|Seal { number, digest, at_ms, .. }| (number, digest, at_ms)));
+        Checked { whole: is_whole, seals, records, unsealed, head, head_at }
+    } else {
+        let link = admin(&from.server)?;
+        let arrived = link.request(&Request::TxVerify { kept: kept.map(|(number, digest)| (number, digest.0)) })?;
+        let Answer::Verified(found) = arrived.answer()? else { return Err(unexpected()) };
+        let assent_wire::Verified { seals, records, unsealed, is_whole, head, .. } = found;
+        let (head, head_at) = shown(head.map(|seal| (seal.number, Digest(seal.digest), seal.at_ms)));
+        Checked { whole: is_whole, seals, records, unsealed, head, head_at }
+    };
+    if json {
+        return print_json(&checked);
+    }
+    let Checked { whole, seals, records, unsealed, head, head_at } = checked;
+    println!("the chain holds: {seals} seals over {records} records, {unsealed} of them behind the last seal");
+    let reach = if whole { "the log's birth" } else { "the oldest segment that is kept; what was before is gone" };
+    println!("it reaches back to {reach}");
+    if let (Some(head), Some(at)) = (head, head_at) {
+        println!("head {head} at {at}");
+        println!(
+            "keep the head elsewhere: `assent tx verify --kept {head}` proves later that nothing before it changed"
+        );
+    }
+    Ok(())
+}
+
+fn seal(text: &str) -> Result<(u64, Digest), Failure> {
+    let wrong =
+        || Failure::invalid(format!("--kept {text:?}: give NUMBER:DIGEST as `assent tx verify` prints its head"));
+    let (number, digest) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((number.parse().map_err(|_| wrong())?, digest.parse().map_err(Failure::invalid)?))
+}

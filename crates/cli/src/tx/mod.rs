@@ -1,0 +1,111 @@
+//! `assent tx`: what a coordinator knows, what a person may do about it, and what it has decided so far.
+//!
+//! Walk: [`run`] the verbs · `source` where it comes from, a server or a stopped one's folder · `seen` a transaction in doubt
+//! as people read it · `choices` what each choice would do · `word` a person's decision · `log` the history and its chain ·
+//! `moment` times as people write them.
+//! Deliberately absent: any deciding. The coordinator refuses what may not be done, also to a person.
+
+mod choices;
+mod log;
+mod moment;
+mod seen;
+mod source;
+mod word;
+
+use std::process::ExitCode;
+
+use assent_ids::TxId;
+use assent_kind::Kind;
+use assent_link::{Link, LinkConfig};
+use assent_wire::{Answer, Hello, Request, Role};
+use serde::Serialize;
+
+use crate::args::Tx;
+use crate::bench::{print_json, table};
+use crate::failure::Failure;
+
+/// Runs the command.
+pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
+    match command {
+        Tx::List { from } => seen::print(&source::list(&from)?, json),
+        Tx::Show { tx, from } => {
+            let tx = transaction(&tx)?;
+            let found = source::show(&from, tx)?;
+            seen::print_one(&found.ok_or_else(|| unknown(tx))?, json)
+        }
+        Tx::Commit { tx, word } => word::decide(transaction(&tx)?, assent_wire::Outcome::Committed, &word, json),
+        Tx::Rollback { tx, word } => word::decide(transaction(&tx)?, assent_wire::Outcome::RolledBack, &word, json),
+        Tx::Forget { tx, word } => word::forget(transaction(&tx)?, &word, json),
+        Tx::Recover { server } => recover(&server, json),
+        Tx::Log(arguments) => log::run(&arguments, json),
+        Tx::Verify { kept, from } => log::verify(kept.as_deref(), &from, json),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn transaction(text: &str) -> Result<TxId, Failure> {
+    text.parse().map_err(Failure::invalid)
+}
+
+fn unknown(tx: TxId) -> Failure {
+    let message = format!(
+        "transaction {tx} is neither in doubt nor unfinished here: it is over and forgotten, or never was; `assent tx log \
+         --tx {tx}` tells what became of it"
+    );
+    Failure::new(Kind::NotFound, message)
+}
+
+/// A connection as an operator.
+pub(crate) fn admin(server: &str) -> Result<Link, Failure> {
+    let address = server
+        .parse()
+        .map_err(|error: assent_world::net::AddressError| Failure::invalid(format!("--server {server:?}: {error}")))?;
+    Ok(Link::connect(&address, &Hello::new(Role::Admin), &LinkConfig::default())?)
+}
+
+fn unexpected() -> Failure {
+    Failure::new(Kind::Internal, "the server answered something else than was asked")
+}
+
+#[derive(Debug, Serialize)]
+struct Resolved {
+    tx: Option<String>,
+    xid: String,
+    resource: String,
+    fate: String,
+}
+
+fn recover(server: &str, json: bool) -> Result<(), Failure> {
+    let link = admin(server)?;
+    let arrived = link.request(&Request::TxRecover)?;
+    let Answer::Round(round) = arrived.answer()? else { return Err(unexpected()) };
+    let resolved: Vec<Resolved> = round
+        .resolved
+        .iter()
+        .map(|one| Resolved {
+            tx: one.xid.branch().map(|branch| branch.tx.to_string()),
+            xid: one.xid.to_string(),
+            resource: one.resource.to_owned(),
+            fate: one.fate.to_owned(),
+        })
+        .collect();
+    if json {
+        let unreachable: Vec<_> = round
+            .unreachable
+            .iter()
+            .map(|(resource, why)| serde_json::json!({"resource": resource, "why": why}))
+            .collect();
+        return print_json(&serde_json::json!({"resolved": resolved, "unreachable": unreachable}));
+    }
+    if resolved.is_empty() {
+        println!("no branch of this coordinator is left prepared where it could be asked");
+    } else {
+        let mut rows = table(&["transaction", "resource", "what became of it"]);
+        for one in &resolved {
+            rows.add_row([one.tx.clone().unwrap_or_default(), one.resource.clone(), one.fate.clone()]);
+        }
+        println!("{rows}");
+    }
+    round.unreachable.iter().for_each(|(resource, why)| println!("{resource} could not be asked: {why}"));
+    Ok(())
+}

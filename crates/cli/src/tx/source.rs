@@ -1,0 +1,83 @@
+//! Where it comes from: a running server, or a stopped one's folder, read as its next start would and never written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_coordinator::{Coordinator, Identity};
+use assent_ids::{NodeId, TxId};
+use assent_journal::{Journal, Log};
+use assent_kind::Kind;
+use assent_server::views;
+use assent_wire::{Answer, Request};
+use assent_world::{RealClock, RealDice, RealDisk};
+
+use super::seen::Transaction;
+use super::{admin, unexpected};
+use crate::args::Source;
+use crate::failure::Failure;
+
+/// Transactions asked for in one message.
+const PAGE: u32 = 1_000;
+
+/// All that are in doubt or unfinished.
+pub(super) fn list(from: &Source) -> Result<Vec<Transaction>, Failure> {
+    if let Some(folder) = &from.data {
+        let (coordinator, node) = stopped(folder)?;
+        return Ok(coordinator.list().iter().map(|view| offline(node, view)).collect());
+    }
+    let link = admin(&from.server)?;
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let arrived = link.request(&Request::TxList { after, limit: PAGE })?;
+        let Answer::Transactions { more, list } = arrived.answer()? else { return Err(unexpected()) };
+        after = list.last().map(|one| one.tx);
+        all.extend(list.iter().map(Transaction::of));
+        if !more || after.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// One of them.
+pub(super) fn show(from: &Source, tx: TxId) -> Result<Option<Transaction>, Failure> {
+    match &from.data {
+        Some(folder) => {
+            let (coordinator, node) = stopped(folder)?;
+            Ok(coordinator.show(tx).map(|view| offline(node, &view)))
+        }
+        None => ask(&from.server, tx),
+    }
+}
+
+/// One of them, from a running server.
+pub(super) fn ask(server: &str, tx: TxId) -> Result<Option<Transaction>, Failure> {
+    let link = admin(server)?;
+    let arrived = link.request(&Request::TxShow(tx))?;
+    let Answer::Transactions { list, .. } = arrived.answer()? else { return Err(unexpected()) };
+    Ok(list.iter().find(|one| one.tx == tx).map(Transaction::of))
+}
+
+fn offline(node: NodeId, view: &assent_coordinator::TransactionView) -> Transaction {
+    // A stopped server's journal knows ids; names stand in its configuration.
+    let names: Vec<String> = view.branches.iter().map(|branch| branch.resource.to_string()).collect();
+    Transaction::of(&views::transaction(node, view, &names))
+}
+
+/// A stopped coordinator's log.
+pub(super) fn log(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
+    let journal = folder.join("coordinator");
+    if !folder.join("node").is_file() || !journal.is_dir() {
+        let message = format!("{} is no coordinator's data folder: it has no node file", folder.display());
+        return Err(Failure::new(Kind::NotFound, message));
+    }
+    let (archive, _) = Journal::open_read_only(Arc::new(RealDisk), &RealClock, &journal)?;
+    Ok(Arc::new(archive))
+}
+
+fn stopped(folder: &Path) -> Result<(Coordinator, NodeId), Failure> {
+    let log = log(folder)?;
+    let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
+    let node = identity.node;
+    let settings = assent_coordinator::Config::default();
+    Ok((Coordinator::open(log, Arc::new(RealClock), identity, settings)?, node))
+}

@@ -1,0 +1,254 @@
+//! `assent tx` against real servers: what is in doubt is shown, decided by a person who must mean it, and kept in the log.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use assent_ids::{Branch, ResourceId, TxId};
+use assent_link::{Link, LinkConfig};
+use assent_wire::{
+    Answer, BranchRecord, Decide, Deviation, Hello, Heuristic, Native, Op, Outcome, Reply, Request, Role, Write,
+};
+use assent_world::{Clock as _, RealClock};
+use serde_json::Value;
+
+use super::assent::{command, fails, json, run, write};
+use super::served::{Served, serve};
+
+const NAME: &str = "orders";
+
+/// A store and a coordinator that knows it, each a process of its own.
+struct Pair {
+    store: Served,
+    coordinator: Served,
+    folder: tempfile::TempDir,
+}
+
+fn pair(more: &str) -> Pair {
+    let folder = tempfile::tempdir().unwrap();
+    let both = "data_dir = \"data\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[server]\nlisten = \"127.0.0.1:0\"\n";
+    let place = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    };
+    write(&place("store").join("assent.toml"), &format!("{both}[kv]\n"));
+    let store = serve(&place("store"));
+    let resource = format!("[[resource]]\nname = {NAME:?}\nkind = \"assent\"\nurl = \"{}\"\n", store.protocol);
+    let text = format!("{both}client_lost_ms = 60000\n[coordinator]\n{more}{resource}");
+    write(&place("coordinator").join("assent.toml"), &text);
+    let coordinator = serve(&place("coordinator"));
+    Pair { store, coordinator, folder }
+}
+
+impl Pair {
+    fn data(&self) -> String {
+        self.folder.path().join("coordinator").join("data").to_str().unwrap().to_owned()
+    }
+
+    /// The coordinator dies without a word and starts again.
+    fn again(self) -> Self {
+        let Self { store, coordinator, folder } = self;
+        coordinator.kill();
+        let coordinator = serve(&folder.path().join("coordinator"));
+        Self { store, coordinator, folder }
+    }
+
+    fn tx(&self, arguments: &[&str]) -> std::process::Output {
+        let arguments = [&["--json", "tx"], arguments, &["--server", &self.coordinator.protocol]].concat();
+        run(&arguments)
+    }
+
+    fn listed(&self) -> Value {
+        json(&self.tx(&["list"]))["transactions"].clone()
+    }
+
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let link = link(&self.store, Role::Store { label: "test" });
+        let arrived = link.request(&Request::Get { xid: None, keyspace: 0, key }).unwrap();
+        let Answer::Value(value) = arrived.answer().unwrap() else { panic!("{arrived:?}") };
+        value.map(<[u8]>::to_vec)
+    }
+}
+
+fn link(served: &Served, role: Role<'_>) -> Link {
+    Link::connect(&served.protocol.parse().unwrap(), &Hello::new(role), &LinkConfig::default()).unwrap()
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = RealClock.now().after(Duration::from_secs(20));
+    while !is_so() {
+        assert!(RealClock.now() < until, "never: {what}");
+        RealClock.sleep(Duration::from_millis(20));
+    }
+}
+
+/// A client with one branch that is prepared.
+struct Prepared {
+    decisions: Link,
+    tx: TxId,
+    branch: Branch,
+}
+
+fn prepared(pair: &Pair, counter: u64, key: &[u8]) -> Prepared {
+    let role = Role::Client { label: "shop", resume: None, resources: vec![NAME] };
+    let decisions = link(&pair.coordinator, role);
+    let store = link(&pair.store, Role::Store { label: "shop" });
+    let incarnation = decisions.welcome().session.unwrap().incarnation;
+    let tx = TxId { incarnation, counter };
+    let node = decisions.welcome().node;
+    let branch = Branch { node, tx, resource: ResourceId::of(NAME), number: 0, flags: 0 };
+    let xid = branch.xid();
+    let ops = vec![Op::Put { keyspace: 0, key, value: b"paid" }];
+    let requests = [
+        Request::Start(xid),
+        Request::Write(Write { xid: Some(xid), durable: true, ops }),
+        Request::End { xid, success: true },
+        Request::Prepare(xid),
+    ];
+    let last = requests.map(|request| store.request(&request).unwrap()).into_iter().last().unwrap();
+    assert!(matches!(last.answer().unwrap(), Answer::Branch(Reply::Yes(_))), "{last:?}");
+    Prepared { decisions, tx, branch }
+}
+
+#[test]
+fn what_is_in_doubt_is_shown_with_every_choice_and_decided_only_by_who_means_it() {
+    let pair = pair("");
+    let Prepared { decisions, tx, .. } = prepared(&pair, 1, b"k");
+    run(&["tx", "recover", "--server", &pair.coordinator.protocol]);
+    let tx = tx.to_string();
+    let server = ["--server", pair.coordinator.protocol.as_str()];
+    fails(&[&["tx", "commit", &tx][..], &server].concat(), 4, "its client is connected");
+    fails(&[&["tx", "commit", &tx, "--yes"][..], &server].concat(), 4, "stop the client first");
+    decisions.close("the client dies");
+    eventually("it is in doubt and its client lost", || pair.listed()[0]["client_is"] == "lost");
+    let shown = run(&[&["tx", "show", &tx][..], &server].concat());
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    for said in ["undecided", "shop", "orders#0 prepared", "commit ", "rollback ", "wait ", "is told that it committed"]
+    {
+        assert!(text.contains(said), "{said:?} in {text}");
+    }
+    let one = json(&pair.tx(&["show", &tx]));
+    let possible: Vec<&str> = one["choices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["is_possible"] == true)
+        .map(|it| it["choice"].as_str().unwrap())
+        .collect();
+    assert_eq!(possible, ["commit", "rollback", "wait"]);
+    fails(&[&["tx", "commit", &tx][..], &server].concat(), 2, "add --yes");
+    fails(&[&["tx", "forget", &tx, "--yes"][..], &server].concat(), 3, "no branch of");
+    assert_eq!((pair.value(b"k"), pair.listed()[0]["outcome"].clone()), (None, Value::Null), "nothing was done");
+
+    let forced = json(&pair.tx(&["commit", &tx, "--yes", "--by", "anna", "--reason", "the order was confirmed"]));
+    assert_eq!((forced["outcome"].as_str(), forced["by"].as_str()), (Some("committed"), Some("anna")));
+    eventually("the store has it", || pair.value(b"k") == Some(b"paid".to_vec()));
+    fails(&[&["tx", "rollback", &tx, "--yes"][..], &server].concat(), 4, "decided before: committed");
+    let told = json(&pair.tx(&["log", "--state", "forced", "--since", "1h", "--resource", NAME]));
+    let [past] = &told["transactions"].as_array().unwrap()[..] else { panic!("{told}") };
+    assert_eq!((&past["tx"], &past["outcome"], &past["by"]), (&tx.into(), &"committed".into(), &"operator".into()));
+    assert_eq!((&past["operators"][0]["who"], &past["client"]), (&"anna".into(), &"shop".into()));
+    assert_eq!(past["operators"][0]["reason"], "the order was confirmed");
+    assert_eq!(json(&pair.tx(&["log", "--state", "rolled_back"]))["transactions"], serde_json::json!([]));
+    fails(&["tx", "log", "--since", "yesterday"], 2, "a time is");
+}
+
+#[test]
+fn without_by_it_is_the_name_of_the_operating_systems_user() {
+    let pair = pair("");
+    let Prepared { decisions, tx, .. } = prepared(&pair, 1, b"k");
+    decisions.close("the client dies");
+    eventually("recovery has seen it", || pair.listed()[0]["client_is"] == "lost");
+    let arguments = ["tx", "rollback", &tx.to_string(), "--yes", "--server", &pair.coordinator.protocol];
+    let output = command(&arguments).env_remove("SUDO_USER").env("USER", "berta").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("rolled_back, by berta"), "{output:?}");
+    let told = json(&pair.tx(&["log", "--tx", &tx.to_string()]));
+    assert_eq!(told["transactions"][0]["operators"][0]["who"], "berta");
+    // Its client may still come back and ask, so it stays known.
+    eventually("it is rolled back", || pair.listed()[0]["branches"][0]["state"] == "rolled back");
+    assert_eq!(pair.value(b"k"), None);
+}
+
+#[test]
+fn a_heuristic_outcome_stays_listed_over_a_kill_until_a_person_forgets_it_and_the_log_keeps_it() {
+    let pair = pair("");
+    let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
+    decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
+    // A person rolled the branch back by hand before it was told: its client learns that and tells it.
+    let by_hand = link(&pair.store, Role::Store { label: "a person" });
+    by_hand.request(&Request::Rollback(branch.xid())).unwrap().answer().unwrap();
+    let native = Native { code: "XA_HEURRB", message: "rolled back by hand" };
+    let strayed =
+        Deviation { resource: branch.resource, number: 0, flags: 0, heuristic: Heuristic::RolledBack, native };
+    decisions.one_way(&Request::Heuristic { tx, told: Outcome::Committed, branches: vec![strayed] }).unwrap();
+    decisions.one_way(&Request::Acknowledged(vec![tx])).unwrap();
+    decisions.request(&Request::Ping).unwrap();
+    let is_listed = |pair: &Pair| {
+        let listed = pair.listed();
+        listed[0]["tx"] == tx.to_string() && listed[0]["branches"][0]["heuristic"] == "rolled_back"
+    };
+    eventually("it is listed", || is_listed(&pair));
+    // On disk with the next tick at the latest.
+    RealClock.sleep(Duration::from_millis(500));
+    let pair = pair.again();
+    assert!(is_listed(&pair), "also after a kill: {}", pair.listed());
+    let id = tx.to_string();
+    let server = ["--server", pair.coordinator.protocol.as_str()];
+    fails(&[&["tx", "forget", &id][..], &server].concat(), 2, "add --yes");
+    fails(&[&["tx", "commit", &id][..], &server].concat(), 4, "a decision is never taken back");
+    json(&pair.tx(&["forget", &id, "--yes", "--by", "anna", "--reason", "paid out by hand"]));
+    eventually("it is off the list", || pair.listed() == serde_json::json!([]));
+    let pair = pair.again();
+    assert!(pair.listed()[0]["branches"][0]["heuristic"].is_null(), "also after a kill: {}", pair.listed());
+    eventually("its store has been told, too", || pair.listed() == serde_json::json!([]));
+    let told = json(&pair.tx(&["log", "--state", "heuristic"]));
+    let past = &told["transactions"][0];
+    assert_eq!(
+        (&past["branches"][0]["heuristic"], &past["branches"][0]["code"]),
+        (&"rolled_back".into(), &"XA_HEURRB".into())
+    );
+    assert_eq!(past["operators"][0]["action"], "forget");
+    // The same from the stopped server's folder, which knows ids, and the one name that is asked for.
+    let data = pair.data();
+    pair.coordinator.stop();
+    let offline = json(&run(&["--json", "tx", "log", "--state", "heuristic", "--resource", NAME, "--data", &data]));
+    assert_eq!(offline["transactions"][0]["branches"][0]["resource"], NAME);
+    assert_eq!(offline["transactions"][0]["operators"], past["operators"]);
+}
+
+#[test]
+fn the_chain_is_verified_online_and_offline_and_a_head_that_was_kept_must_be_in_it() {
+    let pair = pair("");
+    let Prepared { decisions, tx, .. } = prepared(&pair, 1, b"k");
+    let decide = Decide { tx, outcome: Outcome::RolledBack, first: true, branches: vec![] };
+    decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
+    decisions.close("done");
+    let mut found = Value::Null;
+    eventually("a seal", || {
+        found = json(&pair.tx(&["verify"]));
+        found["head"].is_string()
+    });
+    let head = found["head"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&found["whole"], json(&pair.tx(&["verify", "--kept", &head]))["whole"].clone()),
+        (&true.into(), true.into())
+    );
+    let data = pair.data();
+    let (number, digest) = head.split_once(':').unwrap();
+    let other = format!("{number}:{}{}", if digest.starts_with('0') { '1' } else { '0' }, &digest[1..]);
+    let Pair { store, coordinator, folder } = pair;
+    fails(&["tx", "verify", "--kept", &other, "--server", &coordinator.protocol], 13, "seal");
+    coordinator.stop();
+    let text = run(&["tx", "verify", "--kept", &head, "--data", &data]);
+    let said = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(said.contains("the chain holds") && said.contains("the log's birth"), "{text:?}");
+    fails(&["tx", "verify", "--kept", &other, "--data", &data], 13, "seal");
+    fails(&["tx", "verify", "--kept", "7", "--data", &data], 2, "NUMBER:DIGEST");
+    fails(&["tx", "verify", "--data", Path::new(&data).parent().unwrap().to_str().unwrap()], 3, "node file");
+    store.stop();
+    drop(folder);
+}

@@ -1,0 +1,224 @@
+//! What an operator asks that takes longer than a turn: a word that must be durable, and reading the whole log.
+//!
+//! Walk: [`ask`] queues an [`Inquiry`] · the thread in [`serve`] takes one after the other, so that however many ask, one
+//! reader at a time walks the log, and no desk waits for it · the answer goes back as a letter.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use assent_coordinator::history::{self, Filter, Past};
+use assent_coordinator::{Coordinator, Digest, Operator};
+use assent_ids::{ResourceId, TxId};
+use assent_journal::Log;
+use assent_kind::Kind;
+use assent_wire::{self as wire, Answer, LogQuery, LogState, OperatorWord, PAYLOAD_BYTES_MAX, Request};
+use assent_world::Gate;
+use assent_xa::Outcome;
+
+use crate::role::Visit;
+use crate::shared::{Asked, Letter, Shared};
+use crate::{decisions, views};
+
+/// So many may wait; beyond, an inquiry is `Busy`.
+const WAITING_MAX: usize = 64;
+/// Transactions of one page of the log, however many are asked for.
+const LOG_PAGE_MAX: usize = 1_000;
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) enum Inquiry {
+    Force(TxId, Outcome, Operator),
+    Forget(TxId, Operator),
+    Log(Filter),
+    Verify(Option<(u64, Digest)>),
+}
+
+impl Inquiry {
+    /// The inquiry in a request, if it is one.
+    pub(crate) fn of(request: &Request<'_>) -> Option<Self> {
+        Some(match request {
+            Request::TxForce { tx, outcome, word } => Self::Force(*tx, decisions::outcome(*outcome), operator(word)),
+            Request::TxForget { tx, word } => Self::Forget(*tx, operator(word)),
+            Request::TxLog(query) => Self::Log(filter(query)),
+            Request::TxVerify { kept } => Self::Verify(kept.map(|(number, digest)| (number, Digest(digest)))),
+            _ => return None,
+        })
+    }
+}
+
+fn operator(word: &OperatorWord<'_>) -> Operator {
+    Operator { who: word.who.to_owned(), reason: word.reason.to_owned() }
+}
+
+fn filter(query: &LogQuery<'_>) -> Filter {
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).clamp(1, LOG_PAGE_MAX);
+    Filter {
+        since_ms: query.since_ms,
+        until_ms: query.until_ms,
+        state: query.state.map(|state| match state {
+            LogState::Committed => history::State::Committed,
+            LogState::RolledBack => history::State::RolledBack,
+            LogState::Heuristic => history::State::Heuristic,
+            LogState::InDoubt => history::State::InDoubt,
+            LogState::Forced => history::State::Forced,
+        }),
+        // A name that is not registered any more has the same id as ever.
+        resource: query.resource.map(ResourceId::of),
+        tx: query.tx,
+        after: query.after,
+        limit,
+    }
+}
+
+/// Those that wait for the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Inquiries {
+    waiting: Mutex<VecDeque<(Asked, Inquiry)>>,
+    bell: Gate,
+    stopping: AtomicBool,
+}
+
+impl Inquiries {
+    /// False if too many wait.
+    fn put(&self, asked: Asked, inquiry: Inquiry) -> bool {
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.len() >= WAITING_MAX {
+                return false;
+            }
+            waiting.push_back((asked, inquiry));
+        }
+        self.ring();
+        true
+    }
+
+    fn take(&self) -> Option<(Asked, Inquiry)> {
+        loop {
+            let seen = self.bell.value();
+            if self.stopping.load(Ordering::Acquire) {
+                return None;
+            }
+            let first = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if first.is_some() {
+                return first;
+            }
+            self.bell.wait(seen, None);
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.bell.bump();
+        self.bell.wake_all();
+    }
+}
+
+/// Queues an operator's inquiry; it is answered later.
+pub(crate) fn ask(visit: &mut Visit<'_>, inquiry: Inquiry) {
+    if visit.shared.coordinator.is_none() {
+        return visit.error(Kind::NotFound, "this server has no coordinator; connect to one that has");
+    }
+    if !visit.has_room() {
+        return;
+    }
+    let asked = Asked { desk: visit.desk, token: visit.token, request: visit.mark };
+    if visit.shared.inquiries.put(asked, inquiry) {
+        visit.connection.pending += 1;
+    } else {
+        visit.error(Kind::Busy, &format!("{WAITING_MAX} inquiries of operators wait already; ask again"));
+    }
+}
+
+/// Answers inquiries until the server stops.
+pub(crate) fn serve(shared: &Shared, coordinator: &Coordinator, log: Option<&Arc<dyn Log>>) {
+    while let Some((asked, inquiry)) = shared.inquiries.take() {
+        let frame = answer(shared, coordinator, log, inquiry, asked.request);
+        if let Some(inbox) = shared.inboxes.get(asked.desk) {
+            inbox.post(Letter::Late { token: asked.token, frame });
+        }
+    }
+}
+
+type Refusal = (Kind, String);
+
+fn answer(
+    shared: &Shared,
+    coordinator: &Coordinator,
+    log: Option<&Arc<dyn Log>>,
+    inquiry: Inquiry,
+    mark: u64,
+) -> Vec<u8> {
+    let log = || log.ok_or_else(|| (Kind::NotFound, "this server's coordinator has no log to read".to_owned()));
+    let laid = match inquiry {
+        Inquiry::Force(tx, wanted, operator) => {
+            let forced = coordinator.force(tx, wanted, &operator).map_err(|error| (error.kind, error.message));
+            // The branches need not wait for the agent's next look.
+            shared.recovery.ring();
+            forced.and_then(|outcome| lay(shared, mark, &Answer::Decided(views::outcome(outcome))))
+        }
+        Inquiry::Forget(tx, operator) => {
+            let forgotten = coordinator.forget(tx, &operator).map_err(|error| (error.kind, error.message));
+            forgotten.and_then(|()| lay(shared, mark, &Answer::Forgotten))
+        }
+        Inquiry::Log(filter) => log().and_then(|log| page(shared, &**log, &filter, mark)),
+        Inquiry::Verify(kept) => log().and_then(|log| verify(shared, &**log, kept, mark)),
+    };
+    laid.unwrap_or_else(|(kind, message)| {
+        shared.numbers.refused(kind);
+        let mut out = Vec::new();
+        _ = Answer::Error { kind, message: &message }.lay(&mut out, mark, PAYLOAD_BYTES_MAX);
+        out
+    })
+}
+
+fn lay(shared: &Shared, mark: u64, answer: &Answer<'_>) -> Result<Vec<u8>, Refusal> {
+    let limit = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(PAYLOAD_BYTES_MAX);
+    let mut out = Vec::new();
+    match answer.lay(&mut out, mark, limit) {
+        Ok(()) => Ok(out),
+        Err(error) => Err((error.kind(), error.to_string())),
+    }
+}
+
+/// A page of the log: as many as were asked for and fit a message.
+fn page(shared: &Shared, log: &dyn Log, filter: &Filter, mark: u64) -> Result<Vec<u8>, Refusal> {
+    let mut list: Vec<(Past, Vec<String>)> = Vec::new();
+    let mut more = history::read(log, filter, &mut |past| {
+        let names = past.branches.iter().map(|branch| shared.resource_name(branch.resource)).collect();
+        list.push((past.clone(), names));
+        ControlFlow::Continue(())
+    })
+    .map_err(|error| (error.kind(), error.to_string()))?;
+    loop {
+        let views = list.iter().map(|(past, names)| views::past(past, names)).collect();
+        match lay(shared, mark, &Answer::Log { more, list: views }) {
+            // Half as many until they fit; one alone that does not is answered with the limit it breaks.
+            Err(_) if list.len() > 1 => {
+                list.truncate(list.len() / 2);
+                more = true;
+            }
+            laid => return laid,
+        }
+    }
+}
+
+fn verify(shared: &Shared, log: &dyn Log, kept: Option<(u64, Digest)>, mark: u64) -> Result<Vec<u8>, Refusal> {
+    let found = history::verify(log, kept).map_err(|error| (error.kind(), error.to_string()))?;
+    let seal =
+        |seal: assent_coordinator::Seal| wire::Seal { number: seal.number, digest: seal.digest.0, at_ms: seal.at_ms };
+    let verified = wire::Verified {
+        seals: found.seals,
+        records: found.records,
+        unsealed: found.unsealed,
+        is_whole: found.is_whole,
+        first: found.first.map(seal),
+        head: found.head.map(seal),
+    };
+    lay(shared, mark, &Answer::Verified(verified))
+}

@@ -1,0 +1,152 @@
+//! The coordinator's views in the words of the wire.
+//!
+//! Walk: [`transaction`] one that is in doubt or unfinished · [`past`] one as the log tells it. Both borrow: a message is
+//! laid from them at once.
+
+use assent_coordinator::history::{Past, PastBranch};
+use assent_coordinator::{Action, By, Fate, Finish, Standing, TransactionView};
+use assent_ids::{Branch, NodeId};
+use assent_wire as wire;
+use assent_xa::{Heuristic, Native, Outcome};
+
+/// An outcome.
+#[must_use]
+pub const fn outcome(outcome: Outcome) -> wire::Outcome {
+    match outcome {
+        Outcome::Committed => wire::Outcome::Committed,
+        Outcome::RolledBack => wire::Outcome::RolledBack,
+    }
+}
+
+/// Who.
+#[must_use]
+pub const fn by(by: By) -> wire::By {
+    match by {
+        By::Client => wire::By::Client,
+        By::Agent => wire::By::Agent,
+        By::Timeout => wire::By::Timeout,
+        By::Operator => wire::By::Operator,
+    }
+}
+
+const fn standing(standing: Standing) -> wire::Standing {
+    match standing {
+        Standing::Connected => wire::Standing::Connected,
+        Standing::Lost => wire::Standing::Lost,
+        Standing::Resumable => wire::Standing::Resumable,
+        Standing::Fencing => wire::Standing::Fencing,
+        Standing::Fenced => wire::Standing::Fenced,
+        Standing::Never => wire::Standing::Never,
+    }
+}
+
+const fn heuristic(heuristic: Heuristic) -> wire::Heuristic {
+    match heuristic {
+        Heuristic::Committed => wire::Heuristic::Committed,
+        Heuristic::RolledBack => wire::Heuristic::RolledBack,
+        Heuristic::Mixed => wire::Heuristic::Mixed,
+        Heuristic::Hazard => wire::Heuristic::Hazard,
+    }
+}
+
+const fn fate(fate: &Fate) -> wire::Fate {
+    match fate {
+        Fate::Open => wire::Fate::Open,
+        Fate::Prepared => wire::Fate::Prepared,
+        Fate::Finished(Finish::Committed) => wire::Fate::Committed,
+        Fate::Finished(Finish::CommittedInferred) => wire::Fate::CommittedInferred,
+        Fate::Finished(Finish::RolledBack) => wire::Fate::RolledBack,
+        Fate::Finished(Finish::NotListed) => wire::Fate::NotListed,
+        Fate::Heuristic(how, _) => wire::Fate::Heuristic(heuristic(*how)),
+        Fate::Cleared => wire::Fate::Cleared,
+    }
+}
+
+/// A fate in a word, for the log of what is over.
+const fn word(fate: Option<&Fate>) -> &'static str {
+    match fate {
+        None => "",
+        Some(Fate::Open) => "open",
+        Some(Fate::Prepared) => "prepared",
+        Some(Fate::Finished(Finish::Committed)) => "committed",
+        Some(Fate::Finished(Finish::CommittedInferred)) => "committed (inferred)",
+        Some(Fate::Finished(Finish::RolledBack)) => "rolled back",
+        Some(Fate::Finished(Finish::NotListed)) => "finished",
+        Some(Fate::Heuristic(..)) => "ended on its own",
+        Some(Fate::Cleared) => "ended on its own, forgotten since",
+    }
+}
+
+fn native<'a>(fate: &'a Fate, own: &'a Native) -> wire::Native<'a> {
+    let native = if let Fate::Heuristic(_, native) = fate { native } else { own };
+    words(native)
+}
+
+fn words(native: &Native) -> wire::Native<'_> {
+    wire::Native { code: &native.code, message: &native.message }
+}
+
+/// A transaction that is in doubt or unfinished; `names`: those of its branches' resources, in their order.
+#[must_use]
+pub fn transaction<'a>(node: NodeId, view: &'a TransactionView, names: &'a [String]) -> wire::TransactionView<'a> {
+    let branch = |(branch, name): (&'a assent_coordinator::BranchView, &'a String)| {
+        let assent_coordinator::BranchView { resource, number, flags, .. } = branch;
+        let xid = Branch { node, tx: view.tx, resource: *resource, number: *number, flags: *flags }.xid();
+        wire::BranchView {
+            resource: name,
+            xid,
+            fate: fate(&branch.fate),
+            by: branch.by.map(by),
+            retries: branch.retries,
+            native: native(&branch.fate, &branch.native),
+        }
+    };
+    wire::TransactionView {
+        tx: view.tx,
+        decided: view.decided.map(|(it, who)| (outcome(it), by(who))),
+        decided_ms: view.decided_ms.unwrap_or(0),
+        is_durable: view.is_durable,
+        is_acknowledged: view.is_acknowledged,
+        may_be_lost: view.may_be_lost,
+        client: &view.label,
+        standing: standing(view.client),
+        age_ms: u64::try_from(view.age.as_millis()).unwrap_or(u64::MAX),
+        branches: view.branches.iter().zip(names).map(branch).collect(),
+    }
+}
+
+/// A transaction as the log tells it; `names`: as above.
+#[must_use]
+pub fn past<'a>(past: &'a Past, names: &'a [String]) -> wire::PastView<'a> {
+    let branch = |(branch, name): (&'a PastBranch, &'a String)| wire::PastBranch {
+        resource: name,
+        number: branch.number,
+        has_witness: branch.has_witness,
+        fate: word(branch.fate.as_ref()),
+        heuristic: branch.heuristic.map(heuristic),
+        by: branch.by.map(by),
+        retries: branch.retries,
+        native: words(&branch.native),
+        noted_ms: branch.noted_ms,
+    };
+    let said = |word: &'a assent_coordinator::history::PastWord| wire::PastWord {
+        at_ms: word.at_ms,
+        action: match word.action {
+            Action::Commit => wire::Action::Commit,
+            Action::Rollback => wire::Action::Rollback,
+            Action::Forget => wire::Action::Forget,
+        },
+        who: &word.who,
+        reason: &word.reason,
+    };
+    wire::PastView {
+        tx: past.tx,
+        outcome: outcome(past.outcome),
+        by: by(past.by),
+        client: &past.client,
+        decided_ms: past.decided_ms,
+        finished_ms: past.finished_ms,
+        branches: past.branches.iter().zip(names).map(branch).collect(),
+        words: past.words.iter().map(said).collect(),
+    }
+}
