@@ -25,4 +25,5 @@ mod interleavings;
 mod memory;
 mod operators;
 mod restart;
+mod speed;
 mod stand;
