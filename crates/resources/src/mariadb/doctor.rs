@@ -15,7 +15,7 @@ use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder, Row};
 
 use super::codes::judge_work;
-use super::session::Failure;
+use super::failure::Failure;
 use super::{Address, keeps, refusal};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
 use crate::kept::Limits;

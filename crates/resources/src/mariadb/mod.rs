@@ -8,12 +8,13 @@
 
 mod codes;
 pub(crate) mod doctor;
+mod failure;
 mod keeps;
+mod known;
 mod owner;
 mod recovery;
 mod session;
 mod witness;
-mod written;
 mod xids;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use assent_ids::ResourceId;
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, Opts, OptsBuilder};
 
@@ -29,8 +31,9 @@ use crate::error::ResourceError;
 use crate::kept::{Kept, Limits, NotHere, Stuck, said};
 use crate::url::hidden;
 use codes::{judge_connect, judge_work};
+use failure::Failure;
 use recovery::{is_read_only, look, replica};
-use session::{Failure, Session};
+use session::Session;
 
 const FORM: &str = "mysql://user:password@host:port/database";
 /// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
@@ -74,10 +77,10 @@ impl Mariadb {
         Ok(Self { name: name.to_owned(), kept })
     }
 
-    /// Whether a branch is looked at for what it wrote (default: no). One that wrote nothing is then finished when it
-    /// ends and drops out; but every branch pays for two looks at the server's counters, which take longer than a
-    /// statement (docs/tuning.md). Switch it on where branches mostly read beside others that write, and not where they
-    /// write through the Spider engine, which does not count all. Has no effect where the server does not answer.
+    /// Whether a branch that only read is found (default: yes). It is then finished when it ends and drops out. What the
+    /// server tells by itself costs nothing, so a branch that writes is asked nothing that would cost a message more
+    /// than by hand (docs/tuning.md). Has no effect where the server does not tell: on a connection of the caller's own
+    /// that was opened without CLIENT_SESSION_TRACK.
     #[must_use]
     pub fn detect_read_only(mut self, on: bool) -> Self {
         // It has just been opened; on a connection that is gone nothing ends.
@@ -85,9 +88,26 @@ impl Mariadb {
         self
     }
 
+    /// Whether a branch may vote yes that wrote to tables without transactions, as `MyISAM`, Aria and MEMORY are (default:
+    /// no). What is written there stays, whatever is decided. Seen where the server tells, as for
+    /// [`Mariadb::detect_read_only`]; a branch that commits in one phase is not asked.
+    #[must_use]
+    pub fn allow_plain_tables(mut self, on: bool) -> Self {
+        let _gone = self.kept.with(|session| session.allow_plain_tables = on);
+        self
+    }
+
+    /// Says that the branch is whole although a statement was cut short (1205, 1317, 1969), because it has been repeated
+    /// or was not needed. Without it a branch of which [`Mariadb::work`] has seen such an error is rolled back when it
+    /// ends.
+    pub fn carry_on(&mut self) {
+        let _gone = self.kept.with(Session::carry_on);
+    }
+
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
     /// for itself outside, and not while a branch is prepared (the server answers 1399). A lock-wait timeout (1205)
-    /// undoes only its statement: end the branch without success, or repeat the statement.
+    /// undoes only its statement: end the branch without success, or repeat the statement and say
+    /// [`Mariadb::carry_on`]. An error that `work` keeps to itself is not seen.
     ///
     /// # Errors
     /// [`ResourceError::UnderWay`] between `send` and `receive`, [`ResourceError::Gone`] when the connection is lost,
@@ -212,6 +232,8 @@ impl Address {
             .tcp_connect_timeout(Some(connect))
             // A machine that vanished is noticed by the kernel, so that no helper waits for it for ever.
             .tcp_keepalive_time_ms(Some(KEEPALIVE_MS))
+            // Or the server does not tell what a branch has written.
+            .additional_capabilities(CapabilityFlags::CLIENT_SESSION_TRACK)
             .connect_attrs(Some(HashMap::from([("program_name", "assent")])));
         if recovery {
             let answer = Duration::from_millis(limits.answer_ms_max);
@@ -243,6 +265,7 @@ fn checked(mut connection: Conn, resource: ResourceId) -> Result<Session, (Kind,
         .map_err(|error| refusal(&error))?
         .ok_or_else(|| (Kind::Internal, said("VERSION() had no answer".to_owned())))?;
     keeps::check(flush, &version).map_err(|message| (Kind::Invalid, said(message)))?;
+    known::track(&mut connection);
     let seen = look(&mut connection).map_err(|error| refusal(&error))?;
     Ok(Session::new(connection, resource, seen))
 }

@@ -16,8 +16,10 @@ use mysql::prelude::Queryable as _;
 use mysql::{Conn, Row};
 
 use super::codes::{Step, native};
+use super::failure::{Failure, plain};
+use super::known;
 use super::owner::{self, FIND_BATCH, MARKS_MAX, Mark, Owner, TAKE_BATCH};
-use super::session::{Failure, Session, plain};
+use super::session::Session;
 use super::witness::Seen;
 use super::xids::{ours, read_row};
 use crate::kept::said;
@@ -89,7 +91,8 @@ impl Session {
         }
         let mut first = 0;
         while first < MARKS_MAX {
-            let sql = owner.take(first, self.mark);
+            // A reset has also switched off what the server tells of a branch; the first answer is the mark's.
+            let sql = format!("{}; {}", owner.take(first, self.mark), known::TRACK);
             let taken: Option<Row> =
                 self.ask(|connection| connection.query_first(sql)).map_err(|failure| plain(Step::Open, &failure))?;
             if let Some(Ok(Some(number))) = taken.and_then(|row| row.get_opt::<Option<u32>, _>(0)) {

@@ -1,7 +1,7 @@
 //! The verbs in MariaDB's words, over one connection.
 //!
-//! Walk: XA START · the caller's work · XA END, where a branch that wrote nothing may commit and drop out · XA PREPARE ·
-//! XA COMMIT or XA ROLLBACK. From XA START to the end of phase two the session belongs to the branch: a prepared branch
+//! Walk: XA START · the caller's work · XA END, where a branch that wrote nothing commits and drops out; of one that is
+//! known to have written, in one message with what follows · XA PREPARE · XA COMMIT or XA ROLLBACK. From XA START to the end of phase two the session belongs to the branch: a prepared branch
 //! stays attached to it and takes no other statement, and until the session ends nobody else can finish the branch.
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
@@ -16,10 +16,11 @@ use mysql::Conn;
 use mysql::prelude::Queryable as _;
 
 use crate::kept::{self, said};
-use crate::mariadb::codes::{Says, Step, judge, native};
+use crate::mariadb::codes::{Says, Step};
+use crate::mariadb::failure::{Failure, out_of_step, plain};
+use crate::mariadb::known::{self, Known};
 use crate::mariadb::owner::Mark;
 use crate::mariadb::witness::Seen;
-use crate::mariadb::written::{self, Written};
 use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
 
@@ -28,10 +29,12 @@ pub(crate) struct Session {
     /// Dropped when it breaks, so that the server lets go of the branch and a late answer is read by nobody.
     connection: Result<Conn, Native>,
     stand: Stand,
-    /// Whether a branch is looked at for what it wrote.
+    /// Whether a branch that is not known to have written is asked for it when it ends.
     pub(crate) detect_read_only: bool,
-    /// What the session had written when its branch started; nothing where it was not asked.
-    before: Option<Written>,
+    /// Whether a branch that wrote to a table without transactions may vote yes.
+    pub(crate) allow_plain_tables: bool,
+    /// Of the branch that occupies the connection.
+    pub(super) known: Known,
     /// Whose branches the connection works on.
     pub(super) mark: Option<Mark>,
     /// Whether the caller has had the connection between branches since the mark was taken.
@@ -41,44 +44,14 @@ pub(crate) struct Session {
     pub(super) seen: Seen,
 }
 
-/// An error as the verbs see it.
-pub(crate) enum Failure {
-    /// The server's own.
-    Server(u16, String),
-    /// The connection is over.
-    Lost(Native),
-}
-
-impl Failure {
-    pub(crate) fn of(error: &mysql::Error) -> Self {
-        match error {
-            mysql::Error::MySqlError(error) => Self::Server(error.code, error.message.clone()),
-            other => Self::Lost(said(other.to_string())),
-        }
-    }
-
-    pub(crate) fn native(&self) -> Native {
-        match self {
-            Self::Server(code, message) => native(*code, message),
-            Self::Lost(native) => native.clone(),
-        }
-    }
-
-    fn says(&self, step: Step) -> Says {
-        match self {
-            Self::Server(code, message) => judge(step, *code, message),
-            Self::Lost(_) => Says::Lost,
-        }
-    }
-}
-
 impl Session {
     pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen) -> Self {
         Self {
             connection: Ok(connection),
             stand: Stand::Idle,
-            detect_read_only: false,
-            before: None,
+            detect_read_only: true,
+            allow_plain_tables: false,
+            known: Known::default(),
             mark: None,
             lent: false,
             resource,
@@ -91,8 +64,24 @@ impl Session {
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
     ) -> Result<Result<T, Failure>, Native> {
-        self.lent |= self.stand.occupant().is_none();
-        self.lend(work)
+        match self.stand {
+            Stand::Active(_) => {}
+            // What is said now must not become the branch's. If the server objects, it does to the work too.
+            Stand::Ended { xid, .. } if self.known.end_owed => {
+                self.known.end_owed = self.say(&format!("XA END {}", literal(&xid))).is_err();
+            }
+            _ => self.lent |= self.stand.occupant().is_none(),
+        }
+        let worked = self.lend(work)?;
+        if matches!(self.stand, Stand::Active(_)) {
+            self.known.note(self.connection.as_ref().ok(), &worked);
+        }
+        Ok(worked)
+    }
+
+    /// The caller has dealt with the statement that was cut short.
+    pub(crate) fn carry_on(&mut self) {
+        self.known.half = None;
     }
 
     /// The connection, while it is whole.
@@ -116,21 +105,21 @@ impl Session {
         self.lend(|connection| connection.query_drop(sql)).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
     }
 
-    /// The same, and with it in one message what the session has written after it, if that is wanted.
-    fn say_and_count(&mut self, sql: &str, count: bool) -> Result<Option<Written>, Failure> {
-        if !count {
-            return self.say(sql).map(|()| None);
-        }
-        self.lend(|connection| written::after(connection, sql)).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
+    /// Several statements in one message, as far as the first that fails: which one that was.
+    fn say_all(&mut self, statements: &[String]) -> Result<(), (usize, Failure)> {
+        let mut done = 0;
+        self.lend(|connection| known::say_all(connection, statements, &mut done))
+            .unwrap_or_else(|gone| Err(Failure::Lost(gone)))
+            .map_err(|failure| (done, failure))
     }
 
     fn start(&mut self, xid: Xid) -> Reply {
         if let Err(reply) = self.mark(&xid) {
             return reply;
         }
-        match self.say_and_count(&format!("XA START {}", literal(&xid)), self.detect_read_only) {
-            Ok(written) => {
-                self.before = written;
+        match self.say(&format!("XA START {}", literal(&xid))) {
+            Ok(()) => {
+                self.known = self.connection.as_ref().map(Known::at_start).unwrap_or_default();
                 self.stand = Stand::Active(xid);
                 Reply::Done
             }
@@ -138,22 +127,49 @@ impl Session {
         }
     }
 
-    fn end(&mut self, xid: Xid, success: bool) -> Reply {
-        let before = self.before.take();
-        match self.say_and_count(&format!("XA END {}", literal(&xid)), success && before.is_some()) {
-            Ok(after) => {
-                self.stand = Stand::Ended { xid, success };
-                if success && before.is_some() && before == after { self.finish_read_only(xid) } else { Reply::Done }
-            }
-            Err(failure) => {
-                let reply = plain(Step::Open, &failure);
-                if matches!(reply, Reply::RolledBack(_)) {
-                    // The branch lingers in ROLLBACK ONLY; nothing but its rollback frees the connection.
-                    return self.clean_up(xid, reply);
+    /// Whether the server is told at once that the branch has ended, or together with the next verb, whose answer then
+    /// tells what it thinks of that.
+    fn end_is_owed(&self, success: bool) -> bool {
+        let ask = self.known.in_question() || (self.detect_read_only && self.known.may_be_read_only());
+        !(success && ask)
+    }
+
+    fn end(&mut self, xid: Xid) -> Reply {
+        if let Some(half) = self.known.half.take() {
+            let message = format!("a statement was undone and the branch has the rest: {}", half.message);
+            return match self.roll_back_open(xid) {
+                Reply::Done => Reply::RolledBack(Native { message, ..half }),
+                other => other,
+            };
+        }
+        let mut statements = vec![format!("XA END {}", literal(&xid))];
+        if self.known.told && self.detect_read_only {
+            statements.push(known::ASK.to_owned());
+        }
+        match self.say_all(&statements) {
+            Ok(()) => {
+                self.stand = Stand::Ended { xid, success: true };
+                if statements.len() > 1 {
+                    self.known.asked(self.connection.as_ref().ok());
                 }
-                reply
+                if self.known.read_only() { self.finish_read_only(xid) } else { Reply::Done }
+            }
+            Err((0, failure)) => self.not_ended(xid, &failure),
+            Err((_, Failure::Lost(native))) => Reply::Lost(native),
+            Err((_, Failure::Server(..))) => {
+                self.stand = Stand::Ended { xid, success: true };
+                Reply::Done
             }
         }
+    }
+
+    fn not_ended(&mut self, xid: Xid, failure: &Failure) -> Reply {
+        let reply = plain(Step::Open, failure);
+        if matches!(reply, Reply::RolledBack(_)) {
+            // The branch lingers in ROLLBACK ONLY; nothing but its rollback frees the connection.
+            return self.clean_up(xid, reply);
+        }
+        reply
     }
 
     /// A commit, so that even if the server had not counted something it would not be lost.
@@ -164,51 +180,108 @@ impl Session {
         }
     }
 
+    /// `verb`, behind the XA END that is still owed.
+    fn with_end(&self, xid: &Xid, verb: String) -> Vec<String> {
+        let end = self.known.end_owed.then(|| format!("XA END {}", literal(xid)));
+        end.into_iter().chain([verb]).collect()
+    }
+
     fn prepare(&mut self, xid: Xid) -> Reply {
-        match self.say(&format!("XA PREPARE {}", literal(&xid))) {
-            Ok(()) => {
+        if self.known.wrote_plain && !self.allow_plain_tables {
+            return self.refuse_plain(xid, Plan::RollbackOpen(xid));
+        }
+        let mut statements = self.with_end(&xid, format!("XA PREPARE {}", literal(&xid)));
+        let verb = statements.len() - 1;
+        if self.known.plain_may_be_told() && !self.allow_plain_tables {
+            statements.push(known::ASK.to_owned());
+        }
+        match self.say_all(&statements) {
+            Err((failed, failure)) if failed < verb => self.not_ended(xid, &failure),
+            Err((failed, failure)) if failed == verb => {
+                self.known.end_owed = false;
+                match failure.says(Step::Vote) {
+                    // A branch that is prepared is attached to this very session and could be rolled back from it; so
+                    // whatever the rollback answers, if it answers, nothing is left prepared.
+                    Says::RolledBack | Says::Unclear => {
+                        let reply = Reply::RolledBack(failure.native());
+                        self.clean_up(xid, reply)
+                    }
+                    _ => plain(Step::Vote, &failure),
+                }
+            }
+            Err((_, Failure::Lost(native))) => Reply::Lost(native),
+            answered => {
+                self.known.end_owed = false;
                 self.stand = Stand::Prepared(xid);
+                if answered.is_ok() && statements.len() > verb + 1 {
+                    self.known.asked(self.connection.as_ref().ok());
+                }
+                if self.known.wrote_plain && !self.allow_plain_tables {
+                    return self.refuse_plain(xid, Plan::RollbackPrepared(xid));
+                }
                 Reply::Vote(Vote::Yes)
             }
-            Err(failure) => match failure.says(Step::Vote) {
-                // A branch that is prepared is attached to this very session and could be rolled back from it; so
-                // whatever the rollback answers, if it answers, nothing is left prepared.
-                Says::RolledBack | Says::Unclear => {
-                    let reply = Reply::RolledBack(failure.native());
-                    self.clean_up(xid, reply)
-                }
-                _ => plain(Step::Vote, &failure),
-            },
+        }
+    }
+
+    /// What a rollback would not undo gets no vote. It is the application's word against it.
+    fn refuse_plain(&mut self, xid: Xid, how: Plan) -> Reply {
+        let rolled_back = match how {
+            Plan::RollbackPrepared(_) => self.finish(Step::Rollback, xid),
+            _ => self.roll_back_open(xid),
+        };
+        match rolled_back {
+            Reply::Done | Reply::RolledBack(_) | Reply::Unknown(_) => {
+                self.stand = Stand::Over(xid);
+                Reply::RolledBack(said(
+                    "the branch wrote to a table without transactions (MyISAM, Aria, MEMORY), and those rows stay \
+                     whatever is decided; convert the table, or allow it by allow_plain_tables"
+                        .to_owned(),
+                ))
+            }
+            other => other,
         }
     }
 
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
-        match self.say(&format!("XA COMMIT {} ONE PHASE", literal(&xid))) {
+        let statements = self.with_end(&xid, format!("XA COMMIT {} ONE PHASE", literal(&xid)));
+        let verb = statements.len() - 1;
+        let failure = match self.say_all(&statements) {
             Ok(()) => {
                 self.stand = Stand::Idle;
-                Reply::Done
+                return Reply::Done;
             }
-            Err(failure) => match failure.says(Step::Vote) {
-                Says::RolledBack => {
-                    let reply = Reply::RolledBack(failure.native());
-                    self.clean_up(xid, reply)
+            Err((failed, failure)) if failed < verb => {
+                if failure.says(Step::Open) == Says::RolledBack {
+                    return self.not_ended(xid, &failure);
                 }
-                // 1398 says that it is not here, as 1397 does elsewhere: the application has ended it on its own.
-                Says::Unclear | Says::NotHere | Says::Refused(_) => {
-                    // If it can still be rolled back, it was not committed. If not, nobody can tell.
-                    match self.say(&format!("XA ROLLBACK {}", literal(&xid))) {
-                        Ok(()) => {
-                            self.stand = Stand::Over(xid);
-                            Reply::RolledBack(failure.native())
-                        }
-                        Err(_) => {
-                            self.stand = Stand::Idle;
-                            Reply::Lost(failure.native())
-                        }
+                failure
+            }
+            Err((_, failure)) => {
+                self.known.end_owed = false;
+                failure
+            }
+        };
+        match failure.says(Step::Vote) {
+            Says::RolledBack => {
+                let reply = Reply::RolledBack(failure.native());
+                self.clean_up(xid, reply)
+            }
+            // 1398 says that it is not here, as 1397 does elsewhere: the application has ended it on its own.
+            Says::Unclear | Says::NotHere | Says::Refused(_) => {
+                // If it can still be rolled back, it was not committed. If not, nobody can tell.
+                match self.say(&format!("XA ROLLBACK {}", literal(&xid))) {
+                    Ok(()) => {
+                        self.stand = Stand::Over(xid);
+                        Reply::RolledBack(failure.native())
+                    }
+                    Err(_) => {
+                        self.stand = Stand::Idle;
+                        Reply::Lost(failure.native())
                     }
                 }
-                _ => plain(Step::Vote, &failure),
-            },
+            }
+            _ => plain(Step::Vote, &failure),
         }
     }
 
@@ -225,13 +298,16 @@ impl Session {
     }
 
     fn roll_back_open(&mut self, xid: Xid) -> Reply {
-        if matches!(self.stand, Stand::Active(_)) {
-            // XA ROLLBACK refuses an active branch. An error here may say that it is rolled back; the next tells.
-            if let Err(Failure::Lost(native)) = self.say(&format!("XA END {}", literal(&xid))) {
-                return Reply::Lost(native);
-            }
-        }
-        let reply = match self.say(&format!("XA ROLLBACK {}", literal(&xid))) {
+        // XA ROLLBACK refuses an active branch.
+        self.known.end_owed |= matches!(self.stand, Stand::Active(_));
+        let rollback = format!("XA ROLLBACK {}", literal(&xid));
+        let statements = self.with_end(&xid, rollback.clone());
+        let answer = match self.say_all(&statements) {
+            // An error to XA END may say that it is rolled back; the rollback tells.
+            Err((0, Failure::Server(..))) if statements.len() > 1 => self.say(&rollback),
+            answer => answer.map_err(|(_, failure)| failure),
+        };
+        let reply = match answer {
             Ok(()) => Reply::Done,
             Err(failure) => match failure.says(Step::Rollback) {
                 // It was never prepared: a branch that the server has forgotten is rolled back.
@@ -277,7 +353,7 @@ impl kept::Session for Session {
         match self.stand.plan(verb) {
             Plan::Answer(reply) => reply,
             Plan::Start(xid) => self.start(xid),
-            Plan::End { xid, success } => self.end(xid, success),
+            Plan::End { xid, .. } => self.end(xid),
             Plan::Prepare(xid) => self.prepare(xid),
             Plan::CommitOnePhase(xid) => self.commit_one_phase(xid),
             Plan::VoteNo(xid) => match self.roll_back_open(xid) {
@@ -301,25 +377,12 @@ impl kept::Session for Session {
         match (self.stand.plan(verb), &self.connection) {
             (plan, Err(gone)) => Some(unreachable(verb, plan, gone.clone())),
             (Plan::Answer(reply), Ok(_)) => Some(reply),
+            (Plan::End { xid, success }, Ok(_)) if self.end_is_owed(success) => {
+                self.known.end_owed = true;
+                self.stand = Stand::Ended { xid, success };
+                Some(Reply::Done)
+            }
             (_, Ok(_)) => None,
         }
     }
-}
-
-/// The reply where the error needs no second look.
-pub(super) fn plain(step: Step, failure: &Failure) -> Reply {
-    let native = failure.native();
-    match failure.says(step) {
-        Says::Lost => Reply::Lost(native),
-        Says::RolledBack => Reply::RolledBack(native),
-        Says::NotHere => Reply::Unknown(native),
-        Says::Done => Reply::Done,
-        Says::Refused(kind) => Reply::Refused(kind, native),
-        Says::Unclear => Reply::Refused(Kind::Internal, native),
-    }
-}
-
-/// The driver no longer knows which answer belongs to which question.
-fn out_of_step(driver: &mysql::DriverError) -> bool {
-    matches!(driver, mysql::DriverError::PacketOutOfSync | mysql::DriverError::UnexpectedPacket)
 }

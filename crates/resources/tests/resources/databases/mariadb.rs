@@ -1,4 +1,9 @@
-//! What MariaDB does in its own way.
+//! What MariaDB does in its own way. `mariadb/work` what is known of a branch's work, `kinds` by every statement, `tap`
+//! counts its messages.
+
+mod kinds;
+mod tap;
+mod work;
 
 use ::mysql::prelude::Queryable;
 use assent_ids::Xid;
@@ -7,9 +12,33 @@ use assent_resources::{Limits, Mariadb};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
 use super::engine::{Engine, MariadbTable, code, node, other_database, work, xid};
-use super::servers::shared;
+use super::servers::{Servers, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
+
+/// A table in a database of its own, so that nobody else finds what stands beside it.
+struct Apart(MariadbTable);
+
+impl Apart {
+    fn new(servers: &Servers, test: &str) -> Self {
+        let database = format!("assent_resources_{test}_{}", std::process::id());
+        MariadbTable { url: servers.mariadb.clone(), table: String::new() }
+            .plain()
+            .query_drop(format!("CREATE DATABASE {database}"))
+            .unwrap();
+        let url = other_database(&servers.mariadb, &database);
+        let table = MariadbTable { url, table: "t".to_owned() };
+        table.plain().query_drop("CREATE TABLE t (id int PRIMARY KEY) ENGINE=InnoDB").unwrap();
+        Self(table)
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let (_, database) = self.0.url.rsplit_once('/').unwrap();
+        let _ = self.0.plain().query_drop(format!("DROP DATABASE {database}"));
+    }
+}
 
 /// To everybody else a branch whose session lives is 1397, as if it were finished.
 #[test]
@@ -57,7 +86,7 @@ fn a_detached_branch_that_wrote_nothing_is_committed_without_a_heuristic() {
     let table = MariadbTable::new(&servers, "empty");
     for (number, verb) in [(0, Verb::Commit as fn(_) -> _), (1, Verb::Rollback as fn(_) -> _)] {
         let xid = xid("empty", number);
-        let mut owner = table.resource();
+        let mut owner = table.resource().detect_read_only(false);
         assert_eq!(owner.call(Verb::Start(xid)), Reply::Done);
         owner.work(|connection| connection.query_drop(format!("SELECT * FROM {}", table.table))).unwrap();
         assert_eq!(owner.call(Verb::End { xid, success: true }), Reply::Done);

@@ -1,0 +1,56 @@
+//! An error of a statement, and the reply that it makes where it needs no second look.
+
+use assent_kind::Kind;
+use assent_xa::{Native, Reply};
+
+use super::codes::{Says, Step, judge, native};
+use crate::kept::said;
+
+/// An error as the verbs see it.
+pub(crate) enum Failure {
+    /// The server's own.
+    Server(u16, String),
+    /// The connection is over.
+    Lost(Native),
+}
+
+impl Failure {
+    pub(crate) fn of(error: &mysql::Error) -> Self {
+        match error {
+            mysql::Error::MySqlError(error) => Self::Server(error.code, error.message.clone()),
+            other => Self::Lost(said(other.to_string())),
+        }
+    }
+
+    pub(crate) fn native(&self) -> Native {
+        match self {
+            Self::Server(code, message) => native(*code, message),
+            Self::Lost(native) => native.clone(),
+        }
+    }
+
+    pub(super) fn says(&self, step: Step) -> Says {
+        match self {
+            Self::Server(code, message) => judge(step, *code, message),
+            Self::Lost(_) => Says::Lost,
+        }
+    }
+}
+
+/// The reply where the error needs no second look.
+pub(super) fn plain(step: Step, failure: &Failure) -> Reply {
+    let native = failure.native();
+    match failure.says(step) {
+        Says::Lost => Reply::Lost(native),
+        Says::RolledBack => Reply::RolledBack(native),
+        Says::NotHere => Reply::Unknown(native),
+        Says::Done => Reply::Done,
+        Says::Refused(kind) => Reply::Refused(kind, native),
+        Says::Unclear => Reply::Refused(Kind::Internal, native),
+    }
+}
+
+/// The driver no longer knows which answer belongs to which question.
+pub(super) fn out_of_step(driver: &mysql::DriverError) -> bool {
+    matches!(driver, mysql::DriverError::PacketOutOfSync | mysql::DriverError::UnexpectedPacket)
+}

@@ -1,0 +1,163 @@
+//! What is known of a branch's work, by the server's own account: the state of the transaction that it sends along with
+//! its answers (session_track_transaction_info).
+//!
+//! Walk: [`track`] switches it on · XA START's answer shows whether it is told here · each answer that the caller's work
+//! leaves behind may show more · [`ASK`] has the whole of it told: it makes the transaction one with an unsafe
+//! statement, and a state that has changed is told in full.
+//! The letters stand for tables by how a statement locks them, through views, triggers and functions: `W` a
+//! transactional one was written to, `w` another, temporary ones included, and whether or not a row was found. SELECT ...
+//! FOR UPDATE locks as a write does. So a missing `W` says that nothing was written; a `W` that something may have been.
+//! What is not told, as the caller has switched it off or used an unsafe statement before, counts as not known.
+//! Source: MySQL's manual, "Server Tracking of Client State Changes"; MariaDB's "session_track_transaction_info"; tried on
+//! MariaDB 10.11 with every kind of statement (`tests/resources/databases/read_only.rs`).
+//! Considered: the Handler counters of SHOW SESSION STATUS, twice a branch; each look costs more than a statement.
+
+use assent_xa::Native;
+use mysql::Conn;
+use mysql::prelude::Queryable as _;
+use mysql::session_state_change::SessionStateChange;
+
+use super::failure::Failure;
+
+/// Passes in every state of a branch, touches no table, answers with no row.
+pub(super) const ASK: &str = "DO UUID()";
+
+/// Switches the account on, and answers no row.
+pub(super) const TRACK: &str = "SET SESSION session_track_transaction_info = 'STATE'";
+
+/// A statement that was cut short (lock wait, interrupted, statement timeout) was undone alone; the branch goes on.
+const CUT_SHORT: [u16; 3] = [1205, 1317, 1969];
+
+/// What is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Whether the server tells.
+    pub(super) told: bool,
+    /// A transactional table was locked for writing.
+    wrote: bool,
+    /// So was one that is not.
+    pub(super) wrote_plain: bool,
+    /// Nothing else was, up to now.
+    whole: bool,
+    /// A statement failed, so the branch may have been rolled back.
+    failed: bool,
+    /// A statement was undone alone.
+    pub(super) half: Option<Native>,
+    /// The branch has ended, and the server is told by the next message.
+    pub(super) end_owed: bool,
+}
+
+impl Known {
+    /// Of a branch that was started by the last statement of this connection.
+    pub(super) fn at_start(connection: &Conn) -> Self {
+        Self { told: state(connection).is_some_and(|state| state.open), ..Self::default() }
+    }
+
+    /// After work of the caller's, of which the last answer may tell something.
+    pub(super) fn note<T>(&mut self, connection: Option<&Conn>, worked: &Result<T, Failure>) {
+        match worked {
+            Ok(_) => self.take(connection.and_then(state)),
+            Err(failure) => {
+                self.failed = true;
+                if matches!(failure, Failure::Server(code, _) if CUT_SHORT.contains(code)) {
+                    self.half = Some(failure.native());
+                }
+            }
+        }
+    }
+
+    /// After [`ASK`].
+    pub(super) fn asked(&mut self, connection: Option<&Conn>) {
+        let state = connection.and_then(state);
+        self.whole = state.is_some_and(|state| state.open && state.unsafe_statement);
+        self.take(state);
+    }
+
+    fn take(&mut self, state: Option<State>) {
+        if let Some(state) = state {
+            self.wrote |= state.wrote;
+            self.wrote_plain |= state.wrote_plain;
+        }
+    }
+
+    /// Surely nothing was written.
+    pub(super) fn read_only(&self) -> bool {
+        self.whole && !self.wrote && !self.wrote_plain
+    }
+
+    /// Whether the server may have given the branch up, or a part of it.
+    pub(super) fn in_question(&self) -> bool {
+        self.failed || self.half.is_some()
+    }
+
+    /// Whether asking could find that nothing was written.
+    pub(super) fn may_be_read_only(&self) -> bool {
+        self.told && !self.wrote && !self.wrote_plain
+    }
+
+    /// Whether a table without transactions may have been written to and would still be told.
+    pub(super) fn plain_may_be_told(&self) -> bool {
+        self.told && !self.whole
+    }
+}
+
+/// Switches the account on. A server that has none of it tells nothing.
+pub(super) fn track(connection: &mut Conn) {
+    let _older = connection.query_drop(TRACK);
+}
+
+/// Several statements in one message, each judged for itself; as far as the first that fails, and which one that was.
+pub(super) fn say_all(connection: &mut Conn, statements: &[String], done: &mut usize) -> Result<(), mysql::Error> {
+    let mut results = connection.query_iter(statements.join("; "))?;
+    while let Some(rows) = results.iter() {
+        for row in rows {
+            row?;
+        }
+        *done += 1;
+    }
+    Ok(())
+}
+
+/// What the last answer told of the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    open: bool,
+    wrote_plain: bool,
+    wrote: bool,
+    unsafe_statement: bool,
+}
+
+fn state(connection: &Conn) -> Option<State> {
+    let changes = connection.session_state_changes().ok()?;
+    changes.iter().find_map(|change| match change.decode() {
+        Ok(SessionStateChange::TransactionState(state)) => read(state.as_bytes()),
+        _ => None,
+    })
+}
+
+/// Eight letters: T or I or _, r, R, w, W, s, S, L.
+fn read(letters: &[u8]) -> Option<State> {
+    let &[open, _, _, wrote_plain, wrote, unsafe_statement, _, _] = letters else { return None };
+    Some(State {
+        open: open == b'T',
+        wrote_plain: wrote_plain != b'_',
+        wrote: wrote != b'_',
+        unsafe_statement: unsafe_statement != b'_',
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_letters_say_what_was_written() {
+        let state = |letters: &[u8]| read(letters).map(|it| (it.open, it.wrote_plain, it.wrote, it.unsafe_statement));
+        assert_eq!(state(b"T_R__sS_"), Some((true, false, false, true)));
+        assert_eq!(state(b"T___W___"), Some((true, false, true, false)));
+        assert_eq!(state(b"T__wW___"), Some((true, true, true, false)));
+        assert_eq!(state(b"____Ws__"), Some((false, false, true, true)));
+        assert_eq!(state(b"T_R__s"), None);
+        assert_eq!(state(b"T_R__sS_X"), None);
+    }
+}
