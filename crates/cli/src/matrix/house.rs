@@ -122,6 +122,11 @@ impl House {
                         return Ok(address.to_owned());
                     }
                 }
+                // It serves before it says so: clients that waited for it may have brought it to its stop point already.
+                Told::Stopped { .. } if ours => {
+                    self.waiting.push_back(heard);
+                    return Ok(String::new());
+                }
                 Told::Ended if ours => return Err(self.trouble(&format!("{name} did not start"))),
                 _ => self.waiting.push_back(heard),
             }
