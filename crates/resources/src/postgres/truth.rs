@@ -9,6 +9,8 @@
 //! it never saw the vote. So this one place decides both ways, and no statement has to follow PREPARE in its message,
 //! whose failure would look like that of the vote.
 //! Source: PostgreSQL's manual, "Transaction ID and Snapshot Information Functions" and "Timelines"; tried on 15.
+//! Trap: a volume's snapshot that is put back starts as after a crash, on its old timeline. Until its log has grown past
+//! the place it is found out; behind that nothing tells it from the server that voted, and numbers are given twice.
 //! Trap: a branch that wrote only to unlogged tables left nothing in the log. After a promotion its number may be another
 //! transaction's; but then those tables are empty, and nothing is there to be told.
 
