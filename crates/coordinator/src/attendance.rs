@@ -178,6 +178,9 @@ fn attend(at: usize, mut attendant: Attendant, room: &Room, clock: &dyn Clock, l
         let round = Arc::new(attendant.round());
         room.end(at, rung, Arc::clone(&round));
         listener(Ok(&round));
+        if attendant.has_met_rival() {
+            _ = room.ring(false);
+        }
         let pause = attendant.pause();
         room.stop.wait(0, Some(pause.min(ROUNDS_APART)));
         if room.bell.value() == bell && !room.is_stopping() {

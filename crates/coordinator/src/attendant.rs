@@ -28,6 +28,8 @@ pub(crate) struct Sight {
     pub(crate) looks: u32,
     pub(crate) failures: u32,
     pub(crate) not_before: Moment,
+    /// Nobody is known to have committed it or a sibling, and its decision may be lost: it waits for a person.
+    pub(crate) is_held: bool,
 }
 
 /// A decided branch that was not listed, as it was missed in the last rounds.
@@ -56,6 +58,7 @@ pub struct Attendant {
     /// Branches of durably decided transactions that are not in the latest listing.
     pub(crate) missed: BTreeMap<Xid, Missed>,
     is_in_doubt: bool,
+    has_met_rival: bool,
 }
 
 impl std::fmt::Debug for Attendant {
@@ -77,7 +80,7 @@ impl Attendant {
     ) -> Self {
         let station = Station::new(connector, coordinator.node());
         let (sights, missed) = (BTreeMap::new(), BTreeMap::new());
-        Self { coordinator, clock, station, registered, sights, missed, is_in_doubt: true }
+        Self { coordinator, clock, station, registered, sights, missed, is_in_doubt: true, has_met_rival: false }
     }
 
     /// The registered name of the resource.
@@ -91,7 +94,7 @@ impl Attendant {
     pub fn pause(&self) -> Duration {
         match self.station.rival_until() {
             Some(until) => until.since(self.clock.now()),
-            None if self.is_in_doubt => PAUSE_IN_DOUBT,
+            None if self.is_in_doubt || self.coordinator.is_rivalled() => PAUSE_IN_DOUBT,
             None => PAUSE_AT_REST,
         }
     }
@@ -155,6 +158,7 @@ impl Attendant {
         match look.listing {
             Some(list) => {
                 self.note(&list, &mut round);
+                self.search();
                 self.resolve(&mut round);
                 self.conclude(look.orphans, &list, &mut round);
             }
@@ -182,8 +186,13 @@ impl Attendant {
         true
     }
 
-    fn tell_claim(&self) {
-        self.coordinator.claimed(self.station.id, self.station.claim().clone());
+    fn tell_claim(&mut self) {
+        self.has_met_rival |= self.coordinator.claimed(self.station.id, self.station.claim().clone());
+    }
+
+    /// Whether it has met the first rival since the last question: the others must look, and may have to step back.
+    pub(crate) const fn has_met_rival(&mut self) -> bool {
+        std::mem::replace(&mut self.has_met_rival, false)
     }
 
     /// A branch of this node that no client of ours can have begun: this folder is a copy, or an old one.
@@ -224,7 +233,7 @@ impl Attendant {
 
 impl Sight {
     const fn new(branch: Branch, first: Moment) -> Self {
-        Self { branch, first, looks: 0, failures: 0, not_before: Moment(0) }
+        Self { branch, first, looks: 0, failures: 0, not_before: Moment(0), is_held: false }
     }
 
     const fn record(&self) -> BranchRecord {

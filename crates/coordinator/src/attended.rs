@@ -2,7 +2,7 @@
 //! at work beside us, and a branch that nobody here can have begun. No I/O.
 //!
 //! Walk: [`Attended::expect`] the resources that are to be attended · [`Attended::saw`] a listing · [`Attended::claimed`]
-//! how a claim went · [`Attended::refusal`] whether new work may be taken · [`Attended::yields`] who steps back.
+//! how a claim went · [`Attended::take`] whether new work may be taken · [`Attended::yields`] who steps back.
 //!
 //! Why new work is refused while another process resolves this node's branches: two processes over copies of one data
 //! folder open the same epoch and hand out the same incarnations. The other's agent finds a branch that our client has
@@ -19,9 +19,13 @@ use assent_world::Moment;
 use assent_xa::{BranchRecord, Native};
 
 use crate::Stopped;
+use crate::siblings::{Answer, NOTHING_LASTS, Questions, Sibling};
 
 /// A dead resource keeps no server from its work for longer, once it has been started.
 const FIRST_PASS_MAX: Duration = Duration::from_secs(1);
+
+/// Two that start together have sorted it out by then.
+const RIVALLED_MAX: Duration = Duration::from_secs(1);
 
 /// Branches seen prepared, by transaction, and since when.
 pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
@@ -45,6 +49,7 @@ struct Post {
     claim: Claim,
     sights: Sights,
     stranger: Option<Stopped>,
+    questions: Questions,
 }
 
 /// What the attendants share.
@@ -54,13 +59,22 @@ pub(crate) struct Attended {
     since: Moment,
     /// Every resource has been asked for its claim, and none is somebody else's: what each commit looks at.
     is_clear: bool,
+    /// A client or a commit was taken: from then on nothing is left to a newcomer.
+    has_taken: bool,
+    /// Since when there is a rival.
+    rivalled_since: Option<Moment>,
 }
 
 impl Attended {
     /// These are to be attended from now on. Nothing is decided before each was asked for its claim once.
     pub(crate) fn expect(&mut self, names: &[(ResourceId, String)], now: Moment) {
-        let post =
-            |name: &String| Post { name: name.clone(), claim: Claim::Unasked, sights: Sights::new(), stranger: None };
+        let post = |name: &String| Post {
+            name: name.clone(),
+            claim: Claim::Unasked,
+            sights: Sights::new(),
+            stranger: None,
+            questions: Questions::new(),
+        };
         self.posts = names.iter().map(|(id, name)| (*id, post(name))).collect();
         self.since = now;
         self.is_clear = self.posts.is_empty();
@@ -71,7 +85,10 @@ impl Attended {
         if let Some(post) = self.posts.get_mut(&resource) {
             post.sights = sights;
         }
-        self.posts.values().flat_map(|post| post.sights.keys().copied()).collect()
+        let seen: BTreeSet<TxId> = self.posts.values().flat_map(|post| post.sights.keys().copied()).collect();
+        // Whoever is gone is not asked about any more.
+        self.posts.values_mut().for_each(|post| post.questions.retain(|tx, _| seen.contains(tx)));
+        seen
     }
 
     /// Since when branches of this transaction are seen, and which.
@@ -99,13 +116,16 @@ impl Attended {
         self.posts.values().find_map(|post| post.stranger.as_ref())
     }
 
-    /// How a claim went.
-    pub(crate) fn claimed(&mut self, resource: ResourceId, claim: Claim) {
+    /// How a claim went. Whether that is the first rival.
+    pub(crate) fn claimed(&mut self, resource: ResourceId, claim: Claim, now: Moment) -> bool {
         if let Some(post) = self.posts.get_mut(&resource) {
             post.claim = claim;
         }
         let is_clear = |post: &Post| matches!(post.claim, Claim::Ours | Claim::Unknown);
         self.is_clear = self.posts.values().all(is_clear);
+        let (before, is_rivalled) = (self.rivalled_since, self.rivals().next().is_some());
+        self.rivalled_since = is_rivalled.then(|| before.unwrap_or(now));
+        is_rivalled && before.is_none()
     }
 
     /// Where another process of this node is at work, and what the resource says of it.
@@ -116,11 +136,57 @@ impl Attended {
         })
     }
 
-    /// Whether a claim at this resource is to be given up: two copies that start at the same moment may have claimed half
-    /// of the resources each. Whoever is refused at one gives up all behind it, so the first one decides.
-    pub(crate) fn yields(&self, resource: ResourceId) -> Option<&str> {
-        let mut before = self.posts.range(..resource).map(|(_, post)| post);
-        before.find(|post| matches!(post.claim, Claim::Theirs(_))).map(|post| post.name.as_str())
+    /// Whether a claim at this resource is to be given up, and to whose rival. Never by a process that has taken work: its
+    /// clients' branches may be anywhere.
+    ///
+    /// Two copies that start at the same moment may have claimed half of the resources each: whoever is refused at one
+    /// gives up all behind it, so the first one decides. And whoever is refused somewhere for a second gives up all: the
+    /// other one is at work, and must get back what a broken connection cost it.
+    pub(crate) fn yields(&self, resource: ResourceId, now: Moment) -> Option<&str> {
+        let is_late = now.since(self.rivalled_since?) > RIVALLED_MAX;
+        let mut others = self.posts.iter().filter(|(id, _)| **id < resource || (is_late && **id != resource));
+        let (_, post) = others.find(|(_, post)| matches!(post.claim, Claim::Theirs(_))).filter(|_| !self.has_taken)?;
+        Some(&post.name)
+    }
+
+    /// Takes new work, or says why not.
+    pub(crate) fn take(&mut self, now: Moment) -> Result<(), String> {
+        match self.refusal(now) {
+            Some(why) => Err(why),
+            None => {
+                self.has_taken = !self.posts.is_empty();
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a sibling is committed, as far as the resources have answered lately; asks the others.
+    pub(crate) fn sibling(&mut self, tx: TxId, now: Moment) -> Sibling {
+        let mut all = Sibling::Nowhere;
+        for post in self.posts.values_mut() {
+            let answer = post.questions.entry(tx).or_insert(None);
+            match answer {
+                Some(Answer::Committed(record)) => return Sibling::Committed(record.clone()),
+                Some(Answer::Nothing(at)) if now.since(*at) <= NOTHING_LASTS => {}
+                Some(Answer::Nothing(_)) | None => {
+                    *answer = None;
+                    all = Sibling::Unknown;
+                }
+            }
+        }
+        all
+    }
+
+    /// What is asked of a resource and not answered.
+    pub(crate) fn questions(&self, resource: ResourceId) -> Vec<TxId> {
+        let questions = self.posts.get(&resource).map(|post| &post.questions);
+        questions.into_iter().flatten().filter(|(_, answer)| answer.is_none()).map(|(tx, _)| *tx).collect()
+    }
+
+    pub(crate) fn answer(&mut self, resource: ResourceId, tx: TxId, answer: Answer) {
+        if let Some(question) = self.posts.get_mut(&resource).and_then(|post| post.questions.get_mut(&tx)) {
+            *question = Some(answer);
+        }
     }
 
     /// Why no new client and no new commit is taken now; none if they are.
@@ -152,10 +218,12 @@ mod tests {
     const TWO: ResourceId = ResourceId(2);
     const THREE: ResourceId = ResourceId(3);
 
+    const NOW: Moment = Moment(5);
+
     fn attended() -> Attended {
         let mut it = Attended::default();
         let names = [(ONE, "one".to_owned()), (TWO, "two".to_owned()), (THREE, "three".to_owned())];
-        it.expect(&names, Moment(5));
+        it.expect(&names, NOW);
         it
     }
 
@@ -167,31 +235,48 @@ mod tests {
     fn nothing_is_taken_before_all_were_asked_or_a_second_has_passed() {
         let mut it = attended();
         let (limit, beyond) = (Moment(1_000_005), Moment(1_000_006));
-        [ONE, TWO].into_iter().for_each(|id| it.claimed(id, Claim::Ours));
+        [ONE, TWO].into_iter().for_each(|id| _ = it.claimed(id, Claim::Ours, NOW));
         assert!(it.refusal(limit).is_some_and(|why| why.contains("three")), "at the limit");
         assert_eq!(it.refusal(beyond), None, "one beyond");
-        it.claimed(THREE, Claim::Unknown);
-        assert_eq!(it.refusal(Moment(5)), None, "all were asked; a dead one keeps nobody waiting");
+        it.claimed(THREE, Claim::Unknown, NOW);
+        assert_eq!(it.refusal(NOW), None, "all were asked; a dead one keeps nobody waiting");
         assert_eq!(Attended::default().refusal(Moment(0)), None, "nobody attends: nothing is waited for");
     }
 
     #[test]
     fn one_rival_anywhere_is_enough_and_has_no_end_by_time() {
         let mut it = attended();
-        [ONE, TWO, THREE].into_iter().for_each(|id| it.claimed(id, Claim::Ours));
-        it.claimed(TWO, theirs());
+        [ONE, TWO, THREE].into_iter().for_each(|id| _ = it.claimed(id, Claim::Ours, NOW));
+        assert!(it.claimed(TWO, theirs(), NOW), "the first one");
+        assert!(!it.claimed(THREE, theirs(), NOW));
         let why = it.refusal(Moment(u64::MAX)).expect("refused");
         assert!(why.contains("two"), "{why}");
-        it.claimed(TWO, Claim::Ours);
-        assert_eq!(it.refusal(Moment(5)), None);
+        [TWO, THREE].into_iter().for_each(|id| _ = it.claimed(id, Claim::Ours, NOW));
+        assert_eq!(it.refusal(NOW), None);
     }
 
     #[test]
-    fn who_is_refused_at_one_resource_gives_up_all_behind_it() {
+    fn who_is_refused_at_one_resource_gives_up_all_behind_it_and_later_all() {
         let mut it = attended();
-        it.claimed(TWO, theirs());
-        assert_eq!([ONE, TWO, THREE].map(|id| it.yields(id)), [None, None, Some("two")]);
-        it.claimed(ONE, theirs());
-        assert_eq!([ONE, TWO, THREE].map(|id| it.yields(id)), [None, Some("one"), Some("one")]);
+        let yields = |it: &Attended, now| [ONE, TWO, THREE].map(|id| it.yields(id, now).map(str::to_owned));
+        let two = || Some("two".to_owned());
+        it.claimed(TWO, theirs(), NOW);
+        assert_eq!(yields(&it, Moment(1_000_005)), [None, None, two()], "at the limit");
+        assert_eq!(yields(&it, Moment(1_000_006)), [two(), None, two()], "one beyond");
+        let one = || Some("one".to_owned());
+        it.claimed(ONE, theirs(), NOW);
+        assert_eq!(yields(&it, NOW), [None, one(), one()]);
+    }
+
+    #[test]
+    fn who_has_taken_work_gives_nothing_up() {
+        let mut it = attended();
+        [ONE, TWO, THREE].into_iter().for_each(|id| _ = it.claimed(id, Claim::Ours, NOW));
+        assert_eq!(it.take(NOW), Ok(()));
+        it.claimed(ONE, theirs(), NOW);
+        assert!(it.take(NOW).is_err());
+        for now in [NOW, Moment(u64::MAX)] {
+            assert_eq!([ONE, TWO, THREE].map(|id| it.yields(id, now)), [None; 3]);
+        }
     }
 }

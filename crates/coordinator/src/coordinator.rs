@@ -188,9 +188,7 @@ impl Coordinator {
     pub fn handshake(&self, label: &str) -> Result<Session, CoordinatorError> {
         let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
         let mut state = self.state();
-        if let Some(why) = state.attended.refusal(now) {
-            return Err(CoordinatorError::Unclaimed { why });
-        }
+        state.attended.take(now).map_err(|why| CoordinatorError::Unclaimed { why })?;
         let incarnation = state.clients.handshake(label)?;
         let name = lay::client(at_ms, incarnation, state.clients.label(incarnation));
         // For history only: a log that takes nothing now knows this client by its number alone.
@@ -249,10 +247,10 @@ impl Coordinator {
             }
         }
         match outcome {
-            Outcome::Committed => match state.attended.refusal(ruling.now) {
+            Outcome::Committed => match state.attended.take(ruling.now) {
                 // Another process may be at work on this node's branches: it could roll back what we commit.
-                Some(message) => Err(DecideError { kind: Kind::Unavailable, message }),
-                None => self.lay(&mut state, ruling),
+                Err(message) => Err(DecideError { kind: Kind::Unavailable, message }),
+                Ok(()) => self.lay(&mut state, ruling),
             },
             // Presumed abort: the client that gave up needs no record. The entry outlives a delayed copy of its commit.
             Outcome::RolledBack => {

@@ -19,6 +19,8 @@ pub(crate) struct Case {
     pub(crate) prepared: Duration,
     /// Whether another process of this node is at work at some resource: its clients' branches look like ours.
     pub(crate) is_rivalled: bool,
+    /// Whether a power cut may have taken its decision.
+    pub(crate) may_be_lost: bool,
     /// For how long it may be.
     pub(crate) prepared_max: Duration,
 }
@@ -32,6 +34,8 @@ pub(crate) enum Judgement {
     Rollback,
     /// Decide rollback, durably, unless somebody was faster; then do what is decided.
     Abort(By),
+    /// The same, but its decision may be lost: look for a sibling that is committed first.
+    Search(By),
     /// Look again.
     Wait,
     /// Another copy of this data folder is at work: touch nothing anywhere.
@@ -50,12 +54,16 @@ pub(crate) fn judge(case: Case) -> Judgement {
         (_, None) if !seen_twice => Judgement::Wait,
         // The other process may be deciding commit just now.
         (_, None) if case.is_rivalled => Judgement::Wait,
-        (Standing::Fenced | Standing::Fencing, None) => Judgement::Abort(By::Agent),
+        (Standing::Fenced | Standing::Fencing, None) => presumed(By::Agent, case.may_be_lost),
         (Standing::Connected | Standing::Lost | Standing::Resumable, None) if case.prepared > case.prepared_max => {
-            Judgement::Abort(By::Timeout)
+            presumed(By::Timeout, case.may_be_lost)
         }
         (Standing::Connected | Standing::Lost | Standing::Resumable, None) => Judgement::Wait,
     }
+}
+
+const fn presumed(by: By, may_be_lost: bool) -> Judgement {
+    if may_be_lost { Judgement::Search(by) } else { Judgement::Abort(by) }
 }
 
 /// What follows from a resource's word on a branch that it does not list.
@@ -99,7 +107,7 @@ mod tests {
     #[test]
     fn every_case_is_judged_as_the_table_says() {
         use By::{Agent, Timeout};
-        use Judgement::{Abort, Commit, Rollback, Stop, Wait};
+        use Judgement::{Abort, Commit, Rollback, Search, Stop, Wait};
         use Standing::{Connected, Fenced, Fencing, Lost, Never, Resumable};
         // Seen once; seen twice; seen twice and for too long. For committed, rolled back, undecided each.
         let table = [
@@ -118,10 +126,13 @@ mod tests {
                 let times = [(1, 0), (2, 60), (2, 61)];
                 for ((looks, seconds), expected) in times.into_iter().zip(row) {
                     let prepared = Duration::from_secs(seconds);
-                    let case = Case { decided, client, looks, prepared, prepared_max, is_rivalled: false };
+                    let (is_rivalled, may_be_lost) = (false, false);
+                    let case = Case { decided, client, looks, prepared, prepared_max, is_rivalled, may_be_lost };
                     assert_eq!(judge(case), expected, "{case:?}");
                     let rivalled = Case { is_rivalled: true, ..case };
                     let undecided = if client == Never { Stop } else { Wait };
+                    let searched = if let Abort(by) = expected { Search(by) } else { expected };
+                    assert_eq!(judge(Case { may_be_lost: true, ..case }), searched, "{case:?}");
                     assert_eq!(judge(rivalled), if decided.is_some() { expected } else { undecided }, "{rivalled:?}");
                 }
             }

@@ -35,6 +35,7 @@ mod recovery;
 mod replay;
 mod resolve;
 mod round;
+mod siblings;
 mod station;
 mod table;
 mod upkeep;

@@ -72,14 +72,16 @@ impl Coordinator {
         state.table.watch(seen, |incarnation| clients.standing(incarnation) == Standing::Fenced);
     }
 
-    /// How a claim went.
-    pub(crate) fn claimed(&self, resource: ResourceId, claim: Claim) {
-        self.state().attended.claimed(resource, claim);
+    /// How a claim went. Whether that is the first rival.
+    pub(crate) fn claimed(&self, resource: ResourceId, claim: Claim) -> bool {
+        let now = self.clock.now();
+        self.state().attended.claimed(resource, claim, now)
     }
 
     /// To which resource's rival this one is left, if to any.
     pub(crate) fn yields(&self, resource: ResourceId) -> Option<String> {
-        self.state().attended.yields(resource).map(str::to_owned)
+        let now = self.clock.now();
+        self.state().attended.yields(resource, now).map(str::to_owned)
     }
 
     /// A listing with a branch that nobody here can have begun, or one without.

@@ -15,28 +15,35 @@ use assent_xa::{DecideError, Native, Outcome, Reply, Verb};
 use crate::attendant::Sight;
 use crate::judge::{Case, Judgement, judge};
 use crate::orphans::Question;
+use crate::siblings::Sibling;
 use crate::station::patience;
-use crate::{Attendant, BranchReport, Fate, Finish, Pending, Resolution, Round, Standing};
+use crate::{Attendant, BranchReport, Fate, Finish, LostDecision, Pending, Resolution, Round, Standing};
 
 impl Attendant {
     /// Judges every branch, decides what must be decided, then tells all.
     pub(crate) fn resolve(&mut self, round: &mut Round) {
         let mut done: BTreeMap<Xid, Resolution> = BTreeMap::new();
-        let (mut orders, mut aborts, mut cleared) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut orders, mut laid) = (Vec::new(), Vec::new());
+        let (mut cleared, mut held) = (Vec::new(), Vec::new());
         for (xid, sight) in &self.sights {
             match self.verdict(sight) {
                 Order::Tell(outcome) => orders.push((*xid, outcome)),
-                Order::Abort(pending) => aborts.push((*xid, sight.branch.tx, pending)),
+                Order::Decided(pending) => laid.push((*xid, sight.branch.tx, pending)),
+                Order::Hold => held.push(*xid),
                 Order::Forget => cleared.push(*xid),
                 Order::Leave(resolution) => _ = done.insert(*xid, resolution),
             }
+        }
+        for xid in held {
+            self.sights.entry(xid).and_modify(|sight| sight.is_held = true);
+            done.insert(xid, Resolution::Held);
         }
         for xid in cleared {
             let resolution = self.forget(xid, Resolution::NotListed);
             done.insert(xid, resolution);
         }
         // All are laid, now one sync is enough: the first that waits waits for all.
-        for (xid, tx, pending) in aborts {
+        for (xid, tx, pending) in laid {
             match self.coordinator.decide_strictly(pending) {
                 Ok(outcome) => {
                     stop::about(Stop::AgentAfterDecision, || tx);
@@ -131,6 +138,7 @@ impl Attendant {
             looks: sight.looks,
             prepared: now.since(sight.first),
             is_rivalled: self.coordinator.is_rivalled(),
+            may_be_lost: self.coordinator.may_be_lost(tx),
             prepared_max: Duration::from_millis(self.coordinator.config.prepared_ms_max),
         };
         match judge(case) {
@@ -138,11 +146,15 @@ impl Attendant {
             Judgement::Rollback => Order::Tell(Outcome::RolledBack),
             Judgement::Abort(by) => {
                 stop::about(Stop::AgentBeforeDecision, || tx);
-                match self.coordinator.abort_begin(tx, by) {
-                    Ok(pending) => Order::Abort(pending),
-                    Err(error) => Order::Leave(retry(error)),
-                }
+                decided_now(self.coordinator.abort_begin(tx, by))
             }
+            Judgement::Search(by) => match (self.coordinator.sibling(tx), self.coordinator.config.lost_decision) {
+                (Sibling::Committed(record), _) => decided_now(self.coordinator.restore_begin(tx, record)),
+                (Sibling::Nowhere, LostDecision::Hold) => Order::Hold,
+                (Sibling::Nowhere, LostDecision::Rollback) => decided_now(self.coordinator.abort_begin(tx, by)),
+                (Sibling::Unknown, _) if sight.is_held => Order::Leave(Resolution::Held),
+                (Sibling::Unknown, _) => Order::Leave(Resolution::Waiting),
+            },
             // A stranger stopped the round before it came here.
             Judgement::Wait | Judgement::Stop => Order::Leave(Resolution::Waiting),
         }
@@ -203,9 +215,17 @@ impl Attendant {
 /// What to do with one prepared branch.
 enum Order {
     Tell(Outcome),
-    Abort(Pending),
+    Decided(Pending),
+    Hold,
     Forget,
     Leave(Resolution),
+}
+
+fn decided_now(laid: Result<Pending, DecideError>) -> Order {
+    match laid {
+        Ok(pending) => Order::Decided(pending),
+        Err(error) => Order::Leave(retry(error)),
+    }
 }
 
 const fn told(xid: Xid, outcome: Outcome) -> Verb {
@@ -223,7 +243,7 @@ pub(crate) fn fate(resolution: &Resolution) -> Option<Fate> {
         Resolution::RolledBack => Fate::Finished(Finish::RolledBack),
         Resolution::NotListed => Fate::Finished(Finish::NotListed),
         Resolution::Heuristic(heuristic, native) => Fate::Heuristic(*heuristic, native.clone()),
-        Resolution::Waiting | Resolution::Retry(..) => return None,
+        Resolution::Waiting | Resolution::Held | Resolution::Retry(..) => return None,
     })
 }
 

@@ -17,6 +17,9 @@ pub enum Resolution {
     NotListed,
     /// Nothing may be done yet: nobody has decided, or its client is at work. Looked at again in the next round.
     Waiting,
+    /// Nobody has decided as far as is known, but a power cut may have taken the decision (RPO > 0), and no sibling is
+    /// known to be committed. It waits for a person; siblings are asked about again.
+    Held,
     /// It ended on its own, otherwise than decided. Kept for a person.
     Heuristic(Heuristic, Native),
     /// It could not be told, or its answer was lost. Tried again.

@@ -70,6 +70,10 @@ fn fate(resolution: &Resolution) -> String {
         Resolution::RolledBack => "rolled back".to_owned(),
         Resolution::NotListed => "finished before".to_owned(),
         Resolution::Waiting => "left: nobody has decided, or its client is at work".to_owned(),
+        Resolution::Held => {
+            "held: a power cut may have taken its decision, and no sibling is known to be committed; a person decides"
+                .to_owned()
+        }
         Resolution::Heuristic(heuristic, native) => {
             let how = match heuristic {
                 Heuristic::Committed => "committed",
@@ -101,7 +105,9 @@ pub(crate) fn log(round: &Round) {
         match &branch.resolution {
             Resolution::Waiting | Resolution::NotListed => {}
             Resolution::Heuristic(..) => tracing::error!(%tx, resource, fate = fate(&branch.resolution), "recovery"),
-            Resolution::Retry(..) => tracing::warn!(%tx, resource, fate = fate(&branch.resolution), "recovery"),
+            Resolution::Retry(..) | Resolution::Held => {
+                tracing::warn!(%tx, resource, fate = fate(&branch.resolution), "recovery")
+            }
             _ => tracing::info!(%tx, resource, fate = fate(&branch.resolution), "recovery"),
         }
     }

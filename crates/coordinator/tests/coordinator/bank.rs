@@ -53,6 +53,8 @@ pub(crate) struct Vault {
     pub(crate) kept: BTreeSet<Xid>,
     /// An answer that is lost, once, though its verb was done.
     pub(crate) loses: Option<Xid>,
+    /// Connections that have died without anybody's doing.
+    pub(crate) broken: BTreeSet<u64>,
     /// Which connection has claimed the node's branches.
     pub(crate) claims: BTreeMap<NodeId, u64>,
     pub(crate) verbs: BTreeMap<&'static str, u64>,
@@ -119,6 +121,9 @@ impl Bank {
         let (name, xid) = named(&verb);
         *vault.verbs.entry(name).or_default() += 1;
         let phase_two = matches!(verb, Verb::Commit(_) | Verb::Rollback(_));
+        if vault.broken.contains(&connection) {
+            return Reply::Lost(native("broken"));
+        }
         if let Some(reply) = vault.spoiled(&verb) {
             return reply;
         }

@@ -11,6 +11,8 @@
 
 mod agent;
 mod agent_claims;
+mod agent_histories;
+mod agent_lost;
 mod agent_many;
 mod agent_truth;
 mod bank;

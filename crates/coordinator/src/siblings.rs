@@ -1,0 +1,94 @@
+//! Looking for a committed sibling of a branch whose decision a power cut may have taken (RPO > 0).
+//!
+//! Walk: an attendant that would presume an abort asks [`Coordinator::sibling`] · every attendant answers what is asked of
+//! its resource in its own next look ([`Attendant::search`]) · one committed branch is proof that commit was decided.
+//! Deliberately absent: a conclusion while a resource has not answered, and one for ever: a client that was told "committed"
+//! may still be telling its branches, so who is held is asked about again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assent_ids::{Branch, ResourceId, TxId};
+use assent_world::Moment;
+use assent_xa::{BranchRecord, DecideError, Outcome, Past, Reply, Verb};
+
+use crate::{Attendant, By, Coordinator, Pending};
+
+/// Branches are numbered from 0 in a transaction; more are not looked for.
+const NUMBERS: u16 = 8;
+
+/// An answer is good for so long.
+pub(crate) const NOTHING_LASTS: Duration = Duration::from_secs(10);
+
+/// What one resource knows of the transaction's branches; none while it has not answered.
+pub(crate) type Questions = BTreeMap<TxId, Option<Answer>>;
+
+/// A resource's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// This branch is committed.
+    Committed(BranchRecord),
+    /// It knew of no committed one at that time.
+    Nothing(Moment),
+}
+
+/// What all resources know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sibling {
+    /// This branch is committed: commit was decided.
+    Committed(BranchRecord),
+    /// All have answered, and know of none.
+    Nowhere,
+    /// Somebody has not answered yet.
+    Unknown,
+}
+
+impl Coordinator {
+    /// Whether a sibling is committed. Asks all resources, and again when their answers are old.
+    pub(crate) fn sibling(&self, tx: TxId) -> Sibling {
+        let now = self.clock.now();
+        self.state().attended.sibling(tx, now)
+    }
+
+    pub(crate) fn questions(&self, resource: ResourceId) -> Vec<TxId> {
+        self.state().attended.questions(resource)
+    }
+
+    pub(crate) fn answer(&self, resource: ResourceId, tx: TxId, answer: Answer) {
+        self.state().attended.answer(resource, tx, answer);
+    }
+
+    /// Decides commit, as the lost decision did, unless somebody was faster. Nobody is told before it is waited for.
+    pub(crate) fn restore_begin(&self, tx: TxId, sibling: BranchRecord) -> Result<Pending, DecideError> {
+        let mut branches = self.state().attended.seen(tx).map(|(_, branches)| branches).unwrap_or_default();
+        if !branches.iter().any(|one| (one.resource, one.number) == (sibling.resource, sibling.number)) {
+            branches.push(sibling);
+        }
+        let ruling = self.ruling(tx, Outcome::Committed, By::Agent, &branches);
+        let mut state = self.state();
+        match state.table.get(tx) {
+            Some(entry) => Ok(crate::coordinator::pending(entry)),
+            None => self.lay(&mut state, ruling),
+        }
+    }
+}
+
+impl Attendant {
+    /// Answers what is asked of this resource.
+    pub(crate) fn search(&mut self) {
+        let (node, resource) = (self.coordinator.node(), self.station.id);
+        for tx in self.coordinator.questions(resource) {
+            let branch = |number| Branch { node, tx, resource, number, flags: 0 };
+            let ask = |number| Verb::Inquire { xid: branch(number).xid(), witness: Vec::new() };
+            let replies = self.station.tell_all((0..NUMBERS).map(ask).collect(), self.clock.now(), |_| {});
+            let is_committed = |reply: &Option<Reply>| *reply == Some(Reply::Past(Past::Committed));
+            let is_answered = |reply: &Option<Reply>| matches!(reply, Some(Reply::Past(_)));
+            if let Some((number, _)) = (0..).zip(&replies).find(|(_, reply)| is_committed(reply)) {
+                let record = BranchRecord { resource, number, flags: 0, witness: Vec::new() };
+                self.coordinator.answer(resource, tx, Answer::Committed(record));
+            } else if replies.iter().all(is_answered) {
+                self.coordinator.answer(resource, tx, Answer::Nothing(self.clock.now()));
+            }
+        }
+    }
+}

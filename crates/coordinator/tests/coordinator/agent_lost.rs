@@ -1,0 +1,93 @@
+//! RPO > 0: a power cut took a decision that was told. Recovery looks for a committed sibling before it presumes anything.
+
+use assent_coordinator::{By, Config, LostDecision, Resolution, Round};
+use assent_ids::{TxId, Xid};
+use assent_xa::{Outcome, Resource, Verb};
+
+use crate::bank::Trouble;
+use crate::stand::{IDENTITY, Stand, commit, operator, tx};
+
+fn how(round: &Round) -> Vec<&Resolution> {
+    round.branches.iter().map(|branch| &branch.resolution).collect()
+}
+
+/// A commit over two banks, told by a lazy log to a client that then died; the power cut took the decision.
+fn lost(policy: LostDecision) -> (Stand, TxId, [Xid; 2]) {
+    let mut stand = Stand::with(Config { lost_decision: policy, ..Config::default() });
+    stand.log.stored().is_lazy = true;
+    stand.restart(true);
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let branches = [0, 1].map(|at| stand.banks[usize::from(at)].prepare(IDENTITY.node, mine, at));
+    assert_eq!(stand.coordinator.decide(&commit(mine)), Ok(Outcome::Committed));
+    stand.log.stored().may_have_lost = true;
+    stand.restart(false);
+    stand.fence();
+    (stand, mine, branches)
+}
+
+#[test]
+fn a_committed_sibling_shows_what_was_decided() {
+    let (mut stand, mine, [a, b]) = lost(LostDecision::Hold);
+    // Its client had told one branch before it died.
+    stand.banks[0].teller().call(Verb::Commit(a));
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting]);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting], "asked, not yet answered by all");
+    let syncs = stand.log.stored().syncs;
+    assert!(how(&stand.round()).contains(&&Resolution::Committed));
+    assert!(stand.log.stored().syncs > syncs, "decided durably before the branch was told");
+    assert!(stand.banks[1].vault().committed.contains(&b));
+    let view = stand.coordinator.show(mine);
+    assert!(view.is_none_or(|view| view.decided == Some((Outcome::Committed, By::Agent))));
+    (0..4).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.show(mine).is_none() && stand.round().is_clean());
+    assert_eq!(stand.coordinator.gauges().heuristic, 0);
+}
+
+#[test]
+fn without_one_it_is_held_reported_in_every_round_and_asked_about_again() {
+    let (mut stand, mine, [a, b]) = lost(LostDecision::Hold);
+    (0..2).for_each(|_| _ = stand.round());
+    for _ in 0..40 {
+        let round = stand.round();
+        assert_eq!(how(&round), [&Resolution::Held; 2]);
+        assert!(!round.is_clean());
+    }
+    assert_eq!(stand.coordinator.gauges().held, 1);
+    let asked = stand.banks[2].vault().verbs.get("inquire").copied().unwrap_or_default();
+    assert!((16..=24).contains(&asked), "{asked} questions in twenty seconds, eight a time");
+    // A client that was told "committed" and only slept tells one of its branches after all.
+    stand.banks[0].teller().call(Verb::Commit(a));
+    (0..25).for_each(|_| _ = stand.round());
+    assert!(stand.banks[1].vault().committed.contains(&b));
+    assert_eq!(stand.coordinator.gauges().held, 0);
+    (0..4).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.show(mine).is_none());
+}
+
+#[test]
+fn a_person_s_word_frees_what_is_held() {
+    let (mut stand, mine, branches) = lost(LostDecision::Hold);
+    (0..3).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.force(mine, Outcome::Committed, &operator()), Ok(Outcome::Committed));
+    assert_eq!(how(&stand.round()), [&Resolution::Committed; 2]);
+    for (bank, xid) in stand.banks.iter().zip(branches) {
+        assert!(bank.vault().committed.contains(&xid));
+    }
+}
+
+#[test]
+fn by_the_other_policy_it_is_rolled_back_but_not_before_all_were_asked() {
+    let (mut stand, _, branches) = lost(LostDecision::Rollback);
+    stand.banks[2].trouble(Some(Trouble::Dead));
+    for _ in 0..10 {
+        assert!(how(&stand.round()).iter().all(|one| **one == Resolution::Waiting));
+    }
+    stand.banks[2].trouble(None);
+    for _ in 0..100 {
+        stand.round();
+    }
+    for (bank, xid) in stand.banks.iter().zip(branches) {
+        assert!(bank.vault().rolled_back.contains(&xid));
+    }
+}
