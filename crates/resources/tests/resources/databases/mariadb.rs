@@ -1,8 +1,9 @@
 //! What MariaDB does in its own way. `mariadb/work` what is known of a branch's work, `kinds` by every statement, `tap`
-//! counts its messages.
+//! counts its messages, `traps` what the server does to branches that have voted.
 
 mod kinds;
 mod tap;
+mod traps;
 mod work;
 
 use ::mysql::prelude::Queryable;

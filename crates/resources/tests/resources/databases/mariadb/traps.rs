@@ -1,0 +1,147 @@
+//! What a MariaDB server does to branches that have voted: several who finish one, backups, kills.
+
+use std::process::Command;
+
+use ::mysql::prelude::Queryable;
+use assent_kind::Kind;
+use assent_xa::{Reply, Verb, Vote};
+
+use super::super::engine::{Engine, MariadbTable, node, wait, work, xid};
+use super::super::owners::root;
+use super::super::servers::{alone, shared};
+
+const YES: Reply = Reply::Vote(Vote::Yes);
+
+/// To whoever comes too late the branch is gone, and while it is being finished it is attached.
+#[test]
+fn of_twenty_five_sessions_that_finish_one_branch_one_does() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "crowd");
+    let mut others: Vec<_> = (0..25).map(|_| table.connector().connect().unwrap()).collect();
+    for (round, verb) in [(0, Verb::Commit as fn(_) -> _), (1, Verb::Rollback as fn(_) -> _)] {
+        let xid = xid("crowd", round);
+        let mut owner = table.open();
+        work(&mut *owner, xid, i32::from(round));
+        assert_eq!(owner.call(Verb::Prepare(xid)), YES);
+        drop(owner);
+        others.iter_mut().for_each(|other| other.send(verb(xid)));
+        let mut done = 0;
+        for other in &mut others {
+            let reply = match other.receive() {
+                Reply::Refused(Kind::Busy, _) => {
+                    wait("the branch to be free or gone", || match other.call(verb(xid)) {
+                        Reply::Refused(Kind::Busy, _) => None,
+                        reply => Some(reply),
+                    })
+                }
+                reply => reply,
+            };
+            match reply {
+                Reply::Done => done += 1,
+                Reply::Unknown(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(done, 1);
+    }
+    assert_eq!(table.rows(), [0]);
+}
+
+/// A backup's FLUSH TABLES WITH READ LOCK holds up a branch that is decided. Recovery does not wait for it: the branch is
+/// kept and tried again.
+#[test]
+fn a_decided_branch_outwaits_a_backup() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "backup");
+    let xid = xid("backup", 0);
+    let mut owner = table.open();
+    work(&mut *owner, xid, 1);
+    assert_eq!(owner.call(Verb::Prepare(xid)), YES);
+    drop(owner);
+    let mut agent = table.connector().connect().unwrap();
+    let mut backup = root(&servers);
+    backup.query_drop("FLUSH TABLES WITH READ LOCK").unwrap();
+    let blocked = agent.call(Verb::Commit(xid));
+    assert!(matches!(blocked, Reply::Refused(Kind::Busy, _)), "{blocked:?}");
+    assert_eq!(agent.call(Verb::Recover(node("backup"))), Reply::Listed(vec![xid]));
+    backup.query_drop("UNLOCK TABLES").unwrap();
+    let done = wait("the backup to be over", || match agent.call(Verb::Commit(xid)) {
+        Reply::Refused(Kind::Busy, _) => None,
+        reply => Some(reply),
+    });
+    assert_eq!((done, table.rows()), (Reply::Done, vec![1]));
+}
+
+/// XA ROLLBACK of a prepared branch is not flushed, so a crash of the server may bring the branch back, with its locks.
+#[test]
+fn a_branch_that_a_crash_brings_back_after_its_rollback_is_listed_and_rolled_back_again() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "again");
+    let mut came_back = false;
+    for round in 0..5 {
+        // Once a second the server flushes by itself, so the kill has to follow at once.
+        let pid_file: String = table.plain().query_first("SELECT @@pid_file").unwrap().unwrap();
+        let pid = std::fs::read_to_string(pid_file).unwrap();
+        let xid = xid("again", round);
+        let mut owner = table.open();
+        work(&mut *owner, xid, 1);
+        assert_eq!(owner.call(Verb::Prepare(xid)), YES);
+        assert_eq!(owner.call(Verb::Rollback(xid)), Reply::Done);
+        assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+        servers.kill("mariadb");
+        servers.revive("mariadb");
+        let mut agent = table.connector().connect().unwrap();
+        match agent.call(Verb::Recover(node("again"))) {
+            Reply::Listed(xids) if xids == [xid] => {
+                came_back = true;
+                assert_eq!(agent.call(Verb::Rollback(xid)), Reply::Done);
+            }
+            reply => assert_eq!(reply, Reply::Listed(vec![])),
+        }
+        assert_eq!(agent.call(Verb::Recover(node("again"))), Reply::Listed(vec![]));
+        assert_eq!(table.rows(), [0_i32; 0]);
+        if came_back {
+            break;
+        }
+    }
+    assert!(came_back, "not once in five crashes; has the server learned to flush it?");
+}
+
+/// Branches at every step, and one kill. What was answered holds, what was not voted for is gone.
+#[test]
+fn a_server_killed_at_every_step_keeps_what_it_has_answered() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "steps");
+    let at = |number: u16| xid("steps", number);
+    let mut branches: Vec<_> = (0..5).map(|_| table.open()).collect();
+    for (number, branch) in (0..).zip(&mut branches) {
+        assert_eq!(branch.call(Verb::Start(at(number))), Reply::Done);
+        branch.add(i32::from(number)).unwrap();
+    }
+    // 0 is at work, 1 has ended, 2 has voted, 3 is committed, 4 is committed in one phase.
+    for (number, branch) in (0..).zip(&mut branches).skip(1) {
+        assert_eq!(branch.call(Verb::End { xid: at(number), success: true }), Reply::Done);
+    }
+    for number in [2, 3] {
+        assert_eq!(branches[usize::from(number)].call(Verb::Prepare(at(number))), YES);
+    }
+    assert_eq!(branches[3].call(Verb::Commit(at(3))), Reply::Done);
+    assert_eq!(branches[4].call(Verb::CommitOnePhase(at(4))), Reply::Done);
+    servers.kill("mariadb");
+    let lost = [Verb::End { xid: at(0), success: true }, Verb::CommitOnePhase(at(1)), Verb::Commit(at(2))];
+    for (branch, verb) in branches.iter_mut().zip(lost) {
+        let reply = branch.call(verb.clone());
+        // What has written says nothing to the server when it ends; its vote is lost then.
+        let reply = if reply == Reply::Done { branch.call(Verb::Prepare(at(0))) } else { reply };
+        assert!(matches!(reply, Reply::Lost(_)), "{verb:?}: {reply:?}");
+    }
+    servers.revive("mariadb");
+    let mut agent = table.connector().connect().unwrap();
+    assert_eq!(agent.call(Verb::Recover(node("steps"))), Reply::Listed(vec![at(2)]));
+    assert_eq!(table.rows(), [3, 4]);
+    assert_eq!(agent.call(Verb::Commit(at(2))), Reply::Done);
+    for number in [0, 1, 3] {
+        assert!(matches!(agent.call(Verb::Commit(at(number))), Reply::Unknown(_)));
+    }
+    assert_eq!(table.rows(), [2, 3, 4]);
+}
