@@ -1,6 +1,6 @@
 //! Which server voted: what a decision keeps of a branch, and what a later look at a server makes of it.
 //!
-//! A text for people and for us: `connection=17 started=1763661000 lsn=44760 server=uid k1sOw...`. The server's own
+//! A text for people and for us: `mdb1 connection=17 started=1763661000 lsn=44760 server=uid k1sOw...`. The server's own
 //! unique number is its identity; only a server without one is known by name, port, folder and server id, all of them. A
 //! restart changes neither. The place in InnoDB's log only grows, so a lower one than was seen by the session that voted
 //! is a server that was set back.
@@ -53,13 +53,13 @@ impl Seen {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { connection, started_s, lsn, server } = self;
         let lsn = lsn.map(|lsn| lsn.to_string()).unwrap_or_default();
-        let text = format!("connection={connection} started={started_s} lsn={lsn} server={server}");
+        let text = format!("mdb1 connection={connection} started={started_s} lsn={lsn} server={server}");
         if text.len() > WITNESS_BYTES_MAX { Vec::new() } else { text.into_bytes() }
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let (head, server) = text.split_once(" server=")?;
+        let (head, server) = text.strip_prefix("mdb1 ")?.split_once(" server=")?;
         let mut parts = head.split(' ');
         let mut next = |name: &str| parts.next()?.strip_prefix(name);
         let (connection, started_s, lsn) = (next("connection=")?, next("started=")?, next("lsn=")?);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_restart_is_the_same_server_and_another_one_is_told_in_plain_words() {
         let seen = Seen::of(17, 1_000, &said(&[&NAMED[..], &[("server_uid", "abc=")]].concat()));
-        assert_eq!(seen.bytes(), b"connection=17 started=900 lsn=44760 server=uid abc=");
+        assert_eq!(seen.bytes(), b"mdb1 connection=17 started=900 lsn=44760 server=uid abc=");
         assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
         let restarted = Seen { connection: 3, started_s: 5_000, lsn: Some(44_761), ..seen.clone() };
         assert_eq!(restarted.elsewhere(&seen.bytes()), None);
@@ -138,7 +138,9 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_no_witness() {
         let seen = Seen::of(17, 1_000, &said(&NAMED));
-        for bytes in [&b"\xff\xfe"[..], b"connection=1", b"connection=x started=1 lsn= server=a", b"lsn=1 server=a"] {
+        for bytes in
+            [&b"\xff\xfe"[..], b"mdb1 connection=1", b"mdb1 connection=x started=1 lsn= server=a", b"mdb2 server=a"]
+        {
             assert!(seen.elsewhere(bytes).unwrap().contains("cannot be read"));
         }
         let long = Seen { server: "s".repeat(WITNESS_BYTES_MAX), ..seen };

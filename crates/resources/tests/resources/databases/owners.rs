@@ -229,7 +229,7 @@ fn a_branch_is_open_while_listed_and_forgotten_afterwards() {
     let mut owner = prepared(&table, xid, 1);
     let witness = owner.witness();
     let text = String::from_utf8(witness.clone()).unwrap();
-    assert!(text.starts_with(&format!("connection={} started=", id(&mut owner))), "{text}");
+    assert!(text.starts_with(&format!("mdb1 connection={} started=", id(&mut owner))), "{text}");
     assert!(text.contains(" server=uid "), "{text}");
     let mut ask = |witness: &[u8]| agent.call(Verb::Inquire { xid, witness: witness.to_vec() });
     for witness in [&witness[..], b""] {
