@@ -96,6 +96,25 @@ fn while_another_process_resolves_nothing_is_touched_and_no_commit_is_taken() {
     assert!(stand.banks[1].vault().rolled_back.contains(&xid));
 }
 
+#[test]
+fn a_rival_is_believed_in_until_the_resource_itself_says_otherwise() {
+    let mut stand = Stand::new();
+    stand.dies();
+    let mut other = stand.banks[0].teller();
+    other.call(Verb::Claim(IDENTITY.node));
+    stand.agent = agent(&stand);
+    stand.round();
+    stand.banks[0].trouble(Some(Trouble::Dead));
+    for _ in 0..10 {
+        stand.round();
+        assert!(stand.coordinator.unclaimed().is_some(), "it cannot be asked whether the other one is gone");
+    }
+    drop(other);
+    stand.banks[0].trouble(None);
+    while !stand.round().is_clean() {}
+    assert_eq!(stand.coordinator.unclaimed(), None);
+}
+
 /// One of two processes over copies of one folder.
 struct Copy {
     coordinator: Arc<Coordinator>,

@@ -79,9 +79,12 @@ fn a_person_s_word_frees_what_is_held() {
 #[test]
 fn by_the_other_policy_it_is_rolled_back_but_not_before_all_were_asked() {
     let (mut stand, _, branches) = lost(LostDecision::Rollback);
-    stand.banks[2].trouble(Some(Trouble::Dead));
-    for _ in 0..10 {
-        assert!(how(&stand.round()).iter().all(|one| **one == Resolution::Waiting));
+    for trouble in [Trouble::Standby, Trouble::Dead] {
+        // One that refuses to say has not been asked.
+        stand.banks[2].trouble(Some(trouble));
+        for _ in 0..10 {
+            assert!(how(&stand.round()).iter().all(|one| **one == Resolution::Waiting), "{trouble:?}");
+        }
     }
     stand.banks[2].trouble(None);
     for _ in 0..100 {
