@@ -30,8 +30,6 @@ pub(super) struct Played {
     pub(super) committed: u64,
     pub(super) rolled_back: u64,
     pub(super) faults: Vec<String>,
-    /// What is known not to hold yet.
-    pub(super) gaps: Vec<String>,
     /// What the processes said last; only with faults.
     pub(super) said: Vec<String>,
 }
@@ -109,9 +107,6 @@ impl Report {
         for play in self.plays.iter().filter(|play| !play.faults.is_empty()) {
             println!("FAULT in {}:", play.name);
             play.faults.iter().for_each(|fault| println!("  {fault}"));
-        }
-        for play in &self.plays {
-            play.gaps.iter().for_each(|gap| println!("known gap in {}: {gap}", play.name));
         }
         if self.is_good() {
             println!("All or nothing everywhere; every acknowledgement holds; nothing is left prepared.");
