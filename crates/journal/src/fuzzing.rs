@@ -9,20 +9,30 @@ use assent_world::{Barrier, Disk, Durably, File, Lock, Open};
 use crate::epochs::Epochs;
 use crate::journal;
 use crate::layout::{BLOCK_BYTES, length};
+use crate::listing;
 use crate::reader::Source;
 use crate::segment::Files;
 
 /// Recovers a folder whose `epochs` file and only segment are these bytes (the first 8192, and the rest), and reads all
-/// entries that it then shows.
+/// entries that it then shows; then the same segment as an archived one.
 pub fn fuzz_recovery(bytes: &[u8]) {
     let (epochs, segment) = bytes.split_at_checked(length(2 * BLOCK_BYTES)).unwrap_or((bytes, &[]));
     _ = Epochs::parse(epochs);
     let files = vec![
         ("epochs".to_owned(), Arc::new(Bytes(epochs.to_vec()))),
-        (crate::listing::name(0), Arc::new(Bytes(segment.to_vec()))),
+        (listing::name(0), Arc::new(Bytes(segment.to_vec()))),
+        (listing::archived_name(0), Arc::new(Bytes(segment.to_vec()))),
     ];
     let files = Files::new(Arc::new(Folder(files)));
-    let Ok((found, epochs)) = journal::examine(&files, &PathBuf::from("journal")) else { return };
+    let folder = PathBuf::from("journal");
+    let archived = listing::list_archived(&*files.disk, &folder, u64::MAX).unwrap_or_default();
+    let epochs = Arc::default();
+    let end = archived.last().map_or(0, |segment| segment.end());
+    let source = Source { files: Arc::clone(&files), segments: Arc::new(archived), epochs };
+    for entry in source.clone().entries(0, end).flatten() {
+        _ = source.entry(entry.lsn.0, end);
+    }
+    let Ok((found, epochs)) = journal::examine(&files, &folder) else { return };
     let source = Source { files, segments: found.segments, epochs: Arc::new(epochs) };
     for entry in source.clone().entries(0, found.end).flatten() {
         _ = source.entry(entry.lsn.0, found.end);

@@ -114,7 +114,7 @@ impl Journal {
         epochs::store(&*files.disk, folder, &epochs)?;
         let (segments, rescued) = settle(&files, folder, &found, (epoch, opening.salt), &config)?;
         let start = segments.first().map_or(0, |segment| segment.first());
-        let archived = listing::list_archived(&*files.disk, folder)?;
+        let archived = listing::list_archived(&*files.disk, folder, start)?;
         let making =
             Making { archived_bytes: archived.iter().map(|segment| segment.head.size).sum(), ..Making::default() };
         let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);

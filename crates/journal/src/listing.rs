@@ -53,15 +53,16 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<V
     Ok(segments)
 }
 
-/// The archived segments of a folder, in the order of the log. One that is missing or damaged must not keep the log from
-/// opening: it is left out, and whoever reads over its place is told.
+/// The archived segments of a folder, in the order of the log, all before its first live place. One that is missing or
+/// damaged must not keep the log from opening: it is left out, and whoever reads over its place is told. One from the live
+/// log's places on is somebody's copy, and none of ours.
 ///
 /// # Errors
 /// As the disk says of the folder.
-pub(crate) fn list_archived(disk: &dyn Disk, folder: &Path) -> Result<Vec<Arc<Segment>>, JournalError> {
+pub(crate) fn list_archived(disk: &dyn Disk, folder: &Path, start: u64) -> Result<Vec<Arc<Segment>>, JournalError> {
     let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
     let archived = names.iter().filter_map(|name| {
-        let first = named(name, ARCHIVED)?;
+        let first = named(name, ARCHIVED).filter(|first| *first < start)?;
         let path = folder.join(name);
         let head = head(disk, &path, first).ok()?;
         Some(Arc::new(Segment::of_archive(head, path)))

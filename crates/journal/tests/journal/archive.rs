@@ -9,7 +9,7 @@ use assent_kind::Kind;
 use assent_sim::{Call, Fault, Operation, SimClock, SimDisk};
 use assent_world::{Access, Disk, Open};
 
-use super::stage::{FOLDER, open, put, rot, small};
+use super::stage::{FOLDER, bytes, open, put, rot, segments, small};
 
 const SEGMENT: u64 = 5 * 4096;
 
@@ -235,4 +235,35 @@ fn what_somebody_took_out_of_the_archive_does_not_stop_trimming() {
     assert!(found.len() > 20 && found.last() == Some(&79), "{found:?}");
     let first = Path::new(FOLDER).join(&archived(&disk)[0]);
     assert!(disk.open(&first, Open { access: Access::Read, direct: false }).is_ok());
+}
+
+#[test]
+fn a_copy_that_somebody_put_beside_the_live_log_is_none_of_ours() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping(20)).unwrap();
+    let tickets = fill(&journal, 0..200);
+    journal.trim(tickets[30].lsn).unwrap();
+    let start = journal.start();
+    drop(journal);
+    disk.kill();
+    // Live segments once more, under the names that they would have in the archive.
+    for live in &segments(&disk) {
+        let copied = bytes(&disk, live);
+        let copy = live.replace(".log", ".archived");
+        let file = disk.open(Path::new(&copy), Open { access: Access::Create, direct: false }).unwrap();
+        assent_world::write_all_at(&*file, 0, &copied).unwrap();
+    }
+    let (journal, _) = open(&disk, 2, &keeping(20)).unwrap();
+    fill(&journal, 200..220);
+    for log in [&*journal as &dyn Log, &look(&disk)] {
+        assert_eq!((log.start(), history(log)), (start, (0..220).collect()));
+    }
+    tickets
+        .iter()
+        .zip(0..)
+        .for_each(|(ticket, number)| assert_eq!(journal.read_at(ticket.lsn).unwrap().payload[0], number));
+    // It takes no room from history, and history takes its name.
+    journal.trim(journal.end()).unwrap();
+    assert!(journal.start() > start);
+    assert_eq!(history(&*journal), (0..220).collect::<Vec<_>>());
 }
