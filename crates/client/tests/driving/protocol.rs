@@ -492,7 +492,6 @@ fn no_transaction_is_ever_half_done_or_left_behind() {
 }
 
 #[test]
-#[ignore = "recovery does not ask siblings of a lost decision yet"]
 fn with_rpo_above_0_no_transaction_is_half_done_unreported() {
     let (states, [committed, rolled_back, held]) = histories(0..1_000, true);
     println!("{states} distinct states; {committed} committed, {rolled_back} rolled back, {held} held for a person");
