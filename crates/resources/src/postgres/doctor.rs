@@ -241,6 +241,15 @@ fn judge_side(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
             "switch it off for this role and database, or name the primary",
         );
     }
+    if facts.system.is_none() {
+        sheet.warning(
+            format!(
+                "role {:?} may not read the system identifier, so what became of a branch cannot be asked",
+                facts.role
+            ),
+            "GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC",
+        );
+    }
     if facts.is_superuser {
         sheet.note(
             format!("role {:?} is a superuser", facts.role),
@@ -287,7 +296,7 @@ fn judge_prepared(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
     if let Some(Prepared { owner, .. }) = foreign {
         sheet.warning(
             format!("a branch of Assent here belongs to role {owner:?}, and role {:?} cannot finish it", facts.role),
-            "let clients and this url use the same role",
+            "let clients and this url use the same role; a member of it is refused too",
         );
     }
     if let Some(Prepared { database, .. }) = elsewhere.first() {

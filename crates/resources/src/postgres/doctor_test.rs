@@ -70,6 +70,7 @@ fn each_fact_has_its_finding() {
         (|it| it.off = vec!["fsync".into(), "full_page_writes".into()], Error, "fsync and full_page_writes", ""),
         (|it| it.is_standby = true, Error, "it is a standby", "primary"),
         (|it| it.is_writable = false, Error, "default_transaction_read_only", "primary"),
+        (|it| it.system = None, Warning, "may not read the system identifier", "GRANT EXECUTE"),
         (|it| it.is_superuser = true, Note, "is a superuser", "role of its own"),
         (|it| it.replicas.connected = 2, Warning, "2 standbys follow, and none", "synchronous_standby_names"),
         (|it| it.synchronous_standby_names = "s1".into(), Warning, "no such standby", "start"),

@@ -65,7 +65,7 @@ fn well_servers_are_described_and_their_branches_counted() {
     // Other tests prepare there too.
     let facts = postgres_facts(&servers.postgres);
     let ours = facts.prepared.iter().filter(|one| one.is_ours && one.owner == "assent" && one.database == "assent");
-    assert!(ours.count() >= 1 && facts.prepared_max == 200 && facts.system.is_some(), "{facts:?}");
+    assert!(ours.count() >= 1 && facts.prepared_max >= 200 && facts.system.is_some(), "{facts:?}");
     assert!(facts.clock_ahead_ms.abs() < 5_000, "it is the same machine: {facts:?}");
     let counted = found(&findings, "shop", "prepared branches").what.clone();
     assert!(!counted.starts_with("0 ") && !counted.contains(", 0 of them"), "{counted}");

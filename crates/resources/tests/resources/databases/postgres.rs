@@ -7,6 +7,9 @@ use assent_xa::{Connector, Reply, Resource, Verb, Vote};
 
 mod claim;
 mod counted;
+mod kills;
+mod rights;
+mod traps;
 mod truth;
 
 use super::engine::{Engine, PostgresTable, code, node, other_database, work, xid};
@@ -105,20 +108,6 @@ fn a_deferred_constraint_fires_in_the_vote_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_prepared_votes_no() {
-    let servers = shared();
-    let table = PostgresTable::new(&servers, "temporary");
-    let mut branch = table.resource();
-    let xid = xid("temporary", 0);
-    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
-    run(&mut branch, "CREATE TEMP TABLE assent_resources_temporary (id int)").unwrap();
-    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
-    let reply = branch.call(Verb::Prepare(xid));
-    assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
-    assert_eq!(code(&reply), "0A000");
-}
-
-#[test]
 fn a_taken_gid_is_a_conflict_and_the_first_branch_stays() {
     let servers = shared();
     let table = PostgresTable::new(&servers, "taken");
@@ -164,27 +153,6 @@ fn foreign_gids_other_nodes_and_other_databases_are_not_listed() {
     assert_eq!(branch.call(Verb::Rollback(xid("foreign", 0))), Reply::Done);
     assert_eq!(branch.call(Verb::Rollback(xid("foreign_node", 0))), Reply::Done);
     plain.batch_execute(&format!("ROLLBACK PREPARED '{foreign}'")).unwrap();
-}
-
-#[test]
-fn another_role_may_not_finish_a_branch() {
-    let servers = shared();
-    let table = PostgresTable::new(&servers, "denied");
-    let role = format!("assent_resources_other_{}", std::process::id());
-    let mut superuser = superuser(&table.url);
-    superuser.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
-    let xid = xid("denied", 0);
-    let mut branch = table.open();
-    work(&mut *branch, xid, 1);
-    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
-    let url = table.url.replace("//assent@", &format!("//{role}@"));
-    let mut other = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
-    assert_eq!(other.call(Verb::Recover(node("denied"))), Reply::Listed(vec![xid]));
-    let reply = other.call(Verb::Commit(xid));
-    assert!(matches!(reply, Reply::Refused(Kind::Denied, _)), "{reply:?}");
-    assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
-    drop(other);
-    superuser.batch_execute(&format!("DROP ROLE {role}")).unwrap();
 }
 
 #[test]
