@@ -37,8 +37,10 @@ impl House {
         let log: Arc<dyn Log> = journal.clone();
         let settings = assent_coordinator::Config::default();
         let coordinator = Arc::new(Coordinator::open(log, Arc::clone(&clock), identity, settings).map_err(failed)?);
-        let agent =
+        let mut agent =
             (!connectors.is_empty()).then(|| Agent::new(Arc::clone(&coordinator), connectors, Arc::clone(&clock)));
+        // Commits are taken from then on.
+        agent.iter_mut().for_each(Agent::claim);
         // A failed tick closes the log, and every commit says so from then on.
         let listener = Box::new(|_: Result<&Round, &CoordinatorError>| {});
         let caretaker = Caretaker::start(Arc::clone(&coordinator), agent, clock, listener)

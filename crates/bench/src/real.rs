@@ -181,7 +181,7 @@ impl<'o> Race<'o> {
         let theirs = (0..threads).map(|_| Theirs::open(&options.databases)).collect::<Result<_, _>>()?;
         let mut ours = Vec::new();
         for workload in options.workloads.iter().filter(|_| options.embedded || options.served.is_some()) {
-            let open = (0..threads).map(|_| Ours::open(&options.databases, *workload));
+            let open = (0..threads).map(|_| Ours::open(&options.databases));
             ours.push((*workload, open.collect::<Result<_, _>>()?));
         }
         let house = options

@@ -157,7 +157,7 @@ impl Doubt {
     pub fn transaction(databases: &Databases, server: Address, table: &str) -> Result<(), BenchError> {
         let resources = NAMES.map(str::to_owned).to_vec();
         let client = Client::connect(ClientConfig { resources, ..ClientConfig::new(server, "bench-recover") });
-        Ours::open(databases, Workload::BothWrite)?.transaction(&client, Workload::BothWrite, table, 0)
+        Ours::open(databases)?.transaction(&client, Workload::BothWrite, table, 0)
     }
 
     fn watcher(&self) -> Result<Watcher, BenchError> {

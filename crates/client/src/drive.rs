@@ -145,7 +145,7 @@ impl<'d, 'r> Drive<'d, 'r> {
             Command::Send { branch, task } => Some((*branch, *task, self.seats.get(usize::from(*branch))?)),
             _ => None,
         });
-        let told: Vec<(u16, Task, &Shared<'r>)> = told.collect();
+        let mut told: Vec<(u16, Task, &Shared<'r>)> = told.collect();
         if told.iter().any(|(_, task, _)| *task == Task::Prepare) {
             stop::about(Stop::ClientBeforePrepare, || self.tx);
         }
@@ -154,11 +154,21 @@ impl<'d, 'r> Drive<'d, 'r> {
             Some((_, Task::Rollback, _)) => self.is_one_phase = false,
             _ => {}
         }
-        for (_, task, seat) in &told {
+        // One branch may be done on this thread while the others are under way; its answer then comes first.
+        let mut deferred = None;
+        for (place, (_, task, seat)) in told.iter().enumerate() {
             let mut seat = lock(seat);
-            let verb = task.verb(seat.xid);
+            let mut verb = task.verb(seat.xid);
+            if deferred.is_none() {
+                let Some(back) = seat.resource.defer(verb) else {
+                    deferred = Some(place);
+                    continue;
+                };
+                verb = back;
+            }
             seat.resource.send(verb);
         }
+        told.rotate_left(deferred.unwrap_or(0));
         let mut next = Vec::new();
         for (place, (branch, task, seat)) in told.iter().enumerate() {
             if place == 1 {

@@ -45,6 +45,10 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
         self.0.send(verb);
     }
 
+    fn defer(&mut self, verb: Verb) -> Option<Verb> {
+        self.0.defer(verb)
+    }
+
     fn receive(&mut self) -> Reply {
         self.0.receive()
     }

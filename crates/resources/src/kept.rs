@@ -1,7 +1,8 @@
 //! A connection and the helper thread that works on it while a verb is under way: a driver that can only block lets
 //! the branches of one transaction overlap, and one that never comes back holds nobody up.
 //!
-//! Walk: `send` hands connection and verb to the helper · `receive` takes connection and answer back, or gives the
+//! Walk: `send` hands connection and verb to the helper · `defer` keeps the verb of a session that has a time limit of its
+//! own, and `receive` does it on the caller's thread: of two branches one needs no helper · `receive` takes connection and answer back, or gives the
 //! connection up after `answer_ms_max` · `let_go` ends it for the sake of its branch · `with` lends the connection to the caller, who has it only while no verb
 //! is under way.
 //! Deliberately absent: what a verb means to the server (`Session::step`), locks: the connection has one owner.
@@ -26,7 +27,9 @@ const STUCK_MAX: usize = 4;
 pub struct Limits {
     /// From the first byte to a usable connection.
     pub connect_ms_max: u64,
-    /// From a verb to its answer. Beyond it the connection is given up and the answer counts as lost.
+    /// From a verb to its answer. Beyond it the connection is given up and the answer counts as lost. A start on
+    /// PostgreSQL has no limit but the kernel's for machines that vanish: it is said on the caller's thread, as the
+    /// caller's own statements are that follow it.
     pub answer_ms_max: u64,
 }
 
@@ -37,6 +40,9 @@ impl Limits {
     pub const RECOVERY: Limits = Limits { connect_ms_max: 3_000, answer_ms_max: 10_000 };
 }
 
+/// A time limit of a session's own.
+pub(crate) type Limit = Box<dyn Send>;
+
 /// A connection that does one verb after the other.
 pub(crate) trait Session: Send + 'static {
     /// Does it, blocking.
@@ -44,6 +50,12 @@ pub(crate) trait Session: Send + 'static {
 
     /// The branch that lasts as long as this connection, or is kept from others by it.
     fn occupant(&self) -> Option<Xid>;
+
+    /// Has reads of the connection give up after so long, as long as the value lives; nothing where that cannot be had.
+    /// A verb whose read gave up is `Lost`.
+    fn limit(&self, _longest: Duration) -> Option<Limit> {
+        None
+    }
 
     /// The answer to a verb that needs no word with the server.
     fn at_once(&mut self, _verb: &Verb) -> Option<Reply> {
@@ -82,6 +94,8 @@ enum Place<S> {
 enum Pending {
     Nothing,
     Answered(Reply),
+    /// To be done in `receive`.
+    Deferred(Verb, Option<Limit>),
     WithHelper,
 }
 
@@ -150,6 +164,11 @@ impl<S: Session> Kept<S> {
         (self.place, self.pending) = match std::mem::replace(&mut self.place, Place::WithHelper) {
             Place::Here(mut session) => match session.at_once(&verb) {
                 Some(reply) => (Place::Here(session), Pending::Answered(reply)),
+                // Not worth a helper: the caller's own first statement follows on the same thread, without a limit too.
+                None if matches!(verb, Verb::Start(_)) => {
+                    let limit = session.limit(self.answer_max());
+                    (Place::Here(session), Pending::Deferred(verb, limit))
+                }
                 None => match self.hand_over(session, verb) {
                     Ok(()) => (Place::WithHelper, Pending::WithHelper),
                     Err((place, reply)) => (place, Pending::Answered(reply)),
@@ -161,6 +180,22 @@ impl<S: Session> Kept<S> {
             }
             Place::WithHelper => (Place::WithHelper, Pending::WithHelper),
         };
+    }
+
+    /// Keeps a verb for `receive` if the session keeps the time limit by itself; else gives it back.
+    pub(crate) fn defer(&mut self, verb: Verb) -> Option<Verb> {
+        let (Place::Here(session), Pending::Nothing) = (&mut self.place, &self.pending) else { return Some(verb) };
+        if let Some(reply) = session.at_once(&verb) {
+            self.pending = Pending::Answered(reply);
+            return None;
+        }
+        let Some(limit) = session.limit(Duration::from_millis(self.limits.answer_ms_max)) else { return Some(verb) };
+        self.pending = Pending::Deferred(verb, Some(limit));
+        None
+    }
+
+    const fn answer_max(&self) -> Duration {
+        Duration::from_millis(self.limits.answer_ms_max)
     }
 
     fn hand_over(&mut self, session: Box<S>, verb: Verb) -> Result<(), (Place<S>, Reply)> {
@@ -192,8 +227,18 @@ impl<S: Session> Kept<S> {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Nothing => Reply::Refused(Kind::Internal, unsent()),
             Pending::Answered(reply) => reply,
+            Pending::Deferred(verb, limit) => match &mut self.place {
+                Place::Here(session) => {
+                    let reply = session.step(&verb);
+                    // Not before: and not much later, as it may keep a broken connection open.
+                    drop(limit);
+                    reply
+                }
+                Place::WithHelper => Reply::Refused(Kind::Internal, unsent()),
+                Place::Gone(native) => not_sent(&verb, native.clone()),
+            },
             Pending::WithHelper => {
-                let limit = Duration::from_millis(self.limits.answer_ms_max);
+                let limit = self.answer_max();
                 let answer = match &self.lane {
                     Some(lane) => lane.answers.recv_timeout(limit),
                     None => Err(RecvTimeoutError::Disconnected),
@@ -241,6 +286,8 @@ impl<S: Session> Kept<S> {
     /// Lends the session to the caller.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut S) -> T) -> Result<T, NotHere> {
         match &mut self.place {
+            // The verb was there first.
+            Place::Here(_) if matches!(self.pending, Pending::Deferred(..)) => Err(NotHere::UnderWay),
             Place::Here(session) => Ok(work(session)),
             Place::WithHelper => Err(NotHere::UnderWay),
             Place::Gone(native) => Err(NotHere::Gone(native.clone())),
@@ -290,6 +337,9 @@ pub(crate) fn said(message: String) -> Native {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::ThreadId;
+
     use assent_ids::NodeId;
 
     use super::*;
@@ -344,6 +394,67 @@ mod tests {
         assert!(a.with(|_| ()).is_ok());
         a.send(Verb::End { xid: xid(), success: true });
         assert_eq!(a.receive(), Reply::Done, "without a helper");
+    }
+
+    /// Answers at once, on whatever thread; the limit is a flag that its drop puts down.
+    struct Bounded {
+        limited: Arc<AtomicBool>,
+        steps: Arc<Mutex<Vec<(ThreadId, bool)>>>,
+    }
+
+    struct Flag(Arc<AtomicBool>);
+
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::SeqCst);
+        }
+    }
+
+    impl Session for Bounded {
+        fn step(&mut self, _verb: &Verb) -> Reply {
+            let limited = self.limited.load(Ordering::SeqCst);
+            self.steps.lock().unwrap().push((std::thread::current().id(), limited));
+            Reply::Done
+        }
+        fn occupant(&self) -> Option<Xid> {
+            None
+        }
+        fn limit(&self, longest: Duration) -> Option<Limit> {
+            assert_eq!(longest, Duration::from_millis(60_000));
+            self.limited.store(true, Ordering::SeqCst);
+            Some(Box::new(Flag(Arc::clone(&self.limited))))
+        }
+    }
+
+    #[test]
+    fn a_deferred_verb_is_done_by_its_receiver_within_the_sessions_own_limit() {
+        let (limited, steps) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let session = Bounded { limited: Arc::clone(&limited), steps: Arc::clone(&steps) };
+        let mut kept = Kept::new(session, Limits::WORK, Stuck::default());
+        assert_eq!(kept.defer(Verb::Prepare(xid())), None);
+        assert!(steps.lock().unwrap().is_empty(), "not before it is received");
+        assert!(matches!(kept.with(|_| ()), Err(NotHere::UnderWay)), "and nothing comes before it");
+        assert_eq!(kept.defer(Verb::Commit(xid())), Some(Verb::Commit(xid())), "one verb at a time");
+        assert_eq!(kept.receive(), Reply::Done);
+        assert!(!limited.load(Ordering::SeqCst), "the caller's own statements have no limit");
+        kept.send(Verb::Commit(xid()));
+        assert_eq!(kept.receive(), Reply::Done);
+        let steps = std::mem::take(&mut *steps.lock().unwrap());
+        let me = std::thread::current().id();
+        let by: Vec<_> = steps.into_iter().map(|(thread, limited)| (thread == me, limited)).collect();
+        assert_eq!(by, [(true, true), (false, false)], "what was sent has the helper's limit");
+    }
+
+    #[test]
+    fn a_session_without_a_limit_of_its_own_defers_nothing_but_a_start() {
+        let (mut kept, begun, go) = kept(60_000, &Stuck::default());
+        assert_eq!(kept.defer(Verb::Prepare(xid())), Some(Verb::Prepare(xid())));
+        kept.send(Verb::Start(xid()));
+        assert!(begun.try_recv().is_err(), "nobody has begun it");
+        assert!(matches!(kept.with(|_| ()), Err(NotHere::UnderWay)));
+        go.send(()).unwrap();
+        assert_eq!(kept.receive(), Reply::Done);
+        begun.recv().unwrap();
     }
 
     #[test]

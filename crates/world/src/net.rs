@@ -14,9 +14,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 mod address;
+mod read_limit;
 
 pub use address::{Address, AddressError};
 pub use mio::{Events, Interest, Poll, Registry, Token, Waker, event::Source};
+pub use read_limit::ReadLimit;
 
 fn nowhere(host: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("host {host:?} has no address"))

@@ -161,6 +161,14 @@ pub trait Resource: Send {
     /// Puts a verb on its way. Trouble is told by `receive`.
     fn send(&mut self, verb: Verb);
 
+    /// Keeps a verb to do it within `receive`, on the caller's thread, as far as its time limit can be kept there; else
+    /// gives it back, and it is to be sent. For one branch of a round, whose `receive` then comes first: the others are
+    /// under way meanwhile, and this one needs no other thread. Forward it in a resource that wraps another one.
+    #[must_use]
+    fn defer(&mut self, verb: Verb) -> Option<Verb> {
+        Some(verb)
+    }
+
     /// Waits for the answer to the verb that was sent. Without one, `Refused(Internal)`.
     fn receive(&mut self) -> Reply;
 

@@ -95,14 +95,13 @@ impl Crew for Theirs {
 }
 
 impl Ours {
-    pub(crate) fn open(databases: &Databases, workload: Workload) -> Result<Self, BenchError> {
+    /// As they come.
+    pub(crate) fn open(databases: &Databases) -> Result<Self, BenchError> {
         let failed = |error: ResourceError| BenchError::new(error.kind(), error);
         let [postgres, mariadb] = NAMES;
-        let mariadb = Mariadb::connect(mariadb, &databases.mariadb, Limits::WORK).map_err(failed)?;
         Ok(Self {
             postgres: Postgres::connect(postgres, &databases.postgres, Limits::WORK).map_err(failed)?,
-            // As its documentation advises: on where branches mostly read. All else is left as it comes.
-            mariadb: if workload == Workload::MariadbReads { mariadb.detect_read_only(true) } else { mariadb },
+            mariadb: Mariadb::connect(mariadb, &databases.mariadb, Limits::WORK).map_err(failed)?,
         })
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Double {
     tale: Tale,
     answers: Answers,
     sent: Option<&'static str>,
+    /// Whether it would rather work in `receive`.
+    pub(crate) defers: bool,
     pub(crate) work: u32,
 }
 
@@ -39,7 +41,7 @@ impl Double {
         tale: &Tale,
         answers: impl FnMut(&str) -> Option<Reply> + Send + 'static,
     ) -> Self {
-        Self { name, tale: tale.clone(), answers: Box::new(answers), sent: None, work: 0 }
+        Self { name, tale: tale.clone(), answers: Box::new(answers), sent: None, defers: false, work: 0 }
     }
 
     /// Answers this the first `times` that it is told this verb.
@@ -83,6 +85,16 @@ impl Resource for Double {
         let verb = name(&verb);
         self.tale.tell(self.name, verb);
         assert_eq!(self.sent.replace(verb), None, "a verb before the answer to the last");
+    }
+
+    fn defer(&mut self, verb: Verb) -> Option<Verb> {
+        if !self.defers {
+            return Some(verb);
+        }
+        let verb = name(&verb);
+        self.tale.tell(self.name, &format!("({verb})"));
+        assert_eq!(self.sent.replace(verb), None, "a verb before the answer to the last");
+        None
     }
 
     fn receive(&mut self) -> Reply {

@@ -67,6 +67,26 @@ fn two_branches_are_told_in_rounds_all_sends_before_all_answers() {
 }
 
 #[test]
+fn a_branch_that_works_in_its_receive_comes_first_while_the_others_are_under_way() {
+    let house = house();
+    let [mut a, mut b, mut c] = ["a", "b", "c"].map(|name| Double::new(name, &house.tale));
+    (b.defers, c.defers) = (true, true);
+    let mut tx = house.client.begin().unwrap();
+    [&mut a, &mut b, &mut c].into_iter().for_each(|branch| drop(tx.enlist(branch)));
+    tx.commit().unwrap();
+    let told = house.tale.take();
+    assert!(
+        told.starts_with("a start, b start, c start, a !, b !, c !, a end, b (end), c end, b !, c !, a !"),
+        "{told}"
+    );
+    assert!(
+        told.ends_with("a commit, b (commit), c commit, b !, c !, a !"),
+        "{told}: one at most, or they would queue"
+    );
+    assert_eq!(told.matches('!').count(), 12, "start, end, prepare, commit: {told}");
+}
+
+#[test]
 fn one_branch_decides_for_itself_and_readers_drop_out() {
     let house = house();
     let mut a = Double::new("a", &house.tale);

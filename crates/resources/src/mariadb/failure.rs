@@ -18,6 +18,9 @@ impl Failure {
     pub(crate) fn of(error: &mysql::Error) -> Self {
         match error {
             mysql::Error::MySqlError(error) => Self::Server(error.code, error.message.clone()),
+            mysql::Error::IoError(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                Self::Lost(said("no answer within the time limit".to_owned()))
+            }
             other => Self::Lost(said(other.to_string())),
         }
     }

@@ -138,6 +138,10 @@ impl Resource for Mariadb {
         self.kept.send(verb);
     }
 
+    fn defer(&mut self, verb: Verb) -> Option<Verb> {
+        self.kept.defer(verb)
+    }
+
     fn receive(&mut self) -> Reply {
         self.kept.receive()
     }

@@ -9,8 +9,11 @@
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery
 //! asks (`recovery.rs`).
 
+use std::time::Duration;
+
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
+use assent_world::net::ReadLimit;
 use assent_xa::{Native, Reply, Verb, Vote};
 use mysql::Conn;
 use mysql::prelude::Queryable as _;
@@ -342,6 +345,11 @@ impl Session {
 }
 
 impl kept::Session for Session {
+    fn limit(&self, longest: Duration) -> Option<kept::Limit> {
+        let connection = self.connection.as_ref().ok()?;
+        Some(Box::new(ReadLimit::new(connection, longest).ok()?))
+    }
+
     fn occupant(&self) -> Option<Xid> {
         self.stand.occupant()
     }
