@@ -36,7 +36,8 @@ pub struct Verified {
 /// where `kept` is not in the chain; [`CoordinatorError::Record`] for a seal that cannot be read.
 pub fn verify(log: &dyn Log, kept: Option<(u64, Digest)>) -> Result<Verified, CoordinatorError> {
     let start = log.oldest();
-    let mut check = Check { is_whole: start == Lsn(0), kept, ..Check::default() };
+    let is_whole = start == Lsn(0);
+    let mut check = Check { is_whole, is_known: is_whole, kept, ..Check::default() };
     let mut end = start;
     for entry in log.read(start)? {
         let entry = entry?;
@@ -55,6 +56,8 @@ struct Check {
     done: Verified,
     chain: Chain,
     is_whole: bool,
+    /// Where the chain stands is known: from the log's birth, the first seal, or a checkpoint that repeats one.
+    is_known: bool,
     kept: Option<(u64, Digest)>,
 }
 
@@ -69,14 +72,14 @@ impl Check {
         match record {
             Some(Record::Seal(seal)) => self.seal(lsn, seal)?,
             Some(Record::Checkpoint(Checkpoint { seal: Some(seal), .. })) => {
-                let is_known = self.is_whole || self.done.first.is_some();
-                if is_known && (self.chain.last() != seal || self.chain.count() > 0) {
+                if self.is_known && (self.chain.last() != seal || self.chain.count() > 0) {
                     let before = self.chain.last().number;
                     let what = format!("a checkpoint says that it follows seal {}, it follows {before}", seal.number);
                     return Err(broken(lsn, what));
                 }
                 self.chain = Chain::behind(seal);
                 self.chain.take(kind, &[payload]);
+                self.is_known = true;
             }
             _ => self.chain.take(kind, &[payload]),
         }
@@ -85,8 +88,7 @@ impl Check {
 
     fn seal(&mut self, lsn: Lsn, seal: Seal) -> Result<(), CoordinatorError> {
         let (due, number) = (self.chain.seal(seal.at_ms), seal.number);
-        let is_known = self.is_whole || self.done.first.is_some();
-        if is_known && seal != due {
+        if self.is_known && seal != due {
             return Err(broken(lsn, difference(&seal, &due)));
         }
         if let Some((_, digest)) = self.kept.filter(|(kept, _)| *kept == number) {
@@ -95,6 +97,7 @@ impl Check {
             }
             self.kept = None;
         }
+        self.is_known = true;
         self.done.seals += 1;
         _ = self.done.first.get_or_insert(seal);
         self.done.head = Some(seal);

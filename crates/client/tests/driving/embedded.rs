@@ -237,6 +237,36 @@ fn a_branch_that_went_its_own_way_is_told_by_name() {
 }
 
 #[test]
+fn a_branch_that_went_its_own_way_is_the_operator_s_whatever_it_was_told() {
+    use assent_coordinator::{By, Fate};
+    use assent_xa::Outcome;
+    let own = |heuristic| Reply::Heuristic(heuristic, said("by hand"));
+    // Decided; alone and never decided; rolled back and never decided.
+    let cases = [
+        ("commit", Heuristic::RolledBack, Outcome::Committed),
+        ("one-phase", Heuristic::Mixed, Outcome::Committed),
+        ("rollback", Heuristic::Committed, Outcome::RolledBack),
+    ];
+    for (verb, heuristic, told) in cases {
+        let house = house();
+        let mut a = Double::stumbling("a", &house.tale, verb, 1, own(heuristic));
+        let mut b = Double::new("b", &house.tale);
+        let mut tx = house.client.begin().unwrap();
+        tx.enlist(&mut a);
+        if verb != "one-phase" {
+            tx.enlist(&mut b);
+        }
+        let name = tx.tx();
+        let kind = if verb == "rollback" { tx.rollback().map(|_| ()) } else { tx.commit().map(|_| ()) };
+        assert_eq!(kind.map_err(|error| error.kind), Err(Kind::Heuristic), "{verb}");
+        let view = house.coordinator.show(name).expect(verb);
+        assert_eq!(view.decided, Some((told, By::Client)), "{verb}");
+        let kept = view.branches.iter().find(|it| matches!(&it.fate, Fate::Heuristic(is, _) if *is == heuristic));
+        assert_eq!(kept.map(|it| it.by), Some(Some(By::Client)), "{verb}: {view:?}");
+    }
+}
+
+#[test]
 fn a_branch_that_is_unknown_to_its_commit_is_asked_for_what_became_of_it() {
     let words = || said("another timeline");
     let cases = [

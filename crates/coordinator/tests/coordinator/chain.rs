@@ -97,6 +97,12 @@ fn every_changed_byte_of_a_sealed_log_is_found() {
             let error = verify(&stand.log).expect_err("a byte was changed");
             assert_eq!(error.kind(), Kind::Corrupt, "entry {at} ({:#06x}), byte {byte}", entry.kind);
         }
+        if at + 1 < entries.len() {
+            // A decision that is taken for the name of a client; a last seal would only be an end cut off.
+            let stand = told();
+            stand.log.stored().entries[at].kind = if entry.kind == 0x0701 { 0x0102 } else { 0x0701 };
+            assert!(verify(&stand.log).is_err(), "entry {at} ({:#06x}) as another kind", entry.kind);
+        }
     }
 }
 
@@ -139,6 +145,37 @@ fn a_run_with_its_seal_that_is_taken_from_another_log_is_found() {
         _ = all.drain(..end);
     });
     assert_eq!(kind, Kind::Corrupt);
+}
+
+#[test]
+fn a_trimmed_log_is_proved_from_its_checkpoint_on() {
+    let config = Config { checkpoint_bytes: 1, ..Config::default() };
+    let trimmed = || {
+        let stand = Stand::with(config);
+        stand.fence();
+        let session = stand.coordinator.handshake("shop").unwrap();
+        stand.coordinator.decide(&commit(tx(&session, 1))).unwrap();
+        stand.coordinator.tick().unwrap();
+        stand
+    };
+    let stand = trimmed();
+    let session = stand.coordinator.handshake("late").unwrap();
+    stand.coordinator.decide(&commit(tx(&session, 1))).unwrap();
+    let found = verify(&stand.log).unwrap();
+    assert_eq!((found.seals, found.is_whole, found.unsealed), (0, false, 3), "a checkpoint and what follows it");
+    let first = stand.log.stored().entries[0].clone();
+    assert_eq!(first.kind, 0x0302);
+    for byte in 0..first.payload.len() {
+        let mut stand = trimmed();
+        stand.config = Config::default();
+        stand.restart(true);
+        stand.coordinator.handshake("late").unwrap();
+        stand.clock.advance(Duration::from_secs(1));
+        stand.coordinator.tick().unwrap();
+        assert!(verify(&stand.log).unwrap().seals > 0);
+        stand.log.stored().entries[0].payload[byte] ^= 1;
+        assert!(verify(&stand.log).is_err(), "byte {byte} of the checkpoint");
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod decisions;
 mod fencing;
 mod fuzz;
 mod gate;
+mod history;
 mod interleavings;
 mod memory;
 mod operators;

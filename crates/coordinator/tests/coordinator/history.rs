@@ -1,0 +1,129 @@
+//! The log read back: what became of whom, by every filter, in pages.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use assent_coordinator::history::{self, Filter, Past, State};
+use assent_coordinator::{By, CoordinatorError, Fate, Finish};
+use assent_ids::{ResourceId, TxId};
+use assent_kind::Kind;
+use assent_world::Clock;
+use assent_xa::{BranchRecord, Decision, Outcome};
+
+use crate::memory::MemoryLog;
+use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, tx};
+
+fn page(log: &MemoryLog, filter: &Filter) -> Result<(Vec<Past>, bool), CoordinatorError> {
+    let mut all = Vec::new();
+    let more = history::read(log, filter, &mut |past| {
+        all.push(past.clone());
+        ControlFlow::Continue(())
+    })?;
+    Ok((all, more))
+}
+
+fn names(log: &MemoryLog, filter: &Filter) -> Vec<TxId> {
+    page(log, filter).unwrap().0.iter().map(|past| past.tx).collect()
+}
+
+/// Committed and finished by its client; in doubt; rolled back by the agent, whose client is fenced; and their times.
+fn told() -> (Stand, [TxId; 3], [u64; 3]) {
+    let mut stand = Stand::new();
+    let (shop, bank) = (stand.coordinator.handshake("shop").unwrap(), stand.coordinator.handshake("bank").unwrap());
+    let all = [tx(&shop, 1), tx(&shop, 2), tx(&bank, 1)];
+    let mut times = [0; 3];
+    let mut step = |stand: &Stand, at: usize| {
+        stand.clock.advance(Duration::from_secs(10));
+        times[at] = stand.clock.wall_ms();
+    };
+    step(&stand, 0);
+    let with_witness = BranchRecord { witness: b"xid8".to_vec(), ..branch(NAMES[2], 7) };
+    let decision = Decision { branches: vec![branch(NAMES[0], 0), with_witness], ..commit(all[0]) };
+    stand.coordinator.decide(&decision).unwrap();
+    step(&stand, 1);
+    stand.coordinator.finished(all[0]);
+    stand.coordinator.decide(&commit(all[1])).unwrap();
+    stand.banks[0].prepare(IDENTITY.node, all[2], 0);
+    stand.coordinator.lost(bank.incarnation);
+    stand.fence();
+    stand.round();
+    step(&stand, 2);
+    (0..3).for_each(|_| _ = stand.round());
+    stand.coordinator.tick().unwrap();
+    (stand, all, times)
+}
+
+#[test]
+fn the_log_tells_who_decided_what_when_and_how_each_branch_ended() {
+    let (stand, [one, two, three], times) = told();
+    let (all, more) = page(&stand.log, &Filter::default()).unwrap();
+    assert_eq!((all.iter().map(|past| past.tx).collect::<Vec<_>>(), more), (vec![one, three, two], false));
+    let [first, third, second] = <[Past; 3]>::try_from(all).unwrap();
+    assert_eq!((first.outcome, first.by, first.client.as_str()), (Outcome::Committed, By::Client, "shop"));
+    assert_eq!((first.decided_ms, first.finished_ms), (Some(times[0]), Some(times[1])), "told with the next decision");
+    assert_eq!(first.branches.iter().map(|it| it.has_witness).collect::<Vec<_>>(), [false, true]);
+    assert!(first.branches.iter().all(|it| it.fate.is_none()), "its client finished it");
+    assert_eq!((second.finished_ms, second.is(State::InDoubt)), (None, true));
+    assert_eq!((third.outcome, third.by, third.client.as_str()), (Outcome::RolledBack, By::Agent, "bank"));
+    let branch = &third.branches[0];
+    assert_eq!((branch.resource, branch.number), (ResourceId::of(NAMES[0]), 0));
+    assert_eq!((&branch.fate, branch.by), (&Some(Fate::Finished(Finish::RolledBack)), Some(By::Agent)));
+    assert!(branch.noted_ms >= third.decided_ms && third.finished_ms >= branch.noted_ms);
+}
+
+#[test]
+fn filters_take_what_they_name_and_nothing_else() {
+    let (stand, [one, two, three], times) = told();
+    let by = |filter: Filter| names(&stand.log, &filter);
+    let all = Filter::default;
+    assert_eq!(by(Filter { since_ms: Some(times[1]), ..all() }), [three, two], "from that moment on");
+    assert_eq!(by(Filter { since_ms: Some(times[0] + 1), until_ms: Some(times[1]), ..all() }), []);
+    assert_eq!(by(Filter { until_ms: Some(times[1]), ..all() }), [one], "before that moment");
+    assert_eq!(by(Filter { state: Some(State::Committed), ..all() }), [one, two]);
+    assert_eq!(by(Filter { state: Some(State::RolledBack), ..all() }), [three]);
+    assert_eq!(by(Filter { state: Some(State::InDoubt), ..all() }), [two]);
+    assert_eq!(by(Filter { state: Some(State::Heuristic), ..all() }), []);
+    assert_eq!(by(Filter { state: Some(State::Forced), ..all() }), []);
+    assert_eq!(by(Filter { resource: Some(ResourceId::of(NAMES[2])), ..all() }), [one]);
+    assert_eq!(by(Filter { tx: Some(three), ..all() }), [three]);
+}
+
+#[test]
+fn pages_go_on_behind_the_last_one_told() {
+    let (stand, [one, two, three], _) = told();
+    let of = |after, limit| {
+        let (page, more) = page(&stand.log, &Filter { after, limit, ..Filter::default() }).unwrap();
+        (page.iter().map(|past| past.tx).collect::<Vec<_>>(), more)
+    };
+    assert_eq!(of(None, 2), (vec![one, three], true));
+    assert_eq!(of(Some(three), 2), (vec![two], false));
+    assert_eq!(of(Some(one), 2), (vec![three, two], false), "exactly full is not more");
+    assert_eq!(of(Some(two), 2), (vec![], false));
+    let gone = Some(tx(&stand.coordinator.handshake("late").unwrap(), 9));
+    let error = page(&stand.log, &Filter { after: gone, ..Filter::default() }).unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    let mut seen = 0;
+    let stopped = history::read(&stand.log, &Filter::default(), &mut |_| {
+        seen += 1;
+        ControlFlow::Break(())
+    });
+    assert_eq!((stopped, seen), (Ok(true), 1), "the visitor may stop");
+}
+
+#[test]
+fn a_name_outlives_restarts_and_checkpoints() {
+    let config = assent_coordinator::Config { checkpoint_bytes: 1, ..Default::default() };
+    let mut stand = Stand::with(config);
+    stand.fence();
+    let shop = stand.coordinator.handshake("shop").unwrap();
+    for life in 1..=3 {
+        stand.coordinator.decide(&commit(tx(&shop, life))).unwrap();
+        stand.coordinator.tick().unwrap();
+        stand.restart(false);
+        stand.coordinator.resume(shop.incarnation, shop.secret).unwrap();
+        assert_eq!(stand.coordinator.list()[0].label, "shop");
+        stand.fence();
+    }
+    let (past, _) = page(&stand.log, &Filter::default()).unwrap();
+    assert_eq!(past.iter().map(|past| past.client.as_str()).collect::<Vec<_>>(), ["shop"; 3]);
+}
