@@ -106,6 +106,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_digests_are_those_of_the_format_document() {
+        // Computed from docs/format.md with another program's SHA-256.
+        let mut chain = Chain::default();
+        chain.take(0x0102, &[b"a", b"bc"]);
+        chain.take(0x0202, &[]);
+        let first = chain.seal(5);
+        assert_eq!(first.digest.to_string(), "08fa35bedc8312b270959941d938fe10abd46eda488720e01be1e960fec6b2c8");
+        let mut chain = Chain::behind(first);
+        chain.take(0x0701, &[b"z"]);
+        let second = chain.seal(6);
+        assert_eq!((second.number, second.previous, second.count), (2, first.digest, 1));
+        assert_eq!(second.digest.to_string(), "a7217d3c9ebcc5791496fac39a2ac59408040ae1ac916936b4f49386e68972c3");
+    }
+
+    #[test]
     #[ignore = "prints a figure, judges nothing: cargo test --release -p assent-coordinator -- --ignored --nocapture figure"]
     fn figure_of_the_chain_in_each_decision() {
         let (mut chain, begun) = (Chain::default(), RealClock.now());

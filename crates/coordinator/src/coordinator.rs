@@ -471,3 +471,7 @@ fn stranger(tx: TxId, standing: Standing, first: bool) -> DecideError {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "kept_test.rs"]
+mod tests;

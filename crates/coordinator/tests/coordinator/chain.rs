@@ -179,6 +179,33 @@ fn a_trimmed_log_is_proved_from_its_checkpoint_on() {
 }
 
 #[test]
+fn what_is_missing_before_a_checkpoint_is_found_though_the_checkpoint_repeats_its_seal() {
+    let mut stand = Stand::new();
+    stand.log.stored().is_archived = true;
+    stand.fence();
+    let session = stand.coordinator.handshake("shop").unwrap();
+    for counter in 1..=4 {
+        stand.coordinator.decide(&commit(tx(&session, counter))).unwrap();
+        stand.clock.advance(Duration::from_secs(1));
+        stand.coordinator.tick().unwrap();
+    }
+    stand.config = Config { checkpoint_bytes: 1, ..Config::default() };
+    stand.restart(true);
+    stand.fence();
+    stand.clock.advance(Duration::from_secs(1));
+    stand.coordinator.handshake("late").unwrap();
+    stand.coordinator.tick().unwrap();
+    assert!(verify(&stand.log).is_ok());
+    let entries = stand.log.stored().entries.clone();
+    let first_seal = entries.iter().position(|entry| entry.kind == SEAL).unwrap();
+    let checkpoint = entries.iter().position(|entry| entry.kind == 0x0302).unwrap();
+    assert!(checkpoint > first_seal + 2);
+    _ = stand.log.stored().entries.drain(first_seal + 1..checkpoint);
+    let error = verify(&stand.log).unwrap_err();
+    assert!(matches!(&error, CoordinatorError::Chain { lsn, .. } if *lsn == entries[checkpoint].lsn), "{error}");
+}
+
+#[test]
 fn a_cut_or_rewritten_end_is_found_by_a_seal_that_somebody_kept() {
     let stand = told();
     let head = verify(&stand.log).unwrap().head.unwrap();

@@ -117,6 +117,7 @@ fn a_lazy_log_may_lose_a_client_s_own_decision_and_nothing_else_and_says_so() {
     assert_eq!(stand.coordinator.decide_abort(one, By::Agent, &[]), Ok(Outcome::RolledBack));
     assert_eq!(stand.log.durable(), stand.log.end(), "what others decide is durable first");
     assert_eq!(stand.coordinator.gauges().decisions_unsynced, 0);
+    assert!(stand.coordinator.decide_begin(&commit(one)).unwrap().is_strict, "also where its client asks");
     assert_eq!(stand.coordinator.decide(&commit(two)), Ok(Outcome::Committed));
     assert!(stand.log.durable() < stand.log.end(), "told by the log's policy");
     assert_eq!(stand.coordinator.gauges().decisions_unsynced, 1);

@@ -127,3 +127,19 @@ fn a_name_outlives_restarts_and_checkpoints() {
     let (past, _) = page(&stand.log, &Filter::default()).unwrap();
     assert_eq!(past.iter().map(|past| past.client.as_str()).collect::<Vec<_>>(), ["shop"; 3]);
 }
+
+#[test]
+fn the_name_of_a_client_that_is_gone_stays_with_what_recovery_decided_for_it() {
+    let config = assent_coordinator::Config { checkpoint_bytes: 1, ..Default::default() };
+    let mut stand = Stand::with(config);
+    stand.log.stored().is_archived = true;
+    stand.fence();
+    let bank = stand.coordinator.handshake("bank").unwrap();
+    stand.banks[0].prepare(IDENTITY.node, tx(&bank, 1), 0);
+    stand.coordinator.lost(bank.incarnation);
+    // Fenced, and a checkpoint behind it that does not name it any more.
+    stand.fence();
+    (0..3).for_each(|_| _ = stand.round());
+    let (past, _) = page(&stand.log, &Filter::default()).unwrap();
+    assert_eq!(past.iter().map(|past| (past.client.as_str(), past.by)).collect::<Vec<_>>(), [("bank", By::Agent)]);
+}

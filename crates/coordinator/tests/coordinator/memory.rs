@@ -20,6 +20,8 @@ pub(crate) struct Stored {
     pub(crate) is_lazy: bool,
     /// The last opening may have lost what it had acknowledged.
     pub(crate) may_have_lost: bool,
+    /// What is trimmed stays readable, as in an archive.
+    pub(crate) is_archived: bool,
 }
 
 /// Clones are the same log; [`MemoryLog::reopen`] is the next opening of it.
@@ -148,6 +150,9 @@ impl Log for MemoryLog {
 
     fn trim(&self, to: Lsn) -> Result<(), JournalError> {
         let mut stored = self.stored();
+        if stored.is_archived {
+            return Ok(());
+        }
         stored.start = to.0;
         stored.entries.retain(|entry| entry.lsn >= to);
         Ok(())
