@@ -84,6 +84,24 @@ pub(crate) struct Engine {
     pub(crate) max_buffer_log_size: Option<u64>,
     pub(crate) direct: Option<bool>,
     pub(crate) dsync: Option<bool>,
+    /// Of the coordinator: what becomes of a prepared branch whose decision may be lost (RPO > 0).
+    pub(crate) lost_decision: Option<LostDecision>,
+    /// Of the coordinator: bytes of trimmed log that are kept as history; 0 keeps none.
+    pub(crate) history_bytes_max: Option<u64>,
+}
+
+/// What the coordinator keeps of its log as history, unless it is told.
+pub(crate) const HISTORY_BYTES_MAX: u64 = 1 << 30;
+
+/// `coordinator.lost_decision`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LostDecision {
+    /// It stays prepared until a person decides.
+    #[default]
+    Hold,
+    /// It is rolled back.
+    Rollback,
 }
 
 /// `[[resource]]`.
@@ -134,6 +152,8 @@ const KEYS: &[(&str, Type)] = &[
     ("coordinator.max_buffer_log_size", Type::Number),
     ("coordinator.direct", Type::Boolean),
     ("coordinator.dsync", Type::Boolean),
+    ("coordinator.lost_decision", Type::Text),
+    ("coordinator.history_bytes_max", Type::Number),
     ("kv.min_elapsed_sync_time", Type::Number),
     ("kv.max_elapsed_sync_time", Type::Number),
     ("kv.log_size", Type::Number),
@@ -202,12 +222,20 @@ impl Config {
         {
             return wrong(format!("coordinator.engine = {engine:?}; this version has \"journal\""));
         }
-        if let Some(max) = self.coordinator.as_ref().and_then(|section| section.max_elapsed_sync_time)
-            && max > 0
-        {
-            return wrong(format!(
-                "coordinator.max_elapsed_sync_time = {max}; this version answers a decision only once it is durable: write 0"
-            ));
+        for (name, section) in [("coordinator", &self.coordinator), ("kv", &self.kv)] {
+            let section = section.as_ref();
+            let times =
+                section.map(|it| (it.min_elapsed_sync_time.unwrap_or(0), it.max_elapsed_sync_time.unwrap_or(0)));
+            if let Some((min, max)) = times.filter(|(min, max)| min > max) {
+                return wrong(format!(
+                    "{name}.min_elapsed_sync_time = {min} is more than max_elapsed_sync_time = {max}; write at most {max}"
+                ));
+            }
+        }
+        if self.kv.as_ref().is_some_and(|it| it.lost_decision.is_some() || it.history_bytes_max.is_some()) {
+            return wrong(
+                "kv: lost_decision and history_bytes_max are the coordinator's; write them in [coordinator]".into(),
+            );
         }
         if self.kv.as_ref().is_some_and(|section| section.engine.is_some()) {
             return wrong("kv.engine: the key-value store has one engine; remove the key".into());
@@ -297,7 +325,9 @@ mod tests {
             ("data_dir = \"d\"\n[server]\nthreads = 0\n[kv]", "threads = 0"),
             ("data_dir = \"d\"\n[server]\nthreads = \"two\"\n[kv]", "threads"),
             ("data_dir = \"d\"\n[coordinator]\nengine = \"etcd\"", "etcd"),
-            ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5", "max_elapsed_sync_time = 5"),
+            ("data_dir = \"d\"\n[coordinator]\nmin_elapsed_sync_time = 5", "min_elapsed_sync_time = 5"),
+            ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5\nlost_decision = \"guess\"", "guess"),
+            ("data_dir = \"d\"\n[kv]\nhistory_bytes_max = 5", "history_bytes_max"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"oracle\"\nurl = \"x\"", "oracle"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"", "url"),
             (
@@ -311,6 +341,15 @@ mod tests {
             assert_eq!(failure.kind, Kind::Invalid, "{text}");
             assert!(failure.message.contains(named), "{text}: {}", failure.message);
         }
+    }
+
+    #[test]
+    fn a_lazy_coordinator_holds_what_may_be_lost_unless_it_is_told_otherwise() {
+        let lazy = "data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 10\n";
+        let section = |text: &str| parse(text).unwrap().coordinator.unwrap();
+        assert_eq!(section(lazy).lost_decision.unwrap_or_default(), LostDecision::Hold);
+        let told = section(&format!("{lazy}lost_decision = \"rollback\"\nhistory_bytes_max = 0"));
+        assert_eq!((told.lost_decision, told.history_bytes_max), (Some(LostDecision::Rollback), Some(0)));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::args::Serve;
-use crate::config::{Config, Engine, Flag, Resource};
+use crate::config::{Config, Engine, Flag, HISTORY_BYTES_MAX, LostDecision, Resource};
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::logging;
@@ -85,9 +85,11 @@ impl House {
         let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
         let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None };
         if let Some(section) = &config.coordinator {
-            let journal = house.journal(&folder.join("coordinator"), section, 16 << 20)?;
+            let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
+            let journal = house.journal(&folder.join("coordinator"), section, 16 << 20, history)?;
             let settings = assent_coordinator::Config {
                 client_lost_ms: config.server.client_lost_ms,
+                lost_decision: lost_decision(section),
                 ..assent_coordinator::Config::default()
             };
             let log: Arc<dyn Log> = journal.clone();
@@ -95,7 +97,7 @@ impl House {
             house.coordinator = Some((journal, Arc::new(coordinator)));
         }
         if let Some(section) = &config.kv {
-            let journal = house.journal(&folder.join("kv"), section, 64 << 20)?;
+            let journal = house.journal(&folder.join("kv"), section, 64 << 20, 0)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = assent_kv::Config { store: identity.node, ..assent_kv::Config::default() };
             let kv = Kv::open(log, disk, &folder.join("kv-checkpoints"), settings)?;
@@ -104,7 +106,13 @@ impl House {
         Ok(house)
     }
 
-    fn journal(&mut self, folder: &Path, section: &Engine, log_size: u64) -> Result<Arc<Journal>, Failure> {
+    fn journal(
+        &mut self,
+        folder: &Path,
+        section: &Engine,
+        log_size: u64,
+        archive_bytes_max: u64,
+    ) -> Result<Arc<Journal>, Failure> {
         let defaults = assent_journal::Config::default();
         let buffer = section.max_buffer_log_size.map(usize::try_from).transpose();
         let settings = assent_journal::Config {
@@ -116,6 +124,7 @@ impl House {
             max_elapsed_sync_time: section.max_elapsed_sync_time.unwrap_or(0),
             direct: section.direct.unwrap_or(defaults.direct),
             dsync: section.dsync.unwrap_or(defaults.dsync),
+            archive_bytes_max,
             ..defaults
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -172,6 +181,22 @@ impl House {
         let rest = Rest::start(&admin, limits, metrics, health)?;
         Ok(Running { server, rest })
     }
+}
+
+/// What is held by a lazy coordinator after a power cut; says so, once, where there is something to lose.
+fn lost_decision(section: &Engine) -> assent_coordinator::LostDecision {
+    let told = section.lost_decision.unwrap_or_default();
+    let (word, policy) = match told {
+        LostDecision::Hold => ("held for a person", assent_coordinator::LostDecision::Hold),
+        LostDecision::Rollback => ("rolled back", assent_coordinator::LostDecision::Rollback),
+    };
+    if let Some(ms) = section.max_elapsed_sync_time.filter(|ms| *ms > 0) {
+        warn!(
+            "RPO > 0: a decision to commit is told up to {ms} ms before it is on disk (coordinator.max_elapsed_sync_time); \
+             prepared branches whose decision a power cut may have taken are {word} (coordinator.lost_decision)"
+        );
+    }
+    policy
 }
 
 fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failure> {

@@ -60,24 +60,26 @@ pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &M
     let rivalled = Arc::clone(it);
     let help = "Resources where another process of this node resolves: a copied data folder";
     metrics.sample_gauge("rivals", None, help, move || i64::try_from(rivalled.rivals().len()).unwrap_or(i64::MAX));
-    let window = Arc::clone(log);
-    // Never answered decisions: only notes of what may be forgotten, which nobody waits for.
-    let help = "Bytes of the coordinator's log that are not on disk yet: notes, no answered decisions";
-    metrics.sample_gauge("decisions_unsynced", None, help, move || {
-        signed(window.end().0.saturating_sub(window.durable().0))
+    gauge("decisions_unsynced", "Decisions that may have been told and are not on disk yet (RPO > 0)", |it| {
+        it.decisions_unsynced
     });
+    gauge("held", "Undecided transactions that wait for a person: their decision may be lost (RPO > 0)", |it| it.held);
     let (it, log) = (Arc::clone(it), Arc::clone(log));
     health.watch("coordinator", move || {
         let gauges = it.gauges();
         if let Some(why) = it.unclaimed() {
             return Check::failed(format!("no commit is taken: {why}"));
         }
-        match (journal(&*log), gauges.heuristic) {
-            (Some(check), _) => check,
-            (None, 0) => {
-                Check::ok(format!("epoch {}, {} clients, {} in doubt", it.epoch(), gauges.clients, gauges.prepared))
-            }
-            (None, many) => Check::degraded(format!("{many} heuristic outcomes wait for a person: assent tx list")),
+        if let Some(check) = journal(&*log) {
+            return check;
+        }
+        let Gauges { heuristic, held, clients, prepared, .. } = gauges;
+        match (heuristic, held) {
+            (0, 0) => Check::ok(format!("epoch {}, {clients} clients, {prepared} in doubt", it.epoch())),
+            (0, held) => Check::degraded(format!(
+                "{held} transactions are held, their decision may be lost: assent tx list, then commit or rollback"
+            )),
+            (many, _) => Check::degraded(format!("{many} heuristic outcomes wait for a person: assent tx list")),
         }
     });
 }

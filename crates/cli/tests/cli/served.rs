@@ -20,12 +20,19 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn serve(folder: &Path) -> Served {
-    start(&mut command(&["serve", "--config", folder.join("assent.toml").to_str().unwrap()]))
+    #[allow(clippy::disallowed_methods, reason = "a test keeps what its server says")]
+    let said = std::fs::File::create(folder.join("said")).unwrap();
+    let mut command = command(&["serve", "--config", folder.join("assent.toml").to_str().unwrap()]);
+    ready(command.stdout(Stdio::piped()).stderr(said))
 }
 
 /// The same by a command of the caller's.
 pub(crate) fn start(command: &mut Command) -> Served {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    ready(command.stdout(Stdio::piped()).stderr(Stdio::null()))
+}
+
+fn ready(command: &mut Command) -> Served {
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let mut words = line.trim().split(' ');
@@ -59,6 +66,14 @@ impl Served {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+}
+
+/// No test leaves a server behind, also not one that fails.
+impl Drop for Served {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
     }
 }
 

@@ -252,3 +252,28 @@ fn the_chain_is_verified_online_and_offline_and_a_head_that_was_kept_must_be_in_
     store.stop();
     drop(folder);
 }
+
+#[test]
+fn a_lazy_coordinator_says_so_counts_its_window_and_a_killed_process_loses_nothing() {
+    let pair = pair("max_elapsed_sync_time = 60000\nhistory_bytes_max = 1000000\n");
+    #[allow(clippy::disallowed_methods, reason = "a test reads what its server said")]
+    let said = std::fs::read_to_string(pair.folder.path().join("coordinator").join("said")).unwrap();
+    assert_eq!(said.matches("RPO > 0").count(), 1, "{said}");
+    let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
+    decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
+    let metrics = pair.coordinator.get("/metrics");
+    for gauge in ["assent_decisions_unsynced", "assent_held 0", "assent_rivals 0"] {
+        assert!(metrics.contains(&format!("\n{gauge}")), "{gauge} in {metrics}");
+    }
+    let pair = pair.again();
+    let admin = link(&pair.coordinator, Role::Admin);
+    let arrived = admin.request(&Request::Ask(tx)).unwrap();
+    assert_eq!(arrived.answer().unwrap(), Answer::Known(assent_wire::Known::Committed));
+    // Its decision is there, so nothing is held, and recovery finishes what the client left.
+    eventually("the store has it", || pair.value(b"k") == Some(b"paid".to_vec()));
+    assert!(pair.coordinator.get("/metrics").contains("\nassent_held 0"));
+    let told = json(&pair.tx(&["log", "--tx", &tx.to_string()]));
+    assert_eq!(told["transactions"][0]["outcome"], "committed");
+}

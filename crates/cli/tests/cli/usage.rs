@@ -46,7 +46,7 @@ fn wrong_configurations_name_the_value() {
         ("data_dir = \"d\"\n[kv]\nlog_size = 5", 2, "log_size = 5"),
         ("data_dir = \"d\"\n[server]\nlisten = \"7430\"\n[kv]", 2, "7430"),
         ("data_dir = \"d\"\n[server]\nlisten = \"0.0.0.0:0\"\n[kv]", 6, "--insecure"),
-        ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5", 2, "max_elapsed_sync_time = 5"),
+        ("data_dir = \"d\"\n[coordinator]\nmin_elapsed_sync_time = 5", 2, "min_elapsed_sync_time = 5"),
         (
             "data_dir = \"d\"\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"postgres\"\nurl = \"http://u:secret@h\"",
             2,
