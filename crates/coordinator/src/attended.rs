@@ -22,7 +22,7 @@ use crate::Stopped;
 use crate::siblings::{Answer, NOTHING_LASTS, Questions, Sibling};
 
 /// A dead resource keeps no server from its work for longer, once it has been started.
-const FIRST_PASS_MAX: Duration = Duration::from_secs(1);
+pub(crate) const FIRST_PASS_MAX: Duration = Duration::from_secs(1);
 
 /// Two that start together have sorted it out by then.
 const RIVALLED_MAX: Duration = Duration::from_secs(1);

@@ -22,7 +22,8 @@ pub struct Caretaker {
 
 impl Caretaker {
     /// Starts it: a tick every 100 ms; a look at each of the agent's resources at once, whenever a client is fenced, and
-    /// as often as [`crate::Attendant::pause`] says. The listener is told of looks that found something.
+    /// as often as [`crate::Attendant::pause`] says. The listener is told of looks that found something. Returns when
+    /// every resource has been asked for its claim, after a second at the latest: a client may begin.
     ///
     /// # Errors
     /// As the operating system says, when it gives no thread.
@@ -41,9 +42,12 @@ impl Caretaker {
         let bell = attendance.as_ref().map(Attendance::bell);
         let stop = Arc::new(Gate::default());
         let watch = Arc::clone(&stop);
-        let tick = std::thread::Builder::new()
-            .name("assent-caretaker".to_owned())
-            .spawn(move || tick(&coordinator, bell.as_ref(), &listener, &watch))?;
+        let tick = std::thread::Builder::new().name("assent-caretaker".to_owned()).spawn({
+            let coordinator = Arc::clone(&coordinator);
+            move || tick(&coordinator, bell.as_ref(), &listener, &watch)
+        })?;
+        // Why commits are still refused, if they are, every one of them says.
+        _ = coordinator.first_claims();
         Ok(Self { stop, tick: Some(tick), _attendance: attendance })
     }
 }

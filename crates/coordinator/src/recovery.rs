@@ -1,11 +1,12 @@
 //! What the agent needs of the coordinator: where things stand, and where to note what it did.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_xa::{BranchRecord, DecideError, Native, Outcome};
 
-use crate::attended::{Claim, Sights};
+use crate::attended::{Claim, FIRST_PASS_MAX, Sights};
 use crate::coordinator::{State, pending};
 use crate::note::Note;
 use crate::record;
@@ -107,6 +108,20 @@ impl Coordinator {
     pub fn unclaimed(&self) -> Option<String> {
         let now = self.clock.now();
         self.state().attended.refusal(now)
+    }
+
+    /// Waits until every resource has been asked for its claim, or a second has passed: whoever is told that this
+    /// coordinator is there finds it so. Why it takes no commit all the same, if it does not.
+    #[must_use]
+    pub fn first_claims(&self) -> Option<String> {
+        let until = self.clock.now().after(FIRST_PASS_MAX);
+        loop {
+            let why = self.unclaimed();
+            if why.is_none() || self.clock.now() >= until {
+                return why;
+            }
+            self.clock.sleep(Duration::from_millis(1));
+        }
     }
 
     pub(crate) fn is_rivalled(&self) -> bool {

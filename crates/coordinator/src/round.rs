@@ -59,7 +59,7 @@ pub struct ResourceReport {
     pub name: String,
     /// How many prepared branches of this node it listed; `None` if it was not asked or did not answer.
     pub listed: Option<usize>,
-    /// Why not. After trouble it is asked again later and later, up to every 30 s.
+    /// Why not. After trouble it is asked again after 500 ms, then every second.
     pub trouble: Option<(Kind, Native)>,
 }
 

@@ -15,6 +15,8 @@ use crate::attended::{Claim, rivalled};
 
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A resource that comes back is noticed by then: what it held up is finished within two seconds.
+const UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A killed predecessor's session may linger for a moment: asked again soon, then every second.
 const RIVAL_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RIVAL_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -247,7 +249,7 @@ impl Station {
             self.claim = Claim::Unknown;
         }
         self.failures = self.failures.saturating_add(1);
-        self.not_before = now.after(patience(self.failures));
+        self.not_before = now.after(doubled(PAUSE_MIN, self.failures, UNREACHABLE_PAUSE_MAX));
         self.trouble = Some(trouble);
     }
 

@@ -183,6 +183,7 @@ impl<S: Session> Kept<S> {
     }
 
     /// Keeps a verb for `receive` if the session keeps the time limit by itself; else gives it back.
+    #[cfg_attr(not(feature = "mariadb"), allow(dead_code, reason = "PostgreSQL's driver keeps no time limit"))]
     pub(crate) fn defer(&mut self, verb: Verb) -> Option<Verb> {
         let (Place::Here(session), Pending::Nothing) = (&mut self.place, &self.pending) else { return Some(verb) };
         if let Some(reply) = session.at_once(&verb) {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use assent_coordinator::{Attendance, Coordinator};
 use assent_kv::Kv;
-use assent_world::Clock;
 
 use crate::report;
 use crate::shared::{Letter, Shared};
@@ -15,9 +14,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// An operator who asks for recovery is answered by then, with the resources that have not answered named.
 const RECOVER_MAX: Duration = Duration::from_secs(5);
-
-/// A start waits no longer for the first claims; the coordinator itself waits as long.
-const CLAIMS_MAX: Duration = Duration::from_secs(1);
 
 /// Answers those who ask for a look at every resource; the looks themselves are the attendants'.
 pub(crate) fn recover(shared: &Shared, attendance: &Attendance) {
@@ -30,18 +26,6 @@ pub(crate) fn recover(shared: &Shared, attendance: &Attendance) {
                 inbox.post(Letter::Late { token: asked.token, frame });
             }
         }
-    }
-}
-
-/// Whoever is told that the server is ready finds it so: the first claims have been asked for, or take too long.
-pub(crate) fn first_claims(coordinator: &Coordinator, clock: &dyn Clock) {
-    let until = clock.now().after(CLAIMS_MAX);
-    while let Some(why) = coordinator.unclaimed() {
-        if clock.now() >= until {
-            tracing::error!(why, "no commit is taken for now");
-            return;
-        }
-        clock.sleep(Duration::from_millis(1));
     }
 }
 

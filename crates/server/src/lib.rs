@@ -29,6 +29,7 @@ mod seats;
 mod server;
 mod shared;
 mod store;
+mod told;
 pub mod views;
 mod watch;
 

@@ -34,7 +34,7 @@ pub(crate) fn frame(round: &Round, mark: u64, limit: usize) -> Vec<u8> {
 }
 
 /// What could not be asked, or stands in the way, each with its reason.
-fn troubles(round: &Round) -> Vec<(String, String)> {
+pub(crate) fn troubles(round: &Round) -> Vec<(String, String)> {
     let said = |(kind, native): &(Kind, Native)| words(*kind, native);
     let mut all: Vec<(String, String)> = round
         .resources
@@ -63,7 +63,7 @@ fn words(kind: Kind, native: &Native) -> String {
     }
 }
 
-fn fate(resolution: &Resolution) -> String {
+pub(crate) fn fate(resolution: &Resolution) -> String {
     match resolution {
         Resolution::Committed => "committed".to_owned(),
         Resolution::CommittedInferred => "committed (inferred)".to_owned(),
@@ -96,22 +96,4 @@ pub(crate) fn check(round: &Round) -> Check {
     }
     let open = round.branches.iter().filter(|branch| !branch.resolution.is_finished()).count();
     Check::ok(format!("{} resources asked, {open} branches open", round.resources.len()))
-}
-
-/// Tells the log of what recovery did; a round that found nothing is not worth a line.
-pub(crate) fn log(round: &Round) {
-    for branch in &round.branches {
-        let (tx, resource) = (branch.tx, branch.resource.as_str());
-        match &branch.resolution {
-            Resolution::Waiting | Resolution::NotListed => {}
-            Resolution::Heuristic(..) => tracing::error!(%tx, resource, fate = fate(&branch.resolution), "recovery"),
-            Resolution::Retry(..) | Resolution::Held => {
-                tracing::warn!(%tx, resource, fate = fate(&branch.resolution), "recovery")
-            }
-            _ => tracing::info!(%tx, resource, fate = fate(&branch.resolution), "recovery"),
-        }
-    }
-    for (resource, why) in troubles(round) {
-        tracing::warn!(resource, why, "recovery");
-    }
 }

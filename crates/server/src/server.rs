@@ -19,9 +19,9 @@ use crate::caretakers;
 use crate::desk::{Desk, WAKER};
 use crate::inquiry::{self, Inquiries};
 use crate::numbers::Numbers;
-use crate::report;
 use crate::seats::Seats;
 use crate::shared::{Inbox, Recovery, Shared};
+use crate::told::Told;
 use crate::watch;
 
 /// Where and how to serve.
@@ -195,7 +195,10 @@ impl Server {
         let server = Self { address, shared, threads: Mutex::new(Vec::new()) };
         server.start_threads(polls, listener, engines.coordinator_log)?;
         if let Some(coordinator) = &server.shared.coordinator {
-            caretakers::first_claims(coordinator, &*server.shared.clock);
+            // Whoever is told that the server is ready finds it so.
+            if let Some(why) = coordinator.first_claims() {
+                tracing::error!(why, "no commit is taken for now");
+            }
         }
         Ok(server)
     }
@@ -277,11 +280,11 @@ impl Server {
 
 /// The agent at work; what it does is counted and told to the log.
 fn attendance(agent: Agent, clock: &Arc<dyn Clock>, numbers: &Numbers) -> io::Result<Attendance> {
-    let rounds = numbers.rounds.clone();
+    let (rounds, log, time) = (numbers.rounds.clone(), Told::default(), Arc::clone(clock));
     let listener: assent_coordinator::Listener = Box::new(move |told| {
         if let Ok(round) = told {
             rounds.inc();
-            report::log(round);
+            log.tell(round, time.now());
         }
     });
     Attendance::start(agent, Arc::clone(clock), Arc::new(listener))

@@ -7,7 +7,7 @@ use assent_client::{Client, Counts, Known, Retries};
 use assent_coordinator::{Config, Coordinator, Identity};
 use assent_journal::{Config as JournalConfig, Journal};
 use assent_kind::Kind;
-use assent_world::{RealClock, RealDice, RealDisk};
+use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
 use assent_xa::{Heuristic, Past, Reply, Vote};
 use tempfile::TempDir;
 
@@ -304,6 +304,33 @@ fn a_branch_that_is_unknown_to_its_commit_is_asked_for_what_became_of_it() {
             "{past:?}: the operator's"
         );
     }
+}
+
+struct Far;
+
+impl assent_xa::Connector for Far {
+    fn name(&self) -> &str {
+        "far"
+    }
+
+    fn connect(&self) -> Result<Box<dyn assent_xa::Resource>, (Kind, assent_xa::Native)> {
+        RealClock.sleep(std::time::Duration::from_millis(30));
+        Ok(Box::new(assent_resources::Dummy::new("far")))
+    }
+}
+
+#[test]
+fn who_has_started_a_caretaker_may_begin_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = coordinator(folder.path());
+    let agent = assent_coordinator::Agent::new(Arc::clone(&coordinator), vec![Box::new(Far)], Arc::new(RealClock));
+    assert!(coordinator.handshake("early").is_err(), "another process of this node may be at work");
+    let clock = Arc::new(RealClock);
+    let caretaker =
+        assent_coordinator::Caretaker::start(Arc::clone(&coordinator), Some(agent), clock, Box::new(|_| ()));
+    let client = Client::embedded(&coordinator, Retries::default()).unwrap();
+    client.begin().unwrap().commit().unwrap();
+    drop((caretaker, client));
 }
 
 #[test]
