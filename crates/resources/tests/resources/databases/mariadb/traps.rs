@@ -1,6 +1,7 @@
 //! What a MariaDB server does to branches that have voted: several who finish one, backups, kills.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use ::mysql::prelude::Queryable;
 use assent_kind::Kind;
@@ -78,16 +79,22 @@ fn a_branch_that_a_crash_brings_back_after_its_rollback_is_listed_and_rolled_bac
     let servers = alone();
     let table = MariadbTable::new(&servers, "again");
     let mut came_back = false;
-    for round in 0..5 {
-        // Once a second the server flushes by itself, so the kill has to follow at once.
+    for round in 0..10 {
+        // Once a second the server flushes by itself: not now, and the kill follows at once all the same.
+        root(&servers).query_drop("SET GLOBAL innodb_flush_log_at_timeout = 2700").unwrap();
         let pid_file: String = table.plain().query_first("SELECT @@pid_file").unwrap().unwrap();
         let pid = std::fs::read_to_string(pid_file).unwrap();
         let xid = xid("again", round);
+        // It stands ready: a program that has yet to be started would come too late.
+        let mut killer =
+            Command::new("sh").args(["-c", "read -r pid && kill -9 $pid"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut trigger = killer.stdin.take().unwrap();
         let mut owner = table.open();
         work(&mut *owner, xid, 1);
         assert_eq!(owner.call(Verb::Prepare(xid)), YES);
         assert_eq!(owner.call(Verb::Rollback(xid)), Reply::Done);
-        assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+        writeln!(trigger, "{}", pid.trim()).unwrap();
+        assert!(killer.wait().unwrap().success());
         servers.kill("mariadb");
         servers.revive("mariadb");
         let mut agent = table.connector().connect().unwrap();
@@ -104,7 +111,7 @@ fn a_branch_that_a_crash_brings_back_after_its_rollback_is_listed_and_rolled_bac
             break;
         }
     }
-    assert!(came_back, "not once in five crashes; has the server learned to flush it?");
+    assert!(came_back, "not once in ten crashes; has the server learned to flush it?");
 }
 
 /// Branches at every step, and one kill. What was answered holds, what was not voted for is gone.
