@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql test lint bench bench-real bench-recover gate matrix hostile fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-real bench-recover gate matrix hostile fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -12,6 +12,9 @@ demo: ## transfers between stores while processes are killed; nothing is lost
 
 demo-sql: ## the same with a private PostgreSQL and MariaDB among the stores
 	scripts/demo-sql $(ARGS)
+
+doctor: ## what `assent doctor` says of a badly set PostgreSQL and MariaDB
+	scripts/doctor $(ARGS)
 
 test: ## lint, then all tests, with private database servers
 	scripts/test $(ARGS)
