@@ -9,7 +9,7 @@ use assent_journal::{JournalError, Log, Ticket};
 use assent_xa::{BranchRecord, Deviation, Native, Outcome};
 
 use crate::coordinator::State;
-use crate::{By, Coordinator, Fate, Standing, lay, record};
+use crate::{BRANCHES_MAX, By, Coordinator, Fate, Standing, lay, record};
 
 const CODE_BYTES_MAX: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -73,8 +73,12 @@ impl Coordinator {
 
     /// A client's branches ended otherwise than it told them (`told`). Stays listed until a person forgets it; durable
     /// with the next decision, or the next tick. Never waits. The caller has checked that the transaction is its
-    /// client's own. Of a transaction that is neither decided nor its client's to decide, nothing is kept.
+    /// client's own. Of a transaction that is neither decided nor its client's to decide, nothing is kept, nor of more
+    /// than [`BRANCHES_MAX`] branches, which no transaction has.
     pub fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
+        if branches.len() > BRANCHES_MAX {
+            return;
+        }
         let at_ms = self.clock.wall_ms();
         let mut state = self.state();
         if state.table.get(tx).is_none() {
@@ -101,6 +105,10 @@ impl Coordinator {
             let note = Note { resource, number, fate, by: By::Client, retries: 0, native: Native::default() };
             if self.room(&state).is_err() {
                 return;
+            }
+            // Nor in many messages: each note looks through those that are there.
+            if state.table.get(tx).is_some_and(|entry| entry.is_full(resource, number)) {
+                continue;
             }
             _ = state.note(&*self.log, at_ms, tx, note);
         }
@@ -135,7 +143,7 @@ impl State {
             return false;
         }
         if is_heuristic {
-            self.lay_heuristics(log, at_ms, tx);
+            self.lay_heuristic(log, at_ms, tx, &note);
         } else {
             // History only: a log that takes nothing now loses a line of it.
             _ = self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, &note)]);
@@ -143,25 +151,42 @@ impl State {
         true
     }
 
-    /// Lays what the log does not have yet of a transaction's heuristic outcomes, behind its decision.
+    /// Lays one heuristic outcome, behind its decision: only this one, however many there are. One that stands behind a
+    /// refused one waits with it.
+    fn lay_heuristic(&mut self, log: &dyn Log, at_ms: u64, tx: TxId, note: &Note) {
+        if self.unlaid.contains(&tx) {
+            return;
+        }
+        let laid = self.lay_decision(log, tx);
+        let laid = laid.and_then(|_| self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, note)]));
+        self.owe(tx, laid.map(Some));
+    }
+
+    /// Lays all of a transaction's heuristic outcomes: the log refused one of them before.
     fn lay_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId) {
-        match self.try_heuristics(log, at_ms, tx) {
+        let laid = self.try_heuristics(log, at_ms, tx);
+        self.owe(tx, laid);
+    }
+
+    fn owe(&mut self, tx: TxId, laid: Result<Option<Ticket>, JournalError>) {
+        match laid {
             Ok(ticket) => self.owed = ticket.or(self.owed),
             Err(_) => _ = self.unlaid.insert(tx),
         }
     }
 
+    /// A client's own rollback needs no record; a branch that did not follow does.
+    fn lay_decision(&mut self, log: &dyn Log, tx: TxId) -> Result<Option<Ticket>, JournalError> {
+        let Some(entry) = self.table.get(tx).filter(|entry| !entry.is_logged) else { return Ok(None) };
+        let head = lay::decided_head(tx, entry.outcome, entry.by, entry.at_ms);
+        let branches = entry.branches.clone();
+        let ticket = self.append(log, record::DECIDED, &[&head, &branches])?;
+        self.table.logged(tx, ticket);
+        Ok(Some(ticket))
+    }
+
     fn try_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId) -> Result<Option<Ticket>, JournalError> {
-        let Some(entry) = self.table.get(tx) else { return Ok(None) };
-        let mut last = None;
-        if !entry.is_logged {
-            // A client's own rollback needs no record; a branch that did not follow does.
-            let head = lay::decided_head(tx, entry.outcome, entry.by, entry.at_ms);
-            let branches = entry.branches.clone();
-            let ticket = self.append(log, record::DECIDED, &[&head, &branches])?;
-            self.table.logged(tx, ticket);
-            last = Some(ticket);
-        }
+        let mut last = self.lay_decision(log, tx)?;
         let notes: Vec<Note> = self.table.get(tx).map(|entry| entry.progress.clone()).unwrap_or_default();
         for note in notes.iter().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
             last = Some(self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, note)])?);

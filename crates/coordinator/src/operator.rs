@@ -6,12 +6,14 @@
 
 use assent_ids::TxId;
 use assent_kind::Kind;
+use assent_world::Moment;
 use assent_xa::{DecideError, Outcome};
 
-use crate::coordinator::pending;
+use crate::attended::rivalled;
+use crate::coordinator::{State, pending};
 use crate::error::{in_doubt, not_laid};
 use crate::record::Word;
-use crate::{By, Coordinator, Standing, lay, record};
+use crate::{By, Coordinator, Standing, Stopped, lay, record};
 
 /// The most bytes of an operator's name.
 pub const WHO_BYTES_MAX: usize = 128;
@@ -63,7 +65,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// `Invalid` for a name or reason beyond its limit; `NotFound` if nothing is known of it; `Conflict` while its client
-    /// is connected, which decides itself; `Busy` or as the log says if nothing was decided; `InDoubt`.
+    /// is connected, which decides itself, and while another process of this node is at work, which may decide otherwise;
+    /// `Unavailable` before every resource has been asked whether one is; `Busy` or as the log says if nothing was decided; `InDoubt`.
     pub fn force(&self, tx: TxId, outcome: Outcome, operator: &Operator) -> Result<Outcome, DecideError> {
         check(operator)?;
         let at_ms = self.clock.wall_ms();
@@ -72,6 +75,7 @@ impl Coordinator {
             if let Some(entry) = state.table.get(tx) {
                 pending(entry)
             } else {
+                alone(&state, self.clock.now())?;
                 let standing = state.clients.standing(tx.incarnation);
                 let seen = state.attended.seen(tx).filter(|_| state.table.is_watched(tx)).map(|(_, seen)| seen);
                 let branches = match (standing, seen) {
@@ -131,6 +135,23 @@ fn check(operator: &Operator) -> Result<(), DecideError> {
         return invalid(format!("an operator's reason of {reason} bytes; it has at most {REASON_BYTES_MAX}"));
     }
     Ok(())
+}
+
+/// Nobody decides beside another process of this node: the other one may have taken the opposite to be decided.
+fn alone(state: &State, now: Moment) -> Result<(), DecideError> {
+    let conflict = |message| Err(DecideError { kind: Kind::Conflict, message });
+    if let Some((name, _)) = state.attended.rivals().next() {
+        return conflict(rivalled(name));
+    }
+    if let Some(Stopped { tx, resource, .. }) = state.attended.stopped() {
+        return conflict(format!(
+            "at resource {resource} is a branch of {tx}, which nobody here can have begun: a copied data folder, or an old one?"
+        ));
+    }
+    match state.attended.refusal(now) {
+        Some(message) => Err(DecideError { kind: Kind::Unavailable, message }),
+        None => Ok(()),
+    }
 }
 
 fn unknown(tx: TxId) -> DecideError {

@@ -11,7 +11,7 @@ use crate::coordinator::{State, pending};
 use crate::note::Note;
 use crate::record;
 use crate::table::Entry;
-use crate::{By, Coordinator, Fate, Pending, Standing, Stopped};
+use crate::{BRANCHES_MAX, By, Coordinator, Fate, Pending, Standing, Stopped};
 
 /// A branch of a decided transaction whose client does not drive it, and whose end nobody has noted.
 #[derive(Clone, Debug)]
@@ -165,8 +165,14 @@ impl Coordinator {
             let mut is_done = true;
             for branch in record::read_branches(&entry.branches).unwrap_or_default() {
                 let fate = entry.fate(branch.resource, branch.number);
-                is_done &= matches!(fate, Some(Fate::Finished(_)));
-                if !registered.contains(&branch.resource) {
+                let is_registered = registered.contains(&branch.resource);
+                // No attendant will ever tell an unregistered resource what a person has cleared.
+                let is_let_go = !is_registered && matches!(fate, Some(Fate::Cleared));
+                is_done &= is_let_go || matches!(fate, Some(Fate::Finished(_)));
+                if is_let_go {
+                    continue;
+                }
+                if !is_registered {
                     swept.unregistered.push((tx, branch.resource));
                 } else if !matches!(fate, Some(Fate::Finished(_) | Fate::Heuristic(..))) {
                     _ = swept.open.insert(branch.resource);
@@ -203,5 +209,10 @@ impl Entry {
     fn fate(&self, resource: ResourceId, number: u16) -> Option<&Fate> {
         let mut progress = self.progress.iter();
         progress.find(|one| one.resource == resource && one.number == number).map(|one| &one.fate)
+    }
+
+    /// Whether as many branches are noted as a transaction has at most, and this is not one of them.
+    pub(crate) fn is_full(&self, resource: ResourceId, number: u16) -> bool {
+        self.progress.len() >= BRANCHES_MAX && self.fate(resource, number).is_none()
     }
 }

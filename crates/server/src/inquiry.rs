@@ -210,6 +210,8 @@ fn page(shared: &Shared, log: &dyn Log, filter: &Filter, mark: u64) -> Result<Ve
 
 fn verify(shared: &Shared, log: &dyn Log, kept: Option<(u64, Digest)>, mark: u64) -> Result<Vec<u8>, Refusal> {
     let found = history::verify(log, kept).map_err(|error| (error.kind(), error.to_string()))?;
+    // Seals are lazy, and the reading sees what is not on disk yet. Whoever keeps the head must find it after a power cut.
+    log.sync().map_err(|error| (error.kind(), error.to_string()))?;
     let seal =
         |seal: assent_coordinator::Seal| wire::Seal { number: seal.number, digest: seal.digest.0, at_ms: seal.at_ms };
     let verified = wire::Verified {

@@ -55,7 +55,6 @@ pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &M
     gauge("clients", "Connected clients", |it| it.clients);
     gauge("transactions", "Decided transactions that must still be known", |it| it.live);
     gauge("in_doubt", "Transactions whose branches recovery saw prepared in its last look", |it| it.prepared);
-    gauge("held", "Prepared transactions whose decision a power cut may have taken; a person decides", |it| it.held);
     gauge("heuristic", "Transactions with a branch that ended otherwise than decided", |it| it.heuristic);
     let rivalled = Arc::clone(it);
     let help = "Resources where another process of this node resolves: a copied data folder";

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_coordinator::{Agent, Config, Coordinator, Resolution};
+use assent_ids::{Incarnation, TxId};
 use assent_kind::Kind;
 use assent_sim::SimClock;
 use assent_xa::{BranchRecord, Connector, Decision, Outcome, Resource, Verb};
 
 use crate::bank::{Bank, Trouble};
 use crate::memory::MemoryLog;
-use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, decision, tx};
+use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, decision, operator, tx};
 
 fn agent(stand: &Stand) -> Agent {
     let connectors = stand.banks.iter().map(|bank| Box::new(bank.clone()) as Box<dyn Connector>).collect();
@@ -113,6 +114,36 @@ fn a_rival_is_believed_in_until_the_resource_itself_says_otherwise() {
     stand.banks[0].trouble(None);
     while !stand.round().is_clean() {}
     assert_eq!(stand.coordinator.unclaimed(), None);
+}
+
+#[test]
+fn no_operator_decides_beside_another_process_of_this_node() {
+    let mut stand = Stand::new();
+    let lost = stand.coordinator.handshake("lost").unwrap();
+    let mine = tx(&lost, 1);
+    stand.banks[1].prepare(IDENTITY.node, mine, 0);
+    stand.coordinator.lost(lost.incarnation);
+    stand.round();
+    stand.dies();
+    let mut other = stand.banks[0].teller();
+    other.call(Verb::Claim(IDENTITY.node));
+    stand.agent = agent(&stand);
+    let force = |stand: &Stand| stand.coordinator.force(mine, Outcome::RolledBack, &operator());
+    assert_eq!(force(&stand).unwrap_err().kind, Kind::Unavailable, "it has not been asked whether there is one");
+    stand.round();
+    let refused = force(&stand).unwrap_err();
+    assert!(refused.kind == Kind::Conflict && refused.message.contains("bank-a"), "{refused:?}");
+    drop(other);
+    (0..3).for_each(|_| _ = stand.round());
+    // A branch of a client that was never here: this folder is an old one, or a copy.
+    let unknown = TxId { incarnation: Incarnation { number: 99, ..lost.incarnation }, counter: 1 };
+    let xid = stand.banks[2].prepare(IDENTITY.node, unknown, 0);
+    (0..3).for_each(|_| _ = stand.round());
+    let refused = force(&stand).unwrap_err();
+    assert!(refused.kind == Kind::Conflict && refused.message.contains("bank-c"), "{refused:?}");
+    stand.banks[2].vault().prepared.remove(&xid);
+    (0..3).for_each(|_| _ = stand.round());
+    assert_eq!(force(&stand), Ok(Outcome::RolledBack), "alone again");
 }
 
 /// One of two processes over copies of one folder.

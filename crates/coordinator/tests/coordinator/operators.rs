@@ -1,15 +1,15 @@
 //! A person decides, a branch goes its own way, and the log tells both, also after a restart.
 
 use assent_coordinator::history::{self, Filter, Past, State};
-use assent_coordinator::{Action, By, Coordinator, Fate, Known, Operator};
+use assent_coordinator::{Action, BRANCHES_MAX, By, Coordinator, Fate, Known, Operator};
 use assent_ids::{ResourceId, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_xa::{Decider, Deviation, Heuristic, Native, Outcome};
+use assent_xa::{Decider, Decision, Deviation, Heuristic, Native, Outcome};
 use std::ops::ControlFlow;
 
 use crate::bank::Trouble;
-use crate::stand::{IDENTITY, NAMES, Stand, commit, decision, operator, tx};
+use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, decision, operator, tx};
 
 fn told(log: &dyn Log, filter: &Filter) -> Vec<Past> {
     let mut all = Vec::new();
@@ -227,4 +227,71 @@ fn a_client_s_heuristic_outcome_says_more_than_that_recovery_found_the_branch_fi
     client.finished(mine);
     assert_eq!(stand.coordinator.gauges().heuristic, 1);
     assert_eq!(listed(&stand.coordinator, mine).unwrap().0, Heuristic::RolledBack);
+}
+
+/// Of a branch that no resource here knows.
+fn strayed(resource: &str, number: u16) -> Deviation {
+    Deviation { resource: ResourceId::of(resource), number, ..deviation(0) }
+}
+
+#[test]
+fn a_heuristic_outcome_costs_one_record_however_many_there_are() {
+    let mut stand = Stand::new();
+    let client = stand.coordinator.embedded().unwrap();
+    let (_, mine) = client.begin().unwrap();
+    let branches = (0..1_000).map(|number| branch(NAMES[0], number)).collect();
+    client.decide(&Decision { branches, ..commit(mine) }).unwrap();
+    let all: Vec<Deviation> = (0..1_000).map(|number| strayed(NAMES[0], number)).collect();
+    let before = stand.log.stored().appends;
+    client.heuristic(mine, Outcome::Committed, &all);
+    assert_eq!(stand.log.stored().appends - before, 1_000);
+    client.heuristic(mine, Outcome::Committed, &all);
+    assert_eq!(stand.log.stored().appends - before, 1_000, "no news");
+    stand.coordinator.tick().unwrap();
+    stand.restart(false);
+    let view = stand.coordinator.show(mine).unwrap();
+    assert_eq!(view.branches.iter().filter(|it| matches!(it.fate, Fate::Heuristic(..))).count(), 1_000);
+}
+
+#[test]
+fn no_more_heuristic_outcomes_are_kept_than_a_transaction_has_branches() {
+    let stand = Stand::new();
+    let client = stand.coordinator.embedded().unwrap();
+    let (_, mine) = client.begin().unwrap();
+    client.decide(&commit(mine)).unwrap();
+    let max = u16::try_from(BRANCHES_MAX).unwrap();
+    let of =
+        |resource: &str, count: u16| -> Vec<Deviation> { (0..count).map(|number| strayed(resource, number)).collect() };
+    let before = stand.log.stored().appends;
+    client.heuristic(mine, Outcome::Committed, &of(NAMES[0], max + 1));
+    assert_eq!(stand.log.stored().appends, before, "one beyond");
+    client.heuristic(mine, Outcome::Committed, &of(NAMES[0], max));
+    assert_eq!(stand.log.stored().appends - before, u64::from(max), "at the limit");
+    client.heuristic(mine, Outcome::Committed, &of(NAMES[1], 10));
+    assert_eq!(stand.log.stored().appends - before, u64::from(max), "nor in two messages");
+}
+
+#[test]
+fn a_heuristic_outcome_at_a_resource_that_is_not_registered_any_more_can_be_forgotten() {
+    for restarts in [false, true] {
+        let mut stand = Stand::new();
+        let client = stand.coordinator.embedded().unwrap();
+        let (_, mine) = client.begin().unwrap();
+        stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        let branches = vec![branch(NAMES[0], 0), branch("gone", 1)];
+        client.decide(&Decision { branches, ..commit(mine) }).unwrap();
+        client.heuristic(mine, Outcome::Committed, &[strayed("gone", 1)]);
+        drop(client);
+        stand.fence();
+        (0..3).for_each(|_| _ = stand.round());
+        assert_eq!(stand.coordinator.list().len(), 1, "it waits for a person");
+        assert_eq!(stand.round().unregistered, [(mine, ResourceId::of("gone"))]);
+        stand.coordinator.forget(mine, &operator()).unwrap();
+        if restarts {
+            stand.restart(false);
+        }
+        (0..3).for_each(|_| _ = stand.round());
+        assert_eq!(stand.round().unregistered, []);
+        assert!(stand.coordinator.list().is_empty(), "{:?}", stand.coordinator.list());
+    }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Rules {
     pub(crate) client_lost_ms: u64,
     /// Between a coordinator's opening and its door's: as when a large store opens meanwhile.
     pub(crate) opens_for: Duration,
+    /// Milliseconds until a journal syncs by itself; 0: before anything is acknowledged.
+    pub(crate) rpo_ms: u64,
     /// Whose time engines and servers take.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -57,6 +59,7 @@ impl Default for Rules {
             heartbeat_ms: 0,
             client_lost_ms: 60_000,
             opens_for: Duration::ZERO,
+            rpo_ms: 0,
             clock: Arc::new(RealClock),
         }
     }
@@ -80,7 +83,12 @@ impl Rules {
 }
 
 fn journal(folder: &Path, rules: &Rules) -> Arc<Journal> {
-    let config = JournalConfig { log_size: 1 << 20, ..JournalConfig::default() };
+    let config = JournalConfig {
+        log_size: 1 << 20,
+        min_elapsed_sync_time: rules.rpo_ms,
+        max_elapsed_sync_time: rules.rpo_ms,
+        ..JournalConfig::default()
+    };
     Journal::open(Arc::new(RealDisk), Arc::clone(&rules.clock), Arc::new(RealDice), folder, config).unwrap().0
 }
 

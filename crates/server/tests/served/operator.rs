@@ -1,6 +1,7 @@
 //! What an operator may do and read: decide what nobody has decided, forget what went its own way, the log and its chain.
 
 use assent_ids::{ResourceId, TxId};
+use assent_journal::Log;
 use assent_kind::Kind;
 use assent_link::Link;
 use assent_wire::{
@@ -9,6 +10,9 @@ use assent_wire::{
 };
 
 use crate::house::{Rules, Street, eventually, get, is_yes, refusal, street};
+
+/// The kind of a seal's record.
+const SEAL: u16 = 0x0801;
 
 const ANNA: OperatorWord<'static> = OperatorWord { who: "anna", reason: "ticket 7" };
 
@@ -151,4 +155,33 @@ fn the_log_comes_in_pages_and_its_chain_is_checked_while_the_server_works() {
     let refused = admin.request(&Request::TxForget { tx: TxId { counter: 9, ..after.unwrap() }, word });
     let (kind, why) = refusal(refused.and_then(|it| it.answer().map(|_| ())));
     assert!(kind == Kind::Invalid && why.contains("128"), "{why}");
+}
+
+#[test]
+fn a_head_that_is_told_is_on_disk() {
+    let street = street(&Rules { rpo_ms: 60_000, ..Rules::default() });
+    street.committer().commit(b"key", b"v");
+    let admin = street.coordinator.link(Role::Admin);
+    let mut number = 0;
+    eventually("a seal is told", || {
+        number = with(&admin, &Request::TxVerify { kept: None }, |answer| match answer {
+            Answer::Verified(found) => found.head.map_or(0, |head| head.number),
+            other => panic!("{other:?}"),
+        });
+        number > 0
+    });
+    // What a power cut at this moment leaves; every seal counts one more.
+    let journal = &street.coordinator.journal;
+    let durable = journal.durable();
+    let on_disk = journal.read(journal.oldest()).unwrap().map(Result::unwrap).filter(|entry| entry.end <= durable);
+    let seals = on_disk.filter(|entry| entry.kind == SEAL).count();
+    assert!(u64::try_from(seals).unwrap() >= number, "seal {number} was told, {seals} are on disk");
+}
+
+#[test]
+fn the_number_of_held_transactions_is_told_in_its_own_words() {
+    let street = street(&Rules::default());
+    let text = street.coordinator.metrics.text();
+    let help: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP assent_held ")).collect();
+    assert!(help.len() == 1 && help[0].contains("Undecided") && help[0].contains("RPO > 0"), "{help:?}");
 }
