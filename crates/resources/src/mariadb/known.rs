@@ -107,11 +107,18 @@ pub(super) fn track(connection: &mut Conn) {
 }
 
 /// Several statements in one message, each judged for itself; as far as the first that fails, and which one that was.
-pub(super) fn say_all(connection: &mut Conn, statements: &[String], done: &mut usize) -> Result<(), mysql::Error> {
+/// What a statement answers in rows of a name and a number, the last of all is kept in `number`.
+pub(super) fn say_all(
+    connection: &mut Conn,
+    statements: &[String],
+    done: &mut usize,
+    number: &mut Option<u64>,
+) -> Result<(), mysql::Error> {
     let mut results = connection.query_iter(statements.join("; "))?;
     while let Some(rows) = results.iter() {
         for row in rows {
-            row?;
+            let told = row?.get_opt::<u64, _>(1).and_then(Result::ok);
+            *number = told.or(*number);
         }
         *done += 1;
     }

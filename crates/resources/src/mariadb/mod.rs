@@ -39,6 +39,10 @@ const FORM: &str = "mysql://user:password@host:port/database";
 /// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
 const LOCK_WAIT_S: u32 = 2;
 
+/// After how much silence the server ends recovery's session, and with it its claim. Recovery looks every 10 s; a server
+/// cannot be told by its client to prove an idle connection sooner.
+const SILENCE_S: u32 = 30;
+
 /// How long an idle connection goes unproved.
 const KEEPALIVE_MS: u32 = 10_000;
 
@@ -241,7 +245,10 @@ impl Address {
             .connect_attrs(Some(HashMap::from([("program_name", "assent")])));
         if recovery {
             let answer = Duration::from_millis(limits.answer_ms_max);
-            let set = format!("SET SESSION lock_wait_timeout = {LOCK_WAIT_S}");
+            let set = format!(
+                "SET SESSION lock_wait_timeout = {LOCK_WAIT_S}, wait_timeout = {SILENCE_S}, \
+                 net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
+            );
             options = options.read_timeout(Some(answer)).write_timeout(Some(answer)).init(vec![set]);
         }
         let resource = ResourceId::of(&self.name);

@@ -32,9 +32,9 @@ const NO_SUCH_THREAD: u16 = 1094;
 const KILL_DENIED: u16 = 1095;
 
 const IDENTITY: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
-                        ('server_uid', 'server_uuid', 'hostname', 'port', 'server_id', 'datadir')";
-const PLACE: &str =
-    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Innodb_lsn_current', 'Innodb_redo_log_current_lsn')";
+                        ('server_uuid', 'port', 'server_id', 'datadir')";
+const PLACE: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN \
+                     ('Uptime', 'Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 
 /// Why there is no list.
 pub(super) enum Unlisted {
@@ -126,11 +126,15 @@ impl Session {
         self.listed().map_or_else(Unlisted::reply, |xids| Reply::Listed(ours(node, xids)))
     }
 
-    /// The server keeps no memory of finished branches: it is listed, or forgotten, or this is another server.
+    /// The server keeps no memory of finished branches: it is listed, or forgotten, or nobody can know.
+    /// Who has no witness does not know that this server voted at all.
     pub(super) fn inquire(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
         match self.listed() {
             Ok(xids) if xids.contains(xid) => return Reply::Past(Past::Open),
-            Ok(_) if witness.is_empty() => return Reply::Past(Past::Forgotten),
+            Ok(_) if witness.is_empty() => {
+                let message = "nothing was kept of its vote: nobody can know whether this server gave it";
+                return Reply::Past(Past::Elsewhere(said(message.to_owned())));
+            }
             Ok(_) => {}
             Err(unlisted) => return unlisted.reply(),
         }

@@ -23,7 +23,7 @@ use crate::mariadb::codes::{Says, Step};
 use crate::mariadb::failure::{Failure, out_of_step, plain};
 use crate::mariadb::known::{self, Known};
 use crate::mariadb::owner::Mark;
-use crate::mariadb::witness::Seen;
+use crate::mariadb::witness::{LOG_PLACE, Seen};
 use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
 
@@ -43,7 +43,7 @@ pub(crate) struct Session {
     /// Whether the caller has had the connection between branches since the mark was taken.
     pub(super) lent: bool,
     pub(super) resource: ResourceId,
-    /// The server as it was when the connection was opened.
+    /// The server as it was when the connection was opened; its place in its log as of the latest vote.
     pub(super) seen: Seen,
 }
 
@@ -110,10 +110,14 @@ impl Session {
 
     /// Several statements in one message, as far as the first that fails: which one that was.
     fn say_all(&mut self, statements: &[String]) -> Result<(), (usize, Failure)> {
-        let mut done = 0;
-        self.lend(|connection| known::say_all(connection, statements, &mut done))
+        let (mut done, mut place) = (0, None);
+        let said = self
+            .lend(|connection| known::say_all(connection, statements, &mut done, &mut place))
             .unwrap_or_else(|gone| Err(Failure::Lost(gone)))
-            .map_err(|failure| (done, failure))
+            .map_err(|failure| (done, failure));
+        // Only `LOG_PLACE` answers with rows.
+        self.seen.voted_at(place);
+        said
     }
 
     fn start(&mut self, xid: Xid) -> Reply {
@@ -195,10 +199,20 @@ impl Session {
         }
         let mut statements = self.with_end(&xid, format!("XA PREPARE {}", literal(&xid)));
         let verb = statements.len() - 1;
-        if self.known.plain_may_be_told() && !self.allow_plain_tables {
+        statements.push(LOG_PLACE.to_owned());
+        let asks = self.known.plain_may_be_told() && !self.allow_plain_tables;
+        if asks {
+            // The last, as the last answer tells.
             statements.push(known::ASK.to_owned());
         }
-        match self.say_all(&statements) {
+        let answered = match self.say_all(&statements) {
+            // Whether rows would stay must be known; where its log stands need not.
+            Err((failed, Failure::Server(..))) if asks && failed == verb + 1 => {
+                self.say(known::ASK).map_err(|failure| (failed + 1, failure))
+            }
+            answered => answered,
+        };
+        match answered {
             Err((failed, failure)) if failed < verb => self.not_ended(xid, &failure),
             Err((failed, failure)) if failed == verb => {
                 self.known.end_owed = false;
@@ -216,7 +230,7 @@ impl Session {
             answered => {
                 self.known.end_owed = false;
                 self.stand = Stand::Prepared(xid);
-                if answered.is_ok() && statements.len() > verb + 1 {
+                if answered.is_ok() && asks {
                     self.known.asked(self.connection.as_ref().ok());
                 }
                 if self.known.wrote_plain && !self.allow_plain_tables {

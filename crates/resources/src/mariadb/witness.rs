@@ -1,18 +1,24 @@
 //! Which server voted: what a decision keeps of a branch, and what a later look at a server makes of it.
 //!
-//! A text for people and for us: `mdb1 connection=17 started=1763661000 lsn=44760 server=uid k1sOw...`. The server's own
-//! unique number is its identity; only a server without one is known by name, port, folder and server id, all of them. A
-//! restart changes neither. The place in InnoDB's log only grows, so a lower one than was seen by the session that voted
-//! is a server that was set back.
-//! Source: MariaDB's manual, "server_uid"; MySQL's, "server_uuid", "Innodb_redo_log_current_lsn".
-//! Trap: whoever copies a MySQL folder with its auto.cnf has two servers of one identity, and equal log places cannot
-//! tell them apart.
+//! A text for people and for us: `mdb1 connection=17 started=1763661000 lsn=44760 server=1 3306 /var/lib/mysql/`. What is
+//! meant is the data. MySQL has a number for it, in its folder (server_uuid). MariaDB has none: server_uid is a hash of
+//! network card and port, and like the host's name another one in each new container; so a MariaDB is known by what its
+//! configuration says of its data: server id (no two of one replication share it), port and folder.
+//! The place is that up to which InnoDB's log was on disk just behind the vote: a crash cannot take it back, and a copy
+//! of the data from before the vote stands before it. A lower one now is a server that was set back.
+//! Source: MariaDB's manual, "server_uid", "Innodb_lsn_flushed"; MySQL's, "server_uuid",
+//! "Innodb_redo_log_flushed_to_disk_lsn".
+//! Trap: a copy from before the vote that has since written as much log as it lacked, and another server with the same
+//! configuration and a longer log, cannot be told from the one that voted.
 //! Deliberately absent: asking the server (`recovery.rs`), deciding (the agent).
 
 use std::collections::HashMap;
 
 /// The most that a decision takes (`assent_xa::Resource::witness`).
 const WITNESS_BYTES_MAX: usize = 4_096;
+/// Asked behind a vote, in its message: passes in a prepared branch and touches no table.
+pub(super) const LOG_PLACE: &str =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 /// Start is now minus uptime, in whole seconds each.
 const SAME_START_S: u64 = 5;
 
@@ -23,9 +29,9 @@ pub(crate) struct Seen {
     pub(crate) connection: u64,
     /// When the server started, seconds since 1970.
     pub(crate) started_s: u64,
-    /// Its place in InnoDB's log, where it tells.
+    /// Up to where InnoDB's log is on disk, where it tells: behind the latest vote.
     pub(crate) lsn: Option<u64>,
-    /// Which server it is.
+    /// Which data it has.
     pub(crate) server: String,
 }
 
@@ -34,19 +40,24 @@ impl Seen {
     pub(crate) fn of(connection: u64, now_s: u64, said: &HashMap<String, String>) -> Self {
         let text = |name: &str| said.get(name).filter(|text| !text.is_empty());
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
-        let server = match text("server_uid").or_else(|| text("server_uuid")) {
+        let server = match text("server_uuid") {
             Some(unique) => format!("uid {unique}"),
             None => {
-                let parts = ["hostname", "port", "server_id", "datadir"];
+                let parts = ["server_id", "port", "datadir"];
                 parts.map(|name| text(name).map_or("", String::as_str)).join(" ")
             }
         };
         Self {
             connection,
             started_s: now_s.saturating_sub(number("uptime").unwrap_or_default()),
-            lsn: number("innodb_lsn_current").or_else(|| number("innodb_redo_log_current_lsn")),
+            lsn: number("innodb_lsn_flushed").or_else(|| number("innodb_redo_log_flushed_to_disk_lsn")),
             server,
         }
+    }
+
+    /// The server answered [`LOG_PLACE`] behind a vote.
+    pub(crate) fn voted_at(&mut self, lsn: Option<u64>) {
+        self.lsn = lsn.or(self.lsn);
     }
 
     /// The witness. Empty where it would be too long.
@@ -82,8 +93,8 @@ impl Seen {
         }
         match (voted.lsn, self.lsn) {
             (Some(then), Some(now)) if now < then => Some(format!(
-                "its log stands at {now}, before {then}, which it had reached when connection {} voted: it was set back to \
-                 an earlier state{}",
+                "its log stands at {now}, before {then}, which was on disk when connection {} voted: it was set back to an \
+                 earlier state{}",
                 voted.connection,
                 if self.started_s > voted.started_s + SAME_START_S { ", and restarted since" } else { "" }
             )),
@@ -106,12 +117,12 @@ mod tests {
         ("datadir", "/var/lib/mysql/"),
         ("server_id", "1"),
         ("uptime", "100"),
-        ("innodb_lsn_current", "44760"),
+        ("innodb_lsn_flushed", "44760"),
     ];
 
     #[test]
     fn a_restart_is_the_same_server_and_another_one_is_told_in_plain_words() {
-        let seen = Seen::of(17, 1_000, &said(&[&NAMED[..], &[("server_uid", "abc=")]].concat()));
+        let seen = Seen::of(17, 1_000, &said(&[&NAMED[..], &[("server_uuid", "abc=")]].concat()));
         assert_eq!(seen.bytes(), b"mdb1 connection=17 started=900 lsn=44760 server=uid abc=");
         assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
         let restarted = Seen { connection: 3, started_s: 5_000, lsn: Some(44_761), ..seen.clone() };
@@ -126,13 +137,33 @@ mod tests {
     }
 
     #[test]
-    fn without_a_number_of_its_own_a_server_is_known_by_all_of_its_names() {
+    fn without_a_number_of_its_own_data_is_known_by_what_its_server_is_told_of_it() {
         let seen = Seen::of(17, 1_000, &said(&NAMED));
-        assert_eq!(seen.server, "vm 3306 1 /var/lib/mysql/");
-        let mysql = Seen::of(17, 1_000, &said(&[&NAMED[..5], &[("server_uuid", "u-1"), ("server_uid", "")]].concat()));
+        assert_eq!(seen.server, "1 3306 /var/lib/mysql/");
+        let mysql = Seen::of(17, 1_000, &said(&[&NAMED[..5], &[("server_uuid", "u-1")]].concat()));
         assert_eq!((mysql.server.as_str(), mysql.lsn), ("uid u-1", None));
         assert!(seen.elsewhere(&mysql.bytes()).is_some());
         assert_eq!(mysql.elsewhere(&mysql.bytes()), None);
+    }
+
+    #[test]
+    fn a_new_container_has_the_same_data_and_a_replica_has_not() {
+        let seen = |more: &[(&str, &str)]| Seen::of(17, 1_000, &said(&[&NAMED[..], more].concat()));
+        let voted = seen(&[("server_uid", "abc=")]).bytes();
+        assert_eq!(seen(&[("server_uid", "xyz="), ("hostname", "c0ffee")]).elsewhere(&voted), None);
+        for other in [("server_id", "2"), ("datadir", "/srv/"), ("port", "3307")] {
+            assert!(seen(&[other]).elsewhere(&voted).is_some(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_from_between_the_connection_and_the_vote_is_told() {
+        let mut seen = Seen::of(17, 1_000, &said(&NAMED));
+        let copy = Seen { lsn: Some(44_900), ..seen.clone() };
+        assert_eq!(copy.elsewhere(&seen.bytes()), None);
+        seen.voted_at(Some(45_000));
+        seen.voted_at(None);
+        assert!(copy.elsewhere(&seen.bytes()).unwrap().contains("45000"));
     }
 
     #[test]

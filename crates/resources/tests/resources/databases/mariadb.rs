@@ -6,6 +6,8 @@ mod tap;
 mod traps;
 mod work;
 
+pub(super) use tap::Tap;
+
 use ::mysql::prelude::Queryable;
 use assent_ids::Xid;
 use assent_kind::Kind;

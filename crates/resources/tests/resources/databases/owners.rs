@@ -11,6 +11,7 @@ use assent_resources::{Limits, Mariadb, MariadbConnector};
 use assent_xa::{Connector, Past, Reply, Resource, Verb, Vote};
 
 use super::engine::{Engine, MariadbTable, code, node, wait, work, xid};
+use super::mariadb::Tap;
 use super::servers::{Servers, alone, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
@@ -84,6 +85,66 @@ fn one_connection_resolves_a_nodes_branches_until_it_ends() {
         reply => Some(reply),
     });
     assert_eq!(taken, Reply::Done);
+}
+
+/// The host of a coordinator vanishes and ends no connection: the server has to, or the claim stays for hours.
+#[test]
+fn a_holder_of_the_claim_that_is_silent_loses_it() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "silent");
+    let tap = Tap::new(&table.url);
+    let mut own = MariadbConnector::new("shop", &tap.url).unwrap().connect().unwrap();
+    assert!(tap.said("wait_timeout = 30"), "recovery's session asks for the server's limit");
+    let claim = Verb::Claim(node("silent"));
+    assert_eq!(own.call(claim.clone()), Reply::Done);
+    drop(own);
+    // The same limit, shorter.
+    let lock = format!("assent:{}:{}", node("silent"), assent_ids::ResourceId::of("shop"));
+    let mut gone = table.plain();
+    gone.query_drop("SET SESSION wait_timeout = 1").unwrap();
+    let _taken: Option<u8> = gone.query_first(format!("SELECT GET_LOCK('{lock}', 10)")).unwrap();
+    let mut next = table.connector().connect().unwrap();
+    let taken = wait("the silent session's claim to be free", || match next.call(claim.clone()) {
+        Reply::Refused(Kind::Conflict, _) => None,
+        reply => Some(reply),
+    });
+    assert_eq!(taken, Reply::Done);
+    assert!(gone.query_drop("DO 1").is_err(), "its session was ended by the server");
+}
+
+/// The place in the log is the vote's own, not the connection's: a backup from between them must not pass for the server
+/// that voted.
+#[test]
+fn the_witness_of_each_vote_says_how_far_the_log_was_on_disk_behind_it() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "vote_place");
+    let place = |witness: Vec<u8>| -> u64 {
+        let text = String::from_utf8(witness).unwrap();
+        text.split_once("lsn=").unwrap().1.split_once(' ').unwrap().0.parse().unwrap()
+    };
+    let mut branch = table.resource();
+    for round in 0..2 {
+        // The backup would be taken here.
+        table.plain().query_drop(format!("INSERT INTO {} VALUES ({})", table.table, 100 + round)).unwrap();
+        let backup = on_disk(&table);
+        let xid = xid("vote_place", round);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        let insert = format!("INSERT INTO {} VALUES ({round})", table.table);
+        branch.work(|connection| connection.query_drop(insert)).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+        let voted = place(branch.witness());
+        assert!(voted > backup, "{voted} is not behind {backup}");
+        assert!(voted <= on_disk(&table), "what a crash could take back is no place");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+}
+
+/// Up to where InnoDB's log is on disk.
+fn on_disk(table: &MariadbTable) -> u64 {
+    let answer: Option<(String, u64)> =
+        table.plain().query_first("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_flushed'").unwrap();
+    answer.unwrap().1
 }
 
 /// A client that hangs keeps its branch for ever: 1397 to everybody, and XA RECOVER lists it.
@@ -230,17 +291,18 @@ fn a_branch_is_open_while_listed_and_forgotten_afterwards() {
     let witness = owner.witness();
     let text = String::from_utf8(witness.clone()).unwrap();
     assert!(text.starts_with(&format!("mdb1 connection={} started=", id(&mut owner))), "{text}");
-    assert!(text.contains(" server=uid "), "{text}");
+    assert!(text.contains("/mariadb/data/"), "{text}");
     let mut ask = |witness: &[u8]| agent.call(Verb::Inquire { xid, witness: witness.to_vec() });
     for witness in [&witness[..], b""] {
         assert_eq!(ask(witness), Reply::Past(Past::Open));
     }
     assert_eq!(owner.call(Verb::Commit(xid)), Reply::Done);
-    for witness in [&witness[..], b""] {
-        assert_eq!(ask(witness), Reply::Past(Past::Forgotten));
-    }
-    let (_, uid) = text.rsplit_once("server=").unwrap();
-    let elsewhere = text.replace(uid, "uid of another one");
+    assert_eq!(ask(&witness), Reply::Past(Past::Forgotten));
+    let reply = ask(b"");
+    let Reply::Past(Past::Elsewhere(native)) = &reply else { panic!("{reply:?}") };
+    assert!(native.message.contains("nothing was kept of its vote"), "{}", native.message);
+    let (_, data) = text.rsplit_once("server=").unwrap();
+    let elsewhere = text.replace(data, "other data");
     assert!(matches!(ask(elsewhere.as_bytes()), Reply::Past(Past::Elsewhere(_))));
     let (head, tail) = text.split_once("lsn=").unwrap();
     let (_, tail) = tail.split_once(' ').unwrap();

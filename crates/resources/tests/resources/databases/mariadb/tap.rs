@@ -2,25 +2,28 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ::mysql::Opts;
 
-pub(super) struct Tap {
-    pub(super) url: String,
+pub(crate) struct Tap {
+    pub(crate) url: String,
     messages: Arc<AtomicU32>,
+    bytes: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Tap {
     #[allow(clippy::disallowed_methods, reason = "a network outside of what is tested")]
-    pub(super) fn new(url: &str) -> Self {
+    pub(crate) fn new(url: &str) -> Self {
         let options = Opts::from_url(url).unwrap();
         let server = (options.get_ip_or_hostname().to_string(), options.get_tcp_port());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = listener.local_addr().unwrap().port();
         let messages = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&messages);
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&bytes);
         std::thread::spawn(move || {
             let Ok((client, _)) = listener.accept() else { return };
             let server = TcpStream::connect((server.0.as_str(), server.1)).unwrap();
@@ -29,19 +32,24 @@ impl Tap {
             }
             let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
             std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-            forward(client, server, &counter)
+            forward(client, server, &counter, &kept)
         });
-        Self { url: url.replace(&format!(":{}/", options.get_tcp_port()), &format!(":{own}/")), messages }
+        Self { url: url.replace(&format!(":{}/", options.get_tcp_port()), &format!(":{own}/")), messages, bytes }
     }
 
     /// Since the last time.
     pub(super) fn messages(&self) -> u32 {
         self.messages.swap(0, Ordering::SeqCst)
     }
+
+    /// Whether the client has ever said this.
+    pub(crate) fn said(&self, text: &str) -> bool {
+        self.bytes.lock().unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+    }
 }
 
 /// A packet is three bytes of length, a number, and the rest. A message begins with number 0.
-fn forward(mut client: TcpStream, mut server: TcpStream, messages: &AtomicU32) {
+fn forward(mut client: TcpStream, mut server: TcpStream, messages: &AtomicU32, bytes: &Mutex<Vec<u8>>) {
     loop {
         let mut packet = vec![0; 4];
         if client.read_exact(&mut packet).is_err() {
@@ -51,9 +59,13 @@ fn forward(mut client: TcpStream, mut server: TcpStream, messages: &AtomicU32) {
         if packet[3] == 0 {
             messages.fetch_add(1, Ordering::SeqCst);
         }
-        let bytes = usize::from(packet[0]) | usize::from(packet[1]) << 8 | usize::from(packet[2]) << 16;
-        packet.resize(4 + bytes, 0);
-        if client.read_exact(&mut packet[4..]).and_then(|()| server.write_all(&packet)).is_err() {
+        let length = usize::from(packet[0]) | usize::from(packet[1]) << 8 | usize::from(packet[2]) << 16;
+        packet.resize(4 + length, 0);
+        if client.read_exact(&mut packet[4..]).is_err() {
+            return;
+        }
+        bytes.lock().unwrap().extend_from_slice(&packet);
+        if server.write_all(&packet).is_err() {
             return;
         }
     }
