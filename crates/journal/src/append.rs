@@ -13,11 +13,11 @@ use assent_kind::Kind;
 
 use crate::config::ENTRY_BYTES_MAX;
 use crate::group::Room;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::layout::{
     BATCH_BYTES, BLOCK_BYTES, ChainEnd, FIRST, KIND_RESERVED, LAST, PIECE, SegmentHead, bytes, fold, length,
 };
-use crate::segment::{self, Making, Unmade};
+use crate::segment::{self, Making, Segment, Unmade};
 use crate::{JournalError, Ticket, barrier};
 
 /// A piece is not cut smaller than this to fill the rest of a batch.
@@ -131,10 +131,11 @@ impl Journal {
         }
     }
 
-    /// Makes the segment that begins at this place, unless it is there already.
+    /// Makes the segment that begins at this place, unless it is there already. Where there is no room for it, history
+    /// gives way.
     ///
     /// # Errors
-    /// `Full` if there is no room, `Disk` if it could not be made, and then nothing has happened: the next append tries
+    /// `Full` if there is no room and no history, `Disk` if it could not be made, and then nothing has happened: the next append tries
     /// again. `Closed` if it may have been made or not.
     pub(crate) fn extend(&self, from: u64) -> Result<(), JournalError> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,12 +143,13 @@ impl Journal {
         if last != Some(from) {
             return Ok(());
         }
-        let recycled = std::mem::take(&mut making.recycled);
-        let head =
-            SegmentHead { first: from, size: self.config.log_size, epoch: self.epoch, salt: self.salt, recycled };
-        let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
-        let order = Making { folder: &self.folder, head, direct: self.config.direct(), barriers };
-        match segment::make(&*self.files.disk, &order, |_, _| Ok(())) {
+        let made = loop {
+            match self.make(from, &mut making) {
+                Err(Unmade { error, named: false }) if error.kind() == Kind::Full && self.give_way(&mut making) => {}
+                made => break made,
+            }
+        };
+        match made {
             Ok(segment) => {
                 self.counters.segments.fetch_add(1, Ordering::Relaxed);
                 let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
@@ -165,6 +167,14 @@ impl Journal {
             }
             Err(Unmade { error, .. }) => Err(error),
         }
+    }
+
+    fn make(&self, first: u64, making: &mut journal::Making) -> Result<Arc<Segment>, Unmade> {
+        let recycled = std::mem::take(&mut making.recycled);
+        let head = SegmentHead { first, size: self.config.log_size, epoch: self.epoch, salt: self.salt, recycled };
+        let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
+        let order = Making { folder: &self.folder, head, direct: self.config.direct(), barriers };
+        segment::make(&*self.files.disk, &order, |_, _| Ok(()))
     }
 }
 

@@ -31,8 +31,8 @@ pub struct Config {
     /// Durable writes under way at the same time, 1 to 16. Default 2. Counts only with `direct`: the page cache tells
     /// a write-back error to one of several syncs alone, so behind it one write at a time is all that can be believed.
     pub writes_in_flight: u32,
-    /// Trimmed segments are kept, readable and in order, up to that many bytes together; the oldest make room. 0 (default):
-    /// none, and what was kept goes with the next trim. The live log does not count.
+    /// Trimmed segments are kept, readable and in order, up to that many bytes together; the oldest make room, also for
+    /// the live log on a full disk. 0 (default): none, and what was kept goes with the next trim. The live log does not count.
     pub archive_bytes_max: u64,
 }
 

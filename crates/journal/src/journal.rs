@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use assent_ids::{Epoch, Lsn};
+use assent_kind::Kind;
 use assent_world::{Clock, Dice, Disk, Gate, Lock, read_exact_at};
 
 use crate::backlog::Backlog;
@@ -111,8 +112,15 @@ impl Journal {
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1));
         let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
         epochs.open(epoch, opening, &found.living);
-        epochs::store(&*files.disk, folder, &epochs)?;
-        let (segments, rescued) = settle(&files, folder, &found, (epoch, opening.salt), &config)?;
+        let (segments, rescued) = loop {
+            let settled = epochs::store(&*files.disk, folder, &epochs)
+                .and_then(|()| settle(&files, folder, &found, (epoch, opening.salt), &config));
+            match settled {
+                // Both may be done twice.
+                Err(error) if error.kind() == Kind::Full && give_way(&*files.disk, folder, &found)? => {}
+                settled => break settled?,
+            }
+        };
         let start = segments.first().map_or(0, |segment| segment.first());
         let archived = listing::list_archived(&*files.disk, folder, start)?;
         let making =
@@ -246,6 +254,17 @@ pub(crate) fn examine(files: &Arc<Files>, folder: &Path) -> Result<(Found, Epoch
     let epochs = epochs.unwrap_or_default();
     let found = recovery::examine(files, Arc::new(segments), &Arc::new(epochs.clone()))?;
     Ok((found, epochs))
+}
+
+/// Removes the oldest archived segment, durably, so that a full disk opens: history gives way to the live log. False if
+/// there is none.
+fn give_way(disk: &dyn Disk, folder: &Path, found: &Found) -> Result<bool, JournalError> {
+    let Some(live) = found.segments.first() else { return Ok(false) };
+    let archived = listing::list_archived(disk, folder, live.first())?;
+    let Some(oldest) = archived.first() else { return Ok(false) };
+    disk.unlink(oldest.path()).map_err(|error| refused("removing", oldest.path(), &error))?;
+    disk.sync_dir(folder, barrier::PRUNE).map_err(|error| refused("syncing", folder, &error))?;
+    Ok(true)
 }
 
 /// Ends all doubt: the first segment if there is none, else a fresh copy of what nobody claims to be durable.

@@ -1,7 +1,8 @@
 //! What is off the commit path: segments made ahead, the bound of RPO > 0, the claim of an idle log, trimmed segments.
 //!
 //! Walk: [`Journal::maintain`] does what is due and says when to come back; the [`Keeper`](crate::Keeper) does so for all
-//! journals of a process · [`Journal::give_back`] trims · [`Journal::leave`] is the last word of a clean close.
+//! journals of a process · [`Journal::give_back`] trims ·
+//! [`Journal::give_way`] makes room on a full disk · [`Journal::leave`] is the last word of a clean close.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -153,6 +154,20 @@ impl Journal {
         oldest.archive(disk, &self.folder)?;
         making.archived_bytes += oldest.head.size;
         disk.sync_dir(&self.folder, barrier::ARCHIVE).map_err(|error| refused("syncing", &self.folder, &error))
+    }
+
+    /// Removes the oldest archived segment, durably, for the room or the file that the live log lacks: without a next
+    /// segment nothing could be trimmed either, and the disk would stay full for ever. False if there is none, or if
+    /// whether one is gone is unknown.
+    pub(crate) fn give_way(&self, making: &mut Making) -> bool {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = segments.first().is_some_and(|first| first.is_archived());
+        drop(segments);
+        if !kept || making.trim_failed.is_some() {
+            return false;
+        }
+        making.trim_failed = self.remove_first(making).err();
+        making.trim_failed.is_none()
     }
 
     /// Removes the first segment, archived or live; its file waits to be used again if nobody reads it.

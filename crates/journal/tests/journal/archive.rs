@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_ids::Lsn;
-use assent_journal::{Archive, Config, Entry, Journal, JournalError, Log, Ticket};
+use assent_journal::{Archive, Config, Entry, Journal, JournalError, Log, State, Ticket};
 use assent_kind::Kind;
-use assent_sim::{Call, Fault, Operation, SimClock, SimDisk};
+use assent_sim::{Call, Fault, Operation, SimClock, SimDisk, Survival};
 use assent_world::{Access, Disk, Open};
 
 use super::stage::{FOLDER, bytes, open, put, rot, segments, small};
@@ -266,4 +266,89 @@ fn a_copy_that_somebody_put_beside_the_live_log_is_none_of_ours() {
     journal.trim(journal.end()).unwrap();
     assert!(journal.start() > start);
     assert_eq!(history(&*journal), (0..220).collect::<Vec<_>>());
+}
+
+#[test]
+fn on_a_disk_smaller_than_the_bound_history_gives_way_and_the_log_goes_on_for_ever() {
+    let disk = SimDisk::new();
+    let (mut journal, _) = open(&disk, 1, &keeping(1_000_000)).unwrap();
+    disk.set_capacity(Some(disk.used_bytes() + 12 * SEGMENT + 100));
+    let mut most = 0;
+    for round in 0..200_u8 {
+        // What is live is never touched: two rounds of it.
+        let before = journal.end();
+        let tickets: Vec<_> = (0..8).map(|_| put(&*journal, &[round; 1000])).collect();
+        put(&*journal, &[round; 9000]);
+        assert_eq!(journal.state(), State::Open);
+        assert_eq!(journal.read_at(tickets[0].lsn).unwrap().payload, [round; 1000]);
+        let live: Vec<u8> = journal.read(before).unwrap().map(|entry| entry.unwrap().payload[0]).collect();
+        assert_eq!(live, [round; 9]);
+        journal.trim(before).unwrap();
+        journal.maintain();
+        let kept = history(&*journal);
+        assert!(kept.windows(2).all(|two| two[0] == two[1] || two[0] + 1 == two[1]), "{round}: a hole in {kept:?}");
+        assert_eq!(kept.last(), Some(&round));
+        most = most.max(archived(&disk).len());
+        if round % 50 == 49 {
+            drop(journal);
+            disk.cut_power(Survival::Nothing);
+            journal = open(&disk, u64::from(round), &keeping(1_000_000)).unwrap().0;
+            // The rescued tail took room too.
+            let after = history(&*journal);
+            assert!(kept.ends_with(&after) && after.len() > 60, "{round}: {after:?}");
+        }
+    }
+    assert!((7..=12).contains(&most), "history takes what the live log leaves: {most}");
+    assert!(!archived(&disk).is_empty());
+}
+
+#[test]
+fn a_log_with_history_opens_on_a_full_disk() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping(1000)).unwrap();
+    let tickets = fill(&journal, 0..60);
+    journal.trim(tickets[40].lsn).unwrap();
+    let (start, many) = (journal.start(), archived(&disk).len());
+    drop(journal);
+    disk.kill();
+    // Not one byte: neither for the epoch nor for the tail that no header claims to be durable.
+    disk.set_capacity(Some(disk.used_bytes()));
+    let (journal, recovery) = open(&disk, 2, &keeping(1000)).unwrap();
+    assert!(recovery.rescued_bytes > 0);
+    assert_eq!(journal.start(), start);
+    assert!(archived(&disk).len() < many && archived(&disk).len() + 4 > many, "no more than it takes");
+    let found = history(&*journal);
+    assert!(found.last() == Some(&59) && found.windows(2).all(|two| two[0] + 1 == two[1]), "{found:?}");
+    drop(journal);
+    disk.cut_power(Survival::Nothing);
+    // Without history it is the operator's.
+    for name in archived(&disk) {
+        disk.unlink(&Path::new(FOLDER).join(name)).unwrap();
+    }
+    disk.set_capacity(Some(disk.used_bytes()));
+    assert_eq!(open(&disk, 3, &keeping(1000)).unwrap_err().kind(), Kind::Full);
+}
+
+#[test]
+fn where_history_cannot_be_removed_the_full_disk_is_told_and_nothing_is_lost() {
+    for operation in [Operation::Rename, Operation::SyncDir] {
+        let disk = SimDisk::new();
+        let (journal, _) = open(&disk, 1, &keeping(1000)).unwrap();
+        let tickets = fill(&journal, 0..60);
+        journal.trim(tickets[50].lsn).unwrap();
+        let (start, many) = (journal.start(), archived(&disk).len());
+        disk.set_capacity(Some(disk.used_bytes()));
+        disk.inject(Call::of(operation, 1), Fault::Io);
+        let mut live: Vec<u8> = (60..90).take_while(|number| journal.append(1, &[&[*number; 1000]]).is_ok()).collect();
+        journal.sync().unwrap();
+        assert_eq!((journal.state(), journal.append(1, &[&[0; 4000]]).unwrap_err().kind()), (State::Full, Kind::Full));
+        assert!(archived(&disk).len() + 1 >= many, "{operation:?}: no other may go");
+        drop(journal);
+        disk.kill();
+        let (journal, _) = open(&disk, 2, &keeping(1000)).unwrap();
+        assert_eq!(journal.start(), start);
+        live.extend(fill(&journal, 90..120).iter().zip(90..).map(|(_, number)| number));
+        let found = history(&*journal);
+        assert!(found.ends_with(&live), "{operation:?}: {found:?}");
+    }
 }

@@ -99,7 +99,13 @@ fn an_unclosed_chain_is_invisible_and_dropped() {
 
 #[test]
 fn whatever_call_fails_nothing_acknowledged_is_lost_and_what_is_shown_stays() {
-    let configs = [small(), Config { direct: false, ..small() }, Config { max_elapsed_sync_time: 3, ..small() }];
+    let configs = [
+        small(),
+        Config { direct: false, ..small() },
+        Config { max_elapsed_sync_time: 3, ..small() },
+        // On a disk that history fills.
+        Config { archive_bytes_max: u64::MAX, ..small() },
+    ];
     for (number, config) in configs.iter().enumerate() {
         for fault in [Fault::Io, Fault::Full, Fault::Short] {
             for nth in 1..240 {
@@ -112,6 +118,9 @@ fn whatever_call_fails_nothing_acknowledged_is_lost_and_what_is_shown_stays() {
 fn one_fault(config: &Config, fault: Fault, nth: u64, seed: u64) {
     let story = format!("{fault:?} at call {nth}, {config:?}");
     let disk = SimDisk::new();
+    if config.archive_bytes_max > 0 {
+        disk.set_capacity(Some(4 * config.log_size));
+    }
     disk.inject(Call::any(nth), fault);
     let mut acknowledged = Vec::new();
     let mut rng = Rng::new(nth);
@@ -134,6 +143,8 @@ fn one_fault(config: &Config, fault: Fault, nth: u64, seed: u64) {
         }
     }
     disk.kill();
+    // What lives may have filled it.
+    disk.set_capacity(None);
     let journal = reopen(&disk, 77, config, &story);
     let shown = read(&journal).or_else(|_| read(&journal)).unwrap();
     for (lsn, payload) in &acknowledged {
