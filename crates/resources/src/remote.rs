@@ -5,7 +5,8 @@
 //! Nothing travels alone that can travel with something else: start goes with the first work, end with prepare. A branch
 //! without work costs no message, one without writes is read-only before it is asked.
 //! A lost connection takes the work of an unprepared branch with it (the store drops it); verbs that any connection can
-//! bring (commit, rollback, recover) go over a new one.
+//! bring (commit, rollback, recover) go over a new one. Not where it had a claim: the claim ended with it, and whoever
+//! believes to have it must hear so.
 //! Deliberately absent: retries. Who drives knows what may be sent again.
 
 mod connector;
@@ -54,6 +55,8 @@ enum Sent {
     Known(Reply),
     /// It will come.
     Asked(Ticket),
+    /// It will come, and may be that the claim is ours.
+    Claimed(Ticket),
 }
 
 /// A connection to a store, for one branch after the other.
@@ -69,6 +72,8 @@ pub struct Remote {
     sent: Option<Sent>,
     /// Of the last vote of yes, in the store's own form.
     witness: Vec<u8>,
+    /// It was given a claim, which is its first connection's: it makes no other one.
+    is_claimed: bool,
 }
 
 impl Remote {
@@ -84,6 +89,7 @@ impl Remote {
             passed: Vec::new(),
             sent: None,
             witness: Vec::new(),
+            is_claimed: false,
         }
     }
 
@@ -212,6 +218,10 @@ impl Remote {
         let works = |link: &Link| if link.idle() < QUIET { link.is_whole() } else { link.look() };
         if !self.link.as_ref().is_some_and(works) {
             self.hang_up();
+            if self.is_claimed {
+                let message = format!("the connection to {} ended, and its claim with it", self.address);
+                return Err(LinkError::Unavailable { message });
+            }
             let hello = Hello::new(Role::Store { label: &self.name });
             self.link = Some(Link::connect(&self.address, &hello, &self.config)?);
         }
@@ -247,7 +257,15 @@ impl Remote {
     fn verb(&mut self, request: &Request<'_>) -> Sent {
         match self.connected().and_then(|link| link.send(request)) {
             Ok(ticket) => Sent::Asked(ticket),
-            Err(error) => Sent::Known(trouble(&error)),
+            Err(error) => Sent::Known(self.trouble(&error)),
+        }
+    }
+
+    /// A claim that is lost with its connection is told as such, whatever became of the verb.
+    fn trouble(&self, error: &LinkError) -> Reply {
+        match trouble(error) {
+            Reply::Refused(Kind::Unavailable, words) if self.is_claimed => Reply::Lost(words),
+            reply => reply,
         }
     }
 
@@ -319,7 +337,10 @@ impl Remote {
             Verb::Rollback(xid) => self.verb(&Request::Rollback(*xid)),
             Verb::Recover(node) => self.verb(&Request::Recover(*node)),
             Verb::Forget(xid) => self.verb(&Request::Forget(*xid)),
-            Verb::Claim(node) => self.verb(&Request::Claim(*node)),
+            Verb::Claim(node) => match self.verb(&Request::Claim(*node)) {
+                Sent::Asked(ticket) => Sent::Claimed(ticket),
+                known => known,
+            },
             Verb::Inquire { xid, witness } => self.verb(&Request::Inquire { xid: *xid, witness }),
             // A store's branch is nobody's once it is prepared.
             Verb::Evict(_) => Sent::Known(Reply::Done),
@@ -346,7 +367,7 @@ impl Remote {
             _ => Err(LinkError::InDoubt { message: "an answer of another kind than asked".to_owned() }),
         });
         self.watch(&outcome);
-        outcome.unwrap_or_else(|error| trouble(&error))
+        outcome.unwrap_or_else(|error| self.trouble(&error))
     }
 }
 
@@ -391,6 +412,11 @@ impl Resource for Remote {
             None => Reply::Refused(Kind::Internal, unsent()),
             Some(Sent::Known(reply)) => reply,
             Some(Sent::Asked(ticket)) => self.take(ticket),
+            Some(Sent::Claimed(ticket)) => {
+                let reply = self.take(ticket);
+                self.is_claimed |= reply == Reply::Done;
+                reply
+            }
         }
     }
 }

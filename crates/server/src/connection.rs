@@ -16,6 +16,9 @@ use crate::role::Role;
 
 /// How long a refused connection may take to read its last answer and close.
 const LINGER: Duration = Duration::from_millis(500);
+/// How long a claim may be silent. Recovery looks at every resource at least every 10 s; a coordinator whose machine has
+/// vanished without a word must not keep its own successor out for longer.
+const CLAIM_SILENCE: Duration = Duration::from_secs(30);
 /// Unread answers beyond which no further request of the connection is looked at, as a part of the limit.
 const BACKLOG_DIVISOR: usize = 4;
 
@@ -229,6 +232,10 @@ impl Connection {
         let client = matches!(self.role, Role::Client(_)) && self.phase == Phase::Open;
         if missed.is_some_and(|missed| client && now.since(self.heard) >= missed) {
             return Some("its heartbeats are missing");
+        }
+        // Closed, not only let go: its old holder must not resolve anything over it any more.
+        if self.role.has_claim() && now.since(self.heard) >= CLAIM_SILENCE {
+            return Some("it has a claim and said nothing for too long");
         }
         match self.phase {
             Phase::Lingering => longer(self.waits_since, LINGER.min(partial)).then_some("it was told to go"),

@@ -37,6 +37,11 @@ impl Role {
         matches!(self, Self::Store(seat) if !seat.branches.is_empty())
     }
 
+    /// Whether it keeps others from resolving some node's branches.
+    pub(crate) const fn has_claim(&self) -> bool {
+        matches!(self, Self::Store(seat) if seat.has_claim())
+    }
+
     const fn name(&self) -> &'static str {
         match self {
             Self::Nobody => "nobody",

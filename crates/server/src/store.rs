@@ -52,6 +52,12 @@ pub(crate) struct Seat {
     claim: Option<Claim>,
 }
 
+impl Seat {
+    pub(crate) const fn has_claim(&self) -> bool {
+        self.claim.is_some()
+    }
+}
+
 pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
     let Some(kv) = &visit.shared.kv else { return };
     match request {
@@ -96,7 +102,7 @@ fn start(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
     branch(visit, started.map(|()| Reply::Done), false);
 }
 
-/// The claim is the connection's, and goes with it.
+/// The claim is the connection's, and goes with it: when it ends, or has been silent for too long.
 fn claim(visit: &mut Visit<'_>, kv: &Kv, node: NodeId) {
     let Role::Store(seat) = &mut visit.connection.role else { return };
     let claimed = match &seat.claim {

@@ -186,6 +186,22 @@ fn an_idle_connection_that_ended_is_replaced_before_a_branch_begins() {
 }
 
 #[test]
+fn a_claim_that_ended_with_its_connection_is_told_and_nothing_goes_over_another_one() {
+    let claimed = |peer: &mut Peer| peer.says(&Request::Claim(NodeId(1)), DONE);
+    let Store { mut remote, thread } = store(vec![Box::new(claimed), Box::new(claimed)]);
+    assert_eq!(remote.call(Verb::Claim(NodeId(1))), Reply::Done);
+    // Also before anyone has seen that it ended, and after.
+    for verb in [Verb::Recover(NodeId(1)), Verb::Rollback(xid()), Verb::Commit(xid()), Verb::Claim(NodeId(1))] {
+        let reply = remote.call(verb);
+        assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
+    }
+    // The first that the store hears on a new connection is a claim.
+    let mut again = Remote::new("store", remote.address.clone(), remote.config.clone());
+    assert_eq!(again.call(Verb::Claim(NodeId(1))), Reply::Done);
+    thread.join().unwrap();
+}
+
+#[test]
 fn every_answer_keeps_its_meaning() {
     use assent_wire::Reply as W;
     let told = assent_wire::Native { code: "c", message: "m" };

@@ -49,6 +49,8 @@ pub(crate) struct Rules {
     pub(crate) rpo_ms: u64,
     /// Whose time engines and servers take.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where it serves; none for a port that is free.
+    pub(crate) at: Option<Address>,
 }
 
 impl Default for Rules {
@@ -61,6 +63,7 @@ impl Default for Rules {
             opens_for: Duration::ZERO,
             rpo_ms: 0,
             clock: Arc::new(RealClock),
+            at: None,
         }
     }
 }
@@ -77,7 +80,7 @@ impl Rules {
             heartbeat_ms: self.heartbeat_ms,
             resources: resources.iter().map(|name| (*name).to_owned()).collect(),
             client_lost_ms: u32::try_from(self.client_lost_ms).unwrap(),
-            ..Config::new("127.0.0.1:0".parse().unwrap())
+            ..Config::new(self.at.clone().unwrap_or_else(|| "127.0.0.1:0".parse().unwrap()))
         }
     }
 }

@@ -8,6 +8,7 @@
     reason = "helpers of tests speak to the server as strangers do, and fail loudly"
 )]
 
+mod claims;
 mod hostile;
 mod house;
 mod killed;
