@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_ids::{Branch, ResourceId, Xid};
+use assent_ids::{Branch, ResourceId, TxId, Xid};
 use assent_world::{Clock, Moment};
 use assent_xa::{BranchRecord, Connector};
 
@@ -57,6 +57,8 @@ pub struct Attendant {
     pub(crate) sights: BTreeMap<Xid, Sight>,
     /// Branches of durably decided transactions that are not in the latest listing.
     pub(crate) missed: BTreeMap<Xid, Missed>,
+    /// Up to whom siblings were asked for in the last look.
+    pub(crate) searched: Option<TxId>,
     is_in_doubt: bool,
     has_met_rival: bool,
 }
@@ -80,7 +82,17 @@ impl Attendant {
     ) -> Self {
         let station = Station::new(connector, coordinator.node());
         let (sights, missed) = (BTreeMap::new(), BTreeMap::new());
-        Self { coordinator, clock, station, registered, sights, missed, is_in_doubt: true, has_met_rival: false }
+        Self {
+            coordinator,
+            clock,
+            station,
+            registered,
+            sights,
+            missed,
+            searched: None,
+            is_in_doubt: true,
+            has_met_rival: false,
+        }
     }
 
     /// The registered name of the resource.
@@ -158,9 +170,10 @@ impl Attendant {
         match look.listing {
             Some(list) => {
                 self.note(&list, &mut round);
-                self.search();
                 self.resolve(&mut round);
                 self.conclude(look.orphans, &list, &mut round);
+                // What is decided is told before anything is asked about what is not.
+                self.search();
             }
             // A failure between two listings: the count begins anew.
             None => self.missed.clear(),

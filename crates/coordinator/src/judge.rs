@@ -77,7 +77,7 @@ pub(crate) enum Truth {
     Open,
 }
 
-/// A durable decision, what became of the branch, and whether it was seen prepared or voted (its decision names it).
+/// A durable decision, what became of the branch, and whether something was kept of its vote.
 pub(crate) fn truth(decided: Outcome, past: Past, has_voted: bool) -> Truth {
     let says = |message: &str| Native { code: String::new(), message: message.to_owned() };
     match (decided, past) {

@@ -25,6 +25,7 @@ pub mod history;
 mod identity;
 mod inspect;
 mod judge;
+mod late;
 mod lay;
 mod lost;
 mod note;

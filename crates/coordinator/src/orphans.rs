@@ -58,14 +58,14 @@ impl Attendant {
     pub(crate) fn inquire(&mut self, questions: Vec<Question>) -> Vec<(Xid, Resolution)> {
         let (mut asked, mut verbs) = (Vec::new(), Vec::new());
         for Question { xid, outcome, witness } in questions {
-            asked.push((xid, outcome));
+            // Without a witness nobody says that it voted: it may just have been seen, and its rollback is presumed.
+            asked.push((xid, outcome, !witness.is_empty()));
             verbs.push(Verb::Inquire { xid, witness });
         }
         let replies = self.station.tell_all(verbs, self.clock.now(), |_| {});
-        let known = asked.into_iter().zip(replies).map(|((xid, outcome), reply)| {
+        let known = asked.into_iter().zip(replies).map(|((xid, outcome, has_voted), reply)| {
             let resolution = match reply {
-                // Each was seen prepared, or stands in its decision because it voted.
-                Some(Reply::Past(past)) => concluded(truth(outcome, past, true)),
+                Some(Reply::Past(past)) => concluded(truth(outcome, past, has_voted)),
                 Some(Reply::Refused(kind, native)) => Resolution::Retry(kind, native),
                 Some(Reply::Lost(native)) => Resolution::Retry(Kind::InDoubt, native),
                 Some(other) => misfit(&other),

@@ -48,7 +48,9 @@ impl Coordinator {
     /// These resources are attended from now on.
     pub(crate) fn attend(&self, names: &[(ResourceId, String)]) {
         let now = self.clock.now();
-        self.state().attended.expect(names, now);
+        let mut state = self.state();
+        state.attended.expect(names, now);
+        state.table.expect(names.iter().map(|(id, _)| *id));
     }
 
     /// The branches at this resource of decided transactions whose client does not drive them: its attendant has to find
@@ -70,7 +72,9 @@ impl Coordinator {
         let state = &mut *self.state();
         let seen = state.attended.saw(resource, sights);
         let clients = &state.clients;
-        state.table.watch(seen, |incarnation| clients.standing(incarnation) == Standing::Fenced);
+        let is_fenced = |incarnation| clients.standing(incarnation) == Standing::Fenced;
+        state.table.watch(seen, is_fenced);
+        state.table.listed(resource, is_fenced);
     }
 
     /// How a claim went. Whether that is the first rival.

@@ -17,6 +17,9 @@ use crate::{Attendant, By, Coordinator, Pending};
 /// Branches are numbered from 0 in a transaction; more are not looked for.
 const NUMBERS: u16 = 8;
 
+/// So many transactions in one look, 64 inquiries: a crowd of them keeps no other branch waiting.
+const ASKED_MAX: usize = 8;
+
 /// An answer is good for so long.
 pub(crate) const NOTHING_LASTS: Duration = Duration::from_secs(10);
 
@@ -77,7 +80,12 @@ impl Attendant {
     /// Answers what is asked of this resource.
     pub(crate) fn search(&mut self) {
         let (node, resource) = (self.coordinator.node(), self.station.id);
-        for tx in self.coordinator.questions(resource) {
+        let mut asked = self.coordinator.questions(resource);
+        // On from where the last look came to, so that each has its turn.
+        let behind = asked.partition_point(|tx| Some(*tx) <= self.searched);
+        asked.rotate_left(behind);
+        for tx in asked.into_iter().take(ASKED_MAX) {
+            self.searched = Some(tx);
             let branch = |number| Branch { node, tx, resource, number, flags: 0 };
             let ask = |number| Verb::Inquire { xid: branch(number).xid(), witness: Vec::new() };
             let replies = self.station.tell_all((0..NUMBERS).map(ask).collect(), self.clock.now(), |_| {});

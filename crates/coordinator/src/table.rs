@@ -11,12 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use assent_ids::{Incarnation, TxId};
+use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_journal::Ticket;
 use assent_world::Moment;
 use assent_xa::{Heuristic, Native, Outcome};
 
 use crate::bygone::Bygones;
+use crate::late::Late;
 use crate::note::Note;
 
 /// Who decided.
@@ -125,6 +126,7 @@ pub(crate) struct Table {
     /// Ever forgotten in this opening.
     forgotten_count: u64,
     bygones: Bygones,
+    late: Late,
 }
 
 impl Table {
@@ -148,6 +150,10 @@ impl Table {
     pub(crate) fn insert(&mut self, tx: TxId, entry: Entry) {
         _ = self.remove(tx);
         self.bytes += bytes_of(&entry);
+        // It names what was seen; a client's names all.
+        if entry.outcome == Outcome::Committed && entry.by != By::Client {
+            self.late.mark(tx);
+        }
         if entry.is_heuristic() {
             _ = self.heuristic.insert(tx);
         }
@@ -163,6 +169,7 @@ impl Table {
         let entry = self.entries.remove(&tx)?;
         self.bytes -= bytes_of(&entry);
         _ = self.heuristic.remove(&tx);
+        self.late.gone(tx);
         Some(entry)
     }
 
@@ -264,6 +271,17 @@ impl Table {
         before.into_iter().for_each(|tx| self.forget_if(tx, is_fenced(tx.incarnation)));
     }
 
+    /// These resources may hold branches that no decision names.
+    pub(crate) fn expect(&mut self, resources: impl Iterator<Item = ResourceId>) {
+        self.late.expect(resources);
+    }
+
+    /// A resource has listed, and the table watches what it has shown.
+    pub(crate) fn listed(&mut self, resource: ResourceId, is_fenced: impl Fn(Incarnation) -> bool) {
+        self.late.listed(resource);
+        self.late.shown_all().into_iter().for_each(|tx| self.forget_if(tx, is_fenced(tx.incarnation)));
+    }
+
     pub(crate) fn is_watched(&self, tx: TxId) -> bool {
         self.watched.contains(&tx)
     }
@@ -284,7 +302,7 @@ impl Table {
     /// The rule of forgetting.
     fn forget_if(&mut self, tx: TxId, is_fenced: bool) {
         let may = |entry: &Entry| entry.is_finished && (entry.is_acknowledged || is_fenced);
-        if self.watched.contains(&tx) || !self.entries.get(&tx).is_some_and(may) {
+        if self.watched.contains(&tx) || self.late.is_awaited(tx) || !self.entries.get(&tx).is_some_and(may) {
             return;
         }
         if let Some(entry) = self.remove(tx) {
@@ -341,6 +359,7 @@ impl Table {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.heuristic.clear();
+        self.late.clear();
         self.bytes = 0;
     }
 }

@@ -79,8 +79,8 @@ impl Finished {
         })
     }
 
-    /// What became of a branch. `is_here`: it is known and unfinished. `end`: the journal's. Without a witness nothing
-    /// says that another store voted.
+    /// What became of a branch. `is_here`: it is known and unfinished. `end`: the journal's. Without a witness only what
+    /// is remembered is known.
     pub(crate) fn became(&self, xid: &Xid, voted: &Voucher, store: NodeId, is_here: bool, end: Lsn) -> Past {
         let elsewhere = |message: String| Past::Elsewhere(Native { code: "elsewhere".to_owned(), message });
         let place = match voted {
@@ -101,7 +101,11 @@ impl Finished {
                 "store {store} voted at LSN {prepare}, and its journal here (to LSN {end}) never had that vote: it is an \
                  older copy"
             )),
-            (false, None, _) => Past::Forgotten,
+            (false, None, None) => elsewhere(format!(
+                "it is not prepared in store {store}, and nothing was kept of its vote: what became of it nobody can know; \
+                 look at its keys"
+            )),
+            (false, None, Some(_)) => Past::Forgotten,
         }
     }
 }
@@ -177,7 +181,8 @@ mod tests {
         assert_eq!((asked(3, 25), asked(2, 15), asked(1, 5)), (Past::Committed, Past::RolledBack, Past::Forgotten));
         assert_eq!(finished.floor(), Lsn(11));
         assert_eq!(finished.became(&xid(3), &Voucher::None, STORE, false, END), Past::Committed);
-        assert_eq!(finished.became(&xid(9), &Voucher::None, STORE, false, END), Past::Forgotten);
+        let nobody = finished.became(&xid(9), &Voucher::None, STORE, false, END);
+        assert!(matches!(nobody, Past::Elsewhere(_)), "nothing says that it voted here: {nobody:?}");
     }
 
     #[test]

@@ -78,9 +78,11 @@ pub enum Past {
     RolledBack,
     /// It is there: prepared, or being finished just now.
     Open,
-    /// The server is the one that voted, and keeps no memory of finished branches.
+    /// The server is the one that voted, and keeps no memory of finished branches. Who leaves witnesses never says so of
+    /// a vote without one.
     Forgotten,
-    /// The server is another one than voted, or has lost its place since (a fail-over, a restored backup): it cannot know.
+    /// The server is another one than voted, or has lost its place since (a fail-over, a restored backup), or nothing was
+    /// kept of the vote: it cannot know.
     Elsewhere(Native),
 }
 

@@ -94,3 +94,27 @@ fn by_the_other_policy_it_is_rolled_back_but_not_before_all_were_asked() {
         assert!(bank.vault().rolled_back.contains(&xid));
     }
 }
+
+#[test]
+fn a_crowd_that_is_searched_for_keeps_no_decided_branch_waiting_and_each_has_its_turn() {
+    let mut stand = Stand::new();
+    stand.log.stored().is_lazy = true;
+    stand.restart(true);
+    let session = stand.coordinator.handshake("client").unwrap();
+    for counter in 1..=40 {
+        stand.banks[0].prepare(IDENTITY.node, tx(&session, counter), 0);
+        stand.coordinator.decide(&commit(tx(&session, counter))).unwrap();
+    }
+    stand.log.stored().may_have_lost = true;
+    stand.restart(false);
+    stand.fence();
+    (0..2).for_each(|_| _ = stand.round());
+    let asked = |stand: &Stand| stand.banks[0].vault().verbs.get("inquire").copied().unwrap_or_default();
+    for _ in 0..4 {
+        let before = asked(&stand);
+        stand.round();
+        assert!(asked(&stand) - before <= 64, "{} inquiries in one look", asked(&stand) - before);
+    }
+    (0..4).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.gauges().held, 40, "each was asked about");
+}

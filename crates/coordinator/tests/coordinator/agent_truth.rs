@@ -168,3 +168,75 @@ fn a_session_that_keeps_a_branch_is_ended_once_its_client_is_fenced_and_not_befo
     assert_eq!(evictions(&stand), 1);
     assert!(stand.banks[0].vault().committed.contains(&xid), "told again at once");
 }
+
+/// The first bank shows its branch, the second is dead; a person decides commit, then the client is fenced.
+fn forced_while_one_is_dead() -> (Stand, TxId, assent_ids::Xid) {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    let late = stand.banks[1].prepare(IDENTITY.node, mine, 1);
+    stand.banks[1].trouble(Some(Trouble::Dead));
+    stand.coordinator.lost(session.incarnation);
+    stand.round();
+    assert_eq!(stand.coordinator.force(mine, Outcome::Committed, &operator()), Ok(Outcome::Committed));
+    stand.fence();
+    (0..6).for_each(|_| _ = stand.round());
+    (stand, mine, late)
+}
+
+#[test]
+fn a_commit_by_force_waits_for_the_branch_of_a_resource_that_was_down() {
+    for restarts in [false, true] {
+        let (mut stand, mine, late) = forced_while_one_is_dead();
+        assert!(stand.coordinator.show(mine).is_some(), "the second bank may hold a branch of it");
+        if restarts {
+            stand.restart(false);
+            (0..4).for_each(|_| _ = stand.round());
+            stand.fence();
+        }
+        stand.banks[1].trouble(None);
+        (0..6).for_each(|_| _ = stand.round());
+        assert!(stand.banks[1].vault().committed.contains(&late), "as its sibling was, restarted: {restarts}");
+        assert!(stand.coordinator.show(mine).is_none(), "and then it is forgotten");
+    }
+}
+
+#[test]
+fn a_commit_of_which_nothing_was_kept_is_a_hazard_where_votes_leave_witnesses() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let (a, b) = (stand.banks[0].prepare(IDENTITY.node, mine, 0), stand.banks[1].prepare(IDENTITY.node, mine, 1));
+    stand.coordinator.lost(session.incarnation);
+    stand.round();
+    stand.coordinator.force(mine, Outcome::Committed, &operator()).unwrap();
+    // A fail-over loses both. The first leaves witnesses and says that nothing was kept; the second has none by nature.
+    stand.banks[0].vault().prepared.remove(&a);
+    stand.banks[0].vault().is_elsewhere = true;
+    stand.banks[1].vault().prepared.remove(&b);
+    stand.round();
+    let round = stand.round();
+    let found = how(&round);
+    let [Resolution::Heuristic(Heuristic::Hazard, _), Resolution::CommittedInferred] = found[..] else {
+        panic!("{round:?}")
+    };
+    assert_eq!(stand.coordinator.gauges().heuristic, 1);
+}
+
+#[test]
+fn a_presumed_rollback_of_which_nothing_was_kept_is_no_hazard() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.coordinator.lost(session.incarnation);
+    stand.round();
+    stand.fence();
+    stand.coordinator.force(mine, Outcome::RolledBack, &operator()).unwrap();
+    stand.banks[0].vault().prepared.remove(&xid);
+    stand.banks[0].vault().is_elsewhere = true;
+    stand.round();
+    assert_eq!(how(&stand.round()), [&Resolution::NotListed]);
+    assert_eq!(stand.coordinator.gauges().heuristic, 0);
+}

@@ -167,7 +167,11 @@ impl Session {
             });
         }
         if witness.is_empty() {
-            return Ok(Reply::Past(Past::Forgotten));
+            let message =
+                "it is not prepared any more, and nothing was kept of its vote: whether this server is the one \
+                           that voted, and what became of the branch, nobody can know; look at its rows"
+                    .to_owned();
+            return Ok(Reply::Past(Past::Elsewhere(said(message))));
         }
         let Some(witness) = Witness::read(witness) else {
             let message = "what was kept of the vote is in a form that this version cannot read".to_owned();

@@ -206,7 +206,8 @@ fn what_became_of_a_branch_is_told_to_whoever_has_the_witness_and_one_connection
     ask(1, &witnesses[0], Past::Committed);
     ask(2, &witnesses[1], Past::RolledBack);
     ask(1, &[], Past::Committed);
-    ask(3, &[], Past::Forgotten);
+    let arrived = agent.request(&Request::Inquire { xid: xid(NODE, tx(3), "a", 0), witness: &[] }).unwrap();
+    assert!(matches!(branch(&arrived), Reply::Past(Past::Elsewhere(_))), "{arrived:?}");
     let arrived = agent.request(&Request::Inquire { xid: xid(NODE, tx(1), "a", 0), witness: b"pg" }).unwrap();
     assert!(matches!(branch(&arrived), Reply::Past(Past::Elsewhere(_))), "{arrived:?}");
     agent.close("the claim goes with it");
