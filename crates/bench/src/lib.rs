@@ -1,16 +1,21 @@
 //! The races: workloads, floors measured in the same run, exact statistics.
 //!
 //! Walk: [`journal`], [`tx`] and [`real`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
-//! without us · [`recover`] and [`restart`] leave a folder as a crash does, for a server that is then measured · [`stats`] exact percentiles over all samples.
-//! Deliberately absent: printing and charts; the command line lays tables and JSON.
+//! without us · [`report`] what a race leaves behind: JSON, CSV, a page with charts, comparison · [`record`] and [`pace`] how a workload
+//! is timed · [`host`] where it ran · [`recover`] and [`restart`] leave a folder as a crash does, for a server that is then measured · [`stats`] exact percentiles over all samples.
+//! Deliberately absent: printing; the command line lays tables.
 #![forbid(unsafe_code)]
 
 pub mod databases;
 pub mod floor;
+pub mod host;
 mod house;
 pub mod journal;
+pub mod pace;
 pub mod real;
+pub mod record;
 pub mod recover;
+pub mod report;
 pub mod restart;
 mod stage;
 pub mod stats;

@@ -27,12 +27,39 @@ pub struct Latency {
     pub p98: f64,
     /// 99 %.
     pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
     /// The largest.
     pub max: f64,
     /// The mean.
     pub mean: f64,
     /// The standard deviation of the samples, dividing by their number.
     pub sd: f64,
+}
+
+impl Latency {
+    /// The figures by their names in a report: `p25` .. `sd`, in microseconds to the nanosecond, and `samples`.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "counts below 2^52")]
+    pub fn named(&self) -> [(&'static str, f64); 14] {
+        let nanos = |us: f64| (us * 1_000.0).round() / 1_000.0;
+        [
+            ("samples", self.samples as f64),
+            ("min", self.min),
+            ("p25", self.p25),
+            ("p50", self.p50),
+            ("p75", self.p75),
+            ("p85", self.p85),
+            ("p90", self.p90),
+            ("p95", self.p95),
+            ("p98", self.p98),
+            ("p99", self.p99),
+            ("p999", self.p999),
+            ("max", self.max),
+            ("mean", nanos(self.mean)),
+            ("sd", nanos(self.sd)),
+        ]
+    }
 }
 
 /// Samples of one latency, in nanoseconds.
@@ -70,6 +97,12 @@ impl Samples {
         self.nanos.is_empty()
     }
 
+    /// Each of them, in no order.
+    #[must_use]
+    pub fn nanos(&self) -> &[u64] {
+        &self.nanos
+    }
+
     /// The percentiles; all zero without samples.
     #[must_use]
     pub fn latency(&self) -> Latency {
@@ -79,9 +112,9 @@ impl Samples {
         if count == 0 {
             return Latency::default();
         }
-        // Nearest rank: the smallest sample that at least that share of the samples does not exceed.
+        // Nearest rank: the smallest sample that at least that share (in thousandths) of the samples does not exceed.
         let at = |share: usize| {
-            let rank = (count * share).div_ceil(100).clamp(1, count);
+            let rank = (count * share).div_ceil(1_000).clamp(1, count);
             sorted.get(rank - 1).copied().map_or(0.0, micros)
         };
         let mean = sorted.iter().copied().map(micros).sum::<f64>() / number(count);
@@ -89,15 +122,16 @@ impl Samples {
         Latency {
             samples: u64::try_from(count).unwrap_or(u64::MAX),
             min: at(0),
-            p25: at(25),
-            p50: at(50),
-            p75: at(75),
-            p85: at(85),
-            p90: at(90),
-            p95: at(95),
-            p98: at(98),
-            p99: at(99),
-            max: at(100),
+            p25: at(250),
+            p50: at(500),
+            p75: at(750),
+            p85: at(850),
+            p90: at(900),
+            p95: at(950),
+            p98: at(980),
+            p99: at(990),
+            p999: at(999),
+            max: at(1000),
             mean,
             sd: variance.sqrt(),
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod real;
+mod report;
 
 /// A URL of the servers that `scripts/test` starts.
 fn variable(name: &str) -> String {

@@ -1,0 +1,78 @@
+//! What the calls of a workload took: every sample is kept, percentiles are exact, an HDR histogram is laid beside them.
+//!
+//! Walk: a thread has a [`Recorder`] of its own · [`Recorder::record`] in each call · [`Recorder::merge`] when it has ended ·
+//! [`Recorder::fill`] a cell.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assent_kind::Kind;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+
+use crate::BenchError;
+use crate::report::Cell;
+use crate::stats::{Latency, Samples};
+
+/// Of an HDR histogram: a value is known to one in a thousand.
+const DIGITS: u8 = 3;
+
+/// Samples by call.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    calls: BTreeMap<&'static str, Samples>,
+}
+
+impl Recorder {
+    /// One call took that long. With a rate: from the instant that the schedule meant it to begin (`pace::OpenLoop`).
+    pub fn record(&mut self, call: &'static str, took: Duration) {
+        self.calls.entry(call).or_default().push(took);
+    }
+
+    /// All of another thread's.
+    pub fn merge(&mut self, other: &Recorder) {
+        for (call, samples) in &other.calls {
+            self.calls.entry(call).or_default().extend(samples);
+        }
+    }
+
+    /// The samples of a call.
+    #[must_use]
+    pub fn samples(&self, call: &str) -> Option<&Samples> {
+        self.calls.get(call)
+    }
+
+    /// The percentiles of a call; all zero if it was never made.
+    #[must_use]
+    pub fn latency(&self, call: &str) -> Latency {
+        self.calls.get(call).map(Samples::latency).unwrap_or_default()
+    }
+
+    /// Lays figures (`CALL_p95_us` ..) and histograms of every call into a cell.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] where a histogram cannot be laid.
+    pub fn fill(&self, cell: &mut Cell) -> Result<(), BenchError> {
+        for (call, samples) in &self.calls {
+            for (name, value) in samples.latency().named() {
+                let unit = if name == "samples" { "" } else { "_us" };
+                cell.figures.insert(format!("{call}_{name}{unit}"), value);
+            }
+            cell.histograms.insert((*call).to_owned(), histogram(samples)?);
+        }
+        Ok(())
+    }
+}
+
+fn histogram(samples: &Samples) -> Result<String, BenchError> {
+    let failed = |error: &dyn std::fmt::Display| BenchError::new(Kind::Internal, format!("the histogram: {error}"));
+    let mut histogram = Histogram::<u64>::new(DIGITS).map_err(|error| failed(&error))?;
+    for nanos in samples.nanos() {
+        histogram.record(*nanos).map_err(|error| failed(&error))?;
+    }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).map_err(|error| failed(&error))?;
+    Ok(STANDARD.encode(bytes))
+}

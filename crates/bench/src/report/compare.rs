@@ -1,0 +1,1 @@
+//! Two reports of one scenario, cell by cell.

@@ -1,0 +1,91 @@
+//! The frame of all races: what a report takes in, keeps and refuses.
+
+use std::time::Duration;
+
+use assent_bench::host::Host;
+use assent_bench::pace::OpenLoop;
+use assent_bench::record::Recorder;
+use assent_bench::report::sink::{Outputs, Sink};
+use assent_bench::report::{Cell, FORMAT, Report};
+
+fn cell(clients: u32, tps: f64) -> Cell {
+    let mut cell = Cell::new([("engine", "journal".to_owned()), ("clients", clients.to_string())]);
+    cell.figures.insert("tps".to_owned(), tps);
+    cell
+}
+
+fn report() -> Report {
+    Report::new("tx", "two dummies", "assent bench tx".to_owned(), Host::default())
+}
+
+#[test]
+fn a_cell_takes_the_place_of_one_with_its_labels_and_keeps_no_figure_that_is_no_number() {
+    let mut report = report();
+    report.put(cell(10, 1.0));
+    report.put(cell(20, f64::NAN));
+    report.put(cell(10, 3.0));
+    assert_eq!(report.cells.len(), 2);
+    assert_eq!(report.cells[0].figures["tps"].to_bits(), 3.0_f64.to_bits());
+    assert!(report.cells[1].figures.is_empty());
+    assert_eq!(report.notes, ["clients=20 engine=journal: tps was no number and is left out"]);
+}
+
+#[test]
+fn the_json_on_disk_is_a_valid_partial_report_after_every_cell() {
+    let folder = tempfile::tempdir().unwrap();
+    let outputs = Outputs::named(&folder.path().join("race"));
+    let path = outputs.json.clone().unwrap();
+    let sink = Sink::new(report(), outputs).unwrap();
+    for clients in [10, 20] {
+        sink.put(cell(clients, 5.0)).unwrap();
+        let read = Report::read(&path).unwrap();
+        assert_eq!((read.cells.len(), read.complete), (clients as usize / 10, false));
+    }
+    sink.finish(true).unwrap();
+    let read = Report::read(&path).unwrap();
+    assert!(read.complete);
+    assert_eq!(read, sink.report());
+    let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["race.csv", "race.html", "race.json"]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_one_sentence_before_the_race() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = Sink::new(report(), Outputs::named(&folder.path().join("absent/race"))).unwrap_err();
+    assert!(refused.message.starts_with("writing the report "), "{refused}");
+    assert_eq!(refused.message.lines().count(), 1);
+}
+
+#[test]
+fn another_format_and_another_file_are_refused_in_one_sentence() {
+    let other = serde_json::json!({"format": FORMAT + 1, "whatever": []}).to_string();
+    let refused = Report::from_json(&other).unwrap_err();
+    assert_eq!(refused.message, "a report of format 2; this program reads format 1");
+    assert!(Report::from_json("{}").unwrap_err().message.starts_with("not a report of ours: missing field"));
+}
+
+#[test]
+fn a_recorder_fills_a_cell_with_named_figures_and_a_histogram() {
+    let (mut one, mut two) = (Recorder::default(), Recorder::default());
+    (1..=60).for_each(|us| one.record("commit", Duration::from_micros(us)));
+    (61..=100).for_each(|us| two.record("commit", Duration::from_micros(us)));
+    one.merge(&two);
+    let mut cell = cell(1, 1.0);
+    one.fill(&mut cell).unwrap();
+    let figure = |name: &str| cell.figures[name];
+    let found = [figure("commit_samples"), figure("commit_p50_us"), figure("commit_p999_us"), figure("commit_max_us")];
+    assert_eq!(found.map(f64::to_bits), [100.0_f64, 50.0, 100.0, 100.0].map(f64::to_bits));
+    assert!(cell.histograms["commit"].len() > 20);
+}
+
+#[test]
+fn an_open_loop_keeps_its_schedule_over_all_clients_and_never_drifts() {
+    let mut loops: Vec<OpenLoop> = (0..3).map(|client| OpenLoop::new(1_000.0, client, 3)).collect();
+    let mut begun: Vec<Duration> =
+        (0..1_000).flat_map(|_| loops.iter_mut().map(OpenLoop::next_at).collect::<Vec<_>>()).collect();
+    begun.sort();
+    let expected: Vec<Duration> = (0..3_000).map(Duration::from_millis).collect();
+    assert_eq!(begun, expected);
+}
