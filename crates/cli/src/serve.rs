@@ -158,12 +158,14 @@ impl House {
         };
         let mut engines = Engines::of(self.identity.node);
         if let Some((journal, coordinator)) = &self.coordinator {
+            count(&metrics, "coordinator", journal);
             let connectors = config.resources.iter().map(connector).collect::<Result<Vec<_>, _>>()?;
             engines.agent = Some(Agent::new(Arc::clone(coordinator), connectors, Arc::clone(&self.clock)));
             engines.coordinator = Some(Arc::clone(coordinator));
             engines.coordinator_log = Some(journal.clone());
         }
         if let Some((journal, kv)) = &self.kv {
+            count(&metrics, "kv", journal);
             engines.kv = Some(Arc::clone(kv));
             engines.kv_log = Some(journal.clone());
         }
@@ -181,6 +183,18 @@ impl House {
         let rest = Rest::start(&admin, limits, metrics, health)?;
         Ok(Running { server, rest })
     }
+}
+
+/// What a log has done to its disk.
+fn count(metrics: &Metrics, log: &'static str, journal: &Arc<Journal>) {
+    let counter = |name, help, of: fn(&assent_journal::Counts) -> u64| {
+        let journal = Arc::clone(journal);
+        metrics.sample_counter(name, Some(("log", log)), help, move || of(&journal.counts()));
+    };
+    counter("log_entries", "Entries appended to a log", |it| it.entries);
+    counter("log_writes", "Batches that a log has written", |it| it.writes);
+    counter("log_syncs", "Syncs and durable writes of a log", |it| it.syncs);
+    counter("log_written_bytes", "Bytes that a log has written", |it| it.bytes);
 }
 
 /// What is held by a lazy coordinator after a power cut; says so, once, where there is something to lose.
