@@ -94,7 +94,8 @@ fn a_server_is_ready_healthy_counted_and_stops_in_an_orderly_way() {
     assert!(metrics.contains("decisions") && metrics.contains("kv_keys"), "{metrics}");
     for log in ["coordinator", "kv"] {
         let syncs = format!("assent_log_syncs_total{{log=\"{log}\"}} ");
-        let syncs = metrics.lines().find_map(|line| line.strip_prefix(&syncs)).map(|count| count.parse::<u64>().unwrap());
+        let syncs =
+            metrics.lines().find_map(|line| line.strip_prefix(&syncs)).map(|count| count.parse::<u64>().unwrap());
         assert!(syncs.is_some(), "{log}: {metrics}");
     }
     assert!(served.get("/nowhere").starts_with("HTTP/1.1 404"));
