@@ -11,6 +11,32 @@ pub struct Think {
     pub delta_us: u64,
 }
 
+/// Draws think times that nobody can foresee but everybody can have again (xorshift64*: Vigna, 2016).
+#[derive(Clone, Debug)]
+pub struct Thinker(u64);
+
+impl Thinker {
+    /// Another sequence for each seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        // Never zero: xorshift would stay there.
+        Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// One think time.
+    pub fn draw(&mut self, think: Think) -> Duration {
+        if think.median_us == 0 {
+            return Duration::ZERO;
+        }
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let chance = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
+        let shortest = think.median_us.saturating_sub(think.delta_us / 2);
+        Duration::from_micros(shortest + chance % (think.delta_us + 1))
+    }
+}
+
 /// The schedule of one client of an open loop: begins at a fixed rate, whatever the answers do.
 ///
 /// A call counts from the instant it was meant to begin, also when the client was late since an earlier answer was: what
