@@ -7,7 +7,7 @@
 
 mod choices;
 mod log;
-mod moment;
+pub(crate) mod moment;
 mod seen;
 mod source;
 mod word;

@@ -53,7 +53,7 @@ const fn days_before(year: u64, month: u64, day: u64) -> u64 {
 }
 
 /// `2026-11-20T18:00:00.123Z`.
-pub(super) fn show(ms: u64) -> String {
+pub(crate) fn show(ms: u64) -> String {
     let (days, of_day) = (ms / DAY_MS + 719_468, ms % DAY_MS);
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
