@@ -127,8 +127,7 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_without_folders_and_addresses() {
-        let given =
-            ["bench", "tx", "--folder", "/home/me/x", "--postgres=postgres://me:secret@host/db", "--rpo", "0/5"];
+        let given = ["bench", "tx", "--folder", "/srv/x", "--postgres=postgres://me:secret@host/db", "--rpo", "0/5"];
         let more = ["--report=../out", "--title", "two words", "-l", "10,20"];
         let shown = command(given.into_iter().chain(more).map(str::to_owned));
         let expected =
