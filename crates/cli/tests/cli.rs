@@ -4,18 +4,28 @@
 mod assent;
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/by_hand.rs"]
+mod by_hand;
+#[path = "cli/copied.rs"]
+mod copied;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/exhausted.rs"]
 mod exhausted;
+#[path = "cli/fail_over.rs"]
+mod fail_over;
 #[path = "cli/full.rs"]
 mod full;
+#[path = "cli/held.rs"]
+mod held;
 #[path = "cli/kills.rs"]
 mod kills;
 #[path = "cli/matrix.rs"]
 mod matrix;
 #[path = "cli/served.rs"]
 mod served;
+#[path = "cli/town.rs"]
+mod town;
 #[path = "cli/tx.rs"]
 mod tx;
 #[path = "cli/usage.rs"]

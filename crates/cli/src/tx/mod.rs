@@ -1,11 +1,12 @@
 //! `assent tx`: what a coordinator knows, what a person may do about it, and what it has decided so far.
 //!
 //! Walk: [`run`] the verbs · `source` where it comes from, a server or a stopped one's folder · `seen` a transaction in doubt
-//! as people read it · `choices` what each choice would do · `word` a person's decision · `log` the history and its chain ·
+//! as people read it, `head` the line above many · `choices` what each choice would do · `word` a person's decision · `log` the history and its chain ·
 //! `moment` times as people write them.
 //! Deliberately absent: any deciding. The coordinator refuses what may not be done, also to a person.
 
 mod choices;
+mod head;
 mod log;
 pub(crate) mod moment;
 mod seen;
@@ -27,7 +28,10 @@ use crate::failure::Failure;
 /// Runs the command.
 pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
     match command {
-        Tx::List { from } => seen::print(&source::list(&from)?, json),
+        Tx::List { from } => {
+            let (head, list) = source::list(&from)?;
+            seen::print(&head, &list, json)
+        }
         Tx::Show { tx, from } => {
             let tx = transaction(&tx)?;
             let found = source::show(&from, tx)?;

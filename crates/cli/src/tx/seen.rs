@@ -7,6 +7,7 @@ use assent_wire::{By, Fate, Heuristic, Outcome, Standing, TransactionView};
 use serde::Serialize;
 
 use super::choices::{self, Choice};
+use super::head::Head;
 use super::moment;
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
@@ -172,12 +173,16 @@ impl Branch {
 }
 
 /// All of them.
-pub(super) fn print(list: &[Transaction], json: bool) -> Result<(), Failure> {
+pub(super) fn print(head: &Head, list: &[Transaction], json: bool) -> Result<(), Failure> {
     if json {
-        return print_json(&serde_json::json!({ "transactions": list }));
+        let Head { held, heuristic, rivals } = head;
+        let all = serde_json::json!({
+            "held": held, "heuristic": heuristic, "rivals": rivals, "transactions": list
+        });
+        return print_json(&all);
     }
+    head.lines(list.len()).iter().for_each(|line| println!("{line}"));
     if list.is_empty() {
-        println!("no transaction is in doubt or unfinished");
         return Ok(());
     }
     let mut rows = table(&["transaction", "outcome", "state", "client", "age", "branches"]);

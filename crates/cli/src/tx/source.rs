@@ -11,6 +11,7 @@ use assent_server::views;
 use assent_wire::{Answer, Request};
 use assent_world::{RealClock, RealDice, RealDisk};
 
+use super::head::Head;
 use super::seen::Transaction;
 use super::{admin, unexpected};
 use crate::args::Source;
@@ -19,13 +20,18 @@ use crate::failure::Failure;
 /// Transactions asked for in one message.
 const PAGE: u32 = 1_000;
 
-/// All that are in doubt or unfinished.
-pub(super) fn list(from: &Source) -> Result<Vec<Transaction>, Failure> {
+/// All that are in doubt or unfinished, and what is counted of them.
+pub(super) fn list(from: &Source) -> Result<(Head, Vec<Transaction>), Failure> {
     if let Some(folder) = &from.data {
         let (coordinator, node) = stopped(folder)?;
-        return Ok(coordinator.list().iter().map(|view| offline(node, view)).collect());
+        let gauges = coordinator.gauges();
+        let head = Head { held: gauges.held, heuristic: gauges.heuristic, rivals: None };
+        return Ok((head, coordinator.list().iter().map(|view| offline(node, view)).collect()));
     }
     let link = admin(&from.server)?;
+    let arrived = link.request(&Request::Stats)?;
+    let Answer::Stats(gauges) = arrived.answer()? else { return Err(unexpected()) };
+    let head = Head::of(&gauges);
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let arrived = link.request(&Request::TxList { after, limit: PAGE })?;
@@ -33,7 +39,7 @@ pub(super) fn list(from: &Source) -> Result<Vec<Transaction>, Failure> {
         after = list.last().map(|one| one.tx);
         all.extend(list.iter().map(Transaction::of));
         if !more || after.is_none() {
-            return Ok(all);
+            return Ok((head, all));
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use super::assent::{json, run};
+use super::town::{alone, variable};
 
 /// A short demo with these kills; its promises are checked from its JSON, not only from its exit code.
 fn survives(kills: &[&str], more: &[&str]) {
@@ -63,9 +64,7 @@ fn a_coordinator_killed_while_a_client_stands_between_prepare_and_decision() {
 
 #[test]
 fn postgres_and_mariadb_killed_while_a_client_stands_in_a_commit() {
-    let variable = |name: &str| {
-        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which starts the servers"))
-    };
+    let _alone = alone();
     let (postgres, mariadb) = (variable("ASSENT_TEST_POSTGRES"), variable("ASSENT_TEST_MARIADB"));
     let (hook, folder) = (variable("ASSENT_TEST_SERVERS"), variable("ASSENT_TEST_SERVERS_DIR"));
     let more = ["--postgres", &postgres, "--mariadb", &mariadb, "--kill-hook", &hook, "--kill-dir", &folder];

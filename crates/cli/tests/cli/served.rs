@@ -43,9 +43,20 @@ fn ready(command: &mut Command) -> Served {
 }
 
 impl Served {
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until it stands at its stop point.
+    pub(crate) fn freezes(&self) {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let until = RealClock.now().after(Duration::from_secs(20));
+        #[allow(clippy::disallowed_methods, reason = "a test looks at its server's process")]
+        while !std::fs::read_to_string(&path).unwrap().contains(") T ") {
+            assert!(RealClock.now() < until, "it does not freeze");
+            RealClock.sleep(Duration::from_millis(5));
+        }
     }
 
     pub(crate) fn stop(mut self) {
