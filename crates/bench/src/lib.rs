@@ -6,6 +6,7 @@
 //! Deliberately absent: printing; the command line lays tables.
 #![forbid(unsafe_code)]
 
+pub mod chart;
 pub mod databases;
 pub mod floor;
 pub mod host;

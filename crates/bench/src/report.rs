@@ -8,6 +8,7 @@ pub mod compare;
 pub mod csv;
 pub mod html;
 pub mod sink;
+mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -210,4 +211,26 @@ impl Report {
 pub fn named(labels: &Labels) -> String {
     let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     pairs.join(" ")
+}
+
+/// A figure for people: four digits are enough, thousands apart.
+#[must_use]
+pub fn shown(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 || size == 0.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        size if size >= 0.001 => 3,
+        _ => return format!("{value:.1e}"),
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
+    let first = whole.len() % 3;
+    let (head, rest) = whole.split_at_checked(first).unwrap_or((whole, ""));
+    let mut parts: Vec<&str> = if head.is_empty() { Vec::new() } else { vec![head] };
+    parts.extend((0..rest.len()).step_by(3).filter_map(|at| rest.get(at..at + 3)));
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{}{point}{fraction}", parts.join(","))
 }

@@ -1,0 +1,188 @@
+//! From cells to lines: a chart is a pure function of them.
+//!
+//! Walk: [`plot`] picks cells, groups them into lines and orders their points · [`draw`] lays an SVG of it.
+//! Deliberately absent: averages. Cells that would fall on one point get lines of their own.
+
+pub mod draw;
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::report::{Cell, ChartKind, ChartSpec};
+
+/// The lines of one chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plot {
+    /// In the natural order of their labels.
+    pub lines: Vec<Line>,
+    /// Cells that belong here by their labels and have no place on an axis of numbers.
+    pub unplaced: usize,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The values of its labels.
+    pub name: String,
+    /// In the order of their labels.
+    pub points: Vec<Point>,
+}
+
+/// One cell on a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Its value of the label that orders the points.
+    pub label: String,
+    /// Where it stands; none for a cell that has not both figures: it failed, or was never measured so.
+    pub at: Option<(f64, f64)>,
+}
+
+impl Plot {
+    /// Every place that is drawn.
+    pub fn places(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.lines.iter().flat_map(|line| line.points.iter().filter_map(|point| point.at))
+    }
+
+    /// The values of the ordering label over all lines, in their order.
+    #[must_use]
+    pub fn labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = Vec::new();
+        for point in self.lines.iter().flat_map(|line| &line.points) {
+            if !labels.contains(&point.label) {
+                labels.push(point.label.clone());
+            }
+        }
+        labels.sort_by(|a, b| natural(a, b));
+        labels
+    }
+}
+
+impl ChartSpec {
+    /// The label that orders the points.
+    #[must_use]
+    pub fn order(&self) -> &str {
+        match self.kind {
+            ChartKind::Lines => &self.x,
+            ChartKind::Curve => &self.along,
+        }
+    }
+
+    fn takes(&self, cell: &Cell) -> bool {
+        let matches =
+            |(name, values): (&String, &Vec<String>)| cell.labels.get(name).is_some_and(|value| values.contains(value));
+        self.only.iter().all(matches)
+    }
+}
+
+/// The lines of a chart.
+#[must_use]
+pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
+    let mut plot = Plot::default();
+    let mut placed: Vec<(&Cell, f64)> = Vec::new();
+    for cell in cells.iter().filter(|cell| spec.takes(cell)) {
+        match cell.labels.get(spec.order()).and_then(|value| value.parse::<f64>().ok()).filter(|x| x.is_finite()) {
+            Some(place) => placed.push((cell, place)),
+            None => plot.unplaced += 1,
+        }
+    }
+    placed.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    let labels = labels(spec, &placed);
+    let mut groups: BTreeMap<Key<'_>, Vec<(&Cell, f64)>> = BTreeMap::new();
+    for (cell, place) in placed {
+        let key = labels.iter().map(|name| Natural(cell.labels.get(*name).map_or("", String::as_str))).collect();
+        groups.entry(key).or_default().push((cell, place));
+    }
+    for (key, cells) in groups {
+        let values: Vec<String> = labels.iter().zip(&key).map(|(name, value)| told(name, value.0)).collect();
+        for y in &spec.y {
+            let figure = (spec.y.len() > 1).then(|| y.replace('_', " "));
+            let name: Vec<String> = values.iter().filter(|value| !value.is_empty()).cloned().chain(figure).collect();
+            let point = |(cell, place): &(&Cell, f64)| Point {
+                label: cell.labels.get(spec.order()).cloned().unwrap_or_default(),
+                at: at(spec, cell, *place, y),
+            };
+            let name = if name.is_empty() { y.replace('_', " ") } else { name.join(", ") };
+            plot.lines.push(Line { name, points: cells.iter().map(point).collect() });
+        }
+    }
+    plot
+}
+
+type Key<'k> = Vec<Natural<'k>>;
+
+fn at(spec: &ChartSpec, cell: &Cell, place: f64, y: &str) -> Option<(f64, f64)> {
+    let figure = |name: &str| cell.figures.get(name).copied().filter(|value| value.is_finite());
+    let x = match spec.kind {
+        ChartKind::Lines => Some(place),
+        ChartKind::Curve => figure(&spec.x),
+    };
+    let drawable = |value: f64, log: bool| !log || value > 0.0;
+    let found = x.zip(figure(y))?;
+    (drawable(found.0, spec.x_log) && drawable(found.1, spec.y_log)).then_some(found)
+}
+
+/// The labels that make a line: those of the chart, and each in which two cells differ that would else fall on one point.
+fn labels<'n>(spec: &'n ChartSpec, placed: &[(&'n Cell, f64)]) -> Vec<&'n str> {
+    let mut labels: Vec<&str> = spec.series.iter().map(String::as_str).collect();
+    let mut points: BTreeMap<(Vec<Option<&String>>, &str), &Cell> = BTreeMap::new();
+    let mut more: BTreeSet<&str> = BTreeSet::new();
+    for (cell, _) in placed {
+        let key: Vec<_> = labels.iter().map(|name| cell.labels.get(*name)).collect();
+        let place = cell.labels.get(spec.order()).map_or("", String::as_str);
+        let first = *points.entry((key, place)).or_insert(cell);
+        let names = first.labels.keys().chain(cell.labels.keys()).map(String::as_str);
+        more.extend(names.filter(|name| first.labels.get(*name) != cell.labels.get(*name)));
+    }
+    labels.extend(more.into_iter().filter(|name| *name != spec.order()));
+    labels
+}
+
+/// A value that is a word tells itself; one that begins with a digit needs its label: `rpo 0/5`.
+fn told(name: &str, value: &str) -> String {
+    match value.chars().next() {
+        None => String::new(),
+        Some(first) if first.is_ascii_digit() => format!("{} {value}", name.replace('_', " ")),
+        Some(_) => value.replace('_', "-"),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Natural<'t>(&'t str);
+
+impl Ord for Natural<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        natural(self.0, other.0)
+    }
+}
+
+impl PartialOrd for Natural<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// As people order: `0/5` before `1/10` before `10/50`.
+#[must_use]
+pub fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    loop {
+        let (one, two) = (token(&mut left), token(&mut right));
+        if one.is_empty() && two.is_empty() {
+            return a.cmp(b);
+        }
+        let numbers = one.parse::<u64>().ok().zip(two.parse::<u64>().ok());
+        let order = numbers.map_or_else(|| one.cmp(two), |(one, two)| one.cmp(&two));
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+/// A run of digits, or of anything else.
+fn token<'t>(rest: &mut &'t str) -> &'t str {
+    let digit = rest.chars().next().is_some_and(|first| first.is_ascii_digit());
+    let end = rest.find(|one: char| one.is_ascii_digit() != digit).unwrap_or(rest.len());
+    let (token, after) = rest.split_at(end);
+    *rest = after;
+    token
+}
