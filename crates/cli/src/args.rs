@@ -279,6 +279,8 @@ pub(crate) enum Bench {
     Recover(crate::bench::options::BenchRecover),
     /// A server started over a long log: how long until its first commit, and what memory it keeps.
     Restart(crate::bench::options::BenchRestart),
+    /// Holds two kept reports of one scenario against each other.
+    Compare(crate::bench::compare::BenchCompare),
     /// Lays the page or the CSV of a kept report anew.
     Report(crate::bench::report::BenchReport),
     /// One client of `bench recover`.

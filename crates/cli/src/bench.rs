@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::{Bench, BenchJournal};
 use crate::failure::Failure;
 
+pub(crate) mod compare;
 #[expect(dead_code, reason = "the races that keep a report follow")]
 pub(crate) mod keep;
 pub(crate) mod options;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
         Bench::Restart(arguments) => restart::run(&arguments, json),
         Bench::Victim(arguments) => recover::victim(&arguments),
         Bench::Report(arguments) => return report::run(&arguments),
+        Bench::Compare(arguments) => return compare::run(&arguments, json),
     }?;
     Ok(ExitCode::SUCCESS)
 }

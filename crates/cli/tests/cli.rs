@@ -22,6 +22,8 @@ mod held;
 mod kills;
 #[path = "cli/matrix.rs"]
 mod matrix;
+#[path = "cli/report.rs"]
+mod report;
 #[path = "cli/served.rs"]
 mod served;
 #[path = "cli/town.rs"]

@@ -89,3 +89,85 @@ fn an_open_loop_keeps_its_schedule_over_all_clients_and_never_drifts() {
     let expected: Vec<Duration> = (0..3_000).map(Duration::from_millis).collect();
     assert_eq!(begun, expected);
 }
+
+mod compared {
+    use assent_bench::report::compare::{Row, compare};
+    use assent_bench::report::{Floor, Labels};
+    use assent_kind::Kind;
+
+    use super::{Host, Report, cell, report};
+
+    fn two() -> (Report, Report) {
+        let (mut a, mut b) = (report(), report());
+        for clients in [10, 20, 30] {
+            a.put(cell(clients, f64::from(clients) * 4.0));
+        }
+        for clients in [20, 30, 40] {
+            b.put(cell(clients, f64::from(clients)));
+        }
+        a.put(cell(30, 0.0));
+        let mut failed = cell(20, 7.0);
+        failed.figures.clear();
+        failed.error = Some("the server died".to_owned());
+        b.put(failed);
+        (a, b)
+    }
+
+    fn labels(clients: u32) -> Labels {
+        cell(clients, 0.0).labels
+    }
+
+    #[test]
+    fn cells_are_matched_by_labels_and_what_has_no_partner_is_named() {
+        let (a, b) = two();
+        let found = compare(&a, &b, &[]).unwrap();
+        let row = |clients, a, b, ratio| Row { labels: labels(clients), figure: "tps".to_owned(), a, b, ratio };
+        // A ratio to nothing is none.
+        assert_eq!(found.rows, [row(20, Some(80.0), None, None), row(30, Some(0.0), Some(30.0), None)]);
+        assert_eq!((found.only_in_a, found.only_in_b), (vec![labels(10)], vec![labels(40)]));
+        assert_eq!(found.failed.len(), 1);
+        assert_eq!((found.failed[0].a.as_deref(), found.failed[0].b.as_deref()), (None, Some("the server died")));
+        let same = compare(&a, &a, &["tps".to_owned()]).unwrap();
+        assert_eq!(same.rows[0], row(10, Some(40.0), Some(40.0), Some(1.0)));
+        let half = compare(
+            &b,
+            &{
+                let mut c = b.clone();
+                c.put(cell(40, 20.0));
+                c
+            },
+            &[],
+        )
+        .unwrap();
+        assert_eq!(half.rows.last().unwrap(), &row(40, Some(40.0), Some(20.0), Some(0.5)));
+    }
+
+    #[test]
+    fn other_scenarios_and_unknown_figures_are_refused_and_other_machines_are_warned_of() {
+        let (mut a, mut b) = two();
+        let refused = compare(&a, &b, &["nonsense".to_owned()]).unwrap_err();
+        assert_eq!(
+            (refused.kind, refused.message.as_str()),
+            (Kind::Invalid, "no cell of either report has a figure \"nonsense\"")
+        );
+        a.complete = true;
+        b.host = Host { cpu: "another".to_owned(), ..Host::default() };
+        let figures = std::collections::BTreeMap::from([("p50".to_owned(), 100.0)]);
+        for (report, factor) in [(&mut a, 1.0), (&mut b, 1.5)] {
+            let figures = figures.iter().map(|(name, value)| (name.clone(), value * factor)).collect();
+            report.put_floor(Floor { name: "echo".to_owned(), unit: "us".to_owned(), figures });
+        }
+        let found = compare(&a, &b, &[]).unwrap();
+        assert_eq!(
+            found.warnings,
+            [
+                "the machines differ, so that ratios say little: processor:  | another",
+                "the second report is partial: its race was stopped"
+            ]
+        );
+        assert_eq!(found.floors[0].ratio, Some(1.5));
+        b.scenario = "kv".to_owned();
+        let refused = compare(&a, &b, &[]).unwrap_err();
+        assert_eq!(refused.message, "one report is of tx, the other of kv; compare two of one scenario");
+    }
+}

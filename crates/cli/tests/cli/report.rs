@@ -1,0 +1,64 @@
+//! Reports of races, kept and looked at again: laid anew, held against each other, refused in one sentence.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
+
+use std::path::{Path, PathBuf};
+
+use assent_bench::host::Host;
+use assent_bench::report::sink::{Outputs, Sink};
+use assent_bench::report::{Cell, Report};
+
+use super::assent::{fails, json, run, write};
+
+/// A kept report of these cells (clients, tps).
+fn kept(folder: &Path, name: &str, scenario: &str, cells: &[(u32, f64)]) -> PathBuf {
+    let mut report = Report::new(scenario, "made up", "assent bench".to_owned(), Host::default());
+    for (clients, tps) in cells {
+        let mut cell = Cell::new([("clients", clients.to_string())]);
+        cell.figures.insert("tps".to_owned(), *tps);
+        report.put(cell);
+    }
+    let outputs = Outputs { json: Some(folder.join(name)), ..Outputs::default() };
+    Sink::new(report, outputs).unwrap().finish(true).unwrap();
+    folder.join(name)
+}
+
+#[test]
+fn a_kept_report_is_laid_anew_as_a_page_and_as_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = kept(folder.path(), "a.json", "tx", &[(10, 5.0), (20, 9.0)]);
+    let (page, csv) = (folder.path().join("a.html"), folder.path().join("a.csv"));
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let output = run(&["bench", "report", &text(&file), "--html", &text(&page), "--csv", &text(&csv)]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    let nowhere = folder.path().join("absent/a.html");
+    fails(&["bench", "report", &text(&file), "--html", &text(&nowhere)], 8, "writing the report");
+    fails(&["bench", "report", &text(&page), "--html", &text(&csv)], 2, "not a report of ours");
+    fails(&["bench", "report", &text(&nowhere), "--html", &text(&page)], 3, "no report at");
+    fails(&["bench", "report", &text(&file)], 2, "--html <FILE>");
+}
+
+#[test]
+fn two_reports_are_compared_for_people_and_for_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = kept(folder.path(), "a.json", "tx", &[(10, 1_000.0), (20, 9.0)]);
+    let two = kept(folder.path(), "b.json", "tx", &[(10, 1_500.0), (30, 9.0)]);
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    let output = run(&["bench", "compare", one, two]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}");
+    for text in ["clients=10", "1,000", "1,500", "1.50", "only in A: clients=20", "only in B: clients=30"] {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    let told = json(&run(&["bench", "compare", one, two, "--figures", "tps", "--json"]));
+    assert_eq!(told["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(told["rows"][0]["ratio"].as_f64(), Some(1.5));
+    fails(&["bench", "compare", one, two, "--figures", "tps,nothing"], 2, "no cell of either report has a figure");
+    let other = kept(folder.path(), "c.json", "kv", &[(10, 1.0)]);
+    fails(&["bench", "compare", one, other.to_str().unwrap()], 2, "one report is of tx, the other of kv");
+    let newer = folder.path().join("d.json");
+    write(&newer, "{\"format\":2,\"cells\":7}");
+    fails(&["bench", "compare", newer.to_str().unwrap(), two], 2, "a report of format 2; this program reads format 1");
+}
