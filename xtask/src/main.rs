@@ -14,6 +14,7 @@ mod heads;
 mod lints;
 mod names;
 mod paths;
+mod shown;
 mod sizes;
 mod source;
 mod tidy;

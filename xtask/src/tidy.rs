@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::allow::{self, Allow};
 use crate::finding::Findings;
 use crate::tree::Tree;
-use crate::{barriers, floors, heads, lints, names, paths, sizes};
+use crate::{barriers, floors, heads, lints, names, paths, shown, sizes};
 
 /// Whether the tree keeps the rules.
 pub(crate) fn run() -> Result<bool> {
@@ -39,6 +39,7 @@ fn judge(tree: &Tree, allow: &Allow) -> Findings {
     found.merge(lints::check(tree, allow));
     found.merge(barriers::check(tree));
     found.merge(paths::check(tree, allow));
+    found.merge(shown::check(tree));
     found
 }
 
@@ -60,6 +61,7 @@ mod tests {
             ),
             ("crates/a/src/c.rs", &"//! C.\n".repeat(sizes::LINES_MAX + 1)),
             ("docs/a.md", machine.as_str()),
+            (shown::PATH, "| x | `make nothing` |\n"),
         ]);
         let mut found = judge(&tree, &Allow::default());
         found.violations.sort();
@@ -72,7 +74,8 @@ mod tests {
                 "crates/a/src/headless.rs",
                 "crates/a/src/lib.rs",
                 "crates/a/src/utils.rs",
-                "docs/a.md:1"
+                "docs/a.md:1",
+                "docs/robustness.md:1"
             ]
         );
     }
