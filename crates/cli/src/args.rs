@@ -138,6 +138,9 @@ pub(crate) struct Source {
     /// A stopped server's data folder instead, whatever server is named; it is only read.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// The stopped server's configuration, for the names of its resources; its folder knows them by their ids.
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// A person's word, kept in the coordinator's log.

@@ -72,6 +72,20 @@ impl Identity {
         }
         // Also when it was there: a process killed before this line may have left a name that is not durable.
         disk.sync_dir(folder, NAME_BEFORE_USE).map_err(|error| trouble("syncing the folder of", &error))?;
+        Self::load(disk, folder)
+    }
+
+    /// The identity of a data folder that is only looked at: nothing is made and nothing is synced.
+    ///
+    /// # Errors
+    /// As [`Identity::load_or_create`]; also if there is none.
+    pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, CoordinatorError> {
+        let path = folder.join(NAME);
+        let trouble = |doing, error: &io::Error| CoordinatorError::Identity {
+            doing,
+            path: path.display().to_string(),
+            error: error.to_string(),
+        };
         let mut bytes = [0; FILE_BYTES + 1];
         let read = disk
             .open(&path, Open { access: Access::Read, direct: false })

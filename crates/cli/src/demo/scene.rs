@@ -57,6 +57,17 @@ pub(super) struct Tally {
     pub(super) complaints: VecDeque<String>,
 }
 
+impl Tally {
+    /// Counts a branch once: a coordinator that is killed behind its end finds that out again, and says it again.
+    fn resolve(&mut self, line: &str) {
+        let Some(branch) = resolved(line) else { return };
+        let is_known = |known: &ResolvedBranch| (&known.tx, &known.resource) == (&branch.tx, &branch.resource);
+        if !self.resolved.iter().any(is_known) {
+            self.resolved.push(branch);
+        }
+    }
+}
+
 impl Scene {
     pub(super) fn new(folder: &Path, hook: Option<Hook>) -> Self {
         Self {
@@ -182,7 +193,7 @@ impl Scene {
             // A dead run's last words still count, its end means nothing.
             match &heard.told {
                 Told::Said(line) => self.count_line(&heard.actor, line),
-                Told::Complained(line) => self.tally.resolved.extend(resolved(line)),
+                Told::Complained(line) => self.tally.resolve(line),
                 Told::Stopped { .. } | Told::Ended => {}
             }
             return Ok(());
@@ -191,7 +202,7 @@ impl Scene {
             Told::Said(line) => self.count_line(&heard.actor, &line),
             Told::Stopped { stop, about } => self.carry_out(&heard.actor, &stop, about)?,
             Told::Complained(line) => {
-                self.tally.resolved.extend(resolved(&line));
+                self.tally.resolve(&line);
                 if self.tally.complaints.len() == 200 {
                     self.tally.complaints.pop_front();
                 }
@@ -363,5 +374,21 @@ mod tests {
         );
         assert!(resolved("INFO recovery tx=3.1.42 resource=\"b\" fate=\"tried again later: gone\"").is_none());
         assert!(resolved("something else").is_none());
+    }
+
+    #[test]
+    fn a_branch_that_is_told_of_twice_is_counted_once() {
+        let mut tally = Tally::default();
+        for (tx, resource, fate) in [
+            ("3.1.4", "a", "committed"),
+            ("3.1.4", "b", "committed"),
+            ("3.1.4", "a", "committed (inferred)"),
+            ("3.1.5", "a", "rolled back"),
+        ] {
+            tally.resolve(&format!("INFO recovery tx={tx} resource=\"{resource}\" fate=\"{fate}\""));
+        }
+        let counted: Vec<_> =
+            tally.resolved.iter().map(|it| (it.tx.as_str(), it.resource.as_str(), it.how.as_str())).collect();
+        assert_eq!(counted, [("3.1.4", "a", "committed"), ("3.1.4", "b", "committed"), ("3.1.5", "a", "rolled back")]);
     }
 }

@@ -13,7 +13,7 @@ use assent_wire::{Action, Answer, LogQuery, LogState, PastView, Request};
 use assent_world::{Clock as _, RealClock};
 use serde::Serialize;
 
-use super::{admin, moment, seen, source, transaction, unexpected};
+use super::{admin, hint, moment, seen, source, transaction, unexpected};
 use crate::args::{Source, TxLog, TxState};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
@@ -131,7 +131,9 @@ pub(super) fn run(arguments: &TxLog, json: bool) -> Result<(), Failure> {
         Some(folder) => offline(folder, &query, arguments)?,
         None => online(&arguments.from.server, query, arguments.limit)?,
     };
-    print(&list, more, json)
+    print(&list, more, json)?;
+    hint(&arguments.from, json || list.is_empty());
+    Ok(())
 }
 
 const fn wire_state(state: TxState) -> LogState {
@@ -177,14 +179,10 @@ fn offline(folder: &Path, query: &LogQuery<'_>, arguments: &TxLog) -> Result<(Ve
         after: None,
         limit: usize::try_from(arguments.limit).unwrap_or(usize::MAX),
     };
+    let names = source::Names::of(&arguments.from)?.with(query.resource);
     let mut list = Vec::new();
     let more = history::read(&*log, &filter, &mut |past| {
-        // A stopped server's journal knows ids; the one name that was asked for is known.
-        let name = |branch: &history::PastBranch| match query.resource {
-            Some(name) if ResourceId::of(name) == branch.resource => name.to_owned(),
-            _ => branch.resource.to_string(),
-        };
-        let names: Vec<String> = past.branches.iter().map(name).collect();
+        let names: Vec<String> = past.branches.iter().map(|branch| names.name(branch.resource)).collect();
         list.push(Past::of(&views::past(past, &names)));
         ControlFlow::Continue(())
     })?;

@@ -21,7 +21,7 @@ use assent_link::{Link, LinkConfig};
 use assent_wire::{Answer, Hello, Request, Role};
 use serde::Serialize;
 
-use crate::args::Tx;
+use crate::args::{Source, Tx};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
 
@@ -30,12 +30,16 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
     match command {
         Tx::List { from } => {
             let (head, list) = source::list(&from)?;
-            seen::print(&head, &list, json)
+            seen::print(&head, &list, json)?;
+            hint(&from, json || list.is_empty());
+            Ok(())
         }
         Tx::Show { tx, from } => {
             let tx = transaction(&tx)?;
             let found = source::show(&from, tx)?;
-            seen::print_one(&found.ok_or_else(|| unknown(tx))?, json)
+            seen::print_one(&found.ok_or_else(|| unknown(tx))?, json)?;
+            hint(&from, json);
+            Ok(())
         }
         Tx::Commit { tx, word } => word::decide(transaction(&tx)?, assent_wire::Outcome::Committed, &word, json),
         Tx::Rollback { tx, word } => word::decide(transaction(&tx)?, assent_wire::Outcome::RolledBack, &word, json),
@@ -45,6 +49,13 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
         Tx::Verify { kept, from } => log::verify(kept.as_deref(), &from, json),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says how names are shown, where only ids are.
+fn hint(from: &Source, is_needless: bool) {
+    if let Some(hint) = source::unnamed(from).filter(|_| !is_needless) {
+        println!("{hint}");
+    }
 }
 
 fn transaction(text: &str) -> Result<TxId, Failure> {

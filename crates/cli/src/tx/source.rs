@@ -1,20 +1,22 @@
 //! Where it comes from: a running server, or a stopped one's folder, read as its next start would and never written.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use assent_coordinator::{Coordinator, Identity};
-use assent_ids::{NodeId, TxId};
+use assent_ids::{NodeId, ResourceId, TxId};
 use assent_journal::{Journal, Log};
 use assent_kind::Kind;
 use assent_server::views;
 use assent_wire::{Answer, Request};
-use assent_world::{RealClock, RealDice, RealDisk};
+use assent_world::{RealClock, RealDisk};
 
 use super::head::Head;
 use super::seen::Transaction;
 use super::{admin, unexpected};
 use crate::args::Source;
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// Transactions asked for in one message.
@@ -23,10 +25,10 @@ const PAGE: u32 = 1_000;
 /// All that are in doubt or unfinished, and what is counted of them.
 pub(super) fn list(from: &Source) -> Result<(Head, Vec<Transaction>), Failure> {
     if let Some(folder) = &from.data {
-        let (coordinator, node) = stopped(folder)?;
+        let ((coordinator, node), names) = (stopped(folder)?, Names::of(from)?);
         let gauges = coordinator.gauges();
         let head = Head { held: gauges.held, heuristic: gauges.heuristic, rivals: None };
-        return Ok((head, coordinator.list().iter().map(|view| offline(node, view)).collect()));
+        return Ok((head, coordinator.list().iter().map(|view| offline(node, &names, view)).collect()));
     }
     let link = admin(&from.server)?;
     let arrived = link.request(&Request::Stats)?;
@@ -48,8 +50,8 @@ pub(super) fn list(from: &Source) -> Result<(Head, Vec<Transaction>), Failure> {
 pub(super) fn show(from: &Source, tx: TxId) -> Result<Option<Transaction>, Failure> {
     match &from.data {
         Some(folder) => {
-            let (coordinator, node) = stopped(folder)?;
-            Ok(coordinator.show(tx).map(|view| offline(node, &view)))
+            let ((coordinator, node), names) = (stopped(folder)?, Names::of(from)?);
+            Ok(coordinator.show(tx).map(|view| offline(node, &names, &view)))
         }
         None => ask(&from.server, tx),
     }
@@ -63,10 +65,36 @@ pub(super) fn ask(server: &str, tx: TxId) -> Result<Option<Transaction>, Failure
     Ok(list.iter().find(|one| one.tx == tx).map(Transaction::of))
 }
 
-fn offline(node: NodeId, view: &assent_coordinator::TransactionView) -> Transaction {
-    // A stopped server's journal knows ids; names stand in its configuration.
-    let names: Vec<String> = view.branches.iter().map(|branch| branch.resource.to_string()).collect();
+fn offline(node: NodeId, names: &Names, view: &assent_coordinator::TransactionView) -> Transaction {
+    let names: Vec<String> = view.branches.iter().map(|branch| names.name(branch.resource)).collect();
     Transaction::of(&views::transaction(node, view, &names))
+}
+
+/// The names of resources: a stopped server's journal knows ids, names stand in its configuration.
+pub(super) struct Names(BTreeMap<ResourceId, String>);
+
+impl Names {
+    pub(super) fn of(from: &Source) -> Result<Self, Failure> {
+        let Some(file) = &from.config else { return Ok(Self(BTreeMap::new())) };
+        let named = Config::load(file, &[])?.resources.into_iter().map(|it| (ResourceId::of(&it.name), it.name));
+        Ok(Self(named.collect()))
+    }
+
+    /// One that is known without a configuration.
+    pub(super) fn with(mut self, name: Option<&str>) -> Self {
+        self.0.extend(name.map(|name| (ResourceId::of(name), name.to_owned())));
+        self
+    }
+
+    pub(super) fn name(&self, id: ResourceId) -> String {
+        self.0.get(&id).cloned().unwrap_or_else(|| id.to_string())
+    }
+}
+
+/// What to say of resources that are shown by their ids.
+pub(super) fn unnamed(from: &Source) -> Option<&'static str> {
+    let is_unnamed = from.data.is_some() && from.config.is_none();
+    is_unnamed.then_some("a stopped server's folder knows resources by their ids; --config FILE shows their names")
 }
 
 /// A stopped coordinator's log.
@@ -82,7 +110,7 @@ pub(super) fn log(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
 
 fn stopped(folder: &Path) -> Result<(Coordinator, NodeId), Failure> {
     let log = log(folder)?;
-    let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
+    let identity = Identity::load(&RealDisk, folder)?;
     let node = identity.node;
     let settings = assent_coordinator::Config::default();
     Ok((Coordinator::open(log, Arc::new(RealClock), identity, settings)?, node))

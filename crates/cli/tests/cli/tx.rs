@@ -253,6 +253,62 @@ fn the_chain_is_verified_online_and_offline_and_a_head_that_was_kept_must_be_in_
     drop(folder);
 }
 
+/// Everything in a folder: names, when each was written, and what is in it.
+#[allow(clippy::disallowed_methods, reason = "a test compares files")]
+fn inventory(folder: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let mut all = vec![(folder.to_owned(), folder.metadata().unwrap().modified().unwrap(), vec![])];
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, written) = (entry.path(), entry.metadata().unwrap().modified().unwrap());
+        if path.is_dir() {
+            all.extend(inventory(&path));
+        } else {
+            all.push((path.clone(), written, std::fs::read(&path).unwrap()));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Evidence is looked at in a copy, or on a volume that may not be written to.
+#[test]
+fn whoever_reads_a_folder_writes_nothing_into_it_and_says_names_where_a_configuration_has_them() {
+    let pair = pair("");
+    let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
+    decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
+    let config = pair.folder.path().join("coordinator").join("assent.toml");
+    let (data, tx) = (pair.data(), tx.to_string());
+    let Pair { coordinator, store, folder } = pair;
+    // Killed, so that the next opening of the server would have something to mend.
+    coordinator.kill();
+    let before = inventory(Path::new(&data));
+    let journal = format!("{data}/coordinator");
+    let named = ["--config", config.to_str().unwrap()];
+    for arguments in [
+        &["tx", "list", "--data", &data][..],
+        &["tx", "show", &tx, "--data", &data],
+        &["tx", "log", "--data", &data],
+        &["tx", "verify", "--data", &data],
+        &["journal", "check", &journal],
+        &["journal", "inspect", &journal],
+    ] {
+        let output = run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert_eq!(inventory(Path::new(&data)), before, "{arguments:?}");
+        if !["list", "show", "log"].contains(&arguments[1]) {
+            continue;
+        }
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("--config FILE shows their names") && !said.contains(NAME), "{said}");
+        let said = String::from_utf8(run(&[arguments, &named].concat()).stdout).unwrap();
+        assert!(said.contains(&format!("{NAME}#0")) && !said.contains("--config"), "{said}");
+        assert_eq!(inventory(Path::new(&data)), before, "{arguments:?} by its configuration");
+    }
+    fails(&["tx", "list", "--config", "assent.toml"], 2, "--data");
+    drop((folder, store));
+}
+
 #[test]
 fn a_lazy_coordinator_says_so_counts_its_window_and_a_killed_process_loses_nothing() {
     let pair = pair("max_elapsed_sync_time = 60000\nhistory_bytes_max = 1000000\n");
