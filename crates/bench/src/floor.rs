@@ -1,7 +1,7 @@
 //! What the same bytes cost without us: each way to make them durable in a zeroed file, one thread, one write at a time.
 //!
 //! The floor is the best of the ways, measured in slices between those of the subject, so that a noisy machine is noisy
-//! for both. [`echo`] is the floor of a round trip, [`all`] every floor as a report keeps it.
+//! for both. [`echo`] is the floor of a round trip.
 
 pub mod echo;
 
@@ -17,18 +17,11 @@ use assent_world::{
 };
 use serde::Serialize;
 
-use self::echo::{Answer, Load};
 use crate::BenchError;
 use crate::report;
 use crate::stats::{Latency, Samples, median};
 
 const FILE_BYTES: u64 = 16 << 20;
-/// Of each way, twice.
-const SLICE: Duration = Duration::from_millis(250);
-/// About a service's think time.
-const IDLE: Duration = Duration::from_millis(1);
-const IDLE_WRITES: u32 = 400;
-const ECHOES: u32 = 5_000;
 const BENCH: Barrier = Barrier::new("bench: the floor's write");
 
 /// One way to make bytes durable.
@@ -219,30 +212,6 @@ impl Floor {
 pub fn kept(name: String, latency: &Latency) -> report::Floor {
     let figures = latency.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     report::Floor { name, unit: "us".to_owned(), figures }
-}
-
-/// Every floor of this machine and `folder`: durable writes of so many bytes, hot and after a sleep; an echo over loopback;
-/// and for each load an echo that makes the bytes durable before it answers, in the best way.
-///
-/// # Errors
-/// What the disk or the network says.
-pub fn all(folder: &Path, bytes: usize, loads: &[Load]) -> Result<Vec<report::Floor>, BenchError> {
-    let mut floor = Floor::new(folder, bytes)?;
-    // Two slices of each way in turn, so that one bad moment does not rank them.
-    floor.slice(SLICE)?;
-    floor.slice(SLICE)?;
-    let best = floor.best().ok_or_else(|| BenchError::new(Kind::Internal, "the floor has no slices"))?;
-    let mut floors = floor.kept();
-    let name =
-        format!("durable write of {bytes} bytes, each after {} ms of sleep: {}", IDLE.as_millis(), best.way.name());
-    floors.push(kept(name, &floor.idle(IDLE_WRITES, IDLE)?.latency()));
-    let one = Load { clients: 1, messages: ECHOES, think: Vec::new() };
-    floors.push(kept("echo over loopback, one client".to_owned(), &echo::run(&Answer::AtOnce, &one)?.latency()));
-    for load in loads {
-        let answer = Answer::Durable { folder, way: best.way, bytes };
-        floors.push(kept(format!("echo and {}: {load}", best.way.name()), &echo::run(&answer, load)?.latency()));
-    }
-    Ok(floors)
 }
 
 const _: () = assert!(FILE_BYTES.is_multiple_of(BLOCK_BYTES as u64), "the file is whole blocks");

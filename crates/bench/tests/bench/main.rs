@@ -5,6 +5,7 @@
 mod page;
 mod real;
 mod report;
+mod statistics;
 
 /// A URL of the servers that `scripts/test` starts.
 fn variable(name: &str) -> String {

@@ -90,6 +90,40 @@ fn an_open_loop_keeps_its_schedule_over_all_clients_and_never_drifts() {
     assert_eq!(begun, expected);
 }
 
+#[test]
+fn what_waited_behind_a_slow_answer_is_in_the_figures_of_an_open_loop() {
+    // One client, a call each 10 ms; each takes 1 ms, but one takes half a second.
+    let (mut schedule, mut recorder, mut free) = (OpenLoop::new(100.0, 0, 1), Recorder::default(), Duration::ZERO);
+    for call in 0..200 {
+        let due = schedule.next_at();
+        let begun = due.max(free);
+        free = begun + Duration::from_millis(if call == 50 { 500 } else { 1 });
+        recorder.record("call", free - due);
+    }
+    let found = recorder.latency("call");
+    // 500 ms, then 491, 482 .. 5 until it has caught up: 56 calls of 200, where a closed loop would have seen one.
+    assert_eq!(
+        [found.max, found.p75, found.p50].map(f64::to_bits),
+        [500_000.0_f64, 50_000.0, 1_000.0].map(f64::to_bits)
+    );
+}
+
+#[test]
+fn a_full_disk_is_one_sentence_and_the_report_on_it_stays_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("race.json");
+    let sink = Sink::new(report(), Outputs { json: Some(path.clone()), ..Outputs::default() }).unwrap();
+    sink.put(cell(10, 1.0)).unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("race.json.partial")).unwrap();
+    let refused = sink.put(cell(20, 1.0)).unwrap_err();
+    assert_eq!(refused.kind, assent_kind::Kind::Full);
+    assert!(refused.message.ends_with("No space left on device (os error 28): make room"), "{refused}");
+    assert_eq!(Report::read(&path).unwrap().cells.len(), 1);
+    // With room again nothing was lost.
+    sink.finish(false).unwrap();
+    assert_eq!(Report::read(&path).unwrap().cells.len(), 2);
+}
+
 mod compared {
     use assent_bench::report::compare::{Row, compare};
     use assent_bench::report::{Floor, Labels};
