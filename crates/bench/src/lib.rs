@@ -13,6 +13,7 @@ pub mod host;
 mod house;
 pub mod journal;
 pub mod pace;
+pub mod proxy;
 pub mod real;
 pub mod record;
 pub mod recover;

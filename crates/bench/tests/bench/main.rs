@@ -1,8 +1,9 @@
-//! The races over real databases, in small: they count what they did.
+//! The races in small, some over real databases: they count what they did.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod page;
+mod proxy;
 mod real;
 mod report;
 mod statistics;
