@@ -275,7 +275,7 @@ pub(crate) enum Bench {
     /// 256 bytes made durable: one appender, many, pipelined, lazy; against the best way without us.
     Journal(BenchJournal),
     /// Distributed transactions with two resources: open, begin, commit, close.
-    Tx(BenchTx),
+    Tx(Box<crate::bench::tx::options::BenchTx>),
     /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
     Real(crate::bench::options::BenchReal),
     /// Branches in doubt in PostgreSQL and MariaDB, and killed clients: how long until nothing is left.
@@ -311,71 +311,6 @@ pub(crate) struct BenchJournal {
     /// The folder to write in; a temporary one if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-}
-
-#[derive(Args, Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "the field's options are switches")]
-pub(crate) struct BenchTx {
-    /// Commits every transaction (the default).
-    #[arg(short = 'c', long, conflicts_with = "rollback")]
-    pub(crate) commit: bool,
-    /// Rolls every transaction back.
-    #[arg(short = 'r', long)]
-    pub(crate) rollback: bool,
-    /// Runs many cycles (the default); --once runs one.
-    #[arg(short = 'b', long, conflicts_with = "once")]
-    pub(crate) benchmark: bool,
-    /// One transaction, with its trace of calls.
-    #[arg(long)]
-    pub(crate) once: bool,
-    /// Opens and closes in every cycle, as an online service does; else once a client.
-    #[arg(short = 'o', long)]
-    pub(crate) open_close: bool,
-    /// The percentiles of each call as CSV on stdout.
-    #[arg(short = 's', long, conflicts_with = "json")]
-    pub(crate) csv: bool,
-    /// Client threads; without it: 1 and 100 embedded, 1, 10 and 50 served.
-    #[arg(short = 'l', long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) clients: Option<u32>,
-    /// Cycles of each client.
-    #[arg(short = 'C', long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) cycles: u32,
-    /// Median of the application's sleep t1, microseconds; 0 = no think time.
-    #[arg(short = 'd', long, default_value_t = 0)]
-    pub(crate) medium_delay: u64,
-    /// Full width of the sleep t1 around its median, microseconds.
-    #[arg(short = 'D', long, default_value_t = 0)]
-    pub(crate) delta_delay: u64,
-    /// Median of the resources' work t2, microseconds; 0 = answers at once.
-    #[arg(short = 'p', long, default_value_t = 0)]
-    pub(crate) medium_processing: u64,
-    /// Full width of the work t2 around its median, microseconds.
-    #[arg(short = 'P', long, default_value_t = 0)]
-    pub(crate) delta_processing: u64,
-    /// Sleeps t1 of a cycle: 5 as the original tool, 4 without the last.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(4..=5))]
-    pub(crate) sleeps: u32,
-    /// What the two branches are.
-    #[arg(long, value_enum, default_value_t = Branches::Dummy)]
-    pub(crate) branches: Branches,
-    /// Only the embedded coordinator, or only a served one.
-    #[arg(long, value_enum)]
-    pub(crate) coordinator: Option<Coordinator>,
-    /// A coordinator that runs already, instead of one started for the race.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) server: Option<String>,
-    /// The folder to write in; a temporary one if not given.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) folder: Option<PathBuf>,
-}
-
-/// What the two branches are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Branches {
-    /// Resources that answer at once.
-    Dummy,
-    /// Two key-value stores of ours in the same process, one put each.
-    Kv,
 }
 
 /// Where decisions are made.

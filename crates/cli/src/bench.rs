@@ -14,7 +14,6 @@ use crate::args::{Bench, BenchJournal};
 use crate::failure::Failure;
 
 pub(crate) mod compare;
-#[expect(dead_code, reason = "the races that keep a report follow")]
 pub(crate) mod keep;
 pub(crate) mod options;
 mod real;
@@ -22,13 +21,13 @@ mod recover;
 pub(crate) mod report;
 mod restart;
 mod server;
-mod tx;
+pub(crate) mod tx;
 
 /// Runs the command.
 pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
     match command {
         Bench::Journal(arguments) => run_journal(&arguments, json),
-        Bench::Tx(arguments) => tx::run(&arguments, json),
+        Bench::Tx(arguments) => return tx::run(&arguments, json),
         Bench::Real(arguments) => real::run(&arguments, json),
         Bench::Recover(arguments) => recover::run(&arguments, json),
         Bench::Restart(arguments) => restart::run(&arguments, json),

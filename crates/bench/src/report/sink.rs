@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_kind::Kind;
 
-use super::{Cell, Floor, Report, csv, html};
+use super::{Cell, ChartSpec, Floor, Report, csv, html};
 use crate::BenchError;
 
 /// The files to write; a race without any keeps its report in memory.
@@ -77,6 +77,11 @@ impl Sink {
         let mut report = self.lock();
         report.put_floor(floor);
         self.save(&report)
+    }
+
+    /// What is drawn of the cells.
+    pub fn draw(&self, charts: Vec<ChartSpec>) {
+        self.lock().charts = charts;
     }
 
     /// What a reader must know.

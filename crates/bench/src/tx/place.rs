@@ -9,163 +9,240 @@ use assent_journal::{Config, Journal, Keeper, Log};
 use assent_kind::Kind;
 use assent_kv::{Kv, KvResource};
 use assent_resources::Dummy;
+use assent_world::net::Address;
 use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
 use assent_xa::{Reply, Resource, Verb};
 
-use super::{Branches, Place};
+use super::axes::{Branches, Case, Engine, Place};
+use super::meter::Counters;
+use super::trace::{self, Trace};
+use super::{NAMES, Rules};
 use crate::BenchError;
 
-/// The names of the two resources; a served coordinator must have them registered.
-pub(super) const NAMES: [&str; 2] = ["bench-1", "bench-2"];
+/// One coordinator of a cell.
+struct Seat {
+    client: Client,
+    /// In this process: the coordinator itself and its log.
+    embedded: Option<(Arc<Coordinator>, Arc<Journal>, Caretaker)>,
+}
 
 /// Everything that the clients of a cell share.
 pub(super) struct Setting {
-    client: Client,
-    journal: Option<Arc<Journal>>,
+    seats: Vec<Seat>,
     stores: Option<[Arc<Kv>; 2]>,
+    trace: Option<Arc<Trace>>,
     _keeper: Option<Keeper>,
-    _caretaker: Option<Caretaker>,
+}
+
+/// What a client has opened.
+pub(super) struct Opened {
+    clients: Vec<Client>,
+    pub(super) branches: [Branch; 2],
 }
 
 /// One branch's resource.
-pub(super) enum Branch {
+pub(super) struct Branch {
+    kind: Kinds,
+    trace: Option<Arc<Trace>>,
+}
+
+enum Kinds {
     Dummy(Dummy),
     Kv(KvResource),
 }
 
-/// One helper thread looks after all journals of the process.
-fn keep(keeper: &mut Option<Keeper>, journal: &Arc<Journal>, clock: &Arc<dyn Clock>) {
-    match keeper {
-        Some(keeper) => keeper.add(journal),
-        None => *keeper = Some(Keeper::start(Arc::clone(journal), Arc::clone(clock))),
+/// The journals of a cell in this process, and the one helper thread that looks after them.
+#[derive(Default)]
+struct Journals {
+    keeper: Option<Keeper>,
+}
+
+impl Journals {
+    fn open(&mut self, folder: &Path, config: Config) -> Result<Arc<Journal>, BenchError> {
+        let (clock, disk): (Arc<dyn Clock>, Arc<dyn Disk>) = (Arc::new(RealClock), Arc::new(RealDisk));
+        let opened = Journal::open(disk, Arc::clone(&clock), Arc::new(RealDice), folder, config);
+        let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
+        match &self.keeper {
+            Some(keeper) => keeper.add(&journal),
+            None => self.keeper = Some(Keeper::start(Arc::clone(&journal), clock)),
+        }
+        Ok(journal)
     }
 }
 
 impl Setting {
-    pub(super) fn make(folder: &Path, place: &Place, branches: Branches) -> Result<Self, BenchError> {
-        let made = std::fs::create_dir_all(folder);
-        made.map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))?;
-        let clock: Arc<dyn Clock> = Arc::new(RealClock);
-        let open = |name: &str| {
-            let config = Config { log_size: 64 << 20, ..Config::default() };
-            let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-            let opened = Journal::open(disk, Arc::clone(&clock), Arc::new(RealDice), &folder.join(name), config);
-            opened.map(|(journal, _)| journal).map_err(|error| BenchError::new(error.kind(), error))
-        };
-        let mut keeper = None;
-        let stores = match branches {
+    /// The coordinators are at `doors` if they are served.
+    pub(super) fn make(
+        folder: &Path,
+        case: &Case,
+        rules: &Rules,
+        doors: &[Address],
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Self, BenchError> {
+        make_folder(folder)?;
+        let mut journals = Journals::default();
+        let stores = match rules.branches {
             Branches::Dummy => None,
-            Branches::Kv => {
-                let mut store = |name: &str| -> Result<Arc<Kv>, BenchError> {
-                    let journal = open(name)?;
-                    keep(&mut keeper, &journal, &clock);
-                    let log: Arc<dyn Log> = journal;
-                    let checkpoints = folder.join(format!("{name}-checkpoints"));
-                    Kv::open(log, Arc::new(RealDisk), &checkpoints, assent_kv::Config::default())
-                        .map(Arc::new)
-                        .map_err(|error| BenchError::new(error.kind(), error))
-                };
-                Some([store("kv-1")?, store("kv-2")?])
-            }
+            Branches::Kv => Some([store(&mut journals, folder, "kv-1")?, store(&mut journals, folder, "kv-2")?]),
         };
-        let (client, journal, caretaker) = match place {
+        let seats = match case.place {
             Place::Embedded => {
-                let journal = open("coordinator")?;
-                keep(&mut keeper, &journal, &clock);
-                let failed = |error: assent_coordinator::CoordinatorError| BenchError::new(error.kind(), error);
-                let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).map_err(failed)?;
-                let log: Arc<dyn Log> = journal.clone();
-                let config = assent_coordinator::Config::default();
-                let coordinator = Coordinator::open(log, Arc::clone(&clock), identity, config).map_err(failed)?;
-                let coordinator = Arc::new(coordinator);
-                // A failed tick closes the log, and every commit says so from then on.
-                let listener = Box::new(|_: Result<&Round, &assent_coordinator::CoordinatorError>| {});
-                let caretaker = Caretaker::start(Arc::clone(&coordinator), None, Arc::clone(&clock), listener)
-                    .map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}")))?;
-                let client = Client::embedded(&coordinator, Retries::default())
-                    .map_err(|error| BenchError::new(error.kind, error))?;
-                (client, Some(journal), Some(caretaker))
+                let folders = (1..=rules.servers).map(|number| folder.join(format!("embedded-{number}")));
+                folders.map(|folder| embedded(&mut journals, &folder, case)).collect::<Result<_, _>>()?
             }
-            Place::Served(address) => {
-                let config = ClientConfig {
-                    resources: NAMES.map(str::to_owned).to_vec(),
-                    ..ClientConfig::new(address.clone(), "bench")
-                };
-                (Client::connect(config), None, None)
-            }
+            Place::Served => doors.iter().map(served).collect(),
         };
-        Ok(Self { client, journal, stores, _keeper: keeper, _caretaker: caretaker })
+        Ok(Self { seats, stores, trace, _keeper: journals.keeper })
     }
 
-    /// What a client opens: its handle and its two resources.
-    pub(super) fn open(&self) -> (Client, [Branch; 2]) {
+    /// What a client opens: handles of the coordinators and its two resources.
+    pub(super) fn open(&self) -> Opened {
+        let branch = |kind| Branch { kind, trace: self.trace.clone() };
         let branches = match &self.stores {
-            None => NAMES.map(|name| Branch::Dummy(Dummy::new(name))),
+            None => NAMES.map(|name| branch(Kinds::Dummy(Dummy::new(name)))),
             Some([one, two]) => {
                 let [first, second] = NAMES;
-                [
-                    Branch::Kv(KvResource::new(first, Arc::clone(one))),
-                    Branch::Kv(KvResource::new(second, Arc::clone(two))),
-                ]
+                let kv = |name, store: &Arc<Kv>| branch(Kinds::Kv(KvResource::new(name, Arc::clone(store))));
+                [kv(first, one), kv(second, two)]
             }
         };
-        (self.client.clone(), branches)
+        Opened { clients: self.seats.iter().map(|seat| seat.client.clone()).collect(), branches }
     }
 
-    pub(super) fn syncs(&self) -> Option<u64> {
-        self.journal.as_ref().map(|journal| journal.counts().syncs)
+    /// What the coordinators in this process have counted; none if they are served.
+    pub(super) fn counters(&self) -> Vec<Counters> {
+        let embedded = self.seats.iter().filter_map(|seat| seat.embedded.as_ref());
+        let of = |(coordinator, journal, _): &(Arc<Coordinator>, Arc<Journal>, _)| {
+            let (log, said) = (journal.counts(), coordinator.gauges());
+            Counters {
+                writes: log.writes,
+                syncs: log.syncs,
+                decisions: said.decided_committed + said.decided_rolled_back,
+                unsynced: said.decisions_unsynced,
+            }
+        };
+        embedded.map(of).collect()
     }
 
-    pub(super) fn round_trips(&self) -> Option<u64> {
-        if self.journal.is_some() { None } else { Some(self.client.counts().round_trips) }
+    /// What has travelled to all coordinators: round trips, and messages without an answer.
+    pub(super) fn travelled(&self) -> (u64, u64) {
+        let counts = self.seats.iter().map(|seat| seat.client.counts());
+        counts.fold((0, 0), |(trips, one_way), it| (trips + it.round_trips, one_way + it.one_way))
     }
+
+    pub(super) const fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.as_ref()
+    }
+}
+
+impl Opened {
+    /// The coordinator of the client's next transaction, each in turn, and its two resources.
+    pub(super) fn next(&mut self, transaction: u64) -> Result<(&Client, &mut [Branch; 2]), BenchError> {
+        let count = u64::try_from(self.clients.len()).unwrap_or(1).max(1);
+        let client = usize::try_from(transaction % count).ok().and_then(|place| self.clients.get(place));
+        let none = || BenchError::new(Kind::Invalid, "no coordinator to ask");
+        Ok((client.ok_or_else(none)?, &mut self.branches))
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), BenchError> {
+    let made = std::fs::create_dir_all(folder);
+    made.map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))
+}
+
+fn store(journals: &mut Journals, folder: &Path, name: &str) -> Result<Arc<Kv>, BenchError> {
+    let config = Config { log_size: 64 << 20, ..Config::default() };
+    let log: Arc<dyn Log> = journals.open(&folder.join(name), config)?;
+    let checkpoints = folder.join(format!("{name}-checkpoints"));
+    let opened = Kv::open(log, Arc::new(RealDisk), &checkpoints, assent_kv::Config::default());
+    opened.map(Arc::new).map_err(|error| BenchError::new(error.kind(), error))
+}
+
+fn embedded(journals: &mut Journals, folder: &Path, case: &Case) -> Result<Seat, BenchError> {
+    if case.engine != Engine::Journal {
+        let engine = case.engine;
+        return Err(BenchError::new(Kind::Invalid, format!("the race embeds no {engine} engine; race it served")));
+    }
+    make_folder(folder)?;
+    let defaults = Config::default();
+    let buffer = case.workload.max_buffer_log_size.and_then(|bytes| usize::try_from(bytes).ok());
+    let config = Config {
+        // As `assent serve` sets a coordinator's journal.
+        log_size: case.workload.log_size.unwrap_or(16 << 20),
+        max_buffer_log_size: buffer.unwrap_or(defaults.max_buffer_log_size),
+        min_elapsed_sync_time: case.rpo.min_ms,
+        max_elapsed_sync_time: case.rpo.max_ms,
+        ..defaults
+    };
+    let journal = journals.open(&folder.join("coordinator"), config)?;
+    let failed = |error: assent_coordinator::CoordinatorError| BenchError::new(error.kind(), error);
+    let clock: Arc<dyn Clock> = Arc::new(RealClock);
+    let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).map_err(failed)?;
+    let log: Arc<dyn Log> = journal.clone();
+    let settings = assent_coordinator::Config::default();
+    let coordinator = Arc::new(Coordinator::open(log, Arc::clone(&clock), identity, settings).map_err(failed)?);
+    // A failed tick closes the log, and every commit says so from then on.
+    let listener = Box::new(|_: Result<&Round, &assent_coordinator::CoordinatorError>| {});
+    let caretaker = Caretaker::start(Arc::clone(&coordinator), None, clock, listener)
+        .map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}")))?;
+    let client = Client::embedded(&coordinator, Retries::default());
+    let client = client.map_err(|error| BenchError::new(error.kind, error))?;
+    Ok(Seat { client, embedded: Some((coordinator, journal, caretaker)) })
+}
+
+fn served(door: &Address) -> Seat {
+    let resources = NAMES.map(str::to_owned).to_vec();
+    let config = ClientConfig { resources, ..ClientConfig::new(door.clone(), "bench") };
+    Seat { client: Client::connect(config), embedded: None }
 }
 
 impl Branch {
     /// The branch's work: one small put where there is a store.
     pub(super) fn work(&self, key: u64) -> Result<(), BenchError> {
-        match self {
-            Self::Dummy(_) => Ok(()),
-            Self::Kv(store) => store
+        match &self.kind {
+            Kinds::Dummy(_) => Ok(()),
+            Kinds::Kv(store) => store
                 .put(0, &key.to_be_bytes(), b"a value of thirty-two bytes, each")
                 .map_err(|error| BenchError::new(error.kind(), error)),
+        }
+    }
+
+    fn resource(&mut self) -> &mut dyn Resource {
+        match &mut self.kind {
+            Kinds::Dummy(dummy) => dummy,
+            Kinds::Kv(store) => store,
         }
     }
 }
 
 impl Resource for Branch {
     fn name(&self) -> &str {
-        match self {
-            Self::Dummy(dummy) => dummy.name(),
-            Self::Kv(store) => store.name(),
+        match &self.kind {
+            Kinds::Dummy(dummy) => dummy.name(),
+            Kinds::Kv(store) => store.name(),
         }
     }
 
     fn send(&mut self, verb: Verb) {
-        match self {
-            Self::Dummy(dummy) => dummy.send(verb),
-            Self::Kv(store) => store.send(verb),
+        if let Some(trace) = &self.trace {
+            trace.note(format!("{} <- {}", self.name(), trace::name(&verb)), None);
         }
+        self.resource().send(verb);
     }
 
     fn receive(&mut self) -> Reply {
-        match self {
-            Self::Dummy(dummy) => dummy.receive(),
-            Self::Kv(store) => store.receive(),
+        let reply = self.resource().receive();
+        if let Some(trace) = &self.trace {
+            trace.note(format!("{} -> {reply:?}", self.name()), None);
         }
+        reply
     }
 
     fn witness(&mut self) -> Vec<u8> {
-        match self {
-            Self::Dummy(dummy) => dummy.witness(),
-            Self::Kv(store) => store.witness(),
-        }
+        self.resource().witness()
     }
 
     fn let_go(&mut self) {
-        match self {
-            Self::Dummy(dummy) => dummy.let_go(),
-            Self::Kv(store) => store.let_go(),
-        }
+        self.resource().let_go();
     }
 }

@@ -7,6 +7,7 @@ mod proxy;
 mod real;
 mod report;
 mod statistics;
+mod tx;
 
 /// A URL of the servers that `scripts/test` starts.
 fn variable(name: &str) -> String {

@@ -22,7 +22,7 @@ use crate::tx::moment;
 /// Where a race's report goes.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Keep {
-    /// Writes the report as NAME.json, NAME.csv and NAME.html.
+    /// Writes the report as NAME.json, NAME.csv and NAME.html; NAME.html means the same.
     #[arg(long, value_name = "NAME")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -30,7 +30,11 @@ pub(crate) struct Keep {
 impl Keep {
     /// The files, or none.
     pub(crate) fn outputs(&self) -> Outputs {
-        self.report.as_deref().map(Outputs::named).unwrap_or_default()
+        let named = |path: &Path| {
+            let is_page = path.extension().is_some_and(|extension| extension == "html");
+            Outputs::named(&if is_page { path.with_extension("") } else { path.to_owned() })
+        };
+        self.report.as_deref().map(named).unwrap_or_default()
     }
 }
 
@@ -124,6 +128,17 @@ fn harmless(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_is_named_with_or_without_the_pages_ending() {
+        let outputs = |name: &str| Keep { report: Some(PathBuf::from(name)) }.outputs();
+        for name in ["out/tx-1.9", "out/tx-1.9.html"] {
+            let outputs = outputs(name);
+            assert_eq!(outputs.html.as_deref(), Some(Path::new("out/tx-1.9.html")));
+            assert_eq!(outputs.json.as_deref(), Some(Path::new("out/tx-1.9.json")));
+        }
+        assert!(Keep::default().outputs().json.is_none());
+    }
 
     #[test]
     fn a_command_is_shown_without_folders_and_addresses() {

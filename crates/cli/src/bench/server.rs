@@ -1,6 +1,8 @@
 //! A served coordinator for a race: the user's, or this binary's server, started in the race's folder.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -18,67 +20,119 @@ pub(super) struct Store<'s> {
     pub(super) url: &'s str,
 }
 
+/// What a race's server is told beside its resources; what is not told is its own default.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    /// `server.threads`.
+    pub(super) threads: Option<u32>,
+    /// `coordinator.engine`.
+    pub(super) engine: Option<String>,
+    /// Numbers of the section `coordinator`.
+    pub(super) numbers: Vec<(&'static str, u64)>,
+    /// A signal of the terminal does not reach it: whoever started it hears the signal, and ends it.
+    pub(super) is_apart: bool,
+}
+
 /// The server. One that was started is killed when this is dropped.
 pub(super) enum Server {
     Given(Address),
-    Started(Child, Address),
+    Started { child: Child, address: Address, admin: Address },
+}
+
+impl Settings {
+    /// The sections of its configuration; ports are the system's choice.
+    fn sections(&self) -> String {
+        let mut text = "[server]\nlisten = \"127.0.0.1:0\"\n".to_owned();
+        // Writing into a String does not fail.
+        if let Some(threads) = self.threads {
+            _ = writeln!(text, "threads = {threads}");
+        }
+        text.push_str("[admin]\nlisten = \"127.0.0.1:0\"\n[coordinator]\n");
+        if let Some(engine) = &self.engine {
+            _ = writeln!(text, "engine = {engine:?}");
+        }
+        for (key, number) in &self.numbers {
+            _ = writeln!(text, "{key} = {number}");
+        }
+        text
+    }
 }
 
 impl Server {
     /// Starts this binary's server over `folder`/served; returns when it says that it is ready.
     pub(super) fn start(folder: &Path, stores: &[Store<'_>]) -> Result<Self, Failure> {
+        Self::start_as(folder, stores, &Settings::default())
+    }
+
+    /// The same with settings.
+    pub(super) fn start_as(folder: &Path, stores: &[Store<'_>], settings: &Settings) -> Result<Self, Failure> {
         let file = folder.join("assent.toml");
-        let quiet = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[coordinator]\n";
+        let said = folder.join("said");
         let resource = |Store { name, kind, url }: &Store<'_>| {
             format!("[[resource]]\nname = {name:?}\nkind = {kind:?}\nurl = {url:?}\n")
         };
         let resources: String = stores.iter().map(resource).collect();
-        crate::demo::write(&file, &format!("data_dir = \"served\"\n{quiet}{resources}"))?;
+        crate::demo::write(&file, &format!("data_dir = \"served\"\n{}{resources}", settings.sections()))?;
+        #[expect(clippy::disallowed_methods, reason = "what a child process says goes to a file of the race's folder")]
+        let err = std::fs::File::create(&said).map_err(|error| Failure::io("write", said.display(), &error))?;
         let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
-        let mut child = Command::new(program)
-            .args(["serve", "--config"])
-            .arg(&file)
-            .env_remove("ASSENT_STOP")
-            .env("ASSENT_LOG", "error")
+        let mut command = Command::new(program);
+        command.args(["serve", "--config"]).arg(&file).env_remove("ASSENT_STOP").env("ASSENT_LOG", "error");
+        if settings.is_apart {
+            command.process_group(0);
+        }
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(err)
             .spawn()
             .map_err(|error| Failure::io("start", "a server", &error))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).map_err(|error| Failure::io("read from", "the server", &error))?;
         }
-        match line.strip_prefix("ready protocol=").and_then(|rest| rest.split(' ').next()) {
-            Some(text) => {
-                let address = address("the server's address", text)?;
-                Ok(Self::Started(child, address))
-            }
-            None => {
-                _ = child.kill();
-                _ = child.wait();
-                Err(Failure::new(Kind::Unavailable, "the race's server did not start"))
-            }
+        let places = line.trim().strip_prefix("ready protocol=").and_then(|rest| rest.split_once(" admin="));
+        if let Some((protocol, admin)) = places {
+            let (address, admin) = (address("the server's address", protocol)?, address("its admin address", admin)?);
+            return Ok(Self::Started { child, address, admin });
         }
+        _ = child.kill();
+        _ = child.wait();
+        #[expect(clippy::disallowed_methods, reason = "what a child process has said")]
+        let words = std::fs::read(&said).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words);
+        let last = words.lines().last().unwrap_or("it said nothing").trim_start_matches("assent: ");
+        // The folder is the race's, and tells nobody anything.
+        let last = last.replace(&format!("{}/", folder.display()), "");
+        Err(Failure::new(Kind::Unavailable, format!("the race's server did not start: {last}")))
     }
 
     /// Its process, where this program started it.
     pub(super) fn process(&self) -> Option<u32> {
         match self {
             Self::Given(_) => None,
-            Self::Started(child, _) => Some(child.id()),
+            Self::Started { child, .. } => Some(child.id()),
         }
     }
 
     pub(super) const fn address(&self) -> &Address {
         match self {
-            Self::Given(address) | Self::Started(_, address) => address,
+            Self::Given(address) | Self::Started { address, .. } => address,
+        }
+    }
+
+    /// Where it tells its metrics, where this program started it.
+    pub(super) const fn admin(&self) -> Option<&Address> {
+        match self {
+            Self::Given(_) => None,
+            Self::Started { admin, .. } => Some(admin),
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Self::Started(child, _) = self {
+        if let Self::Started { child, .. } = self {
             _ = child.kill();
             _ = child.wait();
         }
@@ -88,4 +142,24 @@ impl Drop for Server {
 /// An address of the command line.
 pub(super) fn address(what: &str, text: &str) -> Result<Address, Failure> {
     text.parse().map_err(|error| Failure::invalid(format!("{what} {text:?}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_told_what_the_race_says_and_keeps_its_defaults() {
+        let plain = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[coordinator]\n";
+        assert_eq!(Settings::default().sections(), plain);
+        let settings = Settings {
+            threads: Some(3),
+            engine: Some("table".into()),
+            numbers: vec![("max_elapsed_sync_time", 5), ("log_size", 5_242_880)],
+            is_apart: true,
+        };
+        let told = "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 3\n[admin]\nlisten = \"127.0.0.1:0\"\n[coordinator]\n\
+                    engine = \"table\"\nmax_elapsed_sync_time = 5\nlog_size = 5242880\n";
+        assert_eq!(settings.sections(), told);
+    }
 }

@@ -1,153 +1,194 @@
-//! `assent bench tx`: which cells to run, a server for those that need one, and the table.
+//! `assent bench tx`: the cells somebody asks for, a server for each that needs one, floors between them, and the report.
 
-use assent_bench::tx::{self, Cell, Figures, Options, Outcome, Place, Sleep};
+mod floors;
+pub(crate) mod options;
+mod print;
+mod real;
 
-use super::server::{Server, Store, address};
-use super::{Folder, bar, print_json, table};
-use crate::args::{BenchTx, Branches, Coordinator};
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use assent_bench::BenchError;
+use assent_bench::report::{Cell, Report, csv};
+use assent_bench::tx::axes::{Case, Engine, Place};
+use assent_bench::tx::{self, NAMES, Progress, charts};
+use assent_kind::Kind;
+use indicatif::ProgressBar;
+
+use self::floors::Floors;
+use self::options::{BenchTx, Branches};
+use super::keep::Kept;
+use super::server::{Server, Settings, Store, address};
+use super::{Folder, print_json};
 use crate::failure::Failure;
 
 /// Runs the command.
-pub(super) fn run(arguments: &BenchTx, json: bool) -> Result<(), Failure> {
+pub(super) fn run(arguments: &BenchTx, json: bool) -> Result<ExitCode, Failure> {
+    arguments.check()?;
     let folder = Folder::new(arguments.folder.as_deref())?;
-    let options = options(arguments);
-    let served = arguments.server.is_some() || arguments.coordinator != Some(Coordinator::Embedded);
-    let server = match (&arguments.server, served) {
-        (Some(text), _) => Some(Server::Given(address("--server", text)?)),
-        (None, true) => {
+    // Its own folder in what may be the user's: cells clean theirs.
+    let cells = folder.path().join("assent-bench-cell");
+    if arguments.once {
+        return once(arguments, &cells, json);
+    }
+    let title = if arguments.branches == Branches::Real {
+        "Distributed transactions: one row in PostgreSQL and one in MariaDB"
+    } else {
+        "Distributed transactions with two resource managers"
+    };
+    let kept = Kept::begin("tx", title, folder.path(), arguments.keep.outputs())?;
+    let cases = arguments.cases();
+    let raced = if arguments.branches == Branches::Real {
+        real::race(arguments, &cases, &cells, &kept)
+    } else {
+        race(arguments, &cases, folder.path(), &cells, &kept)
+    };
+    _ = std::fs::remove_dir_all(&cells);
+    raced?;
+    let mut report = kept.sink().report();
+    report.complete = !kept.sink().interrupted();
+    show(&report, arguments, json)?;
+    let code = kept.end(!json && !arguments.csv)?;
+    failed(&report).map_or(Ok(code), Err)
+}
+
+fn race(arguments: &BenchTx, cases: &[Case], folder: &Path, cells: &Path, kept: &Kept) -> Result<(), Failure> {
+    let rules = arguments.rules();
+    kept.sink().draw(charts::of(cases, &rules));
+    let mut floors = Floors::new(folder, cases, &rules);
+    let line = Line::new(cases.len());
+    let mut start = |case: &Case, folder: &Path| start(arguments.server.as_deref(), case, folder);
+    let mut measure = || floors.measure(kept.sink());
+    tx::run(cells, &rules, cases, &mut start, kept.sink(), &mut measure, |progress| line.tell(progress))?;
+    line.end();
+    Ok(())
+}
+
+/// One server for a case: the user's, or one of ours over an empty folder.
+fn start(given: Option<&str>, case: &Case, folder: &Path) -> Result<tx::Server, BenchError> {
+    let started = match given {
+        Some(text) => address("--server", text).map(Server::Given),
+        None => {
             // Dummies answer in the client's process; recovery never finds anything of theirs at these addresses.
             let store = |name| Store { name, kind: "assent", url: "127.0.0.1:1" };
-            Some(Server::start(folder.path(), &["bench-1", "bench-2"].map(store))?)
+            Server::start_as(folder, &NAMES.map(store), &settings(case))
         }
-        (None, false) => None,
     };
-    let cells = cells(arguments, server.as_ref());
-    let slices = u64::from(options.rounds) * u64::try_from(cells.len()).unwrap_or(1);
-    let progress = bar(slices, "slices");
-    let outcome = tx::run(folder.path(), &options, &cells, |done, _| progress.set_position(done))?;
-    progress.finish_and_clear();
-    drop(server);
+    let server = started.map_err(|failure| BenchError { kind: failure.kind, message: failure.message })?;
+    let (address, admin) = (server.address().clone(), server.admin().cloned());
+    Ok(tx::Server { address, admin, process: server.process(), guard: Box::new(server) })
+}
+
+/// What a case says of its server.
+fn settings(case: &Case) -> Settings {
+    let mut numbers = vec![("min_elapsed_sync_time", case.rpo.min_ms), ("max_elapsed_sync_time", case.rpo.max_ms)];
+    numbers.extend(case.workload.log_size.map(|bytes| ("log_size", bytes)));
+    numbers.extend(case.workload.max_buffer_log_size.map(|bytes| ("max_buffer_log_size", bytes)));
+    let engine = (case.engine != Engine::Journal).then(|| case.engine.to_string());
+    Settings { threads: Some(case.threads), engine, numbers, is_apart: true }
+}
+
+/// The trace of one transaction.
+fn once(arguments: &BenchTx, folder: &Path, json: bool) -> Result<ExitCode, Failure> {
+    if arguments.branches == Branches::Real {
+        return Err(Failure::invalid("--once traces dummies and kv; leave --branches real out"));
+    }
+    let mut traces = Vec::new();
+    for case in arguments.cases() {
+        let mut start = |case: &Case, folder: &Path| start(arguments.server.as_deref(), case, folder);
+        let steps = tx::once(folder, &arguments.rules(), &case, &mut start);
+        _ = std::fs::remove_dir_all(folder);
+        traces.push((case.labels(), steps?));
+    }
     if json {
-        print_json(&outcome)
-    } else if arguments.csv {
-        print_csv(&outcome);
-        Ok(())
-    } else if arguments.once {
-        print_calls(&outcome);
-        Ok(())
+        print_json(&traces)?;
     } else {
-        print(&outcome);
-        Ok(())
+        traces.iter().for_each(|(labels, steps)| print::trace(labels, steps));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn options(arguments: &BenchTx) -> Options {
-    let sleep = |median_us, delta_us| Sleep { median_us, delta_us };
-    Options {
-        commit: !arguments.rollback,
-        open_close: arguments.open_close,
-        cycles: if arguments.once { 1 } else { arguments.cycles },
-        t1: sleep(arguments.medium_delay, arguments.delta_delay),
-        t2: sleep(arguments.medium_processing, arguments.delta_processing),
-        sleeps: arguments.sleeps,
-        branches: match arguments.branches {
-            Branches::Dummy => tx::Branches::Dummy,
-            Branches::Kv => tx::Branches::Kv,
-        },
-        rounds: if arguments.once { 1 } else { arguments.cycles.min(5) },
+fn show(report: &Report, arguments: &BenchTx, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(report);
     }
+    if arguments.csv {
+        print!("{}", csv::lay(report)?);
+    } else {
+        print::table_of(report);
+    }
+    Ok(())
 }
 
-fn cells(arguments: &BenchTx, server: Option<&Server>) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    let given = |default: &[u32]| arguments.clients.map_or_else(|| default.to_vec(), |clients| vec![clients]);
-    if arguments.server.is_none() && arguments.coordinator != Some(Coordinator::Served) {
-        let clients = if arguments.once { vec![1] } else { given(&[1, 100]) };
-        cells.extend(clients.into_iter().map(|clients| Cell { place: Place::Embedded, clients }));
-    }
-    if let Some(server) = server {
-        let clients = if arguments.once { vec![1] } else { given(&[1, 10, 50]) };
-        let place = || Place::Served(server.address().clone());
-        cells.extend(clients.into_iter().map(|clients| Cell { place: place(), clients }));
-    }
-    cells
+/// A run of which nothing came is a failure; one failed cell among others is a line of the report.
+fn failed(report: &Report) -> Option<Failure> {
+    let error = report.cells.first()?.error.as_ref()?;
+    let all = report.cells.iter().all(|cell| cell.error.is_some());
+    let of = report.cells.len();
+    all.then(|| Failure::new(Kind::Unavailable, format!("no cell of {of} could be measured; the first: {error}")))
 }
 
-fn print(outcome: &Outcome) {
-    let mut rows = table(&[
-        "coordinator",
-        "clients",
-        "transactions",
-        "tps",
-        "total p50 us",
-        "x floor",
-        "p95 us",
-        "p99 us",
-        "max us",
-        "syncs/tx",
-        "round trips/tx",
-    ]);
-    let optional = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.3}"));
-    for cell in &outcome.cells {
-        let total = &cell.latency_us.total;
-        rows.add_row([
-            cell.coordinator.to_owned(),
-            cell.clients.to_string(),
-            cell.transactions.to_string(),
-            format!("{:.0}", cell.tps),
-            format!("{:.0}", total.p50),
-            format!("{:.2}", cell.p50_ratio_to_floor),
-            format!("{:.0}", total.p95),
-            format!("{:.0}", total.p99),
-            format!("{:.0}", total.max),
-            optional(cell.syncs_per_tx),
-            optional(cell.round_trips_per_tx),
-        ]);
-    }
-    println!(
-        "two branches each, {}, {}; floor {:.0} us ({:?})\n{rows}",
-        outcome.ending, outcome.mode, outcome.floor_us.p50, outcome.floor_us.way
-    );
+/// The progress: a bar where somebody looks on, else a line a cell.
+struct Line {
+    bar: Option<ProgressBar>,
+    cells: usize,
 }
 
-/// The trace of one transaction: what each call took.
-fn print_calls(outcome: &Outcome) {
-    let mut rows = table(&["coordinator", "open us", "begin us", "commit us", "close us", "total us"]);
-    for cell in &outcome.cells {
-        let calls = &cell.latency_us;
-        let took =
-            [calls.open, calls.begin, calls.commit, calls.close, calls.total].map(|call| format!("{:.1}", call.max));
-        rows.add_row([cell.coordinator.to_owned()].into_iter().chain(took));
+impl Line {
+    fn new(cells: usize) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+            let style = style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar());
+            ProgressBar::new(0).with_style(style)
+        });
+        Self { bar, cells }
     }
-    println!("one transaction of two branches, {}\n{rows}", outcome.ending);
-}
 
-fn print_csv(outcome: &Outcome) {
-    println!("coordinator,clients,call,samples,min,p25,p50,p75,p85,p90,p95,p98,p99,max,mean,sd,tps");
-    for Figures { coordinator, clients, latency_us: calls, tps, .. } in &outcome.cells {
-        for (call, latency) in [
-            ("open", calls.open),
-            ("begin", calls.begin),
-            ("commit", calls.commit),
-            ("close", calls.close),
-            ("total", calls.total),
-        ] {
-            println!(
-                "{coordinator},{clients},{call},{},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{tps:.0}",
-                latency.samples,
-                latency.min,
-                latency.p25,
-                latency.p50,
-                latency.p75,
-                latency.p85,
-                latency.p90,
-                latency.p95,
-                latency.p98,
-                latency.p99,
-                latency.max,
-                latency.mean,
-                latency.sd
-            );
+    fn tell(&self, progress: &Progress<'_>) {
+        let Progress { done, of, case, ended, left } = progress;
+        let (done, of) = (u64::try_from(*done).unwrap_or(0), u64::try_from(*of).unwrap_or(0));
+        let left = about(*left);
+        if let Some(bar) = &self.bar {
+            bar.set_length(of);
+            bar.set_position(done);
+            bar.set_message(format!("{} · {left} left", name(case)));
+        } else if let Some(cell) = ended.filter(|_| self.cells > 1) {
+            eprintln!("{done}/{of} {}: {} · {left} left", name(case), told(cell));
         }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A cell's place, without what most runs have one of.
+fn name(case: &Case) -> String {
+    let Case { workload, mode, place, engine, rpo, threads, clients, .. } = case;
+    let place = match place {
+        Place::Embedded => "embedded".to_owned(),
+        Place::Served => format!("threads {threads}"),
+    };
+    format!("{} {mode} RPO {rpo} {engine} {place} clients {clients}", workload.name)
+}
+
+fn told(cell: &Cell) -> String {
+    let figure = |name: &str| cell.figures.get(name).copied().unwrap_or_default();
+    match &cell.error {
+        Some(error) => format!("failed: {error}"),
+        None => format!("{:.0} tps, total 95 % {:.0} us", figure("tps"), figure("total_p95_us")),
+    }
+}
+
+fn about(left: Duration) -> String {
+    let seconds = left.as_secs();
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5_999 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
     }
 }

@@ -45,3 +45,81 @@ fn more_branches_than_postgres_has_slots_for_are_refused_before_the_first() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("max_prepared_transactions") && said.contains("500000"), "{said}");
 }
+
+/// A quick run of the transactions' race, its report read back.
+fn raced(arguments: &str) -> serde_json::Value {
+    let words: Vec<&str> =
+        ["bench", "tx", "--workload", "none", "--json"].into_iter().chain(arguments.split(' ')).collect();
+    let output = run(&words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    json(&output)
+}
+
+#[test]
+fn several_servers_take_each_clients_transactions_in_turn_and_do_not_interfere() {
+    let told = raced("-o -l 4 -C 25 --servers 2 --rpo 0/0,0/5");
+    let cells = told["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2, "one of each RPO");
+    for cell in cells {
+        assert!(cell["error"].is_null(), "{cell}");
+        let figure = |name: &str| cell["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} of {cell}"));
+        assert_eq!((figure("transactions"), figure("decisions")), (100.0, 100.0));
+        assert_eq!((figure("decisions_server_1"), figure("decisions_server_2")), (50.0, 50.0));
+        assert_eq!(figure("round_trips_per_tx"), 1.0, "a decision each, and nothing else");
+        assert!(figure("cpu_server_us_per_tx") > 0.0 && figure("disk_syncs_per_s") > 0.0);
+    }
+    assert!(told["complete"].as_bool().unwrap() && !told["charts"].as_array().unwrap().is_empty());
+    assert!(!told["floors"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_network_in_between_costs_one_round_trip() {
+    let told = raced("--batch -l 1 -C 10 --rtt-us 20000");
+    let cell = &told["cells"][0];
+    assert!(cell["error"].is_null(), "{cell}");
+    let commit = cell["figures"]["commit_min_us"].as_f64().unwrap();
+    assert!(commit >= 20_000.0, "{cell}");
+    assert_eq!(cell["figures"]["round_trips_per_tx"].as_f64(), Some(1.0));
+}
+
+#[test]
+fn a_run_of_which_nothing_came_fails_with_one_sentence_and_keeps_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("race.html");
+    let words = ["bench", "tx", "--workload", "none", "-l", "1", "-C", "1", "--server", "127.0.0.1:1", "--report"];
+    let output = command(&words).arg(&name).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(8), "{said}");
+    assert!(said.contains("no cell of 1 could be measured") && said.contains("127.0.0.1:1"), "{said}");
+    let report = std::fs::read_to_string(folder.path().join("race.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert!(report["cells"][0]["error"].as_str().unwrap().contains("127.0.0.1:1"), "{report}");
+    assert!(name.exists());
+}
+
+#[test]
+fn one_transaction_is_traced_and_sends_one_message_that_is_waited_for() {
+    let output = run(&["bench", "tx", "--once", "--workload", "none", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = json(&output);
+    let steps: Vec<&str> = told[0][1].as_array().unwrap().iter().map(|step| step["what"].as_str().unwrap()).collect();
+    assert!(steps.contains(&"bench-1 <- xa_prepare") && steps.contains(&"commit"), "{steps:?}");
+    assert!(steps.last().unwrap().contains("1 round trips"), "{steps:?}");
+}
+
+#[test]
+fn real_branches_are_cells_beside_their_two_floors() {
+    let variable = |name: &str| {
+        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which starts the servers"))
+    };
+    let mut race = command(&["bench", "tx", "--branches", "real", "-l", "2", "--rounds", "1", "--json"]);
+    race.env("ASSENT_BENCH_POSTGRES", variable("ASSENT_TEST_POSTGRES"));
+    race.env("ASSENT_BENCH_MARIADB", variable("ASSENT_TEST_MARIADB"));
+    let output = race.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = json(&output);
+    let ways: Vec<&str> =
+        told["cells"].as_array().unwrap().iter().map(|cell| cell["labels"]["way"].as_str().unwrap()).collect();
+    assert_eq!(ways, ["two plain commits", "XA by hand", "served"]);
+    assert!(told["cells"][2]["figures"]["tps_ratio_to_by_hand"].as_f64().unwrap() > 0.0);
+}
