@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-real bench-recover gate matrix hostile fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-real bench-recover peers-tx gate matrix hostile fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -36,6 +36,9 @@ bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits a
 
 bench-recover: ## 10,000 branches in doubt in both databases, and killed clients: how long until nothing is left
 	scripts/bench-sql recover $(ARGS)
+
+peers-tx: ## transactions against Narayana, Atomikos and plain commits, in one run (Java 17, Maven; peers/README.md)
+	scripts/peers-tx $(ARGS)
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)
