@@ -101,6 +101,17 @@ impl Mariadb {
         self
     }
 
+    /// How old the place in the server's log may be that is kept with a vote (default: a second). By it a server that was
+    /// set back to a copy of its data from before the vote is told from the one that voted (docs/robustness.md); a copy
+    /// from between place and vote is not. `Duration::ZERO` asks behind every vote, in its message, which costs the
+    /// server more than the branch's own statements (docs/PERFORMANCE.md); worth it where the data is copied all the
+    /// time, as by asynchronous replication of the volume.
+    #[must_use]
+    pub fn log_place_age_max(mut self, longest: Duration) -> Self {
+        let _gone = self.kept.with(|session| session.place_age_max = longest);
+        self
+    }
+
     /// Says that the branch is whole although a statement was cut short (1205, 1317, 1969), because it has been repeated
     /// or was not needed. Without it a branch of which [`Mariadb::work`] has seen such an error is rolled back when it
     /// ends.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::net::ReadLimit;
+use assent_world::{Clock as _, Moment, RealClock};
 use assent_xa::{Native, Reply, Verb, Vote};
 use mysql::Conn;
 use mysql::prelude::Queryable as _;
@@ -26,6 +27,10 @@ use crate::mariadb::owner::Mark;
 use crate::mariadb::witness::{LOG_PLACE, Seen};
 use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
+
+/// How old the place in the log may be that a vote keeps, unless told otherwise: to be asked for it costs the server as
+/// much as a branch does.
+const PLACE_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// One connection.
 pub(crate) struct Session {
@@ -43,8 +48,11 @@ pub(crate) struct Session {
     /// Whether the caller has had the connection between branches since the mark was taken.
     pub(super) lent: bool,
     pub(super) resource: ResourceId,
-    /// The server as it was when the connection was opened; its place in its log as of the latest vote.
+    /// The server as it was when the connection was opened; its place in its log as it was last asked for.
     pub(super) seen: Seen,
+    /// How old that place may be when a branch votes.
+    pub(super) place_age_max: Duration,
+    place_asked: Moment,
 }
 
 impl Session {
@@ -59,6 +67,8 @@ impl Session {
             lent: false,
             resource,
             seen,
+            place_age_max: PLACE_AGE_MAX,
+            place_asked: RealClock.now(),
         }
     }
 
@@ -199,7 +209,11 @@ impl Session {
         }
         let mut statements = self.with_end(&xid, format!("XA PREPARE {}", literal(&xid)));
         let verb = statements.len() - 1;
-        statements.push(LOG_PLACE.to_owned());
+        let now = RealClock.now();
+        if now.since(self.place_asked) >= self.place_age_max {
+            statements.push(LOG_PLACE.to_owned());
+            self.place_asked = now;
+        }
         let asks = self.known.plain_may_be_told() && !self.allow_plain_tables;
         if asks {
             // The last, as the last answer tells.
@@ -207,7 +221,7 @@ impl Session {
         }
         let answered = match self.say_all(&statements) {
             // Whether rows would stay must be known; where its log stands need not.
-            Err((failed, Failure::Server(..))) if asks && failed == verb + 1 => {
+            Err((failed, Failure::Server(..))) if asks && verb < failed && failed + 1 < statements.len() => {
                 self.say(known::ASK).map_err(|failure| (failed + 1, failure))
             }
             answered => answered,

@@ -4,19 +4,20 @@
 //! meant is the data. MySQL has a number for it, in its folder (server_uuid). MariaDB has none: server_uid is a hash of
 //! network card and port, and like the host's name another one in each new container; so a MariaDB is known by what its
 //! configuration says of its data: server id (no two of one replication share it), port and folder.
-//! The place is that up to which InnoDB's log was on disk just behind the vote: a crash cannot take it back, and a copy
-//! of the data from before the vote stands before it. A lower one now is a server that was set back.
+//! The place is that up to which InnoDB's log was on disk, asked behind the vote or up to a second before it: a crash
+//! cannot take it back, and a copy of the data from before it stands before it. A lower one now is a server that was
+//! set back.
 //! Source: MariaDB's manual, "server_uid", "Innodb_lsn_flushed"; MySQL's, "server_uuid",
 //! "Innodb_redo_log_flushed_to_disk_lsn".
-//! Trap: a copy from before the vote that has since written as much log as it lacked, and another server with the same
-//! configuration and a longer log, cannot be told from the one that voted.
+//! Trap: a copy from between the place and the vote, one that has since written as much log as it lacked, and another
+//! server with the same configuration and a longer log, cannot be told from the one that voted.
 //! Deliberately absent: asking the server (`recovery.rs`), deciding (the agent).
 
 use std::collections::HashMap;
 
 /// The most that a decision takes (`assent_xa::Resource::witness`).
 const WITNESS_BYTES_MAX: usize = 4_096;
-/// Asked behind a vote, in its message: passes in a prepared branch and touches no table.
+/// Asked now and then behind a vote, in its message: passes in a prepared branch and touches no table.
 pub(super) const LOG_PLACE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 /// Start is now minus uptime, in whole seconds each.

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder};
@@ -122,7 +123,7 @@ fn the_witness_of_each_vote_says_how_far_the_log_was_on_disk_behind_it() {
         let text = String::from_utf8(witness).unwrap();
         text.split_once("lsn=").unwrap().1.split_once(' ').unwrap().0.parse().unwrap()
     };
-    let mut branch = table.resource();
+    let mut branch = table.resource().log_place_age_max(Duration::ZERO);
     for round in 0..2 {
         // The backup would be taken here.
         table.plain().query_drop(format!("INSERT INTO {} VALUES ({})", table.table, 100 + round)).unwrap();
@@ -138,6 +139,23 @@ fn the_witness_of_each_vote_says_how_far_the_log_was_on_disk_behind_it() {
         assert!(voted <= on_disk(&table), "what a crash could take back is no place");
         assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
     }
+}
+
+/// A young place is not asked for again; a backup from behind it is taken for the server that voted.
+#[test]
+fn a_place_that_is_young_enough_is_kept_with_the_next_votes() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "young_place");
+    let mut branch = table.resource().log_place_age_max(Duration::from_secs(3_600));
+    let opened = branch.witness();
+    table.plain().query_drop(format!("INSERT INTO {} VALUES (100)", table.table)).unwrap();
+    let xid = xid("young_place", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    branch.work(|connection| connection.query_drop(format!("INSERT INTO {} VALUES (1)", table.table))).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    assert_eq!(branch.witness(), opened);
+    assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
 }
 
 /// Up to where InnoDB's log is on disk.
