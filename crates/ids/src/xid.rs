@@ -181,7 +181,12 @@ impl Xid {
     /// PostgreSQL's gid as pgjdbc writes it: `format_base64(gtrid)_base64(bqual)`. At most 189 of the 199 bytes there.
     #[must_use]
     pub fn to_gid(&self) -> String {
-        format!("{}_{}_{}", self.format, BASE64.encode(self.gtrid()), BASE64.encode(self.bqual()))
+        let mut gid = self.format.to_string();
+        for part in [self.gtrid(), self.bqual()] {
+            gid.push('_');
+            BASE64.encode_string(part, &mut gid);
+        }
+        gid
     }
 
     /// Reads a gid of that form. Any other gid belongs to somebody else.

@@ -1,10 +1,11 @@
 //! A connection and the helper thread that works on it while a verb is under way: a driver that can only block lets
 //! the branches of one transaction overlap, and one that never comes back holds nobody up.
 //!
-//! Walk: `send` hands connection and verb to the helper · `defer` keeps the verb of a session that has a time limit of its
-//! own, and `receive` does it on the caller's thread: of two branches one needs no helper · `receive` takes connection and answer back, or gives the
-//! connection up after `answer_ms_max` · `let_go` ends it for the sake of its branch · `with` lends the connection to the caller, who has it only while no verb
-//! is under way.
+//! Walk: `send` puts a verb's first words on the wire, where the session can do that without waiting, and `receive` does the
+//! rest on the caller's thread; else it hands connection and verb to the helper · `defer` keeps the verb of a session that
+//! has a time limit of its own, and `receive` does it on the caller's thread: of two branches one needs no helper ·
+//! `receive` takes connection and answer back, or gives the connection up after `answer_ms_max` · `let_go` ends it for the
+//! sake of its branch · `with` lends the connection to the caller, who has it only while no verb is under way.
 //! Deliberately absent: what a verb means to the server (`Session::step`), locks: the connection has one owner.
 
 use std::fmt;
@@ -27,9 +28,8 @@ const STUCK_MAX: usize = 4;
 pub struct Limits {
     /// From the first byte to a usable connection.
     pub connect_ms_max: u64,
-    /// From a verb to its answer. Beyond it the connection is given up and the answer counts as lost. A start on
-    /// PostgreSQL has no limit but the kernel's for machines that vanish: it is said on the caller's thread, as the
-    /// caller's own statements are that follow it.
+    /// From a verb to its answer. Beyond it the connection is given up and the answer counts as lost. The start of a
+    /// branch on a PostgreSQL connection of the caller's own has no limit but the kernel's for machines that vanish.
     pub answer_ms_max: u64,
 }
 
@@ -40,9 +40,6 @@ impl Limits {
     pub const RECOVERY: Limits = Limits { connect_ms_max: 3_000, answer_ms_max: 10_000 };
 }
 
-/// A time limit of a session's own.
-pub(crate) type Limit = Box<dyn Send>;
-
 /// A connection that does one verb after the other.
 pub(crate) trait Session: Send + 'static {
     /// Does it, blocking.
@@ -51,10 +48,16 @@ pub(crate) trait Session: Send + 'static {
     /// The branch that lasts as long as this connection, or is kept from others by it.
     fn occupant(&self) -> Option<Xid>;
 
-    /// Has reads of the connection give up after so long, as long as the value lives; nothing where that cannot be had.
-    /// A verb whose read gave up is `Lost`.
-    fn limit(&self, _longest: Duration) -> Option<Limit> {
-        None
+    /// Has the reads of the next verb give up after so long; whether that can be had. A verb whose read gave up is `Lost`.
+    /// The caller's own work has no limit.
+    fn limit(&mut self, _longest: Duration) -> bool {
+        false
+    }
+
+    /// Puts on the wire what the verb begins with, and does not wait; whether the rest can then be done, within its limit,
+    /// by whoever receives.
+    fn ahead(&mut self, _verb: &Verb) -> bool {
+        false
     }
 
     /// The answer to a verb that needs no word with the server.
@@ -95,7 +98,7 @@ enum Pending {
     Nothing,
     Answered(Reply),
     /// To be done in `receive`.
-    Deferred(Verb, Option<Limit>),
+    Deferred(Verb),
     WithHelper,
 }
 
@@ -164,10 +167,14 @@ impl<S: Session> Kept<S> {
         (self.place, self.pending) = match std::mem::replace(&mut self.place, Place::WithHelper) {
             Place::Here(mut session) => match session.at_once(&verb) {
                 Some(reply) => (Place::Here(session), Pending::Answered(reply)),
+                None if session.ahead(&verb) => {
+                    session.limit(self.answer_max());
+                    (Place::Here(session), Pending::Deferred(verb))
+                }
                 // Not worth a helper: the caller's own first statement follows on the same thread, without a limit too.
                 None if matches!(verb, Verb::Start(_)) => {
-                    let limit = session.limit(self.answer_max());
-                    (Place::Here(session), Pending::Deferred(verb, limit))
+                    session.limit(self.answer_max());
+                    (Place::Here(session), Pending::Deferred(verb))
                 }
                 None => match self.hand_over(session, verb) {
                     Ok(()) => (Place::WithHelper, Pending::WithHelper),
@@ -190,8 +197,10 @@ impl<S: Session> Kept<S> {
             self.pending = Pending::Answered(reply);
             return None;
         }
-        let Some(limit) = session.limit(Duration::from_millis(self.limits.answer_ms_max)) else { return Some(verb) };
-        self.pending = Pending::Deferred(verb, Some(limit));
+        if !session.limit(Duration::from_millis(self.limits.answer_ms_max)) {
+            return Some(verb);
+        }
+        self.pending = Pending::Deferred(verb);
         None
     }
 
@@ -228,13 +237,8 @@ impl<S: Session> Kept<S> {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Nothing => Reply::Refused(Kind::Internal, unsent()),
             Pending::Answered(reply) => reply,
-            Pending::Deferred(verb, limit) => match &mut self.place {
-                Place::Here(session) => {
-                    let reply = session.step(&verb);
-                    // Not before: and not much later, as it may keep a broken connection open.
-                    drop(limit);
-                    reply
-                }
+            Pending::Deferred(verb) => match &mut self.place {
+                Place::Here(session) => session.step(&verb),
                 Place::WithHelper => Reply::Refused(Kind::Internal, unsent()),
                 Place::Gone(native) => not_sent(&verb, native.clone()),
             },
@@ -288,7 +292,7 @@ impl<S: Session> Kept<S> {
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut S) -> T) -> Result<T, NotHere> {
         match &mut self.place {
             // The verb was there first.
-            Place::Here(_) if matches!(self.pending, Pending::Deferred(..)) => Err(NotHere::UnderWay),
+            Place::Here(_) if matches!(self.pending, Pending::Deferred(_)) => Err(NotHere::UnderWay),
             Place::Here(session) => Ok(work(session)),
             Place::WithHelper => Err(NotHere::UnderWay),
             Place::Gone(native) => Err(NotHere::Gone(native.clone())),
@@ -397,18 +401,10 @@ mod tests {
         assert_eq!(a.receive(), Reply::Done, "without a helper");
     }
 
-    /// Answers at once, on whatever thread; the limit is a flag that its drop puts down.
+    /// Answers at once, on whatever thread.
     struct Bounded {
         limited: Arc<AtomicBool>,
         steps: Arc<Mutex<Vec<(ThreadId, bool)>>>,
-    }
-
-    struct Flag(Arc<AtomicBool>);
-
-    impl Drop for Flag {
-        fn drop(&mut self) {
-            self.0.store(false, Ordering::SeqCst);
-        }
     }
 
     impl Session for Bounded {
@@ -420,10 +416,10 @@ mod tests {
         fn occupant(&self) -> Option<Xid> {
             None
         }
-        fn limit(&self, longest: Duration) -> Option<Limit> {
+        fn limit(&mut self, longest: Duration) -> bool {
             assert_eq!(longest, Duration::from_millis(60_000));
             self.limited.store(true, Ordering::SeqCst);
-            Some(Box::new(Flag(Arc::clone(&self.limited))))
+            true
         }
     }
 
@@ -437,7 +433,7 @@ mod tests {
         assert!(matches!(kept.with(|_| ()), Err(NotHere::UnderWay)), "and nothing comes before it");
         assert_eq!(kept.defer(Verb::Commit(xid())), Some(Verb::Commit(xid())), "one verb at a time");
         assert_eq!(kept.receive(), Reply::Done);
-        assert!(!limited.load(Ordering::SeqCst), "the caller's own statements have no limit");
+        limited.store(false, Ordering::SeqCst);
         kept.send(Verb::Commit(xid()));
         assert_eq!(kept.receive(), Reply::Done);
         let steps = std::mem::take(&mut *steps.lock().unwrap());

@@ -33,6 +33,6 @@ pub use self::kept::Limits;
 #[cfg(feature = "mariadb")]
 pub use self::mariadb::{Mariadb, MariadbConnector};
 #[cfg(feature = "postgres")]
-pub use self::postgres::{Postgres, PostgresConnector};
+pub use self::postgres::{Postgres, PostgresClient, PostgresConnector};
 pub use self::remote::{Remote, RemoteConnector, RemoteError, Rows};
 pub use self::scripted::{Script, ScriptError, Scripted, ScriptedConnector};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::sockopt;
 
 mod address;
 mod read_limit;
@@ -67,6 +68,35 @@ impl Stream {
             Blocking::Tcp(stream) => stream.set_read_timeout(read).and_then(|()| stream.set_write_timeout(write)),
             Blocking::Unix(stream) => stream.set_read_timeout(read).and_then(|()| stream.set_write_timeout(write)),
         }
+    }
+
+    /// The most that one read may block.
+    ///
+    /// # Errors
+    /// As the operating system says; `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, longest: Option<Duration>) -> io::Result<()> {
+        match &self.0 {
+            Blocking::Tcp(stream) => stream.set_read_timeout(longest),
+            Blocking::Unix(stream) => stream.set_read_timeout(longest),
+        }
+    }
+
+    /// Has the kernel give up a machine that vanished: an idle connection is proved after `idle`, and what was sent may
+    /// stay without a sign of life for `unanswered`. Nothing where both ends are on one machine.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn give_up_after(&self, idle: Option<Duration>, unanswered: Option<Duration>) -> io::Result<()> {
+        let Blocking::Tcp(stream) = &self.0 else { return Ok(()) };
+        sockopt::set_socket_keepalive(stream, idle.is_some())?;
+        if let Some(idle) = idle {
+            sockopt::set_tcp_keepidle(stream, idle)?;
+        }
+        if let Some(unanswered) = unanswered {
+            let ms = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX);
+            sockopt::set_tcp_user_timeout(stream, ms)?;
+        }
+        Ok(())
     }
 
     /// Ends both directions; whoever blocks in a read on it wakes.

@@ -53,6 +53,8 @@ pub(crate) struct Session {
     /// How old that place may be when a branch votes.
     pub(super) place_age_max: Duration,
     place_asked: Moment,
+    /// Kept from one verb to the next, as it is dear to set; gone before the caller works.
+    limit: Option<ReadLimit>,
 }
 
 impl Session {
@@ -69,6 +71,7 @@ impl Session {
             seen,
             place_age_max: PLACE_AGE_MAX,
             place_asked: RealClock.now(),
+            limit: None,
         }
     }
 
@@ -77,6 +80,8 @@ impl Session {
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
     ) -> Result<Result<T, Failure>, Native> {
+        // Not later: the caller may change the socket behind the connection.
+        self.limit = None;
         match self.stand {
             Stand::Active(_) => {}
             // What is said now must not become the branch's. If the server objects, it does to the work too.
@@ -109,6 +114,8 @@ impl Session {
             let failure = Failure::of(&error);
             if broken || failure.says(Step::Open) == Says::Lost {
                 self.connection = Err(failure.native());
+                // It would keep the broken connection open.
+                self.limit = None;
             }
             failure
         }))
@@ -373,9 +380,11 @@ impl Session {
 }
 
 impl kept::Session for Session {
-    fn limit(&self, longest: Duration) -> Option<kept::Limit> {
-        let connection = self.connection.as_ref().ok()?;
-        Some(Box::new(ReadLimit::new(connection, longest).ok()?))
+    fn limit(&mut self, longest: Duration) -> bool {
+        if self.limit.is_none() {
+            self.limit = self.connection.as_ref().ok().and_then(|connection| ReadLimit::new(connection, longest).ok());
+        }
+        self.limit.is_some()
     }
 
     fn occupant(&self) -> Option<Xid> {

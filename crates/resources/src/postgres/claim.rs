@@ -13,7 +13,7 @@
 use assent_ids::{NodeId, ResourceId};
 use assent_kind::Kind;
 use assent_xa::{Native, Reply};
-use postgres::SimpleQueryMessage;
+use tokio_postgres::SimpleQueryMessage;
 
 use super::session::{column, first_column};
 use crate::kept::said;

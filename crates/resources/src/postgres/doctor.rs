@@ -11,10 +11,11 @@ use std::time::Duration;
 use assent_ids::{FORMAT_ID, Xid};
 use assent_kind::Kind;
 use assent_world::Clock;
-use postgres::config::TargetSessionAttrs;
-use postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::config::TargetSessionAttrs;
 
-use super::{Address, refusal};
+use super::line::Line;
+use super::{Address, unconnected};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
 use crate::kept::Limits;
 use crate::postgres::session::Failure;
@@ -119,30 +120,27 @@ pub(crate) fn gather(name: &str, url: &str, limits: Limits, clock: Arc<dyn Clock
 }
 
 /// The server that the adapter would take; if there is none, the first that lets us in, to say what it is.
-fn connect(address: &Address, limits: Limits) -> Result<(Client, bool), NoFacts> {
+fn connect(address: &Address, limits: Limits) -> Result<(Line, bool), NoFacts> {
     let mut config = address.config.clone();
     config.application_name("assent doctor");
-    config.connect_timeout(Duration::from_millis(limits.connect_ms_max));
     config.tcp_user_timeout(Duration::from_millis(limits.answer_ms_max));
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    let refused = match config.connect(NoTls) {
-        Ok(client) => return Ok((client, true)),
-        Err(error) => refusal(&error),
+    let mut open = |wanted| {
+        config.target_session_attrs(wanted);
+        let at_most = Duration::from_millis(limits.connect_ms_max);
+        Line::connect(&config, at_most, Box::new(|_| {})).map_err(unconnected)
     };
-    let (kind, native) = match refused {
-        (_, native) if native.code == "25006" => {
-            config.target_session_attrs(TargetSessionAttrs::Any);
-            match config.connect(NoTls) {
-                Ok(client) => return Ok((client, false)),
-                Err(error) => refusal(&error),
-            }
-        }
-        other => other,
+    let refused = match open(TargetSessionAttrs::ReadWrite) {
+        Ok(line) => return Ok((line, true)),
+        Err((_, native)) if native.code == "25006" => match open(TargetSessionAttrs::Any) {
+            Ok(line) => return Ok((line, false)),
+            Err(refused) => refused,
+        },
+        Err(refused) => refused,
     };
-    Err(NoFacts::new(kind, format!("{}: {}", address.place, native.message)))
+    Err(NoFacts::new(refused.0, format!("{}: {}", address.place, refused.1.message)))
 }
 
-fn ask(mut client: Client, place: String, is_writable: bool, clock: &dyn Clock) -> Result<PostgresFacts, NoFacts> {
+fn ask(mut client: Line, place: String, is_writable: bool, clock: &dyn Clock) -> Result<PostgresFacts, NoFacts> {
     let mut rows = |sql: &str| rows(&mut client, &place, sql);
     let settings = rows(SETTINGS)?;
     let mut settings = settings.into_iter().flatten();
@@ -186,7 +184,7 @@ fn ask(mut client: Client, place: String, is_writable: bool, clock: &dyn Clock) 
     })
 }
 
-fn rows(client: &mut Client, place: &str, sql: &str) -> Result<Vec<Vec<String>>, NoFacts> {
+fn rows(client: &mut Line, place: &str, sql: &str) -> Result<Vec<Vec<String>>, NoFacts> {
     let messages = client.simple_query(sql).map_err(|error| {
         let Failure { native, lost } = Failure::of(&error);
         let kind = if lost { Kind::Unavailable } else { super::codes::judge_work(&native.code) };

@@ -8,15 +8,16 @@
 //! Deliberately absent: TLS, pools.
 
 mod claim;
+mod client;
 mod codes;
 pub(crate) mod doctor;
+mod line;
 mod reading;
 mod recovery;
 mod session;
 mod truth;
 mod witness;
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,16 +25,20 @@ use std::time::Duration;
 use assent_ids::ResourceId;
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
-use postgres::config::{Host, SslMode, TargetSessionAttrs};
-use postgres::{Client, Config, NoTls};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::error::ResourceError;
-use crate::kept::{Kept, Limits, NotHere, Stuck};
+use crate::kept::{Kept, Limits, NotHere, Stuck, said};
 use crate::url::hidden;
 use claim::KEEPALIVES;
+use client::Way;
 use codes::{judge_connect, judge_work};
+use line::{Line, NoLine, Notices};
 use reading::Asking;
 use session::{Failure, Session};
+
+pub use client::PostgresClient;
 
 const FORM: &str = "postgresql://user:password@host:port/database";
 /// How long an idle connection goes unproved.
@@ -61,8 +66,8 @@ impl Postgres {
     ///
     /// # Errors
     /// [`ResourceError::Connect`] where it is closed, the server prepares nothing, or it is a standby.
-    pub fn over(name: &str, client: Client, limits: Limits) -> Result<Self, ResourceError> {
-        let id = ResourceId::of(name);
+    pub fn over(name: &str, client: postgres::Client, limits: Limits) -> Result<Self, ResourceError> {
+        let (id, client) = (ResourceId::of(name), PostgresClient(Way::Given(client)));
         let checked = Kept::open(limits, Stuck::default(), move || recovery::checked(client, id, Arc::default()));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
             name: name.to_owned(),
@@ -93,18 +98,18 @@ impl Postgres {
     /// [`ResourceError::Statement`] for what `work` returned.
     pub fn work<T>(
         &mut self,
-        work: impl FnOnce(&mut Client) -> Result<T, postgres::Error>,
+        work: impl FnOnce(&mut PostgresClient) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, ResourceError> {
         let name = || self.name.clone();
-        match self.kept.with(|session| work(&mut session.client)) {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => {
+        match self.kept.with(|session| session.lend().map(work)) {
+            Ok(Ok(Ok(done))) => Ok(done),
+            Ok(Ok(Err(error))) => {
                 let Failure { native, lost } = Failure::of(&error);
                 let kind = if lost { Kind::InDoubt } else { judge_work(&native.code) };
                 Err(ResourceError::Statement { name: name(), kind, native })
             }
             Err(NotHere::UnderWay) => Err(ResourceError::UnderWay { name: name() }),
-            Err(NotHere::Gone(native)) => Err(ResourceError::Gone { name: name(), native }),
+            Ok(Err(native)) | Err(NotHere::Gone(native)) => Err(ResourceError::Gone { name: name(), native }),
         }
     }
 }
@@ -213,9 +218,8 @@ impl Address {
         }
         // Of several hosts, or several machines behind one name, the one that is no standby.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        config.connect_timeout(Duration::from_millis(limits.connect_ms_max));
         // A machine that vanished: what we sent stays unacknowledged, or a proof of life does, and the kernel gives up
-        // in our place, so that no helper waits for it for ever.
+        // in our place.
         config.tcp_user_timeout(Duration::from_millis(limits.answer_ms_max));
         config.keepalives_idle(KEEPALIVE);
         if let Some(statement_ms) = statement_ms {
@@ -226,14 +230,15 @@ impl Address {
         let id = ResourceId::of(&self.name);
         let was_open = Arc::new(AtomicBool::new(false));
         let noticed = Arc::clone(&was_open);
-        config.notice_callback(move |notice| {
+        let notices: Notices = Box::new(move |notice| {
             if notice.code().code() == "25001" {
                 noticed.store(true, Ordering::Relaxed);
             }
         });
-        let opened = Kept::open(limits, stuck.clone(), move || match config.connect(NoTls) {
-            Ok(client) => recovery::checked(client, id, was_open),
-            Err(error) => Err(refusal(&error)),
+        let connect = Duration::from_millis(limits.connect_ms_max);
+        let opened = Kept::open(limits, stuck.clone(), move || match Line::connect(&config, connect, notices) {
+            Ok(line) => recovery::checked(PostgresClient(Way::Line(line)), id, was_open),
+            Err(why) => Err(unconnected(why)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
             name: self.name.clone(),
@@ -245,16 +250,21 @@ impl Address {
     }
 }
 
-/// Why a connection could not be used from the first.
-fn refusal(error: &postgres::Error) -> (Kind, Native) {
-    let native = Failure::of(error).native;
-    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    if source.is_some_and(|source| source.kind() == std::io::ErrorKind::PermissionDenied) {
-        // The driver's answer to transaction_read_only = on.
-        let advice = "it is a standby, or default_transaction_read_only is on; name the primary";
-        let message = format!("{} ({advice})", native.message);
-        return (Kind::Unavailable, Native { code: "25006".to_owned(), message });
+/// Why there is no connection.
+fn unconnected(why: NoLine) -> (Kind, Native) {
+    match why {
+        NoLine::Nobody(error) => (Kind::Unavailable, said(format!("error connecting to server: {error}"))),
+        NoLine::Said(error) => refusal(&error),
+        NoLine::ReadOnly => {
+            let message = "it is a standby, or default_transaction_read_only is on; name the primary";
+            (Kind::Unavailable, Native { code: "25006".to_owned(), message: message.to_owned() })
+        }
     }
+}
+
+/// Why a connection could not be used from the first.
+fn refusal(error: &tokio_postgres::Error) -> (Kind, Native) {
+    let native = Failure::of(error).native;
     // The driver's own refusals have no code: it was asked for a password and had none, or one the server's proof
     // did not fit.
     let kind = match error.to_string().as_str() {

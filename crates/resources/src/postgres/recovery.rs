@@ -10,8 +10,9 @@ use std::sync::atomic::AtomicBool;
 use assent_ids::{Branch, FORMAT_ID, NodeId, ResourceId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Native, Past, Reply};
-use postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::SimpleQueryMessage;
 
+use super::client::PostgresClient;
 use super::codes::Step;
 use super::session::{Failure, Session, column, first_column, gid, standby};
 use super::truth::{Here, Relation, came_along, compare, history_file, past};
@@ -29,7 +30,7 @@ const SIDE: &str = "SELECT pg_catalog.pg_is_in_recovery(); SELECT pg_catalog.pg_
 
 /// A server that cannot prepare, or is a standby, must be told now, not at the first vote.
 pub(super) fn checked(
-    mut client: Client,
+    mut client: PostgresClient,
     resource: ResourceId,
     was_open: Arc<AtomicBool>,
 ) -> Result<Session, (Kind, Native)> {
@@ -116,7 +117,7 @@ impl Seen {
 impl Session {
     /// The rows behind [`SIDE`], of a primary that nobody pools.
     fn ask_primary(&mut self, question: &str) -> Result<Vec<SimpleQueryMessage>, Reply> {
-        let answer = self.ask(&format!("{SIDE}; {question}")).map_err(|failure| failure.judged(Step::Other))?;
+        let answer = self.ask(|_| format!("{SIDE}; {question}")).map_err(|failure| failure.judged(Step::Other))?;
         let mut rows = answer.into_iter();
         match rows.next().as_ref().and_then(first_column) {
             Some("f") => {}
@@ -141,7 +142,7 @@ impl Session {
     }
 
     pub(super) fn claim(&mut self, node: NodeId) -> Reply {
-        let answer = match self.ask(&claim::question(node, self.resource)) {
+        let answer = match self.ask(|it| claim::question(node, it.resource)) {
             Ok(answer) => answer,
             Err(failure) => return failure.judged(Step::Other),
         };
@@ -194,7 +195,7 @@ impl Session {
 
     /// Asked anew: a proxy may have led to another server since. Nothing where this role may not read it.
     fn here(&mut self) -> Result<Option<Here>, Failure> {
-        match self.ask(HERE) {
+        match self.ask(|_| HERE) {
             Ok(answer) => Ok(answer.first().and_then(|row| {
                 let Place { system, timeline, .. } = read_place(row);
                 Some(Here { system: system?, timeline: timeline?, reached: column(row, 3)?.parse().ok()? })
@@ -206,7 +207,7 @@ impl Session {
 
     /// Nothing where this role may not read it.
     fn history(&mut self, timeline: u32) -> Result<Option<String>, Failure> {
-        match self.ask(&format!("SELECT pg_catalog.pg_read_file('{}')", history_file(timeline))) {
+        match self.ask(|_| format!("SELECT pg_catalog.pg_read_file('{}')", history_file(timeline))) {
             Ok(answer) => Ok(answer.first().and_then(first_column).map(str::to_owned)),
             Err(failure) if failure.is("42501") => Ok(None),
             Err(failure) => Err(failure),
@@ -215,7 +216,7 @@ impl Session {
 
     fn status(&mut self, number: u64) -> Result<Reply, Failure> {
         // By the old name of the function, which every server since 10 has.
-        match self.ask(&format!("SELECT pg_catalog.txid_status({number})")) {
+        match self.ask(|_| format!("SELECT pg_catalog.txid_status({number})")) {
             Ok(answer) => Ok(match past(answer.first().and_then(first_column)) {
                 Some(past) => Reply::Past(past),
                 None => Reply::Refused(Kind::Internal, said(format!("txid_status({number}) said a new word"))),
@@ -228,7 +229,7 @@ impl Session {
 
     /// The server's words, and whose the branch is.
     pub(super) fn explained(&mut self, xid: &Xid, native: Native) -> Native {
-        let seen = self.ask(&prepared(xid)).ok().and_then(|answer| answer.first().map(Seen::read));
+        let seen = self.ask(|_| prepared(xid)).ok().and_then(|answer| answer.first().map(Seen::read));
         match seen.and_then(|seen| seen.obstacle()) {
             Some((_, message)) => Native { message: format!("{}: {message}", native.message), ..native },
             None => native,

@@ -18,28 +18,34 @@
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Native, Reply, Verb, Vote};
-use postgres::error::Severity;
-use postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::Severity;
 
+use super::client::{PostgresClient, Way};
 use super::codes::{Step, judge};
 use super::reading::Asking;
 use super::witness::{Evidence, Place, Witness};
 use crate::kept::{self, said};
 use crate::stand::{Plan, Stand, unreachable};
 
+const BEGIN: &str = "BEGIN";
+const ROLLBACK: &str = "ROLLBACK";
+const ONE_PHASE: &str = "SAVEPOINT assent_vote; COMMIT";
+const COMMIT: &str = "COMMIT PREPARED";
+const UNDO: &str = "ROLLBACK PREPARED";
 /// SQLSTATE of a savepoint outside of a transaction.
 const NO_TRANSACTION: &str = "25P01";
-/// Whether the branch has a transaction number, and what else is kept of its vote. By the old name of the function, which
-/// every server since 10 has. Where no transaction is open the savepoint fails, as before a vote.
-const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL, \
-     EXISTS (SELECT FROM pg_catalog.pg_foreign_table), pg_catalog.txid_current_if_assigned()";
+/// The branch's transaction number if it has one, and what else is kept of its vote. By the old name of the function,
+/// which every server since 10 has. Where no transaction is open the savepoint fails, as before a vote.
+const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned(), \
+     EXISTS (SELECT FROM pg_catalog.pg_foreign_table)";
 /// The same within the vote, which gives a number to whoever has none.
-const VOTES: &str = "SAVEPOINT assent_vote; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL, NULL, \
-     pg_catalog.txid_current()";
+const VOTES: &str = "SAVEPOINT assent_vote; SELECT pg_catalog.txid_current_if_assigned(), pg_catalog.txid_current()";
 /// For a server where this role may read its place, which was tried when connecting: an error here would be the vote's.
 const WITH_PLACE: &str = ", pg_catalog.pg_current_wal_insert_lsn(), current_user";
 /// Whether it may have written elsewhere, through a foreign table. Asked only where there is one, of a branch without a
@@ -51,7 +57,7 @@ const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS
 
 /// One connection.
 pub(crate) struct Session {
-    pub(crate) client: Client,
+    client: PostgresClient,
     pub(super) resource: ResourceId,
     stand: Stand,
     /// Whether a branch is asked at its end if it wrote anything.
@@ -69,20 +75,45 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(client: Client, resource: ResourceId, place: Place, was_open: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(client: PostgresClient, resource: ResourceId, place: Place, was_open: Arc<AtomicBool>) -> Self {
         let (stand, asking) = (Stand::Idle, Asking::ADAPTIVE);
         let (evidence, witness, claimed) = (None, Vec::new(), None);
         Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed }
     }
 
-    /// One message. An error of the server, or the loss of the connection.
-    fn say(&mut self, sql: &str) -> Result<(), Failure> {
-        self.client.batch_execute(sql).map_err(|error| Failure::of(&error))
+    /// For the caller's own statements, which have no time limit of ours.
+    pub(super) fn lend(&mut self) -> Result<&mut PostgresClient, Native> {
+        if self.client.is_closed() {
+            return Err(closed());
+        }
+        if let Way::Line(line) = &self.client.0 {
+            line.limit(None);
+        }
+        Ok(&mut self.client)
     }
 
-    /// One message, and its rows.
-    pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Failure> {
-        let mut messages = self.client.simple_query(sql).map_err(|error| Failure::of(&error))?;
+    /// One message. An error of the server, or the loss of the connection.
+    fn say(&mut self, sql: &str) -> Result<(), Failure> {
+        self.ask(|_| sql).map(drop)
+    }
+
+    /// One message, and its rows. It is not composed if it is on its way already.
+    pub(super) fn ask<T: AsRef<str>>(
+        &mut self,
+        sql: impl FnOnce(&Self) -> T,
+    ) -> Result<Vec<SimpleQueryMessage>, Failure> {
+        let sent = match &mut self.client.0 {
+            Way::Line(line) => line.answer(),
+            Way::Given(_) => None,
+        };
+        let answer = match sent {
+            Some(answer) => answer,
+            None => {
+                let sql = sql(self);
+                self.client.simple_query(sql.as_ref())
+            }
+        };
+        let mut messages = answer.map_err(|error| Failure::of(&error))?;
         messages.retain(|message| matches!(message, SimpleQueryMessage::Row(_)));
         Ok(messages)
     }
@@ -91,7 +122,7 @@ impl Session {
         self.was_open.store(false, Ordering::Relaxed);
         self.evidence = None;
         self.witness.clear();
-        match self.say("BEGIN") {
+        match self.say(BEGIN) {
             Ok(()) if self.was_open.load(Ordering::Relaxed) => {
                 // XA, xa_start [XAER_OUTSIDE]: that work is not ours to vote on.
                 let message = "a transaction is open on this connection; end it before a branch starts".to_owned();
@@ -122,17 +153,20 @@ impl Session {
             Err(failure) => {
                 self.stand = Stand::Over(xid);
                 // A connection that breaks now takes nothing back: it is rolled back in any case.
-                let _freed = self.say("ROLLBACK");
+                let _freed = self.say(ROLLBACK);
                 Reply::RolledBack(failure.native)
             }
         }
     }
 
     fn commit_if_read_only(&mut self) -> Result<bool, Failure> {
-        let answer = self.ask(&self.with_place(WROTE))?;
-        self.evidence = answer.first().and_then(read_evidence);
-        let is_all_here = answer.first().and_then(|row| column(row, 1)) == Some("f");
-        let wrote = !is_no(&answer) || !(is_all_here || is_no(&self.ask(WROTE_ELSEWHERE)?));
+        let answer = self.ask(|it| it.with_place(WROTE))?;
+        let row = answer.first();
+        self.evidence = row.and_then(|row| read_evidence(row, column(row, 0)));
+        let is_all_here = row.and_then(|row| column(row, 1)) == Some("f");
+        // Only a plain nothing counts.
+        let has_number = !row.is_some_and(|row| is_null(row, 0));
+        let wrote = has_number || !(is_all_here || is_no(&self.ask(|_| WROTE_ELSEWHERE)?));
         self.asking.told(wrote);
         if !wrote {
             self.say("COMMIT")?;
@@ -145,16 +179,20 @@ impl Session {
         format!("{question}{place}")
     }
 
-    fn prepare(&mut self, xid: Xid) -> Reply {
+    fn vote(&self, xid: &Xid) -> String {
         // Who was asked at its end has said it.
         let first = if self.evidence.is_some() { "SAVEPOINT assent_vote".to_owned() } else { self.with_place(VOTES) };
-        match self.ask(&format!("{first}; PREPARE TRANSACTION {}", gid(&xid))) {
+        format!("{first}; PREPARE TRANSACTION {}", gid(xid))
+    }
+
+    fn prepare(&mut self, xid: Xid) -> Reply {
+        match self.ask(|it| it.vote(&xid)) {
             Ok(answer) => {
                 // The connection is free at once; the branch no longer belongs to it.
                 self.stand = Stand::Idle;
                 if let Some(row) = answer.first() {
-                    self.asking.told(first_column(row) != Some("f"));
-                    self.evidence = read_evidence(row);
+                    self.asking.told(!is_null(row, 0));
+                    self.evidence = read_evidence(row, column(row, 1));
                 }
                 if let Some(evidence) = &self.evidence {
                     self.witness = Witness::write(&self.place, evidence);
@@ -166,7 +204,7 @@ impl Session {
     }
 
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
-        match self.say("SAVEPOINT assent_vote; COMMIT") {
+        match self.say(ONE_PHASE) {
             Ok(()) => {
                 self.stand = Stand::Idle;
                 Reply::Done
@@ -183,13 +221,13 @@ impl Session {
             self.stand = if matches!(reply, Reply::Lost(_)) { Stand::Idle } else { Stand::Over(xid) };
             // When the SAVEPOINT failed, the failed transaction is still there; else this only earns a warning. A
             // connection that breaks now takes nothing back: the no was definite.
-            let _freed = self.say("ROLLBACK");
+            let _freed = self.say(ROLLBACK);
         }
         reply
     }
 
     fn roll_back_open(&mut self, xid: Xid) -> Reply {
-        match self.say("ROLLBACK") {
+        match self.say(ROLLBACK) {
             Ok(()) => {
                 self.stand = Stand::Over(xid);
                 Reply::Done
@@ -199,8 +237,8 @@ impl Session {
     }
 
     fn finish(&mut self, words: &str, xid: Xid) -> Reply {
-        match self.say(&format!("{words} {}", gid(&xid))) {
-            Ok(()) => Reply::Done,
+        match self.ask(|_| second(words, &xid)) {
+            Ok(_) => Reply::Done,
             Err(failure) => match failure.judged(Step::Second) {
                 Reply::Refused(kind @ (Kind::Denied | Kind::Invalid), native) => {
                     Reply::Refused(kind, self.explained(&xid, native))
@@ -212,6 +250,34 @@ impl Session {
 }
 
 impl kept::Session for Session {
+    fn limit(&mut self, longest: Duration) -> bool {
+        if let Way::Line(line) = &self.client.0 {
+            line.limit(Some(longest));
+            return true;
+        }
+        false
+    }
+
+    fn ahead(&mut self, verb: &Verb) -> bool {
+        // As `step` will ask for it.
+        let words = match self.stand.plan(verb) {
+            Plan::Start(_) => Some(BEGIN.to_owned()),
+            Plan::End { .. } => Some(self.with_place(WROTE)),
+            Plan::Prepare(xid) => Some(self.vote(&xid)),
+            Plan::CommitOnePhase(_) => Some(ONE_PHASE.to_owned()),
+            Plan::VoteNo(_) | Plan::RollbackOpen(_) => Some(ROLLBACK.to_owned()),
+            Plan::CommitPrepared(xid) => Some(second(COMMIT, &xid)),
+            Plan::RollbackPrepared(xid) => Some(second(UNDO, &xid)),
+            Plan::Answer(_) | Plan::Recover | Plan::Recovery => None,
+        };
+        match (&mut self.client.0, words) {
+            (Way::Line(line), Some(words)) => line.send(words),
+            (Way::Line(_), None) => {}
+            (Way::Given(_), _) => return false,
+        }
+        true
+    }
+
     fn occupant(&self) -> Option<Xid> {
         self.stand.occupant()
     }
@@ -230,8 +296,8 @@ impl kept::Session for Session {
                 Reply::Done => Reply::RolledBack(said("the work was reported failed when it ended".to_owned())),
                 other => other,
             },
-            Plan::CommitPrepared(xid) => self.finish("COMMIT PREPARED", xid),
-            Plan::RollbackPrepared(xid) => self.finish("ROLLBACK PREPARED", xid),
+            Plan::CommitPrepared(xid) => self.finish(COMMIT, xid),
+            Plan::RollbackPrepared(xid) => self.finish(UNDO, xid),
             Plan::RollbackOpen(xid) => self.roll_back_open(xid),
             Plan::Recovery => match verb {
                 Verb::Claim(node) => self.claim(*node),
@@ -249,7 +315,7 @@ impl kept::Session for Session {
     fn at_once(&mut self, verb: &Verb) -> Option<Reply> {
         let plan = self.stand.plan(verb);
         if self.client.is_closed() {
-            return Some(unreachable(verb, plan, said("the connection was closed".to_owned())));
+            return Some(unreachable(verb, plan, closed()));
         }
         match plan {
             Plan::Answer(reply) => Some(reply),
@@ -271,7 +337,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn of(error: &postgres::Error) -> Self {
+    pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) => Self {
                 native: Native { code: said.code().code().to_owned(), message: said.message().to_owned() },
@@ -294,10 +360,19 @@ impl Failure {
     }
 }
 
+fn closed() -> Native {
+    said("the connection was closed".to_owned())
+}
+
 /// Why nothing that this server says about branches counts.
 pub(crate) fn standby() -> Native {
     let message = "it is a standby, which does not show its primary's prepared transactions; name the primary";
     Native { code: "25006".to_owned(), message: message.to_owned() }
+}
+
+/// A word of phase two to a branch.
+fn second(words: &str, xid: &Xid) -> String {
+    format!("{words} {}", gid(xid))
 }
 
 /// A gid as a literal.
@@ -316,12 +391,16 @@ pub(crate) fn first_column(message: &SimpleQueryMessage) -> Option<&str> {
     column(message, 0)
 }
 
+fn is_null(message: &SimpleQueryMessage, at: usize) -> bool {
+    matches!(message, SimpleQueryMessage::Row(row) if matches!(row.try_get(at), Ok(None)))
+}
+
 /// Only a plain no counts.
 fn is_no(answer: &[SimpleQueryMessage]) -> bool {
     answer.iter().map(first_column).eq([Some("f")])
 }
 
-fn read_evidence(row: &SimpleQueryMessage) -> Option<Evidence> {
+fn read_evidence(row: &SimpleQueryMessage, number: Option<&str>) -> Option<Evidence> {
     let word = |at| column(row, at);
-    Some(Evidence { number: word(2)?.parse().ok()?, place: word(3)?.parse().ok()?, role: word(4)?.to_owned() })
+    Some(Evidence { number: number?.parse().ok()?, place: word(2)?.parse().ok()?, role: word(3)?.to_owned() })
 }

@@ -1,7 +1,8 @@
 //! Where a server listens, as people write it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -82,6 +83,16 @@ impl From<SocketAddr> for Address {
 }
 
 impl Address {
+    /// Each address that the name of a host stands for; a socket file is one.
+    ///
+    /// # Errors
+    /// As the resolver says; `NotFound` for a name without an address.
+    pub fn each(&self) -> io::Result<Vec<Self>> {
+        let Self::Tcp { host, port } = self else { return Ok(vec![self.clone()]) };
+        let each: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.map(Self::from).collect();
+        if each.is_empty() { Err(super::nowhere(host)) } else { Ok(each) }
+    }
+
     /// Whether only processes of this machine can reach it, judged by its text: no name is resolved.
     #[must_use]
     pub fn is_local(&self) -> bool {

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 /// What to do with a statement; the others succeed.
 #[derive(Clone, Copy)]
 pub(crate) enum Behaviour {
-    /// A result with one row for each statement of the message.
+    /// A result with one row for each statement of the message; `NULL` is nothing.
     Rows(&'static [&'static str]),
     /// Never answer.
     Hang,
@@ -65,7 +65,10 @@ fn serve(mut stream: TcpStream, behaviours: &[(&str, Behaviour)]) -> Option<()> 
                 for value in values {
                     let column = [&b"\0\x01value\0"[..], &[0; 18]].concat();
                     let bytes = u32::try_from(value.len()).unwrap().to_be_bytes();
-                    let row = [&b"\0\x01"[..], &bytes, value.as_bytes()].concat();
+                    let row = match *value {
+                        "NULL" => [&b"\0\x01"[..], &[0xff; 4]].concat(),
+                        value => [&b"\0\x01"[..], &bytes, value.as_bytes()].concat(),
+                    };
                     stream.write_all(&[message(b'T', &column), message(b'D', &row), done.clone()].concat()).ok()?;
                 }
                 stream.write_all(&ready).ok()?;

@@ -287,9 +287,15 @@ fn a_foreign_table_that_was_written_to_is_not_committed_before_the_vote() {
 #[test]
 fn a_refused_commit_at_the_end_is_a_no_and_a_lost_one_is_lost() {
     let urls = [
-        (fake::postgres(&[("SAVEPOINT assent_end", NO), ("SELECT EXISTS", NO), ("COMMIT", SERIALIZATION)]), true),
-        (fake::postgres(&[("SAVEPOINT assent_end", NO), ("SELECT EXISTS", SERIALIZATION)]), true),
-        (fake::postgres(&[("SAVEPOINT assent_end", NO), ("SELECT EXISTS", NO), ("COMMIT", Behaviour::Close)]), false),
+        (
+            fake::postgres(&[("SAVEPOINT assent_end", NO_NUMBER), ("SELECT EXISTS", NO), ("COMMIT", SERIALIZATION)]),
+            true,
+        ),
+        (fake::postgres(&[("SAVEPOINT assent_end", NO_NUMBER), ("SELECT EXISTS", SERIALIZATION)]), true),
+        (
+            fake::postgres(&[("SAVEPOINT assent_end", NO_NUMBER), ("SELECT EXISTS", NO), ("COMMIT", Behaviour::Close)]),
+            false,
+        ),
         (fake::postgres(&[("SAVEPOINT assent_end", Behaviour::Error("FATAL", "57P01"))]), false),
     ];
     for (url, no) in urls {
@@ -304,6 +310,7 @@ fn a_refused_commit_at_the_end_is_a_no_and_a_lost_one_is_lost() {
 }
 
 const NO: Behaviour = Behaviour::Rows(&["f"]);
+const NO_NUMBER: Behaviour = Behaviour::Rows(&["NULL"]);
 const SERIALIZATION: Behaviour = Behaviour::Error("ERROR", "40001");
 
 #[test]

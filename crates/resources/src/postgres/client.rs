@@ -1,0 +1,153 @@
+//! What the caller works with: a blocking connection with the driver's own questions.
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row, SimpleQueryMessage, Statement, ToStatement};
+
+use super::line::Line;
+
+/// A PostgreSQL connection, lent for a branch's work. Everything blocks, without a time limit but the server's own
+/// (`statement_timeout`). The questions are those of the crates `postgres` and `tokio-postgres`, whose types they take and
+/// give; what is not here is reached by [`PostgresClient::run`] or [`PostgresClient::native`].
+#[derive(Debug)]
+pub struct PostgresClient(pub(super) Way);
+
+/// Whose connection it is.
+pub(super) enum Way {
+    /// Ours, spoken on by whoever holds it.
+    Line(Line),
+    /// The caller's, with a runtime of its own.
+    Given(postgres::Client),
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Line(_) => "Line(..)",
+            Self::Given(_) => "Given(..)",
+        })
+    }
+}
+
+impl PostgresClient {
+    /// Several statements in one message, their rows thrown away.
+    ///
+    /// # Errors
+    /// What the server says to the first that fails, or how the connection broke; so for all of these.
+    pub fn batch_execute(&mut self, sql: &str) -> Result<(), Error> {
+        match &mut self.0 {
+            Way::Line(line) => line.run(async |client| client.batch_execute(sql).await),
+            Way::Given(client) => client.batch_execute(sql),
+        }
+    }
+
+    /// Several statements in one message, and what they answer, as text.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn simple_query(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Error> {
+        match &mut self.0 {
+            Way::Line(line) => line.simple_query(sql),
+            Way::Given(client) => client.simple_query(sql),
+        }
+    }
+
+    /// One statement with parameters; how many rows it changed.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn execute<T>(&mut self, statement: &T, parameters: &[&(dyn ToSql + Sync)]) -> Result<u64, Error>
+    where
+        T: ?Sized + ToStatement,
+    {
+        match &mut self.0 {
+            Way::Line(line) => line.run(async |client| client.execute(statement, parameters).await),
+            Way::Given(client) => client.execute(statement, parameters),
+        }
+    }
+
+    /// One statement with parameters, and its rows.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn query<T>(&mut self, statement: &T, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error>
+    where
+        T: ?Sized + ToStatement,
+    {
+        match &mut self.0 {
+            Way::Line(line) => line.run(async |client| client.query(statement, parameters).await),
+            Way::Given(client) => client.query(statement, parameters),
+        }
+    }
+
+    /// One statement with parameters, and its only row.
+    ///
+    /// # Errors
+    /// As above; also if there is none, or another one.
+    pub fn query_one<T>(&mut self, statement: &T, parameters: &[&(dyn ToSql + Sync)]) -> Result<Row, Error>
+    where
+        T: ?Sized + ToStatement,
+    {
+        match &mut self.0 {
+            Way::Line(line) => line.run(async |client| client.query_one(statement, parameters).await),
+            Way::Given(client) => client.query_one(statement, parameters),
+        }
+    }
+
+    /// One statement with parameters, and its row if it has one.
+    ///
+    /// # Errors
+    /// As above; also if there is another one.
+    pub fn query_opt<T>(&mut self, statement: &T, parameters: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Error>
+    where
+        T: ?Sized + ToStatement,
+    {
+        match &mut self.0 {
+            Way::Line(line) => line.run(async |client| client.query_opt(statement, parameters).await),
+            Way::Given(client) => client.query_opt(statement, parameters),
+        }
+    }
+
+    /// A statement, parsed once for many.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
+        match &mut self.0 {
+            Way::Line(line) => line.run(async |client| client.prepare(sql).await),
+            Way::Given(client) => client.prepare(sql),
+        }
+    }
+
+    /// Whatever `tokio-postgres` can do, on a connection that Assent opened: `run(async |client| client.copy_in(..).await)`.
+    /// It must wait for nothing but the client. Nothing on a connection that the caller had opened: see
+    /// [`PostgresClient::native`].
+    ///
+    /// # Errors
+    /// As above.
+    pub fn run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
+    ) -> Option<Result<T, Error>> {
+        match &mut self.0 {
+            Way::Line(line) => Some(line.run(work)),
+            Way::Given(_) => None,
+        }
+    }
+
+    /// The connection that the caller had opened.
+    pub fn native(&mut self) -> Option<&mut postgres::Client> {
+        match &mut self.0 {
+            Way::Line(_) => None,
+            Way::Given(client) => Some(client),
+        }
+    }
+
+    /// Whether the connection is known to be over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match &self.0 {
+            Way::Line(line) => line.is_closed(),
+            Way::Given(client) => client.is_closed(),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! One connection, spoken on by the thread that holds it: no helper, no runtime. The driver's state machines are turned by
+//! hand over a blocking socket.
+//!
+//! Walk: [`Line::connect`] · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
+//! blocks, until it has its answer · [`Line::send`] writes one message and does not wait, [`Line::answer`] waits for it: so
+//! two servers work at the same time for one thread · [`Line::limit`] how long a read may block.
+//! A read is let through one at a time: the driver asks for bytes whenever it has none, also when nothing is to come.
+//! Trap: what the driver has not handed on yet (its channels are short) is no reason to read. So a read is let through
+//! only after two turns in which nothing moved.
+//! Deliberately absent: TLS, what is said (`session.rs`), `load_balance_hosts`: hosts are tried in their order.
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, Read as _, Write as _};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use assent_world::net::{Address, Stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::error::DbError;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
+
+use super::session::first_column;
+
+/// Where PostgreSQL listens unless told otherwise.
+const PORT: u16 = 5432;
+
+/// What the driver reads from and writes to.
+struct Wire(Arc<Socket>);
+
+struct Socket {
+    stream: Stream,
+    /// The next read may block.
+    may_read: AtomicBool,
+    /// The driver has no bytes left.
+    is_hungry: AtomicBool,
+    has_written: AtomicBool,
+    /// Milliseconds that the socket lets a read block, and whether it is then given up.
+    limit_ms: AtomicU64,
+    is_limited: AtomicBool,
+}
+
+impl Socket {
+    fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (&self.stream).read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    // The caller's own work may take its time; so the socket need not be set for every turn of it.
+                    if self.is_limited.load(Ordering::Relaxed) {
+                        let limit_ms = self.limit_ms.load(Ordering::Relaxed);
+                        let message = format!("no answer within {limit_ms} ms");
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                    }
+                }
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Socket {
+    fn set_limit(&self, longest: Duration) -> io::Result<()> {
+        let ms = millis(longest);
+        if self.limit_ms.swap(ms, Ordering::Relaxed) == ms {
+            return Ok(());
+        }
+        self.stream.set_read_timeout(Some(Duration::from_millis(ms)))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.0.may_read.swap(false, Ordering::Relaxed) {
+            self.0.is_hungry.store(true, Ordering::Relaxed);
+            return Poll::Pending;
+        }
+        Poll::Ready(self.0.read(buffer.initialize_unfilled()).map(|read| buffer.advance(read)))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.has_written.store(true, Ordering::Relaxed);
+        loop {
+            match (&self.0.stream).write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // It may be closed already.
+        _ = self.0.stream.shutdown();
+        Poll::Ready(Ok(()))
+    }
+}
+
+type Answer = Result<Vec<SimpleQueryMessage>, Error>;
+
+/// A message on its way.
+struct Sent {
+    answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    /// Why it could not be written, or is known to have no answer.
+    failed: Option<Error>,
+}
+
+/// Takes what the server says without being asked.
+pub(super) type Notices = Box<dyn Fn(&DbError) + Send>;
+
+/// The driver's half that reads and writes; nothing once it is over.
+struct Driven(Option<Connection<Wire, NoTlsStream>>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // Nobody is left who could ask, so the driver takes leave of the server, which need not find out by itself.
+        if let Some(connection) = &mut self.0 {
+            _ = connection.poll_message(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// A connection.
+pub(super) struct Line {
+    // In the order in which they are dropped: who asks before who is asked.
+    sent: Option<Sent>,
+    client: Arc<Client>,
+    driven: Driven,
+    socket: Arc<Socket>,
+    notices: Notices,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no line.
+pub(super) enum NoLine {
+    /// Nobody answered there.
+    Nobody(io::Error),
+    /// What the server said, or how the conversation broke off.
+    Said(Error),
+    /// It takes no writes: a standby, or one that was set so.
+    ReadOnly,
+}
+
+impl Line {
+    /// Connects to the first of the hosts that does as the configuration wishes (takes writes, or any); each has so long, and
+    /// silence later is noticed by the kernel as the configuration says.
+    pub(super) fn connect(config: &Config, at_most: Duration, notices: Notices) -> Result<Self, NoLine> {
+        let mut refused = NoLine::Nobody(io::Error::new(io::ErrorKind::NotFound, "no host is named"));
+        for place in places(config).map_err(NoLine::Nobody)? {
+            match Self::connect_to(&place, config, at_most) {
+                Ok(line) => return Ok(Self { notices, ..line }),
+                Err(why) => refused = why,
+            }
+        }
+        Err(refused)
+    }
+
+    fn connect_to(place: &Address, config: &Config, at_most: Duration) -> Result<Self, NoLine> {
+        let stream = Stream::connect(place, at_most).map_err(NoLine::Nobody)?;
+        let idle = config.get_keepalives().then(|| config.get_keepalives_idle());
+        stream.give_up_after(idle, config.get_tcp_user_timeout().copied()).map_err(NoLine::Nobody)?;
+        let socket = Arc::new(Socket {
+            stream,
+            may_read: AtomicBool::new(false),
+            is_hungry: AtomicBool::new(false),
+            has_written: AtomicBool::new(false),
+            limit_ms: AtomicU64::new(0),
+            is_limited: AtomicBool::new(true),
+        });
+        socket.set_limit(at_most).map_err(NoLine::Nobody)?;
+        let (client, connection) = {
+            let mut connecting = pin!(config.connect_raw(Wire(Arc::clone(&socket)), NoTls));
+            let mut context = Context::from_waker(Waker::noop());
+            loop {
+                // One question, one answer: a read never waits for nothing.
+                socket.may_read.store(true, Ordering::Relaxed);
+                if let Poll::Ready(connected) = connecting.as_mut().poll(&mut context) {
+                    break connected.map_err(NoLine::Said)?;
+                }
+            }
+        };
+        let mut line = Self {
+            sent: None,
+            client: Arc::new(client),
+            driven: Driven(Some(connection)),
+            socket,
+            notices: Box::new(|_| {}),
+        };
+        if config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite {
+            let asked = line.simple_query("SHOW transaction_read_only").map_err(NoLine::Said)?;
+            if asked.iter().any(|message| first_column(message) == Some("on")) {
+                return Err(NoLine::ReadOnly);
+            }
+        }
+        line.limit(None);
+        Ok(line)
+    }
+
+    /// How long a read may block from now on; for ever for the caller's own work.
+    pub(super) fn limit(&self, longest: Option<Duration>) {
+        let is_set = longest.is_none_or(|longest| self.socket.set_limit(longest).is_ok());
+        self.socket.is_limited.store(longest.is_some() && is_set, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.driven.0.is_none() || self.client.is_closed()
+    }
+
+    /// One message, its answer awaited.
+    pub(super) fn simple_query(&mut self, sql: &str) -> Answer {
+        let client = Arc::clone(&self.client);
+        self.wait(client.simple_query(sql))
+    }
+
+    /// Whatever else the driver can do.
+    pub(super) fn run<T>(&mut self, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
+        let client = Arc::clone(&self.client);
+        self.wait(work(&client))
+    }
+
+    /// Puts one message on its way.
+    pub(super) fn send(&mut self, sql: String) {
+        let client = Arc::clone(&self.client);
+        let mut answer: Pin<Box<dyn Future<Output = Answer> + Send>> =
+            Box::pin(async move { client.simple_query(&sql).await });
+        let mut context = Context::from_waker(Waker::noop());
+        let failed = match answer.as_mut().poll(&mut context) {
+            Poll::Ready(answered) => answered.err(),
+            Poll::Pending => self.turn(false).err(),
+        };
+        self.sent = Some(Sent { answer, failed });
+    }
+
+    /// The answer to what was sent, if anything was.
+    pub(super) fn answer(&mut self) -> Option<Answer> {
+        let Sent { answer, failed } = self.sent.take()?;
+        Some(match failed {
+            Some(error) => Err(error),
+            None => self.wait(answer),
+        })
+    }
+
+    fn wait<T>(&mut self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let mut question = pin!(question);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut quiet = 0;
+        loop {
+            if let Poll::Ready(answered) = question.as_mut().poll(&mut context) {
+                return answered;
+            }
+            if quiet == 2 {
+                self.turn(true)?;
+                quiet = 0;
+                continue;
+            }
+            self.socket.is_hungry.store(false, Ordering::Relaxed);
+            self.socket.has_written.store(false, Ordering::Relaxed);
+            self.turn(false)?;
+            let moved = self.socket.has_written.load(Ordering::Relaxed);
+            let is_hungry = self.socket.is_hungry.load(Ordering::Relaxed);
+            quiet = if is_hungry && !moved { quiet + 1 } else { 0 };
+        }
+    }
+
+    /// Writes what waits, hands on what has come; with a read, after one that may block.
+    fn turn(&mut self, may_read: bool) -> Result<(), Error> {
+        // Once it is over every question is answered so by the driver.
+        let Some(connection) = &mut self.driven.0 else { return Ok(()) };
+        self.socket.may_read.store(may_read, Ordering::Relaxed);
+        let mut context = Context::from_waker(Waker::noop());
+        let over = loop {
+            match connection.poll_message(&mut context) {
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => (self.notices)(&notice),
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => break Err(error),
+                Poll::Ready(None) => break Ok(()),
+                Poll::Pending => return Ok(()),
+            }
+        };
+        self.driven.0 = None;
+        // Nobody reads what may come late, and the server lets go.
+        _ = self.socket.stream.shutdown();
+        over
+    }
+}
+
+/// All that the configuration names, in its order: of a name that stands for several machines each one.
+fn places(config: &Config) -> io::Result<Vec<Address>> {
+    let (hosts, given, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let mut places = Vec::new();
+    for (at, host) in hosts.iter().enumerate() {
+        let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(PORT);
+        let host = match (given.get(at), host) {
+            (Some(address), _) => address.to_string(),
+            (None, Host::Tcp(host)) => host.clone(),
+            (None, Host::Unix(folder)) => {
+                places.push(Address::Unix(folder.join(format!(".s.PGSQL.{port}"))));
+                continue;
+            }
+        };
+        places.extend(Address::Tcp { host, port }.each()?);
+    }
+    Ok(places)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
