@@ -45,15 +45,19 @@ class Ours:
         guess = self.tps.get(threads, 2_000)
         cycles = max(50, round(guess * millis / 1000 / threads))
         found = self.run(
-            ["tx", "--coordinator", "embedded", "--branches", "dummy", "-l", threads, "-C", cycles, "--folder", folder]
+            ["tx", "--workload", "none", "--coordinator", "embedded", "--branches", "dummy", "-l", threads, "-C", cycles,
+             "--folder", folder]
         )
-        cell = found["cells"][0]
-        # As a peer's: all transactions over all the time, not the median of the parts that one run has.
-        tps = self.tps[threads] = cell["transactions"] * 1e3 / max(1, cell["elapsed_ms"])
-        self.floors.append(found["floor_us"]["p50"])
+        figures = found["cells"][0]["figures"]
+        tps = self.tps[threads] = figures["tps"]
+        self.floors.append(min(
+            floor["figures"]["p50"] for floor in found["floors"] if floor["name"].startswith("durable write of 256 bytes, hot")
+        ))
+        total = {name[len("total_"):-len("_us")]: value for name, value in figures.items()
+                 if name.startswith("total_") and name.endswith("_us")}
         return {EMBEDDED: Slice(
-            transactions=cell["transactions"], tps=tps, latency_us=cell["latency_us"]["total"],
-            syncs_per_tx=cell["syncs_per_tx"],
+            transactions=round(figures["transactions"]), tps=tps, latency_us=total,
+            syncs_per_tx=figures["disk_syncs_per_tx"],
         )}
 
     def real(self, threads, millis, folder):
