@@ -20,12 +20,16 @@ mod full;
 mod held;
 #[path = "cli/kills.rs"]
 mod kills;
+#[path = "cli/manual.rs"]
+mod manual;
 #[path = "cli/matrix.rs"]
 mod matrix;
 #[path = "cli/report.rs"]
 mod report;
 #[path = "cli/served.rs"]
 mod served;
+#[path = "cli/survives.rs"]
+mod survives;
 #[path = "cli/town.rs"]
 mod town;
 #[path = "cli/tx.rs"]

@@ -5,6 +5,7 @@ use postgres::{Client, NoTls};
 use serde_json::Value;
 
 use super::assent::json;
+use super::manual;
 use super::town::{Rules, Town, alone, eventually, number, prepared, servers, superuser, text, variable};
 
 /// The primary is away, and what follows it too; afterwards everything is as it was.
@@ -81,6 +82,9 @@ fn a_branch_that_a_fail_over_lost_is_listed_with_its_reason_and_never_told_as_do
     let past = &told["transactions"][0];
     assert_eq!((&past["finished_at"], &past["branches"][0]["heuristic"]), (&Value::Null, &"hazard".into()), "not over");
 
+    // Where a person looks, as the words and the manual say: the old timeline was left before the vote.
+    let history = manual::ask(&mut there, &manual::statement("SELECT pg_read_file"));
+    assert!(history[0][0].starts_with("1\t"), "{history:?}");
     json(&town.tx(&["forget", &tx, "--yes", "--by", "anna", "--reason", "booked at the new primary"]));
     town.settles();
     let told = json(&town.tx(&["log", "--state", "heuristic"]));

@@ -187,7 +187,7 @@ impl Town {
         let folder = tempfile::tempdir().unwrap();
         let table = format!("assent_cli_{test}_{}", std::process::id());
         let sql = format!("CREATE TABLE {table} (id int PRIMARY KEY)");
-        Client::connect(&variable("ASSENT_TEST_POSTGRES"), NoTls).unwrap().batch_execute(&sql).unwrap();
+        Client::connect(&rules.bank, NoTls).unwrap().batch_execute(&sql).unwrap();
         mariadb(&variable("ASSENT_TEST_MARIADB")).query_drop(format!("{sql} ENGINE=InnoDB")).unwrap();
         let served = rules.serve(folder.path());
         Self { served, folder, rules, table }

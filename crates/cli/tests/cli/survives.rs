@@ -1,0 +1,72 @@
+//! What a prepared branch outlives, and what it costs while nobody finishes it.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
+
+use postgres::{Client, NoTls};
+
+use super::assent::{json, run};
+use super::town::{Rules, Town, alone, eventually, prepared, servers, shared};
+
+/// Both databases serve again, also if the test fails.
+struct Stopped;
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        ["postgres", "mariadb"].iter().for_each(|name| drop(servers("revive", name)));
+    }
+}
+
+#[test]
+fn a_decided_branch_survives_an_orderly_stop_of_both_databases_and_is_finished_when_they_are_back() {
+    let _alone = alone();
+    let town = Town::new("orderly", Rules::frozen_at("coordinator-after-answer"));
+    let mut voted = town.voted(1);
+    voted.decide();
+    town.served.freezes();
+    let (_, xids) = voted.dies();
+    let stopped = Stopped;
+    ["postgres", "mariadb"].iter().for_each(|name| drop(servers("stop", name)));
+    let town = town.again(Rules::default());
+    eventually("both are named as away", || {
+        let looked = json(&town.tx(&["recover"]));
+        looked["unreachable"].as_array().is_some_and(|list| list.len() == 2)
+    });
+    assert_eq!(town.listed()[0]["outcome"], "committed");
+    drop(stopped);
+    town.settles();
+    assert_eq!((town.rows(), prepared(&town.rules.bank, &xids)), ((vec![1], vec![1]), (false, false)));
+}
+
+/// No row that died after its snapshot was taken can be cleared away, in any table of the database.
+#[test]
+fn a_prepared_branch_of_postgres_holds_vacuum_back_and_the_doctor_counts_it() {
+    let _quiet = shared();
+    // In a database of its own: other tests' branches in the same one hold it back, too.
+    let (shared, own) = (Rules::default().bank, format!("assent_cli_vacuum_{}", std::process::id()));
+    Client::connect(&shared, NoTls).unwrap().batch_execute(&format!("CREATE DATABASE {own}")).unwrap();
+    let bank = format!("{}/{own}", shared.rsplit_once('/').unwrap().0);
+    let town = Town::new("vacuum", Rules { client_lost_ms: 600_000, bank, ..Rules::default() });
+    let (tx, _) = town.voted(1).dies();
+    let mut bank = Client::connect(&town.rules.bank, NoTls).unwrap();
+    let table = format!("{}_other", town.table);
+    bank.batch_execute(&format!("CREATE TABLE {table} (id int) WITH (autovacuum_enabled = off)")).unwrap();
+    // Where the next row is laid behind one that was deleted: in its place, once that was cleared away.
+    let mut place = || -> String {
+        bank.batch_execute(&format!("INSERT INTO {table} VALUES (1)")).unwrap();
+        bank.batch_execute(&format!("DELETE FROM {table}")).unwrap();
+        bank.batch_execute(&format!("VACUUM {table}")).unwrap();
+        bank.query_one(&format!("INSERT INTO {table} VALUES (2) RETURNING ctid::text"), &[]).unwrap().get(0)
+    };
+    assert_eq!(place(), "(0,2)", "the dead row is still there");
+    let config = town.folder.path().join("assent.toml");
+    let report = json(&run(&["--json", "doctor", "--config", config.to_str().unwrap()]));
+    let findings = report["findings"].as_array().unwrap();
+    let counted = findings.iter().filter_map(|it| it["what"].as_str()).find(|it| it.contains("prepared transactions"));
+    assert!(counted.is_some_and(|it| !it.contains(" 0 of them")), "{report}");
+
+    json(&town.tx(&["recover"]));
+    town.until("its client is lost", |listed| listed[0]["client_is"] == "lost");
+    json(&town.tx(&["rollback", &tx.to_string(), "--yes", "--by", "anna"]));
+    town.until("it is rolled back", |listed| listed[0]["branches"][0]["state"] == "rolled back");
+    // Recovery's own looks are snapshots, too.
+    eventually("the place of a dead row is taken", || place() == "(0,1)");
+}
