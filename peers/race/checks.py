@@ -30,15 +30,18 @@ def dummy(found):
     return None if found["committed"] > 0 else "no transaction was committed"
 
 
-def money(found):
-    """Says what is wrong, or None: the rows hold what was committed, and nothing is left prepared."""
+def money(found, all_alive):
+    """Says what is wrong, or None: the rows hold what was committed, and nothing is left prepared.
+
+    The servers do not say whose a prepared branch is: where somebody died, it may be theirs.
+    """
     committed = found["committed"]
     if found["postgres"] != committed or found["mariadb"] != committed:
         return (
             f"{committed} transactions were committed, but PostgreSQL holds {found['postgres']} updates "
             f"and MariaDB {found['mariadb']}"
         )
-    return f"{found['prepared']} branches are left prepared" if found["prepared"] else None
+    return f"{found['prepared']} branches are left prepared" if found["prepared"] and all_alive else None
 
 
 def verdict(name, folder, sabotage, millis):

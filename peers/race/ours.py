@@ -25,7 +25,8 @@ class Ours:
         self.program, self.branches, self.folder, self.databases = program, branches, Path(folder), databases
         # Of the last slice, by threads: how many cycles fill the next.
         self.tps = {}
-        self.floors = []
+        # By name, of each slice; and what it knows of the disk.
+        self.floors, self.disk = {}, {}
 
     def names(self):
         return [EMBEDDED] if self.branches == "dummy" else list(WAYS.values())
@@ -45,19 +46,24 @@ class Ours:
         guess = self.tps.get(threads, 2_000)
         cycles = max(50, round(guess * millis / 1000 / threads))
         found = self.run(
-            ["tx", "--workload", "none", "--coordinator", "embedded", "--branches", "dummy", "-l", threads, "-C", cycles,
-             "--folder", folder]
+            ["tx", "--workload", "none", "--coordinator", "embedded", "--engine", "journal", "--branches", "dummy",
+             "--rounds", 1, "-l", threads, "-C", cycles, "--folder", folder]
         )
-        figures = found["cells"][0]["figures"]
-        tps = self.tps[threads] = figures["tps"]
-        self.floors.append(min(
-            floor["figures"]["p50"] for floor in found["floors"] if floor["name"].startswith("durable write of 256 bytes, hot")
-        ))
+        cell = found["cells"][0]
+        if cell["error"]:
+            raise Failed(cell["error"])
+        figures = cell["figures"]
+        self.tps[threads] = figures["tps"]
+        self.disk = {name: found["host"][name] for name in ("write_cache", "rotational")}
+        for floor in found["floors"]:
+            # Its echoes are of one number of clients; what everybody here needs is the disk.
+            if floor["name"].startswith("durable write"):
+                self.floors.setdefault(floor["name"], []).append(floor["figures"])
         total = {name[len("total_"):-len("_us")]: value for name, value in figures.items()
                  if name.startswith("total_") and name.endswith("_us")}
         return {EMBEDDED: Slice(
-            transactions=round(figures["transactions"]), tps=tps, latency_us=total,
-            syncs_per_tx=figures["disk_syncs_per_tx"],
+            transactions=round(figures["transactions"]), tps=figures["tps"], latency_us=total,
+            cpu_us_per_tx=figures["cpu_client_us_per_tx"], syncs_per_tx=figures["disk_syncs_per_tx"],
         )}
 
     def real(self, threads, millis, folder):

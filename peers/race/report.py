@@ -108,11 +108,16 @@ class Report:
         self.notes = [*NOTES, f"{java()}; versions and settings of the peers: peers/README.md."]
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def save(self, tally, floors, complete):
+    def save(self, tally, floors, disk, complete):
         """Whole or as it was: a reader never sees half a file."""
-        floor = [{"name": "durable write", "unit": "us", "figures": {"p50": median_low(floors)}}] if floors else []
+        medians = [
+            {"name": name, "unit": "us",
+             "figures": {share: median_low([one[share] for one in figures]) for share in ("p50", "p95", "p99")}}
+            for name, figures in floors.items()
+        ]
         whole = self.head | {
-            "floors": floor, "cells": list(cells(tally)), "charts": self.charts, "complete": complete, "notes": self.notes,
+            "host": self.head["host"] | disk, "floors": medians, "cells": list(cells(tally)), "charts": self.charts,
+            "complete": complete, "notes": self.notes,
         }
         fresh = self.path.with_suffix(".tmp")
         fresh.write_text(json.dumps(whole, indent=1) + "\n")
