@@ -87,6 +87,7 @@ pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
     }
     placed.sort_by(|(_, a), (_, b)| a.total_cmp(b));
     let labels = labels(spec, &placed);
+    let figures = told_apart(&spec.y);
     let mut groups: BTreeMap<Key<'_>, Vec<(&Cell, f64)>> = BTreeMap::new();
     for (cell, place) in placed {
         let key = labels.iter().map(|name| Natural(cell.labels.get(*name).map_or("", String::as_str))).collect();
@@ -94,8 +95,8 @@ pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
     }
     for (key, cells) in groups {
         let values: Vec<String> = labels.iter().zip(&key).map(|(name, value)| told(name, value.0)).collect();
-        for y in &spec.y {
-            let figure = (spec.y.len() > 1).then(|| y.replace('_', " "));
+        for (y, short) in spec.y.iter().zip(&figures) {
+            let figure = (spec.y.len() > 1).then(|| short.clone());
             let name: Vec<String> = values.iter().filter(|value| !value.is_empty()).cloned().chain(figure).collect();
             let point = |(cell, place): &(&Cell, f64)| Point {
                 label: cell.labels.get(spec.order()).cloned().unwrap_or_default(),
@@ -144,6 +145,24 @@ fn told(name: &str, value: &str) -> String {
         Some(first) if first.is_ascii_digit() => format!("{} {value}", name.replace('_', " ")),
         Some(_) => value.replace('_', "-"),
     }
+}
+
+/// Names without the words that all of them begin and end with: `total_p25_us`, `total_p50_us` are `p25`, `p50`.
+fn told_apart(names: &[String]) -> Vec<String> {
+    let split: Vec<Vec<&str>> = names.iter().map(|name| name.split('_').collect()).collect();
+    let shortest = split.iter().map(Vec::len).min().unwrap_or(0);
+    let shared = |word: &dyn Fn(&[&str], usize) -> Option<String>, most: usize| {
+        let same = |at: &usize| {
+            let mut words = split.iter().map(|name| word(name, *at));
+            let first = words.next();
+            words.all(|word| Some(word) == first)
+        };
+        (0..most).take_while(same).count()
+    };
+    let most = shortest.saturating_sub(1);
+    let before = shared(&|name, at| name.get(at).map(|word| (*word).to_owned()), most);
+    let after = shared(&|name, at| name.iter().rev().nth(at).map(|word| (*word).to_owned()), most - before);
+    split.iter().map(|name| name.get(before..name.len() - after).unwrap_or_default().join(" ")).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,19 +64,23 @@ impl Host {
     /// Each fact with its name, for people.
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
-        let gigabytes = |bytes: u64| format!("{}.{} GiB", bytes >> 30, (bytes >> 20) % 1024 * 10 / 1024);
+        let known = |is_known: bool, text: String| if is_known { text } else { String::new() };
+        let (tenths, build) = ((self.memory_bytes >> 20) * 10 / 1024, &self.build);
         let turns = self.rotational.map(|turns| if turns { "rotational" } else { "not rotational" });
         let cache = self.write_cache.as_ref().map(|cache| format!("cache {cache}"));
         let disk: Vec<String> = cache.into_iter().chain(turns.map(str::to_owned)).collect();
         vec![
             ("processor", self.cpu.clone()),
-            ("cores", self.cores.to_string()),
-            ("memory", gigabytes(self.memory_bytes)),
+            ("cores", known(self.cores > 0, self.cores.to_string())),
+            ("memory", known(tenths > 0, format!("{}.{} GiB", tenths / 10, tenths % 10))),
             ("kernel", self.kernel.clone()),
-            ("file system", format!("{} ({})", self.file_system, self.mount_flags)),
+            (
+                "file system",
+                known(!self.file_system.is_empty(), format!("{} ({})", self.file_system, self.mount_flags)),
+            ),
             ("disk, as the kernel sees it", disk.join(", ")),
             ("load average at start", self.load_average.clone()),
-            ("assent", format!("{} ({} build)", self.version, self.build)),
+            ("assent", known(!self.version.is_empty(), format!("{} ({build} build)", self.version))),
             ("compiler", self.rustc.clone()),
             ("date", self.date.clone()),
         ]

@@ -46,7 +46,8 @@ fn head(page: &mut String, report: &Report) {
     if failed > 0 {
         page.push_str(&format!("<p class=\"banner\" role=\"note\"><a href=\"#failed\"><strong>{failed} of {} cells failed</strong></a>, with their reasons below.</p>\n", report.cells.len()));
     }
-    page.push_str(&format!("<p>Scenario <b>{}</b>, {} cells:</p>\n", escaped(&report.scenario), report.cells.len()));
+    let (scenario, cells) = (escaped(&report.scenario), count(report.cells.len()));
+    page.push_str(&format!("<p>Scenario <b>{scenario}</b>, {cells} cells:</p>\n"));
     page.push_str(&format!("<pre class=\"scroll\" tabindex=\"0\"><code>{}</code></pre>\n", escaped(&report.command)));
     if !report.notes.is_empty() {
         let notes: Vec<String> = report.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
@@ -174,7 +175,9 @@ fn cells(page: &mut String, report: &Report) {
     if report.cells.is_empty() {
         return;
     }
-    let (labels, others) = (label_names(report), other_names(report));
+    let (same, labels): (Vec<String>, Vec<String>) =
+        label_names(report).into_iter().partition(|name| is_same_everywhere(report, name));
+    let others = other_names(report);
     let heads: Vec<String> = labels.iter().map(|name| name.replace('_', " ")).collect();
     let values = |cell: &Cell| -> Vec<String> {
         labels.iter().map(|name| cell.labels.get(name).cloned().unwrap_or_default()).collect()
@@ -186,6 +189,10 @@ fn cells(page: &mut String, report: &Report) {
         table.row(&values(cell), figures);
     }
     page.push_str("<section>\n<h2>All cells</h2>\n");
+    if let Some(first) = report.cells.first().filter(|_| !same.is_empty()) {
+        let labels = same.iter().filter_map(|name| Some((name.clone(), first.labels.get(name)?.clone()))).collect();
+        page.push_str(&format!("<p>Every cell has {}.</p>\n", escaped(&named(&labels))));
+    }
     page.push_str(&folded("Figures of each cell", report.cells.len(), &table.end()));
     let of_calls: usize = report.cells.iter().map(|cell| calls(cell).len()).sum();
     if of_calls > 0 {
@@ -204,10 +211,21 @@ fn cells(page: &mut String, report: &Report) {
     page.push_str("</section>\n");
 }
 
+/// A label that tells no two cells apart needs no column.
+fn is_same_everywhere(report: &Report, name: &str) -> bool {
+    let mut values = report.cells.iter().map(|cell| cell.labels.get(name));
+    let first = values.next();
+    report.cells.len() > 1 && values.all(|value| Some(value) == first)
+}
+
 /// A table, folded where it is long.
 fn folded(title: &str, rows: usize, table: &str) -> String {
     let open = if rows <= OPEN_ROWS_MAX { " open" } else { "" };
-    format!("<details{open}><summary>{title} ({rows} rows)</summary>\n{table}</details>\n")
+    format!("<details{open}><summary>{title} ({} rows)</summary>\n{table}</details>\n", count(rows))
+}
+
+fn count(cells: usize) -> String {
+    shown(f64::from(u32::try_from(cells).unwrap_or(u32::MAX)))
 }
 
 fn figure(value: Option<f64>) -> String {

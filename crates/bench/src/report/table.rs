@@ -21,12 +21,12 @@ impl Table {
         Self { text, names: names.to_vec(), heads }
     }
 
-    /// A column for each figure.
+    /// A column for each figure; a name breaks where it has an underscore.
     pub(super) fn figures(&mut self, columns: &[String]) {
         self.text.push_str("<tr>");
         self.names("");
         for column in columns {
-            self.text.push_str(&format!("<th scope=\"col\">{}</th>", escaped(column)));
+            self.text.push_str(&format!("<th scope=\"col\">{}</th>", escaped(&column.replace('_', " "))));
         }
         self.text.push_str("</tr>\n</thead>\n<tbody>\n");
     }

@@ -61,7 +61,8 @@ fn report() -> Report {
 fn cell((workload, rpo, engine): (&str, &str, &str), clients: u32, each: u32) -> Cell {
     let labels =
         [("workload", workload), ("rpo", rpo), ("engine", engine)].map(|(name, value)| (name, value.to_owned()));
-    let mut cell = Cell::new(labels.into_iter().chain([("clients", clients.to_string())]));
+    let more = [("clients", clients.to_string()), ("mode", "open_close".to_owned())];
+    let mut cell = Cell::new(labels.into_iter().chain(more));
     if (workload, rpo, engine, clients) == ("extreme", "0/5", "table", 40) {
         cell.error = Some(EVIL.to_owned());
         return cell;
@@ -146,8 +147,10 @@ fn every_cell_is_in_a_table_and_a_failed_one_has_its_reason() {
     let rows = rows(&page);
     for cell in &report.cells {
         let has = |row: &&Vec<String>, value: &String| row.contains(value);
-        let of_cell: Vec<_> = rows.iter().filter(|row| cell.labels.values().all(|value| has(row, value))).collect();
+        let telling = || cell.labels.iter().filter(|(name, _)| *name != "mode").map(|(_, value)| value);
+        let of_cell: Vec<_> = rows.iter().filter(|row| telling().all(|value| has(row, value))).collect();
         if cell.error.is_some() {
+            assert!(!rows.iter().any(|row| row.iter().any(|text| text == "open_close")), "no column for it");
             assert_eq!(of_cell.len(), 1, "failed: one row without calls");
             continue;
         }
@@ -162,8 +165,12 @@ fn every_cell_is_in_a_table_and_a_failed_one_has_its_reason() {
         .replace('>', "&gt;")
         .replace('"', "&quot;")
         .replace('\'', "&#39;");
-    assert!(page.contains(&format!("<b>clients=40 engine=table rpo=0/5 workload=extreme</b>: {reason}</li>")));
-    assert!(page.contains("1 of 180 cells failed"));
+    assert!(
+        page.contains(&format!(
+            "<b>clients=40 engine=table mode=open_close rpo=0/5 workload=extreme</b>: {reason}</li>"
+        ))
+    );
+    assert!(page.contains("1 of 180 cells failed") && page.contains("<p>Every cell has mode=open_close.</p>"));
     assert_eq!(
         rows.iter().flatten().filter(|text| *text == "failed").count(),
         3,
@@ -207,6 +214,18 @@ fn cells_that_would_share_a_point_get_lines_of_their_own() {
     assert_eq!(names(&spec), ["journal", "table"]);
     spec.only.remove("rpo");
     assert_eq!(names(&spec)[..3], ["journal, rpo 0/0", "journal, rpo 0/5", "journal, rpo 10/50"]);
+    // Several figures are told apart by what differs in their names.
+    let quartiles = report.charts.last().unwrap();
+    let expected = ["p25", "p50", "p75", "p95"].map(|name| format!("journal, extreme, {name}"));
+    assert_eq!(names(quartiles), expected);
+    let mut calls = quartiles.clone();
+    calls.series.clear();
+    calls.y = ["commit_p95_us", "total_p95_us"].map(str::to_owned).to_vec();
+    assert_eq!(names(&calls), ["commit", "total"]);
+    calls.y = ["total_mean_us", "total_p95_us"].map(str::to_owned).to_vec();
+    assert_eq!(names(&calls), ["mean", "p95"]);
+    calls.y.pop();
+    assert_eq!(names(&calls), ["total mean us"]);
 }
 
 #[test]
@@ -227,7 +246,7 @@ fn csv_has_a_row_a_cell_and_call_and_keeps_an_error_in_one_field() {
     let report = report();
     let text = csv::lay(&report).unwrap();
     let head = text.lines().next().unwrap();
-    assert!(head.starts_with("clients,engine,rpo,workload,call,samples,min_us,p25_us,"), "{head}");
+    assert!(head.starts_with("clients,engine,mode,rpo,workload,call,samples,min_us,p25_us,"), "{head}");
     assert!(head.ends_with(",p999_us,max_us,mean_us,sd_us,server_cpu_us_per_tx,tps,error"), "{head}");
     let columns = head.split(',').count();
     // The failed cell's error holds a line break, quotes and no comma.
@@ -235,7 +254,7 @@ fn csv_has_a_row_a_cell_and_call_and_keeps_an_error_in_one_field() {
     assert_eq!(rows, 1 + 179 * 2 + 1);
     assert!(text.contains("<script>alert('x')</script> & \"\"more\"\"\n"));
     let first = text.lines().nth(1).unwrap();
-    assert!(first.starts_with("10,journal,0/0,medium,commit,43,"), "{first}");
+    assert!(first.starts_with("10,journal,open_close,0/0,medium,commit,43,"), "{first}");
 }
 
 #[test]
