@@ -8,6 +8,7 @@ use assent_xa::{Connector, Reply, Resource, Verb, Vote};
 mod claim;
 mod counted;
 mod kills;
+mod line;
 mod rights;
 mod traps;
 mod truth;

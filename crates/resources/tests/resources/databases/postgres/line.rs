@@ -1,0 +1,113 @@
+//! A connection of Assent's own is spoken on by the thread that holds it, over a blocking socket.
+
+use std::pin::pin;
+
+use ::postgres::{Client, NoTls};
+use assent_kind::Kind;
+use assent_resources::{Limits, Postgres};
+use assent_xa::{Reply, Resource, Verb};
+
+use super::super::engine::{Engine as _, PostgresTable, wait, xid};
+use super::super::fake::{self, Behaviour};
+use super::super::servers::shared;
+use super::{YES, run};
+
+const SHORT: Limits = Limits { answer_ms_max: 300, ..Limits::WORK };
+
+/// The first server hangs until its branch is given up. The second one answers meanwhile, and to the same thread.
+#[test]
+fn two_servers_work_at_the_same_time_for_one_thread() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "overlap");
+    let url = fake::postgres(&[("COMMIT PREPARED", Behaviour::Hang)]);
+    let mut hanging = Postgres::connect("bank", &url, SHORT).unwrap();
+    let mut branch = table.resource();
+    let xid = xid("overlap", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    branch.send(Verb::Commit(xid));
+    hanging.send(Verb::Commit(xid));
+    assert!(matches!(hanging.receive(), Reply::Lost(_)));
+    assert_eq!(table.rows(), [1], "committed before anybody waited for it");
+    assert_eq!(branch.receive(), Reply::Done);
+}
+
+/// The limit is for verbs: the caller's own statement may take longer, and the verb behind it may not.
+#[test]
+fn work_has_no_limit_and_the_verb_behind_it_has() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "patience");
+    let mut branch = Postgres::connect("bank", &table.url, SHORT).unwrap();
+    let xid = xid("patience", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    run(&mut branch, "SELECT pg_sleep(1)").unwrap();
+    // What is deferred is done by the vote.
+    run(
+        &mut branch,
+        &format!(
+            "CREATE FUNCTION pg_temp.slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NULL; END'; \
+             CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {} DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION pg_temp.slow(); INSERT INTO {} VALUES (1)",
+            table.table, table.table
+        ),
+    )
+    .unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    let reply = branch.call(Verb::Prepare(xid));
+    assert!(matches!(&reply, Reply::Lost(native) if native.message.contains("no answer within 300 ms")), "{reply:?}");
+    assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
+    assert!(matches!(branch.call(Verb::Rollback(xid)), Reply::Lost(_)), "it may have voted");
+}
+
+/// More rows than the driver's channels and any buffer hold, notices in between, and bytes the other way: nobody waits
+/// for what is not to come.
+#[test]
+fn long_answers_notices_and_copies_pass_in_both_directions() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "long");
+    let mut branch = table.resource();
+    let long = "SELECT number, repeat('x', 500) FROM generate_series(1, 20000) AS number";
+    assert_eq!(branch.work(|client| client.query(long, &[])).unwrap().len(), 20_000);
+    // Each row's notice comes before the rows that follow it.
+    let noisy =
+        "DO 'BEGIN FOR i IN 1..2000 LOOP RAISE NOTICE ''%'', repeat(''n'', 200); END LOOP; END'; SELECT 1; SELECT 2";
+    let answered = branch.work(|client| client.simple_query(noisy)).unwrap();
+    assert!(answered.len() >= 4, "{answered:?}");
+    let copy = format!("COPY {} FROM STDIN", table.table);
+    let copied = branch.work(|client| {
+        client
+            .run(async |client| {
+                use futures_util::SinkExt as _;
+                let mut sink = pin!(client.copy_in(&copy).await?);
+                for row in 0..50_000 {
+                    sink.send(std::io::Cursor::new(format!("{row}\n").into_bytes())).await?;
+                }
+                sink.finish().await
+            })
+            .unwrap()
+    });
+    assert_eq!(copied.unwrap(), 50_000);
+    assert_eq!(table.rows().len(), 50_000);
+    assert_eq!(branch.call(Verb::Start(xid("long", 0))), Reply::Done, "and it is in step");
+}
+
+/// The server is told that nobody asks any more: it need not find out, and nothing is left open there.
+#[test]
+fn a_connection_that_is_dropped_takes_leave() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "leave");
+    let mut superuser = Client::connect(&super::as_superuser(&table.url), NoTls).unwrap();
+    let mut branch = table.resource();
+    assert_eq!(branch.call(Verb::Start(xid("leave", 0))), Reply::Done);
+    let process = super::process(&mut branch);
+    run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    drop(branch);
+    let mut is_there = || -> bool {
+        let asked = superuser.query_one("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", &[&process]);
+        asked.unwrap().get(0)
+    };
+    wait("the session to end", || (!is_there()).then_some(()));
+    assert_eq!(table.rows(), [0_i32; 0]);
+}
