@@ -60,12 +60,15 @@ class Tally:
         both = [number for number in row.slices if number in ours.slices]
         return median_low([ours.slices[it].tps / max(1e-9, row.slices[it].tps) for it in both]) if both else None
 
-    def best_peer(self, branches, threads):
-        """Ours over the best peer of each round, medians: rates, 95th percentiles, and who was best most often."""
+    def best_peer(self, branches, threads, lazy=True):
+        """Ours over the best peer of each round, medians: rates, 95th percentiles, and who was best most often.
+
+        Without the lazy ones: against what also syncs that a transaction is finished.
+        """
         ours = self.rows.get((branches, EMBEDDED, threads))
         peers = [
             row for row in self.group(branches, threads)
-            if row is not ours and row.name not in FLOORS + NOT_DURABLE
+            if row is not ours and row.name not in FLOORS + NOT_DURABLE and (lazy or not row.name.endswith("-lazy"))
         ]
         rates, tails, winners = [], [], []
         for number, slice_ in ours.slices.items() if ours else ():
