@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Rules;
-use super::axes::{Case, Mode, Place};
+use super::axes::{Case, Mode, Place, Rpo};
 use crate::report::{ChartKind, ChartSpec};
 
 const CLIENTS: &str = "client threads";
@@ -18,14 +18,17 @@ type Only = BTreeMap<String, Vec<String>>;
 #[must_use]
 pub fn of(cases: &[Case], rules: &Rules) -> Vec<ChartSpec> {
     let mut charts = Vec::new();
+    let all: Vec<&Case> = cases.iter().collect();
+    // A line is named by what differs.
+    let lines: &[&str] = if seen(&all, |case| case.place).len() > 1 { &["coordinator", "engine"] } else { &["engine"] };
     for (mode, base) in bases(cases) {
-        let cases: Vec<&Case> = cases.iter().filter(|case| case.mode == mode && is_base(case, base)).collect();
-        for pair in seen(&cases, |case| (case.workload.name.clone(), case.rpo)) {
-            charts.extend(latencies(mode, base, &pair.0, &pair.1.to_string(), rules));
+        let cases: Vec<&Case> = cases.iter().filter(|case| case.mode == mode && case.threads == base).collect();
+        for (workload, rpo) in seen(&cases, |case| (case.workload.name.clone(), case.rpo)) {
+            charts.extend(latencies((mode, base), &workload, &rpo.to_string(), lines, rules));
         }
-        charts.extend(curves(mode, base, &cases));
+        charts.extend(curves((mode, base), &cases, lines));
     }
-    charts.extend(tuning(cases, rules));
+    charts.extend(tuning(&all, rules));
     charts
 }
 
@@ -39,12 +42,10 @@ fn bases(cases: &[Case]) -> Vec<(Mode, u32)> {
     bases.into_iter().collect()
 }
 
-const fn is_base(case: &Case, threads: u32) -> bool {
-    case.threads == threads
-}
-
-fn seen<T: Ord>(cases: &[&Case], of: impl Fn(&Case) -> T) -> BTreeSet<T> {
-    cases.iter().map(|case| of(case)).collect()
+/// Each value once, in the order in which they are run.
+fn seen<T: Ord + Clone>(cases: &[&Case], of: impl Fn(&Case) -> T) -> Vec<T> {
+    let mut known = BTreeSet::new();
+    cases.iter().map(|case| of(case)).filter(|value| known.insert(value.clone())).collect()
 }
 
 fn only(pairs: &[(&str, String)]) -> Only {
@@ -55,7 +56,7 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A chart over the number of clients, a line for each place and engine.
+/// A chart over the number of clients.
 fn over_clients(title: String, y: Vec<String>, series: &[&str], only: Only, y_title: &str) -> ChartSpec {
     ChartSpec {
         title,
@@ -77,7 +78,7 @@ fn calls(rules: &Rules) -> [&'static str; 4] {
     ["open", "begin", if rules.commit { "commit" } else { "rollback" }, "close"]
 }
 
-fn latencies(mode: Mode, threads: u32, workload: &str, rpo: &str, rules: &Rules) -> Vec<ChartSpec> {
+fn latencies((mode, threads): (Mode, u32), workload: &str, rpo: &str, lines: &[&str], rules: &Rules) -> Vec<ChartSpec> {
     let only = only(&[
         ("mode", mode.to_string()),
         ("threads", threads.to_string()),
@@ -85,13 +86,13 @@ fn latencies(mode: Mode, threads: u32, workload: &str, rpo: &str, rules: &Rules)
         ("rpo", rpo.to_owned()),
     ]);
     let of = format!("{workload}, RPO {rpo} ms, {mode}");
-    let engine = &["coordinator", "engine"];
     let us = "microseconds";
     let chart =
-        |title: &str, y: Vec<String>, y_title| over_clients(format!("{title}: {of}"), y, engine, only.clone(), y_title);
+        |title: &str, y: Vec<String>, y_title| over_clients(format!("{title}: {of}"), y, lines, only.clone(), y_title);
     let calls = calls(rules).iter().map(|call| format!("{call}_p95_us")).collect();
     vec![
-        chart("95th percentile of each call", calls, us),
+        // Of the calls one goes to a coordinator and waits for its disk, and the others do not.
+        ChartSpec { y_log: true, ..chart("95th percentile of each call", calls, us) },
         chart("Total latency, 95 %", names(&["total_p95_us"]), us),
         chart("Transactions per second", names(&["tps"]), TPS),
         chart(
@@ -104,15 +105,15 @@ fn latencies(mode: Mode, threads: u32, workload: &str, rpo: &str, rules: &Rules)
 }
 
 /// Tps against the 95th percentile of the total latency: how much can be had, and what it costs.
-fn curves(mode: Mode, threads: u32, cases: &[&Case]) -> Vec<ChartSpec> {
+fn curves((mode, threads): (Mode, u32), cases: &[&Case], lines: &[&str]) -> Vec<ChartSpec> {
     let base = [("mode", mode.to_string()), ("threads", threads.to_string())];
-    let curve = |title: String, series: &[&str], only: Only| ChartSpec {
+    let curve = |title: String, line: &str, only: Only| ChartSpec {
         title,
         kind: ChartKind::Curve,
         x: "tps".to_owned(),
         along: "clients".to_owned(),
         y: names(&["total_p95_us"]),
-        series: names(series),
+        series: names(&[&[line], lines].concat()),
         only,
         x_title: TPS.to_owned(),
         y_title: "total latency, 95 %, microseconds".to_owned(),
@@ -124,35 +125,30 @@ fn curves(mode: Mode, threads: u32, cases: &[&Case]) -> Vec<ChartSpec> {
         let mut only = only(&base);
         only.insert("rpo".to_owned(), vec![rpo.to_string()]);
         let title = format!("Characteristic curves at RPO {rpo} ms, {mode}");
-        charts.push(curve(title, &["workload", "coordinator", "engine"], only));
+        charts.push(curve(title, "workload", only));
     }
     for workload in seen(cases, |case| case.workload.name.clone()) {
         let mut only = only(&base);
         only.insert("workload".to_owned(), vec![workload.clone()]);
         let title = format!("Characteristic curves of the workload {workload}, {mode}");
-        charts.push(curve(title, &["rpo", "coordinator", "engine"], only));
+        charts.push(curve(title, "rpo", only));
     }
     charts
 }
 
 /// Mean of each call and overall elapsed time, a line for each number of threads and RPO.
-fn tuning(cases: &[Case], rules: &Rules) -> Vec<ChartSpec> {
-    let served: Vec<&Case> = cases.iter().filter(|case| case.place == Place::Served).collect();
+fn tuning(cases: &[&Case], rules: &Rules) -> Vec<ChartSpec> {
     let mut charts = Vec::new();
-    for (mode, engine) in seen(&served, |case| (case.mode, case.engine)) {
-        let own: Vec<&Case> = served.iter().copied().filter(|it| (it.mode, it.engine) == (mode, engine)).collect();
+    for (mode, engine) in seen(cases, |case| (case.mode, case.engine)) {
+        let own = cases.iter().copied().filter(|it| (it.mode, it.engine, it.place) == (mode, engine, Place::Served));
+        let own: Vec<&Case> = own.collect();
         for workload in seen(&own, |case| case.workload.name.clone()) {
             let cells: Vec<&Case> = own.iter().copied().filter(|case| case.workload.name == workload).collect();
-            let rpos: Vec<String> = seen(&cells, |case| (case.rpo, case.threads))
-                .into_iter()
-                .fold(BTreeMap::<_, u32>::new(), |mut count, (rpo, _)| {
-                    *count.entry(rpo).or_default() += 1;
-                    count
-                })
-                .into_iter()
-                .filter(|(_, threads)| *threads > 1)
-                .map(|(rpo, _)| rpo.to_string())
-                .collect();
+            // An RPO with one number of threads has nothing to compare.
+            let threads =
+                |rpo: Rpo| seen(&cells, |case| (case.rpo == rpo).then_some(case.threads)).into_iter().flatten();
+            let rpos = seen(&cells, |case| case.rpo).into_iter().filter(|rpo| threads(*rpo).count() > 1);
+            let rpos: Vec<String> = rpos.map(|rpo| rpo.to_string()).collect();
             if rpos.is_empty() {
                 continue;
             }
@@ -165,8 +161,7 @@ fn tuning(cases: &[Case], rules: &Rules) -> Vec<ChartSpec> {
             only.insert("rpo".to_owned(), rpos);
             let of = format!("{mode}, {engine}, {workload}");
             let chart = |title: &str, y: &str, y_title: &str| {
-                let series = &["threads", "rpo"];
-                over_clients(format!("{title}: {of}"), names(&[y]), series, only.clone(), y_title)
+                over_clients(format!("{title}: {of}"), names(&[y]), &["threads", "rpo"], only.clone(), y_title)
             };
             for call in calls(rules) {
                 charts.push(chart(&format!("Mean of {call}"), &format!("{call}_mean_us"), "microseconds"));
@@ -175,4 +170,81 @@ fn tuning(cases: &[Case], rules: &Rules) -> Vec<ChartSpec> {
         }
     }
     charts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::axes::Engine;
+    use super::super::matrix::{Given, Matrix, cases};
+    use super::*;
+
+    fn charts(matrix: Matrix, given: &Given) -> Vec<ChartSpec> {
+        of(&cases(Some(matrix), given), &Rules::default())
+    }
+
+    fn counted(charts: &[ChartSpec], title: &str) -> usize {
+        charts.iter().filter(|chart| chart.title.starts_with(title)).count()
+    }
+
+    #[test]
+    fn the_published_matrix_has_the_fields_charts() {
+        let all = charts(Matrix::Published, &Given::default());
+        for latency in [
+            "95th percentile of each call",
+            "Total latency, 95 %",
+            "Transactions per second",
+            "Total latency, 25",
+            "Total latency, mean",
+        ] {
+            assert_eq!(counted(&all, latency), 3 * 3, "{latency}: a workload and RPO each");
+        }
+        assert_eq!(counted(&all, "Characteristic curves at RPO"), 3);
+        assert_eq!(counted(&all, "Characteristic curves of the workload"), 3);
+        assert_eq!(counted(&all, "Mean of"), 0, "one number of threads: nothing to tune");
+        assert_eq!(all.len(), 5 * 9 + 6);
+    }
+
+    #[test]
+    fn the_tuning_matrix_has_a_chart_of_each_call_and_of_the_time_in_each_mode_and_engine() {
+        let all = charts(Matrix::Tuning, &Given::default());
+        assert_eq!((counted(&all, "Mean of"), counted(&all, "Overall elapsed time")), (4 * 4, 4));
+        let tuned = all.iter().find(|chart| chart.title == "Mean of commit: batch, table, extreme").unwrap();
+        assert_eq!((tuned.series.clone(), tuned.only["rpo"].len()), (names(&["threads", "rpo"]), 5));
+    }
+
+    #[test]
+    fn the_short_matrix_shows_every_kind_of_chart() {
+        let kinds = |matrix| -> BTreeSet<String> {
+            let all = charts(matrix, &Given::default());
+            all.iter().filter_map(|chart| chart.title.split([':', ',']).next().map(str::to_owned)).collect()
+        };
+        let short: BTreeSet<String> = kinds(Matrix::Short);
+        let missing = |matrix| kinds(matrix).into_iter().find(|kind| !short.contains(kind) && !kind.contains("RPO"));
+        assert_eq!((missing(Matrix::Published), missing(Matrix::Tuning)), (None, None));
+    }
+
+    #[test]
+    fn a_chart_is_of_cells_that_are_run_and_a_line_is_named_by_what_differs() {
+        for matrix in [Matrix::Short, Matrix::Tuning, Matrix::Published] {
+            let given = Given { engines: vec![Engine::Journal], ..Given::default() };
+            let labels: Vec<_> = cases(Some(matrix), &given).iter().map(Case::labels).collect();
+            for chart in charts(matrix, &given) {
+                let fits =
+                    |own: &&crate::report::Labels| chart.only.iter().all(|(name, values)| values.contains(&own[name]));
+                let cells: Vec<_> = labels.iter().filter(fits).collect();
+                assert!(!cells.is_empty(), "{chart:?}");
+                let places = cells
+                    .iter()
+                    .map(|own| chart.series.iter().chain([&chart.along]).map(|name| &own[name]).collect::<Vec<_>>());
+                assert_eq!(
+                    places.collect::<BTreeSet<_>>().len(),
+                    cells.len(),
+                    "a cell is one point of one line: {chart:?}"
+                );
+                assert!(!chart.series.contains(&"coordinator".to_owned()));
+            }
+        }
+        let both = Given { places: vec![Place::Embedded, Place::Served], ..Given::default() };
+        assert!(charts(Matrix::Published, &both).iter().all(|chart| chart.series.contains(&"coordinator".to_owned())));
+    }
 }

@@ -153,3 +153,17 @@ fn one_transaction_is_traced_step_by_step() {
     let calls: Vec<&str> = steps.iter().filter(|step| step.took_us.is_some()).map(|step| step.what.as_str()).collect();
     assert_eq!(calls, ["open", "begin", "commit", "close"]);
 }
+
+#[test]
+fn every_figure_that_a_chart_draws_is_in_the_cells() {
+    let cases = quick(&[Place::Embedded], &[Mode::OpenClose, Mode::Batch], &[1, 2], 3);
+    for rules in [Rules::default(), Rules { commit: false, ..Rules::default() }] {
+        let charts = tx::charts::of(&cases, &rules);
+        for cell in raced(&rules, &cases) {
+            for chart in &charts {
+                let missing = chart.y.iter().find(|figure| !cell.figures.contains_key(*figure));
+                assert_eq!(missing, None, "{}", chart.title);
+            }
+        }
+    }
+}
