@@ -2,6 +2,8 @@
 
 #[path = "cli/assent.rs"]
 mod assent;
+#[path = "cli/bare.rs"]
+mod bare;
 #[path = "cli/bench.rs"]
 mod bench;
 #[path = "cli/by_hand.rs"]
@@ -24,6 +26,8 @@ mod kills;
 mod manual;
 #[path = "cli/matrix.rs"]
 mod matrix;
+#[path = "cli/pooled.rs"]
+mod pooled;
 #[path = "cli/report.rs"]
 mod report;
 #[path = "cli/served.rs"]
