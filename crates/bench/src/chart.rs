@@ -22,7 +22,7 @@ pub struct Plot {
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The values of its labels.
+    /// The values of its labels, of several lines only those in which they differ.
     pub name: String,
     /// In the order of their labels.
     pub points: Vec<Point>,
@@ -93,8 +93,11 @@ pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
         let key = labels.iter().map(|name| Natural(cell.labels.get(*name).map_or("", String::as_str))).collect();
         groups.entry(key).or_default().push((cell, place));
     }
+    let differs = |at: usize| groups.keys().any(|key| key.get(at) != groups.keys().next().and_then(|key| key.get(at)));
+    let telling: Vec<bool> = (0..labels.len()).map(|at| groups.len() == 1 || differs(at)).collect();
     for (key, cells) in groups {
-        let values: Vec<String> = labels.iter().zip(&key).map(|(name, value)| told(name, value.0)).collect();
+        let named = labels.iter().zip(&key).zip(&telling).filter(|(_, telling)| **telling);
+        let values: Vec<String> = named.map(|((name, value), _)| told(name, value.0)).collect();
         for (y, short) in spec.y.iter().zip(&figures) {
             let figure = (spec.y.len() > 1).then(|| short.clone());
             let name: Vec<String> = values.iter().filter(|value| !value.is_empty()).cloned().chain(figure).collect();

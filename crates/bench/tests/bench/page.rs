@@ -212,6 +212,11 @@ fn cells_that_would_share_a_point_get_lines_of_their_own() {
     assert_eq!(names(&spec), all.concat());
     spec.only.insert("workload".to_owned(), vec!["high".to_owned()]);
     assert_eq!(names(&spec), ["journal", "table"]);
+    spec.series.push("mode".to_owned());
+    assert_eq!(names(&spec), ["journal", "table"], "what all lines share is not in their names");
+    spec.only.insert("engine".to_owned(), vec!["table".to_owned()]);
+    assert_eq!(names(&spec), ["table, open-close"], "but one line tells all");
+    spec.only.remove("engine");
     spec.only.remove("rpo");
     assert_eq!(names(&spec)[..3], ["journal, rpo 0/0", "journal, rpo 0/5", "journal, rpo 10/50"]);
     // Several figures are told apart by what differs in their names.

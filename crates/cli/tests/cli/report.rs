@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use assent_bench::host::Host;
 use assent_bench::report::sink::{Outputs, Sink};
 use assent_bench::report::{Cell, Report};
+use assent_world::{Clock as _, RealClock};
+use rustix::process::Signal;
 
-use super::assent::{fails, json, run, write};
+use super::assent::{command, fails, json, run, write};
 
 /// A kept report of these cells (clients, tps).
 fn kept(folder: &Path, name: &str, scenario: &str, cells: &[(u32, f64)]) -> PathBuf {
@@ -38,6 +42,37 @@ fn a_kept_report_is_laid_anew_as_a_page_and_as_csv() {
     fails(&["bench", "report", &text(&page), "--html", &text(&csv)], 2, "not a report of ours");
     fails(&["bench", "report", &text(&nowhere), "--html", &text(&page)], 3, "no report at");
     fails(&["bench", "report", &text(&file)], 2, "--html <FILE>");
+}
+
+/// The cells of a report that a race writes under our eyes.
+fn cells(file: &Path) -> usize {
+    Report::read(file).map_or(0, |report| report.cells.iter().filter(|cell| cell.error.is_none()).count())
+}
+
+#[test]
+fn a_race_that_is_stopped_leaves_a_whole_partial_report() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("race");
+        // A cell that is done at once, and one that sleeps ten seconds.
+        let mut race = command(&["bench", "tx", "--workload", "none,medium", "-l", "1", "-C", "100", "--report"]);
+        let mut race = race.arg(&name).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let file = folder.path().join("race.json");
+        while cells(&file) == 0 {
+            assert!(race.try_wait().unwrap().is_none(), "it ended by itself");
+            RealClock.sleep(Duration::from_millis(20));
+        }
+        rustix::process::kill_process(rustix::process::Pid::from_child(&race), signal).unwrap();
+        assert_eq!(race.wait().unwrap().code(), Some(code));
+        let report = Report::read(&file).unwrap();
+        assert!(!report.complete && !report.floors.is_empty() && cells(&file) == 1, "{report:?}");
+        assert!(
+            std::fs::read_to_string(folder.path().join("race.html")).unwrap().contains("<strong>Partial.</strong>")
+        );
+        assert!(std::fs::read_to_string(folder.path().join("race.csv")).unwrap().lines().count() > 1);
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 3, "nothing half written");
+    }
 }
 
 #[test]
