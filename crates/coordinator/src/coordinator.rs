@@ -107,8 +107,10 @@ impl State {
     /// The one place where a record is laid: the chain and the log have the same order.
     pub(crate) fn append(&mut self, log: &dyn Log, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
         let ticket = log.append(kind, parts)?;
-        self.chain.take(kind, parts);
-        self.bytes_since_checkpoint += record_bytes(parts);
+        if log.keeps_history() {
+            self.chain.take(kind, parts);
+            self.bytes_since_checkpoint += record_bytes(parts);
+        }
         Ok(ticket)
     }
 

@@ -68,6 +68,12 @@ pub enum CoordinatorError {
         /// The last of the page before.
         tx: TxId,
     },
+    /// The coordinator keeps its state in a table.
+    #[error(
+        "this coordinator keeps its state in a table and no history: a transaction that is finished is forgotten, and only \
+         engine = \"journal\" keeps a log that can be read and verified"
+    )]
+    NoHistory,
     /// The hash chain over the log is broken.
     #[error("the chain of seals is broken at {lsn}: {what}")]
     Chain {
@@ -115,7 +121,7 @@ impl CoordinatorError {
                 Kind::Corrupt
             }
             Self::Config { .. } => Kind::Invalid,
-            Self::Page { .. } => Kind::NotFound,
+            Self::Page { .. } | Self::NoHistory => Kind::NotFound,
             Self::Clients { .. } | Self::Numbers { .. } => Kind::Busy,
             Self::Secret { .. } => Kind::Denied,
             Self::Fenced { .. } => Kind::RolledBack,

@@ -1,9 +1,16 @@
 //! Plain functions over arbitrary bytes; they must return. Run for seconds by the tests, for hours by a fuzzer.
 
+use assent_frame::Writer;
 use assent_world::Moment;
 
 use crate::record::{self, Checkpoint, Record, read_branches};
-use crate::{lay, replay};
+use crate::{engine, lay, replay};
+
+/// The bytes as the two files of a state table, half of them each; what is believed is laid again and believed again.
+pub fn table(bytes: &[u8]) {
+    let (one, other) = bytes.split_at(bytes.len() / 2);
+    engine::believe_again(one, other);
+}
 
 /// The bytes as the payload of a record whose kind are the first two; what can be read can be laid again.
 pub fn records(bytes: &[u8]) {
@@ -27,6 +34,12 @@ pub fn records(bytes: &[u8]) {
         Record::Seal(seal) => (record::SEAL, lay::seal(&seal)),
         Record::Operator(word) => (record::OPERATOR, lay::operator(&word)),
         Record::Opened(at_ms, opened) => (record::OPENED, lay::opened(at_ms, &opened)),
+        Record::Entry(decided) => {
+            let (tx, entry) = replay::entry(decided, Moment(0));
+            let mut again = Writer::new();
+            lay::entry(&mut again, tx, &entry);
+            (record::ENTRY, again.into_vec())
+        }
         Record::Checkpoint(_) | Record::Finished(..) | Record::Fenced(_) | Record::Clients(_) => return,
     };
     let read = Record::read(again.0, &again.1);

@@ -167,12 +167,13 @@ impl Filter {
 ///
 /// # Errors
 /// As the log says; [`CoordinatorError::Record`] for a record that cannot be read; [`CoordinatorError::Page`] if the log no
-/// longer holds the one behind which it was to begin.
+/// longer holds the one behind which it was to begin; [`CoordinatorError::NoHistory`] for a state table.
 pub fn read(
     log: &dyn Log,
     filter: &Filter,
     visit: &mut dyn FnMut(&Past) -> ControlFlow<()>,
 ) -> Result<bool, CoordinatorError> {
+    kept(log)?;
     let mut reading = Reading { told: Telling::new(filter, visit), open: BTreeMap::new(), labels: Labels::default() };
     for entry in log.read(log.oldest())? {
         let entry = entry?;
@@ -194,6 +195,11 @@ pub fn read(
         Some(tx) => Err(CoordinatorError::Page { tx }),
         None => Ok(false),
     }
+}
+
+/// A state table tells what is unfinished; to pass that off as history would be half an answer.
+pub(crate) fn kept(log: &dyn Log) -> Result<(), CoordinatorError> {
+    if log.keeps_history() { Ok(()) } else { Err(CoordinatorError::NoHistory) }
 }
 
 /// The names of clients: those since the last checkpoint, and those of the one before.
@@ -240,6 +246,7 @@ impl Reading<'_> {
                     past.note(at_ms, &note);
                 }
             }
+            Record::Entry(decided) => self.decided(decided),
             Record::Client(_, client, label) => _ = self.labels.now.insert(client, label),
             Record::Operator(word) => self.word(word),
             Record::Fenced(_) | Record::Clients(_) | Record::Seal(_) | Record::Opened(..) => {}

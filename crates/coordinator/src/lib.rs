@@ -4,7 +4,7 @@
 //! form without a wire · [`Agent`] looks at every registered resource and finishes what its decisions say, judged by
 //! `judge` · [`Caretaker`] a thread that does the upkeep where nobody owns a loop · `clients`, `table`, `bygone`, `record`,
 //! `lay`, `replay` the state and its bytes · `upkeep` fences, checkpoints, trims · `note`, [`Operator`], `lost` what
-//! branches, people and power cuts did to decisions · [`history`] the log read back, and its `chain` of seals checked.
+//! branches, people and power cuts did to decisions · [`engine`] the state table, a log that keeps only what matters · [`history`] the log read back, and its `chain` of seals checked.
 //! Deliberately absent: sockets, drivers of resources, the driving of a healthy client's commit.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod chain;
 mod clients;
 mod coordinator;
 mod embedded;
+pub mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;

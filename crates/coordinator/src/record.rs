@@ -38,6 +38,9 @@ pub(crate) const OPERATOR: u16 = 0x0901;
 /// An opening, where the log may acknowledge before it syncs.
 pub(crate) const OPENED: u16 = 0x0a01;
 
+/// A transaction as a checkpoint keeps it, alone: told by a state table only.
+pub(crate) const ENTRY: u16 = 0x0b01;
+
 pub(crate) const TX_BYTES: usize = 16;
 
 /// What is known of clients: everyone up to `upto` who is not in `live` is fenced.
@@ -110,6 +113,8 @@ pub(crate) enum Record {
     Operator(Word),
     /// When.
     Opened(u64, Opened),
+    /// A row of a state table.
+    Entry(Decided),
 }
 
 impl Record {
@@ -140,6 +145,7 @@ impl Record {
             SEAL => Record::Seal(seal(from)?),
             OPERATOR => Record::Operator(word(from)?),
             OPENED => Record::Opened(from.u64("opened.at")?, opened(from)?),
+            ENTRY => Record::Entry(entry(from, true)?),
             _ => return Ok(None),
         };
         reader.end()?;

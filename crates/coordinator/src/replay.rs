@@ -94,6 +94,7 @@ impl Replay {
             // The decision that follows is its effect.
             Record::Operator(_) => {}
             Record::Opened(_, opened) => self.opened = opened,
+            Record::Entry(decided) => self.insert(decided),
         }
         Ok(())
     }

@@ -54,7 +54,11 @@ impl Coordinator {
         let now = self.clock.now();
         let (fence, ticket) = {
             let mut state = self.state();
-            let Some(fence) = state.clients.fence(now) else { return Ok(()) };
+            let Some(mut fence) = state.clients.fence(now) else { return Ok(()) };
+            // In a table one census takes the place of the last, however many were fenced; a log says only what is new.
+            if !self.log.keeps_history() && state.clients.is_settled() {
+                fence = Fence::AllBut(state.clients.census());
+            }
             let ticket = match &fence {
                 Fence::Some(list) => state.append(&*self.log, record::FENCED, &[&lay::fenced(list)])?,
                 Fence::AllBut(census) => state.append(&*self.log, record::CLIENTS, &[&lay::census(census)])?,
@@ -74,7 +78,9 @@ impl Coordinator {
         let due = {
             let state = self.state();
             // Before earlier epochs are done with, a census would not say everything.
-            state.clients.is_settled() && state.bytes_since_checkpoint >= self.config.checkpoint_bytes
+            let is_large = state.bytes_since_checkpoint >= self.config.checkpoint_bytes;
+            // A state table is its own checkpoint.
+            state.clients.is_settled() && is_large && self.log.keeps_history()
         };
         if due {
             self.checkpoint()?;

@@ -33,8 +33,10 @@ pub struct Verified {
 ///
 /// # Errors
 /// As the log says; [`CoordinatorError::Chain`] with the place of the first seal that does not fit, or of the log's end
-/// where `kept` is not in the chain; [`CoordinatorError::Record`] for a seal that cannot be read.
+/// where `kept` is not in the chain; [`CoordinatorError::Record`] for a seal that cannot be read;
+/// [`CoordinatorError::NoHistory`] for a state table.
 pub fn verify(log: &dyn Log, kept: Option<(u64, Digest)>) -> Result<Verified, CoordinatorError> {
+    crate::history::kept(log)?;
     let start = log.oldest();
     let is_whole = start == Lsn(0);
     let mut check = Check { is_whole, is_known: is_whole, kept, ..Check::default() };

@@ -10,6 +10,25 @@ use assent_world::{Clock, Gate, Moment};
 
 use crate::journal::Journal;
 
+/// What a keeper looks after: a journal, or another log that has something to do off its commit path.
+pub trait Kept: Send + Sync {
+    /// Does what is due. Returns after which pause to call again.
+    fn maintain(&self) -> Duration;
+
+    /// From now on this gate is bumped and woken when something is due that the last call could not know.
+    fn tell_keeper(&self, gate: &Arc<Gate>);
+}
+
+impl Kept for Journal {
+    fn maintain(&self) -> Duration {
+        Journal::maintain(self)
+    }
+
+    fn tell_keeper(&self, gate: &Arc<Gate>) {
+        Journal::tell_keeper(self, gate);
+    }
+}
+
 /// Calls [`Journal::maintain`] when it is due, until it is dropped. Journals that nobody else holds are let go.
 pub struct Keeper {
     shared: Arc<Shared>,
@@ -20,23 +39,23 @@ struct Shared {
     clock: Arc<dyn Clock>,
     gate: Arc<Gate>,
     stop: AtomicBool,
-    kept: Mutex<Vec<Kept>>,
+    kept: Mutex<Vec<Due>>,
 }
 
-struct Kept {
-    journal: Weak<Journal>,
+struct Due {
+    kept: Weak<dyn Kept>,
     due: Moment,
 }
 
 impl Keeper {
-    /// Starts the thread for a first journal.
+    /// Starts the thread for a first journal, or what else is to be kept.
     #[must_use]
-    pub fn start(journal: Arc<Journal>, clock: Arc<dyn Clock>) -> Self {
+    pub fn start<K: Kept + 'static>(first: Arc<K>, clock: Arc<dyn Clock>) -> Self {
         let (stop, kept) = (AtomicBool::new(false), Mutex::default());
         let shared = Arc::new(Shared { clock, gate: Arc::default(), stop, kept });
         let mut keeper = Self { shared: Arc::clone(&shared), thread: None };
-        keeper.add(&journal);
-        drop(journal);
+        keeper.add(&first);
+        drop(first);
         let thread = std::thread::Builder::new().name("journal-keeper".to_owned()).spawn(move || keep(&shared));
         // Without a thread the journals still work: an append makes its segments itself. Only the bound of RPO > 0
         // needs the keeper, and a process that cannot have one more thread has other sorrows.
@@ -44,11 +63,12 @@ impl Keeper {
         keeper
     }
 
-    /// Looks after one more journal.
-    pub fn add(&self, journal: &Arc<Journal>) {
-        let kept = Kept { journal: Arc::downgrade(journal), due: self.shared.clock.now() };
-        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-        journal.tell_keeper(&self.shared.gate);
+    /// Looks after one more.
+    pub fn add<K: Kept + 'static>(&self, kept: &Arc<K>) {
+        let weak: Weak<K> = Arc::downgrade(kept);
+        let due = Due { kept: weak, due: self.shared.clock.now() };
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner).push(due);
+        kept.tell_keeper(&self.shared.gate);
         self.shared.gate.bump();
         self.shared.gate.wake_all();
     }
@@ -96,16 +116,16 @@ fn keep(shared: &Shared) {
 
 fn round(shared: &Shared, called: bool) -> Duration {
     let mut kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.retain(|kept| kept.journal.strong_count() > 0);
+    kept.retain(|one| one.kept.strong_count() > 0);
     let mut pause = Duration::from_secs(1);
-    for kept in kept.iter_mut() {
-        if let Some(journal) = kept.journal.upgrade()
-            && (called || kept.due <= shared.clock.now())
+    for one in kept.iter_mut() {
+        if let Some(kept) = one.kept.upgrade()
+            && (called || one.due <= shared.clock.now())
         {
-            let next = journal.maintain();
-            kept.due = shared.clock.now().after(next);
+            let next = kept.maintain();
+            one.due = shared.clock.now().after(next);
         }
-        pause = pause.min(kept.due.since(shared.clock.now()));
+        pause = pause.min(one.due.since(shared.clock.now()));
     }
     pause
 }

@@ -38,7 +38,7 @@ pub use barrier::{BARRIERS, BARRIERS_OF_ARCHIVE};
 pub use config::{Config, ENTRY_BYTES_MAX, LOG_SIZE_MAX, LOG_SIZE_MIN};
 pub use error::JournalError;
 pub use journal::{Counts, Journal};
-pub use keeper::Keeper;
+pub use keeper::{Keeper, Kept};
 pub use layout::KIND_RESERVED;
 pub use log::{Entry, Log, State, Ticket};
 pub use recovery::{Recovery, Torn};

@@ -122,6 +122,11 @@ pub trait Log: Send + Sync + Debug {
         false
     }
 
+    /// Whether what was appended can be read later, in the order in which it was: else only what it led to can.
+    fn keeps_history(&self) -> bool {
+        true
+    }
+
     /// Whether the last opening may have lost what it had acknowledged: [`crate::Recovery::may_have_lost`].
     fn may_have_lost(&self) -> bool {
         false

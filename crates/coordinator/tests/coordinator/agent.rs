@@ -8,9 +8,9 @@ use assent_journal::Log;
 use assent_kind::Kind;
 use assent_xa::{Decider, Heuristic, Outcome, Verdict};
 
+use super::stand::{IDENTITY, Stand, commit, decision, operator, tx};
 use crate::bank::Trouble;
 use crate::client::transfer;
-use crate::stand::{IDENTITY, Stand, commit, decision, operator, tx};
 
 fn how(round: &Round) -> Vec<&Resolution> {
     round.branches.iter().map(|branch| &branch.resolution).collect()
@@ -133,7 +133,7 @@ fn one_dead_resource_stops_nobody_else_and_is_asked_every_second() {
         bank.prepare(IDENTITY.node, mine, number);
     }
     let branches =
-        vec![crate::stand::branch("bank-a", 0), crate::stand::branch("bank-b", 1), crate::stand::branch("bank-c", 2)];
+        vec![super::stand::branch("bank-a", 0), super::stand::branch("bank-b", 1), super::stand::branch("bank-c", 2)];
     stand.coordinator.decide(&assent_xa::Decision { branches, ..commit(mine) }).unwrap();
     stand.coordinator.lost(session.incarnation);
     stand.fence();

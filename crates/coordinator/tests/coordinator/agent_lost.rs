@@ -4,8 +4,8 @@ use assent_coordinator::{By, Config, LostDecision, Resolution, Round};
 use assent_ids::{TxId, Xid};
 use assent_xa::{Outcome, Resource, Verb};
 
+use super::stand::{IDENTITY, Stand, commit, operator, tx};
 use crate::bank::Trouble;
-use crate::stand::{IDENTITY, Stand, commit, operator, tx};
 
 fn how(round: &Round) -> Vec<&Resolution> {
     round.branches.iter().map(|branch| &branch.resolution).collect()

@@ -9,8 +9,8 @@ use assent_kind::Kind;
 use assent_world::{Clock, RealClock};
 use assent_xa::Connector;
 
+use super::stand::{IDENTITY, Stand, tx};
 use crate::bank::{Bank, Trouble};
-use crate::stand::{IDENTITY, Stand, tx};
 
 /// So many branches of a fenced client at each of the first banks.
 fn left_behind(stand: &Stand, count: u64, banks: usize) -> Vec<Xid> {

@@ -5,8 +5,8 @@ use assent_ids::TxId;
 use assent_kind::Kind;
 use assent_xa::{BranchRecord, Decision, Heuristic, Outcome};
 
+use super::stand::{IDENTITY, Stand, branch, operator, tx};
 use crate::bank::Trouble;
-use crate::stand::{IDENTITY, Stand, branch, operator, tx};
 
 /// A commit, decided over the first bank by a client that is gone for ever.
 fn orphan(stand: &Stand, counter: u64) -> TxId {
@@ -155,7 +155,7 @@ fn a_session_that_keeps_a_branch_is_ended_once_its_client_is_fenced_and_not_befo
     let session = stand.coordinator.handshake("client").unwrap();
     let mine = tx(&session, 1);
     let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
-    stand.coordinator.decide(&crate::stand::commit(mine)).unwrap();
+    stand.coordinator.decide(&super::stand::commit(mine)).unwrap();
     stand.banks[0].vault().kept.insert(xid);
     let evictions = |stand: &Stand| stand.banks[0].vault().verbs.get("evict").copied().unwrap_or_default();
     stand.coordinator.lost(session.incarnation);

@@ -3,8 +3,8 @@
 use assent_coordinator::Known;
 use assent_xa::{Decider, Verdict};
 
+use super::stand::{Stand, commit};
 use crate::client::transfer;
-use crate::stand::{Stand, commit};
 
 #[test]
 fn a_transaction_over_many_branches_costs_one_append_and_one_sync() {

@@ -9,8 +9,8 @@ use assent_xa::{DecideError, Decision, Outcome};
 
 use std::sync::Arc;
 
+use super::stand::{IDENTITY, Stand, branch, commit, decision, tx};
 use crate::memory::MemoryLog;
-use crate::stand::{IDENTITY, Stand, branch, commit, decision, tx};
 
 fn kind(answer: Result<Outcome, DecideError>) -> Result<Outcome, Kind> {
     answer.map_err(|error| error.kind)
@@ -28,7 +28,7 @@ fn client_standing(standing: Standing) -> (Stand, TxId) {
         Standing::Fencing => {
             stand.fence();
             stand.coordinator.lost(session.incarnation);
-            stand.clock.advance(crate::stand::LOST);
+            stand.clock.advance(super::stand::LOST);
             stand.log.stored().is_closed = true;
             assert!(stand.coordinator.tick().is_err(), "the fence's record cannot become durable");
         }
@@ -274,6 +274,10 @@ fn a_foreign_or_newer_log_is_refused() {
     let error = Coordinator::open(log.clone(), clock.clone(), other, Config::default()).unwrap_err();
     assert_eq!(error, CoordinatorError::Node { log: IDENTITY.node, folder: NodeId(5) });
     assert_eq!(error.kind(), Kind::Corrupt);
+    if log.stored().is_table {
+        // It refuses such a record when it is laid.
+        return;
+    }
     let place = log.append(0x7f01, &[b"from the future"]).unwrap();
     let error = Coordinator::open(log, clock, IDENTITY, Config::default()).unwrap_err();
     assert!(matches!(&error, CoordinatorError::Record { lsn, kind: 0x7f01, .. } if *lsn == place.lsn), "{error}");

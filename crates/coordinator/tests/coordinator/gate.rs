@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use assent_coordinator::engine::{self, Engine, TableConfig, TableLog};
 use assent_coordinator::{BARRIERS, By, Config, Coordinator, Identity, Known, Session, Standing};
 use assent_ids::{Epoch, Incarnation, TxId};
-use assent_journal::{Journal, Log};
+use assent_journal::{Journal, Kept, Log};
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
 use assent_world::Disk;
 use assent_xa::{BranchRecord, Decision, Outcome};
@@ -56,13 +57,37 @@ fn branches(count: u16) -> Vec<BranchRecord> {
 }
 
 struct Life {
-    journal: Arc<Journal>,
+    log: Opened,
     coordinator: Arc<Coordinator>,
     clock: SimClock,
     identity: Identity,
 }
 
 const DATA: &str = "data";
+
+/// The log under it.
+enum Opened {
+    Journal(Arc<Journal>),
+    Table(Arc<TableLog>),
+}
+
+impl Opened {
+    fn close(&self) -> Result<(), String> {
+        let closed = match self {
+            Self::Journal(journal) => journal.close(),
+            Self::Table(table) => table.close(),
+        };
+        closed.map_err(|error| error.to_string())
+    }
+
+    /// What the helper thread would do.
+    fn maintain(&self) {
+        match self {
+            Self::Journal(journal) => _ = journal.maintain(),
+            Self::Table(table) => _ = table.maintain(),
+        }
+    }
+}
 
 /// How the log acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,28 +100,43 @@ fn born(disk: &SimDisk, seed: u64) -> Result<Identity, String> {
     Identity::load_or_create(disk, &SimDice::new(seed), Path::new(DATA)).map_err(|error| error.to_string())
 }
 
-fn live(disk: &SimDisk, seed: u64, identity: Identity, policy: Policy) -> Result<Life, String> {
+fn live(disk: &SimDisk, seed: u64, identity: Identity, kind: Decisions) -> Result<Life, String> {
+    let Decisions(policy, engine) = kind;
     let (clock, dice) = (SimClock::new(), SimDice::new(seed));
     let (data, say) = (Path::new(DATA), |error: &dyn std::fmt::Display| error.to_string());
     let max_elapsed_sync_time = if policy == Policy::Lazy { 1_000 } else { 0 };
-    let base = assent_journal::Config { max_elapsed_sync_time, ..Default::default() };
-    let config = assent_journal::Config { log_size: 20_480, max_buffer_log_size: 8_192, ..base };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (place, time) = (data.join("log"), Arc::new(clock.clone()));
     // A power cut is a new run of the operating system: each opening finds another one.
-    let before = Journal::open_read_only(Arc::clone(&disk), &clock, &data.join("log"));
-    (0..before.map_or(0, |(archive, _)| archive.epoch().0)).for_each(|_| clock.reboot());
-    let (journal, _) = Journal::open(disk, Arc::new(clock.clone()), Arc::new(dice), &data.join("log"), config)
-        .map_err(|error| say(&error))?;
+    let (opened, log): (Opened, Arc<dyn Log>) = match engine {
+        Engine::Journal => {
+            let base = assent_journal::Config { max_elapsed_sync_time, ..Default::default() };
+            let config = assent_journal::Config { log_size: 20_480, max_buffer_log_size: 8_192, ..base };
+            let before = Journal::open_read_only(Arc::clone(&disk), &clock, &place);
+            (0..before.map_or(0, |(archive, _)| archive.epoch().0)).for_each(|_| clock.reboot());
+            let opened = Journal::open(disk, time, Arc::new(dice), &place, config);
+            let (journal, _) = opened.map_err(|error| say(&error))?;
+            (Opened::Journal(Arc::clone(&journal)), journal)
+        }
+        Engine::Table => {
+            let base = TableConfig { max_elapsed_sync_time, dsync: seed % 2 == 1, ..TableConfig::default() };
+            let config = TableConfig { log_size: 20_480, max_buffer_log_size: 8_192, ..base };
+            let before = TableLog::open_read_only(&*disk, time.clone(), &place);
+            (0..before.map_or(0, |(table, _)| table.epoch().0)).for_each(|_| clock.reboot());
+            let (table, _) = TableLog::open(&*disk, time, &dice, &place, config).map_err(|error| say(&error))?;
+            (Opened::Table(Arc::clone(&table)), table)
+        }
+    };
     let config = Config { checkpoint_bytes: 6_000, ..Config::default() };
-    let log: Arc<dyn Log> = journal.clone();
     let coordinator = Coordinator::open(log, Arc::new(clock.clone()), identity, config).map_err(|error| say(&error))?;
-    Ok(Life { journal, coordinator: Arc::new(coordinator), clock, identity })
+    Ok(Life { log: opened, coordinator: Arc::new(coordinator), clock, identity })
 }
 
-struct Decisions(Policy);
+#[derive(Clone, Copy)]
+struct Decisions(Policy, Engine);
 
 impl Decisions {
-    fn work(life: &Life, seed: u64, witness: &Witness<Fact>) -> Result<(), String> {
+    fn work(life: &Life, engine: Engine, seed: u64, witness: &Witness<Fact>) -> Result<(), String> {
         let Life { coordinator, .. } = life;
         let mut rng = Rng::new(seed);
         let hello = |label: &str| coordinator.handshake(label).map_err(|error| error.to_string());
@@ -115,7 +155,12 @@ impl Decisions {
                         coordinator.finished(tx);
                     }
                 }
-                6 => coordinator.tick().map_err(|error| error.to_string())?,
+                6 => {
+                    coordinator.tick().map_err(|error| error.to_string())?;
+                    if engine == Engine::Table {
+                        life.log.maintain();
+                    }
+                }
                 _ => {
                     let count = u16::try_from(rng.range(1..6)).map_err(|error| error.to_string())?;
                     let session = if rng.below(2) == 0 { &one } else { &other };
@@ -125,7 +170,7 @@ impl Decisions {
             }
         }
         if rng.below(2) == 0 {
-            life.journal.close().map_err(|error| error.to_string())?;
+            life.log.close()?;
         }
         Ok(())
     }
@@ -176,11 +221,11 @@ impl Subject for Decisions {
         let node = Fact::Node(identity.node.0);
         witness.attempt(node.clone());
         witness.acknowledge(node);
-        Self::work(&live(disk, seed, identity, self.0)?, seed, witness)
+        Self::work(&live(disk, seed, identity, *self)?, self.1, seed, witness)
     }
 
     fn check(&self, disk: &SimDisk, acknowledged: &[Fact], attempted: &[Fact]) -> Result<(), String> {
-        let life = live(disk, 99, born(disk, 99)?, self.0)?;
+        let life = live(disk, 99, born(disk, 99)?, *self)?;
         let attempted: BTreeSet<&Fact> = attempted.iter().collect();
         for fact in acknowledged {
             promised(&life, fact, &attempted)?;
@@ -201,7 +246,7 @@ impl Subject for Decisions {
             let lost: Vec<TxId> =
                 acknowledged.iter().filter_map(committed_tx).filter(|tx| is_lost(&life, *tx)).collect();
             drop(life);
-            let life = live(disk, 98, born(disk, 98)?, Policy::Strict)?;
+            let life = live(disk, 98, born(disk, 98)?, Decisions(Policy::Strict, self.1))?;
             if let Some(tx) = lost.iter().find(|tx| !is_lost(&life, **tx)) {
                 return Err(format!("{tx} was said to be lost, now nobody knows of it"));
             }
@@ -262,14 +307,16 @@ fn promised(life: &Life, fact: &Fact, attempted: &BTreeSet<&Fact>) -> Result<(),
 
 #[test]
 fn gate_decisions_survive_every_power_cut() {
-    let report = Explore::new().run(&Decisions(Policy::Strict)).unwrap_or_else(|failure| panic!("{failure}"));
+    let report =
+        Explore::new().run(&Decisions(Policy::Strict, Engine::Journal)).unwrap_or_else(|failure| panic!("{failure}"));
     eprintln!("{report}");
     assert!(report.states > 1_000, "{report}");
 }
 
 #[test]
 fn gate_a_lazy_decision_survives_a_power_cut_or_is_said_to_be_lost() {
-    let report = Explore::new().run(&Decisions(Policy::Lazy)).unwrap_or_else(|failure| panic!("{failure}"));
+    let report =
+        Explore::new().run(&Decisions(Policy::Lazy, Engine::Journal)).unwrap_or_else(|failure| panic!("{failure}"));
     eprintln!("{report}");
     assert!(report.states > 1_000, "{report}");
 }
@@ -277,7 +324,9 @@ fn gate_a_lazy_decision_survives_a_power_cut_or_is_said_to_be_lost() {
 #[test]
 fn gate_the_strict_words_of_a_lazy_log_need_their_barrier() {
     let lazy = assent_journal::BARRIERS.iter().find(|barrier| barrier.label() == LAZY).unwrap();
-    let failure = Explore::new().ignoring(&Decisions(Policy::Lazy), *lazy).unwrap_or_else(|green| panic!("{green}"));
+    let failure = Explore::new()
+        .ignoring(&Decisions(Policy::Lazy, Engine::Journal), *lazy)
+        .unwrap_or_else(|green| panic!("{green}"));
     eprintln!("{}: {}", lazy.label(), failure.message);
 }
 
@@ -287,8 +336,35 @@ const LAZY: &str = "journal: the written backlog before it counts as durable";
 #[test]
 fn gate_every_barrier_is_needed() {
     for barrier in BARRIERS.iter().chain(assent_journal::BARRIERS).filter(|barrier| barrier.label() != LAZY) {
-        let failure =
-            Explore::new().ignoring(&Decisions(Policy::Strict), *barrier).unwrap_or_else(|green| panic!("{green}"));
+        let failure = Explore::new()
+            .ignoring(&Decisions(Policy::Strict, Engine::Journal), *barrier)
+            .unwrap_or_else(|green| panic!("{green}"));
+        eprintln!("{}: {}", barrier.label(), failure.message);
+    }
+}
+
+#[test]
+fn gate_decisions_of_a_table_survive_every_power_cut() {
+    let subject = Decisions(Policy::Strict, Engine::Table);
+    let report = Explore::new().run(&subject).unwrap_or_else(|failure| panic!("{failure}"));
+    eprintln!("{report}");
+    assert!(report.states > 1_000, "{report}");
+}
+
+#[test]
+fn gate_a_lazy_decision_of_a_table_survives_a_power_cut_or_is_said_to_be_lost() {
+    let subject = Decisions(Policy::Lazy, Engine::Table);
+    let report = Explore::new().run(&subject).unwrap_or_else(|failure| panic!("{failure}"));
+    eprintln!("{report}");
+    assert!(report.states > 1_000, "{report}");
+}
+
+#[test]
+fn gate_every_barrier_of_a_table_is_needed() {
+    let strict = engine::BARRIERS.iter().map(|barrier| (Policy::Strict, *barrier));
+    for (policy, barrier) in strict.chain([(Policy::Lazy, engine::BACKLOG)]) {
+        let subject = Decisions(policy, Engine::Table);
+        let failure = Explore::new().ignoring(&subject, barrier).unwrap_or_else(|green| panic!("{green}"));
         eprintln!("{}: {}", barrier.label(), failure.message);
     }
 }

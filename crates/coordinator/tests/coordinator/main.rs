@@ -27,6 +27,8 @@ mod history;
 mod interleavings;
 mod memory;
 mod operators;
+mod over_a_table;
 mod restart;
 mod speed;
 mod stand;
+mod table;

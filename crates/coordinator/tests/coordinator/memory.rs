@@ -1,9 +1,12 @@
 //! A log in memory that counts, fails when told to, and forgets what was not synced when it is opened again.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use assent_coordinator::engine::{TableConfig, TableLog};
 use assent_ids::{Epoch, Lsn};
 use assent_journal::{Entry, JournalError, Log, State, Ticket};
+use assent_sim::{SimClock, SimDice, SimDisk};
 
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
@@ -20,6 +23,8 @@ pub(crate) struct Stored {
     pub(crate) is_lazy: bool,
     /// The last opening may have lost what it had acknowledged.
     pub(crate) may_have_lost: bool,
+    /// It keeps what its entries led to, as a state table does; the entries stay for the tests.
+    pub(crate) is_table: bool,
     /// What is trimmed stays readable, as in an archive.
     pub(crate) is_archived: bool,
 }
@@ -69,13 +74,30 @@ impl MemoryLog {
         let stored = self.stored();
         let (entries, epoch) = (stored.entries.clone(), stored.epoch + 1);
         let (end, durable, start) = (stored.end, stored.durable, stored.start);
-        let stored = Stored { entries, end, durable, start, epoch, ..Stored::default() };
+        let is_table = stored.is_table;
+        let stored = Stored { entries, end, durable, start, epoch, is_table, ..Stored::default() };
         Self { stored: Arc::new(Mutex::new(stored)), epoch: Epoch(epoch) }
     }
 
     pub(crate) fn stored(&self) -> MutexGuard<'_, Stored> {
         self.stored.lock().unwrap()
     }
+}
+
+/// What a state table tells after these entries, when it is opened again.
+fn rows(entries: &[Entry]) -> Vec<Entry> {
+    let (disk, clock, dice) = (SimDisk::new(), SimClock::new(), SimDice::new(1));
+    let open = || TableLog::open(&disk, Arc::new(clock.clone()), &dice, Path::new("table"), TableConfig::default());
+    let (table, _) = open().unwrap();
+    for entry in entries {
+        table.append(entry.kind, &[&entry.payload]).unwrap();
+    }
+    table.close().unwrap();
+    drop(table);
+    disk.kill();
+    let (table, found) = open().unwrap();
+    assert!(found.is_clean && found.healed.is_empty() && found.torn.is_none(), "{found:?}");
+    table.read(table.start()).unwrap().map(Result::unwrap).collect()
 }
 
 fn closed() -> JournalError {
@@ -139,8 +161,10 @@ impl Log for MemoryLog {
         &self,
         from: Lsn,
     ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError> {
-        let entries: Vec<_> = self.stored().entries.iter().filter(|entry| entry.lsn >= from).cloned().map(Ok).collect();
-        Ok(Box::new(entries.into_iter()))
+        let stored = self.stored();
+        let entries: Vec<_> = stored.entries.iter().filter(|entry| entry.lsn >= from).cloned().collect();
+        let entries = if stored.is_table { rows(&entries) } else { entries };
+        Ok(Box::new(entries.into_iter().map(Ok)))
     }
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
@@ -164,6 +188,10 @@ impl Log for MemoryLog {
 
     fn state(&self) -> State {
         if self.stored().is_closed { State::Closed } else { State::Open }
+    }
+
+    fn keeps_history(&self) -> bool {
+        !self.stored().is_table
     }
 
     fn is_lazy(&self) -> bool {

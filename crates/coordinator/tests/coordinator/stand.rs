@@ -1,5 +1,6 @@
 //! A coordinator with everything around it, to be restarted at will.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,28 @@ pub(crate) const IDENTITY: Identity = Identity { node: NodeId(0x00a5_5e47), key:
 pub(crate) const LOST: Duration = Duration::from_millis(1_001);
 pub(crate) const NAMES: [&str; 3] = ["bank-a", "bank-b", "bank-c"];
 
-pub(crate) struct Stand {
+/// Which state engine the coordinator restarts from.
+pub(crate) trait Form {
+    const IS_TABLE: bool;
+}
+
+/// A log, replayed.
+pub(crate) struct Journal;
+/// A state table: what was appended led to rows, and the rows are read.
+pub(crate) struct Table;
+
+impl Form for Journal {
+    const IS_TABLE: bool = false;
+}
+
+impl Form for Table {
+    const IS_TABLE: bool = true;
+}
+
+pub(crate) type Stand = StandOver<Journal>;
+
+pub(crate) struct StandOver<F> {
+    form: PhantomData<F>,
     pub(crate) log: MemoryLog,
     pub(crate) clock: SimClock,
     pub(crate) coordinator: Arc<Coordinator>,
@@ -24,16 +46,17 @@ pub(crate) struct Stand {
     pub(crate) config: Config,
 }
 
-impl Stand {
+impl<F: Form> StandOver<F> {
     pub(crate) fn new() -> Self {
         Self::with(Config::default())
     }
 
     pub(crate) fn with(config: Config) -> Self {
         let (log, clock) = (MemoryLog::new(), SimClock::new());
+        log.stored().is_table = F::IS_TABLE;
         let banks: Vec<Bank> = NAMES.iter().map(|name| Bank::new(name)).collect();
         let (coordinator, agent) = open(&log, &clock, &banks, config);
-        Self { log, clock, coordinator, agent, banks, config }
+        Self { form: PhantomData, log, clock, coordinator, agent, banks, config }
     }
 
     /// The coordinator's machine dies and comes back; what was not synced is lost or kept.
