@@ -8,6 +8,7 @@
     missing_debug_implementations,
     reason = "tests fail by panicking, and say how far they came"
 )]
+#![expect(clippy::duplicate_mod, reason = "the contract runs over a log and again over a state table")]
 
 mod agent;
 mod agent_claims;

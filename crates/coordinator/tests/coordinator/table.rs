@@ -244,9 +244,8 @@ fn a_group_is_one_sync_and_the_touched_blocks() {
 
 #[test]
 fn many_threads_share_a_sync() {
-    let machine = Machine::new(TableConfig { log_size: 1 << 20, ..small() });
-    for config in [machine.config.clone(), TableConfig { log_size: 1 << 20, ..lazy() }] {
-        let machine = Machine::new(config);
+    for config in [small(), lazy()] {
+        let machine = Machine::new(TableConfig { log_size: 1 << 20, ..config });
         let (table, _) = machine.open();
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -256,7 +255,11 @@ fn many_threads_share_a_sync() {
                         let number: u64 = thread * 1_000 + number;
                         let before = [number.saturating_sub(1)];
                         let ticket = table.append(DECIDED, &[&decided(number, 50, &before)]).unwrap();
-                        if number % 3 == 0 { table.wait_durable(ticket).unwrap() } else { table.wait(ticket).unwrap() }
+                        if number.is_multiple_of(3) {
+                            table.wait_durable(ticket).unwrap()
+                        } else {
+                            table.wait(ticket).unwrap()
+                        }
                     }
                 });
             }
