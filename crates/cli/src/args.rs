@@ -52,6 +52,9 @@ pub(crate) struct Demo {
     /// Also over this MariaDB, e.g. mysql://user:password@host:3306/database.
     #[arg(long, value_name = "URL", env = "ASSENT_DEMO_MARIADB", hide_env_values = true)]
     pub(crate) mariadb: Option<String>,
+    /// What keeps the coordinator's state.
+    #[arg(long, default_value = "journal", value_parser = ["journal", "table"])]
+    pub(crate) engine: String,
     /// Transfers in all.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub(crate) transfers: u64,

@@ -72,22 +72,35 @@ impl Default for Admin {
     }
 }
 
-/// `[coordinator]` and `[kv]`: the journal under an engine, in the field's names.
+/// `[coordinator]` and `[kv]`: the journal, or the state table, under an engine, in the field's names.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Engine {
-    /// Only `journal` so far.
-    pub(crate) engine: Option<String>,
+    /// Of the coordinator: what keeps its state.
+    pub(crate) engine: Option<StateEngine>,
     pub(crate) min_elapsed_sync_time: Option<u64>,
     pub(crate) max_elapsed_sync_time: Option<u64>,
     pub(crate) log_size: Option<u64>,
     pub(crate) max_buffer_log_size: Option<u64>,
+    #[serde(alias = "log_o_direct")]
     pub(crate) direct: Option<bool>,
+    #[serde(alias = "log_o_dsync")]
     pub(crate) dsync: Option<bool>,
     /// Of the coordinator: what becomes of a prepared branch whose decision may be lost (RPO > 0).
     pub(crate) lost_decision: Option<LostDecision>,
     /// Of the coordinator: bytes of trimmed log that are kept as history; 0 keeps none.
     pub(crate) history_bytes_max: Option<u64>,
+}
+
+/// `coordinator.engine`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StateEngine {
+    /// A log with checkpoints, readable as history.
+    #[default]
+    Journal,
+    /// A table updated in place; no history.
+    Table,
 }
 
 /// What the coordinator keeps of its log as history, unless it is told.
@@ -217,10 +230,14 @@ impl Config {
         if self.server.threads == 0 || self.server.threads > 64 {
             return wrong(format!("server.threads = {}; 1 to 64", self.server.threads));
         }
-        if let Some(engine) = self.coordinator.as_ref().and_then(|section| section.engine.as_deref())
-            && engine != "journal"
+        if let Some(section) = &self.coordinator
+            && section.engine == Some(StateEngine::Table)
+            && section.history_bytes_max.is_some()
         {
-            return wrong(format!("coordinator.engine = {engine:?}; this version has \"journal\""));
+            return wrong(
+                "coordinator: engine = \"table\" keeps no history; remove history_bytes_max, or write engine = \"journal\""
+                    .into(),
+            );
         }
         for (name, section) in [("coordinator", &self.coordinator), ("kv", &self.kv)] {
             let section = section.as_ref();
@@ -325,6 +342,8 @@ mod tests {
             ("data_dir = \"d\"\n[server]\nthreads = 0\n[kv]", "threads = 0"),
             ("data_dir = \"d\"\n[server]\nthreads = \"two\"\n[kv]", "threads"),
             ("data_dir = \"d\"\n[coordinator]\nengine = \"etcd\"", "etcd"),
+            ("data_dir = \"d\"\n[coordinator]\nengine = \"table\"\nhistory_bytes_max = 5", "keeps no history"),
+            ("data_dir = \"d\"\n[kv]\nengine = \"table\"", "kv.engine"),
             ("data_dir = \"d\"\n[coordinator]\nmin_elapsed_sync_time = 5", "min_elapsed_sync_time = 5"),
             ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5\nlost_decision = \"guess\"", "guess"),
             ("data_dir = \"d\"\n[kv]\nhistory_bytes_max = 5", "history_bytes_max"),
@@ -350,6 +369,18 @@ mod tests {
         assert_eq!(section(lazy).lost_decision.unwrap_or_default(), LostDecision::Hold);
         let told = section(&format!("{lazy}lost_decision = \"rollback\"\nhistory_bytes_max = 0"));
         assert_eq!((told.lost_decision, told.history_bytes_max), (Some(LostDecision::Rollback), Some(0)));
+    }
+
+    #[test]
+    fn the_state_engine_is_the_journal_unless_another_is_named_and_the_fields_own_spelling_is_taken() {
+        let section =
+            |text: &str| parse(&format!("data_dir = \"d\"\n[coordinator]\n{text}")).unwrap().coordinator.unwrap();
+        assert_eq!(section("").engine.unwrap_or_default(), StateEngine::Journal);
+        let told = section(
+            "engine = \"table\"\nlog_size = 40960\nmax_buffer_log_size = 8192\nlog_o_direct = false\nlog_o_dsync = true",
+        );
+        assert_eq!((told.engine, told.log_size), (Some(StateEngine::Table), Some(40_960)));
+        assert_eq!((told.max_buffer_log_size, told.direct, told.dsync), (Some(8_192), Some(false), Some(true)));
     }
 
     #[test]

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assent_coordinator::engine::{self, TableConfig, TableLog};
 use assent_coordinator::{Agent, Coordinator, Identity};
 use assent_door::{Health, Metrics, listen_address};
-use assent_journal::{Journal, Keeper, Log};
+use assent_journal::{Counts, Journal, JournalError, Keeper, Kept, Log};
 use assent_kind::Kind;
 use assent_kv::Kv;
 use assent_link::LinkConfig;
@@ -26,7 +27,7 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::args::Serve;
-use crate::config::{Config, Engine, Flag, HISTORY_BYTES_MAX, LostDecision, Resource};
+use crate::config::{Config, Engine, Flag, HISTORY_BYTES_MAX, LostDecision, Resource, StateEngine};
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::logging;
@@ -73,8 +74,30 @@ struct House {
     clock: Arc<dyn Clock>,
     identity: Identity,
     keeper: Option<Keeper>,
-    coordinator: Option<(Arc<Journal>, Arc<Coordinator>)>,
+    coordinator: Option<(StateLog, Arc<Coordinator>)>,
     kv: Option<(Arc<Journal>, Arc<Kv>)>,
+}
+
+/// What keeps the coordinator's state.
+enum StateLog {
+    Journal(Arc<Journal>),
+    Table(Arc<TableLog>),
+}
+
+impl StateLog {
+    fn log(&self) -> Arc<dyn Log> {
+        match self {
+            Self::Journal(journal) => journal.clone(),
+            Self::Table(table) => table.clone(),
+        }
+    }
+
+    fn close(&self) -> Result<(), JournalError> {
+        match self {
+            Self::Journal(journal) => journal.close(),
+            Self::Table(table) => table.close(),
+        }
+    }
 }
 
 impl House {
@@ -85,16 +108,14 @@ impl House {
         let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
         let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None };
         if let Some(section) = &config.coordinator {
-            let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
-            let journal = house.journal(&folder.join("coordinator"), section, 16 << 20, history)?;
+            let state = house.state(&folder.join("coordinator"), section)?;
             let settings = assent_coordinator::Config {
                 client_lost_ms: config.server.client_lost_ms,
                 lost_decision: lost_decision(section),
                 ..assent_coordinator::Config::default()
             };
-            let log: Arc<dyn Log> = journal.clone();
-            let coordinator = Coordinator::open(log, Arc::clone(&house.clock), identity, settings)?;
-            house.coordinator = Some((journal, Arc::new(coordinator)));
+            let coordinator = Coordinator::open(state.log(), Arc::clone(&house.clock), identity, settings)?;
+            house.coordinator = Some((state, Arc::new(coordinator)));
         }
         if let Some(section) = &config.kv {
             let journal = house.journal(&folder.join("kv"), section, 64 << 20, 0)?;
@@ -106,6 +127,53 @@ impl House {
         Ok(house)
     }
 
+    fn state(&mut self, folder: &Path, section: &Engine) -> Result<StateLog, Failure> {
+        if section.engine.unwrap_or_default() == StateEngine::Table {
+            return self.table(folder, section).map(StateLog::Table);
+        }
+        if engine::is_foreign(&RealDisk, folder, engine::Engine::Journal)?.is_some() {
+            return Err(Failure::invalid(format!(
+                "{} holds a state table: write coordinator.engine = \"table\", or give the coordinator another data folder",
+                folder.display()
+            )));
+        }
+        let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
+        self.journal(folder, section, 16 << 20, history).map(StateLog::Journal)
+    }
+
+    fn table(&mut self, folder: &Path, section: &Engine) -> Result<Arc<TableLog>, Failure> {
+        let defaults = TableConfig::default();
+        let settings = TableConfig {
+            log_size: section.log_size.unwrap_or(defaults.log_size),
+            max_buffer_log_size: buffer(section)?.unwrap_or(defaults.max_buffer_log_size),
+            min_elapsed_sync_time: section.min_elapsed_sync_time.unwrap_or(0),
+            max_elapsed_sync_time: section.max_elapsed_sync_time.unwrap_or(0),
+            direct: section.direct.unwrap_or(defaults.direct),
+            dsync: section.dsync.unwrap_or(defaults.dsync),
+        };
+        let (table, found) = TableLog::open(&RealDisk, Arc::clone(&self.clock), &RealDice, folder, settings)?;
+        let how = if found.is_clean { "closed cleanly" } else { "recovered" };
+        info!("{}: state table, epoch {}, {} rows, {how}", folder.display(), found.epoch, found.rows);
+        if let Some(torn) = &found.torn {
+            warn!(
+                "{}: not whole; the state before its last group is served, of which nobody was told more",
+                torn.display()
+            );
+        }
+        for (file, offset) in &found.healed {
+            warn!("{}: damaged at byte {offset}, healed from the other copy: look after this disk", file.display());
+        }
+        self.keep(&table);
+        Ok(table)
+    }
+
+    fn keep<K: Kept + 'static>(&mut self, kept: &Arc<K>) {
+        match &self.keeper {
+            Some(keeper) => keeper.add(kept),
+            None => self.keeper = Some(Keeper::start(Arc::clone(kept), Arc::clone(&self.clock))),
+        }
+    }
+
     fn journal(
         &mut self,
         folder: &Path,
@@ -114,12 +182,9 @@ impl House {
         archive_bytes_max: u64,
     ) -> Result<Arc<Journal>, Failure> {
         let defaults = assent_journal::Config::default();
-        let buffer = section.max_buffer_log_size.map(usize::try_from).transpose();
         let settings = assent_journal::Config {
             log_size: section.log_size.unwrap_or(log_size),
-            max_buffer_log_size: buffer
-                .map_err(|_| Failure::invalid("max_buffer_log_size does not fit this machine's memory"))?
-                .unwrap_or(defaults.max_buffer_log_size),
+            max_buffer_log_size: buffer(section)?.unwrap_or(defaults.max_buffer_log_size),
             min_elapsed_sync_time: section.min_elapsed_sync_time.unwrap_or(0),
             max_elapsed_sync_time: section.max_elapsed_sync_time.unwrap_or(0),
             direct: section.direct.unwrap_or(defaults.direct),
@@ -140,10 +205,7 @@ impl House {
         if let Some(torn) = &recovery.torn {
             warn!("{}: a write that was never acknowledged was cut off at byte {}", torn.file.display(), torn.offset);
         }
-        match &self.keeper {
-            Some(keeper) => keeper.add(&journal),
-            None => self.keeper = Some(Keeper::start(Arc::clone(&journal), Arc::clone(&self.clock))),
-        }
+        self.keep(&journal);
         Ok(journal)
     }
 
@@ -157,15 +219,18 @@ impl House {
             ..assent_door::Limits::default()
         };
         let mut engines = Engines::of(self.identity.node);
-        if let Some((journal, coordinator)) = &self.coordinator {
-            count(&metrics, "coordinator", journal);
+        if let Some((state, coordinator)) = &self.coordinator {
+            match state {
+                StateLog::Journal(journal) => count(&metrics, "coordinator", journal, Journal::counts),
+                StateLog::Table(table) => count(&metrics, "coordinator", table, TableLog::counts),
+            }
             let connectors = config.resources.iter().map(connector).collect::<Result<Vec<_>, _>>()?;
             engines.agent = Some(Agent::new(Arc::clone(coordinator), connectors, Arc::clone(&self.clock)));
             engines.coordinator = Some(Arc::clone(coordinator));
-            engines.coordinator_log = Some(journal.clone());
+            engines.coordinator_log = Some(state.log());
         }
         if let Some((journal, kv)) = &self.kv {
-            count(&metrics, "kv", journal);
+            count(&metrics, "kv", journal, Journal::counts);
             engines.kv = Some(Arc::clone(kv));
             engines.kv_log = Some(journal.clone());
         }
@@ -186,15 +251,20 @@ impl House {
 }
 
 /// What a log has done to its disk.
-fn count(metrics: &Metrics, log: &'static str, journal: &Arc<Journal>) {
-    let counter = |name, help, of: fn(&assent_journal::Counts) -> u64| {
-        let journal = Arc::clone(journal);
-        metrics.sample_counter(name, Some(("log", log)), help, move || of(&journal.counts()));
+fn count<L: Log + 'static>(metrics: &Metrics, name: &'static str, log: &Arc<L>, counts: fn(&L) -> Counts) {
+    let counter = |what, help, of: fn(&Counts) -> u64| {
+        let log = Arc::clone(log);
+        metrics.sample_counter(what, Some(("log", name)), help, move || of(&counts(&log)));
     };
     counter("log_entries", "Entries appended to a log", |it| it.entries);
     counter("log_writes", "Batches that a log has written", |it| it.writes);
     counter("log_syncs", "Syncs and durable writes of a log", |it| it.syncs);
     counter("log_written_bytes", "Bytes that a log has written", |it| it.bytes);
+}
+
+fn buffer(section: &Engine) -> Result<Option<usize>, Failure> {
+    let bytes = section.max_buffer_log_size.map(usize::try_from).transpose();
+    bytes.map_err(|_| Failure::invalid("max_buffer_log_size does not fit this machine's memory"))
 }
 
 /// What is held by a lazy coordinator after a power cut; says so, once, where there is something to lose.
@@ -236,11 +306,10 @@ impl Running {
     fn stop(self, house: &House) {
         self.server.stop(DRAIN);
         self.rest.stop(DRAIN);
-        let journals = [house.coordinator.as_ref().map(|it| &it.0), house.kv.as_ref().map(|it| &it.0)];
-        for journal in journals.into_iter().flatten() {
-            if let Err(error) = journal.close() {
-                warn!("{error}");
-            }
+        let coordinator = house.coordinator.as_ref().map(|it| it.0.close());
+        let kv = house.kv.as_ref().map(|it| it.0.close());
+        for error in [coordinator, kv].into_iter().flatten().filter_map(Result::err) {
+            warn!("{error}");
         }
     }
 }

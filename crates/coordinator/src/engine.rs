@@ -44,5 +44,5 @@ mod table_log;
 pub use barrier::{BACKLOG, BARRIERS};
 pub use config::TableConfig;
 pub use copies::{Engine, Found, is_foreign};
+pub use table_log::TableLog;
 pub(crate) use table_log::believe_again;
-pub use table_log::{TableCounts, TableLog};

@@ -18,6 +18,7 @@ use super::bank::{ACCOUNTS, Bank, balance};
 use super::plan::{Plan, StoreKind};
 use super::report::ResolvedBranch;
 use crate::failure::Failure;
+use crate::tx::source;
 
 /// What one store holds.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,8 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) stores: Vec<Held>,
-    decided: BTreeMap<TxId, (Outcome, By)>,
+    /// `None`: a state table keeps no history.
+    decided: Option<BTreeMap<TxId, (Outcome, By)>>,
 }
 
 impl Counted {
@@ -39,12 +41,8 @@ impl Counted {
     pub(super) fn read(folder: &Path, plan: &Plan) -> Result<Self, Failure> {
         let data = folder.join("coordinator").join("data");
         let node = Identity::load_or_create(&RealDisk, &RealDice, &data)?.node;
-        let log = archive(&data.join("coordinator"))?;
-        let mut decided = BTreeMap::new();
-        history::read(&*log, &Filter::default(), &mut |past| {
-            _ = decided.insert(past.tx, (past.outcome, past.by));
-            ControlFlow::Continue(())
-        })?;
+        let log = source::read_only(&data.join("coordinator"))?;
+        let decided = log.keeps_history().then(|| past(&*log)).transpose()?;
         let mut stores = Vec::new();
         for store in &plan.stores {
             stores.push(match store.kind {
@@ -70,13 +68,25 @@ impl Counted {
             [] => String::new(),
             resources => format!("; finished by the agent in {}", resources.join(", ")),
         };
-        match self.decided.get(&tx) {
+        let Some(decided) = &self.decided else {
+            return format!("{tx}: a state table keeps no history{helped}");
+        };
+        match decided.get(&tx) {
             Some((Outcome::Committed, _)) => format!("{tx} committed{helped}"),
             Some((_, By::Client)) => format!("{tx} rolled back by its client{helped}"),
             Some(_) => format!("{tx} rolled back, decided by the agent{helped}"),
             None => format!("{tx} rolled back: never decided{helped}"),
         }
     }
+}
+
+fn past(log: &dyn Log) -> Result<BTreeMap<TxId, (Outcome, By)>, Failure> {
+    let mut decided = BTreeMap::new();
+    history::read(log, &Filter::default(), &mut |past| {
+        _ = decided.insert(past.tx, (past.outcome, past.by));
+        ControlFlow::Continue(())
+    })?;
+    Ok(decided)
 }
 
 fn archive(folder: &Path) -> Result<Arc<dyn Log>, Failure> {

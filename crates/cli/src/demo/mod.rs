@@ -189,7 +189,8 @@ fn set(scene: &mut Scene, arguments: &Demo, names: &[String]) -> Result<Plan, Fa
     for store in &plan.stores {
         Bank::open(store, &plan)?.fill(plan.accounts)?;
     }
-    let mut configuration = format!("data_dir = \"data\"\n{quiet}[coordinator]\n");
+    let engine = &arguments.engine;
+    let mut configuration = format!("data_dir = \"data\"\n{quiet}[coordinator]\nengine = \"{engine}\"\n");
     for store in &plan.stores {
         let url = toml::Value::String(store.url.clone());
         configuration +=

@@ -10,7 +10,7 @@ mod head;
 mod log;
 pub(crate) mod moment;
 mod seen;
-mod source;
+pub(crate) mod source;
 mod word;
 
 use std::process::ExitCode;

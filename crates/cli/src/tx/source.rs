@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use assent_coordinator::engine::{self, Engine, TableLog};
 use assent_coordinator::{Coordinator, Identity};
 use assent_ids::{NodeId, ResourceId, TxId};
 use assent_journal::{Journal, Log};
@@ -104,7 +105,16 @@ pub(super) fn log(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
         let message = format!("{} is no coordinator's data folder: it has no node file", folder.display());
         return Err(Failure::new(Kind::NotFound, message));
     }
-    let (archive, _) = Journal::open_read_only(Arc::new(RealDisk), &RealClock, &journal)?;
+    read_only(&journal)
+}
+
+/// What keeps a stopped coordinator's state, to read.
+pub(crate) fn read_only(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
+    if engine::is_foreign(&RealDisk, folder, Engine::Journal)?.is_some() {
+        let (table, _) = TableLog::open_read_only(&RealDisk, Arc::new(RealClock), folder)?;
+        return Ok(Arc::new(table));
+    }
+    let (archive, _) = Journal::open_read_only(Arc::new(RealDisk), &RealClock, folder)?;
     Ok(Arc::new(archive))
 }
 

@@ -49,6 +49,19 @@ fn a_coordinator_killed_at_every_stop_point() {
 }
 
 #[test]
+fn a_coordinator_over_a_state_table_killed_at_every_stop_point_of_a_decision() {
+    for stop in [
+        "coordinator-before-decision:40",
+        "coordinator-after-decision:40",
+        "coordinator-after-answer:40",
+        "client-before-decision:20=coordinator",
+        "client-between-commits:20=coordinator",
+    ] {
+        survives(&[stop], &["--engine", "table"]);
+    }
+}
+
+#[test]
 fn a_store_killed_at_every_stop_point() {
     for stop in ["store-before-prepare:40", "store-after-prepare:40", "store-before-commit:40", "store-after-commit:40"]
     {

@@ -333,3 +333,45 @@ fn a_lazy_coordinator_says_so_counts_its_window_and_a_killed_process_loses_nothi
     let told = json(&pair.tx(&["log", "--tx", &tx.to_string()]));
     assert_eq!(told["transactions"][0]["outcome"], "committed");
 }
+
+#[test]
+fn a_state_table_keeps_decisions_over_a_kill_and_says_that_it_keeps_no_history() {
+    let pair = pair("engine = \"table\"\n");
+    let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
+    decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
+    let pair = pair.again();
+    eventually("the store has it", || pair.value(b"k") == Some(b"paid".to_vec()));
+    let sentence = "keeps its state in a table and no history";
+    for verb in ["log", "verify"] {
+        fails(&["tx", verb, "--server", &pair.coordinator.protocol], 3, sentence);
+    }
+    let (data, folder) = (pair.data(), pair.folder.path().join("coordinator"));
+    let Pair { store, coordinator, folder: _kept } = pair;
+    coordinator.stop();
+    for verb in ["log", "verify"] {
+        fails(&["tx", verb, "--data", &data], 3, sentence);
+    }
+    assert!(run(&["tx", "list", "--data", &data]).status.success());
+    // The other engine does not begin anew beside it.
+    let config = folder.join("assent.toml");
+    let config = config.to_str().unwrap();
+    let output = command(&["serve", "--config", config]).env("ASSENT_COORDINATOR_ENGINE", "journal").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("holds a state table"), "{said}");
+    store.stop();
+}
+
+#[test]
+fn a_journals_folder_is_refused_to_a_state_table() {
+    let pair = pair("");
+    let Pair { store, coordinator, folder } = pair;
+    coordinator.stop();
+    let config = folder.path().join("coordinator").join("assent.toml");
+    let config = config.to_str().unwrap();
+    let output = command(&["serve", "--config", config]).env("ASSENT_COORDINATOR_ENGINE", "table").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("holds a journal"), "{said}");
+    store.stop();
+}

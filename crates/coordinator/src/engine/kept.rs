@@ -123,6 +123,7 @@ impl TableLog {
                 at += u64::try_from(bytes).unwrap_or(u64::MAX);
             }
         }
+        _ = self.counters.segments.fetch_add(1, Ordering::Relaxed);
         let mut core = self.core();
         (core.room, core.is_full) = (room + more, false);
         Ok(())

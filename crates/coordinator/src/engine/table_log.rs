@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use assent_ids::{Epoch, Lsn};
-use assent_journal::{Entry, JournalError, Log, State, Ticket};
+use assent_journal::{Counts, Entry, JournalError, Log, State, Ticket};
 use assent_world::{Clock, Dice, Disk, Gate, Lock};
 
 use crate::engine::copies::{self, Believed, Engine, Found, Making, NAMES, is_foreign, make, refused};
@@ -42,20 +42,11 @@ pub struct TableLog {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    pub(crate) entries: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) syncs: AtomicU64,
     pub(crate) bytes: AtomicU64,
-}
-
-/// What a table has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableCounts {
-    /// Runs of blocks written.
-    pub writes: u64,
-    /// Syncs and durable writes.
-    pub syncs: u64,
-    /// Bytes written.
-    pub bytes: u64,
+    pub(crate) segments: AtomicU64,
 }
 
 impl TableLog {
@@ -165,12 +156,19 @@ impl TableLog {
         }
     }
 
-    /// What it has done since it was opened.
+    /// What it has done since it was opened. An entry is a record that changed rows, a write a run of neighbouring blocks, a
+    /// segment a piece of every file made ahead.
     #[must_use]
-    pub fn counts(&self) -> TableCounts {
+    pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { writes, syncs, bytes } = &self.counters;
-        TableCounts { writes: read(writes), syncs: read(syncs), bytes: read(bytes) }
+        let Counters { entries, writes, syncs, bytes, segments } = &self.counters;
+        Counts {
+            entries: read(entries),
+            writes: read(writes),
+            syncs: read(syncs),
+            bytes: read(bytes),
+            segments: read(segments),
+        }
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
@@ -217,6 +215,7 @@ impl TableLog {
         }
         core.is_doubled = false;
         core.end += 1;
+        _ = self.counters.entries.fetch_add(1, Ordering::Relaxed);
         Ok(Some(Ticket { lsn, end: Lsn(core.end) }))
     }
 }
