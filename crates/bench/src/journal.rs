@@ -74,6 +74,8 @@ pub struct Outcome {
     pub pipelined: Figures,
     /// One appender, acknowledged from the kernel (RPO 10 ms).
     pub lazy: Figures,
+    /// Many appenders with several tickets under way each, acknowledged from the kernel (RPO 10 ms).
+    pub lazy_pipelined: Figures,
 }
 
 struct Subject {
@@ -186,10 +188,11 @@ pub fn run(folder: &Path, options: Options, mut progress: impl FnMut(u32, u32)) 
     let mut one = Subject::new(&folder.join("one"), config.clone(), 1, 1)?;
     let mut blocking = Subject::new(&folder.join("blocking"), config.clone(), options.threads, 1)?;
     let mut pipelined = Subject::new(&folder.join("pipelined"), config, options.threads, options.tickets)?;
-    let mut lazily = Subject::new(&folder.join("lazy"), lazy, 1, 1)?;
+    let mut lazily = Subject::new(&folder.join("lazy"), lazy.clone(), 1, 1)?;
+    let mut lazily_pipelined = Subject::new(&folder.join("lazy-pipelined"), lazy, options.threads, options.tickets)?;
     for round in 0..options.rounds {
         floor.slice(options.slice)?;
-        for subject in [&mut one, &mut blocking, &mut pipelined, &mut lazily] {
+        for subject in [&mut one, &mut blocking, &mut pipelined, &mut lazily, &mut lazily_pipelined] {
             subject.slice(&options)?;
         }
         progress(round + 1, options.rounds);
@@ -204,5 +207,6 @@ pub fn run(folder: &Path, options: Options, mut progress: impl FnMut(u32, u32)) 
         blocking: blocking.figures(best.p50),
         pipelined: pipelined.figures(best.p50),
         lazy: lazily.figures(best.p50),
+        lazy_pipelined: lazily_pipelined.figures(best.p50),
     })
 }

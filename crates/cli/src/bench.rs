@@ -67,6 +67,7 @@ fn run_journal(arguments: &BenchJournal, json: bool) -> Result<(), Failure> {
         ("blocking appenders", &outcome.blocking),
         ("pipelined appenders", &outcome.pipelined),
         ("lazy (RPO 10 ms)", &outcome.lazy),
+        ("lazy, pipelined", &outcome.lazy_pipelined),
     ] {
         table.add_row([
             name.to_owned(),
