@@ -15,6 +15,15 @@ pub struct Committed {
     pub inferred: Vec<String>,
 }
 
+/// The transaction is rolled back: nothing of it stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// Its name.
+    pub tx: TxId,
+    /// Resources that could not be told, and why: a prepared branch of theirs keeps its locks until recovery tells them.
+    pub unfinished: Vec<(String, Native)>,
+}
+
 /// The transaction is not committed, or nobody knows, or not everywhere: `kind` tells.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -35,7 +35,7 @@ pub use assent_link::{Address, LinkConfig};
 pub use assent_resources as resources;
 pub use assent_resources::Remote;
 pub use client::{Client, ClientConfig, Known, Retries, Token};
-pub use error::{ClientError, CommitError, Committed, WorkError};
+pub use error::{ClientError, CommitError, Committed, RolledBack, WorkError};
 pub use seat::{Enlisted, Work};
 pub use served::Counts;
 pub use transaction::Transaction;

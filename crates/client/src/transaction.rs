@@ -2,11 +2,11 @@
 
 use assent_ids::{Branch, NodeId, ResourceId, TxId};
 use assent_kind::Kind;
-use assent_xa::{Cause, Event, Report, Resource, Verdict};
+use assent_xa::{Cause, Event, Native, Report, Resource, Verdict};
 
 use crate::drive::{Drive, Ended, broken};
 use crate::seat::{Enlisted, Shared, lock};
-use crate::{Client, CommitError, Committed, WorkError};
+use crate::{Client, CommitError, Committed, RolledBack, WorkError};
 
 /// Work on several resources that commits or is undone as one. Dropped, it rolls back.
 pub struct Transaction<'r> {
@@ -78,17 +78,17 @@ impl<'r> Transaction<'r> {
         self.judge(&ended)
     }
 
-    /// Undoes everything. Branches that cannot be told now are told by recovery.
+    /// Undoes everything. Branches that cannot be told now are named, and told by recovery.
     ///
     /// # Errors
     /// [`CommitError`] of kind `Heuristic` if a resource had committed its branch by itself.
-    pub fn rollback(mut self) -> Result<(), CommitError> {
+    pub fn rollback(mut self) -> Result<RolledBack, CommitError> {
         // What has not started is not there to be undone.
         _ = self.starts();
         let ended = self.run(Event::Rollback)?;
         match self.judge(&ended) {
             Err(error) if error.kind != Kind::RolledBack => Err(error),
-            _ => Ok(()),
+            _ => Ok(RolledBack { tx: self.tx, unfinished: self.unfinished(&ended.0) }),
         }
     }
 
@@ -97,7 +97,7 @@ impl<'r> Transaction<'r> {
         let mut outcome = Ok(());
         if self.seats.len() > usize::from(u16::MAX) {
             let message = format!("{} branches; a transaction has at most {}", self.seats.len(), u16::MAX);
-            let native = assent_xa::Native { code: String::new(), message };
+            let native = Native { code: String::new(), message };
             let reply = assent_xa::Reply::Refused(Kind::Invalid, native);
             outcome = Err(WorkError::NotStarted { resource: "the last".to_owned(), reply });
         }
@@ -121,7 +121,12 @@ impl<'r> Transaction<'r> {
         self.seats.get(usize::from(branch)).map(|seat| lock(seat).resource.name().to_owned()).unwrap_or_default()
     }
 
-    /// The branches that recovery has to tell, as a clause.
+    /// The branches that recovery has to tell, and why.
+    fn unfinished(&self, report: &Report) -> Vec<(String, Native)> {
+        report.unfinished.iter().map(|left| (self.name(left.branch), left.native.clone())).collect()
+    }
+
+    /// The same as a clause.
     fn left(&self, report: &Report) -> String {
         let names: Vec<String> = report.unfinished.iter().map(|left| self.name(left.branch)).collect();
         if names.is_empty() { String::new() } else { format!("; recovery tells {}", names.join(", ")) }
@@ -131,10 +136,9 @@ impl<'r> Transaction<'r> {
         let (tx, left) = (self.tx, self.left(report));
         let (kind, message) = match &report.verdict {
             Verdict::Committed => {
-                let unfinished = report.unfinished.iter();
                 return Ok(Committed {
                     tx,
-                    unfinished: unfinished.map(|left| (self.name(left.branch), left.native.clone())).collect(),
+                    unfinished: self.unfinished(report),
                     inferred: report.inferred.iter().map(|branch| self.name(*branch)).collect(),
                 });
             }

@@ -160,7 +160,7 @@ impl<'c> Worker<'c> {
         let commits = self.rules.commit;
         let call = if commits { "commit" } else { "rollback" };
         let ((), end) = self.measure(call, || {
-            let ended = if commits { tx.commit().map(drop) } else { tx.rollback() };
+            let ended = if commits { tx.commit().map(drop) } else { tx.rollback().map(drop) };
             ended.map_err(|error| BenchError::new(error.kind, error))
         })?;
         Ok(begin + end)

@@ -132,7 +132,7 @@ impl Teller {
                 Err(error) if error.kind == Kind::Heuristic => Err(Trouble::Broken(error.into())),
                 Err(_) => Err(Trouble::Undone),
             },
-            Ok(false) => tx.rollback().map(|()| Fate::RolledBack).map_err(|_| Trouble::Undone),
+            Ok(false) => tx.rollback().map(|_| Fate::RolledBack).map_err(|_| Trouble::Undone),
             Err(failure) if failure.kind == Kind::Corrupt => Err(Trouble::Broken(failure)),
             Err(_) => {
                 // What the rollback cannot reach, recovery does.

@@ -106,7 +106,7 @@ impl Writer<'_> {
         let ended = if worked.is_ok() && wants {
             tx.commit().map(|_| Kind::Internal)
         } else {
-            tx.rollback().map(|()| Kind::RolledBack)
+            tx.rollback().map(|_| Kind::RolledBack)
         };
         let line = match ended {
             Ok(Kind::RolledBack) => format!("r {name}"),

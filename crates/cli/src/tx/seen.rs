@@ -155,6 +155,12 @@ impl Transaction {
         }
     }
 
+    /// Its branches that are not finished, by resource and number.
+    pub(super) fn open(&self) -> Vec<String> {
+        let open = self.branches.iter().filter(|branch| branch.is_open);
+        open.map(|branch| format!("{}#{}", branch.resource, branch.number)).collect()
+    }
+
     pub(super) fn is_heuristic(&self) -> bool {
         self.branches.iter().any(|branch| branch.heuristic.is_some())
     }

@@ -28,11 +28,19 @@ pub(super) fn decide(tx: TxId, outcome: Outcome, word: &Word, json: bool) -> Res
         let message = format!("{tx} had been decided before: {}; nothing was changed", seen::outcome(decided));
         return Err(Failure::new(Kind::Conflict, message));
     }
+    // Decided is not done: a branch stays prepared, with its locks, until its store has been told.
+    let open = source::ask(&word.server, tx)?.map(|one| one.open()).unwrap_or_default();
     if json {
-        let done = serde_json::json!({"tx": tx.to_string(), "outcome": seen::outcome(decided), "by": who});
+        let done =
+            serde_json::json!({"tx": tx.to_string(), "outcome": seen::outcome(decided), "by": who, "open": open});
         return print_json(&done);
     }
-    println!("{tx} is decided: {}, by {who}; recovery tells its branches now", seen::outcome(decided));
+    let told = if open.is_empty() {
+        "no branch of it is open any more".to_owned()
+    } else {
+        format!("recovery tells {} now; assent tx show {tx} says what is left", open.join(", "))
+    };
+    println!("{tx} is decided: {}, by {who}; {told}", seen::outcome(decided));
     Ok(())
 }
 

@@ -143,6 +143,7 @@ fn what_is_in_doubt_is_shown_with_every_choice_and_decided_only_by_who_means_it(
 
     let forced = json(&pair.tx(&["commit", &tx, "--yes", "--by", "anna", "--reason", "the order was confirmed"]));
     assert_eq!((forced["outcome"].as_str(), forced["by"].as_str()), (Some("committed"), Some("anna")));
+    assert!(forced["open"].is_array(), "decided is not done: {forced}");
     eventually("the store has it", || pair.value(b"k") == Some(b"paid".to_vec()));
     fails(&[&["tx", "rollback", &tx, "--yes"][..], &server].concat(), 4, "decided before: committed");
     let told = json(&pair.tx(&["log", "--state", "forced", "--since", "1h", "--resource", NAME]));
@@ -169,6 +170,21 @@ fn without_by_it_is_the_name_of_the_operating_systems_user() {
     // Its client may still come back and ask, so it stays known.
     eventually("it is rolled back", || pair.listed()[0]["branches"][0]["state"] == "rolled back");
     assert_eq!(pair.value(b"k"), None);
+}
+
+#[test]
+fn a_word_that_cannot_be_done_now_names_the_branches_that_stay_open() {
+    let pair = pair("");
+    let Prepared { decisions, tx, .. } = prepared(&pair, 1, b"k");
+    decisions.close("the client dies");
+    eventually("recovery has seen it", || pair.listed()[0]["client_is"] == "lost");
+    let Pair { store, coordinator, folder } = pair;
+    store.kill();
+    let tx = tx.to_string();
+    let said = run(&["tx", "rollback", &tx, "--yes", "--by", "anna", "--server", &coordinator.protocol]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains(&format!("by anna; recovery tells {NAME}#0 now; assent tx show {tx}")), "{said}");
+    drop((coordinator, folder));
 }
 
 #[test]

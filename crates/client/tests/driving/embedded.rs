@@ -211,6 +211,19 @@ fn a_rollback_that_cannot_be_told_is_decided_so_that_recovery_need_not_wait() {
 }
 
 #[test]
+fn a_rollback_that_was_asked_for_names_what_could_not_be_told() {
+    let house = house();
+    let mut a = Double::stumbling("a", &house.tale, "rollback", 9, Reply::Lost(said("gone")));
+    let mut b = Double::new("b", &house.tale);
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let name = tx.tx();
+    let done = tx.rollback().unwrap();
+    assert_eq!((done.tx, done.unfinished), (name, vec![("a".to_owned(), said("gone"))]));
+}
+
+#[test]
 fn the_only_branch_without_an_answer_is_in_doubt() {
     let house = house();
     let mut a = Double::stumbling("a", &house.tale, "one-phase", 1, Reply::Lost(said("line cut")));

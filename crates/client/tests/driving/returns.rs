@@ -80,7 +80,7 @@ fn play(client: &Client, case: &Case) -> Result<(&'static str, String), String> 
     let told = if case.commits {
         tx.commit().map(|done| (!done.unfinished.is_empty(), !done.inferred.is_empty()))
     } else {
-        tx.rollback().map(|()| (false, false))
+        tx.rollback().map(|done| (!done.unfinished.is_empty(), false))
     };
     for script in scripts {
         script.verdict().map_err(|error| error.to_string())?;
@@ -165,9 +165,7 @@ impl<'t> Matrix<'t> {
             (false, true) if commits => "rolled_back",
             _ => "",
         };
-        // A rollback that was asked for and done says no more than that.
-        let told = commits || kind == "heuristic";
-        let unfinished = if told && any("unfinished") { "unfinished" } else { "" };
+        let unfinished = if any("unfinished") { "unfinished" } else { "" };
         let inferred = if kind.is_empty() && any("inferred") { "inferred" } else { "" };
         [kind, unfinished, inferred].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     }
