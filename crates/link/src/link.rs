@@ -1,7 +1,7 @@
 //! One connection, its writing and its reading.
 
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assent_frame::Frame;
@@ -280,7 +280,13 @@ impl Link {
             Ok(0) => state.break_off(format!("server {} closed the connection", self.address)),
             Ok(read) => {
                 decoder.filled(read);
-                self.hand_out(decoder, &mut state);
+                let sleepers = self.hand_out(decoder, &mut state);
+                if !sleepers.is_empty() {
+                    // Without the lock: who is woken under it runs into it on another core, and sleeps once more.
+                    drop(state);
+                    sleepers.iter().for_each(|sleeper| sleeper.notify_one());
+                    state = self.state();
+                }
             }
             Err(error) if is_glance(&error) => {}
             Err(error) => state.break_off(format!("server {}: {error}", self.address)),
@@ -288,7 +294,9 @@ impl Link {
         state
     }
 
-    fn hand_out(&self, decoder: &mut Decoder, state: &mut State) {
+    /// Everything that has arrived; who is to be woken for it.
+    fn hand_out(&self, decoder: &mut Decoder, state: &mut State) -> Vec<Arc<Condvar>> {
+        let mut sleepers = Vec::new();
         loop {
             match decoder.frame() {
                 Ok(Some(frame)) if frame.mark == 0 => {
@@ -296,9 +304,12 @@ impl Link {
                         state.break_off(format!("server {}: {message}", self.address));
                     }
                 }
-                Ok(Some(frame)) => state.arrived(&frame),
-                Ok(None) => return,
-                Err(error) => return state.break_off(format!("server {}: {error}", self.address)),
+                Ok(Some(frame)) => sleepers.extend(state.arrived(&frame)),
+                Ok(None) => return sleepers,
+                Err(error) => {
+                    state.break_off(format!("server {}: {error}", self.address));
+                    return sleepers;
+                }
             }
         }
     }

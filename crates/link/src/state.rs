@@ -108,15 +108,13 @@ impl State {
         self.last_write = now;
     }
 
-    /// Hands an answer to its request. One that nobody waits for any more came too late.
-    pub(crate) fn arrived(&mut self, frame: &Frame<'_>) {
-        if let Some(slot) = self.slots.get_mut(&frame.mark) {
-            slot.answer = Some(Arrived::new(frame));
-            self.counts.answers += 1;
-            if let Some(sleeper) = &slot.sleeper {
-                sleeper.notify_one();
-            }
-        }
+    /// Hands an answer to its request; who is to be woken, once the lock is free. One that nobody waits for any more came
+    /// too late.
+    pub(crate) fn arrived(&mut self, frame: &Frame<'_>) -> Option<Arc<Condvar>> {
+        let slot = self.slots.get_mut(&frame.mark)?;
+        slot.answer = Some(Arrived::new(frame));
+        self.counts.answers += 1;
+        slot.sleeper.clone()
     }
 
     /// The answer of this request, or that there will be none.
