@@ -220,6 +220,38 @@ fn damage_after_a_crash_is_healed_or_is_the_state_before_the_last_group_and_is_s
 }
 
 #[test]
+fn a_file_from_an_old_backup_never_stands_in_for_what_was_durable() {
+    let machine = Machine::new(small());
+    let (table, _) = machine.open();
+    let decide = |number| table.wait(table.append(DECIDED, &[&decided(number, 900, &[])]).unwrap()).unwrap();
+    (0..4).for_each(decide);
+    let old: Vec<Vec<u8>> = ["table-1", "table-2"].iter().map(|name| machine.bytes(name)).collect();
+    (4..9).for_each(decide);
+    drop(table);
+    machine.disk.cut_power(Survival::Nothing);
+    let rows = told(&read_only(&machine).unwrap().0);
+    assert_eq!(rows.len(), 9);
+    // Which of the two is the newest is seen by what is lost with it.
+    let mut refused = 0;
+    for (at, (name, other)) in [("table-1", "table-2"), ("table-2", "table-1")].into_iter().enumerate() {
+        let (now, newest) = (machine.bytes(other), machine.bytes(name));
+        let last =
+            (1..newest.len() / 4096).rev().find(|block| newest[block * 4096..][..4096] != now[block * 4096..][..4096]);
+        machine.flip(name, last.unwrap() * 4096 + 60);
+        let fell_back = told(&read_only(&machine).unwrap().0) != rows;
+        write_all_at(&*machine.file(other), 0, &old[1 - at]).unwrap();
+        if fell_back {
+            assert_eq!(read_only(&machine).unwrap_err().kind(), Kind::Corrupt, "{name} damaged, {other} from a backup");
+            refused += 1;
+        }
+        write_all_at(&*machine.file(name), 0, &newest).unwrap();
+        assert_eq!(told(&read_only(&machine).unwrap().0).len(), if fell_back { 9 } else { 8 });
+        write_all_at(&*machine.file(other), 0, &now).unwrap();
+    }
+    assert_eq!(refused, 1);
+}
+
+#[test]
 fn a_group_is_one_sync_and_the_touched_blocks() {
     let machine = Machine::new(TableConfig { log_size: 1 << 20, ..small() });
     let (table, _) = machine.open();
@@ -473,6 +505,36 @@ fn a_hundred_thousand_transactions_leave_a_table_of_one_file_size_and_no_history
     assert_eq!(coordinator.ask(unfinished), Known::Committed);
     assert_eq!(coordinator.gauges().checkpoints, 0);
     coordinator.resume(session.incarnation, session.secret).unwrap();
+}
+
+#[test]
+fn on_a_real_disk_it_grows_and_is_read_back_however_it_is_written() {
+    let ways = [(true, false, 0), (true, true, 0), (false, false, 0), (false, true, 0), (true, false, 20)];
+    for (direct, dsync, max_elapsed_sync_time) in ways {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let config = TableConfig { direct, dsync, max_elapsed_sync_time, ..small() };
+            let (clock, place) = (Arc::new(assent_world::RealClock), folder.path().join("table"));
+            TableLog::open(&assent_world::RealDisk, clock, &assent_world::RealDice, &place, config).unwrap()
+        };
+        let (table, _) = open();
+        for number in 0..60 {
+            let witness = if number % 20 == 7 { 30_000 } else { 500 };
+            let forgotten = if number % 4 == 3 { vec![number - 2] } else { vec![] };
+            table.wait(table.append(DECIDED, &[&decided(number, witness, &forgotten)]).unwrap()).unwrap();
+            if number == 30 {
+                _ = table.maintain();
+            }
+        }
+        let (rows, counts) = (told(&table), table.counts());
+        assert!(rows.len() == 45 && counts.segments > 4, "{counts:?}");
+        if direct {
+            table.close().unwrap();
+        }
+        drop(table);
+        let (table, found) = open();
+        assert_eq!((told(&table), found.is_clean, found.torn), (rows, direct, None), "{direct} {dsync}");
+    }
 }
 
 #[test]
