@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_coordinator::engine::{BACKLOG, Engine, Found, TableConfig, TableLog, is_foreign};
-use assent_coordinator::{Config, Coordinator, Known};
-use assent_ids::TxId;
+use assent_coordinator::{Config, Coordinator, Fate, Known, Standing};
+use assent_ids::{ResourceId, TxId};
 use assent_journal::{Journal, JournalError, Kept, Log, State, Ticket};
 use assent_kind::Kind;
 use assent_sim::{Call, Fault, Operation, Rng, SimClock, SimDice, SimDisk, Survival};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
+use assent_xa::{Deviation, Heuristic, Native, Outcome};
 
-use crate::stand::{IDENTITY, LOST, commit, tx};
+use crate::stand::{IDENTITY, LOST, NAMES, StandOver, Table, commit, operator, tx};
 
 const FOLDER: &str = "table";
 /// The records that the model uses; docs/format.md.
@@ -187,6 +188,30 @@ fn any_damaged_byte_of_a_closed_table_changes_nothing_that_is_told() {
 
 fn read_only(machine: &Machine) -> Result<(TableLog, Found), JournalError> {
     TableLog::open_read_only(&machine.disk, Arc::new(machine.clock.clone()), Path::new(FOLDER))
+}
+
+#[test]
+fn any_damaged_block_of_an_idle_table_changes_nothing_that_is_told_after_a_crash() {
+    for config in [small(), lazy()] {
+        let machine = Machine::new(config);
+        let (table, rows) = worked(&machine);
+        for _ in 0..3 {
+            table.maintain();
+            machine.clock.advance(Duration::from_millis(100));
+        }
+        let counts = table.counts();
+        table.maintain();
+        assert_eq!(table.counts(), counts, "brought up to date once, then it rests");
+        drop(table);
+        machine.disk.cut_power(Survival::Nothing);
+        for name in ["table-1", "table-2"] {
+            for block in 0..machine.bytes(name).len() / 4096 {
+                machine.flip(name, block * 4096 + 30);
+                assert_eq!(told(&read_only(&machine).unwrap().0), rows, "{name}, block {block}");
+                machine.flip(name, block * 4096 + 30);
+            }
+        }
+    }
 }
 
 #[test]
@@ -505,6 +530,56 @@ fn a_hundred_thousand_transactions_leave_a_table_of_one_file_size_and_no_history
     assert_eq!(coordinator.ask(unfinished), Known::Committed);
     assert_eq!(coordinator.gauges().checkpoints, 0);
     coordinator.resume(session.incarnation, session.secret).unwrap();
+}
+
+#[test]
+fn a_persons_word_about_a_heuristic_outcome_is_in_the_row() {
+    let mut stand = StandOver::<Table>::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    let (heuristic, native) = (Heuristic::Mixed, Native { code: "X1".to_owned(), message: "half".to_owned() });
+    let deviation = Deviation { resource: ResourceId::of(NAMES[0]), number: 0, flags: 0, heuristic, native };
+    stand.coordinator.heuristic(mine, Outcome::Committed, &[deviation]);
+    stand.coordinator.tick().unwrap();
+    stand.restart(false);
+    assert_eq!(stand.coordinator.gauges().heuristic, 1);
+    let branch = stand.coordinator.show(mine).unwrap().branches[0].clone();
+    assert!(
+        matches!(&branch.fate, Fate::Heuristic(Heuristic::Mixed, native) if native.message == "half"),
+        "{branch:?}"
+    );
+    assert!(!stand.coordinator.show(mine).unwrap().is_acknowledged);
+    stand.coordinator.forget(mine, &operator()).unwrap();
+    stand.restart(false);
+    assert_eq!(stand.coordinator.gauges().heuristic, 0);
+    let view = stand.coordinator.show(mine).unwrap();
+    assert!(view.is_acknowledged && view.branches[0].fate == Fate::Cleared, "{view:?}");
+}
+
+#[test]
+fn a_fence_that_is_older_than_the_census_is_a_row_until_the_census_says_it() {
+    let mut stand = StandOver::<Table>::new();
+    let (gone, here) = (stand.coordinator.handshake("gone").unwrap(), stand.coordinator.handshake("here").unwrap());
+    stand.coordinator.lost(gone.incarnation);
+    stand.clock.advance(LOST / 2);
+    // The door opens late: earlier clients have their time from here, and so the census waits.
+    stand.coordinator.listening();
+    stand.clock.advance(LOST / 2 + Duration::from_millis(1));
+    stand.coordinator.tick().unwrap();
+    let kinds = |stand: &StandOver<Table>| -> Vec<u16> {
+        stand.log.read(stand.log.start()).unwrap().map(|entry| entry.unwrap().kind).collect()
+    };
+    assert_eq!(kinds(&stand), [0x0401, 0x0701], "the fence, and the name of who is here");
+    stand.restart(false);
+    assert_eq!(stand.coordinator.standing(gone.incarnation), Standing::Fenced);
+    assert_eq!(stand.coordinator.standing(here.incarnation), Standing::Resumable);
+    stand.coordinator.resume(here.incarnation, here.secret).unwrap();
+    stand.fence();
+    assert_eq!(kinds(&stand), [0x0501, 0x0701], "the census, and that name");
+    stand.restart(false);
+    assert_eq!(stand.coordinator.standing(gone.incarnation), Standing::Fenced);
+    assert_eq!(stand.coordinator.standing(here.incarnation), Standing::Resumable);
 }
 
 #[test]
