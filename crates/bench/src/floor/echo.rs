@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use assent_kind::Kind;
@@ -20,6 +21,8 @@ use crate::stats::Samples;
 
 /// Of a message and of its answer: about what a decision with two branches takes on the wire.
 const MESSAGE_BYTES: usize = 64;
+/// A longer think time is cut into naps, so that a stop is heard.
+const NAP_MAX: Duration = Duration::from_millis(100);
 /// A server that answers later than this is dead.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -71,11 +74,11 @@ impl fmt::Display for Load {
     }
 }
 
-/// What each message took from its writing to its answer.
+/// What each message took from its writing to its answer; those until `stop` is set.
 ///
 /// # Errors
 /// What the disk or the network says.
-pub fn run(answer: &Answer<'_>, load: &Load) -> Result<Samples, BenchError> {
+pub fn run(answer: &Answer<'_>, load: &Load, stop: &AtomicBool) -> Result<Samples, BenchError> {
     let mut track = match answer {
         Answer::AtOnce => None,
         Answer::Durable { folder, way, bytes } => Some((Track::new(folder, *way)?, *bytes)),
@@ -86,7 +89,7 @@ pub fn run(answer: &Answer<'_>, load: &Load) -> Result<Samples, BenchError> {
         let server = scope.spawn(move || serve(served, track.as_mut().map(|(track, bytes)| (track, *bytes))));
         let clients: Vec<_> = (0_u64..)
             .zip(clients)
-            .map(|(number, socket)| scope.spawn(move || ask(socket, load, Thinker::new(number))))
+            .map(|(number, socket)| scope.spawn(move || ask(socket, load, Thinker::new(number), stop)))
             .collect();
         let mut all = Samples::default();
         let mut failed = None;
@@ -167,12 +170,20 @@ fn ready(sockets: &[TcpStream]) -> std::io::Result<Vec<usize>> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
-fn ask(mut socket: TcpStream, load: &Load, mut thinker: Thinker) -> std::io::Result<Samples> {
+fn ask(mut socket: TcpStream, load: &Load, mut thinker: Thinker, stop: &AtomicBool) -> std::io::Result<Samples> {
     let mut samples = Samples::default();
     let mut message = [0xa5_u8; MESSAGE_BYTES];
     for _ in 0..load.messages {
         for think in &load.think {
-            RealClock.sleep(thinker.draw(*think));
+            let mut left = thinker.draw(*think);
+            while !left.is_zero() && !stop.load(Ordering::Relaxed) {
+                let nap = left.min(NAP_MAX);
+                RealClock.sleep(nap);
+                left -= nap;
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
         let before = Instant::now();
         socket.write_all(&message)?;
@@ -194,7 +205,10 @@ mod tests {
             let load = Load { clients, messages: 20, think: think.clone() };
             let durable = Answer::Durable { folder: folder.path(), way: Way::BufferedDataSync, bytes: 256 };
             for answer in [Answer::AtOnce, durable] {
-                assert_eq!(run(&answer, &load).unwrap().len(), 20 * clients as usize);
+                assert_eq!(run(&answer, &load, &AtomicBool::new(false)).unwrap().len(), 20 * clients as usize);
+                // Stopped before its first message, however long it would think.
+                let long = Load { think: vec![Think { median_us: 1 << 40, delta_us: 0 }], ..load.clone() };
+                assert!(run(&answer, &long, &AtomicBool::new(true)).unwrap().is_empty());
             }
         }
         let load = Load { clients: 7, messages: 1, think };
@@ -206,7 +220,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
         let answer = Answer::Durable { folder: &absent, way: Way::BufferedDataSync, bytes: 256 };
-        let refused = run(&answer, &Load { clients: 2, messages: 1, think: Vec::new() }).unwrap_err();
+        let refused =
+            run(&answer, &Load { clients: 2, messages: 1, think: Vec::new() }, &AtomicBool::new(false)).unwrap_err();
         assert!(refused.message.starts_with("making the floor's file"), "{refused}");
     }
 }

@@ -16,6 +16,7 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
+use super::server;
 use crate::failure::Failure;
 use crate::tx::moment;
 
@@ -67,6 +68,7 @@ impl Kept {
                 } else {
                     // The failure to write has nobody left to hear it; the JSON on disk is whole all the same.
                     _ = finishing.finish(false);
+                    server::kill_all();
                     std::process::exit(i32::from(128 + number));
                 }
             }

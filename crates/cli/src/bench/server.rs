@@ -1,13 +1,16 @@
 //! A served coordinator for a race: the user's, or this binary's server, started in the race's folder.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assent_kind::Kind;
 use assent_world::net::Address;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
 
@@ -87,6 +90,7 @@ impl Server {
             .stderr(err)
             .spawn()
             .map_err(|error| Failure::io("start", "a server", &error))?;
+        running().insert(child.id());
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).map_err(|error| Failure::io("read from", "the server", &error))?;
@@ -96,8 +100,7 @@ impl Server {
             let (address, admin) = (address("the server's address", protocol)?, address("its admin address", admin)?);
             return Ok(Self::Started { child, address, admin });
         }
-        _ = child.kill();
-        _ = child.wait();
+        end(&mut child);
         #[expect(clippy::disallowed_methods, reason = "what a child process has said")]
         let words = std::fs::read(&said).unwrap_or_default();
         let words = String::from_utf8_lossy(&words);
@@ -133,8 +136,29 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Self::Started { child, .. } = self {
-            _ = child.kill();
-            _ = child.wait();
+            end(child);
+        }
+    }
+}
+
+fn end(child: &mut Child) {
+    // Before it is waited for: then its number may be another's.
+    running().remove(&child.id());
+    _ = child.kill();
+    _ = child.wait();
+}
+
+/// The servers that this process has started and not ended.
+fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+    static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every server of this process, which is about to leave without dropping anything.
+pub(super) fn kill_all() {
+    for number in running().iter().filter_map(|number| i32::try_from(*number).ok()) {
+        if let Some(process) = Pid::from_raw(number) {
+            _ = kill_process(process, Signal::KILL);
         }
     }
 }
@@ -146,7 +170,21 @@ pub(super) fn address(what: &str, text: &str) -> Result<Address, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
+
+    #[test]
+    fn who_leaves_without_dropping_takes_its_servers_along() {
+        let start = || Command::new("sleep").arg("600").spawn().unwrap();
+        let (mut ended, mut left) = (start(), start());
+        running().extend([ended.id(), left.id()]);
+        end(&mut ended);
+        assert!(!running().contains(&ended.id()) && running().contains(&left.id()));
+        kill_all();
+        assert_eq!(left.wait().unwrap().signal(), Some(9));
+        running().remove(&left.id());
+    }
 
     #[test]
     fn a_server_is_told_what_the_race_says_and_keeps_its_defaults() {

@@ -51,7 +51,8 @@ pub(super) fn run(arguments: &BenchTx, json: bool) -> Result<ExitCode, Failure> 
     report.complete = !kept.sink().interrupted();
     show(&report, arguments, json)?;
     let code = kept.end(!json && !arguments.csv)?;
-    failed(&report).map_or(Ok(code), Err)
+    // Whoever stopped it knows why nothing came of it.
+    failed(&report).filter(|_| report.complete).map_or(Ok(code), Err)
 }
 
 fn race(arguments: &BenchTx, cases: &[Case], folder: &Path, cells: &Path, kept: &Kept) -> Result<(), Failure> {

@@ -75,19 +75,23 @@ impl Floors {
     }
 
     fn echoes(&mut self, sink: &Sink) -> Result<(), BenchError> {
-        let one = Load { clients: 1, messages: ECHOES, think: Vec::new() };
-        let bare = echo::run(&Answer::AtOnce, &one)?;
+        let (one, stop) = (Load { clients: 1, messages: ECHOES, think: Vec::new() }, sink.flag());
+        let bare = echo::run(&Answer::AtOnce, &one, &stop)?;
         self.pool(sink, "echo over loopback, one client".to_owned(), &bare)?;
         let way = self.writes.as_ref().map_or(Way::DirectDataSync, |(_, way)| *way);
         for (name, load) in self.loads.clone() {
             let answer = Answer::Durable { folder: &self.folder, way, bytes: BYTES };
-            let samples = echo::run(&answer, &load)?;
+            let samples = echo::run(&answer, &load, &stop)?;
             self.pool(sink, name, &samples)?;
         }
         Ok(())
     }
 
     fn pool(&mut self, sink: &Sink, name: String, more: &Samples) -> Result<(), BenchError> {
+        if more.is_empty() {
+            // Stopped before its first message.
+            return Ok(());
+        }
         let all = self.pooled.entry(name.clone()).or_default();
         all.extend(more);
         sink.put_floor(kept(name, &all.latency()))
