@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use assent_coordinator::engine::{Engine, is_foreign};
 use assent_journal::{Journal as Store, Log as _, Recovery};
 use assent_kind::Kind;
 use assent_world::{RealClock, RealDisk};
@@ -70,6 +71,11 @@ fn open(folder: &Path) -> Result<(assent_journal::Archive, Recovery), Failure> {
     let found = std::fs::metadata(folder).map_err(|error| Failure::io("look into", folder.display(), &error))?;
     if !found.is_dir() {
         return Err(Failure::new(Kind::NotFound, format!("{} is no folder: name a journal's", folder.display())));
+    }
+    if is_foreign(&RealDisk, folder, Engine::Journal)?.is_some() {
+        let message =
+            format!("{} holds a coordinator's state table and no journal: assent tx list --data", folder.display());
+        return Err(Failure::invalid(message));
     }
     Ok(Store::open_read_only(Arc::new(RealDisk), &RealClock, folder)?)
 }

@@ -370,6 +370,7 @@ fn a_state_table_keeps_decisions_over_a_kill_and_says_that_it_keeps_no_history()
         fails(&["tx", verb, "--data", &data], 3, sentence);
     }
     assert!(run(&["tx", "list", "--data", &data]).status.success());
+    fails(&["journal", "check", &format!("{data}/coordinator")], 2, "state table and no journal");
     // The other engine does not begin anew beside it.
     let config = folder.join("assent.toml");
     let config = config.to_str().unwrap();

@@ -5,6 +5,7 @@
 //! A row goes where it costs the least: into a block that the next group writes anyway, else into the fullest with room.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use assent_frame::Writer;
 
@@ -14,7 +15,6 @@ const ROOM_MAX: usize = BLOCK - BLOCK_HEAD_BYTES;
 /// So many blocks that are written anyway are looked at for room.
 const LOOKS_MAX: usize = 16;
 
-#[derive(Debug)]
 struct Block {
     bytes: Box<[u8]>,
     used: usize,
@@ -23,7 +23,6 @@ struct Block {
 }
 
 /// All rows. Blocks are numbered from 1, as in a file.
-#[derive(Debug)]
 pub(crate) struct Image {
     id: u128,
     blocks: Vec<Block>,
@@ -34,6 +33,14 @@ pub(crate) struct Image {
     /// Touched since the last seal.
     touched: BTreeSet<u32>,
     digest: u64,
+}
+
+// Megabytes of rows are no help in a message.
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, blocks) = (self.rows.len(), self.blocks.len());
+        f.debug_struct("Image").field("rows", &rows).field("blocks", &blocks).finish_non_exhaustive()
+    }
 }
 
 impl Image {

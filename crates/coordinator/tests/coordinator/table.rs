@@ -426,6 +426,23 @@ fn a_full_disk_refuses_before_anything_is_changed_and_goes_on_when_there_is_room
 }
 
 #[test]
+fn an_opening_on_a_full_disk_is_refused_and_loses_nothing() {
+    let machine = Machine::new(small());
+    let (table, rows) = worked(&machine);
+    table.close().unwrap();
+    drop(table);
+    let files = ["table-1", "table-2"].map(|name| machine.bytes(name));
+    for room in [0, 8_192] {
+        machine.disk.set_capacity(Some(machine.disk.used_bytes() + room));
+        let refused = machine.try_open().err().map(|error| error.kind());
+        assert_eq!(refused, Some(Kind::Full), "{room} bytes of room");
+        assert_eq!(["table-1", "table-2"].map(|name| machine.bytes(name)), files);
+        machine.disk.set_capacity(None);
+    }
+    assert_eq!(told(&machine.open().0), rows);
+}
+
+#[test]
 fn what_a_table_does_not_know_is_refused_and_what_is_history_changes_nothing() {
     let machine = Machine::new(small());
     let (table, _) = machine.open();
