@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use assent_bench::report::compare::{Comparison, Row, compare};
-use assent_bench::report::{Report, named, shown};
+use assent_bench::report::{Labels, Report, named, shown};
 use clap::Args;
 
 use super::{print_json, table};
@@ -35,10 +35,14 @@ pub(super) fn run(arguments: &BenchCompare, json: bool) -> Result<ExitCode, Fail
 
 fn print(found: &Comparison) {
     found.warnings.iter().for_each(|warning| eprintln!("assent: warning: {warning}"));
+    let all = shared(&found.rows);
+    if !all.is_empty() {
+        println!("every cell compared: {}", named(&all));
+    }
     for (what, rows) in [("floor", &found.floors), ("cell", &found.rows)] {
         if !rows.is_empty() {
             let mut lines = table(&[what, "figure", "A", "B", "B / A"]);
-            lines.add_rows(rows.iter().map(line));
+            lines.add_rows(rows.iter().map(|row| line(row, &all)));
             println!("{lines}");
         }
     }
@@ -55,9 +59,22 @@ fn print(found: &Comparison) {
     );
 }
 
-fn line(row: &Row) -> [String; 5] {
+/// Labels that tell no two of several cells apart need no place in each row.
+fn shared(rows: &[Row]) -> Labels {
+    let mut cells = rows.iter().map(|row| &row.labels);
+    let Some(first) = cells.next().filter(|first| rows.iter().any(|row| row.labels != **first)) else {
+        return Labels::new();
+    };
+    let mut all = first.clone();
+    cells.for_each(|labels| all.retain(|name, value| labels.get(name) == Some(value)));
+    all
+}
+
+fn line(row: &Row, all: &Labels) -> [String; 5] {
     let text = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), shown);
     let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-    let cell = row.labels.get("floor").cloned().unwrap_or_else(|| named(&row.labels));
+    let mut labels = row.labels.clone();
+    labels.retain(|name, _| !all.contains_key(name));
+    let cell = labels.get("floor").cloned().unwrap_or_else(|| named(&labels));
     [cell, row.figure.clone(), text(row.a), text(row.b), ratio]
 }

@@ -18,7 +18,7 @@ use super::assent::{command, fails, json, run, write};
 fn kept(folder: &Path, name: &str, scenario: &str, cells: &[(u32, f64)]) -> PathBuf {
     let mut report = Report::new(scenario, "made up", "assent bench".to_owned(), Host::default());
     for (clients, tps) in cells {
-        let mut cell = Cell::new([("clients", clients.to_string())]);
+        let mut cell = Cell::new([("clients", clients.to_string()), ("engine", "journal".to_owned())]);
         cell.figures.insert("tps".to_owned(), *tps);
         report.put(cell);
     }
@@ -78,17 +78,25 @@ fn a_race_that_is_stopped_leaves_a_whole_partial_report() {
 #[test]
 fn two_reports_are_compared_for_people_and_for_programs() {
     let folder = tempfile::tempdir().unwrap();
-    let one = kept(folder.path(), "a.json", "tx", &[(10, 1_000.0), (20, 9.0)]);
-    let two = kept(folder.path(), "b.json", "tx", &[(10, 1_500.0), (30, 9.0)]);
+    let one = kept(folder.path(), "a.json", "tx", &[(10, 1_000.0), (20, 9.0), (40, 2.0)]);
+    let two = kept(folder.path(), "b.json", "tx", &[(10, 1_500.0), (30, 9.0), (40, 2.0)]);
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
     let output = run(&["bench", "compare", one, two]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{told}");
-    for text in ["clients=10", "1,000", "1,500", "1.50", "only in A: clients=20", "only in B: clients=30"] {
+    for text in [
+        "every cell compared: engine=journal",
+        " clients=10 ",
+        "1,000",
+        "1,500",
+        "1.50",
+        "only in A: clients=20",
+        "only in B: clients=30",
+    ] {
         assert!(told.contains(text), "{text}: {told}");
     }
     let told = json(&run(&["bench", "compare", one, two, "--figures", "tps", "--json"]));
-    assert_eq!(told["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(told["rows"].as_array().unwrap().len(), 2);
     assert_eq!(told["rows"][0]["ratio"].as_f64(), Some(1.5));
     fails(&["bench", "compare", one, two, "--figures", "tps,nothing"], 2, "no cell of either report has a figure");
     let other = kept(folder.path(), "c.json", "kv", &[(10, 1.0)]);
