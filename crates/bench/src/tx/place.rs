@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_client::{Client, ClientConfig, Retries};
+use assent_coordinator::engine::{TableConfig, TableLog};
 use assent_coordinator::{Caretaker, Coordinator, Identity, Round};
-use assent_journal::{Config, Journal, Keeper, Log};
+use assent_journal::{Config, Counts, Journal, Keeper, Kept, Log};
 use assent_kind::Kind;
 use assent_kv::{Kv, KvResource};
 use assent_resources::Dummy;
@@ -22,8 +23,36 @@ use crate::BenchError;
 /// One coordinator of a cell.
 struct Seat {
     client: Client,
-    /// In this process: the coordinator itself and its log.
-    embedded: Option<(Arc<Coordinator>, Arc<Journal>, Caretaker)>,
+    embedded: Option<Embedded>,
+}
+
+/// A coordinator in this process, and its log.
+struct Embedded {
+    coordinator: Arc<Coordinator>,
+    state: State,
+    _caretaker: Caretaker,
+}
+
+/// What keeps its decisions.
+enum State {
+    Journal(Arc<Journal>),
+    Table(Arc<TableLog>),
+}
+
+impl State {
+    fn log(&self) -> Arc<dyn Log> {
+        match self {
+            Self::Journal(journal) => journal.clone(),
+            Self::Table(table) => table.clone(),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        match self {
+            Self::Journal(journal) => journal.counts(),
+            Self::Table(table) => table.counts(),
+        }
+    }
 }
 
 /// Everything that the clients of a cell share.
@@ -51,22 +80,62 @@ enum Kinds {
     Kv(KvResource),
 }
 
-/// The journals of a cell in this process, and the one helper thread that looks after them.
+/// The logs of a cell in this process, and the one helper thread that looks after them.
 #[derive(Default)]
-struct Journals {
+struct Logs {
     keeper: Option<Keeper>,
 }
 
-impl Journals {
-    fn open(&mut self, folder: &Path, config: Config) -> Result<Arc<Journal>, BenchError> {
+impl Logs {
+    fn journal(&mut self, folder: &Path, config: Config) -> Result<Arc<Journal>, BenchError> {
         let (clock, disk): (Arc<dyn Clock>, Arc<dyn Disk>) = (Arc::new(RealClock), Arc::new(RealDisk));
-        let opened = Journal::open(disk, Arc::clone(&clock), Arc::new(RealDice), folder, config);
+        let opened = Journal::open(disk, clock, Arc::new(RealDice), folder, config);
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
-        match &self.keeper {
-            Some(keeper) => keeper.add(&journal),
-            None => self.keeper = Some(Keeper::start(Arc::clone(&journal), clock)),
-        }
+        self.keep(&journal);
         Ok(journal)
+    }
+
+    fn table(&mut self, folder: &Path, config: TableConfig) -> Result<Arc<TableLog>, BenchError> {
+        let opened = TableLog::open(&RealDisk, Arc::new(RealClock), &RealDice, folder, config);
+        let (table, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
+        self.keep(&table);
+        Ok(table)
+    }
+
+    /// As `assent serve` sets a coordinator's log.
+    fn state(&mut self, folder: &Path, case: &Case) -> Result<State, BenchError> {
+        let (journal, table) = (Config::default(), TableConfig::default());
+        let log_size = case.workload.log_size;
+        let buffer = case.workload.max_buffer_log_size.and_then(|bytes| usize::try_from(bytes).ok());
+        let (min_elapsed_sync_time, max_elapsed_sync_time) = (case.rpo.min_ms, case.rpo.max_ms);
+        match case.engine {
+            Engine::Journal => {
+                let (log_size, max_buffer_log_size) =
+                    (log_size.unwrap_or(16 << 20), buffer.unwrap_or(journal.max_buffer_log_size));
+                let config =
+                    Config { log_size, max_buffer_log_size, min_elapsed_sync_time, max_elapsed_sync_time, ..journal };
+                self.journal(folder, config).map(State::Journal)
+            }
+            Engine::Table => {
+                let (log_size, max_buffer_log_size) =
+                    (log_size.unwrap_or(table.log_size), buffer.unwrap_or(table.max_buffer_log_size));
+                let config = TableConfig {
+                    log_size,
+                    max_buffer_log_size,
+                    min_elapsed_sync_time,
+                    max_elapsed_sync_time,
+                    ..table
+                };
+                self.table(folder, config).map(State::Table)
+            }
+        }
+    }
+
+    fn keep<K: Kept + 'static>(&mut self, kept: &Arc<K>) {
+        match &self.keeper {
+            Some(keeper) => keeper.add(kept),
+            None => self.keeper = Some(Keeper::start(Arc::clone(kept), Arc::new(RealClock))),
+        }
     }
 }
 
@@ -80,19 +149,19 @@ impl Setting {
         trace: Option<Arc<Trace>>,
     ) -> Result<Self, BenchError> {
         make_folder(folder)?;
-        let mut journals = Journals::default();
+        let mut logs = Logs::default();
         let stores = match rules.branches {
             Branches::Dummy => None,
-            Branches::Kv => Some([store(&mut journals, folder, "kv-1")?, store(&mut journals, folder, "kv-2")?]),
+            Branches::Kv => Some([store(&mut logs, folder, "kv-1")?, store(&mut logs, folder, "kv-2")?]),
         };
         let seats = match case.place {
             Place::Embedded => {
                 let folders = (1..=rules.servers).map(|number| folder.join(format!("embedded-{number}")));
-                folders.map(|folder| embedded(&mut journals, &folder, case)).collect::<Result<_, _>>()?
+                folders.map(|folder| embedded(&mut logs, &folder, case)).collect::<Result<_, _>>()?
             }
             Place::Served => doors.iter().map(served).collect(),
         };
-        Ok(Self { seats, stores, trace, _keeper: journals.keeper })
+        Ok(Self { seats, stores, trace, _keeper: logs.keeper })
     }
 
     /// What a client opens: handles of the coordinators and its two resources.
@@ -112,8 +181,8 @@ impl Setting {
     /// What the coordinators in this process have counted; none if they are served.
     pub(super) fn counters(&self) -> Vec<Counters> {
         let embedded = self.seats.iter().filter_map(|seat| seat.embedded.as_ref());
-        let of = |(coordinator, journal, _): &(Arc<Coordinator>, Arc<Journal>, _)| {
-            let (log, said) = (journal.counts(), coordinator.gauges());
+        let of = |it: &Embedded| {
+            let (log, said) = (it.state.counts(), it.coordinator.gauges());
             Counters {
                 writes: log.writes,
                 syncs: log.syncs,
@@ -150,44 +219,29 @@ fn make_folder(folder: &Path) -> Result<(), BenchError> {
     made.map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))
 }
 
-fn store(journals: &mut Journals, folder: &Path, name: &str) -> Result<Arc<Kv>, BenchError> {
+fn store(logs: &mut Logs, folder: &Path, name: &str) -> Result<Arc<Kv>, BenchError> {
     let config = Config { log_size: 64 << 20, ..Config::default() };
-    let log: Arc<dyn Log> = journals.open(&folder.join(name), config)?;
+    let log: Arc<dyn Log> = logs.journal(&folder.join(name), config)?;
     let checkpoints = folder.join(format!("{name}-checkpoints"));
     let opened = Kv::open(log, Arc::new(RealDisk), &checkpoints, assent_kv::Config::default());
     opened.map(Arc::new).map_err(|error| BenchError::new(error.kind(), error))
 }
 
-fn embedded(journals: &mut Journals, folder: &Path, case: &Case) -> Result<Seat, BenchError> {
-    if case.engine != Engine::Journal {
-        let engine = case.engine;
-        return Err(BenchError::new(Kind::Invalid, format!("the race embeds no {engine} engine; race it served")));
-    }
+fn embedded(logs: &mut Logs, folder: &Path, case: &Case) -> Result<Seat, BenchError> {
     make_folder(folder)?;
-    let defaults = Config::default();
-    let buffer = case.workload.max_buffer_log_size.and_then(|bytes| usize::try_from(bytes).ok());
-    let config = Config {
-        // As `assent serve` sets a coordinator's journal.
-        log_size: case.workload.log_size.unwrap_or(16 << 20),
-        max_buffer_log_size: buffer.unwrap_or(defaults.max_buffer_log_size),
-        min_elapsed_sync_time: case.rpo.min_ms,
-        max_elapsed_sync_time: case.rpo.max_ms,
-        ..defaults
-    };
-    let journal = journals.open(&folder.join("coordinator"), config)?;
+    let state = logs.state(&folder.join("coordinator"), case)?;
     let failed = |error: assent_coordinator::CoordinatorError| BenchError::new(error.kind(), error);
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).map_err(failed)?;
-    let log: Arc<dyn Log> = journal.clone();
     let settings = assent_coordinator::Config::default();
-    let coordinator = Arc::new(Coordinator::open(log, Arc::clone(&clock), identity, settings).map_err(failed)?);
+    let coordinator = Arc::new(Coordinator::open(state.log(), Arc::clone(&clock), identity, settings).map_err(failed)?);
     // A failed tick closes the log, and every commit says so from then on.
     let listener = Box::new(|_: Result<&Round, &assent_coordinator::CoordinatorError>| {});
     let caretaker = Caretaker::start(Arc::clone(&coordinator), None, clock, listener)
         .map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}")))?;
     let client = Client::embedded(&coordinator, Retries::default());
     let client = client.map_err(|error| BenchError::new(error.kind, error))?;
-    Ok(Seat { client, embedded: Some((coordinator, journal, caretaker)) })
+    Ok(Seat { client, embedded: Some(Embedded { coordinator, state, _caretaker: caretaker }) })
 }
 
 fn served(door: &Address) -> Seat {

@@ -6,7 +6,7 @@ use assent_bench::BenchError;
 use assent_bench::host::Host;
 use assent_bench::report::sink::{Outputs, Sink};
 use assent_bench::report::{Cell, Report};
-use assent_bench::tx::axes::{Branches, Case, Mode, Place, Workload};
+use assent_bench::tx::axes::{Branches, Case, Engine, Mode, Place, Workload};
 use assent_bench::tx::matrix::{Given, cases};
 use assent_bench::tx::{self, Rules, Server};
 use assent_kind::Kind;
@@ -61,6 +61,26 @@ fn open_close_opens_in_every_cycle_and_batch_once_a_client() {
         for share in ["min", "p25", "p50", "p75", "p85", "p90", "p95", "p98", "max", "mean", "sd"] {
             assert!(cell.figures.contains_key(&format!("total_{share}_us")), "{share}");
         }
+    }
+}
+
+#[test]
+fn both_engines_keep_every_decision_in_every_policy() {
+    let given = Given {
+        engines: vec![Engine::Table, Engine::Journal],
+        rpos: vec!["0/0".parse().unwrap(), "0/5".parse().unwrap()],
+        workloads: Workload::named("none").into_iter().collect(),
+        cycles: Some(20),
+        places: vec![Place::Embedded],
+        clients: vec![4],
+        ..Given::default()
+    };
+    let cells = raced(&Rules::default(), &cases(None, &given));
+    assert_eq!(cells.len(), 4);
+    for cell in &cells {
+        assert_eq!((cell.error.clone(), figure(cell, "decisions")), (None, 80.0), "{:?}", cell.labels);
+        let syncs = figure(cell, "disk_syncs_per_tx");
+        assert!(if cell.labels["rpo"] == "0/0" { syncs > 0.0 } else { syncs < 1.0 }, "{syncs} {:?}", cell.labels);
     }
 }
 
