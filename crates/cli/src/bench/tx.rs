@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use assent_bench::BenchError;
+use assent_bench::proxy::Delay;
 use assent_bench::report::{Cell, Report, csv};
 use assent_bench::tx::axes::{Case, Engine, Place};
-use assent_bench::tx::{self, NAMES, Progress, charts};
+use assent_bench::tx::{self, NAMES, Progress, Rules, charts};
 use assent_kind::Kind;
 use indicatif::ProgressBar;
 
@@ -58,6 +59,7 @@ pub(super) fn run(arguments: &BenchTx, json: bool) -> Result<ExitCode, Failure> 
 fn race(arguments: &BenchTx, cases: &[Case], folder: &Path, cells: &Path, kept: &Kept) -> Result<(), Failure> {
     let rules = arguments.rules();
     kept.sink().draw(charts::of(cases, &rules));
+    notes(&rules).into_iter().for_each(|sentence| kept.sink().note(sentence));
     let mut floors = Floors::new(folder, cases, &rules);
     let line = Line::new(cases.len());
     let mut start = |case: &Case, folder: &Path| start(arguments.server.as_deref(), case, folder);
@@ -65,6 +67,25 @@ fn race(arguments: &BenchTx, cases: &[Case], folder: &Path, cells: &Path, kept: 
     tx::run(cells, &rules, cases, &mut start, kept.sink(), &mut measure, |progress| line.tell(progress))?;
     line.end();
     Ok(())
+}
+
+/// What a reader of the cells must know, where it is not as usual.
+fn notes(rules: &Rules) -> Vec<String> {
+    let Rules { commit, sleeps, branches, servers, delay, rate, rounds } = rules;
+    let plain = Rules::default();
+    let Delay { rtt_us, jitter_us } = delay;
+    [
+        (*commit != plain.commit, "Every transaction is rolled back.".to_owned()),
+        (*sleeps != plain.sleeps, format!("{sleeps} sleeps a cycle: the last is left out.")),
+        (*branches != plain.branches, "The branches are two key-value stores in the client's process.".to_owned()),
+        (*servers != plain.servers, format!("{servers} coordinators; a client takes each in turn.")),
+        (*delay != plain.delay, format!("A round trip between client and server takes {rtt_us}±{} us.", jitter_us / 2)),
+        (*rounds != plain.rounds, format!("Every cell was run {rounds} times, in turn with the others.")),
+        (rate.is_some(), format!("Open loop: {} transactions begin each second.", rate.unwrap_or_default())),
+    ]
+    .into_iter()
+    .filter_map(|(odd, sentence)| odd.then_some(sentence))
+    .collect()
 }
 
 /// One server for a case: the user's, or one of ours over an empty folder.
@@ -191,5 +212,23 @@ fn about(left: Duration) -> String {
         0..=99 => format!("{seconds} s"),
         100..=5_999 => format!("{} min", seconds / 60),
         _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_is_not_as_usual_and_nothing_else() {
+        assert_eq!(notes(&Rules::default()), Vec::<String>::new());
+        let rules =
+            Rules { servers: 2, delay: Delay { rtt_us: 923, jitter_us: 400 }, rate: Some(2_000.0), ..Rules::default() };
+        let told = [
+            "2 coordinators; a client takes each in turn.",
+            "A round trip between client and server takes 923±200 us.",
+            "Open loop: 2000 transactions begin each second.",
+        ];
+        assert_eq!(notes(&rules), told);
     }
 }
