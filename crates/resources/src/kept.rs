@@ -273,6 +273,13 @@ impl<S: Session> Kept<S> {
 
     /// Ends the connection if a branch is tied to it, so that others can finish the branch.
     pub(crate) fn let_go(&mut self) {
+        if let (Place::Here(_), Pending::Deferred(_)) = (&self.place, &self.pending) {
+            // Its answer would be taken for that of the next verb.
+            let native = said("its verb is left to recovery".to_owned());
+            self.pending = Pending::Answered(Reply::Lost(native.clone()));
+            self.place = Place::Gone(native);
+            return;
+        }
         let tied = match &self.place {
             Place::Here(session) => session.occupant(),
             Place::WithHelper => {

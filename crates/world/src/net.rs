@@ -29,6 +29,17 @@ fn nowhere(host: &str) -> io::Error {
 #[derive(Debug)]
 pub struct Stream(Blocking);
 
+/// How the kernel proves an idle connection; what is not said stays as the machine has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Proofs {
+    /// After how much silence.
+    pub idle: Duration,
+    /// How far apart.
+    pub interval: Option<Duration>,
+    /// How many may stay without an answer.
+    pub count: Option<u32>,
+}
+
 #[derive(Debug)]
 enum Blocking {
     Tcp(TcpStream),
@@ -81,16 +92,18 @@ impl Stream {
         }
     }
 
-    /// Has the kernel give up a machine that vanished: an idle connection is proved after `idle`, and what was sent may
-    /// stay without a sign of life for `unanswered`. Nothing where both ends are on one machine.
+    /// Has the kernel give up a machine that vanished: an idle connection is proved, and what was sent may stay without a
+    /// sign of life for `unanswered`. Nothing where both ends are on one machine.
     ///
     /// # Errors
     /// As the operating system says.
-    pub fn give_up_after(&self, idle: Option<Duration>, unanswered: Option<Duration>) -> io::Result<()> {
+    pub fn give_up_after(&self, proofs: Option<Proofs>, unanswered: Option<Duration>) -> io::Result<()> {
         let Blocking::Tcp(stream) = &self.0 else { return Ok(()) };
-        sockopt::set_socket_keepalive(stream, idle.is_some())?;
-        if let Some(idle) = idle {
+        sockopt::set_socket_keepalive(stream, proofs.is_some())?;
+        if let Some(Proofs { idle, interval, count }) = proofs {
             sockopt::set_tcp_keepidle(stream, idle)?;
+            interval.map_or(Ok(()), |interval| sockopt::set_tcp_keepintvl(stream, interval))?;
+            count.map_or(Ok(()), |count| sockopt::set_tcp_keepcnt(stream, count))?;
         }
         if let Some(unanswered) = unanswered {
             let ms = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX);

@@ -219,14 +219,17 @@ impl Session {
         let now = RealClock.now();
         if now.since(self.place_asked) >= self.place_age_max {
             statements.push(LOG_PLACE.to_owned());
-            self.place_asked = now;
         }
         let asks = self.known.plain_may_be_told() && !self.allow_plain_tables;
         if asks {
             // The last, as the last answer tells.
             statements.push(known::ASK.to_owned());
         }
-        let answered = match self.say_all(&statements) {
+        let said_all = self.say_all(&statements);
+        if statements.iter().any(|it| it == LOG_PLACE) && said_all.is_ok() {
+            self.place_asked = now;
+        }
+        let answered = match said_all {
             // Whether rows would stay must be known; where its log stands need not.
             Err((failed, Failure::Server(..))) if asks && verb < failed && failed + 1 < statements.len() => {
                 self.say(known::ASK).map_err(|failure| (failed + 1, failure))

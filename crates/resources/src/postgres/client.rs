@@ -7,7 +7,8 @@ use super::line::Line;
 
 /// A PostgreSQL connection, lent for a branch's work. Everything blocks, without a time limit but the server's own
 /// (`statement_timeout`). The questions are those of the crates `postgres` and `tokio-postgres`, whose types they take and
-/// give; what is not here is reached by [`PostgresClient::run`] or [`PostgresClient::native`].
+/// give. COPY, rows one by one and notifications need a connection of one's own: `Postgres::over` and
+/// [`PostgresClient::native`].
 #[derive(Debug)]
 pub struct PostgresClient(pub(super) Way);
 
@@ -115,22 +116,6 @@ impl PostgresClient {
         match &mut self.0 {
             Way::Line(line) => line.run(async |client| client.prepare(sql).await),
             Way::Given(client) => client.prepare(sql),
-        }
-    }
-
-    /// Whatever `tokio-postgres` can do, on a connection that Assent opened: `run(async |client| client.copy_in(..).await)`.
-    /// It must wait for nothing but the client. Nothing on a connection that the caller had opened: see
-    /// [`PostgresClient::native`].
-    ///
-    /// # Errors
-    /// As above.
-    pub fn run<T>(
-        &mut self,
-        work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
-    ) -> Option<Result<T, Error>> {
-        match &mut self.0 {
-            Way::Line(line) => Some(line.run(work)),
-            Way::Given(_) => None,
         }
     }
 

@@ -116,7 +116,7 @@ pub(crate) fn gather(name: &str, url: &str, limits: Limits, clock: Arc<dyn Clock
     let place = address.place.clone();
     let at = place.clone();
     let connect = move || connect(&address, limits);
-    within(&place, limits, connect, move |(client, is_writable)| ask(client, at, is_writable, &*clock))
+    within(&place, limits, connect, move |(client, is_writable)| ask(client, limits, at, is_writable, &*clock))
 }
 
 /// The server that the adapter would take; if there is none, the first that lets us in, to say what it is.
@@ -140,8 +140,17 @@ fn connect(address: &Address, limits: Limits) -> Result<(Line, bool), NoFacts> {
     Err(NoFacts::new(refused.0, format!("{}: {}", address.place, refused.1.message)))
 }
 
-fn ask(mut client: Line, place: String, is_writable: bool, clock: &dyn Clock) -> Result<PostgresFacts, NoFacts> {
-    let mut rows = |sql: &str| rows(&mut client, &place, sql);
+fn ask(
+    mut client: Line,
+    limits: Limits,
+    place: String,
+    is_writable: bool,
+    clock: &dyn Clock,
+) -> Result<PostgresFacts, NoFacts> {
+    let mut rows = |sql: &str| {
+        client.limit(Some(Duration::from_millis(limits.answer_ms_max)));
+        rows(&mut client, &place, sql)
+    };
     let settings = rows(SETTINGS)?;
     let mut settings = settings.into_iter().flatten();
     let mut next = || settings.next().unwrap_or_default();

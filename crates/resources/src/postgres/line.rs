@@ -7,7 +7,11 @@
 //! A read is let through one at a time: the driver asks for bytes whenever it has none, also when nothing is to come.
 //! Trap: what the driver has not handed on yet (its channels are short) is no reason to read. So a read is let through
 //! only after two turns in which nothing moved.
-//! Deliberately absent: TLS, what is said (`session.rs`), `load_balance_hosts`: hosts are tried in their order.
+//! Trap: what the driver hands out to be read or written later (rows one by one, COPY) would keep the line busy between two
+//! questions, and a COPY that is refused has the driver one answer behind from then on (rust-postgres issue 789). So
+//! nobody gets at the driver's client itself.
+//! Deliberately absent: TLS, what is said (`session.rs`), COPY and streams (`Postgres::over` a connection of one's own),
+//! `load_balance_hosts`: hosts are tried in their order.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use assent_world::net::{Address, Stream};
+use assent_world::net::{Address, Proofs, Stream};
+use assent_world::{Clock as _, RealClock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::DbError;
@@ -40,27 +45,50 @@ struct Socket {
     /// The driver has no bytes left.
     is_hungry: AtomicBool,
     has_written: AtomicBool,
-    /// Milliseconds that the socket lets a read block, and whether it is then given up.
+    /// Milliseconds that the socket lets a read block.
     limit_ms: AtomicU64,
+    /// Whether reading is then given up.
     is_limited: AtomicBool,
+    /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
+    deadline_us: AtomicU64,
 }
 
 impl Socket {
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
+            if self.is_over() {
+                return Err(self.too_late());
+            }
             match (&self.stream).read(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The caller's own work may take its time; so the socket need not be set for every turn of it.
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    // The caller's own work may take its time; so the socket need not be set for every turn of it.
                     if self.is_limited.load(Ordering::Relaxed) {
-                        let limit_ms = self.limit_ms.load(Ordering::Relaxed);
-                        let message = format!("no answer within {limit_ms} ms");
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                        return Err(self.too_late());
                     }
                 }
                 read => return read,
             }
         }
+    }
+
+    /// A server that says something now and then, but not the answer, does not get more time by it than one read more.
+    fn is_over(&self) -> bool {
+        if !self.is_limited.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now = RealClock.now().0;
+        let deadline = self.deadline_us.load(Ordering::Relaxed);
+        if deadline == 0 {
+            let limit_us = self.limit_ms.load(Ordering::Relaxed).saturating_mul(1_000);
+            self.deadline_us.store(now.saturating_add(limit_us).max(1), Ordering::Relaxed);
+        }
+        deadline != 0 && now >= deadline
+    }
+
+    fn too_late(&self) -> io::Error {
+        let limit_ms = self.limit_ms.load(Ordering::Relaxed);
+        io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit_ms} ms"))
     }
 }
 
@@ -157,14 +185,27 @@ pub(super) enum NoLine {
 }
 
 impl Line {
-    /// Connects to the first of the hosts that does as the configuration wishes (takes writes, or any); each has so long, and
-    /// silence later is noticed by the kernel as the configuration says.
+    /// Connects to the first of the hosts that does as the configuration wishes (takes writes, or any). Each has its share of
+    /// the time, so that a dead one does not hide the next; silence later is noticed by the kernel as the configuration
+    /// says. The limit stays until it is set anew.
     pub(super) fn connect(config: &Config, at_most: Duration, notices: Notices) -> Result<Self, NoLine> {
         let mut refused = NoLine::Nobody(io::Error::new(io::ErrorKind::NotFound, "no host is named"));
-        for place in places(config).map_err(NoLine::Nobody)? {
-            match Self::connect_to(&place, config, at_most) {
-                Ok(line) => return Ok(Self { notices, ..line }),
-                Err(why) => refused = why,
+        let hosts = config.get_hosts().len();
+        for at in 0..hosts {
+            // Of a name that stands for several machines each one.
+            let places = match place(config, at).and_then(|place| place.each()) {
+                Ok(places) => places,
+                Err(error) => {
+                    refused = NoLine::Nobody(error);
+                    continue;
+                }
+            };
+            let share = u32::try_from(hosts.saturating_mul(places.len())).unwrap_or(u32::MAX).max(1);
+            for place in places {
+                match Self::connect_to(&place, config, at_most / share) {
+                    Ok(line) => return Ok(Self { notices, ..line }),
+                    Err(why) => refused = why,
+                }
             }
         }
         Err(refused)
@@ -172,8 +213,12 @@ impl Line {
 
     fn connect_to(place: &Address, config: &Config, at_most: Duration) -> Result<Self, NoLine> {
         let stream = Stream::connect(place, at_most).map_err(NoLine::Nobody)?;
-        let idle = config.get_keepalives().then(|| config.get_keepalives_idle());
-        stream.give_up_after(idle, config.get_tcp_user_timeout().copied()).map_err(NoLine::Nobody)?;
+        let proofs = config.get_keepalives().then(|| Proofs {
+            idle: config.get_keepalives_idle(),
+            interval: config.get_keepalives_interval(),
+            count: config.get_keepalives_retries(),
+        });
+        stream.give_up_after(proofs, config.get_tcp_user_timeout().copied()).map_err(NoLine::Nobody)?;
         let socket = Arc::new(Socket {
             stream,
             may_read: AtomicBool::new(false),
@@ -181,6 +226,7 @@ impl Line {
             has_written: AtomicBool::new(false),
             limit_ms: AtomicU64::new(0),
             is_limited: AtomicBool::new(true),
+            deadline_us: AtomicU64::new(0),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -207,14 +253,14 @@ impl Line {
                 return Err(NoLine::ReadOnly);
             }
         }
-        line.limit(None);
         Ok(line)
     }
 
-    /// How long a read may block from now on; for ever for the caller's own work.
+    /// How long reading may take from its next beginning on; for ever for the caller's own work.
     pub(super) fn limit(&self, longest: Option<Duration>) {
         let is_set = longest.is_none_or(|longest| self.socket.set_limit(longest).is_ok());
         self.socket.is_limited.store(longest.is_some() && is_set, Ordering::Relaxed);
+        self.socket.deadline_us.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -227,10 +273,18 @@ impl Line {
         self.wait(client.simple_query(sql))
     }
 
-    /// Whatever else the driver can do.
+    /// A question of the driver's that is over when it is answered: it hands out nothing that is read or written later.
     pub(super) fn run<T>(&mut self, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
         let client = Arc::clone(&self.client);
         self.wait(work(&client))
+    }
+
+    /// It is out of step: whatever comes next would be taken for the answer to something else.
+    pub(super) fn close(&mut self) {
+        self.sent = None;
+        self.driven.0 = None;
+        // It may be closed already.
+        _ = self.socket.stream.shutdown();
     }
 
     /// Puts one message on its way.
@@ -263,14 +317,21 @@ impl Line {
             if let Poll::Ready(answered) = question.as_mut().poll(&mut context) {
                 return answered;
             }
-            if quiet == 2 {
-                self.turn(true)?;
+            let may_read = quiet == 2;
+            self.socket.is_hungry.store(false, Ordering::Relaxed);
+            self.socket.has_written.store(false, Ordering::Relaxed);
+            if let Err(broken) = self.turn(may_read) {
+                // The answer may have come before the end.
+                return match question.as_mut().poll(&mut context) {
+                    Poll::Ready(Err(error)) if error.as_db_error().is_none() => Err(broken),
+                    Poll::Ready(answered) => answered,
+                    Poll::Pending => Err(broken),
+                };
+            }
+            if may_read {
                 quiet = 0;
                 continue;
             }
-            self.socket.is_hungry.store(false, Ordering::Relaxed);
-            self.socket.has_written.store(false, Ordering::Relaxed);
-            self.turn(false)?;
             let moved = self.socket.has_written.load(Ordering::Relaxed);
             let is_hungry = self.socket.is_hungry.load(Ordering::Relaxed);
             quiet = if is_hungry && !moved { quiet + 1 } else { 0 };
@@ -299,23 +360,16 @@ impl Line {
     }
 }
 
-/// All that the configuration names, in its order: of a name that stands for several machines each one.
-fn places(config: &Config) -> io::Result<Vec<Address>> {
-    let (hosts, given, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
-    let mut places = Vec::new();
-    for (at, host) in hosts.iter().enumerate() {
-        let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(PORT);
-        let host = match (given.get(at), host) {
-            (Some(address), _) => address.to_string(),
-            (None, Host::Tcp(host)) => host.clone(),
-            (None, Host::Unix(folder)) => {
-                places.push(Address::Unix(folder.join(format!(".s.PGSQL.{port}"))));
-                continue;
-            }
-        };
-        places.extend(Address::Tcp { host, port }.each()?);
+/// One of the hosts that the configuration names.
+fn place(config: &Config, at: usize) -> io::Result<Address> {
+    let (given, ports) = (config.get_hostaddrs(), config.get_ports());
+    let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(PORT);
+    match (given.get(at), config.get_hosts().get(at)) {
+        (Some(address), _) => Ok(Address::Tcp { host: address.to_string(), port }),
+        (None, Some(Host::Tcp(host))) => Ok(Address::Tcp { host: host.clone(), port }),
+        (None, Some(Host::Unix(folder))) => Ok(Address::Unix(folder.join(format!(".s.PGSQL.{port}")))),
+        (None, None) => Err(io::ErrorKind::NotFound.into()),
     }
-    Ok(places)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -101,7 +101,7 @@ impl Postgres {
         work: impl FnOnce(&mut PostgresClient) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, ResourceError> {
         let name = || self.name.clone();
-        match self.kept.with(|session| session.lend().map(work)) {
+        match self.kept.with(|session| session.work(work)) {
             Ok(Ok(Ok(done))) => Ok(done),
             Ok(Ok(Err(error))) => {
                 let Failure { native, lost } = Failure::of(&error);
@@ -197,6 +197,11 @@ impl Address {
         let config: Config = url.parse().map_err(|_| wrong("a part of it cannot be read".to_owned()))?;
         if config.get_hosts().is_empty() {
             return Err(wrong("it names no host".to_owned()));
+        }
+        let hosts = config.get_hosts().len();
+        let (addresses, ports) = (config.get_hostaddrs().len(), config.get_ports().len());
+        if ![0, hosts].contains(&addresses) || ![0, 1, hosts].contains(&ports) {
+            return Err(wrong(format!("it has {hosts} hosts, {addresses} addresses for them and {ports} ports")));
         }
         if config.get_user().is_none_or(str::is_empty) {
             return Err(wrong("it names no user".to_owned()));

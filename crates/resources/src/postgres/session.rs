@@ -33,6 +33,8 @@ use super::witness::{Evidence, Place, Witness};
 use crate::kept::{self, said};
 use crate::stand::{Plan, Stand, unreachable};
 
+/// What the driver says of an answer that it did not ask for, as that to COPY ... FROM STDIN in a simple query.
+const OUT_OF_STEP: &str = "unexpected message from server";
 const BEGIN: &str = "BEGIN";
 const ROLLBACK: &str = "ROLLBACK";
 const ONE_PHASE: &str = "SAVEPOINT assent_vote; COMMIT";
@@ -81,15 +83,24 @@ impl Session {
         Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed }
     }
 
-    /// For the caller's own statements, which have no time limit of ours.
-    pub(super) fn lend(&mut self) -> Result<&mut PostgresClient, Native> {
+    /// The caller's own statements, which have no time limit of ours.
+    pub(super) fn work<T>(
+        &mut self,
+        work: impl FnOnce(&mut PostgresClient) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<Result<T, tokio_postgres::Error>, Native> {
         if self.client.is_closed() {
             return Err(closed());
         }
         if let Way::Line(line) = &self.client.0 {
             line.limit(None);
         }
-        Ok(&mut self.client)
+        let worked = work(&mut self.client);
+        if let (Err(error), Way::Line(line)) = (&worked, &mut self.client.0)
+            && error.to_string() == OUT_OF_STEP
+        {
+            line.close();
+        }
+        Ok(worked)
     }
 
     /// One message. An error of the server, or the loss of the connection.
@@ -113,7 +124,18 @@ impl Session {
                 self.client.simple_query(sql.as_ref())
             }
         };
+        let broken = match &answer {
+            Ok(messages) => !messages.iter().any(|it| matches!(it, SimpleQueryMessage::CommandComplete(_))),
+            Err(error) => error.as_db_error().is_none(),
+        };
+        // Every message of ours is answered by a statement that was done, or by an error of the server's.
+        if let (true, Way::Line(line)) = (broken, &mut self.client.0) {
+            line.close();
+        }
         let mut messages = answer.map_err(|error| Failure::of(&error))?;
+        if broken {
+            return Err(Failure { native: said("an answer without a statement".to_owned()), lost: true });
+        }
         messages.retain(|message| matches!(message, SimpleQueryMessage::Row(_)));
         Ok(messages)
     }

@@ -1,7 +1,5 @@
 //! A connection of Assent's own is spoken on by the thread that holds it, over a blocking socket.
 
-use std::pin::pin;
-
 use ::postgres::{Client, NoTls};
 use assent_kind::Kind;
 use assent_resources::{Limits, Postgres};
@@ -61,10 +59,10 @@ fn work_has_no_limit_and_the_verb_behind_it_has() {
     assert!(matches!(branch.call(Verb::Rollback(xid)), Reply::Lost(_)), "it may have voted");
 }
 
-/// More rows than the driver's channels and any buffer hold, notices in between, and bytes the other way: nobody waits
-/// for what is not to come.
+/// More rows than the driver's channels and any buffer hold, notices in between, a long question: nobody waits for what is
+/// not to come.
 #[test]
-fn long_answers_notices_and_copies_pass_in_both_directions() {
+fn long_answers_notices_and_questions_pass() {
     let servers = shared();
     let table = PostgresTable::new(&servers, "long");
     let mut branch = table.resource();
@@ -75,21 +73,8 @@ fn long_answers_notices_and_copies_pass_in_both_directions() {
         "DO 'BEGIN FOR i IN 1..2000 LOOP RAISE NOTICE ''%'', repeat(''n'', 200); END LOOP; END'; SELECT 1; SELECT 2";
     let answered = branch.work(|client| client.simple_query(noisy)).unwrap();
     assert!(answered.len() >= 4, "{answered:?}");
-    let copy = format!("COPY {} FROM STDIN", table.table);
-    let copied = branch.work(|client| {
-        client
-            .run(async |client| {
-                use futures_util::SinkExt as _;
-                let mut sink = pin!(client.copy_in(&copy).await?);
-                for row in 0..50_000 {
-                    sink.send(std::io::Cursor::new(format!("{row}\n").into_bytes())).await?;
-                }
-                sink.finish().await
-            })
-            .unwrap()
-    });
-    assert_eq!(copied.unwrap(), 50_000);
-    assert_eq!(table.rows().len(), 50_000);
+    let long = format!("SELECT length('{}')", "q".repeat(8 << 20));
+    assert_eq!(branch.work(|client| client.query_one(&long, &[])).unwrap().get::<_, i32>(0), 8 << 20);
     assert_eq!(branch.call(Verb::Start(xid("long", 0))), Reply::Done, "and it is in step");
 }
 
@@ -110,4 +95,74 @@ fn a_connection_that_is_dropped_takes_leave() {
     };
     wait("the session to end", || (!is_there()).then_some(()));
     assert_eq!(table.rows(), [0_i32; 0]);
+}
+
+/// A server that talks and does not answer has no more time than one that is silent.
+#[test]
+fn a_vote_that_only_sends_notices_is_given_up() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "chatter");
+    let mut branch = Postgres::connect("bank", &table.url, SHORT).unwrap();
+    let xid = xid("chatter", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    let setup = format!(
+        "CREATE FUNCTION pg_temp.chatter() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN FOR i IN 1..600 LOOP RAISE NOTICE ''still here''; PERFORM pg_sleep(0.1); END LOOP; RETURN NULL; END'; \
+         CREATE CONSTRAINT TRIGGER chatter AFTER INSERT ON {0} DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION pg_temp.chatter(); INSERT INTO {0} VALUES (1)",
+        table.table
+    );
+    run(&mut branch, &setup).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    let reply = branch.call(Verb::Prepare(xid));
+    assert!(matches!(&reply, Reply::Lost(native) if native.message.contains("no answer within 300 ms")), "{reply:?}");
+}
+
+/// A host without an address, and one where nobody listens, do not hide the one behind them.
+#[test]
+fn the_first_host_that_answers_is_taken() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "hosts");
+    let (before, rest) = table.url.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let (_, port) = server.split_once(':').unwrap();
+    for dead in [format!("no-such-host.invalid:{port}"), "127.0.0.1:1".to_owned()] {
+        let url = format!("{before}@{dead},{server}/{database}");
+        let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+        run(&mut branch, "SELECT 1").unwrap();
+    }
+    let error = Postgres::connect("bank", &format!("{before}@h1:1,h2:2,h3/{database}?port=1,2"), SHORT).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+}
+
+/// An answer that belongs to nothing that was said is not believed, and the connection not used again.
+#[test]
+fn an_answer_without_a_statement_is_lost() {
+    const EMPTY: &[(&str, Behaviour)] = &[("SAVEPOINT assent_vote", Behaviour::Rows(&[]))];
+    let mut branch = Postgres::connect("bank", &fake::postgres(EMPTY), Limits::WORK).unwrap();
+    let xid = xid("empty", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    let reply = branch.call(Verb::Prepare(xid));
+    assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
+    assert!(matches!(branch.call(Verb::Commit(xid)), Reply::Lost(_)));
+    assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
+}
+
+/// The server then waits for rows that nobody can send, and would take every question for one of them.
+#[test]
+fn a_copy_that_nobody_can_feed_ends_the_connection() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "copy");
+    let mut branch = table.resource();
+    let xid = xid("copy", 0);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    let refused = run(&mut branch, &format!("COPY {} FROM STDIN", table.table)).unwrap_err();
+    assert_eq!(refused.kind(), Kind::InDoubt, "{refused}");
+    assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
+    assert!(matches!(branch.call(Verb::End { xid, success: true }), Reply::Lost(_) | Reply::Done));
+    assert!(!matches!(branch.call(Verb::Prepare(xid)), Reply::Vote(_)));
+    drop(branch);
+    wait("its session to end", || table.rows().is_empty().then_some(()));
 }
