@@ -60,13 +60,14 @@ impl Attendant {
 
     /// Tells each what is decided; what they answer, and what a second question shows where that is not the end of it.
     fn tell(&mut self, orders: Vec<(Xid, Outcome)>) -> Vec<(Xid, Resolution)> {
+        let (orders, mut busy, mut done) = self.freed(orders);
         let verbs = orders.iter().map(|(xid, outcome)| told(*xid, *outcome)).collect();
         let replies = self.station.tell_all(verbs, self.clock.now(), |told| {
             if let Some((xid, _)) = orders.get(told.saturating_sub(1)) {
                 stop::about(Stop::AgentBetweenBranches, || xid);
             }
         });
-        let (mut done, mut unknown, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+        let mut unknown = Vec::new();
         for ((xid, outcome), reply) in orders.into_iter().zip(replies) {
             match reply {
                 Some(Reply::Unknown(_)) => unknown.push((xid, outcome)),
@@ -90,15 +91,61 @@ impl Attendant {
         done
     }
 
+    /// Those that may be told now; those whose voter still has to be ended; those that come again. Only a commit has a
+    /// witness, and only it must not be answered while its voter is on the way out.
+    fn freed(&mut self, orders: Vec<(Xid, Outcome)>) -> Sorted {
+        let witness = |(xid, outcome): &(Xid, Outcome)| match outcome {
+            Outcome::Committed => self.voter(*xid),
+            Outcome::RolledBack => Vec::new(),
+        };
+        let witnesses: Vec<Vec<u8>> = orders.iter().map(witness).collect();
+        let asked = orders.iter().zip(witnesses).filter(|(_, witness)| !witness.is_empty());
+        let (asked, verbs): (Vec<Xid>, Vec<Verb>) =
+            asked.map(|((xid, _), witness)| (*xid, Verb::Freed { xid: *xid, witness })).unzip();
+        let replies = self.station.tell_all(verbs, self.clock.now(), |_| {});
+        let mut held: BTreeMap<Xid, Option<Reply>> = asked.into_iter().zip(replies).collect();
+        held.retain(|_, reply| *reply != Some(Reply::Done));
+        let (mut free, mut busy, mut done) = (Vec::new(), Vec::new(), Vec::new());
+        for (xid, outcome) in orders {
+            match held.remove(&xid) {
+                None => free.push((xid, outcome)),
+                Some(Some(Reply::Refused(Kind::Busy, native))) if self.is_fenced(xid) => {
+                    busy.push((xid, outcome, native));
+                }
+                Some(reply) => done.push((xid, self.answered(xid, outcome, reply))),
+            }
+        }
+        (free, busy, done)
+    }
+
+    /// What the decision keeps of the branch's vote.
+    fn voter(&self, xid: Xid) -> Vec<u8> {
+        let Some(sight) = self.sights.get(&xid) else { return Vec::new() };
+        let Branch { tx, resource, number, .. } = sight.branch;
+        self.coordinator.witness(tx, resource, number)
+    }
+
+    /// One of them.
+    fn tell_one(&mut self, xid: Xid, outcome: Outcome) -> Option<Reply> {
+        let now = self.clock.now();
+        let witness = if outcome == Outcome::Committed { self.voter(xid) } else { Vec::new() };
+        if !witness.is_empty() {
+            let reply = self.station.tell(Verb::Freed { xid, witness }, now);
+            if reply != Some(Reply::Done) {
+                return reply;
+            }
+        }
+        self.station.tell(told(xid, outcome), now)
+    }
+
     /// A session of a client that is fenced for ever keeps the branch: it is ended, and the branch told once more. None if
     /// the branch is gone by then.
     fn evict(&mut self, xid: Xid, outcome: Outcome, busy: Native) -> Option<Resolution> {
         let now = self.clock.now();
         // Another branch of the same client may have freed this one.
-        let again = self.station.tell(told(xid, outcome), now);
-        let again = match again {
+        let again = match self.tell_one(xid, outcome) {
             Some(Reply::Refused(Kind::Busy, _)) => match self.station.tell(Verb::Evict(xid), now) {
-                Some(Reply::Done) => self.station.tell(told(xid, outcome), now),
+                Some(Reply::Done) => self.tell_one(xid, outcome),
                 Some(Reply::Refused(kind, native)) => return Some(Resolution::Retry(kind, native)),
                 Some(_) | None => return Some(Resolution::Retry(Kind::Busy, busy)),
             },
@@ -211,6 +258,9 @@ impl Attendant {
         round.branches.push(BranchReport { tx, xid, resource: self.station.name().to_owned(), resolution });
     }
 }
+
+/// Free, busy, done with for now.
+type Sorted = (Vec<(Xid, Outcome)>, Vec<(Xid, Outcome, Native)>, Vec<(Xid, Resolution)>);
 
 /// What to do with one prepared branch.
 enum Order {

@@ -117,7 +117,7 @@ impl KvResource {
             }
             Verb::Inquire { xid, witness } => Ok((Pending::NOTHING, Reply::Past(self.kv.inquire(xid, witness)))),
             // Nothing keeps a prepared branch from its coordinator.
-            Verb::Evict(_) => Ok(done(Pending::NOTHING)),
+            Verb::Evict(_) | Verb::Freed { .. } => Ok(done(Pending::NOTHING)),
             // This store never finishes a branch on its own, so there is nothing to forget.
             Verb::Forget(xid) => Err(KvError::Unknown { xid: Box::new(*xid) }),
         }

@@ -13,7 +13,7 @@ use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
 /// How often each verb was sent to a dummy.
 #[derive(Debug, Default)]
 pub struct Calls {
-    counts: [AtomicU64; 11],
+    counts: [AtomicU64; 12],
 }
 
 impl Calls {
@@ -43,6 +43,7 @@ const fn place(verb: &Verb) -> usize {
         Verb::Claim(_) => 8,
         Verb::Inquire { .. } => 9,
         Verb::Evict(_) => 10,
+        Verb::Freed { .. } => 11,
     }
 }
 

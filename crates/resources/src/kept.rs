@@ -335,9 +335,12 @@ fn start_lane<S: Session>() -> std::io::Result<Lane<S>> {
 /// as an answer: an earlier verb may have been done.
 pub(crate) fn not_sent(verb: &Verb, native: Native) -> Reply {
     match verb {
-        Verb::Start(_) | Verb::Recover(_) | Verb::Claim(_) | Verb::Inquire { .. } | Verb::Evict(_) => {
-            Reply::Refused(Kind::Unavailable, native)
-        }
+        Verb::Start(_)
+        | Verb::Recover(_)
+        | Verb::Claim(_)
+        | Verb::Inquire { .. }
+        | Verb::Evict(_)
+        | Verb::Freed { .. } => Reply::Refused(Kind::Unavailable, native),
         _ => Reply::Lost(native),
     }
 }

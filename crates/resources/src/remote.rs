@@ -343,7 +343,7 @@ impl Remote {
             },
             Verb::Inquire { xid, witness } => self.verb(&Request::Inquire { xid: *xid, witness }),
             // A store's branch is nobody's once it is prepared.
-            Verb::Evict(_) => Sent::Known(Reply::Done),
+            Verb::Evict(_) | Verb::Freed { .. } => Sent::Known(Reply::Done),
         }
     }
 

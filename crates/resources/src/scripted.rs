@@ -189,10 +189,11 @@ fn described(verb: &Verb) -> (&'static str, String) {
         Verb::Claim(node) => ("claim", node.to_string()),
         Verb::Inquire { xid, .. } => ("inquire", xid.to_string()),
         Verb::Evict(xid) => ("evict", xid.to_string()),
+        Verb::Freed { xid, .. } => ("freed", xid.to_string()),
     }
 }
 
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     "start",
     "end",
     "end-failed",
@@ -205,6 +206,7 @@ const VERBS: [&str; 12] = [
     "claim",
     "inquire",
     "evict",
+    "freed",
 ];
 
 fn matches(pattern: &str, name: &str) -> bool {

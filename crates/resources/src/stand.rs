@@ -96,7 +96,7 @@ impl Stand {
             },
             // Neither database ever decides alone and remembers it: there is nothing to forget.
             Verb::Forget(_) => Plan::Answer(Reply::Done),
-            Verb::Claim(_) | Verb::Inquire { .. } | Verb::Evict(_) => match self.occupant() {
+            Verb::Claim(_) | Verb::Inquire { .. } | Verb::Evict(_) | Verb::Freed { .. } => match self.occupant() {
                 None => Plan::Recovery,
                 Some(other) => occupied(other),
             },
@@ -182,6 +182,7 @@ mod tests {
             (Verb::Claim(NodeId(1)), "DBBBBDBBBD"),
             (Verb::Inquire { xid: a, witness: Vec::new() }, "DBBBBDBBBD"),
             (Verb::Evict(a), "DBBBBDBBBD"),
+            (Verb::Freed { xid: a, witness: Vec::new() }, "DBBBBDBBBD"),
         ];
         for (verb, expected) in table {
             let found: String = stands.iter().map(|stand| letter(&stand.plan(&verb))).collect();

@@ -55,5 +55,6 @@ pub(super) const fn name(verb: &Verb) -> &'static str {
         Verb::Claim(_) => "claim",
         Verb::Inquire { .. } => "inquire",
         Verb::Evict(_) => "evict",
+        Verb::Freed { .. } => "freed",
     }
 }

@@ -73,6 +73,7 @@ const fn name(verb: &Verb) -> &'static str {
         Verb::Claim(_) => "claim",
         Verb::Inquire { .. } => "inquire",
         Verb::Evict(_) => "evict",
+        Verb::Freed { .. } => "freed",
     }
 }
 

@@ -240,3 +240,28 @@ fn a_presumed_rollback_of_which_nothing_was_kept_is_no_hazard() {
     assert_eq!(how(&stand.round()), [&Resolution::NotListed]);
     assert_eq!(stand.coordinator.gauges().heuristic, 0);
 }
+
+/// MariaDB answers a commit with success, and does nothing, while the session that voted is on its way out.
+#[test]
+fn a_commit_waits_until_the_connection_that_voted_has_gone() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    let mut decision = super::stand::commit(mine);
+    decision.branches.truncate(1);
+    decision.branches[0].witness = b"connection=17".to_vec();
+    stand.coordinator.decide(&decision).unwrap();
+    stand.banks[0].vault().going.insert(xid);
+    stand.coordinator.lost(session.incarnation);
+    let commits = |stand: &Stand| stand.banks[0].vault().verbs.get("commit").copied().unwrap_or_default();
+    for _ in 0..3 {
+        let round = stand.round();
+        assert!(matches!(how(&round)[..], [Resolution::Retry(Kind::Busy, _) | Resolution::Waiting]), "{round:?}");
+    }
+    assert_eq!(commits(&stand), 0, "its answer would be no answer");
+    stand.banks[0].vault().going.remove(&xid);
+    (0..20).for_each(|_| _ = stand.round());
+    assert!(stand.banks[0].vault().committed.contains(&xid));
+    assert_eq!(commits(&stand), 1);
+}

@@ -51,6 +51,8 @@ pub(crate) struct Vault {
     pub(crate) witnesses: Vec<Vec<u8>>,
     /// Branches that a living session keeps from everybody else.
     pub(crate) kept: BTreeSet<Xid>,
+    /// Branches whose voter's session is on its way out: a commit is answered with success, and nothing is done.
+    pub(crate) going: BTreeSet<Xid>,
     /// An answer that is lost, once, though its verb was done.
     pub(crate) loses: Option<Xid>,
     /// Connections that have died without anybody's doing.
@@ -166,6 +168,10 @@ impl Bank {
                 vault.kept.remove(&xid);
                 Reply::Done
             }
+            Verb::Freed { xid, .. } if vault.kept.contains(&xid) || vault.going.contains(&xid) => {
+                Reply::Refused(Kind::Busy, native("its connection is there"))
+            }
+            Verb::Freed { .. } => Reply::Done,
             Verb::Inquire { xid, witness } => {
                 vault.witnesses.push(witness);
                 Reply::Past(vault.past(&xid))
@@ -204,6 +210,7 @@ impl Vault {
             Some(Trouble::Refuses) if phase_two => Reply::Refused(Kind::Busy, native("busy")),
             Some(Trouble::Heuristic(heuristic)) if phase_two => Reply::Heuristic(heuristic, native("by hand")),
             _ if is_kept => Reply::Refused(Kind::Busy, native("attached")),
+            _ if matches!(verb, Verb::Commit(xid) if self.going.contains(xid)) => Reply::Done,
             _ => return None,
         })
     }
@@ -233,6 +240,7 @@ fn named(verb: &Verb) -> (&'static str, Option<Xid>) {
         Verb::Claim(_) => ("claim", None),
         Verb::Inquire { xid, .. } => ("inquire", Some(*xid)),
         Verb::Evict(xid) => ("evict", Some(*xid)),
+        Verb::Freed { xid, .. } => ("freed", Some(*xid)),
     }
 }
 

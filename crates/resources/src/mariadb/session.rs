@@ -9,6 +9,7 @@
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery
 //! asks (`recovery.rs`).
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use assent_ids::{ResourceId, Xid};
@@ -55,6 +56,8 @@ pub(crate) struct Session {
     place_asked: Moment,
     /// Kept from one verb to the next, as it is dear to set; gone before the caller works.
     limit: Option<ReadLimit>,
+    /// Connections that were looked for and not there any more; numbers never come again while the server runs.
+    pub(super) gone: HashSet<u64>,
 }
 
 impl Session {
@@ -72,6 +75,7 @@ impl Session {
             place_age_max: PLACE_AGE_MAX,
             place_asked: RealClock.now(),
             limit: None,
+            gone: HashSet::new(),
         }
     }
 
@@ -416,6 +420,7 @@ impl kept::Session for Session {
                 Verb::Claim(node) => self.claim(*node),
                 Verb::Inquire { xid, witness } => self.inquire(xid, witness),
                 Verb::Evict(xid) => self.evict(xid),
+                Verb::Freed { xid, witness } => self.freed(xid, witness),
                 _ => Reply::Refused(Kind::Internal, said("only recovery asks this".to_owned())),
             },
         }

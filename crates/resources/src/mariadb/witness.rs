@@ -22,6 +22,8 @@ pub(super) const LOG_PLACE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 /// Start is now minus uptime, in whole seconds each.
 const SAME_START_S: u64 = 5;
+/// The same, where a new run that is taken for the old one would only cost time, and an old one for new a branch.
+const SAME_RUN_S: u64 = 2;
 
 /// A server as one of its sessions saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,13 @@ impl Seen {
         let lsn = lsn.map(|lsn| lsn.to_string()).unwrap_or_default();
         let text = format!("mdb1 connection={connection} started={started_s} lsn={lsn} server={server}");
         if text.len() > WITNESS_BYTES_MAX { Vec::new() } else { text.into_bytes() }
+    }
+
+    /// The connection of this server's that voted, if it may still be there.
+    pub(crate) fn voter(&self, witness: &[u8]) -> Option<u64> {
+        let voted = Self::read(witness)?;
+        let is_same = voted.server == self.server && self.started_s <= voted.started_s + SAME_RUN_S;
+        is_same.then_some(voted.connection)
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -135,6 +144,17 @@ mod tests {
         let voted = seen.bytes();
         let words = Seen { server: "uid xyz=".to_owned(), ..seen }.elsewhere(&voted).unwrap();
         assert!(words.contains("\"uid abc=\"") && words.contains("\"uid xyz=\""), "{words}");
+    }
+
+    #[test]
+    fn a_voter_is_looked_for_on_its_own_server_and_in_its_own_run() {
+        let seen = Seen::of(17, 1_000, &said(&NAMED));
+        let voted = seen.bytes();
+        assert_eq!(Seen { connection: 3, ..seen.clone() }.voter(&voted), Some(17));
+        assert_eq!(Seen { started_s: seen.started_s + 2, ..seen.clone() }.voter(&voted), Some(17), "whole seconds");
+        assert_eq!(Seen { started_s: seen.started_s + 3, ..seen.clone() }.voter(&voted), None, "restarted");
+        assert_eq!(seen.voter(b""), None);
+        assert_eq!(Seen { server: "uid xyz".to_owned(), ..seen }.voter(&voted), None);
     }
 
     #[test]

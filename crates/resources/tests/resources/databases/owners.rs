@@ -165,6 +165,29 @@ fn on_disk(table: &MariadbTable) -> u64 {
     answer.unwrap().1
 }
 
+/// The server answers such a commit with success and does nothing, so nobody may ask before the owner's session has gone.
+#[test]
+fn a_commit_behind_an_owner_that_is_going_is_done() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "going");
+    let mut agent = table.connector().connect().unwrap();
+    for number in 0..600 {
+        let xid = of_client(xid("going", 0), 7, number);
+        let mut owner = prepared(&table, xid, i32::try_from(number).unwrap());
+        let witness = owner.witness();
+        let freed = || Verb::Freed { xid, witness: witness.clone() };
+        if number == 0 {
+            assert!(matches!(agent.call(freed()), Reply::Refused(Kind::Busy, _)), "it is there");
+        }
+        // As when its process dies: nobody waits for that.
+        let going = std::thread::spawn(move || drop(owner));
+        while agent.call(freed()) != Reply::Done {}
+        while agent.call(Verb::Commit(xid)) != Reply::Done {}
+        going.join().unwrap();
+    }
+    assert_eq!(table.rows(), (0..600).collect::<Vec<_>>());
+}
+
 /// A client that hangs keeps its branch for ever: 1397 to everybody, and XA RECOVER lists it.
 #[test]
 fn the_sessions_of_a_fenced_client_are_ended_and_no_others() {
