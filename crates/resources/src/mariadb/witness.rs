@@ -99,7 +99,10 @@ impl Seen {
             return Some("what was kept of the branch's vote cannot be read".to_owned());
         };
         if voted.server != self.server {
-            return Some(format!("the branch voted on server {:?}, this is {:?}", voted.server, self.server));
+            return Some(format!(
+                "the branch voted on server {:?}, this is {:?} (server_id, port, datadir; or server_uuid)",
+                voted.server, self.server
+            ));
         }
         match (voted.lsn, self.lsn) {
             (Some(then), Some(now)) if now < then => Some(format!(
