@@ -85,12 +85,17 @@ impl TableLog {
         }
         self.lead(core, false);
         if self.config.is_lazy() {
-            let core = self.core();
-            if !core.is_busy && core.closed.is_none() {
-                self.sync_newest(core);
-            }
+            self.sync_if_free();
             let mut core = self.core();
             core.is_doubled = core.end == end && core.closed.is_none() && core.synced == core.generation;
+        }
+    }
+
+    /// Syncs the newest group, unless somebody is at the files.
+    fn sync_if_free(&self) {
+        let core = self.core();
+        if !core.is_busy && core.closed.is_none() {
+            self.sync_newest(core);
         }
     }
 
@@ -156,10 +161,7 @@ impl TableLog {
             }
         }
         if self.config.is_lazy() {
-            let core = self.core();
-            if core.closed.is_none() && !core.is_busy {
-                self.sync_newest(core);
-            }
+            self.sync_if_free();
         }
         self.writable(&self.core())
     }

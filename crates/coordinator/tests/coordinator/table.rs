@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assent_coordinator::engine::{BACKLOG, Engine, Found, TableConfig, TableLog, is_foreign};
@@ -643,4 +644,33 @@ fn fuzz_tables() {
     let runs = assent_sim::fuzz(1, &[&crashed, &closed], assent_coordinator::fuzzing::table);
     assert!(runs > 100, "{runs}");
     assert_eq!(BACKLOG.label(), "table: the written groups before they count as durable");
+}
+
+/// The keeper doubles an idle table, and lets whoever comes meanwhile at the files.
+#[test]
+fn who_commits_while_an_idle_table_is_doubled_does_not_wait_for_ever() {
+    let machine = Machine::new(lazy());
+    let (table, _) = machine.open();
+    let clock = machine.clock;
+    let (done, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    clock.advance(Duration::from_millis(10));
+                    table.maintain();
+                }
+            });
+            for number in 1..=20_000_u64 {
+                let ticket = table.append(DECIDED, &[&decided(number, 0, &[number - 1])]).unwrap();
+                table.wait(ticket).unwrap();
+                // Sometimes long enough for the keeper to find it idle.
+                (0..number % 64).for_each(|_| std::thread::yield_now());
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        done.send(()).unwrap();
+    });
+    assert!(heard.recv_timeout(Duration::from_secs(60)).is_ok(), "keeper and committer wait for each other");
 }
