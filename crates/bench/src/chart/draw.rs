@@ -15,6 +15,7 @@ use plotters::style::{Color as _, IntoTextStyle as _, RGBColor, ShapeStyle};
 
 use super::Plot;
 use crate::BenchError;
+use crate::report::html::escaped;
 use crate::report::{ChartKind, ChartSpec, shown};
 
 /// Drawn for half a wide screen; on a phone it is scaled to about 0.6, where its texts are still 11 pixels high.
@@ -67,6 +68,43 @@ pub fn svg(spec: &ChartSpec, plot: &Plot, id: &str) -> Result<String, BenchError
         names.join("; ")
     );
     Ok(named(&text, id, &spec.title, &about))
+}
+
+/// The chart as a picture of its own: its title above it, its legend below. Empty where nothing can be drawn.
+///
+/// # Errors
+/// What the library says.
+pub fn picture(spec: &ChartSpec, plot: &Plot) -> Result<String, BenchError> {
+    const TITLE: u32 = 34;
+    const ROW: u32 = 22;
+    let chart = svg(spec, plot, "chart")?;
+    if chart.is_empty() {
+        return Ok(chart);
+    }
+    let (width, height) = SIZE;
+    let rows = u32::try_from(plot.lines.len()).unwrap_or(u32::MAX).saturating_mul(ROW);
+    let all = (TITLE + height + ROW / 2).saturating_add(rows);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{all}\" viewBox=\"0 0 {width} {all}\" \
+         font-family=\"sans-serif\" fill=\"#333\">\n<rect width=\"{width}\" height=\"{all}\" fill=\"#fff\"/>\n\
+         <text x=\"{}\" y=\"23\" font-size=\"17\" text-anchor=\"middle\">{}</text>\n{}\n",
+        width / 2,
+        escaped(&spec.title),
+        at(&chart, 0, TITLE)
+    );
+    let mut y = TITLE + height;
+    for (number, line) in plot.lines.iter().enumerate() {
+        text.push_str(&at(&swatch(number)?, 24, y));
+        text.push_str(&format!("<text x=\"72\" y=\"{}\" font-size=\"14\">{}</text>\n", y + 12, escaped(&line.name)));
+        y = y.saturating_add(ROW);
+    }
+    text.push_str("</svg>\n");
+    Ok(text)
+}
+
+/// An element of its own, put into another one.
+fn at(svg: &str, x: u32, y: u32) -> String {
+    svg.replacen("<svg ", &format!("<svg x=\"{x}\" y=\"{y}\" "), 1)
 }
 
 /// A line's colour and marker, for a legend.
@@ -244,7 +282,7 @@ fn bare(svg: &str) -> String {
 fn named(svg: &str, id: &str, title: &str, about: &str) -> String {
     let svg = bare(svg);
     let Some((head, rest)) = svg.split_once('>') else { return svg };
-    let (title, about) = (crate::report::html::escaped(title), crate::report::html::escaped(about));
+    let (title, about) = (escaped(title), escaped(about));
     format!(
         "{head} role=\"img\" aria-labelledby=\"{id}-title {id}-about\">\
          <title id=\"{id}-title\">{title}</title><desc id=\"{id}-about\">{about}</desc>{rest}"
@@ -254,6 +292,30 @@ fn named(svg: &str, id: &str, title: &str, about: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::{Line, Point};
+
+    #[test]
+    fn a_picture_stands_alone_and_names_its_lines() {
+        let spec =
+            r#"{"title": "tps < 95 %", "kind": "lines", "x": "n", "y": ["tps"], "x_title": "n", "y_title": "tps"}"#;
+        let spec: ChartSpec = serde_json::from_str(spec).unwrap();
+        let line = |name: &str| Line {
+            name: name.to_owned(),
+            points: vec![
+                Point { label: "1".to_owned(), at: Some((1.0, 5.0)) },
+                Point { label: "2".to_owned(), at: Some((2.0, 7.0)) },
+            ],
+        };
+        let plot = Plot { lines: vec![line("journal"), line("a & b")], unplaced: 0 };
+        let text = picture(&spec, &plot).unwrap();
+        assert_eq!(text.matches("xmlns=").count(), 1);
+        assert_eq!(text.matches("<svg ").count(), text.matches("</svg>").count());
+        assert_eq!(text.matches("<svg ").count(), 4, "the picture, the chart, two swatches");
+        for named in ["tps &lt; 95 %", ">journal<", ">a &amp; b<"] {
+            assert!(text.contains(named), "{named}");
+        }
+        assert_eq!(picture(&spec, &Plot::default()).unwrap(), "");
+    }
 
     #[test]
     fn ticks_are_round_and_few() {

@@ -1,8 +1,9 @@
-//! `assent bench report`: lays a kept report anew, as a page or as CSV.
+//! `assent bench report`: lays a kept report anew, as a page, as CSV, or its charts as pictures.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use assent_bench::chart::{draw, plot};
 use assent_bench::report::sink::replace;
 use assent_bench::report::{Report, csv, html};
 use clap::Args;
@@ -10,15 +11,19 @@ use clap::Args;
 use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = true, args = ["html", "csv", "charts"])]
 pub(crate) struct BenchReport {
     /// The JSON of a race.
     pub(crate) file: PathBuf,
     /// The page to write.
-    #[arg(long, value_name = "FILE", required_unless_present = "csv")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// The CSV to write.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Each chart as an SVG picture with its legend, named by its title, into this folder, which must exist.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) charts: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -30,5 +35,20 @@ pub(super) fn run(arguments: &BenchReport) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.csv {
         replace(path, csv::lay(&report)?.as_bytes())?;
     }
+    if let Some(folder) = &arguments.charts {
+        for spec in &report.charts {
+            let picture = draw::picture(spec, &plot(spec, &report.cells))?;
+            if !picture.is_empty() {
+                replace(&folder.join(format!("{}.svg", named(&spec.title))), picture.as_bytes())?;
+            }
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A title as the name of a file.
+fn named(title: &str) -> String {
+    let lower = title.to_lowercase();
+    let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
 }
