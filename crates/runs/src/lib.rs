@@ -1,0 +1,16 @@
+//! An ordered, persistent map from bytes to bytes: what was written last is in memory, the rest in sorted, immutable runs.
+//!
+//! ```text
+//!   apply    owner's log order -> memtable -> publish            nothing here is durable: the owner's log is
+//!   flush    memtable -> a run -> manifest (with the mark up to which the owner need not replay)
+//!   merge    runs -> fewer, larger, disjoint runs -> manifest
+//!   look     View: one version of everything, pinned; memtables and runs, the newest first
+//! ```
+//! Deliberately absent: threads, a log of its own, and what keys and values mean.
+#![forbid(unsafe_code)]
+
+mod entry;
+mod error;
+
+pub use entry::{Entry, Range};
+pub use error::RunsError;
