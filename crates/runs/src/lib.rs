@@ -9,8 +9,25 @@
 //! Deliberately absent: threads, a log of its own, and what keys and values mean.
 #![forbid(unsafe_code)]
 
+mod block;
+mod cache;
 mod entry;
 mod error;
+mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
+mod level;
+mod merged;
+mod parts;
+mod run;
+mod run_cursor;
+mod run_reader;
+mod run_writer;
+mod seal;
+
+#[cfg(test)]
+#[path = "files_test.rs"]
+mod files_test;
 
 pub use entry::{Entry, Range};
 pub use error::RunsError;

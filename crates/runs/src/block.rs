@@ -1,0 +1,396 @@
+//! A block: entries in the order of their keys, each key without what it shares with the one before.
+//!
+//! ```text
+//!   entry ... | restarts: place 4 each | their number 4          (sealed behind, see `seal`)
+//!   entry: shared bytes · other bytes · 0, or value bytes + 1 · seq (all varints) | other bytes of the key | value
+//! ```
+//! At a restart a key stands whole, so that a search can begin there; every 16th entry is one.
+//!
+//! Walk: [`BlockBuilder`] lays · [`Block::parse`] takes the bytes in · [`Block::get`] finds one entry and copies nothing ·
+//! [`BlockCursor`] walks both ways.
+//! Deliberately absent: I/O, checksums, and whether a value is a user's or a place in an index.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use assent_frame::Malformed;
+
+use crate::Entry;
+
+const RESTART_ENTRIES: usize = 16;
+const NUMBER_BYTES: usize = 4;
+
+/// Lays entries, which come in the order of their keys.
+#[derive(Debug, Default)]
+pub(crate) struct BlockBuilder {
+    bytes: Vec<u8>,
+    restarts: Vec<u32>,
+    last: Vec<u8>,
+    since_restart: usize,
+}
+
+impl BlockBuilder {
+    /// Lays the next entry.
+    pub(crate) fn push(&mut self, entry: &Entry<'_>) {
+        let shared = if self.restarts.is_empty() || self.since_restart == RESTART_ENTRIES {
+            self.restarts.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+            self.since_restart = 0;
+            0
+        } else {
+            shared(&self.last, entry.key)
+        };
+        self.since_restart += 1;
+        let rest = entry.key.get(shared..).unwrap_or_default();
+        lay(&mut self.bytes, number(shared));
+        lay(&mut self.bytes, number(rest.len()));
+        lay(&mut self.bytes, entry.value.map_or(0, |value| number(value.len()) + 1));
+        lay(&mut self.bytes, entry.seq);
+        self.bytes.extend_from_slice(rest);
+        self.bytes.extend_from_slice(entry.value.unwrap_or_default());
+        self.last.truncate(shared);
+        self.last.extend_from_slice(rest);
+    }
+
+    /// Whether nothing was laid.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.restarts.is_empty()
+    }
+
+    /// How long the block would be now.
+    pub(crate) const fn len(&self) -> usize {
+        self.bytes.len() + NUMBER_BYTES * (self.restarts.len() + 1)
+    }
+
+    /// The key that was laid last.
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.last
+    }
+
+    /// The block; the next entry begins another one.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        for restart in &self.restarts {
+            bytes.extend_from_slice(&restart.to_le_bytes());
+        }
+        bytes.extend_from_slice(&u32::try_from(self.restarts.len()).unwrap_or(u32::MAX).to_le_bytes());
+        self.restarts.clear();
+        self.last.clear();
+        bytes
+    }
+}
+
+/// How many bytes two keys have in common.
+pub(crate) fn shared(a: &[u8], b: &[u8]) -> usize {
+    // By words first: keys of one keyspace share a dozen bytes and more.
+    let (words_a, _) = a.as_chunks::<8>();
+    let (words_b, _) = b.as_chunks::<8>();
+    let words = words_a.iter().zip(words_b).take_while(|(a, b)| a == b).count() * 8;
+    let (rest_a, rest_b) = (a.get(words..).unwrap_or_default(), b.get(words..).unwrap_or_default());
+    words + rest_a.iter().zip(rest_b).take_while(|(a, b)| a == b).count()
+}
+
+fn number(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn lay(bytes: &mut Vec<u8>, mut value: u64) {
+    loop {
+        let [low, ..] = (value & 0x7f).to_le_bytes();
+        value >>= 7;
+        if value == 0 {
+            return bytes.push(low);
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+fn take(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// A block in memory. The empty one has no entries.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    bytes: Box<[u8]>,
+    entries_end: usize,
+    restarts: usize,
+}
+
+/// An entry as it stands in a block.
+#[derive(Clone, Debug)]
+struct Laid {
+    start: usize,
+    shared: usize,
+    rest: Range<usize>,
+    seq: u64,
+    value: Option<Range<usize>>,
+    end: usize,
+}
+
+/// What a key became: the place in the order, and the value or none.
+pub(crate) type Became<'a> = (u64, Option<&'a [u8]>);
+
+const fn malformed<T>(field: &'static str) -> Result<T, Malformed> {
+    Err(Malformed { field })
+}
+
+impl Block {
+    /// Takes the bytes of a block in.
+    ///
+    /// # Errors
+    /// [`Malformed`]: no builder laid them. So for all below.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let field = "restarts";
+        let (rest, restarts) = bytes.split_last_chunk::<NUMBER_BYTES>().ok_or(Malformed { field })?;
+        let restarts = usize::try_from(u32::from_le_bytes(*restarts)).map_err(|_| Malformed { field })?;
+        let laid = restarts.checked_mul(NUMBER_BYTES).ok_or(Malformed { field })?;
+        let entries_end = rest.len().checked_sub(laid).ok_or(Malformed { field })?;
+        let block = Block { bytes: bytes.into(), entries_end, restarts };
+        match block.restart(0) {
+            Some(0) if entries_end > 0 => Ok(block),
+            None if entries_end == 0 => Ok(block),
+            _ => malformed(field),
+        }
+    }
+
+    /// The memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.len()
+    }
+
+    fn restart(&self, nth: usize) -> Option<usize> {
+        if nth >= self.restarts {
+            return None;
+        }
+        let place = self.bytes.get(self.entries_end + nth * NUMBER_BYTES..)?.first_chunk()?;
+        usize::try_from(u32::from_le_bytes(*place)).ok().filter(|place| *place < self.entries_end)
+    }
+
+    fn slice(&self, range: &Range<usize>) -> &[u8] {
+        self.bytes.get(range.clone()).unwrap_or_default()
+    }
+
+    fn laid(&self, start: usize) -> Result<Laid, Malformed> {
+        self.try_laid(start).ok_or(Malformed { field: "entry" })
+    }
+
+    fn try_laid(&self, start: usize) -> Option<Laid> {
+        let entries = self.bytes.get(..self.entries_end)?;
+        let mut at = start;
+        let shared = usize::try_from(take(entries, &mut at)?).ok()?;
+        let rest = usize::try_from(take(entries, &mut at)?).ok()?;
+        let value = usize::try_from(take(entries, &mut at)?).ok()?;
+        let seq = take(entries, &mut at)?;
+        let rest = at..at.checked_add(rest)?;
+        let end = rest.end.checked_add(value.saturating_sub(1)).filter(|end| *end <= entries.len())?;
+        let value = (value > 0).then_some(rest.end..end);
+        Some(Laid { start, shared, rest, seq, value, end })
+    }
+
+    /// The whole key at a restart.
+    fn restart_key(&self, nth: usize) -> Result<&[u8], Malformed> {
+        let start = self.restart(nth).ok_or(Malformed { field: "restart" })?;
+        let laid = self.laid(start)?;
+        if laid.shared == 0 { Ok(self.slice(&laid.rest)) } else { malformed("restart") }
+    }
+
+    /// The last restart whose key is at this one or before it.
+    fn restart_before(&self, key: &[u8]) -> Result<Option<usize>, Malformed> {
+        let (mut from, mut to) = (0, self.restarts);
+        while from < to {
+            let middle = from.midpoint(to);
+            if self.restart_key(middle)? <= key {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        Ok(from.checked_sub(1))
+    }
+
+    /// What this key became, as this block says.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Became<'_>>, Malformed> {
+        let found = self.floor(key)?.filter(|(_, is_it)| *is_it);
+        Ok(found.map(|(laid, _)| (laid.seq, laid.value.as_ref().map(|value| self.slice(value)))))
+    }
+
+    /// The value of the last entry at this key or before it: in an index, the place where the key would be.
+    pub(crate) fn value_before(&self, key: &[u8]) -> Result<Option<&[u8]>, Malformed> {
+        let found = self.floor(key)?;
+        Ok(found.map(|(laid, _)| laid.value.as_ref().map(|value| self.slice(value)).unwrap_or_default()))
+    }
+
+    /// The last entry at this key or before it, and whether it is at it. Copies no key.
+    fn floor(&self, key: &[u8]) -> Result<Option<(Laid, bool)>, Malformed> {
+        let Some(nth) = self.restart_before(key)? else { return Ok(None) };
+        let Some(mut at) = self.restart(nth) else { return malformed("restart") };
+        let end = self.restart(nth + 1).unwrap_or(self.entries_end);
+        let mut floor = None;
+        // How far the entry before, which is less than the key, agrees with it.
+        let mut agreed = 0;
+        while at < end {
+            let laid = self.laid(at)?;
+            at = laid.end;
+            match laid.shared.cmp(&agreed) {
+                // It differs from the key where the one before did.
+                Ordering::Greater => {}
+                // It is greater than the one before at a byte where that agreed with the key.
+                Ordering::Less => break,
+                Ordering::Equal => {
+                    let (rest, wanted) = (self.slice(&laid.rest), key.get(agreed..).unwrap_or_default());
+                    let more = shared(rest, wanted);
+                    match (rest.get(more), wanted.get(more)) {
+                        (None, None) => return Ok(Some((laid, true))),
+                        (here, there) if here < there => agreed += more,
+                        _ => break,
+                    }
+                }
+            }
+            floor = Some((laid, false));
+        }
+        Ok(floor)
+    }
+}
+
+/// Stands on an entry of a block, or nowhere.
+#[derive(Debug, Default)]
+pub(crate) struct BlockCursor {
+    block: Arc<Block>,
+    key: Vec<u8>,
+    at: Option<Laid>,
+}
+
+impl BlockCursor {
+    /// Nowhere in a block.
+    pub(crate) const fn new(block: Arc<Block>) -> Self {
+        Self { block, key: Vec::new(), at: None }
+    }
+
+    /// Whether it stands on an entry.
+    pub(crate) const fn stands(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Where it stands.
+    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
+        let at = self.at.as_ref()?;
+        Some(Entry { key: &self.key, seq: at.seq, value: at.value.as_ref().map(|value| self.block.slice(value)) })
+    }
+
+    /// To the first entry.
+    pub(crate) fn first(&mut self) -> Result<(), Malformed> {
+        self.restart(0)
+    }
+
+    /// To the last entry.
+    pub(crate) fn last(&mut self) -> Result<(), Malformed> {
+        match self.block.restarts.checked_sub(1) {
+            Some(nth) => self.scan(nth, |_, _, _| true),
+            None => self.nowhere(),
+        }
+    }
+
+    /// To the first entry at this key or behind it.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<(), Malformed> {
+        self.seek_back(key)?;
+        match &self.at {
+            Some(_) if self.key == key => Ok(()),
+            Some(_) => self.next(),
+            None => self.first(),
+        }
+    }
+
+    /// To the last entry at this key or before it.
+    pub(crate) fn seek_back(&mut self, key: &[u8]) -> Result<(), Malformed> {
+        match self.block.restart_before(key)? {
+            Some(nth) => self.scan(nth, |head, rest, _| compare(head, rest, key).is_le()),
+            None => self.nowhere(),
+        }
+    }
+
+    /// To the next entry.
+    pub(crate) fn next(&mut self) -> Result<(), Malformed> {
+        match self.at.take() {
+            Some(at) if at.end < self.block.entries_end => {
+                let laid = self.block.laid(at.end)?;
+                self.stand(laid)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// To the entry before.
+    pub(crate) fn prev(&mut self) -> Result<(), Malformed> {
+        let Some(here) = self.at.take().map(|at| at.start) else { return Ok(()) };
+        let (mut from, mut to) = (0, self.block.restarts);
+        while from < to {
+            let middle = from.midpoint(to);
+            if self.block.restart(middle).is_some_and(|place| place < here) {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        match from.checked_sub(1) {
+            Some(nth) => self.scan(nth, |_, _, start| start < here),
+            None => Ok(()),
+        }
+    }
+
+    fn nowhere(&mut self) -> Result<(), Malformed> {
+        self.at = None;
+        Ok(())
+    }
+
+    fn restart(&mut self, nth: usize) -> Result<(), Malformed> {
+        self.key.clear();
+        self.at = None;
+        match self.block.restart(nth) {
+            Some(place) => self.block.laid(place).and_then(|laid| self.stand(laid)),
+            None if self.block.restarts == 0 => Ok(()),
+            None => malformed("restart"),
+        }
+    }
+
+    /// From a restart to the last entry for which this holds: shared part and rest of its key, and where it starts.
+    fn scan(&mut self, nth: usize, holds: impl Fn(&[u8], &[u8], usize) -> bool) -> Result<(), Malformed> {
+        self.restart(nth)?;
+        while let Some(end) = self.at.as_ref().map(|at| at.end).filter(|end| *end < self.block.entries_end) {
+            let laid = self.block.laid(end)?;
+            let Some(head) = self.key.get(..laid.shared) else { return malformed("shared") };
+            if !holds(head, self.block.slice(&laid.rest), end) {
+                break;
+            }
+            self.stand(laid)?;
+        }
+        Ok(())
+    }
+
+    fn stand(&mut self, laid: Laid) -> Result<(), Malformed> {
+        if laid.shared > self.key.len() {
+            return malformed("shared");
+        }
+        self.key.truncate(laid.shared);
+        self.key.extend_from_slice(self.block.slice(&laid.rest));
+        self.at = Some(laid);
+        Ok(())
+    }
+}
+
+/// A key in two parts against a whole one.
+fn compare(head: &[u8], rest: &[u8], key: &[u8]) -> Ordering {
+    match key.split_at_checked(head.len()) {
+        Some((front, back)) => head.cmp(front).then_with(|| rest.cmp(back)),
+        None => head.cmp(key),
+    }
+}

@@ -1,0 +1,170 @@
+//! What was read of run files and may be wanted again: blocks, blocks of indexes, filters, within a budget of bytes.
+//!
+//! Walk: a piece is known by its run and its place · [`Cache::get`], and after a miss [`Cache::insert`].
+//! Deliberately absent: waiting for another reader's miss. Two that miss at once both read.
+
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::sync::{Cache as Weighed, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+
+use crate::RunsError;
+use crate::block::Block;
+use crate::filter::{Filter, mix};
+use crate::run::RunId;
+
+/// A share of the cache with a lock of its own is at least this large: a filter of a large run fits.
+const SHARD_BYTES_MIN: u64 = 4 << 20;
+const SHARDS_MAX: u64 = 64;
+/// What an item costs beside its bytes: its slot, key and reference counts.
+const ITEM_BYTES: usize = 96;
+
+/// A piece of a run file, as it is used.
+#[derive(Clone, Debug)]
+pub(crate) enum Cached {
+    /// Entries, or places of an index.
+    Block(Arc<Block>),
+    /// The run's filter.
+    Filter(Arc<Filter>),
+}
+
+type Key = (u64, u64);
+
+#[derive(Clone, Debug)]
+struct Bytes;
+
+impl Weighter<Key, Cached> for Bytes {
+    fn weight(&self, _: &Key, cached: &Cached) -> u64 {
+        let bytes = match cached {
+            Cached::Block(block) => block.bytes(),
+            Cached::Filter(filter) => filter.bytes(),
+        };
+        u64::try_from(bytes + ITEM_BYTES).unwrap_or(u64::MAX)
+    }
+}
+
+/// Runs and places are numbers that nobody chooses.
+#[derive(Default)]
+pub(crate) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix(self.0.wrapping_add(value).wrapping_add(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+/// The pieces of all runs of a map.
+pub(crate) struct Cache {
+    pieces: Weighed<Key, Cached, Bytes, BuildHasherDefault<Mixer>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// What a cache did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheFacts {
+    /// Pieces that were there.
+    pub(crate) hits: u64,
+    /// Pieces that were not.
+    pub(crate) misses: u64,
+    /// What it holds.
+    pub(crate) bytes: u64,
+}
+
+impl Cache {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// `Config`, if the library refuses the numbers.
+    pub(crate) fn new(cache_bytes: u64, block_bytes: u32) -> Result<Arc<Self>, RunsError> {
+        let shards = (cache_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let items = (cache_bytes / u64::from(block_bytes.max(1))).max(1);
+        let options = OptionsBuilder::new()
+            .shards(1 << usize::try_from(shards.ilog2()).unwrap_or(0))
+            .estimated_items_capacity(usize::try_from(items).unwrap_or(usize::MAX))
+            .weight_capacity(cache_bytes)
+            .build();
+        let rule = "a number of bytes that memory can hold";
+        let options = options.map_err(|_| RunsError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
+        let pieces = Weighed::with_options(options, Bytes, BuildHasherDefault::default(), DefaultLifecycle::default());
+        Ok(Arc::new(Cache { pieces, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }))
+    }
+
+    /// A piece, if it is there.
+    pub(crate) fn get(&self, id: RunId, offset: u64) -> Option<Cached> {
+        let found = self.pieces.get(&(id.0, offset));
+        let count = if found.is_some() { &self.hits } else { &self.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Keeps a piece, if it fits; others may go.
+    pub(crate) fn insert(&self, id: RunId, offset: u64, piece: Cached) {
+        self.pieces.insert((id.0, offset), piece);
+    }
+
+    /// What it did.
+    pub(crate) fn facts(&self) -> CacheFacts {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        CacheFacts { hits: count(&self.hits), misses: count(&self.misses), bytes: self.pieces.weight() }
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("facts", &self.facts()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(bytes: usize) -> Cached {
+        let mut builder = crate::block::BlockBuilder::default();
+        builder.push(&crate::Entry { key: b"k", seq: 1, value: Some(&vec![7; bytes]) });
+        Cached::Block(Arc::new(Block::parse(&builder.finish()).unwrap()))
+    }
+
+    #[test]
+    fn it_keeps_what_fits_and_never_more_than_its_bytes() {
+        let cache = Cache::new(1 << 20, 4096).unwrap();
+        for offset in 0..1_000 {
+            cache.insert(RunId(1), offset, piece(4000));
+            assert!(cache.facts().bytes <= 1 << 20, "{:?}", cache.facts());
+        }
+        assert!(cache.facts().bytes > 1 << 19, "{:?}", cache.facts());
+        let kept = (0..1_000).filter(|offset| cache.get(RunId(1), *offset).is_some()).count();
+        assert!((100..300).contains(&kept), "{kept} pieces of 4,000 bytes");
+        assert!(cache.get(RunId(2), 999).is_none(), "another run's piece is another one");
+        let facts = cache.facts();
+        assert_eq!((facts.hits, facts.misses), (u64::try_from(kept).unwrap(), u64::try_from(1_001 - kept).unwrap()));
+    }
+
+    #[test]
+    fn no_bytes_keep_nothing() {
+        let cache = Cache::new(0, 4096).unwrap();
+        cache.insert(RunId(1), 0, piece(10));
+        assert!(cache.get(RunId(1), 0).is_none());
+    }
+
+    #[test]
+    fn a_filter_of_a_large_run_fits_a_share() {
+        let cache = Cache::new(32 << 20, 4096).unwrap();
+        let hashes = &mut (0..1_000_000).map(mix).collect();
+        let filter = Arc::new(Filter::parse(&crate::filter::lay(hashes)).unwrap());
+        cache.insert(RunId(1), 0, Cached::Filter(filter));
+        assert!(cache.get(RunId(1), 0).is_some());
+    }
+}

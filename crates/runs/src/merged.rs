@@ -1,0 +1,191 @@
+//! A walk over many sources as if they were one: equal keys show once, as the newest of them.
+//!
+//! Walk: the sources stand in a heap, the nearest key on top · [`Merged::advance`] moves all that stand on the shown key and
+//! tells of those that did not show · a turn round looks up every source at the shown key once.
+//! The newest has the greatest `seq`; of equal ones it is that of the source that was named first.
+//! Deliberately absent: tombstones and erased ranges. They are entries like others here; who looks decides what they hide.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::entry::Cursor;
+use crate::{Entry, RunsError};
+
+/// Where a walk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Onward,
+    Back,
+}
+
+/// A walk over many sources.
+pub(crate) struct Merged {
+    sources: Vec<Box<dyn Cursor>>,
+    /// The sources that stand on an entry; none stands before the one that it was moved up by.
+    heap: Vec<usize>,
+    way: Way,
+    /// The key that is being left.
+    leaving: Vec<u8>,
+}
+
+impl fmt::Debug for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Merged").field("sources", &self.sources.len()).field("way", &self.way).finish_non_exhaustive()
+    }
+}
+
+impl Merged {
+    /// Nowhere in these, the newest named first.
+    pub(crate) fn new(sources: Vec<Box<dyn Cursor>>) -> Self {
+        Merged { heap: Vec::with_capacity(sources.len()), sources, way: Way::Onward, leaving: Vec::new() }
+    }
+
+    /// To the next key. Tells of each entry of the one that is left that did not show.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub(crate) fn advance(&mut self, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
+        self.moving(|walk| {
+            if !walk.leave() {
+                return Ok(());
+            }
+            if walk.way == Way::Back {
+                walk.turn(Way::Onward)?;
+            }
+            walk.pass(hidden)
+        })
+    }
+
+    /// Does something that ends at an entry, or nowhere; certainly nowhere after an error.
+    fn moving(&mut self, walk: impl FnOnce(&mut Self) -> Result<(), RunsError>) -> Result<(), RunsError> {
+        let moved = walk(self);
+        if moved.is_err() {
+            self.heap.clear();
+        }
+        moved
+    }
+
+    /// Remembers the key that is shown. Whether there is one.
+    fn leave(&mut self) -> bool {
+        self.leaving.clear();
+        let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.entry());
+        shown.is_some_and(|shown| {
+            self.leaving.extend_from_slice(shown.key);
+            true
+        })
+    }
+
+    /// Looks every source up at the key that is left, for a walk the other way.
+    fn turn(&mut self, way: Way) -> Result<(), RunsError> {
+        for source in &mut self.sources {
+            match way {
+                Way::Onward => source.seek(&self.leaving)?,
+                Way::Back => source.seek_back(Some(&self.leaving))?,
+            }
+        }
+        self.pile(way);
+        Ok(())
+    }
+
+    /// Moves every source behind the key that is left.
+    fn pass(&mut self, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
+        let mut is_shown = true;
+        while let Some(source) = self.heap.first().and_then(|top| self.sources.get_mut(*top)) {
+            match source.entry() {
+                Some(entry) if entry.key == self.leaving => {
+                    if !is_shown {
+                        hidden(&entry);
+                    }
+                }
+                _ => break,
+            }
+            is_shown = false;
+            match self.way {
+                Way::Onward => source.next()?,
+                Way::Back => source.prev()?,
+            }
+            if source.entry().is_none() {
+                self.heap.swap_remove(0);
+            }
+            self.sink(0);
+        }
+        Ok(())
+    }
+
+    /// The heap of all sources that stand somewhere.
+    fn pile(&mut self, way: Way) {
+        self.way = way;
+        self.heap.clear();
+        self.heap.extend(
+            (0..self.sources.len()).filter(|at| self.sources.get(*at).is_some_and(|one| one.entry().is_some())),
+        );
+        (0..self.heap.len() / 2).rev().for_each(|place| self.sink(place));
+    }
+
+    /// Moves what stands at a place of the heap down to where it belongs.
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let below = [2 * place + 1, 2 * place + 2].into_iter().filter(|below| *below < self.heap.len());
+            let nearest = below.min_by(|a, b| self.order(*a, *b));
+            match nearest {
+                Some(below) if self.order(below, place).is_lt() => self.heap.swap(below, place),
+                _ => return,
+            }
+            place = nearest.unwrap_or(place);
+        }
+    }
+
+    /// Which of two places of the heap shows first.
+    fn order(&self, a: usize, b: usize) -> Ordering {
+        let (Some(a), Some(b)) = (self.heap.get(a), self.heap.get(b)) else { return Ordering::Equal };
+        let entry = |at: &usize| self.sources.get(*at).and_then(|source| source.entry());
+        let (Some(here), Some(there)) = (entry(a), entry(b)) else { return Ordering::Equal };
+        let by_key = match self.way {
+            Way::Onward => here.key.cmp(there.key),
+            Way::Back => there.key.cmp(here.key),
+        };
+        by_key.then_with(|| there.seq.cmp(&here.seq)).then_with(|| a.cmp(b))
+    }
+}
+
+impl Cursor for Merged {
+    fn seek(&mut self, key: &[u8]) -> Result<(), RunsError> {
+        self.moving(|walk| {
+            for source in &mut walk.sources {
+                source.seek(key)?;
+            }
+            walk.pile(Way::Onward);
+            Ok(())
+        })
+    }
+
+    fn seek_back(&mut self, key: Option<&[u8]>) -> Result<(), RunsError> {
+        self.moving(|walk| {
+            for source in &mut walk.sources {
+                source.seek_back(key)?;
+            }
+            walk.pile(Way::Back);
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> Result<(), RunsError> {
+        self.advance(&mut |_| {})
+    }
+
+    fn prev(&mut self) -> Result<(), RunsError> {
+        self.moving(|walk| {
+            if !walk.leave() {
+                return Ok(());
+            }
+            if walk.way == Way::Onward {
+                walk.turn(Way::Back)?;
+            }
+            walk.pass(&mut |_| {})
+        })
+    }
+
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.heap.first().and_then(|top| self.sources.get(*top)?.entry())
+    }
+}

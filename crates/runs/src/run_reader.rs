@@ -1,0 +1,447 @@
+//! Reading a run: one key, a walk, or everything to see whether it is whole.
+//!
+//! Walk: [`Run::open`] costs nothing, the first use reads the end of the file · [`Run::get`] asks the filter, then the index,
+//! then one block · [`Run::cursor`] · [`Run::verify`] reads every byte and goes on behind damage · [`Run::doom`]: the file
+//! goes with the last who uses it.
+//! What is damaged is named and never answered from. A filter is the exception: without it a look-up reads a block more.
+//! Deliberately absent: which run is asked first, and what an erased range hides.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use assent_frame::{Malformed, Reader};
+use assent_world::{Access, Disk, File, Open, read_exact_at};
+
+use crate::RunsError;
+use crate::block::{Block, BlockCursor};
+use crate::cache::{Cache, Cached};
+use crate::filter::Filter;
+use crate::run::{FOOTER_BYTES, Footer, RunFacts, RunId};
+use crate::run_cursor::RunCursor;
+use crate::seal::{Place, unseal};
+
+/// Bytes read from the end of the file at first: footer, top block and facts of most runs.
+const TAIL_BYTES: u64 = 16 << 10;
+
+/// How a walk reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// A block at a time, through the cache.
+    Cached,
+    /// Far ahead, past the cache: for whoever reads everything once.
+    Ahead,
+}
+
+/// What a key became, in memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedEntry {
+    /// The place in the owner's order.
+    pub(crate) seq: u64,
+    /// The value; `None`: it was deleted.
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// One run file that can be read by many at once.
+#[derive(Debug)]
+pub(crate) struct Run {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    facts: RunFacts,
+    cache: Arc<Cache>,
+    opened: OnceLock<Opened>,
+    doomed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Opened {
+    file: Arc<dyn File>,
+    top: Arc<Block>,
+    footer: Footer,
+}
+
+/// What a run turned out to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VerifiedRun {
+    /// Entries that could be read.
+    pub(crate) entries: u64,
+    /// Places that are damaged.
+    pub(crate) damaged: u64,
+}
+
+impl Run {
+    /// A run of these facts. The file is opened when it is first used.
+    pub(crate) fn open(disk: &Arc<dyn Disk>, folder: &Path, facts: RunFacts, cache: &Arc<Cache>) -> Arc<Self> {
+        Arc::new(Run {
+            disk: Arc::clone(disk),
+            path: facts.id.path(folder),
+            facts,
+            cache: Arc::clone(cache),
+            opened: OnceLock::new(),
+            doomed: AtomicBool::new(false),
+        })
+    }
+
+    /// What is known of it.
+    pub(crate) const fn facts(&self) -> &RunFacts {
+        &self.facts
+    }
+
+    /// Its number.
+    pub(crate) const fn id(&self) -> RunId {
+        self.facts.id
+    }
+
+    /// The memory that it keeps beside the cache: its facts, and once it was used the top of its index.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let top = self.opened.get().map_or(0, |opened| opened.top.bytes());
+        let bytes = size_of::<Self>() + self.facts.first.len() + self.facts.last.len() + top;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Removes the file when the last who uses it is gone.
+    pub(crate) fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+    }
+
+    /// Takes [`Run::doom`] back.
+    pub(crate) fn spare(&self) {
+        self.doomed.store(false, Ordering::Release);
+    }
+
+    /// What this key became, as this run says. `hash` is its [`crate::filter::hash`].
+    ///
+    /// # Errors
+    /// As the disk says; `Damaged` naming file and place. So for all below.
+    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
+        if !self.facts.spans(key) || !self.filter()?.may_hold(hash) {
+            return Ok(None);
+        }
+        let opened = self.opened()?;
+        let Some(index) = self.place_for(&opened.top, opened.footer.top, key)? else { return Ok(None) };
+        let block = self.block(index)?;
+        let Some(data) = self.place_for(&block, index, key)? else { return Ok(None) };
+        let block = self.block(data)?;
+        let became = block.get(key).map_err(|malformed| self.malformed(data, malformed))?;
+        Ok(became.map(|(seq, value)| OwnedEntry { seq, value: value.map(<[u8]>::to_vec) }))
+    }
+
+    /// A walk, which stands nowhere at first.
+    pub(crate) fn cursor(self: &Arc<Self>, reading: Reading) -> RunCursor {
+        RunCursor::new(Arc::clone(self), reading)
+    }
+
+    /// What an index block says about where a key is.
+    fn place_for(&self, index: &Block, at: Place, key: &[u8]) -> Result<Option<Place>, RunsError> {
+        let value = index.value_before(key).map_err(|malformed| self.malformed(at, malformed))?;
+        value.map(|value| self.place(value, at)).transpose()
+    }
+
+    fn place(&self, value: &[u8], at: Place) -> Result<Place, RunsError> {
+        Place::read(value).ok_or_else(|| self.malformed(at, Malformed { field: "place" }))
+    }
+
+    /// The place that stands where a cursor over an index block does.
+    pub(crate) fn pointed(&self, cursor: &BlockCursor, at: Place) -> Result<Option<Place>, RunsError> {
+        cursor.entry().map(|entry| self.place(entry.value.unwrap_or_default(), at)).transpose()
+    }
+
+    /// The top block and where it stands.
+    pub(crate) fn top(&self) -> Result<(Arc<Block>, Place), RunsError> {
+        self.opened().map(|opened| (Arc::clone(&opened.top), opened.footer.top))
+    }
+
+    /// A block, through the cache.
+    pub(crate) fn block(&self, place: Place) -> Result<Arc<Block>, RunsError> {
+        if let Some(Cached::Block(block)) = self.cache.get(self.id(), place.offset) {
+            return Ok(block);
+        }
+        let block = self.parse_block(place, &self.read(place)?)?;
+        self.cache.insert(self.id(), place.offset, Cached::Block(Arc::clone(&block)));
+        Ok(block)
+    }
+
+    /// The block that these bytes are, if they are those of this place.
+    pub(crate) fn parse_block(&self, place: Place, piece: &[u8]) -> Result<Arc<Block>, RunsError> {
+        let block = Block::parse(self.unseal(place, piece)?);
+        block.map(Arc::new).map_err(|malformed| self.malformed(place, malformed))
+    }
+
+    fn filter(&self) -> Result<Arc<Filter>, RunsError> {
+        let opened = self.opened()?;
+        let place = opened.footer.filter;
+        if let Some(Cached::Filter(filter)) = self.cache.get(self.id(), place.offset) {
+            return Ok(filter);
+        }
+        let filter = match self.read_filter(place) {
+            Ok(filter) => filter,
+            // Every key is still found without it; `verify` tells.
+            Err(RunsError::Damaged { .. }) => Filter::default(),
+            Err(error) => return Err(error),
+        };
+        let filter = Arc::new(filter);
+        self.cache.insert(self.id(), place.offset, Cached::Filter(Arc::clone(&filter)));
+        Ok(filter)
+    }
+
+    fn read_filter(&self, place: Place) -> Result<Filter, RunsError> {
+        let piece = self.read(place)?;
+        Filter::parse(self.unseal(place, &piece)?).map_err(|malformed| self.malformed(place, malformed))
+    }
+
+    fn opened(&self) -> Result<&Opened, RunsError> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        // Two that come first at once both open; one of them is kept. A failure is not.
+        let opened = self.open_file()?;
+        Ok(self.opened.get_or_init(|| opened))
+    }
+
+    fn open_file(&self) -> Result<Opened, RunsError> {
+        let file = match self.disk.open(&self.path, Open { access: Access::Read, direct: false }) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(self.damaged(0, "the file is not there"));
+            }
+            Err(error) => return Err(RunsError::disk("open", &self.path, &error)),
+        };
+        let bytes = file.size().map_err(|error| RunsError::disk("open", &self.path, &error))?;
+        if bytes != self.facts.bytes {
+            return Err(self.damaged(bytes, format!("{bytes} bytes; it was written with {}", self.facts.bytes)));
+        }
+        let tail_at = bytes.saturating_sub(TAIL_BYTES);
+        let tail = self.read_file(&*file, tail_at, bytes - tail_at)?;
+        let footer_at = bytes.saturating_sub(number(FOOTER_BYTES));
+        let Some(footer) = tail.last_chunk::<FOOTER_BYTES>() else {
+            return Err(self.damaged(footer_at, "too short for a run"));
+        };
+        let footer = Footer::read(footer, self.id()).map_err(|what| self.damaged(footer_at, what))?;
+        let top = footer.top;
+        let from = top.offset.checked_sub(tail_at).and_then(|from| usize::try_from(from).ok());
+        let piece = from.and_then(|from| tail.get(from..)?.get(..length(top)));
+        let top = match piece {
+            Some(piece) => self.parse_block(top, piece)?,
+            None => self.parse_block(top, &self.read_piece(&*file, top)?)?,
+        };
+        Ok(Opened { file, top, footer })
+    }
+
+    /// A piece as it stands in the file.
+    fn read(&self, place: Place) -> Result<Vec<u8>, RunsError> {
+        self.read_piece(&*self.opened()?.file, place)
+    }
+
+    fn read_piece(&self, file: &dyn File, place: Place) -> Result<Vec<u8>, RunsError> {
+        match place.offset.checked_add(u64::from(place.length)) {
+            Some(end) if end <= self.facts.bytes => self.read_file(file, place.offset, u64::from(place.length)),
+            _ => Err(self.damaged(place.offset, "a piece is said to be where the file has ended")),
+        }
+    }
+
+    /// Bytes of the file, at most up to its end.
+    pub(crate) fn read_at(&self, at: u64, bytes: u64) -> Result<Vec<u8>, RunsError> {
+        let bytes = bytes.min(self.facts.bytes.saturating_sub(at));
+        self.read_file(&*self.opened()?.file, at, bytes)
+    }
+
+    fn read_file(&self, file: &dyn File, at: u64, bytes: u64) -> Result<Vec<u8>, RunsError> {
+        let mut buffer = vec![0; usize::try_from(bytes).unwrap_or(0)];
+        let read = read_exact_at(file, at, &mut buffer);
+        let read = read.map_err(|error| RunsError::disk("read", &self.path, &error))?;
+        if read < buffer.len() {
+            return Err(self.damaged(at + number(read), "the file ends early"));
+        }
+        Ok(buffer)
+    }
+
+    fn unseal<'a>(&self, place: Place, piece: &'a [u8]) -> Result<&'a [u8], RunsError> {
+        unseal(piece, self.id(), place.offset)
+            .ok_or_else(|| self.damaged(place.offset, format!("the checksum of {} bytes does not match", place.length)))
+    }
+
+    pub(crate) fn malformed(&self, at: Place, malformed: Malformed) -> RunsError {
+        self.damaged(at.offset, malformed.to_string())
+    }
+
+    fn damaged(&self, at: u64, what: impl Into<String>) -> RunsError {
+        RunsError::damaged(&self.path, at, what)
+    }
+
+    /// Reads all of it past the cache and tells each damage; what is behind it is read too, as far as it can be found.
+    pub(crate) fn verify(&self, told: &mut dyn FnMut(&RunsError)) -> VerifiedRun {
+        let mut found = VerifiedRun::default();
+        let mut tell = |error: &RunsError| {
+            found.damaged += 1;
+            told(error);
+        };
+        let opened = match self.opened() {
+            Ok(opened) => opened,
+            Err(error) => {
+                tell(&error);
+                return found;
+            }
+        };
+        if let Err(error) = self.verify_facts(opened.footer.facts) {
+            tell(&error);
+        }
+        // What was read before may be whole in memory and rotten on the disk.
+        if let Err(error) = self.read(opened.footer.top).and_then(|piece| self.parse_block(opened.footer.top, &piece)) {
+            tell(&error);
+        }
+        if let Err(error) = self.verify_footer(opened) {
+            tell(&error);
+        }
+        let filter = self.read_filter(opened.footer.filter).unwrap_or_else(|error| {
+            tell(&error);
+            Filter::default()
+        });
+        let mut check = Check { filter, last: None, entries: 0, tombstones: 0 };
+        let whole = self.verify_index(opened, &mut check, &mut tell);
+        let said = (self.facts.entries, self.facts.tombstones);
+        if whole && (check.entries, check.tombstones) != said {
+            let what = format!(
+                "{} entries with {} tombstones; {} and {} were written",
+                check.entries, check.tombstones, said.0, said.1
+            );
+            tell(&self.damaged(0, what));
+        }
+        found.entries = check.entries;
+        found
+    }
+
+    fn verify_footer(&self, opened: &Opened) -> Result<(), RunsError> {
+        let at = self.facts.bytes.saturating_sub(number(FOOTER_BYTES));
+        let bytes = self.read_at(at, number(FOOTER_BYTES))?;
+        let footer = bytes.first_chunk().ok_or_else(|| "too short for a run".to_owned());
+        match footer.and_then(|footer| Footer::read(footer, self.id())) {
+            Ok(footer) if footer == opened.footer => Ok(()),
+            Ok(_) => Err(self.damaged(at, "the footer is another one than before")),
+            Err(what) => Err(self.damaged(at, what)),
+        }
+    }
+
+    fn verify_facts(&self, place: Place) -> Result<(), RunsError> {
+        let piece = self.read(place)?;
+        let mut reader = Reader::new(self.unseal(place, &piece)?);
+        let facts = RunFacts::read(&mut reader).and_then(|facts| reader.end().map(|()| facts));
+        match facts {
+            Ok(facts) if facts == self.facts => Ok(()),
+            Ok(_) => Err(self.damaged(place.offset, "the file's own facts are not those of the manifest")),
+            Err(malformed) => Err(self.malformed(place, malformed)),
+        }
+    }
+
+    /// Whether all could be read.
+    fn verify_index(&self, opened: &Opened, check: &mut Check, tell: &mut dyn FnMut(&RunsError)) -> bool {
+        let mut whole = true;
+        self.each_place(&opened.top, opened.footer.top, &mut |index| {
+            let index = match index.and_then(|place| Ok((self.parse_block(place, &self.read(place)?)?, place))) {
+                Ok(index) => index,
+                Err(error) => {
+                    whole = false;
+                    return tell(&error);
+                }
+            };
+            self.each_place(&index.0, index.1, &mut |data| {
+                let read = data.and_then(|place| Ok((self.parse_block(place, &self.read(place)?)?, place)));
+                if let Err(error) = read.and_then(|(block, place)| self.verify_data(block, place, check)) {
+                    whole = false;
+                    tell(&error);
+                }
+            });
+        });
+        whole
+    }
+
+    fn each_place(&self, index: &Arc<Block>, at: Place, visit: &mut dyn FnMut(Result<Place, RunsError>)) {
+        let mut cursor = BlockCursor::new(Arc::clone(index));
+        let mut moved = cursor.first();
+        loop {
+            if let Err(malformed) = moved {
+                return visit(Err(self.malformed(at, malformed)));
+            }
+            match self.pointed(&cursor, at) {
+                Ok(Some(place)) => visit(Ok(place)),
+                Ok(None) => return,
+                Err(error) => visit(Err(error)),
+            }
+            moved = cursor.next();
+        }
+    }
+
+    fn verify_data(&self, block: Arc<Block>, at: Place, check: &mut Check) -> Result<(), RunsError> {
+        let mut cursor = BlockCursor::new(block);
+        cursor.first().map_err(|malformed| self.malformed(at, malformed))?;
+        while let Some(entry) = cursor.entry() {
+            if check.last.as_deref().is_some_and(|last| last >= entry.key) || !self.facts.spans(entry.key) {
+                return Err(self.damaged(at.offset, "a key is out of order"));
+            }
+            if !check.filter.may_hold(crate::filter::hash(entry.key)) {
+                return Err(self.damaged(at.offset, "the filter denies a key that is there"));
+            }
+            if entry.seq < self.facts.seq_min || entry.seq > self.facts.seq_max {
+                return Err(self.damaged(at.offset, "an entry's place in the order is not one of this run"));
+            }
+            check.entries += 1;
+            check.tombstones += u64::from(entry.value.is_none());
+            let last = check.last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(entry.key);
+            cursor.next().map_err(|malformed| self.malformed(at, malformed))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a verification has seen so far.
+#[derive(Debug)]
+struct Check {
+    filter: Filter,
+    last: Option<Vec<u8>>,
+    entries: u64,
+    tombstones: u64,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.doomed.load(Ordering::Acquire) {
+            // What cannot be taken away now is in no manifest, and goes at the next open.
+            _ = self.disk.unlink(&self.path);
+        }
+    }
+}
+
+fn number(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn length(place: Place) -> usize {
+    usize::try_from(place.length).unwrap_or(usize::MAX)
+}
+
+/// The facts that a file has of itself: for a map whose manifests are lost, and for fuzzers.
+///
+/// # Errors
+/// As [`Run::get`].
+pub(crate) fn read_facts(disk: &Arc<dyn Disk>, folder: &Path, id: RunId) -> Result<RunFacts, RunsError> {
+    let path = id.path(folder);
+    let damaged = |at, what: String| RunsError::damaged(&path, at, what);
+    let failed = |error: std::io::Error| RunsError::disk("read", &path, &error);
+    let file = disk.open(&path, Open { access: Access::Read, direct: false }).map_err(failed)?;
+    let bytes = file.size().map_err(failed)?;
+    let mut footer = [0; FOOTER_BYTES];
+    let at = bytes.saturating_sub(number(FOOTER_BYTES));
+    read_exact_at(&*file, at, &mut footer).map_err(failed)?;
+    let place = Footer::read(&footer, id).map_err(|what| damaged(at, what))?.facts;
+    if place.offset.checked_add(u64::from(place.length)).is_none_or(|end| end > at) {
+        return Err(damaged(at, "a piece is said to be where the file has ended".to_owned()));
+    }
+    let mut piece = vec![0; length(place)];
+    read_exact_at(&*file, place.offset, &mut piece).map_err(failed)?;
+    let Some(laid) = unseal(&piece, id, place.offset) else {
+        return Err(damaged(place.offset, "the checksum of the facts does not match".to_owned()));
+    };
+    let mut reader = Reader::new(laid);
+    RunFacts::read(&mut reader).map_err(|malformed| damaged(place.offset, malformed.to_string()))
+}
