@@ -22,6 +22,7 @@ mod parts;
 mod run;
 mod run_cursor;
 mod run_reader;
+mod run_verify;
 mod run_writer;
 mod seal;
 

@@ -1,10 +1,9 @@
-//! Reading a run: one key, a walk, or everything to see whether it is whole.
+//! Reading a run: one key, or a walk.
 //!
 //! Walk: [`Run::open`] costs nothing, the first use reads the end of the file · [`Run::get`] asks the filter, then the index,
-//! then one block · [`Run::cursor`] · [`Run::verify`] reads every byte and goes on behind damage · [`Run::doom`]: the file
-//! goes with the last who uses it.
+//! then one block · [`Run::cursor`] · [`Run::doom`]: the file goes with the last who uses it.
 //! What is damaged is named and never answered from. A filter is the exception: without it a look-up reads a block more.
-//! Deliberately absent: which run is asked first, and what an erased range hides.
+//! Deliberately absent: which run is asked first, and what an erased range hides; a check of every byte, which is `run_verify`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,20 +52,12 @@ pub(crate) struct Run {
     doomed: AtomicBool,
 }
 
+/// What the end of the file says.
 #[derive(Debug)]
-struct Opened {
+pub(crate) struct Opened {
     file: Arc<dyn File>,
-    top: Arc<Block>,
-    footer: Footer,
-}
-
-/// What a run turned out to hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VerifiedRun {
-    /// Entries that could be read.
-    pub(crate) entries: u64,
-    /// Places that are damaged.
-    pub(crate) damaged: u64,
+    pub(crate) top: Arc<Block>,
+    pub(crate) footer: Footer,
 }
 
 impl Run {
@@ -184,12 +175,12 @@ impl Run {
         Ok(filter)
     }
 
-    fn read_filter(&self, place: Place) -> Result<Filter, RunsError> {
+    pub(crate) fn read_filter(&self, place: Place) -> Result<Filter, RunsError> {
         let piece = self.read(place)?;
         Filter::parse(self.unseal(place, &piece)?).map_err(|malformed| self.malformed(place, malformed))
     }
 
-    fn opened(&self) -> Result<&Opened, RunsError> {
+    pub(crate) fn opened(&self) -> Result<&Opened, RunsError> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
@@ -228,7 +219,7 @@ impl Run {
     }
 
     /// A piece as it stands in the file.
-    fn read(&self, place: Place) -> Result<Vec<u8>, RunsError> {
+    pub(crate) fn read(&self, place: Place) -> Result<Vec<u8>, RunsError> {
         self.read_piece(&*self.opened()?.file, place)
     }
 
@@ -255,7 +246,7 @@ impl Run {
         Ok(buffer)
     }
 
-    fn unseal<'a>(&self, place: Place, piece: &'a [u8]) -> Result<&'a [u8], RunsError> {
+    pub(crate) fn unseal<'a>(&self, place: Place, piece: &'a [u8]) -> Result<&'a [u8], RunsError> {
         unseal(piece, self.id(), place.offset)
             .ok_or_else(|| self.damaged(place.offset, format!("the checksum of {} bytes does not match", place.length)))
     }
@@ -264,143 +255,9 @@ impl Run {
         self.damaged(at.offset, malformed.to_string())
     }
 
-    fn damaged(&self, at: u64, what: impl Into<String>) -> RunsError {
+    pub(crate) fn damaged(&self, at: u64, what: impl Into<String>) -> RunsError {
         RunsError::damaged(&self.path, at, what)
     }
-
-    /// Reads all of it past the cache and tells each damage; what is behind it is read too, as far as it can be found.
-    pub(crate) fn verify(&self, told: &mut dyn FnMut(&RunsError)) -> VerifiedRun {
-        let mut found = VerifiedRun::default();
-        let mut tell = |error: &RunsError| {
-            found.damaged += 1;
-            told(error);
-        };
-        let opened = match self.opened() {
-            Ok(opened) => opened,
-            Err(error) => {
-                tell(&error);
-                return found;
-            }
-        };
-        if let Err(error) = self.verify_facts(opened.footer.facts) {
-            tell(&error);
-        }
-        // What was read before may be whole in memory and rotten on the disk.
-        if let Err(error) = self.read(opened.footer.top).and_then(|piece| self.parse_block(opened.footer.top, &piece)) {
-            tell(&error);
-        }
-        if let Err(error) = self.verify_footer(opened) {
-            tell(&error);
-        }
-        let filter = self.read_filter(opened.footer.filter).unwrap_or_else(|error| {
-            tell(&error);
-            Filter::default()
-        });
-        let mut check = Check { filter, last: None, entries: 0, tombstones: 0 };
-        let whole = self.verify_index(opened, &mut check, &mut tell);
-        let said = (self.facts.entries, self.facts.tombstones);
-        if whole && (check.entries, check.tombstones) != said {
-            let what = format!(
-                "{} entries with {} tombstones; {} and {} were written",
-                check.entries, check.tombstones, said.0, said.1
-            );
-            tell(&self.damaged(0, what));
-        }
-        found.entries = check.entries;
-        found
-    }
-
-    fn verify_footer(&self, opened: &Opened) -> Result<(), RunsError> {
-        let at = self.facts.bytes.saturating_sub(number(FOOTER_BYTES));
-        let bytes = self.read_at(at, number(FOOTER_BYTES))?;
-        let footer = bytes.first_chunk().ok_or_else(|| "too short for a run".to_owned());
-        match footer.and_then(|footer| Footer::read(footer, self.id())) {
-            Ok(footer) if footer == opened.footer => Ok(()),
-            Ok(_) => Err(self.damaged(at, "the footer is another one than before")),
-            Err(what) => Err(self.damaged(at, what)),
-        }
-    }
-
-    fn verify_facts(&self, place: Place) -> Result<(), RunsError> {
-        let piece = self.read(place)?;
-        let mut reader = Reader::new(self.unseal(place, &piece)?);
-        let facts = RunFacts::read(&mut reader).and_then(|facts| reader.end().map(|()| facts));
-        match facts {
-            Ok(facts) if facts == self.facts => Ok(()),
-            Ok(_) => Err(self.damaged(place.offset, "the file's own facts are not those of the manifest")),
-            Err(malformed) => Err(self.malformed(place, malformed)),
-        }
-    }
-
-    /// Whether all could be read.
-    fn verify_index(&self, opened: &Opened, check: &mut Check, tell: &mut dyn FnMut(&RunsError)) -> bool {
-        let mut whole = true;
-        self.each_place(&opened.top, opened.footer.top, &mut |index| {
-            let index = match index.and_then(|place| Ok((self.parse_block(place, &self.read(place)?)?, place))) {
-                Ok(index) => index,
-                Err(error) => {
-                    whole = false;
-                    return tell(&error);
-                }
-            };
-            self.each_place(&index.0, index.1, &mut |data| {
-                let read = data.and_then(|place| Ok((self.parse_block(place, &self.read(place)?)?, place)));
-                if let Err(error) = read.and_then(|(block, place)| self.verify_data(block, place, check)) {
-                    whole = false;
-                    tell(&error);
-                }
-            });
-        });
-        whole
-    }
-
-    fn each_place(&self, index: &Arc<Block>, at: Place, visit: &mut dyn FnMut(Result<Place, RunsError>)) {
-        let mut cursor = BlockCursor::new(Arc::clone(index));
-        let mut moved = cursor.first();
-        loop {
-            if let Err(malformed) = moved {
-                return visit(Err(self.malformed(at, malformed)));
-            }
-            match self.pointed(&cursor, at) {
-                Ok(Some(place)) => visit(Ok(place)),
-                Ok(None) => return,
-                Err(error) => visit(Err(error)),
-            }
-            moved = cursor.next();
-        }
-    }
-
-    fn verify_data(&self, block: Arc<Block>, at: Place, check: &mut Check) -> Result<(), RunsError> {
-        let mut cursor = BlockCursor::new(block);
-        cursor.first().map_err(|malformed| self.malformed(at, malformed))?;
-        while let Some(entry) = cursor.entry() {
-            if check.last.as_deref().is_some_and(|last| last >= entry.key) || !self.facts.spans(entry.key) {
-                return Err(self.damaged(at.offset, "a key is out of order"));
-            }
-            if !check.filter.may_hold(crate::filter::hash(entry.key)) {
-                return Err(self.damaged(at.offset, "the filter denies a key that is there"));
-            }
-            if entry.seq < self.facts.seq_min || entry.seq > self.facts.seq_max {
-                return Err(self.damaged(at.offset, "an entry's place in the order is not one of this run"));
-            }
-            check.entries += 1;
-            check.tombstones += u64::from(entry.value.is_none());
-            let last = check.last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(entry.key);
-            cursor.next().map_err(|malformed| self.malformed(at, malformed))?;
-        }
-        Ok(())
-    }
-}
-
-/// What a verification has seen so far.
-#[derive(Debug)]
-struct Check {
-    filter: Filter,
-    last: Option<Vec<u8>>,
-    entries: u64,
-    tombstones: u64,
 }
 
 impl Drop for Run {
