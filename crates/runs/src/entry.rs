@@ -27,6 +27,30 @@ pub struct Range {
     pub seq: u64,
 }
 
+/// One change of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The key has this value.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// The key has none.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// No key from here on has one, as of before this batch: what the batch itself puts stays.
+    Erase {
+        /// The first key.
+        from: &'a [u8],
+        /// The first key that is not erased; `None`: there is none.
+        to: Option<&'a [u8]>,
+    },
+}
+
 /// A walk over one sorted source. It stands on an entry or nowhere; it shows each key once, as its newest entry.
 pub(crate) trait Cursor: Send {
     /// To the first entry at this key or behind it.

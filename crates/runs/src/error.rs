@@ -27,6 +27,14 @@ pub enum RunsError {
         /// How long it may be.
         limit: u64,
     },
+    /// A change that is not newer than what was applied.
+    #[error("a change at {seq} after one at {newest}; places rise")]
+    Order {
+        /// Its place.
+        seq: u64,
+        /// The newest place that was applied.
+        newest: u64,
+    },
     /// Memory or debt is at its limit; it becomes less by itself while steps are taken.
     #[error("{bytes} bytes of {what}; the limit is {limit}")]
     Busy {
@@ -59,6 +67,17 @@ pub enum RunsError {
         /// Whether there is no room left.
         full: bool,
     },
+    /// The owner's log is durable less far than what is to be made durable here. Nothing was changed.
+    #[error("the owner's log is durable up to {durable}, this needs {seq}")]
+    Unsettled {
+        /// How far it must be.
+        seq: u64,
+        /// How far it is.
+        durable: u64,
+    },
+    /// The map was opened to look only.
+    #[error("the map is open read-only")]
+    ReadOnly,
     /// A write whose outcome is unknown failed before: reopen, which decides.
     #[error("closed since {reason}")]
     Closed {
@@ -72,11 +91,12 @@ impl RunsError {
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Config { .. } | Self::Size { .. } => Kind::Invalid,
+            Self::Config { .. } | Self::Size { .. } | Self::Order { .. } => Kind::Invalid,
             Self::Busy { .. } => Kind::Busy,
+            Self::ReadOnly => Kind::Denied,
             Self::Damaged { .. } => Kind::Corrupt,
             Self::Disk { full: true, .. } => Kind::Full,
-            Self::Disk { .. } => Kind::Unavailable,
+            Self::Disk { .. } | Self::Unsettled { .. } => Kind::Unavailable,
             Self::Closed { .. } => Kind::Closed,
         }
     }

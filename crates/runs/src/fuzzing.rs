@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use assent_world::{Access, Barrier, Disk, Durably, File, Lock, Open};
 
+use crate::Config;
 use crate::block::{Block, BlockCursor};
 use crate::cache::Cache;
 use crate::entry::Cursor;
 use crate::filter::{self, Filter};
+use crate::manifest::{self, Contents};
+use crate::policy::{self, Shape};
+use crate::ranges::Erased;
 use crate::run::RunId;
 use crate::run_reader::{Reading, Run, read_facts};
 
@@ -31,6 +35,20 @@ pub fn fuzz_run_file(bytes: &[u8]) {
     }
     if let Ok(filter) = Filter::parse(bytes) {
         (0..64).for_each(|number| _ = filter.may_hold(filter::mix(number)));
+    }
+}
+
+/// Reads a manifest of these bytes; then takes them for its fields, whose checksum nobody guesses, and judges what they say.
+pub fn fuzz_manifest(bytes: &[u8]) {
+    _ = manifest::parse(bytes);
+    let Ok(contents) = Contents::read(bytes) else { return };
+    assert!(contents.lay() == bytes, "fields that are read are laid as they were");
+    let erased = Erased::of(&contents.erased);
+    assert!(erased.ranges() == contents.erased, "ranges that are read stand as they were");
+    let shape = Shape { frozen: 0, levels: &contents.levels, erased: &erased };
+    _ = policy::next(shape, &Config::default());
+    for fragment in erased.fragments() {
+        _ = policy::is_needed(&contents.levels, fragment);
     }
 }
 

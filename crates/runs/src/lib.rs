@@ -6,29 +6,75 @@
 //!   merge    runs -> fewer, larger, disjoint runs -> manifest
 //!   look     View: one version of everything, pinned; memtables and runs, the newest first
 //! ```
+//! Memory: `arena`, `memtable`, `ranges`, `version` · files: `block`, `seal`, `filter`, `run*`, `level`, `merged`, `parts`,
+//! `cache` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
 //! Deliberately absent: threads, a log of its own, and what keys and values mean.
 #![forbid(unsafe_code)]
 
+mod arena;
 mod block;
+mod book;
+mod bulk;
 mod cache;
+mod config;
 mod entry;
 mod error;
+mod facts;
 mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod level;
+mod manifest;
+mod memtable;
 mod merged;
+mod nowhere;
+mod owner;
 mod parts;
+mod policy;
+mod ranges;
 mod run;
 mod run_cursor;
 mod run_reader;
 mod run_verify;
 mod run_writer;
+mod runs;
 mod seal;
+mod step;
+mod told;
+mod version;
+mod view;
+mod walk;
 
 #[cfg(test)]
 #[path = "files_test.rs"]
 mod files_test;
 
-pub use entry::{Entry, Range};
+use assent_world::Barrier;
+
+pub use bulk::Bulk;
+pub use config::Config;
+pub use entry::{Change, Entry, Range};
 pub use error::RunsError;
+pub use facts::{Debt, Facts, LevelFacts, Opened, Verified};
+pub use owner::{AtOnce, Fate, Go, Owner, Pace, Tally};
+pub use runs::Runs;
+pub use step::Step;
+pub use view::{Found, Newest, View};
+pub use walk::Walk;
+
+/// The longest key.
+pub const KEY_BYTES_MAX: usize = (64 << 10) + 16;
+/// The longest value.
+pub const VALUE_BYTES_MAX: usize = 128 << 10;
+
+/// Every place of this room that makes something durable.
+pub const BARRIERS: &[Barrier] = &[
+    manifest::FOLDER,
+    manifest::COPY_BYTES,
+    manifest::COPY_NAMES,
+    manifest::COPY_AGAIN,
+    manifest::COPY,
+    run_writer::RUN,
+    step::RUN_NAMES,
+    bulk::BULK_NAMES,
+];

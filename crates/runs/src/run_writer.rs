@@ -122,11 +122,6 @@ impl RunWriter {
         self.written + number(self.waiting.len() + self.data.len() + self.index_bytes + self.index.len())
     }
 
-    /// How many entries were pushed.
-    pub(crate) const fn entries(&self) -> u64 {
-        self.facts.entries
-    }
-
     /// Lays the rest and makes the bytes durable. The folder is the caller's to sync, once for all its runs.
     pub(crate) fn finish(self, knows: u64) -> Result<RunFacts, RunsError> {
         self.close(knows, true)

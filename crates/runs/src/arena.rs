@@ -1,0 +1,112 @@
+//! The memory of a memtable: words that are laid once, and neither moved nor freed before all of it is.
+//!
+//! Walk: [`Arena::take`] gives the one writer a piece · [`Arena::piece`] shows it to anybody. Chunks are made when they are
+//! needed; a piece lies in one chunk, so that it is one slice.
+//! Deliberately absent: `unsafe`, and reclamation: who holds the arena holds all of it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Words of one chunk: a quarter of a MiB.
+pub(crate) const CHUNK_WORDS: usize = 1 << 15;
+pub(crate) const WORD_BYTES: usize = 8;
+
+type Chunk = OnceLock<Box<[AtomicU64]>>;
+
+#[derive(Debug)]
+pub(crate) struct Arena {
+    chunks: Box<[Chunk]>,
+    /// The first free word; only the writer moves it. Word zero is never given away: links say "nothing" by it.
+    end: AtomicU64,
+}
+
+impl Arena {
+    /// An arena that has room for pieces of so many words together, however they fit.
+    pub(crate) fn with_room(words: usize) -> Self {
+        // A piece that did not fit began the next chunk: any two neighbours hold more than one chunk together.
+        let count = 2 * words.div_ceil(CHUNK_WORDS) + 2;
+        Self { chunks: (0..count).map(|_| Chunk::new()).collect(), end: AtomicU64::new(1) }
+    }
+
+    /// The first word that is free.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// So many words in one piece, all of them zero; nothing if there is no room. One writer at a time.
+    pub(crate) fn take(&self, words: usize) -> Option<(u64, &[AtomicU64])> {
+        let mut at = usize::try_from(self.end()).ok()?;
+        if words > CHUNK_WORDS {
+            return None;
+        }
+        if at % CHUNK_WORDS + words > CHUNK_WORDS {
+            at = at.next_multiple_of(CHUNK_WORDS);
+        }
+        let chunk = self.chunks.get(at / CHUNK_WORDS)?;
+        let chunk = chunk.get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
+        let piece = chunk.get(at % CHUNK_WORDS..)?.get(..words)?;
+        self.end.store(u64::try_from(at + words).ok()?, Ordering::Relaxed);
+        Some((u64::try_from(at).ok()?, piece))
+    }
+
+    /// The words from a place to the end of its chunk.
+    pub(crate) fn piece(&self, at: u64) -> &[AtomicU64] {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let chunk = self.chunks.get(at / CHUNK_WORDS).and_then(Chunk::get);
+        chunk.and_then(|chunk| chunk.get(at % CHUNK_WORDS..)).unwrap_or_default()
+    }
+
+    /// Bytes that are taken, with those at the ends of chunks that nothing fitted into.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        (self.end() - 1) * 8
+    }
+
+    /// Bytes of the process that it holds.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let made = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
+        let table = self.chunks.len() * size_of::<Chunk>();
+        u64::try_from(made * CHUNK_WORDS * WORD_BYTES + table).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_lies_in_one_chunk_and_the_room_that_was_promised_is_there_however_pieces_fit() {
+        for sizes in [
+            vec![1],
+            vec![CHUNK_WORDS],
+            vec![CHUNK_WORDS / 2 + 1],
+            vec![CHUNK_WORDS / 4, CHUNK_WORDS - 9],
+            vec![7, 1000, 24_000],
+        ] {
+            let words = 20 * CHUNK_WORDS;
+            let arena = Arena::with_room(words);
+            let (mut taken, mut behind) = (0, 1);
+            for size in sizes.iter().cycle() {
+                if taken + size > words {
+                    break;
+                }
+                taken += size;
+                let (at, piece) = arena.take(*size).unwrap();
+                assert!(at >= behind && piece.len() == *size, "{at} {behind} {sizes:?}");
+                assert_eq!(arena.piece(at).get(..*size).map(<[AtomicU64]>::as_ptr), Some(piece.as_ptr()));
+                behind = at + u64::try_from(*size).unwrap();
+                assert_eq!(arena.used_bytes(), (behind - 1) * 8);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_what_was_made_and_an_arena_that_is_full_says_so() {
+        let arena = Arena::with_room(1);
+        let table = arena.memory_bytes();
+        assert!(arena.take(1).is_some());
+        assert_eq!(arena.memory_bytes() - table, u64::try_from(CHUNK_WORDS * WORD_BYTES).unwrap());
+        assert!(arena.take(CHUNK_WORDS + 1).is_none());
+        while arena.take(CHUNK_WORDS / 2).is_some() {}
+        assert!(arena.take(CHUNK_WORDS).is_none());
+    }
+}

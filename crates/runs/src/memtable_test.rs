@@ -1,0 +1,163 @@
+//! The memtable against a plain sorted map, and under readers.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::AtomicBool;
+
+use assent_sim::Rng;
+
+use super::*;
+
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
+type Model = BTreeMap<Vec<u8>, Versions>;
+
+/// Keys that are alike: prefixes of each other, zeroes at the ends of words.
+fn key(rng: &mut Rng) -> Vec<u8> {
+    let length = [0, 1, 7, 8, 9, 15, 16, 17][rng.index(8)];
+    (0..length).map(|_| [0, 0, 0, 1, 0xff][rng.index(5)]).collect()
+}
+
+fn value(rng: &mut Rng) -> Option<Vec<u8>> {
+    let length = [0, 1, 8, 9, 100][rng.index(5)];
+    (rng.below(5) > 0).then(|| (0..length).map(|_| rng.below(256).to_le_bytes()[0]).collect())
+}
+
+fn seen(model: &Model, as_of: u64) -> Vec<(Vec<u8>, u64, Option<Vec<u8>>)> {
+    let newest = |(key, all): (&Vec<u8>, &Versions)| {
+        let (seq, value) = all.iter().rev().find(|(seq, _)| *seq <= as_of)?;
+        Some((key.clone(), *seq, value.clone()))
+    };
+    model.iter().filter_map(newest).collect()
+}
+
+fn walked(cursor: &mut MemCursor, step: impl Fn(&mut MemCursor)) -> Vec<(Vec<u8>, u64, Option<Vec<u8>>)> {
+    let mut walked = Vec::new();
+    while let Some(entry) = cursor.entry() {
+        walked.push((entry.key.to_vec(), entry.seq, entry.value.map(<[u8]>::to_vec)));
+        step(cursor);
+    }
+    walked
+}
+
+#[test]
+fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
+    for seed in 0..120 {
+        let mut rng = Rng::new(seed);
+        let table = Arc::new(Memtable::with_room(1 << 20));
+        let mut model = Model::new();
+        let mut seq = 0;
+        for _ in 0..rng.range(1..120) {
+            // Now and then the same place again: the one that comes later counts.
+            seq += u64::from(rng.below(6) > 0 || seq == 0);
+            let (key, value) = (key(&mut rng), value(&mut rng));
+            assert!(table.insert(&Entry { key: &key, seq, value: value.as_deref() }));
+            model.entry(key).or_default().push((seq, value));
+        }
+        for as_of in [0, 1, seq / 2, seq, u64::MAX] {
+            let expected = seen(&model, as_of);
+            let mut cursor = MemCursor::new(Arc::clone(&table), as_of);
+            cursor.seek(&[]).unwrap();
+            assert_eq!(walked(&mut cursor, |cursor| cursor.next().unwrap()), expected, "seed {seed} as of {as_of}");
+            cursor.seek_back(None).unwrap();
+            let mut backwards = walked(&mut cursor, |cursor| cursor.prev().unwrap());
+            backwards.reverse();
+            assert_eq!(backwards, expected, "seed {seed} as of {as_of}, backwards");
+            for _ in 0..30 {
+                let sought = key(&mut rng);
+                let found = table.get(&sought, as_of).map(|found| (found.seq, found.value));
+                let entry = expected.iter().find(|(key, ..)| *key == sought);
+                assert_eq!(found, entry.map(|(_, seq, value)| (*seq, value.clone())), "seed {seed} {sought:?}");
+                cursor.seek(&sought).unwrap();
+                let at = cursor.entry().map(|entry| entry.key.to_vec());
+                assert_eq!(at, expected.iter().map(|(key, ..)| key.clone()).find(|key| *key >= sought), "seed {seed}");
+                cursor.seek_back(Some(&sought)).unwrap();
+                let at = cursor.entry().map(|entry| entry.key.to_vec());
+                let before = expected.iter().rev().map(|(key, ..)| key.clone()).find(|key| *key <= sought);
+                assert_eq!(at, before, "seed {seed}");
+                // And a turn round from there.
+                cursor.next().unwrap();
+                let next = before.and_then(|before| {
+                    let after = (Bound::Excluded(before), Bound::Unbounded);
+                    let keys: BTreeMap<_, _> = expected.iter().map(|(key, ..)| (key.clone(), ())).collect();
+                    keys.range(after).next().map(|(key, ())| key.clone())
+                });
+                assert_eq!(cursor.entry().map(|entry| entry.key.to_vec()), next, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_that_was_written_often_is_stepped_over() {
+    let table = Arc::new(Memtable::with_room(1 << 20));
+    for seq in 1..=500 {
+        assert!(table.insert(&Entry { key: b"hot", seq, value: Some(b"v") }));
+    }
+    assert!(table.insert(&Entry { key: b"later", seq: 501, value: None }));
+    let mut cursor = MemCursor::new(table, u64::MAX);
+    cursor.seek(b"").unwrap();
+    assert_eq!(cursor.entry(), Some(Entry { key: b"hot", seq: 500, value: Some(b"v") }));
+    cursor.next().unwrap();
+    assert_eq!(cursor.entry(), Some(Entry { key: b"later", seq: 501, value: None }));
+    cursor.prev().unwrap();
+    assert_eq!(cursor.entry().map(|entry| entry.seq), Some(500));
+}
+
+#[test]
+fn the_room_that_was_asked_for_is_there_and_bytes_are_counted() {
+    for (key_bytes, value_bytes) in [(1, 0), (20, 40), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (KEY_BYTES_MAX / 2, 9)] {
+        let value = vec![7; value_bytes];
+        let mut key = vec![0; key_bytes];
+        let each = laid_bytes_max(&key, Some(&value));
+        let count = (4 << 20) / each + 1;
+        let table = Memtable::with_room(count * each);
+        for number in 0..count {
+            let place = number.to_be_bytes();
+            key.iter_mut().zip(&place[8 - key_bytes.min(8)..]).for_each(|(to, from)| *to = *from);
+            let before = table.used_bytes();
+            assert!(table.insert(&Entry { key: &key, seq: number + 1, value: Some(&value) }), "{number} of {count}");
+            assert!(table.used_bytes() > before + (key_bytes + value_bytes) as u64);
+        }
+        assert_eq!(table.entries(), count);
+        assert!(table.memory_bytes() >= table.used_bytes());
+        assert_eq!(table.get(&key, u64::MAX).and_then(|found| found.value), Some(value));
+    }
+}
+
+#[test]
+fn readers_see_all_of_what_was_shown_to_them_while_the_writer_goes_on() {
+    const KEYS: u64 = 64;
+    let table = Arc::new(Memtable::with_room(8 << 20));
+    let shown = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (table, shown, done) = (Arc::clone(&table), Arc::clone(&shown), Arc::clone(&done));
+            scope.spawn(move || {
+                let mut rng = Rng::new(reader);
+                let mut last_round = false;
+                while !last_round {
+                    last_round = done.load(Memory::Acquire);
+                    let as_of = shown.load(Memory::Acquire);
+                    // At each place each key up to it has exactly the newest multiple.
+                    let number = rng.below(KEYS);
+                    let expected = (as_of > number).then(|| (as_of - number - 1) / KEYS * KEYS + number + 1);
+                    let found = table.get(&number.to_be_bytes(), as_of).map(|found| (found.seq, found.value));
+                    let value = |seq: u64| Some(seq.to_le_bytes().to_vec());
+                    assert_eq!(found, expected.map(|seq| (seq, value(seq))), "key {number} as of {as_of}");
+                    let mut cursor = MemCursor::new(Arc::clone(&table), as_of);
+                    cursor.seek(&[]).unwrap();
+                    let entries = walked(&mut cursor, |cursor| cursor.next().unwrap());
+                    assert_eq!(entries.len() as u64, as_of.min(KEYS), "as of {as_of}");
+                    assert_eq!(entries.iter().map(|(_, seq, _)| *seq).max().unwrap_or(0), as_of);
+                }
+            });
+        }
+        for seq in 1..=20_000_u64 {
+            let key = ((seq - 1) % KEYS).to_be_bytes();
+            assert!(table.insert(&Entry { key: &key, seq, value: Some(&seq.to_le_bytes()) }));
+            shown.store(seq, Memory::Release);
+        }
+        done.store(true, Memory::Release);
+    });
+}

@@ -1,0 +1,176 @@
+//! What is to be done next: a judgement over sizes and counts, with nothing read and nothing changed.
+//!
+//! ```text
+//!   flush    a memtable waits; unless level 0 is far too full and it is the only one
+//!   drop     a run whose every entry was erased goes without being written again
+//!   merge    level 0 has enough runs · a level is over its bytes · a run is half tombstones · too many ranges wait for one
+//!   move     a merge into nothing, of a run without tombstones: only the manifest changes
+//! ```
+//! Walk: [`next`] asks in this order · [`Work`] says what it is about, by run.
+//! Deliberately absent: views. They pin what they look at, so no merge asks who looks.
+
+use crate::Config;
+use crate::manifest::LEVELS_MAX;
+use crate::ranges::{Erased, Fragment};
+use crate::run::{RunFacts, RunId};
+
+/// Erased ranges beyond which runs are rewritten so that ranges can go: below, they go with the merges that come anyway.
+pub(crate) const RANGES_MAX: usize = 1024;
+/// Level 0 may have so many times the runs that begin a merge before it goes before a flush.
+const LEVEL0_URGENT: usize = 3;
+/// With so many memtables that wait nothing goes before a flush.
+const FROZEN_URGENT: usize = 2;
+
+/// What the judgement is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape<'a> {
+    /// Memtables that wait for their flush and may have it.
+    pub(crate) frozen: usize,
+    /// Level 0 newest first, the others in the order of their keys.
+    pub(crate) levels: &'a [Vec<RunFacts>],
+    /// What was erased, as far as it is durable.
+    pub(crate) erased: &'a Erased,
+}
+
+/// A piece of work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The oldest memtable becomes a run.
+    Flush,
+    /// A run goes: all of it was erased.
+    Drop(RunId),
+    /// A run goes one level down as it is.
+    Move(RunId),
+    /// These become runs of a level. Of one level, or of two neighbours.
+    Merge { inputs: Vec<RunId>, to: usize },
+}
+
+/// The most urgent piece of work.
+pub(crate) fn next(shape: Shape<'_>, config: &Config) -> Option<Work> {
+    let level0_runs = usize::try_from(config.level0_runs).unwrap_or(usize::MAX);
+    let at_level0 = shape.level(0).len();
+    let merges_first = at_level0 >= level0_runs.saturating_mul(LEVEL0_URGENT) && shape.frozen < FROZEN_URGENT;
+    if shape.frozen > 0 && !merges_first {
+        return Some(Work::Flush);
+    }
+    let erased = |run: &&RunFacts| shape.erased.over_all(&run.first, &run.last) > run.seq_max;
+    if let Some(run) = shape.levels.iter().flatten().find(erased) {
+        return Some(Work::Drop(run.id));
+    }
+    if at_level0 >= level0_runs {
+        return Some(shape.merge_level0());
+    }
+    let full =
+        (1..shape.levels.len().min(LEVELS_MAX - 1)).find(|level| shape.bytes(*level) > config.level_bytes(*level));
+    if let Some(run) = full.and_then(|level| shape.cheapest(level)) {
+        return Some(shape.down(run));
+    }
+    if let Some(run) = shape.densest() {
+        return Some(shape.down(run));
+    }
+    if shape.erased.fragments().len() > RANGES_MAX {
+        return shape.most_ignorant();
+    }
+    None
+}
+
+/// Whether a run may hold entries that a fragment erased, and that were not left out of it.
+pub(crate) fn is_ignorant(run: &RunFacts, fragment: &Fragment) -> bool {
+    run.knows < fragment.seq && run.seq_min < fragment.seq && fragment.overlaps(&run.first, &run.last)
+}
+
+/// Whether a fragment has to be kept, because a run may hold entries that it erased.
+pub(crate) fn is_needed(levels: &[Vec<RunFacts>], fragment: &Fragment) -> bool {
+    let (level0, deep) = levels.split_first().map_or((&[][..], &[][..]), |(level0, deep)| (level0.as_slice(), deep));
+    let from = |runs: &&[RunFacts]| runs.partition_point(|run| *run.last < *fragment.from);
+    let met = |runs: &[RunFacts]| {
+        let met = runs.iter().skip(from(&runs)).take_while(|run| fragment.overlaps(&run.first, &run.last));
+        met.into_iter().any(|run| is_ignorant(run, fragment))
+    };
+    level0.iter().any(|run| is_ignorant(run, fragment)) || deep.iter().any(|runs| met(runs))
+}
+
+/// What is too much at levels of so many runs and bytes: what merges would have to read.
+pub(crate) fn debt_bytes(levels: impl IntoIterator<Item = (usize, u64)>, config: &Config) -> u64 {
+    let level0_runs = usize::try_from(config.level0_runs).unwrap_or(usize::MAX);
+    let debt = levels.into_iter().enumerate().map(|(level, (runs, bytes))| match level {
+        0 if runs < level0_runs => 0,
+        0 => bytes,
+        _ => bytes.saturating_sub(config.level_bytes(level)),
+    });
+    debt.sum()
+}
+
+/// A run and its level.
+type At<'a> = (usize, &'a RunFacts);
+
+impl<'a> Shape<'a> {
+    fn level(self, level: usize) -> &'a [RunFacts] {
+        self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    fn bytes(self, level: usize) -> u64 {
+        self.level(level).iter().map(|run| run.bytes).sum()
+    }
+
+    fn overlapping(self, level: usize, first: &[u8], last: &[u8]) -> &'a [RunFacts] {
+        let runs = self.level(level);
+        let start = runs.partition_point(|run| run.last.as_slice() < first);
+        let runs = runs.get(start..).unwrap_or_default();
+        let count = runs.partition_point(|run| run.first.as_slice() <= last);
+        runs.get(..count).unwrap_or_default()
+    }
+
+    /// All of level 0, for its runs overlap each other, and what it meets at level 1.
+    fn merge_level0(self) -> Work {
+        let runs = self.level(0);
+        let first = runs.iter().map(|run| run.first.as_slice()).min().unwrap_or_default();
+        let last = runs.iter().map(|run| run.last.as_slice()).max().unwrap_or_default();
+        let met = self.overlapping(1, first, last);
+        Work::Merge { inputs: runs.iter().chain(met).map(|run| run.id).collect(), to: 1 }
+    }
+
+    fn met_bytes(self, (level, run): At<'_>) -> u64 {
+        self.overlapping(level + 1, &run.first, &run.last).iter().map(|run| run.bytes).sum()
+    }
+
+    /// The run of a level that meets the least below, for each byte of its own.
+    fn cheapest(self, level: usize) -> Option<At<'a>> {
+        let price = |run: &&RunFacts| self.met_bytes((level, run)).saturating_mul(1024) / run.bytes.max(1);
+        self.level(level).iter().min_by_key(price).map(|run| (level, run))
+    }
+
+    /// A run below level 0 that is half tombstones or more.
+    fn densest(self) -> Option<At<'a>> {
+        let at = |level| self.level(level).iter().map(move |run| (level, run));
+        let all = (1..self.levels.len()).flat_map(at);
+        let dense = all.filter(|(_, run)| run.tombstones > 0 && run.tombstones >= run.entries.div_ceil(2));
+        dense.max_by_key(|(_, run)| run.tombstones.saturating_mul(1024) / run.entries.max(1))
+    }
+
+    /// A run with what it meets one level down.
+    fn down(self, (level, run): At<'_>) -> Work {
+        let met = self.overlapping(level + 1, &run.first, &run.last);
+        let is_last = level + 1 >= self.levels.len();
+        match met {
+            // Nothing below: it is written again where it is, and its tombstones are not.
+            [] if run.tombstones > 0 && is_last => Work::Merge { inputs: vec![run.id], to: level },
+            [] => Work::Move(run.id),
+            _ => Work::Merge { inputs: std::iter::once(run).chain(met).map(|run| run.id).collect(), to: level + 1 },
+        }
+    }
+
+    /// The run that keeps the most ranges from going.
+    fn most_ignorant(self) -> Option<Work> {
+        let ignorance =
+            |run: &RunFacts| self.erased.fragments().iter().filter(|fragment| is_ignorant(run, fragment)).count();
+        let at = |level| self.level(level).iter().map(move |run| (level, run));
+        let all = (0..self.levels.len()).flat_map(at).map(|(level, run)| (ignorance(run), level, run));
+        let (_, level, run) = all.filter(|(count, ..)| *count > 0).max_by_key(|(count, ..)| *count)?;
+        Some(if level == 0 { self.merge_level0() } else { Work::Merge { inputs: vec![run.id], to: level } })
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_test.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! The judgement, as a table.
+
+use super::*;
+use crate::entry::Range;
+
+fn config() -> Config {
+    Config { level0_runs: 2, level1_bytes: 1 << 10, level_ratio: 2, ..Config::default() }
+}
+
+fn run(id: u64, keys: &str, bytes: u64) -> RunFacts {
+    let (first, last) = keys.split_at(1);
+    RunFacts {
+        id: RunId(id),
+        bytes,
+        first: first.into(),
+        last: last.into(),
+        seq_min: 10,
+        seq_max: 20,
+        entries: 10,
+        tombstones: 0,
+        value_bytes: 0,
+        knows: 5,
+    }
+}
+
+fn dense(id: u64, keys: &str) -> RunFacts {
+    RunFacts { tombstones: 5, ..run(id, keys, 100) }
+}
+
+fn erased(ranges: &[(&str, u64)]) -> Erased {
+    let range = |(keys, seq): &(&str, u64)| {
+        let (from, to) = keys.split_at(1);
+        Range { from: from.into(), to: Some(to.into()), seq: *seq }
+    };
+    Erased::of(&ranges.iter().map(range).collect::<Vec<_>>())
+}
+
+fn judge(frozen: usize, levels: &[Vec<RunFacts>], erased: &Erased) -> Option<Work> {
+    next(Shape { frozen, levels, erased }, &config())
+}
+
+fn merge(inputs: &[u64], to: usize) -> Option<Work> {
+    Some(Work::Merge { inputs: inputs.iter().copied().map(RunId).collect(), to })
+}
+
+#[test]
+fn what_is_most_urgent() {
+    let nothing = Erased::default();
+    let some = |count: u64| (0..count).map(|id| run(id, "az", 100)).collect::<Vec<_>>();
+    type Row = (&'static str, usize, Vec<Vec<RunFacts>>, Option<Work>);
+    let rows: [Row; 14] = [
+        ("an empty map", 0, vec![], None),
+        ("a memtable waits", 1, vec![], Some(Work::Flush)),
+        ("a memtable goes before a merge", 1, vec![some(2)], Some(Work::Flush)),
+        ("a memtable waits while level 0 is far too full", 1, vec![some(6)], merge(&[0, 1, 2, 3, 4, 5], 1)),
+        ("two memtables go first", 2, vec![some(6)], Some(Work::Flush)),
+        ("too few runs to merge", 0, vec![some(1)], None),
+        (
+            "level 0 takes what it meets",
+            0,
+            vec![vec![run(1, "bd", 9), run(2, "cf", 9)], vec![run(3, "aa", 9), run(4, "bb", 9), run(5, "fz", 9)]],
+            merge(&[1, 2, 4, 5], 1),
+        ),
+        ("a level within its bytes", 0, vec![vec![], vec![run(1, "ab", 1024)]], None),
+        ("a run moves where there is nothing", 0, vec![vec![], vec![run(1, "ab", 1025)]], Some(Work::Move(RunId(1)))),
+        (
+            "the run that meets least",
+            0,
+            vec![vec![], vec![run(1, "ab", 600), run(2, "cd", 600)], vec![run(3, "aa", 900), run(4, "cc", 10)]],
+            merge(&[2, 4], 2),
+        ),
+        ("half of it tombstones, and nothing below", 0, vec![vec![], vec![dense(1, "ab")]], merge(&[1], 1)),
+        (
+            "half of it tombstones, and what they hide",
+            0,
+            vec![vec![], vec![dense(1, "ab")], vec![run(2, "bc", 9)]],
+            merge(&[1, 2], 2),
+        ),
+        (
+            "half of it tombstones, above a level that it does not meet",
+            0,
+            vec![vec![], vec![dense(1, "ab")], vec![run(2, "cd", 9)]],
+            Some(Work::Move(RunId(1))),
+        ),
+        (
+            "too full, but with tombstones: written again",
+            0,
+            vec![vec![], vec![RunFacts { tombstones: 1, ..run(1, "ab", 1025) }]],
+            merge(&[1], 1),
+        ),
+    ];
+    for (name, frozen, levels, expected) in rows {
+        assert_eq!(judge(frozen, &levels, &nothing), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_run_goes_only_if_all_of_it_was_erased_later() {
+    let levels = [vec![run(1, "bd", 9)]];
+    for (name, ranges, goes) in [
+        ("all of it", vec![("ae", 21)], true),
+        ("by two together", vec![("ac", 21), ("ce", 30)], true),
+        ("its last key is not in it", vec![("ad", 21)], false),
+        ("a hole", vec![("ab", 21), ("ce", 21)], false),
+        ("its newest entry came later", vec![("ae", 20)], false),
+    ] {
+        let expected = goes.then_some(Work::Drop(RunId(1)));
+        assert_eq!(judge(0, &levels, &erased(&ranges)), expected, "{name}");
+    }
+    assert_eq!(judge(1, &levels, &erased(&[("ae", 21)])), Some(Work::Flush), "a memtable goes first");
+}
+
+#[test]
+fn a_range_is_needed_while_a_run_may_hold_what_it_erased() {
+    let with = |change: fn(&mut RunFacts)| {
+        let mut run = run(1, "ce", 9);
+        change(&mut run);
+        run
+    };
+    for (name, facts, needed) in [
+        ("it was written before", with(|_| ()), true),
+        ("it was written with it", with(|run| run.knows = 15), false),
+        ("all of it is newer", with(|run| run.seq_min = 15), false),
+        (
+            "its last key is the first of the range",
+            with(|run| (run.first, run.last) = (b"a".into(), b"b".into())),
+            true,
+        ),
+        ("it ends before the range", with(|run| (run.first, run.last) = (b"a".into(), b"a~".into())), false),
+        ("it begins where the range ends", with(|run| (run.first, run.last) = (b"d".into(), b"e".into())), false),
+    ] {
+        let erased = erased(&[("bd", 15)]);
+        let fragment = &erased.fragments()[0];
+        assert_eq!(is_needed(&[vec![facts.clone()]], fragment), needed, "level 0: {name}");
+        let beside = [run(2, "AA", 9), facts, run(3, "yz", 9)];
+        assert_eq!(is_needed(&[vec![], vec![], beside.to_vec()], fragment), needed, "level 2: {name}");
+    }
+    assert!(!is_needed(&[], &erased(&[("bd", 15)]).fragments()[0]), "no runs at all");
+}
+
+#[test]
+fn too_many_ranges_rewrite_the_run_that_keeps_most_of_them() {
+    let ranges = |from: u8, count: usize| {
+        let key =
+            move |number: usize| vec![from, u8::try_from(number / 200).unwrap(), u8::try_from(number % 200).unwrap()];
+        (0..count).map(move |number| Range {
+            from: key(number),
+            to: Some(key(number + 1)),
+            seq: 15 + (number % 2) as u64,
+        })
+    };
+    let levels = [vec![], vec![run(1, "bc", 9), run(2, "de", 9)]];
+    let few = Erased::of(&ranges(b'd', RANGES_MAX).collect::<Vec<_>>());
+    assert_eq!(judge(0, &levels, &few), None);
+    let many = Erased::of(&ranges(b'd', RANGES_MAX).chain(ranges(b'b', 1)).collect::<Vec<_>>());
+    assert_eq!(judge(0, &levels, &many), merge(&[2], 1));
+    let above = [vec![run(3, "dd", 9), run(4, "ez", 9)][..1].to_vec(), vec![run(2, "de", 9)]];
+    assert!(matches!(judge(0, &above, &many), Some(Work::Merge { .. })));
+}
+
+#[test]
+fn debt_is_what_is_too_much() {
+    let debt = |levels: &[(usize, u64)]| debt_bytes(levels.iter().copied(), &config());
+    assert_eq!(debt(&[]), 0);
+    assert_eq!(debt(&[(1, 900), (1, 1024), (1, 2048)]), 0);
+    assert_eq!(debt(&[(2, 900), (1, 1025), (1, 2050)]), 903);
+}

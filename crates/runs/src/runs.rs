@@ -1,0 +1,389 @@
+//! The map: versions that follow each other, one writer, and what a step publishes.
+//!
+//! ```text
+//!   apply   the writer's lock: memtable, then the newest place (or, with a range, a new version)
+//!   get     no lock: the current version
+//!   step    no lock while it works; the book's for its commit, the writer's for the new version
+//! ```
+//! Order of locks: stepping, book, writer; nobody holds the book's and the writer's at once.
+//!
+//! Walk: [`Runs::open`] · [`Runs::apply`] and [`Runs::rotate`] write · [`Runs::get`] and [`Runs::view`] read · [`Runs::step`]
+//! does what [`crate::policy`] finds most urgent.
+//! Deliberately absent: threads, and a lock of the folder: the owner's log has one.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arc_swap::ArcSwap;
+use assent_world::Disk;
+
+use crate::book::{Book, Change as Commit};
+use crate::cache::Cache;
+use crate::entry::{Change, Entry, Range};
+use crate::facts::{Counts, Opened};
+use crate::manifest::Refused;
+use crate::memtable::{Memtable, laid_bytes_max};
+use crate::nowhere::Nowhere;
+use crate::owner::{Owner, Pace, Tally};
+use crate::ranges::Erased;
+use crate::run::{RunFacts, RunId};
+use crate::run_reader::Run;
+use crate::step::{Halt, Step, Task};
+use crate::version::{Frozen, Levels, Version};
+use crate::view::{Found, View, found};
+use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
+
+/// An ordered, persistent map.
+#[derive(Debug)]
+pub struct Runs {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) folder: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) counts: Counts,
+    current: ArcSwap<Version>,
+    writer: Mutex<Writer>,
+    book: Mutex<Book>,
+    stepping: Mutex<()>,
+    next_id: AtomicU64,
+    closed: OnceLock<String>,
+    is_read_only: bool,
+}
+
+/// What the one writer knows beside the version.
+#[derive(Debug)]
+struct Writer {
+    /// What is in no active memtable any more.
+    mark: u64,
+    /// What was erased since then.
+    erases: Vec<Range>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runs {
+    /// Opens the map in a folder; makes an empty one where there is nothing. What was applied behind
+    /// [`Opened::applied`] is not in it: the owner applies it again.
+    ///
+    /// # Errors
+    /// `Config`; `Damaged` if no manifest can be believed or a run is missing: then [`Runs::create`] begins anew, or [`crate::Bulk`]
+    /// builds it anew; as the disk says.
+    pub fn open(disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<(Self, Opened), RunsError> {
+        let cache = config.check().and_then(|()| Cache::new(config.cache_bytes, config.block_bytes))?;
+        let (book, opened, next_id) = Book::open(&disk, folder, &cache)?;
+        Ok(Self::of(disk, folder, config, cache, (book, opened, next_id)))
+    }
+
+    /// Opens the map in a folder and changes nothing on the disk, now or later: what is applied stays in memory. A folder that
+    /// is not there, or has no map, is an empty one.
+    ///
+    /// # Errors
+    /// As [`Runs::open`].
+    pub fn open_read_only(disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<(Self, Opened), RunsError> {
+        let cache = config.check().and_then(|()| Cache::new(config.cache_bytes, config.block_bytes))?;
+        let (book, opened) = Book::open_read_only(&*disk, folder)?;
+        Ok(Self::of(disk, folder, config, cache, (book, opened, 0)))
+    }
+
+    /// Makes an empty map in a folder, whatever was there, and removes the runs that it had.
+    ///
+    /// # Errors
+    /// `Config`; as the disk says: the folder's map is the new one or what it was.
+    pub fn create(disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<(Self, Opened), RunsError> {
+        config.check()?;
+        Book::create(&*disk, folder)?;
+        Self::open(disk, folder, config)
+    }
+
+    /// An empty map without a folder: what is applied stays in memory.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn in_memory(config: Config) -> Result<(Self, Opened), RunsError> {
+        Self::open_read_only(Arc::new(Nowhere), Path::new(""), config)
+    }
+
+    fn of(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        config: Config,
+        cache: Arc<Cache>,
+        (book, opened, next_id): (Book, Opened, u64),
+    ) -> (Self, Opened) {
+        let run = |facts: &RunFacts| Run::open(&disk, folder, facts.clone(), &cache);
+        let levels = book.contents().levels.iter().map(|level| level.iter().map(run).collect());
+        let levels: Levels = levels.collect();
+        let active = Arc::new(Memtable::with_room(config.memory_bytes_max));
+        let applied = opened.applied;
+        let version = Version::new(applied, active, Vec::new(), Arc::new(levels), Arc::clone(book.erased()));
+        let runs = Self {
+            disk,
+            folder: folder.to_path_buf(),
+            config,
+            cache,
+            counts: Counts::default(),
+            current: ArcSwap::from_pointee(version),
+            writer: Mutex::new(Writer { mark: applied, erases: Vec::new() }),
+            is_read_only: book.is_read_only(),
+            book: Mutex::new(book),
+            stepping: Mutex::new(()),
+            next_id: AtomicU64::new(next_id),
+            closed: OnceLock::new(),
+        };
+        (runs, opened)
+    }
+
+    /// Applies a batch at a place of the owner's order: visible at once and whole. If a batch has a key twice, the last one
+    /// counts. An empty batch moves the place.
+    ///
+    /// # Errors
+    /// `Size`, `Order`; `Busy` while memtables hold too much; `Closed`. Nothing was applied.
+    pub fn apply(&self, seq: u64, changes: &[Change<'_>]) -> Result<(), RunsError> {
+        changes.iter().try_for_each(check)?;
+        self.refuse_closed()?;
+        let mut writer = lock(&self.writer);
+        let newest = self.seq();
+        if seq <= newest {
+            return Err(RunsError::Order { seq, newest });
+        }
+        let bytes = entries(changes, seq).map(|entry| laid_bytes_max(entry.key, entry.value)).sum();
+        self.make_room(bytes)?;
+        let version = self.current.load_full();
+        for entry in entries(changes, seq) {
+            if !version.active.insert(&entry) {
+                // Room was counted before; half a batch must never be seen.
+                return Err(self.close("a memtable has less room than it promised".to_owned()));
+            }
+        }
+        let before = writer.erases.len();
+        writer.erases.extend(changes.iter().filter_map(|change| match *change {
+            Change::Erase { from, to } => Some(Range { from: from.to_vec(), to: to.map(<[u8]>::to_vec), seq }),
+            Change::Put { .. } | Change::Delete { .. } => None,
+        }));
+        let erases = writer.erases.get(before..).unwrap_or_default();
+        if erases.is_empty() {
+            version.show(seq);
+            return Ok(());
+        }
+        let mut erased = Erased::clone(&version.erased);
+        erases.iter().for_each(|range| erased.erase(range));
+        let Version { active, frozen, levels, .. } = &*version;
+        self.publish(seq, active, frozen.clone(), levels, Arc::new(erased));
+        Ok(())
+    }
+
+    /// Closes the active memtable at a place, so that a step flushes it and [`Runs::applied`] comes there: also where nothing was
+    /// applied, for a log has entries that are no changes. Only the owner does, for it knows what its note must say of
+    /// that place. Nothing if there is nothing up to there that is not closed, and on a map that is read-only.
+    pub fn rotate(&self, seq: u64) {
+        let mut writer = lock(&self.writer);
+        let version = self.current.load_full();
+        let mark = version.seq().max(seq);
+        if self.is_read_only || mark == writer.mark {
+            return;
+        }
+        let erases = std::mem::take(&mut writer.erases);
+        writer.mark = mark;
+        let closed = Arc::new(Frozen { table: Arc::clone(&version.active), mark, erases });
+        let frozen = std::iter::once(closed).chain(version.frozen.iter().cloned()).collect();
+        let active = Arc::new(Memtable::with_room(self.config.memory_bytes_max));
+        self.publish(mark, &active, frozen, &version.levels, Arc::clone(&version.erased));
+    }
+
+    /// Refuses a batch beyond the memory that there is, but for one that finds all of it empty.
+    fn make_room(&self, bytes: u64) -> Result<(), RunsError> {
+        let version = self.current.load_full();
+        let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum();
+        let held = frozen + version.active.used_bytes();
+        let limit = self.config.memory_bytes_max;
+        if held + bytes <= limit {
+            return Ok(());
+        }
+        if held > 0 {
+            return Err(RunsError::Busy { what: "memtables", bytes: held + bytes, limit });
+        }
+        let Version { frozen, levels, erased, .. } = &*version;
+        let active = Arc::new(Memtable::with_room(bytes));
+        self.publish(version.seq(), &active, frozen.clone(), levels, Arc::clone(erased));
+        Ok(())
+    }
+
+    /// The next version. The caller holds the writer's lock.
+    fn publish(
+        &self,
+        seq: u64,
+        active: &Arc<Memtable>,
+        frozen: Vec<Arc<Frozen>>,
+        levels: &Arc<Levels>,
+        erased: Arc<Erased>,
+    ) {
+        let version = Version::new(seq, Arc::clone(active), frozen, Arc::clone(levels), erased);
+        self.current.store(Arc::new(version));
+    }
+
+    /// The newest place that was applied.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.current.load().seq()
+    }
+
+    /// The map as it is now, for as long as somebody looks.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View::of(self.current.load_full())
+    }
+
+    /// The value of a key now.
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Found>, RunsError> {
+        let version = self.current.load();
+        Ok(found(version.find(key, version.seq())?))
+    }
+
+    /// Up to here everything is in durable runs: the owner replays what follows.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.book().contents().applied
+    }
+
+    /// Up to here the owner may let its log go: no manifest, not even the older one that counts if the newest is damaged, asks
+    /// for what is before.
+    #[must_use]
+    pub fn replay_floor(&self) -> u64 {
+        self.book().floor()
+    }
+
+    /// Commits another note, and nothing else. What it says is made under the manifest's lock: no step commits meanwhile.
+    ///
+    /// # Errors
+    /// `ReadOnly`; as the disk says; nothing was changed. `Closed` from then on, if it cannot be known whether it was.
+    pub fn renote(&self, note: impl FnOnce() -> Vec<u8>) -> Result<(), RunsError> {
+        self.refuse_closed()?;
+        if self.is_read_only {
+            return Err(RunsError::ReadOnly);
+        }
+        let mut book = self.book();
+        let next_id = self.next_id.load(Ordering::Relaxed);
+        let note = note();
+        let done = book.renote(next_id, note);
+        self.judge_commit(done)
+    }
+
+    /// Does the most urgent piece of work: a flush, a drop, a merge, one at a time. `None`: there is nothing to do, or nothing yet,
+    /// for what waits is not durable in the owner's log; and always so on a map that is read-only.
+    ///
+    /// # Errors
+    /// As the disk says, `Damaged` naming what could not be read: nothing was changed, and it may be tried again. `Closed`
+    /// from then on, if it cannot be known whether the change counts.
+    pub fn step(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
+        let _alone = lock(&self.stepping);
+        self.refuse_closed()?;
+        if self.is_read_only {
+            return Ok(None);
+        }
+        match Task::next(self, owner.durable()).map(|task| task.run(owner, pace)) {
+            None => Ok(None),
+            Some(Ok(step)) => Ok(Some(step)),
+            Some(Err(Halt::Stopped)) => Ok(Some(Step::Stopped)),
+            Some(Err(Halt::Failed(error))) => Err(error),
+        }
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        lock(&self.book)
+    }
+
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.current.load_full()
+    }
+
+    pub(crate) fn new_id(&self) -> RunId {
+        RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes what a step did durable, and then visible: the levels as they are from now on, without the memtable that was
+    /// flushed.
+    pub(crate) fn commit(
+        &self,
+        commit: Commit,
+        mut tally: Box<dyn Tally + '_>,
+        levels: Levels,
+        flushed: Option<&Arc<Frozen>>,
+    ) -> Result<(), RunsError> {
+        let applied = commit.applied;
+        let durable = {
+            let mut book = self.book();
+            let next_id = self.next_id.load(Ordering::Relaxed);
+            let done = book.commit(commit, next_id, tally.note(applied));
+            self.judge_commit(done)?;
+            tally.committed();
+            Arc::clone(book.erased())
+        };
+        let writer = lock(&self.writer);
+        let version = self.current.load_full();
+        let waits = |frozen: &&Arc<Frozen>| flushed.is_none_or(|flushed| !Arc::ptr_eq(frozen, flushed));
+        let frozen: Vec<_> = version.frozen.iter().filter(waits).cloned().collect();
+        let mut erased = Erased::clone(&durable);
+        for range in frozen.iter().rev().flat_map(|frozen| &frozen.erases).chain(&writer.erases) {
+            erased.erase(range);
+        }
+        self.publish(version.seq(), &version.active, frozen, &Arc::new(levels), Arc::new(erased));
+        Ok(())
+    }
+
+    fn judge_commit(&self, done: Result<(), Refused>) -> Result<(), RunsError> {
+        match done {
+            Ok(()) => {
+                Counts::add(&self.counts.commits, 1);
+                Ok(())
+            }
+            Err(Refused::Nothing(error)) => Err(error),
+            Err(Refused::Unknown(error)) => Err(self.close(error.to_string())),
+        }
+    }
+
+    fn close(&self, reason: String) -> RunsError {
+        let reason = self.closed.get_or_init(|| reason).clone();
+        RunsError::Closed { reason }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get().is_some()
+    }
+
+    fn refuse_closed(&self) -> Result<(), RunsError> {
+        self.closed.get().map_or(Ok(()), |reason| Err(RunsError::Closed { reason: reason.clone() }))
+    }
+}
+
+fn entries<'a>(changes: &'a [Change<'a>], seq: u64) -> impl Iterator<Item = Entry<'a>> {
+    changes.iter().filter_map(move |change| match *change {
+        Change::Put { key, value } => Some(Entry { key, seq, value: Some(value) }),
+        Change::Delete { key } => Some(Entry { key, seq, value: None }),
+        Change::Erase { .. } => None,
+    })
+}
+
+fn check(change: &Change<'_>) -> Result<(), RunsError> {
+    let within = |part, bytes: usize, limit: usize| {
+        let number = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        let error = RunsError::Size { part, bytes: number(bytes), limit: number(limit) };
+        if bytes <= limit { Ok(()) } else { Err(error) }
+    };
+    match *change {
+        Change::Put { key, value } => {
+            within("key", key.len(), KEY_BYTES_MAX)?;
+            within("value", value.len(), VALUE_BYTES_MAX)
+        }
+        Change::Delete { key } => within("key", key.len(), KEY_BYTES_MAX),
+        Change::Erase { from, to } => {
+            within("key", from.len(), KEY_BYTES_MAX)?;
+            within("key", to.map_or(0, <[u8]>::len), KEY_BYTES_MAX)
+        }
+    }
+}

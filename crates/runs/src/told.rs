@@ -1,0 +1,93 @@
+//! What a map tells about itself: debt, facts, and a check of everything.
+//!
+//! Walk: [`Runs::debt`] for whoever slows writers down · [`Runs::facts`] for metrics · [`Runs::verify`] reads every byte.
+//! Deliberately absent: repair. What is damaged is named; the owner has the log.
+
+use std::sync::Arc;
+
+use crate::RunsError;
+use crate::facts::{Counts, Debt, Facts, LevelFacts, Verified};
+use crate::memtable::Memtable;
+use crate::policy;
+use crate::run_reader::Run;
+use crate::runs::Runs;
+use crate::version::Version;
+
+impl Runs {
+    /// What waits to be done.
+    #[must_use]
+    pub fn debt(&self) -> Debt {
+        let version = self.version();
+        let full = |runs: &Arc<[Arc<Run>]>| (runs.len(), runs.iter().map(|run| run.facts().bytes).sum());
+        let level0_runs = version.levels.first().map_or(0, |level0| level0.len());
+        Debt {
+            active_bytes: version.active.used_bytes(),
+            immutable_bytes: version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum(),
+            immutables: u32::try_from(version.frozen.len()).unwrap_or(u32::MAX),
+            level0_runs: u32::try_from(level0_runs).unwrap_or(u32::MAX),
+            merge_bytes: policy::debt_bytes(version.levels.iter().map(full), &self.config),
+        }
+    }
+
+    /// What it holds, and what it did since it was opened.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        let version = self.version();
+        let cache = self.cache.facts();
+        let run_bytes: u64 = version.levels.iter().flat_map(|level| level.iter()).map(|run| run.memory_bytes()).sum();
+        let table_bytes: u64 = tables(&version).map(Memtable::memory_bytes).sum();
+        let levels: Vec<LevelFacts> = version.levels.iter().map(|level| level_facts(level)).collect();
+        Facts {
+            runs: levels.iter().map(|level| level.runs).sum(),
+            bytes: levels.iter().map(|level| level.bytes).sum(),
+            levels,
+            memtable_entries: tables(&version).map(Memtable::entries).sum(),
+            ranges: count(version.erased.fragments().len()),
+            runs_leaving: count(self.book().leaving().len()),
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cache_bytes: cache.bytes,
+            flushed_bytes: Counts::read(&self.counts.flushed_bytes),
+            merged_bytes: Counts::read(&self.counts.merged_bytes),
+            commits: Counts::read(&self.counts.commits),
+            memory_bytes: run_bytes + table_bytes + cache.bytes,
+        }
+    }
+
+    /// Reads the newest manifest and every byte of every run, past the cache, and tells all damage there is. Readers, writers
+    /// and steps go on meanwhile.
+    pub fn verify(&self, told: &mut dyn FnMut(&RunsError)) -> Verified {
+        let mut found = Verified::default();
+        if let Some(error) = self.book().verify() {
+            found.damaged += 1;
+            told(&error);
+        }
+        let version = self.version();
+        for run in version.levels.iter().flat_map(|level| level.iter()) {
+            let verified = run.verify(told);
+            found.runs += 1;
+            found.entries += verified.entries;
+            found.damaged += verified.damaged;
+        }
+        found
+    }
+}
+
+fn tables(version: &Version) -> impl Iterator<Item = &Memtable> {
+    std::iter::once(&*version.active).chain(version.frozen.iter().map(|frozen| &*frozen.table))
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn level_facts(runs: &[Arc<Run>]) -> LevelFacts {
+    let mut level = LevelFacts { runs: count(runs.len()), ..LevelFacts::default() };
+    for run in runs.iter().map(|run| run.facts()) {
+        level.bytes += run.bytes;
+        level.entries += run.entries;
+        level.tombstones += run.tombstones;
+        level.value_bytes += run.value_bytes;
+    }
+    level
+}

@@ -1,0 +1,115 @@
+//! A version: everything that a look-up needs, as one value that never changes but for what is added to its active memtable.
+//!
+//! Walk: [`Version::find`] asks the newest source first, and the first that knows the key decides · who holds a version
+//! holds its memtables and files.
+//! Deliberately absent: how versions follow each other; that is [`crate::runs`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::RunsError;
+use crate::entry::{Cursor, Range};
+use crate::filter;
+use crate::level::{LevelCursor, find};
+use crate::memtable::{MemCursor, Memtable};
+use crate::ranges::Erased;
+use crate::run_reader::{OwnedEntry, Reading, Run};
+
+/// A memtable that takes no more entries and waits for its flush.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub(crate) table: Arc<Memtable>,
+    /// All changes up to here are in it or in an older one.
+    pub(crate) mark: u64,
+    /// What was erased while it was active.
+    pub(crate) erases: Vec<Range>,
+}
+
+/// Level 0 newest first, the others in the order of their keys.
+pub(crate) type Levels = Vec<Arc<[Arc<Run>]>>;
+
+#[derive(Debug)]
+pub(crate) struct Version {
+    /// The newest place of which everything can be seen here.
+    seq: AtomicU64,
+    pub(crate) active: Arc<Memtable>,
+    /// Newest first.
+    pub(crate) frozen: Vec<Arc<Frozen>>,
+    pub(crate) levels: Arc<Levels>,
+    pub(crate) erased: Arc<Erased>,
+}
+
+impl Version {
+    pub(crate) const fn new(
+        seq: u64,
+        active: Arc<Memtable>,
+        frozen: Vec<Arc<Frozen>>,
+        levels: Arc<Levels>,
+        erased: Arc<Erased>,
+    ) -> Self {
+        Self { seq: AtomicU64::new(seq), active, frozen, levels, erased }
+    }
+
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Acquire)
+    }
+
+    /// Shows what was added up to here. Only while this is the current version, by the one writer: who has an older one must
+    /// not see entries beside ranges that it does not know.
+    pub(crate) fn show(&self, seq: u64) {
+        self.seq.store(seq, Ordering::Release);
+    }
+
+    /// What a key became as of a seq: by an entry, or by a range that erased it later. Nothing if nobody knows the key.
+    pub(crate) fn find(&self, key: &[u8], as_of: u64) -> Result<Option<OwnedEntry>, RunsError> {
+        let erased = self.erased.over(key);
+        let found = match self.find_in_memory(key, as_of) {
+            None => self.find_in_runs(key)?,
+            found => found,
+        };
+        Ok(match found {
+            Some(found) if found.seq >= erased => Some(found),
+            None if erased == 0 => None,
+            _ => Some(OwnedEntry { seq: erased, value: None }),
+        })
+    }
+
+    fn find_in_memory(&self, key: &[u8], as_of: u64) -> Option<OwnedEntry> {
+        let frozen = || self.frozen.iter().find_map(|frozen| frozen.table.get(key, as_of));
+        self.active.get(key, as_of).or_else(frozen)
+    }
+
+    fn find_in_runs(&self, key: &[u8]) -> Result<Option<OwnedEntry>, RunsError> {
+        let Some((level0, deep)) = self.levels.split_first() else { return Ok(None) };
+        let hash = filter::hash(key);
+        for run in level0.iter() {
+            if let Some(found) = run.get(key, hash)? {
+                return Ok(Some(found));
+            }
+        }
+        for runs in deep {
+            if let Some(run) = runs.get(find(runs, key))
+                && let Some(found) = run.get(key, hash)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A cursor over each source, the newest first.
+    pub(crate) fn cursors(&self, as_of: u64) -> Vec<Box<dyn Cursor>> {
+        let frozen = self.frozen.iter().map(|frozen| &frozen.table);
+        let tables = std::iter::once(&self.active).chain(frozen);
+        let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+        cursors.extend(tables.map(|table| Box::new(MemCursor::new(Arc::clone(table), as_of)) as Box<dyn Cursor>));
+        if let Some((level0, deep)) = self.levels.split_first() {
+            cursors.extend(level0.iter().map(|run| Box::new(run.cursor(Reading::Cached)) as Box<dyn Cursor>));
+            let deep = deep.iter().filter(|runs| !runs.is_empty());
+            cursors.extend(
+                deep.map(|runs| Box::new(LevelCursor::new(Arc::clone(runs), Reading::Cached)) as Box<dyn Cursor>),
+            );
+        }
+        cursors
+    }
+}

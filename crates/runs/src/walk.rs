@@ -1,0 +1,157 @@
+//! A walk over a range of keys, from its front, from its back, or from both until they meet.
+//!
+//! Walk: [`Walk::next`] and [`Walk::prev`] each move a [`Merged`] of their own over all sources of the view, made when it is
+//! first asked · tombstones and what was erased are stepped over · no key is given twice.
+//! Deliberately absent: values of other rooms; an entry is what the map holds.
+
+use std::ops::Bound;
+
+use crate::RunsError;
+use crate::entry::{Cursor, Entry};
+use crate::merged::Merged;
+use crate::version::Version;
+use crate::view::Found;
+
+/// A walk over keys in order.
+#[derive(Debug)]
+pub struct Walk<'v> {
+    version: &'v Version,
+    seq: u64,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    front: Option<Merged>,
+    back: Option<Merged>,
+    /// What both ends gave last: beyond it neither goes.
+    front_last: Option<Vec<u8>>,
+    back_last: Option<Vec<u8>>,
+    /// They have met, or an error ended it.
+    is_done: bool,
+}
+
+impl<'v> Walk<'v> {
+    pub(crate) const fn new(version: &'v Version, seq: u64, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+        let (front, back, front_last, back_last) = (None, None, None, None);
+        Self { version, seq, from, to, front, back, front_last, back_last, is_done: false }
+    }
+
+    /// The next key from the front; nothing behind the last, or where the back has been.
+    ///
+    /// # Errors
+    /// `Damaged` naming file and place; as the disk says. It ends the walk; another may go around.
+    #[expect(clippy::should_implement_trait, reason = "an error ends it: whoever wants an iterator transposes")]
+    pub fn next(&mut self) -> Result<Option<(Vec<u8>, Found)>, RunsError> {
+        if !self.is_done {
+            self.is_done = true;
+            self.is_done = !self.forth()?;
+        }
+        Ok(self.front.as_ref().filter(|_| !self.is_done).and_then(given))
+    }
+
+    /// The next key from the back; nothing before the first, or where the front has been.
+    ///
+    /// # Errors
+    /// As [`Walk::next`].
+    pub fn prev(&mut self) -> Result<Option<(Vec<u8>, Found)>, RunsError> {
+        if !self.is_done {
+            self.is_done = true;
+            self.is_done = !self.back()?;
+        }
+        Ok(self.back.as_ref().filter(|_| !self.is_done).and_then(given))
+    }
+
+    /// Moves the front to what it gives next; false if there is nothing.
+    fn forth(&mut self) -> Result<bool, RunsError> {
+        let Self { version, seq, from, to, front, front_last, back_last, .. } = self;
+        let cursor = match front {
+            Some(cursor) => {
+                cursor.next()?;
+                cursor
+            }
+            None => {
+                let cursor = front.insert(Merged::new(version.cursors(*seq)));
+                match &*from {
+                    Bound::Unbounded => cursor.seek(&[])?,
+                    Bound::Included(key) => cursor.seek(key)?,
+                    Bound::Excluded(key) => {
+                        cursor.seek(key)?;
+                        if cursor.entry().is_some_and(|entry| entry.key == key.as_slice()) {
+                            cursor.next()?;
+                        }
+                    }
+                }
+                cursor
+            }
+        };
+        while let Some(entry) = cursor.entry() {
+            let is_behind = match &*to {
+                Bound::Unbounded => false,
+                Bound::Included(key) => entry.key > key.as_slice(),
+                Bound::Excluded(key) => entry.key >= key.as_slice(),
+            };
+            if is_behind || back_last.as_ref().is_some_and(|last| entry.key >= last.as_slice()) {
+                return Ok(false);
+            }
+            if is_seen(version, &entry) {
+                let last = front_last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(entry.key);
+                return Ok(true);
+            }
+            cursor.next()?;
+        }
+        Ok(false)
+    }
+
+    /// Moves the back to what it gives next; false if there is nothing.
+    fn back(&mut self) -> Result<bool, RunsError> {
+        let Self { version, seq, from, to, back, front_last, back_last, .. } = self;
+        let cursor = match back {
+            Some(cursor) => {
+                cursor.prev()?;
+                cursor
+            }
+            None => {
+                let cursor = back.insert(Merged::new(version.cursors(*seq)));
+                match &*to {
+                    Bound::Unbounded => cursor.seek_back(None)?,
+                    Bound::Included(key) => cursor.seek_back(Some(key))?,
+                    Bound::Excluded(key) => {
+                        cursor.seek_back(Some(key))?;
+                        if cursor.entry().is_some_and(|entry| entry.key == key.as_slice()) {
+                            cursor.prev()?;
+                        }
+                    }
+                }
+                cursor
+            }
+        };
+        while let Some(entry) = cursor.entry() {
+            let is_before = match &*from {
+                Bound::Unbounded => false,
+                Bound::Included(key) => entry.key < key.as_slice(),
+                Bound::Excluded(key) => entry.key <= key.as_slice(),
+            };
+            if is_before || front_last.as_ref().is_some_and(|last| entry.key <= last.as_slice()) {
+                return Ok(false);
+            }
+            if is_seen(version, &entry) {
+                let last = back_last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(entry.key);
+                return Ok(true);
+            }
+            cursor.prev()?;
+        }
+        Ok(false)
+    }
+}
+
+fn given(cursor: &Merged) -> Option<(Vec<u8>, Found)> {
+    let Entry { key, seq, value } = cursor.entry()?;
+    Some((key.to_vec(), Found { seq, value: value?.to_vec() }))
+}
+
+/// Whether an entry is a value, and no range erased it later.
+fn is_seen(version: &Version, entry: &Entry<'_>) -> bool {
+    entry.value.is_some() && version.erased.over(entry.key) <= entry.seq
+}
