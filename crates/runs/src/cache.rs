@@ -114,6 +114,11 @@ impl Cache {
         self.pieces.insert((id.0, offset), piece);
     }
 
+    /// Whether a piece of so many bytes would be kept, and leave room for others.
+    pub(crate) fn takes(&self, bytes: u64) -> bool {
+        bytes <= self.pieces.shard_capacity() / 2
+    }
+
     /// What it did.
     pub(crate) fn facts(&self) -> CacheFacts {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -166,5 +171,6 @@ mod tests {
         let filter = Arc::new(Filter::parse(&crate::filter::lay(hashes)).unwrap());
         cache.insert(RunId(1), 0, Cached::Filter(filter));
         assert!(cache.get(RunId(1), 0).is_some());
+        assert!(cache.takes(2 << 20) && !cache.takes((2 << 20) + 1), "half a share");
     }
 }

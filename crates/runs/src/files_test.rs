@@ -557,13 +557,28 @@ fn most_look_ups_for_strangers_read_no_block() {
     let memory = run.memory_bytes();
     assert!(memory < run.facts().bytes / 100, "{memory} bytes of memory for a file of {}", run.facts().bytes);
     // Who reads everything once takes nobody's place.
-    let before = stage.cache.facts().bytes;
-    let mut walk = stage.again(&run).cursor(Reading::Ahead);
+    let before = stage.cache.facts();
+    let mut walk = run.cursor(Reading::Ahead);
     walk.seek(&[]).unwrap();
     while walk.entry().is_some() {
         walk.next().unwrap();
     }
-    assert_eq!(stage.cache.facts().bytes, before);
+    run.verify(&mut |error| panic!("{error}"));
+    assert_eq!(stage.cache.facts(), before);
+}
+
+#[test]
+fn a_cache_that_takes_no_filter_costs_two_reads_a_look_up() {
+    let stage = Stage::new();
+    let model: Model =
+        (0..20_000_u32).map(|n| (n.to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: Some(vec![1; 30]) })).collect();
+    let run = stage.run(1, &model, 4096);
+    let run = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &Cache::new(0, 4096).unwrap());
+    let get = |number: u32| run.get(&number.to_be_bytes(), filter::hash(&number.to_be_bytes())).unwrap();
+    assert!(get(7).is_some());
+    let before = stage.sim.calls();
+    assert!((0..100).all(|number| get(number).is_some()));
+    assert_eq!(stage.sim.calls() - before, 200, "an index block and a data block each");
 }
 
 #[test]

@@ -118,7 +118,11 @@ impl RunCursor {
         self.index = Standing::nowhere();
         self.data = Standing::nowhere();
         let Some(place) = self.run.pointed(&self.top.cursor, self.top.at)? else { return Ok(false) };
-        self.index = Standing::before(self.run.block(place)?, place);
+        let block = match self.reading {
+            Reading::Cached => self.run.block(place)?,
+            Reading::Ahead => self.run.block_past_cache(place)?,
+        };
+        self.index = Standing::before(block, place);
         Ok(true)
     }
 

@@ -147,9 +147,14 @@ impl Run {
         if let Some(Cached::Block(block)) = self.cache.get(self.id(), place.offset) {
             return Ok(block);
         }
-        let block = self.parse_block(place, &self.read(place)?)?;
+        let block = self.block_past_cache(place)?;
         self.cache.insert(self.id(), place.offset, Cached::Block(Arc::clone(&block)));
         Ok(block)
+    }
+
+    /// A block as it stands in the file.
+    pub(crate) fn block_past_cache(&self, place: Place) -> Result<Arc<Block>, RunsError> {
+        self.parse_block(place, &self.read(place)?)
     }
 
     /// The block that these bytes are, if they are those of this place.
@@ -161,6 +166,10 @@ impl Run {
     fn filter(&self) -> Result<Arc<Filter>, RunsError> {
         let opened = self.opened()?;
         let place = opened.footer.filter;
+        if !self.cache.takes(u64::from(place.length)) {
+            // To read it each time would cost more than the blocks that it saves.
+            return Ok(Arc::default());
+        }
         if let Some(Cached::Filter(filter)) = self.cache.get(self.id(), place.offset) {
             return Ok(filter);
         }

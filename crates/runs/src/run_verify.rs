@@ -43,7 +43,7 @@ impl Run {
             tell(&error);
         }
         // What was read before may be whole in memory and rotten on the disk.
-        if let Err(error) = self.read(opened.footer.top).and_then(|piece| self.parse_block(opened.footer.top, &piece)) {
+        if let Err(error) = self.block_past_cache(opened.footer.top) {
             tell(&error);
         }
         if let Err(error) = self.verify_footer(opened) {
@@ -94,7 +94,7 @@ impl Run {
     fn verify_index(&self, opened: &Opened, check: &mut Check, tell: &mut dyn FnMut(&RunsError)) -> bool {
         let mut whole = true;
         self.each_place(&opened.top, opened.footer.top, &mut |index| {
-            let index = match index.and_then(|place| Ok((self.parse_block(place, &self.read(place)?)?, place))) {
+            let index = match index.and_then(|place| Ok((self.block_past_cache(place)?, place))) {
                 Ok(index) => index,
                 Err(error) => {
                     whole = false;
@@ -102,7 +102,7 @@ impl Run {
                 }
             };
             self.each_place(&index.0, index.1, &mut |data| {
-                let read = data.and_then(|place| Ok((self.parse_block(place, &self.read(place)?)?, place)));
+                let read = data.and_then(|place| Ok((self.block_past_cache(place)?, place)));
                 if let Err(error) = read.and_then(|(block, place)| self.verify_data(block, place, check)) {
                     whole = false;
                     tell(&error);
