@@ -73,6 +73,7 @@ pub const BARRIERS: &[Barrier] = &[
     manifest::COPY_BYTES,
     manifest::COPY_NAMES,
     manifest::COPY_AGAIN,
+    manifest::COPY_VOID,
     manifest::COPY,
     run_writer::RUN,
     step::RUN_NAMES,

@@ -8,7 +8,7 @@
 //! All little endian. The checksum covers everything behind it; `length` counts the fields; what a longer manifest left
 //! behind them is nobody's. The fields: the next run's id, applied, levels (the facts of each run), erased ranges, the note.
 //!
-//! Walk: [`Copies::open`] finds the newest · [`Copies::commit`] writes the other copy: the fields first and the head last, so
+//! Walk: [`Copies::open`] finds the newest, and makes sure that the other one never counts if it cannot be believed · [`Copies::commit`] writes the other copy: the fields first and the head last, so
 //! that a write that fails leaves no manifest that anybody believes, then the sync, from which on it counts.
 //! Deliberately absent: what becomes of the files that a commit let go. The older copy still names them until the next one,
 //! and an open that cannot believe the newer copy goes back to it: [`crate::runs`] keeps them so long.
@@ -27,6 +27,7 @@ pub(crate) const FOLDER: Barrier = Barrier::new("runs: the folder's entry before
 pub(crate) const COPY_BYTES: Barrier = Barrier::new("runs: a manifest's first bytes before its name");
 pub(crate) const COPY_NAMES: Barrier = Barrier::new("runs: the manifests' names before anything is committed");
 pub(crate) const COPY_AGAIN: Barrier = Barrier::new("runs: the manifest that an open found before it is believed");
+pub(crate) const COPY_VOID: Barrier = Barrier::new("runs: a manifest that is not believed before what it names goes");
 pub(crate) const COPY: Barrier = Barrier::new("runs: a manifest before what it says counts");
 
 const NAMES: [&str; 2] = ["manifest-a", "manifest-b"];
@@ -208,6 +209,9 @@ impl Copies {
         }
         let copies = Self::of(disk, folder, newest, number)?;
         copies.write_again(&found.newest)?;
+        if found.torn.is_some() {
+            copies.void_other()?;
+        }
         Ok((copies, found))
     }
 
@@ -267,6 +271,15 @@ impl Copies {
         let bytes = seal(self.number, &contents.lay());
         write_all_at(&**file, 0, &bytes).map_err(|error| RunsError::disk("write", path, &error))?;
         file.sync_all(COPY_AGAIN).map_err(|error| RunsError::disk("sync", path, &error))
+    }
+
+    /// A copy that is not believed may come to be whole again: where the power took the end of a file, the next commit's bytes may
+    /// give it the length, or the sector, that it lacked. What it names is about to be removed, so its head goes first.
+    fn void_other(&self) -> Result<(), RunsError> {
+        let other = 1 - self.newest;
+        let (Some(file), Some(path)) = (self.files.get(other), self.paths.get(other)) else { return Ok(()) };
+        write_all_at(&**file, 0, &[0; HEAD_BYTES]).map_err(|error| RunsError::disk("write", path, &error))?;
+        file.sync_all(COPY_VOID).map_err(|error| RunsError::disk("sync", path, &error))
     }
 
     /// Makes these the map's contents.

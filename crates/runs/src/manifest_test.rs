@@ -103,6 +103,27 @@ fn copies_take_turns_and_without_the_newer_one_the_older_counts() {
 }
 
 #[test]
+fn a_copy_that_an_open_did_not_believe_never_counts_again() {
+    let disk = SimDisk::new();
+    disk.create_dir(Path::new("map")).unwrap();
+    let (mut opened, _) = copies(&disk).unwrap();
+    opened.commit(&Contents { applied: 1, ..contents() }).unwrap();
+    // The power goes in the middle of the next commit: all but its last bytes is there.
+    let path = opened.paths[1 - opened.newest].clone();
+    let torn = seal(opened.number + 1, &Contents { applied: 2, ..contents() }.lay());
+    drop(opened);
+    let file = disk.open(&path, Open { access: Access::Write, direct: false }).unwrap();
+    let (front, end) = torn.split_at(torn.len() - 4);
+    write_all_at(&*file, 0, front).unwrap();
+    file.set_size(front.len() as u64).unwrap();
+    let (_, found) = copies(&disk).unwrap();
+    assert_eq!((found.newest.applied, found.torn.is_some()), (1, true));
+    // What it named is gone; the power goes in the middle of the commit after that, which gave it the length that it lacked.
+    write_all_at(&*file, front.len() as u64, end).unwrap();
+    assert_eq!(copies(&disk).unwrap().1.newest.applied, 1);
+}
+
+#[test]
 fn neither_believed_is_damage_and_so_are_runs_without_a_manifest() {
     let disk = SimDisk::new();
     disk.create_dir(Path::new("map")).unwrap();

@@ -2,14 +2,20 @@
 //! promised, and the note says what the runs hold.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use assent_runs::{AtOnce, BARRIERS, Bulk, Entry, Range, Runs, RunsError, Step};
+use assent_runs::{AtOnce, BARRIERS, Bulk, Config, Entry, Range, Runs, RunsError, Step};
 use assent_sim::{Call, Explore, Fault, Rng, SimDisk, Subject, Witness};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 
 use super::accounts::Sums;
 use super::script::{Batch, Model, Op};
-use super::{Accounts, FOLDER, open, small};
+use super::{Accounts, FOLDER, open};
+
+/// So small that a third level comes soon.
+fn small() -> Config {
+    Config { level1_bytes: 1 << 10, ..super::small() }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Fact {
@@ -21,8 +27,17 @@ enum Fact {
     Word(u64),
 }
 
+#[derive(Default)]
 struct Map {
     lives: u32,
+    /// What its workloads did: flushes, drops, moves, merges, rebuilds.
+    did: [AtomicU64; 5],
+}
+
+impl Map {
+    fn count(&self, at: usize) {
+        self.did[at].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Opens, and judges what is there.
@@ -61,6 +76,7 @@ fn opened(disk: &SimDisk, acknowledged: &[Fact], attempted: &[Fact]) -> Result<(
 }
 
 struct Life<'a> {
+    map: &'a Map,
     runs: Runs,
     accounts: Accounts,
     rng: Rng,
@@ -71,14 +87,23 @@ struct Life<'a> {
 
 impl Life<'_> {
     fn step(&self) -> Result<(), RunsError> {
-        self.runs.step(&self.accounts, &AtOnce)?;
+        match self.runs.step(&self.accounts, &AtOnce)? {
+            Some(Step::Flushed { .. }) => self.map.count(0),
+            Some(Step::Dropped { .. }) => self.map.count(1),
+            Some(Step::Moved { .. }) => self.map.count(2),
+            Some(Step::Merged { .. }) => self.map.count(3),
+            Some(Step::Stopped) | None => {}
+        }
         self.witness.acknowledge(Fact::Applied(self.runs.applied()));
         Ok(())
     }
 
     fn write(&mut self) -> Result<(), RunsError> {
         self.seq += self.rng.range(1..3);
-        let batch = Batch::roll(&mut self.rng, self.seq, 9);
+        let mut batch = Batch::roll(&mut self.rng, self.seq, 20);
+        if self.rng.below(16) == 0 {
+            batch.ops.push(Op::Erase(Vec::new(), None));
+        }
         self.witness.attempt(Fact::Batch(batch.clone()));
         self.apply(&batch)
     }
@@ -139,6 +164,7 @@ impl Life<'_> {
         assert_eq!(opened.applied, applied);
         (self.runs, self.accounts) = (runs, accounts);
         self.witness.acknowledge(Fact::Applied(applied));
+        self.map.count(4);
         Ok(())
     }
 
@@ -173,11 +199,13 @@ impl Subject for Map {
         let seq = seqs.max().unwrap_or(0).max(applied);
         let words = attempted.iter().filter_map(|fact| if let Fact::Word(word) = fact { Some(*word) } else { None });
         let word = words.max().unwrap_or(0);
-        let mut life = Life { runs, accounts, rng: Rng::new(seed), witness, seq, word };
+        let mut life = Life { map: self, runs, accounts, rng: Rng::new(seed), witness, seq, word };
         let wrap = |error: RunsError| error.to_string();
         witness.acknowledge(Fact::Applied(applied));
         life.replay(applied).map_err(wrap)?;
-        for _ in 0..life.rng.range(1..24) {
+        // A few go on for long, so that runs come to be merged, moved and dropped.
+        let most = if life.rng.below(4) == 0 { 80 } else { 24 };
+        for _ in 0..life.rng.range(1..most) {
             match life.rng.below(12) {
                 0 | 1 => life.renote().map_err(wrap)?,
                 2 => {
@@ -206,15 +234,18 @@ impl Subject for Map {
 #[test]
 fn gate_a_power_cut_leaves_what_was_applied_and_a_note_that_fits() {
     let gate = Explore::new();
-    let report = gate.run(&Map { lives: 2 }).unwrap_or_else(|failure| panic!("{failure}"));
-    println!("{report}");
+    let map = Map { lives: 2, ..Map::default() };
+    let report = gate.run(&map).unwrap_or_else(|failure| panic!("{failure}"));
+    let did = map.did.map(AtomicU64::into_inner);
+    println!("{report}flushes, drops, moves, merges, rebuilds: {did:?}");
+    assert!(did.iter().all(|count| *count > 0), "too little was done: {did:?}");
     assert!(report.states >= gate.states_max || report.took >= gate.time_max, "it ended early: {report}");
 }
 
 #[test]
 fn gate_every_barrier_is_needed() {
     for barrier in BARRIERS {
-        let red = Explore::new().ignoring(&Map { lives: 1 }, *barrier);
+        let red = Explore::new().ignoring(&Map { lives: 3, ..Map::default() }, *barrier);
         let failure = red.unwrap_or_else(|green| panic!("{green}"));
         println!("{}: {}", barrier.label(), failure.message);
     }
@@ -236,7 +267,8 @@ fn without_the_newest_manifest_the_one_before_counts_and_its_files_are_there() {
         let disk = SimDisk::new();
         let witness = Witness::new(disk.clone());
         let (runs, _, accounts) = open(&disk, small()).unwrap();
-        let mut life = Life { runs, accounts, rng: Rng::new(seed), witness: &witness, seq: 0, word: 0 };
+        let map = Map::default();
+        let mut life = Life { map: &map, runs, accounts, rng: Rng::new(seed), witness: &witness, seq: 0, word: 0 };
         for _ in 0..60 {
             life.write().unwrap();
             let stepped = life.runs.step(&life.accounts, &AtOnce).unwrap();
@@ -245,6 +277,10 @@ fn without_the_newest_manifest_the_one_before_counts_and_its_files_are_there() {
             }
             let floor = life.runs.replay_floor();
             for other in disk.survivors(3, seed) {
+                // An open in between keeps what the older one names.
+                if life.rng.below(2) == 0 {
+                    open(&other, small()).unwrap();
+                }
                 let names = ["manifest-a", "manifest-b"];
                 let newest = names.into_iter().max_by_key(|name| number(&other, name)).unwrap();
                 let path = std::path::Path::new(FOLDER).join(newest);
@@ -273,9 +309,9 @@ fn a_flush_waits_for_the_log() {
     let (runs, _, accounts) = open(&disk, small()).unwrap();
     runs.apply(7, &[assent_runs::Change::Put { key: b"k", value: b"v" }]).unwrap();
     runs.rotate(9);
-    accounts.durable.store(8, std::sync::atomic::Ordering::SeqCst);
+    accounts.durable.store(8, Ordering::SeqCst);
     assert_eq!((runs.step(&accounts, &AtOnce), runs.applied()), (Ok(None), 0));
-    accounts.durable.store(9, std::sync::atomic::Ordering::SeqCst);
+    accounts.durable.store(9, Ordering::SeqCst);
     assert!(matches!(runs.step(&accounts, &AtOnce), Ok(Some(Step::Flushed { .. }))));
     assert_eq!(runs.applied(), 9);
 }
