@@ -300,6 +300,11 @@ impl Voted {
         assert_eq!(arrived.answer().unwrap(), Answer::Decided(Outcome::Committed));
     }
 
+    /// MariaDB's number of its session there.
+    pub(crate) fn shop_session(&mut self) -> u32 {
+        self.shop.work(|connection| Ok(connection.connection_id())).unwrap()
+    }
+
     /// The client's process dies: its connections end.
     pub(crate) fn dies(self) -> (TxId, [Xid; 2]) {
         (self.tx, self.xids)

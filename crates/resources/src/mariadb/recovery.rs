@@ -32,9 +32,13 @@ const PAUSE: &str = "DO SLEEP(0.01)";
 /// How many connections are remembered as gone.
 const GONE_MAX: usize = 65_536;
 
-/// KILL: no such connection; not one of this account's.
+/// Of a connection that is told or asked about: no such one; not one of this account's.
 const NO_SUCH_THREAD: u16 = 1094;
 const KILL_DENIED: u16 = 1095;
+/// Words that the server does not know.
+const PARSE_ERROR: u16 = 1064;
+/// What a connection is at, in MariaDB's words and in MySQL's.
+const PLAN: [&str; 2] = ["SHOW EXPLAIN FOR", "EXPLAIN FOR CONNECTION"];
 
 const IDENTITY: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
                         ('server_uuid', 'port', 'server_id', 'datadir')";
@@ -210,7 +214,7 @@ impl Session {
     /// Whether the connection that voted has gone.
     /// Trap: a session that ends hands its branch to whoever asks before InnoDB has let go of it. A commit that comes in
     /// between is answered with success and does nothing; the branch is listed nowhere, and prepared again after a
-    /// restart (10.11.19: 0.7 % of such commits). The process list is the only place that shows when it is over.
+    /// restart (10.11.19: 0.7 % of such commits). The list of connections is the only place that shows when it is over.
     pub(super) fn freed(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
         let Some(voter) = self.seen.voter(witness).filter(|id| *id != self.seen.connection) else { return Reply::Done };
         if self.gone.contains(&voter) {
@@ -232,14 +236,29 @@ impl Session {
         }
     }
 
-    /// Another account's connections are shown to whoever has PROCESS.
+    /// Whether there is such a connection. The process list leaves out those of other accounts, unless one has PROCESS, and
+    /// those whose socket is closed already. So whoever is not in it is asked for its plan: that needs no right to be
+    /// refused, and only of a connection that is not there the server says so.
     fn is_there(&mut self, id: u64) -> Result<bool, Failure> {
         let sql = format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {id}");
         let found: Option<u64> = self.ask(|connection| connection.query_first(sql))?;
-        Ok(found != Some(0))
+        if found != Some(0) {
+            return Ok(true);
+        }
+        for words in PLAN {
+            match self.ask(|connection| connection.query_drop(format!("{words} {id}"))) {
+                Err(Failure::Server(NO_SUCH_THREAD, _)) => return Ok(false),
+                Err(Failure::Server(PARSE_ERROR, _)) => {}
+                Err(Failure::Lost(native)) => return Err(Failure::Lost(native)),
+                // Not this account's, or at nothing that has a plan.
+                Ok(()) | Err(Failure::Server(..)) => return Ok(true),
+            }
+        }
+        // Nobody knows. A branch that waits is better than a commit that is not done.
+        Ok(true)
     }
 
-    /// A mark that can be had is a session on its way out; when it has left the process list, its branch is free.
+    /// A mark that can be had is a session on its way out; when there is no such connection any more, its branch is free.
     fn wait_for(&mut self, owner: Owner, ended: &[(u32, u64)]) -> Reply {
         for (number, id) in ended {
             let lock = owner.lock(*number);

@@ -7,6 +7,7 @@ use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder};
 use ::postgres::{Client, NoTls};
 use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
+use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb, MariadbConnector, Postgres, PostgresConnector};
 use assent_world::{Clock, RealClock};
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
@@ -182,6 +183,19 @@ pub(crate) fn wait<T>(what: &str, mut asked: impl FnMut() -> Option<T>) -> T {
         assert!(RealClock.now() < end, "waited 60 s for {what}");
         std::thread::yield_now();
     }
+}
+
+/// Waits until the connection that voted has gone, as recovery does before it commits: MariaDB answers a commit that comes
+/// while it is on its way out, and does nothing.
+pub(crate) fn freed(agent: &mut dyn Resource, xid: Xid, witness: &[u8]) {
+    let freed = Verb::Freed { xid, witness: witness.to_vec() };
+    wait("the connection that voted to be gone", || match agent.call(freed.clone()) {
+        Reply::Refused(Kind::Busy, _) => None,
+        reply => {
+            assert_eq!(reply, Reply::Done);
+            Some(())
+        }
+    });
 }
 
 /// A node of this run and this test.

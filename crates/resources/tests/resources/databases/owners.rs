@@ -11,7 +11,7 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb, MariadbConnector};
 use assent_xa::{Connector, Past, Reply, Resource, Verb, Vote};
 
-use super::engine::{Engine, MariadbTable, code, node, wait, work, xid};
+use super::engine::{Engine, MariadbTable, code, freed, node, wait, work, xid};
 use super::mariadb::Tap;
 use super::servers::{Servers, alone, shared};
 
@@ -73,12 +73,11 @@ fn one_connection_resolves_a_nodes_branches_until_it_ends() {
 
     // What recovery does with it leaves it alone.
     let xid = xid("claim", 0);
-    drop(prepared(&table, xid, 1));
-    let done = wait("the branch to be let go", || match agent.call(Verb::Commit(xid)) {
-        Reply::Refused(Kind::Busy, _) => None,
-        reply => Some(reply),
-    });
-    assert_eq!(done, Reply::Done);
+    let mut owner = prepared(&table, xid, 1);
+    let witness = owner.witness();
+    drop(owner);
+    freed(&mut *agent, xid, &witness);
+    assert_eq!((agent.call(Verb::Commit(xid)), table.rows()), (Reply::Done, vec![1]));
     assert!(matches!(second.call(claim.clone()), Reply::Refused(Kind::Conflict, _)));
     drop(agent);
     let taken = wait("the claim to be free", || match second.call(claim.clone()) {
@@ -170,22 +169,63 @@ fn on_disk(table: &MariadbTable) -> u64 {
 fn a_commit_behind_an_owner_that_is_going_is_done() {
     let servers = shared();
     let table = MariadbTable::new(&servers, "going");
-    let mut agent = table.connector().connect().unwrap();
+    commits_behind_owners_that_go(&table, "going", &mut *table.connector().connect().unwrap());
+}
+
+/// It sees no session of the owner's account in the process list, neither one that is there nor one that is going.
+#[test]
+fn a_commit_by_another_account_behind_an_owner_that_is_going_is_done() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "other_going");
+    let other = Account::new(&servers, "going");
+    let url = table.url.replace("//assent:assent@", &format!("//{}@", other.login()));
+    let mut agent = MariadbConnector::new("shop", &url).unwrap().connect().unwrap();
+    commits_behind_owners_that_go(&table, "other_going", &mut *agent);
+}
+
+fn commits_behind_owners_that_go(table: &MariadbTable, test: &str, agent: &mut dyn Resource) {
     for number in 0..600 {
-        let xid = of_client(xid("going", 0), 7, number);
-        let mut owner = prepared(&table, xid, i32::try_from(number).unwrap());
+        let xid = of_client(xid(test, 0), 7, number);
+        let mut owner = prepared(table, xid, i32::try_from(number).unwrap());
         let witness = owner.witness();
-        let freed = || Verb::Freed { xid, witness: witness.clone() };
         if number == 0 {
-            assert!(matches!(agent.call(freed()), Reply::Refused(Kind::Busy, _)), "it is there");
+            let reply = agent.call(Verb::Freed { xid, witness: witness.clone() });
+            assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "it is there: {reply:?}");
         }
         // As when its process dies: nobody waits for that.
         let going = std::thread::spawn(move || drop(owner));
-        while agent.call(freed()) != Reply::Done {}
-        while agent.call(Verb::Commit(xid)) != Reply::Done {}
+        freed(agent, xid, &witness);
+        assert_eq!(agent.call(Verb::Commit(xid)), Reply::Done);
         going.join().unwrap();
     }
     assert_eq!(table.rows(), (0..600).collect::<Vec<_>>());
+}
+
+/// An account that sees the tables and no other account's sessions, until this goes.
+struct Account<'a> {
+    name: String,
+    servers: &'a Servers,
+}
+
+impl<'a> Account<'a> {
+    fn new(servers: &'a Servers, test: &str) -> Self {
+        let it = Self { name: format!("{test}_{}", std::process::id()), servers };
+        let mut root = root(servers);
+        root.query_drop(format!("CREATE USER {}@'127.0.0.1' IDENTIFIED BY 'other'", it.name)).unwrap();
+        root.query_drop(format!("GRANT SELECT ON assent.* TO {}@'127.0.0.1'", it.name)).unwrap();
+        it
+    }
+
+    fn login(&self) -> String {
+        format!("{}:other", self.name)
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        // Its name is this run's: one that stays harms nobody.
+        let _stays = root(self.servers).query_drop(format!("DROP USER {}@'127.0.0.1'", self.name));
+    }
 }
 
 /// A client that hangs keeps its branch for ever: 1397 to everybody, and XA RECOVER lists it.
@@ -300,26 +340,21 @@ fn a_connection_that_was_reset_is_marked_again() {
 fn another_account_may_finish_a_branch_and_not_end_its_session() {
     let servers = shared();
     let table = MariadbTable::new(&servers, "account");
-    let other = format!("other_{}", std::process::id());
-    let mut root = root(&servers);
-    root.query_drop(format!("CREATE USER {other}@'127.0.0.1' IDENTIFIED BY 'other'")).unwrap();
-    root.query_drop(format!("GRANT SELECT ON assent.* TO {other}@'127.0.0.1'")).unwrap();
-    let url = table.url.replace("//assent:assent@", &format!("//{other}:other@"));
+    let other = Account::new(&servers, "account");
+    let url = table.url.replace("//assent:assent@", &format!("//{}@", other.login()));
     let mut agent = MariadbConnector::new("shop", &url).unwrap().connect().unwrap();
     let xid = xid("account", 0);
     let mut owner = prepared(&table, xid, 1);
-    let owner_id = id(&mut owner);
+    let (owner_id, witness) = (id(&mut owner), owner.witness());
     let reply = agent.call(Verb::Evict(xid));
     let Reply::Refused(Kind::Denied, native) = &reply else { panic!("{reply:?}") };
     assert_eq!(native.code, "1095");
     assert!(native.message.contains(&format!("KILL CONNECTION {owner_id}")), "{}", native.message);
+    let reply = agent.call(Verb::Freed { xid, witness: witness.clone() });
+    assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "it cannot see it, and knows that it is there: {reply:?}");
     drop(owner);
-    let done = wait("the branch to be let go", || match agent.call(Verb::Commit(xid)) {
-        Reply::Refused(Kind::Busy, _) => None,
-        reply => Some(reply),
-    });
-    assert_eq!((done, table.rows()), (Reply::Done, vec![1]));
-    root.query_drop(format!("DROP USER {other}@'127.0.0.1'")).unwrap();
+    freed(&mut *agent, xid, &witness);
+    assert_eq!((agent.call(Verb::Commit(xid)), table.rows()), (Reply::Done, vec![1]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use assent_kind::Kind;
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use super::engine::{Engine, MariadbTable, PostgresTable, node, wait, work, xid};
+use super::engine::{Engine, MariadbTable, PostgresTable, freed, node, wait, work, xid};
 use super::servers::{Servers, alone, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
@@ -111,10 +111,12 @@ fn nobody_works_while_a_verb_is_under_way() {
 fn another_connection_finishes_what_a_lost_one_prepared() {
     let servers = shared();
     for engine in both(&servers, "lost") {
+        let mut witnesses = Vec::new();
         for (number, row) in [(0, 1), (1, 2)] {
             let mut branch = engine.open();
             work(&mut *branch, xid("lost", number), row);
             assert_eq!(branch.call(Verb::Prepare(xid("lost", number))), YES);
+            witnesses.push(branch.witness());
         }
         // A connection that goes before the vote leaves nothing.
         let mut branch = engine.open();
@@ -125,8 +127,11 @@ fn another_connection_finishes_what_a_lost_one_prepared() {
         let Reply::Listed(mut listed) = other.call(Verb::Recover(node("lost"))) else { panic!() };
         listed.sort();
         assert_eq!(listed, [xid("lost", 0), xid("lost", 1)], "{}", engine.name());
-        assert_eq!(insist(&mut *other, Verb::Commit(xid("lost", 0))), Reply::Done);
-        assert_eq!(insist(&mut *other, Verb::Rollback(xid("lost", 1))), Reply::Done);
+        for (number, witness) in (0..).zip(&witnesses) {
+            freed(&mut *other, xid("lost", number), witness);
+        }
+        assert_eq!(other.call(Verb::Commit(xid("lost", 0))), Reply::Done);
+        assert_eq!(other.call(Verb::Rollback(xid("lost", 1))), Reply::Done);
         assert_eq!(engine.rows(), [1]);
         assert_eq!(other.call(Verb::Recover(node("lost"))), Reply::Listed(vec![]));
     }
@@ -141,9 +146,11 @@ fn recovery_finishes_what_a_living_connection_was_told_to_let_go() {
         let mut owner = engine.open();
         work(&mut *owner, voted, 1);
         assert_eq!(owner.call(Verb::Prepare(voted)), YES);
+        let witness = owner.witness();
         owner.let_go();
         let mut other = engine.connector().connect().unwrap();
-        assert_eq!(insist(&mut *other, Verb::Commit(voted)), Reply::Done, "{}", engine.name());
+        freed(&mut *other, voted, &witness);
+        assert_eq!(other.call(Verb::Commit(voted)), Reply::Done, "{}", engine.name());
         assert_eq!(engine.rows(), [1]);
         match owner.call(Verb::Start(open)) {
             // PostgreSQL's connection was free since the vote.
@@ -216,8 +223,10 @@ fn several_recoverers_at_once_commit_once() {
         let mut branch = engine.open();
         work(&mut *branch, xid, 1);
         assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+        let witness = branch.witness();
         drop(branch);
         let mut others: Vec<_> = (0..4).map(|_| engine.connector().connect().unwrap()).collect();
+        freed(&mut *others[0], xid, &witness);
         others.iter_mut().for_each(|other| other.send(Verb::Commit(xid)));
         let mut done = 0;
         for other in &mut others {

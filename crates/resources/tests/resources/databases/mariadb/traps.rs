@@ -7,7 +7,7 @@ use ::mysql::prelude::Queryable;
 use assent_kind::Kind;
 use assent_xa::{Reply, Verb, Vote};
 
-use super::super::engine::{Engine, MariadbTable, node, wait, work, xid};
+use super::super::engine::{Engine, MariadbTable, freed, node, wait, work, xid};
 use super::super::owners::root;
 use super::super::servers::{alone, shared};
 
@@ -24,7 +24,9 @@ fn of_twenty_five_sessions_that_finish_one_branch_one_does() {
         let mut owner = table.open();
         work(&mut *owner, xid, i32::from(round));
         assert_eq!(owner.call(Verb::Prepare(xid)), YES);
+        let witness = owner.witness();
         drop(owner);
+        freed(&mut *others[0], xid, &witness);
         others.iter_mut().for_each(|other| other.send(verb(xid)));
         let mut done = 0;
         for other in &mut others {
@@ -58,8 +60,10 @@ fn a_decided_branch_outwaits_a_backup() {
     let mut owner = table.open();
     work(&mut *owner, xid, 1);
     assert_eq!(owner.call(Verb::Prepare(xid)), YES);
+    let witness = owner.witness();
     drop(owner);
     let mut agent = table.connector().connect().unwrap();
+    freed(&mut *agent, xid, &witness);
     let mut backup = root(&servers);
     backup.query_drop("FLUSH TABLES WITH READ LOCK").unwrap();
     let blocked = agent.call(Verb::Commit(xid));
