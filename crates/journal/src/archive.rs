@@ -15,7 +15,7 @@ use crate::reader::Source;
 use crate::recovery::Recovery;
 use crate::segment::Files;
 use crate::walk::Walk;
-use crate::{Entry, JournalError, Log, State, Ticket};
+use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
 
 /// A journal that can only be read.
 #[derive(Debug)]
@@ -146,10 +146,7 @@ impl Log for Archive {
         Lsn(self.source.oldest())
     }
 
-    fn read(
-        &self,
-        from: Lsn,
-    ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError> {
+    fn read(&self, from: Lsn) -> Result<Entries<'_>, JournalError> {
         if from < self.oldest() {
             return Err(JournalError::NotFound { lsn: from });
         }
@@ -158,6 +155,26 @@ impl Log for Archive {
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
         self.source.entry(lsn.0, self.end)
+    }
+
+    fn read_at_sized(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
+        self.source.fetch(lsn.0, self.end, payload_bytes)
+    }
+
+    fn begun(&self, from: Lsn, to: Lsn) -> Result<Entries<'_>, JournalError> {
+        if from < self.oldest() {
+            return Err(JournalError::NotFound { lsn: from });
+        }
+        Ok(Box::new(self.source.clone().begun(from.0, to.0, self.end)))
+    }
+
+    /// All that is archived, whoever may remove it.
+    fn sealed(&self) -> Vec<Span> {
+        self.source.spans()
+    }
+
+    fn release(&self, _: Lsn) -> Result<(), JournalError> {
+        Err(self.closed())
     }
 
     fn trim(&self, _: Lsn) -> Result<(), JournalError> {

@@ -28,9 +28,12 @@ pub(crate) const ARCHIVE: Barrier = Barrier::new("journal: an archived segment's
 /// One segment of the archive gone, before the next one goes: no hole may appear in history.
 pub(crate) const PRUNE: Barrier = Barrier::new("journal: a pruned segment before the next one goes");
 
+/// A released segment's name gone, before its owner is told so: he may have told others that the place is empty.
+pub(crate) const RELEASE: Barrier = Barrier::new("journal: a released segment's name gone before its owner is told");
+
 /// All of them, but for those of an archive.
 pub const BARRIERS: &[Barrier] =
     &[FOLDER, EPOCHS, EPOCHS_ENTRY, SEGMENT, SEGMENT_ENTRY, RESCUE, RESCUE_ENTRY, BATCH, BACKLOG, TRIM];
 
 /// Those passed only where trimmed segments are kept.
-pub const BARRIERS_OF_ARCHIVE: &[Barrier] = &[ARCHIVE, PRUNE];
+pub const BARRIERS_OF_ARCHIVE: &[Barrier] = &[ARCHIVE, PRUNE, RELEASE];

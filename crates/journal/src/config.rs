@@ -34,6 +34,10 @@ pub struct Config {
     /// Trimmed segments are kept, readable and in order, up to that many bytes together; the oldest make room, also for
     /// the live log on a full disk. 0 (default): none, and what was kept goes with the next trim. The live log does not count.
     pub archive_bytes_max: u64,
+    /// Trimmed segments are kept until their owner releases each one ([`Log::release`](crate::Log::release)), in any order,
+    /// whatever they take: on a full disk none of them goes by itself. Default false. Needs `archive_bytes_max` to be 0. What was
+    /// kept so is an archive like any other to an opening without it: its next trim removes it.
+    pub kept_until_released: bool,
 }
 
 impl Default for Config {
@@ -47,6 +51,7 @@ impl Default for Config {
             dsync: false,
             writes_in_flight: 2,
             archive_bytes_max: 0,
+            kept_until_released: false,
         }
     }
 }
@@ -88,6 +93,9 @@ impl Config {
         if self.min_elapsed_sync_time > self.max_elapsed_sync_time {
             return wrong("min_elapsed_sync_time", self.min_elapsed_sync_time, "at most max_elapsed_sync_time");
         }
+        if self.kept_until_released && self.archive_bytes_max > 0 {
+            return wrong("archive_bytes_max", self.archive_bytes_max, "0 where segments are kept until released");
+        }
         if !(1..=WRITES_IN_FLIGHT_MAX).contains(&self.writes_in_flight) {
             return wrong("writes_in_flight", u64::from(self.writes_in_flight), "1 to 16");
         }
@@ -110,14 +118,16 @@ mod tests {
         assert_eq!(with(|_| {}), Ok(()));
         assert_eq!(with(|c| c.log_size = LOG_SIZE_MIN), Ok(()));
         assert_eq!(with(|c| c.max_elapsed_sync_time = 5), Ok(()));
+        assert_eq!(with(|c| c.kept_until_released = true), Ok(()));
         type Change = fn(&mut Config);
-        let refused: [(&str, Change); 6] = [
+        let refused: [(&str, Change); 7] = [
             ("log_size", |c| c.log_size = LOG_SIZE_MIN - 4096),
             ("log_size", |c| c.log_size += 1),
             ("log_size", |c| c.log_size = LOG_SIZE_MAX + 4096),
             ("max_buffer_log_size", |c| c.max_buffer_log_size = 4096),
             ("min_elapsed_sync_time", |c| c.min_elapsed_sync_time = 1),
             ("writes_in_flight", |c| c.writes_in_flight = 0),
+            ("archive_bytes_max", |c| (c.kept_until_released, c.archive_bytes_max) = (true, 1)),
         ];
         for (key, change) in refused {
             assert!(matches!(with(change), Err(JournalError::Config { name, .. }) if name == key), "{key}");

@@ -21,7 +21,7 @@ pub fn fuzz_recovery(bytes: &[u8]) {
     let files = vec![
         ("epochs".to_owned(), Arc::new(Bytes(epochs.to_vec()))),
         (listing::name(0), Arc::new(Bytes(segment.to_vec()))),
-        (listing::archived_name(0), Arc::new(Bytes(segment.to_vec()))),
+        (listing::archived_name(0, None), Arc::new(Bytes(segment.to_vec()))),
     ];
     let files = Files::new(Arc::new(Folder(files)));
     let folder = PathBuf::from("journal");

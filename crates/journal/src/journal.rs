@@ -117,7 +117,10 @@ impl Journal {
                 .and_then(|()| settle(&files, folder, &found, (epoch, opening.salt), &config));
             match settled {
                 // Both may be done twice.
-                Err(error) if error.kind() == Kind::Full && give_way(&*files.disk, folder, &found)? => {}
+                Err(error)
+                    if error.kind() == Kind::Full
+                        && !config.kept_until_released
+                        && give_way(&*files.disk, folder, &found)? => {}
                 settled => break settled?,
             }
         };

@@ -21,14 +21,26 @@ pub(crate) fn name(first: u64) -> String {
     format!("{first:016x}.log")
 }
 
-/// The file name of a segment that was trimmed and kept.
-pub(crate) fn archived_name(first: u64) -> String {
-    format!("{first:016x}{ARCHIVED}")
+/// The file name of a segment that was trimmed and kept; with its end, if the next one begins before the file ends.
+pub(crate) fn archived_name(first: u64, end: Option<u64>) -> String {
+    end.map_or_else(|| format!("{first:016x}{ARCHIVED}"), |end| format!("{first:016x}-{end:016x}{ARCHIVED}"))
 }
 
 /// Which segment a file name says, if it is one's with this ending.
 fn named(name: &str, ending: &str) -> Option<u64> {
-    let digits = name.strip_suffix(ending)?;
+    place(name.strip_suffix(ending)?)
+}
+
+/// Which segment of the archive a file name says, and where it ends at the latest.
+fn archived(name: &str) -> Option<(u64, u64)> {
+    let name = name.strip_suffix(ARCHIVED)?;
+    match name.split_once('-') {
+        Some((first, end)) => Some((place(first)?, place(end)?)),
+        None => Some((place(name)?, u64::MAX)),
+    }
+}
+
+fn place(digits: &str) -> Option<u64> {
     let lower = digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     lower.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
@@ -61,13 +73,17 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<V
 /// As the disk says of the folder.
 pub(crate) fn list_archived(disk: &dyn Disk, folder: &Path, start: u64) -> Result<Vec<Arc<Segment>>, JournalError> {
     let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
-    let archived = names.iter().filter_map(|name| {
-        let first = named(name, ARCHIVED).filter(|first| *first < start)?;
+    let mut segments: Vec<Arc<Segment>> = Vec::new();
+    for name in &names {
+        let Some((first, end)) = archived(name).filter(|(first, end)| *first < start && first < end) else { continue };
         let path = folder.join(name);
-        let head = head(disk, &path, first).ok()?;
-        Some(Arc::new(Segment::of_archive(head, path)))
-    });
-    Ok(archived.collect())
+        let Ok(head) = head(disk, &path, first) else { continue };
+        // Of two with one place, one is a copy.
+        if segments.last().is_none_or(|last| last.first() < first) {
+            segments.push(Arc::new(Segment::of_archive(head, path, end)));
+        }
+    }
+    Ok(segments)
 }
 
 fn head(disk: &dyn Disk, path: &Path, first: u64) -> Result<SegmentHead, JournalError> {
@@ -101,8 +117,10 @@ mod tests {
     #[test]
     fn names_are_sixteen_lower_hexadecimal_digits() {
         assert_eq!(named(&name(0xabc), LIVE), Some(0xabc));
-        assert_eq!(named(&archived_name(0xabc), ARCHIVED), Some(0xabc));
-        assert_eq!(named(&archived_name(0xabc), LIVE), None);
+        assert_eq!(archived(&archived_name(0xabc, None)), Some((0xabc, u64::MAX)));
+        assert_eq!(archived(&archived_name(0xabc, Some(0xdef))), Some((0xabc, 0xdef)));
+        assert_eq!(archived("0000000000000abc-def.archived"), None);
+        assert_eq!(named(&archived_name(0xabc, None), LIVE), None);
         for wrong in ["0000000000000ABC.log", "abc.log", "0000000000000abc.tmp", "+00000000000000a.log"] {
             assert_eq!(named(wrong, LIVE), None, "{wrong}");
         }

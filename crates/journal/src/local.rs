@@ -3,13 +3,13 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use assent_frame::HEADER_BYTES;
 use assent_ids::{Epoch, Lsn};
 
 use crate::journal::Journal;
+use crate::reader::FIRST_READ_BYTES;
 use crate::segment;
-use crate::{Entry, JournalError, Log, State, Ticket};
-
-type Reading<'a> = Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + 'a>;
+use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
 
 impl Journal {
     /// How far it can be read: everything appended before the call, as far as the disk still takes it.
@@ -17,6 +17,23 @@ impl Journal {
         let end = self.core().end();
         // A poisoned journal shows what it has written.
         if self.reach(end).is_ok() { end } else { self.landed.load(Ordering::Acquire) }
+    }
+
+    fn fetch(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
+        let landed = self.landed.load(Ordering::Acquire);
+        match self.source().fetch(lsn.0, landed, payload_bytes) {
+            // Perhaps it, or the last pieces of it, were only in memory.
+            Err(JournalError::NotFound { .. }) if lsn >= self.oldest() => {
+                let to = self.readable();
+                if to == landed {
+                    return Err(JournalError::NotFound { lsn });
+                }
+                self.source().fetch(lsn.0, to, payload_bytes)
+            }
+            // Trimmed while it was read.
+            Err(_) if lsn < self.oldest() => Err(JournalError::NotFound { lsn }),
+            other => other,
+        }
     }
 }
 
@@ -58,7 +75,7 @@ impl Log for Journal {
         Lsn(segments.first().map_or(0, |segment| segment.first()))
     }
 
-    fn read(&self, from: Lsn) -> Result<Reading<'_>, JournalError> {
+    fn read(&self, from: Lsn) -> Result<Entries<'_>, JournalError> {
         let to = self.readable();
         let source = self.source();
         if from.0 < source.oldest() {
@@ -68,20 +85,28 @@ impl Log for Journal {
     }
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
-        let landed = self.landed.load(Ordering::Acquire);
-        match self.source().entry(lsn.0, landed) {
-            // Perhaps it, or the last pieces of it, were only in memory.
-            Err(JournalError::NotFound { .. }) if lsn >= self.oldest() => {
-                let to = self.readable();
-                if to == landed {
-                    return Err(JournalError::NotFound { lsn });
-                }
-                self.source().entry(lsn.0, to)
-            }
-            // Trimmed while it was read.
-            Err(_) if lsn < self.oldest() => Err(JournalError::NotFound { lsn }),
-            other => other,
+        self.fetch(lsn, FIRST_READ_BYTES - HEADER_BYTES).map(Entry::from)
+    }
+
+    fn read_at_sized(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
+        self.fetch(lsn, payload_bytes)
+    }
+
+    fn begun(&self, from: Lsn, to: Lsn) -> Result<Entries<'_>, JournalError> {
+        let limit = self.readable();
+        let source = self.source();
+        if from.0 < source.oldest() {
+            return Err(JournalError::NotFound { lsn: from });
         }
+        Ok(Box::new(source.begun(from.0, to.0, limit)))
+    }
+
+    fn sealed(&self) -> Vec<Span> {
+        if self.config.kept_until_released { self.source().spans() } else { Vec::new() }
+    }
+
+    fn release(&self, first: Lsn) -> Result<(), JournalError> {
+        self.let_go(first.0)
     }
 
     fn trim(&self, to: Lsn) -> Result<(), JournalError> {

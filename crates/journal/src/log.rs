@@ -33,6 +33,64 @@ pub struct Entry {
     pub payload: Vec<u8>,
 }
 
+/// One entry as it came from the disk: its payload stands within bytes that were not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Where it begins.
+    pub lsn: Lsn,
+    /// Where it ends.
+    pub end: Lsn,
+    /// What the payload is; the log does not look.
+    pub kind: u16,
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Fetched {
+    /// The payload is what stands from there on.
+    pub(crate) const fn within(lsn: Lsn, end: Lsn, kind: u16, bytes: Vec<u8>, from: usize) -> Self {
+        Self { lsn, end, kind, bytes, from }
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.bytes.get(self.from..).unwrap_or_default()
+    }
+
+    /// Gives the bytes away, and says where in them the payload begins; it ends where they end.
+    #[must_use]
+    pub fn into_bytes(self) -> (Vec<u8>, usize) {
+        (self.bytes, self.from)
+    }
+}
+
+impl From<Entry> for Fetched {
+    fn from(entry: Entry) -> Self {
+        let Entry { lsn, end, kind, payload } = entry;
+        Self::within(lsn, end, kind, payload, 0)
+    }
+}
+
+impl From<Fetched> for Entry {
+    fn from(fetched: Fetched) -> Self {
+        let Fetched { lsn, end, kind, mut bytes, from } = fetched;
+        bytes.drain(..from.min(bytes.len()));
+        Self { lsn, end, kind, payload: bytes }
+    }
+}
+
+/// A stretch of a log that was trimmed and is kept until its owner releases it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first place, and its name.
+    pub first: Lsn,
+    /// Where the log goes on elsewhere.
+    pub end: Lsn,
+    /// Bytes that come free with it.
+    pub bytes: u64,
+}
+
 /// Whether a log takes appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -43,6 +101,9 @@ pub enum State {
     /// A write or sync failed, or it was closed: only reads go on. Reopen; recovery decides.
     Closed,
 }
+
+/// Entries of a log, one after the other.
+pub type Entries<'a> = Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + 'a>;
 
 /// An ordered run of entries. All methods may be called from many threads.
 pub trait Log: Send + Sync + Debug {
@@ -93,16 +154,48 @@ pub trait Log: Send + Sync + Debug {
     /// # Errors
     /// `NotFound` if the place was trimmed away and is not archived, also while it is read. `Corrupt`, as an item, where the
     /// archive has a hole: it names the places that are missing; to go on behind them, read from the second.
-    fn read(
-        &self,
-        from: Lsn,
-    ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + '_>, JournalError>;
+    fn read(&self, from: Lsn) -> Result<Entries<'_>, JournalError>;
 
     /// The entry that begins at this place (its ticket's `lsn`).
     ///
     /// # Errors
     /// `NotFound` if it was trimmed or no entry begins there; `Corrupt`, naming file and offset, if its checksum fails.
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError>;
+
+    /// As [`Log::read_at`], without a copy, and with one read if the payload is no longer than said.
+    ///
+    /// # Errors
+    /// As [`Log::read_at`].
+    fn read_at_sized(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
+        _ = payload_bytes;
+        self.read_at(lsn).map(Fetched::from)
+    }
+
+    /// The entries that begin between two places, in the order of their LSNs: a long one stands where it begins, not where it was
+    /// complete. What is not complete is left out. Here for logs in which both orders are one.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn begun(&self, from: Lsn, to: Lsn) -> Result<Entries<'_>, JournalError> {
+        let entries = self.read(from)?;
+        Ok(Box::new(entries.take_while(move |entry| entry.as_ref().map_or(true, |entry| entry.lsn < to))))
+    }
+
+    /// What was trimmed and is kept until it is released, in order. There may be holes: what was released. Nothing for a log
+    /// whose trimmed places are its own.
+    fn sealed(&self) -> Vec<Span> {
+        Vec::new()
+    }
+
+    /// Gives one of [`Log::sealed`] back, by its first place, durably: from then on reads there are `NotFound`. A reader under
+    /// way in it comes to its end. A long entry is gone with the first of the stretches that it crosses.
+    ///
+    /// # Errors
+    /// `NotFound` if none of that name is kept. As the disk says: then it may be gone or not, and nothing more is trimmed or
+    /// released before the next open, which knows.
+    fn release(&self, first: Lsn) -> Result<(), JournalError> {
+        Err(JournalError::NotFound { lsn: first })
+    }
 
     /// Gives whole segments before this place back: to the archive, if there is one, else to the disk. Entries before it
     /// may or may not be readable afterwards.

@@ -1,7 +1,7 @@
 //! Entries out: in the order in which they were complete, or one by its address.
 //!
-//! Walk: [`Source`] is the segments of one moment · [`Entries`] walks batches and puts chains together · [`Source::entry`]
-//! reads one entry with one read where its length is small, and follows a chain piece by piece.
+//! Walk: [`Source`] is the segments of one moment · [`Entries`] walks batches and puts chains together · [`Source::fetch`]
+//! reads one entry with one read where its length is small or known, and follows a chain piece by piece.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::error::{damaged, refused};
 use crate::layout::{BATCH_BYTES, BatchHead, ChainEnd, FIRST, Frames, KIND_RESERVED, LAST, PIECE, bytes, fold, length};
 use crate::segment::{Files, Segment, Segments, holder};
 use crate::walk::Walk;
-use crate::{Entry, JournalError};
+use crate::{Entry, Fetched, JournalError, Span};
 
 /// Most entries and their header fit.
-const FIRST_READ_BYTES: usize = 4096;
+pub(crate) const FIRST_READ_BYTES: usize = 4096;
 
 /// The segments of one moment and what is needed to read them.
 #[derive(Clone, Debug)]
@@ -41,19 +41,49 @@ impl Source {
         Walk::new(Arc::clone(&self.files), Arc::clone(&self.segments), Arc::clone(&self.epochs), at)
     }
 
+    /// The trimmed segments, in order.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        let nexts = self.segments.iter().skip(1).map(|next| next.first()).chain([u64::MAX]);
+        let archived = self.segments.iter().zip(nexts).take_while(|(segment, _)| segment.is_archived());
+        let span = |(segment, next): (&Arc<Segment>, u64)| Span {
+            first: Lsn(segment.first()),
+            end: Lsn(segment.end().min(next)),
+            bytes: segment.head.size,
+        };
+        archived.map(span).collect()
+    }
+
     /// All entries that were complete between two places.
     pub(crate) fn entries(self, from: u64, to: u64) -> Entries {
+        self.walked(from, to, None)
+    }
+
+    /// The entries that begin between two places, in that order; each is complete before `limit`.
+    pub(crate) fn begun(self, from: u64, to: u64, limit: u64) -> Entries {
+        self.walked(from, to.min(limit), Some(limit))
+    }
+
+    fn walked(self, from: u64, to: u64, begun: Option<u64>) -> Entries {
         let walk = self.walk_from(from);
-        Entries { walk, from, to, source: self, batch: None, at: 0, epoch: 0, chains: HashMap::new(), ended: false }
+        let chains = HashMap::new();
+        Entries { walk, from, to, begun, source: self, batch: None, at: 0, epoch: 0, chains, ended: false }
     }
 
     /// The entry that begins at this place; there is none from `to` on.
     pub(crate) fn entry(&self, lsn: u64, to: u64) -> Result<Entry, JournalError> {
+        self.fetch(lsn, to, FIRST_READ_BYTES - HEADER_BYTES).map(Entry::from)
+    }
+
+    /// As [`Source::entry`], with one read if its payload is no longer than said.
+    pub(crate) fn fetch(&self, lsn: u64, to: u64, payload_bytes: usize) -> Result<Fetched, JournalError> {
         let missing = JournalError::NotFound { lsn: Lsn(lsn) };
         let held = holder(&self.segments, lsn).and_then(|index| self.segments.get(index));
-        let Some(segment) = held.filter(|_| lsn < to && lsn.is_multiple_of(8)) else { return Err(missing) };
+        let held = held.filter(|segment| lsn < to.min(segment.end()) && lsn.is_multiple_of(8));
+        let Some(segment) = held else { return Err(missing) };
         let most = length(segment.end().saturating_sub(lsn));
-        let mut memory = self.read(segment, lsn, FIRST_READ_BYTES.min(most))?;
+        // What is longer than a frame is a chain, of which this is the first piece.
+        let least = if payload_bytes <= PAYLOAD_BYTES_MAX { laid_bytes(payload_bytes) } else { FIRST_READ_BYTES };
+        let mut memory = self.read(segment, lsn, least.min(most))?;
         let said = memory.first_chunk().map_or(0, |word| length(u64::from(u32::from_le_bytes(*word))));
         if said <= PAYLOAD_BYTES_MAX && laid_bytes(said) > memory.len() && laid_bytes(said) <= most {
             memory = self.read(segment, lsn, laid_bytes(said))?;
@@ -61,13 +91,14 @@ impl Source {
         match parse(&memory, PAYLOAD_BYTES_MAX) {
             Ok(Some((frame, laid))) if frame.mark == lsn && frame.kind < KIND_RESERVED => {
                 if frame.flags & FIRST != 0 {
-                    return self.chain(lsn, frame.chain);
+                    return self.chain(lsn, frame.chain, to).map(Fetched::from);
                 }
                 if frame.flags & PIECE != 0 {
                     return Err(missing);
                 }
                 let (end, kind, payload) = (Lsn(lsn + bytes(laid)), frame.kind, frame.payload.len());
-                Ok(Entry { lsn: Lsn(lsn), end, kind, payload: payload_of(memory, payload) })
+                memory.truncate(HEADER_BYTES + payload);
+                Ok(Fetched::within(Lsn(lsn), end, kind, memory, HEADER_BYTES))
             }
             _ if self.begins(lsn)? => {
                 Err(damaged(segment.path(), segment.offset(lsn), "the checksum of the entry there fails"))
@@ -96,13 +127,18 @@ impl Source {
         Ok(walk.at() <= lsn)
     }
 
-    /// Puts a long entry together, from its first piece on.
-    fn chain(&self, lsn: u64, id: u32) -> Result<Entry, JournalError> {
+    /// Puts a long entry together, from its first piece on. What is there ends at `to`.
+    fn chain(&self, lsn: u64, id: u32, to: u64) -> Result<Entry, JournalError> {
+        let missing = JournalError::NotFound { lsn: Lsn(lsn) };
         let mut walk = self.walk_from(lsn);
         let mut chain: Option<(u32, Chain)> = None;
         while let Some(head) = walk.next()? {
             if chain.as_ref().is_some_and(|(epoch, _)| *epoch != head.epoch) {
-                break;
+                return Err(missing);
+            }
+            // The next one that begins in here need not come from as far.
+            if let Some(segment) = walk.segment() {
+                segment.mark(head.lsn);
             }
             for (placed, end) in Frames::new(walk.body()?, head.lsn + BATCH_BYTES) {
                 let frame = placed.frame;
@@ -122,7 +158,21 @@ impl Source {
                 }
             }
         }
-        Err(JournalError::NotFound { lsn: Lsn(lsn) })
+        // Never closed, or released with a piece of it; else what follows is damaged.
+        if walk.at() >= to || walk.before_a_hole() { Err(missing) } else { Err(walk.broken()) }
+    }
+
+    /// Whether the log is there from one place to another.
+    fn covers(&self, from: u64, to: u64) -> bool {
+        let Some(index) = holder(&self.segments, from) else { return false };
+        let mut at = from;
+        for segment in self.segments.iter().skip(index).take_while(|segment| segment.first() <= to) {
+            if segment.first() > at {
+                return false;
+            }
+            at = segment.end();
+        }
+        at > to
     }
 
     fn damage(&self, lsn: u64) -> JournalError {
@@ -131,12 +181,6 @@ impl Source {
             None => JournalError::NotFound { lsn: Lsn(lsn) },
         }
     }
-}
-
-fn payload_of(mut memory: Vec<u8>, payload: usize) -> Vec<u8> {
-    memory.truncate(HEADER_BYTES + payload);
-    memory.drain(..HEADER_BYTES);
-    memory
 }
 
 /// A long entry that is being put together.
@@ -178,6 +222,8 @@ pub(crate) struct Entries {
     walk: Walk,
     from: u64,
     to: u64,
+    /// A long entry is yielded where it begins, if it is complete before this; else where it ends.
+    begun: Option<u64>,
     batch: Option<BatchHead>,
     /// How much of the batch's body has been read.
     at: usize,
@@ -222,6 +268,13 @@ impl Entries {
                 if place >= self.from {
                     return Ok(Some(Entry { payload: frame.payload.to_vec(), ..entry }));
                 }
+            } else if let Some(limit) = self.begun {
+                if frame.flags & FIRST != 0 && place >= self.from {
+                    match self.source.chain(place, frame.chain, limit) {
+                        Err(JournalError::NotFound { .. }) => {}
+                        other => return other.map(Some),
+                    }
+                }
             } else if frame.flags & LAST == 0 {
                 if frame.flags & FIRST != 0 {
                     self.chains.insert(frame.chain, Chain::new(place));
@@ -242,10 +295,10 @@ impl Entries {
     fn closed(&mut self, id: u32, last: &[u8], entry: Entry) -> Result<Option<Entry>, JournalError> {
         let said = ChainEnd::parse(last).ok_or_else(|| self.source.damage(entry.lsn.0))?;
         let Some(chain) = self.chains.remove(&id).filter(|chain| chain.first == said.first) else {
-            return if said.first < self.source.oldest() {
-                Ok(None)
+            return if self.source.covers(said.first, entry.lsn.0) {
+                self.source.chain(said.first, id, self.to).map(Some)
             } else {
-                self.source.chain(said.first, id).map(Some)
+                Ok(None)
             };
         };
         let payload = chain.close(last).ok_or_else(|| self.source.damage(said.first))?;

@@ -7,7 +7,8 @@
 //! Walk: [`make`] zeroes ahead, syncs, then names · `listing` finds them again · [`Files`] opens what somebody reads,
 //! and shuts the oldest of many · a segment that is written to has a descriptor of its own ([`Segment::writer`]).
 //! A trimmed segment that is kept changes its name only (`%016x.archived`, [`Segment::archive`]): it stays where it is in
-//! the order of the log, and no second write is needed to keep history.
+//! the order of the log, and no second write is needed to keep history. If the next one had begun before its end, the new
+//! name says where: once that one is gone, nothing else would.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,8 +35,8 @@ const READERS_MAX: usize = 128;
 pub(crate) struct Segment {
     pub(crate) head: SegmentHead,
     named: PathBuf,
-    /// Its name from the moment when it was archived.
-    archived: OnceLock<PathBuf>,
+    /// Its name, and where it ends, from the moment when it was archived.
+    archived: OnceLock<(PathBuf, u64)>,
     writer: Mutex<Option<Arc<dyn File>>>,
     reader: Mutex<Option<Arc<dyn File>>>,
     marks: Mutex<Vec<u64>>,
@@ -93,16 +94,16 @@ impl Segment {
         Self { head, named: path, archived, writer, reader: Mutex::default(), marks: Mutex::default() }
     }
 
-    /// One that was archived before this opening.
-    pub(crate) fn of_archive(head: SegmentHead, path: PathBuf) -> Self {
+    /// One that was archived before this opening, and ends there at the latest.
+    pub(crate) fn of_archive(head: SegmentHead, path: PathBuf, end: u64) -> Self {
         let segment = Self::new(head, PathBuf::new(), None);
-        _ = segment.archived.set(path);
+        _ = segment.archived.set((path, end.min(head.end())));
         segment
     }
 
     /// Its file, as it is named now.
     pub(crate) fn path(&self) -> &Path {
-        self.archived.get().unwrap_or(&self.named)
+        self.archived.get().map_or(&self.named, |(path, _)| path)
     }
 
     /// Whether it was trimmed and kept.
@@ -110,28 +111,32 @@ impl Segment {
         self.archived.get().is_some()
     }
 
-    /// Gives the file its archived name. Durable once the folder is synced.
+    /// Gives the file its archived name; the next segment begins at `next`. Durable once the folder is synced.
     ///
     /// # Errors
     /// As the disk says.
-    pub(crate) fn archive(&self, disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
+    pub(crate) fn archive(&self, disk: &dyn Disk, folder: &Path, next: u64) -> Result<(), JournalError> {
         // Held: whoever opens it to read finds it under the name that it has at that moment.
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let to = folder.join(archived_name(self.first()));
+        let end = next.min(self.head.end());
+        let to = folder.join(archived_name(self.first(), (end < self.head.end()).then_some(end)));
         disk.rename(&self.named, &to).map_err(|error| refused("archiving", &self.named, &error))?;
-        _ = self.archived.set(to);
+        _ = self.archived.set((to, end));
         drop(reader);
-        // Memory must not grow with history: a walk in here begins at the segment's first batch.
-        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
         Ok(())
+    }
+
+    /// Forgets where batches begin: memory must not grow with history. A walk in here begins at the segment's first batch.
+    pub(crate) fn forget_marks(&self) {
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }
 
     pub(crate) const fn first(&self) -> u64 {
         self.head.first
     }
 
-    pub(crate) const fn end(&self) -> u64 {
-        self.head.end()
+    pub(crate) fn end(&self) -> u64 {
+        self.archived.get().map_or_else(|| self.head.end(), |(_, end)| *end)
     }
 
     /// Where a place of the log stands in the file.
@@ -158,7 +163,7 @@ impl Segment {
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Remembers that a batch begins here. Batches come in order.
+    /// Remembers that a batch begins here. Only what is behind all that is remembered counts.
     pub(crate) fn mark(&self, lsn: u64) {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         if marks.last().is_none_or(|last| lsn.saturating_sub(*last) >= MARK_EVERY_BYTES) {

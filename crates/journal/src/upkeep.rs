@@ -1,13 +1,16 @@
 //! What is off the commit path: segments made ahead, the bound of RPO > 0, the claim of an idle log, trimmed segments.
 //!
 //! Walk: [`Journal::maintain`] does what is due and says when to come back; the [`Keeper`](crate::Keeper) does so for all
-//! journals of a process · [`Journal::give_back`] trims ·
+//! journals of a process · [`Journal::give_back`] trims · [`Journal::let_go`] releases one that was kept ·
 //! [`Journal::give_way`] makes room on a full disk · [`Journal::leave`] is the last word of a clean close.
 
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use assent_ids::Lsn;
+use assent_world::Barrier;
 
 use crate::JournalError;
 use crate::barrier;
@@ -123,10 +126,10 @@ impl Journal {
             if let Some(error) = &making.trim_failed {
                 return Err(error.clone());
             }
-            let Some(oldest) = self.oldest_before(to) else { return Ok(()) };
+            let Some((oldest, next)) = self.oldest_before(to) else { return Ok(()) };
             let room = self.config.archive_bytes_max.saturating_sub(making.archived_bytes);
-            let done = if oldest.head.size <= room {
-                self.archive(&oldest, &mut making)
+            let done = if oldest.head.size <= room || self.config.kept_until_released {
+                self.archive(&oldest, next, &mut making)
             } else {
                 drop(oldest);
                 self.remove_first(&mut making)
@@ -138,20 +141,25 @@ impl Journal {
         }
     }
 
-    /// The first live segment, if it holds nothing from `to` on and nobody writes to it.
-    fn oldest_before(&self, to: u64) -> Option<Arc<Segment>> {
+    /// The first live segment and where the next one begins, if it holds nothing from `to` on and nobody writes to it.
+    fn oldest_before(&self, to: u64) -> Option<(Arc<Segment>, u64)> {
         let core = self.core();
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let (_, live) = segments.split_at_checked(segment::archived(&segments))?;
         match live {
-            [oldest, next, ..] if next.first() <= to && !Arc::ptr_eq(oldest, &core.segment) => Some(Arc::clone(oldest)),
+            [oldest, next, ..] if next.first() <= to && !Arc::ptr_eq(oldest, &core.segment) => {
+                Some((Arc::clone(oldest), next.first()))
+            }
             _ => None,
         }
     }
 
-    fn archive(&self, oldest: &Segment, making: &mut Making) -> Result<(), JournalError> {
+    fn archive(&self, oldest: &Segment, next: u64, making: &mut Making) -> Result<(), JournalError> {
         let disk = &*self.files.disk;
-        oldest.archive(disk, &self.folder)?;
+        oldest.archive(disk, &self.folder, next)?;
+        if !self.config.kept_until_released {
+            oldest.forget_marks();
+        }
         making.archived_bytes += oldest.head.size;
         disk.sync_dir(&self.folder, barrier::ARCHIVE).map_err(|error| refused("syncing", &self.folder, &error))
     }
@@ -161,41 +169,67 @@ impl Journal {
     /// whether one is gone is unknown.
     pub(crate) fn give_way(&self, making: &mut Making) -> bool {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let kept = segments.first().is_some_and(|first| first.is_archived());
+        let ours = segments.first().is_some_and(|first| first.is_archived()) && !self.config.kept_until_released;
         drop(segments);
-        if !kept || making.trim_failed.is_some() {
+        if !ours || making.trim_failed.is_some() {
             return false;
         }
         making.trim_failed = self.remove_first(making).err();
         making.trim_failed.is_none()
     }
 
-    /// Removes the first segment, archived or live; its file waits to be used again if nobody reads it.
+    /// Removes the first segment, archived or live.
     fn remove_first(&self, making: &mut Making) -> Result<(), JournalError> {
-        let first = {
-            let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-            if segments.is_empty() {
-                return Ok(());
-            }
-            Arc::make_mut(&mut segments).remove(0)
-        };
-        let (archived, disk) = (first.is_archived(), &*self.files.disk);
-        let mut again = !making.recycled && first.head.size == self.config.log_size && Arc::strong_count(&first) == 1;
+        let Some(first) = self.take_out(0) else { return Ok(()) };
+        let barrier = if first.is_archived() { barrier::PRUNE } else { barrier::TRIM };
+        self.remove(&first, barrier, making)
+    }
+
+    /// Removes the kept segment of this name, durably.
+    pub(crate) fn let_go(&self, name: u64) -> Result<(), JournalError> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = JournalError::NotFound { lsn: Lsn(name) };
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let found = segment::holder(&segments, name).filter(|index| {
+            let here = segments.get(*index);
+            here.is_some_and(|segment| segment.first() == name && segment.is_archived())
+        });
+        drop(segments);
+        let Some(index) = found.filter(|_| self.config.kept_until_released) else { return Err(missing) };
+        if let Some(error) = &making.trim_failed {
+            return Err(error.clone());
+        }
+        // Only who holds `making` takes one out or puts one before: the index still counts.
+        let Some(segment) = self.take_out(index) else { return Err(missing) };
+        let removed = self.remove(&segment, barrier::RELEASE, &mut making);
+        making.trim_failed = removed.clone().err();
+        removed
+    }
+
+    fn take_out(&self, index: usize) -> Option<Arc<Segment>> {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        (index < segments.len()).then(|| Arc::make_mut(&mut segments).remove(index))
+    }
+
+    /// Removes the file of a segment that is no longer listed; it waits to be used again if nobody reads it.
+    fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
+        let (archived, disk) = (segment.is_archived(), &*self.files.disk);
+        let unread = Arc::strong_count(segment) == 1;
+        let mut again = !making.recycled && segment.head.size == self.config.log_size && unread;
         let removed = if again {
-            disk.rename(first.path(), &self.folder.join(segment::RECYCLED))
+            disk.rename(segment.path(), &self.folder.join(segment::RECYCLED))
         } else {
-            disk.unlink(first.path())
+            disk.unlink(segment.path())
         };
         match removed {
             // Somebody has put it elsewhere, as he may do with what is archived.
             Err(error) if archived && error.kind() == io::ErrorKind::NotFound => again = false,
-            other => other.map_err(|error| refused("removing", first.path(), &error))?,
+            other => other.map_err(|error| refused("removing", segment.path(), &error))?,
         }
-        let barrier = if archived { barrier::PRUNE } else { barrier::TRIM };
         disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
         making.recycled |= again;
         if archived {
-            making.archived_bytes = making.archived_bytes.saturating_sub(first.head.size);
+            making.archived_bytes = making.archived_bytes.saturating_sub(segment.head.size);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use assent_ids::Lsn;
-use assent_world::read_exact_at;
+use assent_world::{File, read_exact_at};
 
 use crate::JournalError;
 use crate::epochs::Epochs;
@@ -27,6 +27,8 @@ pub(crate) struct Window {
     memory: Vec<u8>,
     /// Which segment they are of, and the place of the first.
     of: Option<(u64, u64)>,
+    /// The file of the last segment, kept: what is released or pruned under a reader goes on being read.
+    file: Option<(u64, Arc<dyn File>)>,
 }
 
 impl Window {
@@ -49,8 +51,13 @@ impl Window {
         let ahead = wanted.max(AHEAD_BYTES).min(length(segment.end().saturating_sub(lsn)));
         self.memory.resize(ahead, 0);
         self.of = None;
-        let read = read_exact_at(&*files.read(segment)?, segment.offset(lsn), &mut self.memory)
+        let file = match &self.file {
+            Some((first, file)) if *first == segment.first() => Arc::clone(file),
+            _ => files.read(segment)?,
+        };
+        let read = read_exact_at(&*file, segment.offset(lsn), &mut self.memory)
             .map_err(|error| refused("reading", segment.path(), &error))?;
+        self.file = Some((segment.first(), file));
         self.memory.truncate(read);
         self.of = Some((segment.first(), lsn));
         Ok(self.memory.get(..wanted.min(read)).unwrap_or_default())
@@ -168,6 +175,13 @@ impl Walk {
             Some((place, segment)) => damaged(segment.path(), segment.offset(place), "no valid batch follows there"),
             None => JournalError::NotFound { lsn: Lsn(self.at) },
         }
+    }
+
+    /// Whether it stands before a hole: the segment that followed is not there.
+    pub(crate) fn before_a_hole(&self) -> bool {
+        let held = holder(&self.segments, self.at);
+        held.and_then(|index| Some((self.segments.get(index)?, self.segments.get(index + 1)?)))
+            .is_some_and(|(here, next)| gap(here, next).is_some())
     }
 
     /// The body of the batch that `next` stepped to.

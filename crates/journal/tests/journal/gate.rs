@@ -17,16 +17,18 @@ use super::stage::{FOLDER, open_at, small};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fact {
     /// The life it belongs to, its number in it, and its place (0 when it is attempted: not known then).
-    Entry { life: usize, number: u64, lsn: u64 },
+    Entry { life: usize, number: u64, lsn: u64, end: u64 },
     /// Entries before may be gone.
     Trimmed { to: u64 },
+    /// What was kept between these places may be gone; once it is told so, it is.
+    Released { first: u64, end: u64 },
     /// A life began.
     Opened,
 }
 
 struct Gate {
     lives: u32,
-    /// Which of the eight ways to keep bytes; by chance if not said.
+    /// Which of the nine ways to keep bytes; by chance one of the first eight if not said.
     mode: Option<u64>,
 }
 
@@ -38,11 +40,14 @@ fn config(mode: u64) -> Config {
         2 => Config { direct: false, ..base },
         3 => Config { direct: false, dsync: true, ..base },
         4 => Config { max_elapsed_sync_time: 10, min_elapsed_sync_time: 2, ..base },
+        RELEASED => Config { kept_until_released: true, ..base },
         ALL_KEPT | TIGHT => Config { archive_bytes_max: u64::MAX, ..base },
         _ => Config { archive_bytes_max: base.log_size, ..base },
     }
 }
 
+/// The way that keeps what is trimmed until it is released.
+const RELEASED: u64 = 8;
 /// The ways that archive what is trimmed: all of it, one segment of it.
 const ALL_KEPT: u64 = 5;
 const ONE_KEPT: u64 = 6;
@@ -66,6 +71,7 @@ struct Life<'a> {
     numbers: u64,
     lazy: bool,
     archives: bool,
+    releases: bool,
     /// Appended and not known to be durable.
     open: Vec<(u64, Ticket)>,
     places: Vec<u64>,
@@ -81,7 +87,7 @@ impl Life<'_> {
     fn append(&mut self, bytes: usize) -> Result<Ticket, String> {
         let number = self.numbers;
         self.numbers += 1;
-        self.witness.attempt(Fact::Entry { life: self.life, number, lsn: 0 });
+        self.witness.attempt(Fact::Entry { life: self.life, number, lsn: 0, end: 0 });
         let payload = payload(self.life, number, bytes);
         let (front, back) = payload.split_at(payload.len() / 3);
         let ticket = told(self.journal.append(7, &[front, back]))?;
@@ -95,7 +101,8 @@ impl Life<'_> {
         for (number, ticket) in std::mem::take(&mut self.open) {
             if ticket.end <= durable {
                 self.places.push(ticket.lsn.0);
-                self.witness.acknowledge(Fact::Entry { life: self.life, number, lsn: ticket.lsn.0 });
+                let (lsn, end) = (ticket.lsn.0, ticket.end.0);
+                self.witness.acknowledge(Fact::Entry { life: self.life, number, lsn, end });
             } else {
                 self.open.push((number, ticket));
             }
@@ -119,7 +126,13 @@ impl Life<'_> {
 
     fn step(&mut self) -> Done {
         // Where there is an archive, much is laid and much trimmed.
-        let kinds = if self.archives { 14 } else { 10 };
+        let kinds = if self.releases {
+            18
+        } else if self.archives {
+            14
+        } else {
+            10
+        };
         match self.rng.below(kinds) {
             0..=2 => {
                 let size = self.size();
@@ -156,6 +169,7 @@ impl Life<'_> {
                 let ticket = self.append(bytes)?;
                 self.wait(ticket)
             }
+            14..=17 => self.release(),
             kind => {
                 let index =
                     if kind == 9 { self.rng.index(self.places.len()) } else { self.places.len().wrapping_sub(1) };
@@ -164,6 +178,17 @@ impl Life<'_> {
                 told(self.journal.trim(Lsn(to)))
             }
         }
+    }
+
+    /// Any one of what is kept goes.
+    fn release(&mut self) -> Done {
+        let sealed = self.journal.sealed();
+        let Some(span) = sealed.get(self.rng.index(sealed.len())) else { return Ok(()) };
+        let fact = Fact::Released { first: span.first.0, end: span.end.0 };
+        self.witness.attempt(fact);
+        told(self.journal.release(span.first))?;
+        self.witness.acknowledge(fact);
+        Ok(())
     }
 
     /// Two writes under way, the later done first: nothing of it counts before the earlier.
@@ -212,16 +237,17 @@ impl Subject for Gate {
         // What an open shows is durable, whoever asked for it.
         let known: BTreeSet<_> = witness.acknowledged().into_iter().map(key).collect();
         let found = read(&journal)?;
-        for ((life, number), lsn) in &found {
-            let fact = Fact::Entry { life: *life, number: *number, lsn: *lsn };
+        for ((life, number), (lsn, end)) in &found {
+            let fact = Fact::Entry { life: *life, number: *number, lsn: *lsn, end: *end };
             if !known.contains(&key(fact)) {
                 witness.acknowledge(fact);
             }
         }
-        let (lazy, archives) = (config.lazy(), config.archive_bytes_max > 0);
-        let places = found.values().copied().collect();
-        let mut life =
-            Life { witness, journal, clock, rng, life, numbers: 0, lazy, archives, open: Vec::new(), places };
+        let (lazy, releases) = (config.lazy(), config.kept_until_released);
+        let archives = config.archive_bytes_max > 0 || releases;
+        let places = found.values().map(|(lsn, _)| *lsn).collect();
+        let open = Vec::new();
+        let mut life = Life { witness, journal, clock, rng, life, numbers: 0, lazy, archives, releases, open, places };
         for _ in 0..life.rng.range(2..14) {
             match life.step() {
                 Err(error) if mode == TIGHT => return full_of_what_lives(disk, error),
@@ -247,6 +273,15 @@ impl Subject for Gate {
         let found = read(&journal)?;
         let trimmed = attempted.iter().map(|fact| if let Fact::Trimmed { to } = fact { *to } else { 0 }).max();
         let trimmed = trimmed.unwrap_or(0);
+        let gone: Vec<(u64, u64)> = attempted.iter().filter_map(released).collect();
+        let may_be_released = |from: u64, to: u64| {
+            gone.iter().any(|(first, end)| *first < to && from < *end && self.mode == Some(RELEASED))
+        };
+        for (first, _) in acknowledged.iter().filter_map(released) {
+            if journal.sealed().iter().any(|span| span.first.0 == first) {
+                return Err(format!("{first} was released and is there again"));
+            }
+        }
         let mut attempts: BTreeMap<usize, u64> = BTreeMap::new();
         for fact in attempted {
             if let Fact::Entry { life, number, .. } = fact {
@@ -254,24 +289,30 @@ impl Subject for Gate {
             }
         }
         for fact in acknowledged {
-            let Fact::Entry { life, number, lsn } = *fact else { continue };
+            let Fact::Entry { life, number, lsn, end } = *fact else { continue };
             match found.get(&(life, number)) {
-                Some(at) if *at == lsn => {}
-                Some(at) => return Err(format!("entry {life}.{number} moved from {lsn} to {at}")),
-                None if lsn < trimmed && self.mode != Some(ALL_KEPT) => {}
+                Some((at, _)) if *at == lsn => {}
+                Some((at, _)) => return Err(format!("entry {life}.{number} moved from {lsn} to {at}")),
+                None if may_be_released(lsn, end) => {}
+                None if lsn < trimmed && !matches!(self.mode, Some(ALL_KEPT | RELEASED)) => {}
                 None => return Err(format!("entry {life}.{number} at {lsn} is lost")),
             }
         }
         // Of each life, what is left is whole: no entry without those before it, but for what was trimmed.
         let mut before: Option<((usize, u64), u64)> = None;
-        for (key, lsn) in &found {
+        for (key, (lsn, _)) in &found {
             let (life, number) = *key;
             if attempts.get(&life).is_none_or(|count| number >= *count) {
                 return Err(format!("entry {life}.{number} was never appended"));
             }
             let follows = match before {
-                Some(((last, of_it), at)) if last == life => of_it + 1 == number && at < *lsn,
-                _ => number == 0 || *lsn <= trimmed || before.is_none() && trimmed > 0,
+                Some(((last, of_it), at)) if last == life => {
+                    (of_it + 1 == number || may_be_released(at, *lsn)) && at < *lsn
+                }
+                _ => {
+                    let at = before.map_or(0, |(_, at)| at);
+                    number == 0 || *lsn <= trimmed || before.is_none() && trimmed > 0 || may_be_released(at, *lsn)
+                }
             };
             if !follows {
                 return Err(format!("entry {life}.{number} at {lsn} follows {before:?}"));
@@ -289,6 +330,10 @@ impl Subject for Gate {
     }
 }
 
+fn released(fact: &Fact) -> Option<(u64, u64)> {
+    if let Fact::Released { first, end } = fact { Some((*first, *end)) } else { None }
+}
+
 fn key(fact: Fact) -> (usize, u64) {
     if let Fact::Entry { life, number, .. } = fact { (life, number) } else { (usize::MAX, 0) }
 }
@@ -303,26 +348,44 @@ fn archived_bytes(disk: &SimDisk) -> u64 {
     names.iter().filter(|name| name.ends_with(".archived")).map(|_| small().log_size).sum()
 }
 
-/// All entries, archived or not, by life and number, with their places; both ways of reading agree.
-fn read(journal: &Journal) -> Result<BTreeMap<(usize, u64), u64>, String> {
+/// Where entries begin and end, by life and number.
+type Places = BTreeMap<(usize, u64), (u64, u64)>;
+
+/// All entries, archived or not, by life and number, with their places; all ways of reading agree.
+fn read(journal: &Journal) -> Result<Places, String> {
     let mut found = BTreeMap::new();
     let mut last = None;
-    for entry in told(journal.read(journal.oldest()))? {
-        let entry = told(entry)?;
+    let sealed = journal.sealed();
+    let mut behind = sealed.windows(2).filter(|two| two[0].end < two[1].first).map(|two| two[1].first);
+    let live = sealed.last().filter(|last| last.end < journal.start()).map(|_| journal.start());
+    let mut entries = told(journal.read(journal.oldest()))?;
+    let mut next = None;
+    loop {
+        let entry = match entries.next() {
+            None => break,
+            Some(Ok(entry)) => entry,
+            Some(Err(error)) => {
+                // A hole, and only where something was released.
+                let beyond = behind.next().or_else(|| live.filter(|live| next.replace(*live).is_none()));
+                entries = told(journal.read(beyond.ok_or(error.to_string())?))?;
+                continue;
+            }
+        };
         let (life, rest) = entry.payload.split_first_chunk::<8>().ok_or("a short entry")?;
         let (number, _) = rest.split_first_chunk::<8>().ok_or("a short entry")?;
         let (life, number) = (usize::try_from(u64::from_le_bytes(*life)).unwrap(), u64::from_le_bytes(*number));
         if entry.kind != 7 || entry.payload != payload(life, number, entry.payload.len()) {
             return Err(format!("entry {life}.{number} is not what was appended"));
         }
-        if told(journal.read_at(entry.lsn))? != entry {
+        let sized = told(journal.read_at_sized(entry.lsn, entry.payload.len()))?;
+        if told(journal.read_at(entry.lsn))? != entry || sized.payload() != entry.payload {
             return Err(format!("entry {life}.{number} reads otherwise at its place"));
         }
         if last.is_some_and(|last| last >= (life, number)) {
             return Err(format!("entry {life}.{number} comes after {last:?}"));
         }
         last = Some((life, number));
-        found.insert((life, number), entry.lsn.0);
+        found.insert((life, number), (entry.lsn.0, entry.end.0));
     }
     Ok(found)
 }
@@ -336,8 +399,11 @@ fn gate_power_loss() {
 
 #[test]
 fn gate_power_loss_of_a_log_that_archives() {
-    for mode in [ALL_KEPT, ONE_KEPT, TIGHT] {
-        let explore = Explore { states_max: 5_000, time_max: Duration::from_secs(20), ..Explore::new() };
+    for mode in [ALL_KEPT, ONE_KEPT, TIGHT, RELEASED] {
+        // Releases are rare: more runs, and fewer states of each cut.
+        let states_per_cut_max = if mode == RELEASED { 8 } else { 48 };
+        let time_max = Duration::from_secs(20);
+        let explore = Explore { states_max: 5_000, time_max, states_per_cut_max, ..Explore::new() };
         let report = explore.run(&Gate { lives: 3, mode: Some(mode) }).unwrap_or_else(|failure| panic!("{failure}"));
         println!("mode {mode}: {report}");
         assert!(report.states > 2_000 && report.nested > 100, "{report}");
@@ -352,6 +418,7 @@ fn gate_each_barrier_ignored_goes_red() {
             label if label.contains("backlog") => vec![4],
             label if label.contains("archived") => vec![ALL_KEPT],
             label if label.contains("pruned") => vec![ONE_KEPT],
+            label if label.contains("released") => vec![RELEASED],
             _ => vec![1, 4, 0, 2],
         };
         let explore = Explore { states_max: 30_000, time_max: Duration::from_secs(60), ..Explore::new() };

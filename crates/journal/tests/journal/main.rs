@@ -13,6 +13,7 @@ mod contract;
 mod faults;
 mod gate;
 mod indirect;
+mod kept;
 mod policy;
 mod real;
 mod stage;

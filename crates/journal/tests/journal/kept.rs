@@ -1,0 +1,301 @@
+//! Trimmed and kept until released: each stretch for itself, in any order, and a hole never shows what once stood there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_ids::Lsn;
+use assent_journal::{Config, Entry, Journal, JournalError, Log, Span, State, Ticket};
+use assent_kind::Kind;
+use assent_sim::{Call, Fault, Operation, SimClock, SimDisk, Survival};
+
+use super::stage::{FOLDER, open, put, small};
+
+fn keeping() -> Config {
+    Config { kept_until_released: true, ..small() }
+}
+
+/// Entries of 1000 bytes, each of its number; some segments full.
+fn fill(journal: &Journal, numbers: std::ops::Range<u8>) -> Vec<Ticket> {
+    numbers.map(|number| put(journal, &[number; 1000])).collect()
+}
+
+fn holds(span: &Span, ticket: &Ticket) -> bool {
+    span.first <= ticket.lsn && ticket.lsn < span.end
+}
+
+/// The next opening of the same folder, after the process died.
+fn again(journal: Arc<Journal>, disk: &SimDisk, seed: u64) -> Arc<Journal> {
+    drop(journal);
+    disk.kill();
+    open(disk, seed, &keeping()).unwrap().0
+}
+
+#[test]
+fn each_stretch_is_released_for_itself_and_stays_gone() {
+    let disk = SimDisk::new();
+    let (mut journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let tickets = fill(&journal, 0..100);
+    journal.trim(tickets[90].lsn).unwrap();
+    let spans = journal.sealed();
+    assert!(spans.len() > 4 && spans[0].first == Lsn(0), "{spans:?}");
+    assert!(spans.windows(2).all(|two| two[0].end == two[1].first), "{spans:?}");
+    assert_eq!((spans[spans.len() - 1].end, spans[0].bytes), (journal.start(), small().log_size));
+    let mut gone: Vec<Span> = Vec::new();
+    for (life, index) in [3, 0, 2].into_iter().enumerate() {
+        journal.release(spans[index].first).unwrap();
+        gone.push(spans[index]);
+        if life == 1 {
+            journal = again(journal, &disk, 2);
+        }
+        let left: Vec<Span> = spans.iter().filter(|span| !gone.contains(span)).copied().collect();
+        assert_eq!(journal.sealed(), left);
+        for (ticket, number) in tickets.iter().zip(0..) {
+            let found = journal.read_at(ticket.lsn);
+            if gone.iter().any(|span| holds(span, ticket)) {
+                assert_eq!(found.unwrap_err(), JournalError::NotFound { lsn: ticket.lsn });
+            } else {
+                assert_eq!(found.unwrap().payload, [number; 1000]);
+            }
+        }
+    }
+    let twice = journal.release(spans[3].first).unwrap_err();
+    assert_eq!(twice.kind(), Kind::NotFound, "it is gone already");
+    assert_eq!(
+        journal.release(journal.start()).unwrap_err().kind(),
+        Kind::NotFound,
+        "the live log is nobody's to release"
+    );
+    assert_eq!(journal.release(Lsn(spans[1].first.0 + 8)).unwrap_err().kind(), Kind::NotFound);
+    // A walk says where the hole is and goes on behind it, as over any archive.
+    let before: Vec<_> = journal.read(spans[1].first).unwrap().collect();
+    let error = before.last().unwrap().clone().unwrap_err();
+    let hole = format!("the log from {} to {} is missing", spans[2].first, spans[4].first);
+    assert!(error.kind() == Kind::Corrupt && error.to_string().contains(&hole), "{error}");
+    let behind: Vec<Entry> = journal.read(spans[4].first).unwrap().map(Result::unwrap).collect();
+    assert_eq!((behind[0].lsn, behind.last().unwrap().lsn), (first_in(&tickets, &spans[4]), tickets[99].lsn));
+    // Offline it is all there is, and nothing can be released.
+    let clock = SimClock::new();
+    let (offline, _) = Journal::open_read_only(Arc::new(disk), &clock, Path::new(FOLDER)).unwrap();
+    assert_eq!(offline.sealed(), journal.sealed());
+    assert_eq!(offline.release(spans[1].first).unwrap_err().kind(), Kind::Closed);
+}
+
+fn first_in(tickets: &[Ticket], span: &Span) -> Lsn {
+    tickets.iter().find(|ticket| holds(span, ticket)).unwrap().lsn
+}
+
+#[test]
+fn released_files_become_segments_again_and_room() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    for round in 0..40_u8 {
+        let tickets: Vec<Ticket> = (0..10).map(|_| put(&*journal, &[round; 1000])).collect();
+        journal.trim(tickets[9].lsn).unwrap();
+        for span in journal.sealed() {
+            journal.release(span.first).unwrap();
+        }
+        journal.maintain();
+        assert_eq!(journal.read_at(tickets[9].lsn).unwrap().payload, [round; 1000]);
+    }
+    assert!(disk.used_bytes() <= 6 * small().log_size, "{}", disk.used_bytes());
+    assert_eq!(journal.sealed(), []);
+}
+
+#[test]
+fn without_the_setting_the_log_itself_decides_and_releases_nothing() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &Config { archive_bytes_max: 1 << 20, ..small() }).unwrap();
+    let tickets = fill(&journal, 0..60);
+    journal.trim(tickets[50].lsn).unwrap();
+    assert_eq!(journal.sealed(), []);
+    assert_eq!(journal.release(Lsn(0)).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(journal.read_at(tickets[0].lsn).unwrap().payload, [0; 1000]);
+    // To an opening that keeps until released, what was archived is kept like the rest.
+    let journal = again(journal, &disk, 2);
+    assert!(journal.sealed().len() > 2);
+    journal.release(Lsn(0)).unwrap();
+    assert_eq!(journal.read_at(tickets[0].lsn).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_long_entry_is_gone_with_any_stretch_that_it_crosses_and_hides_nothing_else() {
+    for released in 0..3 {
+        let disk = SimDisk::new();
+        let (mut journal, _) = open(&disk, 1, &keeping()).unwrap();
+        fill(&journal, 0..10);
+        let long = journal.append(1, &[&[77; 50_000]]).unwrap();
+        let tickets = fill(&journal, 10..40);
+        journal.trim(tickets[29].lsn).unwrap();
+        let crossed: Vec<Span> =
+            journal.sealed().into_iter().filter(|span| span.first < long.end && span.end > long.lsn).collect();
+        assert!(crossed.len() > 2, "{crossed:?}");
+        assert_eq!(journal.read_at(long.lsn).unwrap().payload, vec![77; 50_000]);
+        let at = [0, 1, crossed.len() - 1][released];
+        journal.release(crossed[at].first).unwrap();
+        for life in 0..2 {
+            let gone = journal.read_at(long.lsn).unwrap_err();
+            assert_eq!(gone.kind(), Kind::NotFound, "{gone}");
+            let next = journal.sealed().into_iter().map(|span| span.first).find(|first| *first > crossed[at].first);
+            let behind = next.unwrap_or(journal.start());
+            for entries in [journal.read(behind).unwrap(), journal.begun(behind, journal.end()).unwrap()] {
+                let found: Vec<Entry> = entries.map(Result::unwrap).collect();
+                assert_eq!(found.last().map(|entry| entry.payload[0]), Some(39));
+                assert!(found.iter().all(|entry| entry.payload.len() == 1000), "no half of a long one");
+            }
+            if life == 0 {
+                journal = again(journal, &disk, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_whose_end_was_taken_over_does_not_show_again_what_stands_behind() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let first = fill(&journal, 0..5);
+    // Nobody claims that the last one is durable: the next open copies it, and the old file keeps its own.
+    let journal = again(journal, &disk, 2);
+    let tickets = fill(&journal, 5..60);
+    journal.trim(tickets[50].lsn).unwrap();
+    let spans = journal.sealed();
+    let short = spans.iter().position(|span| span.end.0 - span.first.0 < 4 * 4096).unwrap();
+    assert!(holds(&spans[short + 1], &first[4]), "the tail was taken over: {spans:?}");
+    journal.release(spans[short + 1].first).unwrap();
+    let left = journal.sealed();
+    assert_eq!(left[short], spans[short]);
+    assert_eq!(journal.read_at(first[4].lsn).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(journal.read_at(first[0].lsn).unwrap().payload, [0; 1000]);
+    let journal = again(journal, &disk, 3);
+    assert_eq!(journal.sealed()[..left.len()], left[..]);
+    assert_eq!(journal.read_at(first[4].lsn).unwrap_err().kind(), Kind::NotFound, "also after a restart");
+    let hole = journal.read(Lsn(0)).unwrap().last().unwrap().unwrap_err();
+    assert!(hole.to_string().contains(&format!("the log from {} to", spans[short].end)), "{hole}");
+}
+
+#[test]
+fn a_full_disk_takes_nothing_that_is_kept_and_a_release_makes_room() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let tickets = fill(&journal, 0..60);
+    journal.trim(tickets[40].lsn).unwrap();
+    let kept = journal.sealed();
+    disk.set_capacity(Some(disk.used_bytes()));
+    let more = (60..120).take_while(|number| journal.append(1, &[&[*number; 1000]]).is_ok()).count();
+    assert!(more < 60);
+    assert_eq!((journal.state(), journal.sealed()), (State::Full, kept.clone()));
+    journal.sync().unwrap();
+    journal.release(kept[1].first).unwrap();
+    put(&*journal, &[7; 4000]);
+    assert_eq!(journal.state(), State::Open);
+    // Nor does an open on a full disk.
+    let kept = journal.sealed();
+    drop(journal);
+    disk.kill();
+    disk.set_capacity(Some(disk.used_bytes()));
+    assert_eq!(open(&disk, 2, &keeping()).unwrap_err().kind(), Kind::Full);
+    disk.set_capacity(None);
+    let (journal, _) = open(&disk, 3, &keeping()).unwrap();
+    assert_eq!(journal.sealed()[..kept.len()], kept[..]);
+}
+
+#[test]
+fn a_refused_release_ends_trimming_until_the_next_open_knows() {
+    for operation in [Operation::Rename, Operation::SyncDir] {
+        let disk = SimDisk::new();
+        let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+        let tickets = fill(&journal, 0..60);
+        journal.trim(tickets[50].lsn).unwrap();
+        let spans = journal.sealed();
+        disk.inject(Call::of(operation, 1), Fault::Io);
+        journal.release(spans[1].first).unwrap_err();
+        assert_ne!(journal.release(spans[2].first).unwrap_err().kind(), Kind::NotFound, "no other may go");
+        put(&*journal, b"the live log goes on");
+        drop(journal);
+        disk.cut_power(Survival::Nothing);
+        let (journal, _) = open(&disk, 2, &keeping()).unwrap();
+        // It may be gone or not; no other is.
+        let left = journal.sealed();
+        let others: Vec<Span> = spans.iter().filter(|span| **span != spans[1]).copied().collect();
+        assert!(left == spans || left == others, "{operation:?}: {left:?}");
+        journal.release(spans[2].first).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_under_way_keeps_its_file_whoever_opens_others_meanwhile() {
+    let disk = SimDisk::new();
+    // A segment is longer than what is read ahead.
+    let config = Config { log_size: 192 << 10, max_buffer_log_size: 64 << 10, ..keeping() };
+    let (journal, _) = open(&disk, 1, &config).unwrap();
+    let tickets: Vec<Ticket> = (0..600_u64).map(|number| put(&*journal, &number.to_le_bytes().repeat(5000))).collect();
+    journal.trim(tickets[599].lsn).unwrap();
+    let spans = journal.sealed();
+    let mut reader = journal.read(Lsn(0)).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().lsn, tickets[0].lsn);
+    // More files than are kept open: the first one's reader is shut, and then it is gone.
+    assert!(spans.len() > 135, "{}", spans.len());
+    for span in &spans[1..] {
+        journal.read_at(first_in(&tickets, span)).unwrap();
+    }
+    journal.release(spans[0].first).unwrap();
+    let inside: Vec<Ticket> = tickets.iter().skip(1).filter(|ticket| holds(&spans[0], ticket)).copied().collect();
+    for ticket in &inside {
+        assert_eq!(reader.next().unwrap().unwrap().lsn, ticket.lsn);
+    }
+    assert_eq!(journal.read_at(inside[0].lsn).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_read_that_knows_the_length_is_one_read_and_a_wrong_guess_only_costs_another() {
+    let disk = SimDisk::new();
+    let config = Config { log_size: 256 << 10, max_buffer_log_size: 64 << 10, ..keeping() };
+    let (journal, _) = open(&disk, 1, &config).unwrap();
+    let payload: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).take(20_000).collect();
+    let ticket = put(&*journal, &payload);
+    let small = put(&*journal, b"small");
+    let long = put(&*journal, &[9; 200_000]);
+    for (said, calls) in [(20_000, 1), (24_000, 1), (19_000, 2), (0, 2)] {
+        let before = disk.calls();
+        assert_eq!(journal.read_at_sized(ticket.lsn, said).unwrap().payload(), payload);
+        assert_eq!(disk.calls() - before, calls, "{said} said of 20000");
+    }
+    for (lsn, said) in [(ticket.lsn, 20_000), (small.lsn, 5), (small.lsn, 1 << 30), (long.lsn, 200_000), (long.lsn, 3)]
+    {
+        let fetched = journal.read_at_sized(lsn, said).unwrap();
+        assert_eq!(Entry::from(fetched.clone()), journal.read_at(lsn).unwrap());
+        let (bytes, from) = fetched.clone().into_bytes();
+        assert_eq!(bytes[from..], *fetched.payload());
+    }
+    let inside = Lsn(ticket.lsn.0 + 8);
+    assert_eq!(journal.read_at_sized(inside, 20_000).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn entries_come_in_the_order_in_which_they_begin_when_asked_so() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..3_u8 {
+            let journal = &journal;
+            scope.spawn(move || {
+                for round in 0..12_usize {
+                    let bytes = if number == 0 { 60_000 } else { 300 + round };
+                    put(&**journal, &vec![number; bytes]);
+                }
+            });
+        }
+    });
+    let mut complete: Vec<Entry> = journal.read(Lsn(0)).unwrap().map(Result::unwrap).collect();
+    let begun: Vec<Entry> = journal.begun(Lsn(0), journal.end()).unwrap().map(Result::unwrap).collect();
+    complete.sort_by_key(|entry| entry.lsn);
+    assert_eq!(begun.len(), 36);
+    assert!(begun == complete, "the same entries, by where they begin");
+    let (from, to) = (begun[7].lsn, begun[20].lsn);
+    let part: Vec<Lsn> = journal.begun(from, to).unwrap().map(|entry| entry.unwrap().lsn).collect();
+    assert_eq!(part, begun[7..20].iter().map(|entry| entry.lsn).collect::<Vec<_>>());
+    // One that begins within and ends behind is there.
+    let long = begun.iter().rposition(|entry| entry.payload.len() == 60_000).unwrap();
+    let just = journal.begun(begun[long].lsn, Lsn(begun[long].lsn.0 + 8)).unwrap();
+    assert_eq!(just.map(|entry| entry.unwrap().payload.len()).collect::<Vec<_>>(), [60_000]);
+}
