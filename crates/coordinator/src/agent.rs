@@ -52,6 +52,11 @@ impl Agent {
         self.attendants.iter().map(Attendant::pause).min().unwrap_or(PAUSE_AT_REST)
     }
 
+    /// Whether a resource's connection has ended while nobody asked it anything: a round is due, whatever the pause.
+    pub fn is_cut_off(&mut self) -> bool {
+        self.attendants.iter_mut().any(Attendant::is_cut_off)
+    }
+
     /// One for each resource, in the order of the connectors.
     pub fn attendants(&mut self) -> &mut [Attendant] {
         &mut self.attendants

@@ -19,6 +19,8 @@ use crate::{Agent, Attendant, CoordinatorError, ResourceReport, Round};
 /// Between two looks at a resource, at least: however often the bell rings, a branch that is seen twice has stood still
 /// for this long, and its healthy client is not raced.
 const ROUNDS_APART: Duration = Duration::from_millis(250);
+/// How often a connection that rests is looked at: what its end may have brought back is found that soon.
+const GLANCES_APART: Duration = Duration::from_millis(500);
 /// A look that takes longer is told as trouble, though it may still end.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// A stopping thread is waited for this often; one that hangs in a foreign database is left to itself.
@@ -183,9 +185,7 @@ fn attend(at: usize, mut attendant: Attendant, room: &Room, clock: &dyn Clock, l
         }
         let pause = attendant.pause();
         room.stop.wait(0, Some(pause.min(ROUNDS_APART)));
-        if room.bell.value() == bell && !room.is_stopping() {
-            room.bell.wait(bell, Some(pause.saturating_sub(ROUNDS_APART)));
-        }
+        room.rest(bell, pause.saturating_sub(ROUNDS_APART), || attendant.is_cut_off());
     }
     drop(attendant);
     room.news.bump();
@@ -199,6 +199,15 @@ impl Room {
 
     fn is_stopping(&self) -> bool {
         self.stop.value() != 0
+    }
+
+    /// Waits until the bell has rung since, but not for longer, and no more when the resource is cut off.
+    fn rest(&self, bell: u32, mut pause: Duration, mut is_cut_off: impl FnMut() -> bool) {
+        while self.bell.value() == bell && !self.is_stopping() && !pause.is_zero() && !is_cut_off() {
+            let glance = pause.min(GLANCES_APART);
+            self.bell.wait(bell, Some(glance));
+            pause = pause.saturating_sub(glance);
+        }
     }
 
     /// How often it has rung now.
@@ -249,5 +258,30 @@ impl Board {
             all.merge(of(slot).unwrap_or_else(silent));
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_ends_with_its_time_the_bell_or_the_connection() {
+        let (room, long) = (Room::default(), Duration::from_secs(60));
+        let quiet = room.bell.value();
+        let mut glances = 0;
+        room.rest(quiet, long, || {
+            glances += 1;
+            glances == 3
+        });
+        assert_eq!(glances, 3, "at the connection's end");
+        glances = 0;
+        room.rest(quiet, GLANCES_APART + Duration::from_millis(1), || {
+            glances += 1;
+            false
+        });
+        assert_eq!(glances, 2, "at the end of its time");
+        _ = room.ring(false);
+        room.rest(quiet, long, || unreachable!("it has rung already"));
     }
 }

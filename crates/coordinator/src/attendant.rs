@@ -20,6 +20,9 @@ use crate::{Coordinator, ResourceReport, Round, Standing, Stopped};
 
 const PAUSE_IN_DOUBT: Duration = Duration::from_millis(500);
 const PAUSE_AT_REST: Duration = Duration::from_secs(10);
+/// So many more looks follow soon when a resource has come back: a server that was killed may list again what it had
+/// answered as rolled back.
+const LOOKS_AFTER_RETURN: u32 = 3;
 
 /// A prepared branch as it was seen in the last rounds.
 pub(crate) struct Sight {
@@ -60,6 +63,9 @@ pub struct Attendant {
     /// Up to whom siblings were asked for in the last look.
     pub(crate) searched: Option<TxId>,
     is_in_doubt: bool,
+    /// How often the resource had come back at the last look, and how many more are due soon since, whatever they show.
+    returns: u64,
+    looks_due: u32,
     has_met_rival: bool,
 }
 
@@ -91,6 +97,8 @@ impl Attendant {
             missed,
             searched: None,
             is_in_doubt: true,
+            returns: 0,
+            looks_due: 0,
             has_met_rival: false,
         }
     }
@@ -106,9 +114,14 @@ impl Attendant {
     pub fn pause(&self) -> Duration {
         match self.station.rival_until() {
             Some(until) => until.since(self.clock.now()),
-            None if self.is_in_doubt || self.coordinator.is_rivalled() => PAUSE_IN_DOUBT,
+            None if self.is_in_doubt || self.looks_due > 0 || self.coordinator.is_rivalled() => PAUSE_IN_DOUBT,
             None => PAUSE_AT_REST,
         }
+    }
+
+    /// Whether the resource's connection has ended while nobody asked it anything: a look is due. Costs no message.
+    pub fn is_cut_off(&mut self) -> bool {
+        self.station.is_cut_off()
     }
 
     /// Somebody waits: what has failed is tried again in the next round, not later.
@@ -186,6 +199,8 @@ impl Attendant {
         let trouble = round.resources.iter().any(|resource| resource.trouble.is_some());
         let open = round.branches.iter().any(|branch| branch.resolution.is_open());
         self.is_in_doubt = trouble || open || swept.open.contains(&self.station.id);
+        let before = std::mem::replace(&mut self.returns, self.station.returns());
+        self.looks_due = if before == self.returns { self.looks_due.saturating_sub(1) } else { LOOKS_AFTER_RETURN };
         if !self.is_in_doubt {
             self.station.rest();
         }

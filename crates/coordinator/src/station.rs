@@ -51,6 +51,8 @@ pub(crate) struct Station {
     claim: Claim,
     /// Whether the connection is a kept one: it may have died while nobody looked.
     is_kept: bool,
+    /// How many connections have had the claim.
+    connections: u64,
 }
 
 impl Station {
@@ -66,6 +68,7 @@ impl Station {
             trouble: None,
             claim: Claim::Unasked,
             is_kept: false,
+            connections: 0,
         }
     }
 
@@ -86,6 +89,16 @@ impl Station {
     /// When a refused claim is asked for again.
     pub(crate) const fn rival_until(&self) -> Option<Moment> {
         if matches!(self.claim, Claim::Theirs(_)) { Some(self.not_before) } else { None }
+    }
+
+    /// Whether the connection that rests has ended.
+    pub(crate) fn is_cut_off(&mut self) -> bool {
+        self.link.as_mut().is_some_and(|link| link.has_ended())
+    }
+
+    /// How often the resource came back, or its connection was made anew.
+    pub(crate) const fn returns(&self) -> u64 {
+        self.connections.saturating_sub(1)
     }
 
     /// Somebody is in a hurry: it is asked again at once, whatever it has done.
@@ -207,6 +220,7 @@ impl Station {
                 self.link = Some(link);
                 self.claim = Claim::Ours;
                 self.is_kept = false;
+                self.connections = self.connections.saturating_add(1);
                 true
             }
             Reply::Refused(Kind::Conflict, native) => {

@@ -64,6 +64,11 @@ pub(crate) trait Session: Send + 'static {
     fn at_once(&mut self, _verb: &Verb) -> Option<Reply> {
         None
     }
+
+    /// Whether it is over, as far as that shows without a word to the server.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// Helpers that were given up while their driver had not come back. Shared by a connector and its connections.
@@ -292,6 +297,15 @@ impl<S: Session> Kept<S> {
         };
         if let Some(xid) = tied {
             self.place = Place::Gone(said(format!("ended, as its branch {xid} is left to recovery")));
+        }
+    }
+
+    /// Whether the connection is over. One that is at work tells by its answer.
+    pub(crate) fn has_ended(&self) -> bool {
+        match (&self.place, &self.pending) {
+            (Place::Here(session), Pending::Nothing) => session.has_ended(),
+            (Place::Gone(_), _) => true,
+            (Place::Here(_) | Place::WithHelper, _) => false,
         }
     }
 

@@ -407,6 +407,11 @@ impl Resource for Remote {
         }
     }
 
+    fn has_ended(&mut self) -> bool {
+        // Who had no claim connects when there is something to say.
+        self.sent.is_none() && self.link.as_ref().map_or(self.is_claimed, |link| !link.look())
+    }
+
     fn receive(&mut self) -> Reply {
         match self.sent.take() {
             None => Reply::Refused(Kind::Internal, unsent()),

@@ -19,7 +19,7 @@ mod read_limit;
 
 pub use address::{Address, AddressError};
 pub use mio::{Events, Interest, Poll, Registry, Token, Waker, event::Source};
-pub use read_limit::ReadLimit;
+pub use read_limit::{ReadLimit, has_ended};
 
 fn nowhere(host: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("host {host:?} has no address"))
@@ -126,13 +126,18 @@ impl Stream {
     /// Whether a read would not block: bytes have arrived, or the other end has closed.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        let ready = |fd: &dyn AsFd| {
-            let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-            rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-        };
         match &self.0 {
-            Blocking::Tcp(stream) => ready(stream),
-            Blocking::Unix(stream) => ready(stream),
+            Blocking::Tcp(stream) => shows(stream, PollFlags::IN),
+            Blocking::Unix(stream) => shows(stream, PollFlags::IN),
+        }
+    }
+
+    /// Whether the other end has closed or is known to be gone, as far as the kernel has heard; bytes may be left to read.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match &self.0 {
+            Blocking::Tcp(stream) => shows(stream, PollFlags::RDHUP),
+            Blocking::Unix(stream) => shows(stream, PollFlags::RDHUP),
         }
     }
 
@@ -168,6 +173,12 @@ impl Write for &Stream {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Whether a socket shows this now, or that it is over.
+fn shows(socket: &impl AsFd, what: PollFlags) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), what)];
+    rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Takes connections in, without blocking. A Unix socket's file is removed when it is dropped.
@@ -381,8 +392,10 @@ mod tests {
             let mut back = [0; 5];
             (&stream).read_exact(&mut back).unwrap();
             assert!(!stream.is_readable(), "everything has been read");
+            assert!(!stream.has_ended());
             stream.shutdown().unwrap();
             assert!(stream.is_readable(), "the end can be read");
+            assert!(stream.has_ended());
             back
         });
         let mut events = Events::with_capacity(8);

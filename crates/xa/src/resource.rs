@@ -194,6 +194,13 @@ pub trait Resource: Send {
     /// resource that wraps another one.
     fn let_go(&mut self) {}
 
+    /// Whether this connection, which rests, is known to have ended: as far as that shows without a word to the resource
+    /// and without waiting. What a server has prepared may be another list by the time it is back. Forward it in a
+    /// resource that wraps another one.
+    fn has_ended(&mut self) -> bool {
+        false
+    }
+
     /// Send and receive.
     fn call(&mut self, verb: Verb) -> Reply {
         self.send(verb);

@@ -255,6 +255,30 @@ fn a_listing_counts_only_after_the_decision_is_durable() {
     }
 }
 
+/// A server that was killed and started again may list what it had answered as rolled back.
+#[test]
+fn a_connection_that_ended_while_it_rested_makes_a_look_due_and_a_few_more() {
+    let (soon, late) = (Duration::from_millis(500), Duration::from_secs(10));
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    assert!(stand.round().is_clean());
+    assert_eq!((stand.agent.is_cut_off(), stand.agent.pause()), (false, late));
+    let kept: Vec<u64> = stand.banks[1].vault().claims.values().copied().collect();
+    stand.banks[1].vault().broken.extend(kept);
+    assert!(stand.agent.is_cut_off());
+    stand.banks[1].prepare(IDENTITY.node, mine, 0);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting]);
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    for _ in 0..2 {
+        assert_eq!((stand.agent.is_cut_off(), stand.agent.pause()), (false, soon));
+        assert!(stand.round().is_clean());
+    }
+    assert_eq!(stand.agent.pause(), late);
+}
+
 #[test]
 fn heuristic_outcomes_stay_until_a_person_clears_them() {
     let mut stand = Stand::new();

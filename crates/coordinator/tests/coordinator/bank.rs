@@ -254,6 +254,10 @@ impl Resource for Teller {
         self.pending = Some(self.bank.answer(verb, self.number));
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.bank.vault().broken.contains(&self.number)
+    }
+
     fn receive(&mut self) -> Reply {
         let reply = self.pending.take().expect("a send comes before a receive");
         if matches!(reply, Reply::Listed(_)) {

@@ -168,6 +168,10 @@ impl Resource for Mariadb {
     fn let_go(&mut self) {
         self.kept.let_go();
     }
+
+    fn has_ended(&mut self) -> bool {
+        self.kept.has_ended()
+    }
 }
 
 /// Opens connections for recovery: short limits.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
-use assent_world::net::ReadLimit;
+use assent_world::net::{self, ReadLimit};
 use assent_world::{Clock as _, Moment, RealClock};
 use assent_xa::{Native, Reply, Verb, Vote};
 use mysql::Conn;
@@ -396,6 +396,10 @@ impl kept::Session for Session {
 
     fn occupant(&self) -> Option<Xid> {
         self.stand.occupant()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.connection.as_ref().map_or(true, net::has_ended)
     }
 
     fn step(&mut self, verb: &Verb) -> Reply {

@@ -267,6 +267,11 @@ impl Line {
         self.driven.0.is_none() || self.client.is_closed()
     }
 
+    /// As [`Line::is_closed`], after a look at the socket.
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_closed() || self.socket.stream.has_ended()
+    }
+
     /// One message, its answer awaited.
     pub(super) fn simple_query(&mut self, sql: &str) -> Answer {
         let client = Arc::clone(&self.client);

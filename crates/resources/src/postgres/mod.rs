@@ -135,6 +135,10 @@ impl Resource for Postgres {
     fn let_go(&mut self) {
         self.kept.let_go();
     }
+
+    fn has_ended(&mut self) -> bool {
+        self.kept.has_ended()
+    }
 }
 
 /// Opens connections for recovery: short limits, and the server gives up before we do.

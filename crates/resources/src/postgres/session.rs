@@ -304,6 +304,13 @@ impl kept::Session for Session {
         self.stand.occupant()
     }
 
+    fn has_ended(&self) -> bool {
+        match &self.client.0 {
+            Way::Line(line) => line.has_ended(),
+            Way::Given(client) => client.is_closed(),
+        }
+    }
+
     fn step(&mut self, verb: &Verb) -> Reply {
         if let Some(reply) = self.at_once(verb) {
             return reply;

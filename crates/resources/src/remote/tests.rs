@@ -202,6 +202,25 @@ fn a_claim_that_ended_with_its_connection_is_told_and_nothing_goes_over_another_
 }
 
 #[test]
+fn a_claimed_connection_that_rests_shows_that_its_store_has_hung_up() {
+    let (stays, goes) = std::sync::mpsc::channel::<()>();
+    let Store { mut remote, thread } = store(vec![Box::new(move |peer| {
+        peer.says(&Request::Claim(NodeId(1)), DONE);
+        _ = goes.recv();
+    })]);
+    assert!(!remote.has_ended(), "it connects when there is something to say");
+    assert_eq!(remote.call(Verb::Claim(NodeId(1))), Reply::Done);
+    assert!(!remote.has_ended());
+    drop(stays);
+    thread.join().unwrap();
+    while !remote.has_ended() {
+        std::thread::yield_now();
+    }
+    assert!(matches!(remote.call(Verb::Recover(NodeId(1))), Reply::Lost(_)));
+    assert!(remote.has_ended(), "also when it has hung up itself");
+}
+
+#[test]
 fn every_answer_keeps_its_meaning() {
     use assent_wire::Reply as W;
     let told = assent_wire::Native { code: "c", message: "m" };

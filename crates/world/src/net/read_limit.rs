@@ -1,4 +1,4 @@
-//! A limit on how long reads wait, for a socket that a library keeps to itself.
+//! A limit on how long reads wait, and a look whether the other end has gone, for a socket that a library keeps to itself.
 //!
 //! SO_RCVTIMEO belongs to the open socket and not to the descriptor that names it: set through a second descriptor, it
 //! holds for the library's. The second one comes from the kernel (pidfd_getfd, Linux 5.6), which needs no `unsafe`; where
@@ -10,8 +10,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+use super::shows;
 
 /// This process, to ask for its own descriptors.
 static OURSELVES: OnceLock<Option<OwnedFd>> = OnceLock::new();
@@ -26,9 +29,7 @@ impl ReadLimit {
     /// # Errors
     /// As the operating system says; `Unsupported` where it does not hand out descriptors.
     pub fn new(socket: &impl AsRawFd, longest: Duration) -> io::Result<Self> {
-        let ourselves = OURSELVES.get_or_init(|| pidfd_open(getpid(), PidfdFlags::empty()).ok());
-        let ourselves = ourselves.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let limit = Self(pidfd_getfd(ourselves, socket.as_raw_fd(), PidfdGetfdFlags::empty())?);
+        let limit = Self(second(socket)?);
         // Zero would mean for ever.
         set_socket_timeout(&limit.0, Timeout::Recv, Some(longest.max(Duration::from_millis(1))))?;
         Ok(limit)
@@ -42,9 +43,23 @@ impl Drop for ReadLimit {
     }
 }
 
+/// Whether the other end has closed or is known to be gone, as far as the kernel has heard. Also `false` where the
+/// operating system does not hand out descriptors.
+#[must_use]
+pub fn has_ended(socket: &impl AsRawFd) -> bool {
+    second(socket).is_ok_and(|socket| shows(&socket, PollFlags::RDHUP))
+}
+
+/// A second descriptor of it.
+fn second(socket: &impl AsRawFd) -> io::Result<OwnedFd> {
+    let ourselves = OURSELVES.get_or_init(|| pidfd_open(getpid(), PidfdFlags::empty()).ok());
+    let ourselves = ourselves.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+    Ok(pidfd_getfd(ourselves, socket.as_raw_fd(), PidfdGetfdFlags::empty())?)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -62,5 +77,21 @@ mod tests {
         assert_eq!(ours.read_timeout().unwrap(), None, "as it was");
         drop(ours);
         assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "nothing keeps it open");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a server of the test's own")]
+    fn a_socket_has_ended_when_the_other_end_has_closed_also_with_last_words_unread() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = server.accept().unwrap();
+        theirs.write_all(b"by the way").unwrap();
+        // They have arrived, and nothing has ended.
+        ours.peek(&mut [0]).unwrap();
+        assert!(!has_ended(&ours));
+        drop(theirs);
+        while !has_ended(&ours) {
+            std::thread::yield_now();
+        }
     }
 }

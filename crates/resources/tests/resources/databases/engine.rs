@@ -152,6 +152,10 @@ impl Resource for PostgresWorker {
     fn let_go(&mut self) {
         self.0.let_go();
     }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.has_ended()
+    }
 }
 
 impl Resource for MariadbWorker {
@@ -170,6 +174,10 @@ impl Resource for MariadbWorker {
 
     fn let_go(&mut self) {
         self.0.let_go();
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.has_ended()
     }
 }
 

@@ -204,6 +204,22 @@ fn a_killed_server_loses_answers_but_no_vote() {
     }
 }
 
+/// Nobody says a word on it. What its server lists when it is back may be more than it did before.
+#[test]
+fn a_connection_that_rests_shows_that_its_server_was_killed() {
+    let servers = alone();
+    for engine in both(&servers, "resting") {
+        let mut resting = engine.connector().connect().unwrap();
+        assert_eq!(resting.call(Verb::Claim(node("resting"))), Reply::Done);
+        assert!(!resting.has_ended(), "{}", engine.name());
+        servers.kill(engine.name());
+        wait("its end to show", || resting.has_ended().then_some(()));
+        servers.revive(engine.name());
+        assert!(resting.has_ended(), "{}: this one does not come back", engine.name());
+        assert!(!engine.connector().connect().unwrap().has_ended());
+    }
+}
+
 #[test]
 fn an_unknown_branch_is_unknown_to_commit_and_to_rollback() {
     let servers = shared();
