@@ -9,8 +9,8 @@
 //! prepared, takes the client for one of its own that it fenced, and rolls the branch back while we decide commit.
 //! So: no claim, no decision. What is decided already is in both copies, and is finished by either.
 //! Not a lease: a claim ends with its connection (which an Assent store ends after 30 s of silence, too), and the holder
-//! sees that when it looks again, up to 10 s later. A copy
-//! that starts in exactly that time, and reaches everything that the first one has lost, is not found by it.
+//! sees that within a second after its kernel does. A copy that starts in exactly that time, and reaches everything that the
+//! first one has lost, is not found by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -22,7 +22,7 @@ use crate::kept::Limits;
 #[cfg(feature = "mariadb")]
 pub use crate::mariadb::doctor::MariadbFacts;
 #[cfg(feature = "postgres")]
-pub use crate::postgres::doctor::{PostgresFacts, Prepared, Replicas};
+pub use crate::postgres::doctor::{PostgresFacts, Prepared, Proxy, Replicas};
 
 /// How long one resource may take. Whoever asks waits in front of a terminal.
 pub const PATIENCE: Limits = Limits { connect_ms_max: 3_000, answer_ms_max: 5_000 };

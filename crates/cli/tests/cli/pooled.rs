@@ -1,5 +1,5 @@
 //! PostgreSQL behind a real PgBouncer: pooled by session everything works, with one line in its configuration; pooled by
-//! transaction recovery notices that its claim is somebody else's.
+//! transaction recovery notices that its claim is somebody else's, and is given none that somebody else has.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use assent_xa::{Connector as _, Reply, Resource, Verb};
 use postgres::{Client, NoTls};
 use tempfile::TempDir;
 
-use super::assent::{json, write};
+use super::assent::{json, run, write};
 use super::town::{BANK, Rules, Town, eventually, prepared, shared, variable};
 
 /// A pooler before the shared PostgreSQL, until this goes.
@@ -87,6 +87,8 @@ fn behind_a_pooler_by_session_a_decided_branch_is_finished_and_the_claim_is_one_
     let mut other = pooler.recovery();
     let reply = other.call(Verb::Claim(node));
     assert!(matches!(reply, Reply::Refused(Kind::Conflict, _)), "{reply:?}");
+    let found = errors(&pooler);
+    assert!(found.is_empty(), "the doctor has nothing against it: {found:?}");
     town.served.kill();
     eventually("a killed process's claim is free", || other.call(Verb::Claim(node)) == Reply::Done);
 }
@@ -100,13 +102,28 @@ fn a_pooler_that_does_not_take_recovery_s_options_is_named_with_them() {
     let looked = json(&town.tx(&["recover"]));
     let why = looked["unreachable"][0]["why"].as_str().unwrap();
     assert!(why.contains("unsupported startup parameter: options"), "{why}");
+    let found = errors(&pooler);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].0.contains("refuses the time limits") && found[0].0.contains("parameter: options"), "{found:?}");
+    assert!(found[0].1.contains("ignore_startup_parameters = options"), "{found:?}");
+}
+
+/// What the doctor calls an error behind it, and what it says is to be done.
+fn errors(pooler: &Pooler) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("doctor.toml");
+    let resource = format!("[[resource]]\nname = \"bank\"\nkind = \"postgres\"\nurl = {:?}\n", pooler.url);
+    write(&file, &format!("data_dir = \"data\"\n[coordinator]\n{resource}"));
+    let report = json(&run(&["--json", "doctor", "--config", file.to_str().unwrap()]));
+    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["severity"] == "error");
+    findings.map(|it| (it["what"].as_str().unwrap().to_owned(), it["advice"].as_str().unwrap().to_owned())).collect()
 }
 
 #[test]
 fn behind_a_pooler_by_transaction_recovery_believes_no_list_that_another_session_made() {
     let _quiet = shared();
     let Some(pooler) = Pooler::start("transaction", "ignore_startup_parameters = options\n") else { return };
-    let node = NodeId(u64::from(std::process::id()));
+    let node = node(1);
     let mut recovery = pooler.recovery();
     assert_eq!(recovery.call(Verb::Claim(node)), Reply::Done);
     // Somebody else is given the session that has the lock.
@@ -115,4 +132,29 @@ fn behind_a_pooler_by_transaction_recovery_believes_no_list_that_another_session
     let reply = recovery.call(Verb::Recover(node));
     let Reply::Refused(Kind::Invalid, native) = reply else { panic!("{reply:?}") };
     assert!(native.message.contains("pools this connection by transaction"), "{}", native.message);
+}
+
+/// One session of the server serves both, so the server itself would give both the lock.
+#[test]
+fn behind_a_pooler_by_transaction_one_process_has_the_claim_and_the_doctor_says_what_to_do() {
+    let _quiet = shared();
+    let Some(pooler) = Pooler::start("transaction", "ignore_startup_parameters = options\n") else { return };
+    let claim = || Verb::Claim(node(2));
+    let (mut first, mut second) = (pooler.recovery(), pooler.recovery());
+    assert_eq!(first.call(claim()), Reply::Done);
+    for _ in 0..3 {
+        let reply = second.call(claim());
+        let Reply::Refused(Kind::Conflict, native) = reply else { panic!("{reply:?}") };
+        assert!(native.message.contains("a proxy pools both by transaction"), "{}", native.message);
+        assert_eq!(first.call(claim()), Reply::Done, "it is its own as before");
+    }
+    let found = errors(&pooler);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].0.contains("pools its connections by transaction"), "{found:?}");
+    assert!(found[0].1.contains("pool_mode = session"), "{found:?}");
+}
+
+/// A node of this run.
+fn node(number: u32) -> NodeId {
+    NodeId(u64::from(std::process::id()) << 32 | u64::from(number))
 }

@@ -5,8 +5,10 @@
 //! whose `classid` and `objid` are the key's upper and lower half (`objsubid` 1).
 //! Trap: a lock that a session already has is counted up. So the server is asked first, which also finds a claim that a
 //! pool took back by DISCARD ALL.
-//! Trap: behind a proxy that pools by transaction the lock belongs to a server session that other clients get too. So
-//! a list by another session than the claim's is refused.
+//! Trap: behind a proxy that pools by transaction the lock belongs to a server session that other clients get too, and the
+//! server gives it to them as well: a session-level lock is its session's. So the claimant leaves a random mark with it, a
+//! setting of the server session; who finds the lock with another mark is refused. And so is a list by another session than
+//! the claim's.
 //! Trap: a machine that vanished keeps its lock until the server misses it, by default for two hours. So recovery's
 //! connections ask the server for proofs of life ([`KEEPALIVES`]).
 
@@ -27,10 +29,11 @@ fn key(node: NodeId, resource: ResourceId) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }
 
-/// One message: who asks, whether he has it now, and who has it.
-pub(super) fn question(node: NodeId, resource: ResourceId) -> String {
+/// One message: who asks, whether he has it now, and who has it. `mark` is the claimant's own.
+pub(super) fn question(node: NodeId, resource: ResourceId, mark: u64) -> String {
     let (upper, lower) = key(node, resource);
     let signed = (node.0 ^ resource.0).cast_signed();
+    let setting = format!("assent.claim_{upper:08x}{lower:08x}");
     let held = format!(
         "FROM pg_catalog.pg_locks AS held \
          LEFT JOIN pg_catalog.pg_stat_activity AS who ON who.pid OPERATOR(pg_catalog.=) held.pid \
@@ -44,7 +47,9 @@ pub(super) fn question(node: NodeId, resource: ResourceId) -> String {
     format!(
         "SELECT pg_catalog.pg_backend_pid(); \
          SELECT CASE WHEN EXISTS (SELECT {held} AND held.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
-         THEN true ELSE pg_catalog.pg_try_advisory_lock('{signed}'::pg_catalog.int8) END; \
+         THEN COALESCE(pg_catalog.current_setting('{setting}', true), '') OPERATOR(pg_catalog.=) '{mark:016x}' \
+         WHEN pg_catalog.pg_try_advisory_lock('{signed}'::pg_catalog.int8) \
+         THEN pg_catalog.set_config('{setting}', '{mark:016x}', false) OPERATOR(pg_catalog.=) '{mark:016x}' ELSE false END; \
          SELECT held.pid, who.application_name, who.client_addr, who.backend_start {held}"
     )
 }
@@ -55,6 +60,9 @@ pub(super) fn read(messages: &[SimpleQueryMessage]) -> Result<String, Reply> {
     let (ours, has_it, holder) = (rows.next(), rows.next(), rows.next());
     match (ours.and_then(first_column), has_it.and_then(first_column)) {
         (Some(process), Some("t")) => Ok(process.to_owned()),
+        (Some(process), Some("f")) if holder.and_then(first_column) == Some(process) => {
+            Err(Reply::Refused(Kind::Conflict, shared(process)))
+        }
         (Some(_), Some("f")) => Err(Reply::Refused(Kind::Conflict, taken(holder))),
         _ => Err(Reply::Refused(Kind::Internal, said("the claim was not answered".to_owned()))),
     }
@@ -76,6 +84,14 @@ fn taken(holder: Option<&SimpleQueryMessage>) -> Native {
     said(format!("another connection resolves this node's branches here: {who}"))
 }
 
+/// The server session that answers has the claim, and another connection has taken it.
+fn shared(process: &str) -> Native {
+    said(format!(
+        "another connection resolves this node's branches here, over the same server process {process}: a proxy pools both \
+         by transaction; name the server itself, or let the proxy pool by session"
+    ))
+}
+
 /// The claim's session and the one that answers are two.
 pub(super) fn pooled(claimed: &str, answers: &str) -> Reply {
     Reply::Refused(
@@ -94,10 +110,13 @@ mod tests {
     #[test]
     fn the_key_is_node_xor_resource_in_two_halves() {
         assert_eq!(key(NodeId(0xff00_0000_0000_0001), ResourceId(0x0f00_0000_8000_0000)), (0xf000_0000, 0x8000_0001));
-        let asked = question(NodeId(u64::MAX), ResourceId(0));
-        for words in
-            ["classid OPERATOR(pg_catalog.=) 4294967295::", "objid OPERATOR(pg_catalog.=) 4294967295::", "'-1'"]
-        {
+        let asked = question(NodeId(u64::MAX), ResourceId(0), 7);
+        for words in [
+            "classid OPERATOR(pg_catalog.=) 4294967295::",
+            "objid OPERATOR(pg_catalog.=) 4294967295::",
+            "'-1'",
+            "'assent.claim_ffffffffffffffff', '0000000000000007', false",
+        ] {
             assert!(asked.contains(words), "{asked}");
         }
     }

@@ -5,6 +5,8 @@
 //! Source: PostgreSQL's manual, "Resource Consumption", "Write Ahead Log", "Replication"; tried on PostgreSQL 15.
 //! Trap: a role without pg_read_all_stats sees that standbys are connected, and nothing of them.
 
+mod proxy;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use assent_world::Clock;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::config::TargetSessionAttrs;
 
+pub use self::proxy::Proxy;
 use super::line::Line;
 use super::{Address, unconnected};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
@@ -64,6 +67,8 @@ pub struct PostgresFacts {
     pub timeouts_ms: Vec<(String, u64)>,
     /// Its clock against ours.
     pub clock_ahead_ms: i64,
+    /// What stands between.
+    pub proxy: Proxy,
 }
 
 /// A prepared transaction.
@@ -112,11 +117,13 @@ const CLOCK: &str = "SELECT pg_catalog.floor(extract(epoch FROM pg_catalog.clock
 
 /// Asks.
 pub(crate) fn gather(name: &str, url: &str, limits: Limits, clock: Arc<dyn Clock>) -> Result<PostgresFacts, NoFacts> {
-    let address = Address::parse(name, url)?;
-    let place = address.place.clone();
-    let at = place.clone();
+    let address = Arc::new(Address::parse(name, url)?);
+    let (place, again) = (address.place.clone(), Arc::clone(&address));
     let connect = move || connect(&address, limits);
-    within(&place, limits, connect, move |(client, is_writable)| ask(client, limits, at, is_writable, &*clock))
+    within(&place, limits, connect, move |(mut client, is_writable)| {
+        let proxy = proxy::look(&mut client, &again, limits);
+        ask(client, limits, again.place.clone(), is_writable, proxy, &*clock)
+    })
 }
 
 /// The server that the adapter would take; if there is none, the first that lets us in, to say what it is.
@@ -145,6 +152,7 @@ fn ask(
     limits: Limits,
     place: String,
     is_writable: bool,
+    proxy: Proxy,
     clock: &dyn Clock,
 ) -> Result<PostgresFacts, NoFacts> {
     let mut rows = |sql: &str| {
@@ -190,6 +198,7 @@ fn ask(
         replicas,
         timeouts_ms,
         clock_ahead_ms,
+        proxy,
     })
 }
 
@@ -227,6 +236,7 @@ pub(crate) fn judge(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
     let PostgresFacts { place, version, role, database, .. } = facts;
     sheet.ok(format!("PostgreSQL {version} at {place}, database {database:?}, role {role:?}"));
     judge_side(facts, sheet);
+    proxy::judge(&facts.proxy, sheet);
     if !facts.off.is_empty() {
         sheet.error(
             format!("{} off, so a power cut can take back what it has voted", facts.off.join(" and ")),

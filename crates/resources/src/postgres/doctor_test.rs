@@ -25,6 +25,7 @@ fn healthy() -> PostgresFacts {
         replicas: Replicas::default(),
         timeouts_ms: Vec::new(),
         clock_ahead_ms: 3,
+        proxy: Proxy::default(),
     }
 }
 
@@ -71,6 +72,13 @@ fn each_fact_has_its_finding() {
         (|it| it.is_standby = true, Error, "it is a standby", "primary"),
         (|it| it.is_writable = false, Error, "default_transaction_read_only", "primary"),
         (|it| it.system = None, Warning, "may not read the system identifier", "GRANT EXECUTE"),
+        (|it| it.proxy.shares_sessions = true, Error, "pools its connections by transaction", "pool_mode = session"),
+        (
+            |it| it.proxy.refuses_options = Some("unsupported startup parameter: options".into()),
+            Error,
+            "and recovery with them: unsupported startup parameter: options",
+            "ignore_startup_parameters = options",
+        ),
         (|it| it.is_superuser = true, Note, "is a superuser", "role of its own"),
         (|it| it.replicas.connected = 2, Warning, "2 standbys follow, and none", "synchronous_standby_names"),
         (|it| it.synchronous_standby_names = "s1".into(), Warning, "no such standby", "start"),

@@ -232,9 +232,7 @@ impl Address {
         config.tcp_user_timeout(Duration::from_millis(limits.answer_ms_max));
         config.keepalives_idle(KEEPALIVE);
         if let Some(statement_ms) = statement_ms {
-            let options = config.get_options().unwrap_or_default();
-            let options = format!("{options} -c statement_timeout={statement_ms} {KEEPALIVES}");
-            config.options(&options);
+            ask_for_limits(&mut config, statement_ms);
         }
         let id = ResourceId::of(&self.name);
         let was_open = Arc::new(AtomicBool::new(false));
@@ -257,6 +255,13 @@ impl Address {
         })?;
         Ok(Postgres { name: self.name.clone(), kept })
     }
+}
+
+/// What recovery's session asks the server for when it connects.
+fn ask_for_limits(config: &mut Config, statement_ms: u64) {
+    let options = config.get_options().unwrap_or_default();
+    let options = format!("{options} -c statement_timeout={statement_ms} {KEEPALIVES}");
+    config.options(&options);
 }
 
 /// Why there is no connection.

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use assent_ids::{Branch, FORMAT_ID, NodeId, ResourceId, Xid};
 use assent_kind::Kind;
+use assent_world::{Dice as _, RealDice};
 use assent_xa::{Native, Past, Reply};
 use tokio_postgres::SimpleQueryMessage;
 
@@ -142,7 +143,8 @@ impl Session {
     }
 
     pub(super) fn claim(&mut self, node: NodeId) -> Reply {
-        let answer = match self.ask(|it| claim::question(node, it.resource)) {
+        let mark = *self.mark.get_or_insert_with(|| RealDice.roll());
+        let answer = match self.ask(|it| claim::question(node, it.resource, mark)) {
             Ok(answer) => answer,
             Err(failure) => return failure.judged(Step::Other),
         };

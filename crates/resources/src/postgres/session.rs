@@ -74,13 +74,15 @@ pub(crate) struct Session {
     pub(super) witness: Vec<u8>,
     /// The server process that holds recovery's claim for us.
     pub(super) claimed: Option<String>,
+    /// By which our claim is told from another's.
+    pub(super) mark: Option<u64>,
 }
 
 impl Session {
     pub(super) fn new(client: PostgresClient, resource: ResourceId, place: Place, was_open: Arc<AtomicBool>) -> Self {
         let (stand, asking) = (Stand::Idle, Asking::ADAPTIVE);
-        let (evidence, witness, claimed) = (None, Vec::new(), None);
-        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed }
+        let (evidence, witness, claimed, mark) = (None, Vec::new(), None, None);
+        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed, mark }
     }
 
     /// The caller's own statements, which have no time limit of ours.
