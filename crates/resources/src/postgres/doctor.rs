@@ -261,7 +261,8 @@ fn judge_side(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
     if facts.system.is_none() {
         sheet.warning(
             format!(
-                "role {:?} may not read the system identifier, so what became of a branch cannot be asked",
+                "role {:?} may not read the system identifier, so what became of a branch can be asked only until the \
+                 server is started again",
                 facts.role
             ),
             "GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC",

@@ -25,6 +25,9 @@ const PREPARES: &str = "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_
 /// Fails on a standby, and for a role that may not read it.
 const HERE: &str = "SELECT system_identifier, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), \
      pg_catalog.current_database(), pg_catalog.pg_current_wal_insert_lsn() FROM pg_catalog.pg_control_system()";
+/// What everybody may know of a server: when it was started.
+const RUN: &str = "SELECT (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, \
+     pg_catalog.current_database()";
 /// One message, so that no pool puts another server between its parts. A server never goes back to being a standby without
 /// a restart, and has its prepared transactions before it says that it is none any more.
 const SIDE: &str = "SELECT pg_catalog.pg_is_in_recovery(); SELECT pg_catalog.pg_backend_pid()";
@@ -35,12 +38,14 @@ pub(super) fn checked(
     resource: ResourceId,
     was_open: Arc<AtomicBool>,
 ) -> Result<Session, (Kind, Native)> {
-    // Where its place cannot be read it is used without.
-    let whole = client.simple_query(&format!("{PREPARES}; {HERE}"));
-    let answered = match whole {
-        Err(error) if !Failure::of(&error).lost => client.simple_query(PREPARES),
-        whole => whole,
-    };
+    // Where its place cannot be read, a vote's witness holds for this run of it; where nothing can, it is used without.
+    let mut answered = client.simple_query(&format!("{PREPARES}; {HERE}"));
+    let mut read: fn(&SimpleQueryMessage) -> Place = read_place;
+    for less in [format!("{PREPARES}; {RUN}"), PREPARES.to_owned()] {
+        if answered.as_ref().is_err_and(|error| !Failure::of(error).lost) {
+            (answered, read) = (client.simple_query(&less), read_run);
+        }
+    }
     let answered = answered.map_err(|error| refusal(&error))?;
     let mut rows = answered.iter().filter(|message| matches!(message, SimpleQueryMessage::Row(_)));
     let (prepares, is_standby) = (rows.next().and_then(first_column), rows.next().and_then(first_column));
@@ -55,7 +60,7 @@ pub(super) fn checked(
             ),
         )),
         (Some(_), Some("f")) => {
-            let place = rows.next().map_or_else(Place::default, read_place);
+            let place = rows.next().map_or_else(Place::default, read);
             Ok(Session::new(client, resource, place, was_open))
         }
         _ => Err((Kind::Internal, said(format!("{PREPARES:?} was not answered")))),
@@ -66,8 +71,15 @@ fn read_place(row: &SimpleQueryMessage) -> Place {
     Place {
         system: column(row, 0).and_then(|word| word.parse().ok()),
         timeline: column(row, 1).and_then(timeline),
+        run: None,
         database: column(row, 2).unwrap_or_default().to_owned(),
     }
+}
+
+/// Of [`RUN`].
+fn read_run(row: &SimpleQueryMessage) -> Place {
+    let run = column(row, 0).and_then(|word| word.parse().ok());
+    Place { run, database: column(row, 1).unwrap_or_default().to_owned(), ..Place::default() }
 }
 
 /// A prepared branch, and who looks at it.
@@ -181,6 +193,13 @@ impl Session {
             return Ok(Reply::Past(Past::Elsewhere(said(message))));
         };
         let failed = |failure: Failure| failure.judged(Step::Other);
+        let number = witness.evidence.number;
+        if let Place { system: None, run: Some(then), .. } = witness.place {
+            if self.run().map_err(failed)? == Some(then) {
+                return self.status(number).map_err(failed);
+            }
+            return Ok(Reply::Past(Past::Elsewhere(said(STARTED_AGAIN.to_owned()))));
+        }
         let here = self.here().map_err(failed)?.ok_or_else(unreadable)?;
         match compare(&witness, &here) {
             Relation::Same => {}
@@ -192,7 +211,16 @@ impl Session {
                 }
             }
         }
-        self.status(witness.evidence.number).map_err(failed)
+        self.status(number).map_err(failed)
+    }
+
+    /// When the server was started. Nothing where this role may not know it.
+    fn run(&mut self) -> Result<Option<u64>, Failure> {
+        match self.ask(|_| RUN) {
+            Ok(answer) => Ok(answer.first().and_then(|row| read_run(row).run)),
+            Err(failure) if failure.is("42501") => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Asked anew: a proxy may have led to another server since. Nothing where this role may not read it.
@@ -238,6 +266,10 @@ impl Session {
         }
     }
 }
+
+/// Why a witness of one run is worth nothing in another one.
+const STARTED_AGAIN: &str = "the role that voted could not read which server that was, and this one was started since, or is \
+     another one; for votes to come, as a superuser: GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC";
 
 fn unreadable() -> Reply {
     let message = "this role may not read the server's system identifier, without which nobody knows whether it is the \

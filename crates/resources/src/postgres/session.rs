@@ -50,6 +50,8 @@ const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_ass
 const VOTES: &str = "SAVEPOINT assent_vote; SELECT pg_catalog.txid_current_if_assigned(), pg_catalog.txid_current()";
 /// For a server where this role may read its place, which was tried when connecting: an error here would be the vote's.
 const WITH_PLACE: &str = ", pg_catalog.pg_current_wal_insert_lsn(), current_user";
+/// For one of which it may only know when it was started.
+const WITHOUT_PLACE: &str = ", '0/0', current_user";
 /// Whether it may have written elsewhere, through a foreign table. Asked only where there is one, of a branch without a
 /// number.
 const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS held JOIN pg_catalog.pg_foreign_table AS foreign_table \
@@ -199,7 +201,11 @@ impl Session {
     }
 
     fn with_place(&self, question: &str) -> String {
-        let place = if self.place.system.is_some() { WITH_PLACE } else { "" };
+        let place = match self.place {
+            Place { system: Some(_), .. } => WITH_PLACE,
+            Place { run: Some(_), .. } => WITHOUT_PLACE,
+            _ => "",
+        };
         format!("{question}{place}")
     }
 

@@ -127,7 +127,7 @@ mod tests {
     const HISTORY: &str = "1\t0/3000000\tno recovery target specified\n\n# a remark\n2\t1/0\tbefore 2026-01-01\n";
 
     fn at(system: u64, timeline: u32) -> Place {
-        Place { system: Some(system), timeline: Some(timeline), database: "bank".to_owned() }
+        Place { system: Some(system), timeline: Some(timeline), run: None, database: "bank".to_owned() }
     }
 
     fn voted(place: Place, wal: u64) -> Witness {

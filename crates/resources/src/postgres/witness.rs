@@ -4,12 +4,15 @@
 //! kept with the decision · [`Witness::read`] takes it back.
 //! Form, version 1: `pg1`, system identifier, timeline, LSN, transaction number, database, role, each but the last
 //! followed by a zero byte, which no name of PostgreSQL's can hold. What was not known is empty.
+//! Version 2, by a role that may not read which server it is: `pg2`, when this run of the server began (microseconds since
+//! 1970), transaction number, database, role. It holds until the server is started again.
 //! Deliberately absent: what follows from it (`truth.rs`).
 
 use std::fmt;
 use std::str::FromStr;
 
 const VERSION: &str = "pg1";
+const OF_ONE_RUN: &str = "pg2";
 
 /// A place in the write-ahead log, in bytes since the cluster's birth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +42,8 @@ pub(super) struct Place {
     pub(super) system: Option<u64>,
     /// Counts promotions and recoveries to a point in time.
     pub(super) timeline: Option<u32>,
+    /// When it was started, in microseconds since 1970: instead of the other two, where this role may not read them.
+    pub(super) run: Option<u64>,
     pub(super) database: String,
 }
 
@@ -47,7 +52,8 @@ pub(super) struct Place {
 pub(super) struct Evidence {
     /// The transaction's number with its epoch, which never comes again on this timeline.
     pub(super) number: u64,
-    /// How far the log went: behind everything that the branch had written, before the record of its vote.
+    /// How far the log went: behind everything that the branch had written, before the record of its vote. Its beginning,
+    /// where that is not asked.
     pub(super) place: WalPlace,
     /// Whose branch it will be: SET ROLE counts.
     pub(super) role: String,
@@ -65,6 +71,9 @@ impl Witness {
         let known = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let (system, timeline) = (known(place.system), known(place.timeline.map(u64::from)));
         let Evidence { number, place: wal, role } = evidence;
+        if let Place { system: None, run: Some(run), database, .. } = place {
+            return format!("{OF_ONE_RUN}\0{run}\0{number}\0{database}\0{role}").into_bytes();
+        }
         format!("{VERSION}\0{system}\0{timeline}\0{wal}\0{number}\0{}\0{role}", place.database).into_bytes()
     }
 
@@ -72,12 +81,18 @@ impl Witness {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let fields: Vec<&str> = text.split('\0').collect();
-        let [VERSION, system, timeline, wal, number, database, role] = fields.as_slice() else {
-            return None;
+        let (place, number, wal, role) = match fields.as_slice() {
+            [VERSION, system, timeline, wal, number, database, role] => {
+                let (system, timeline, database) = (known(system)?, known(timeline)?, (*database).to_owned());
+                (Place { system, timeline, run: None, database }, number, wal.parse().ok()?, role)
+            }
+            [OF_ONE_RUN, run, number, database, role] => {
+                let (run, database) = (Some(run.parse().ok()?), (*database).to_owned());
+                (Place { system: None, timeline: None, run, database }, number, WalPlace(0), role)
+            }
+            _ => return None,
         };
-        let place = Place { system: known(system)?, timeline: known(timeline)?, database: (*database).to_owned() };
-        let (number, wal) = (number.parse().ok()?, wal.parse().ok()?);
-        Some(Self { place, evidence: Evidence { number, place: wal, role: (*role).to_owned() } })
+        Some(Self { place, evidence: Evidence { number: number.parse().ok()?, place: wal, role: (*role).to_owned() } })
     }
 }
 
@@ -104,11 +119,26 @@ mod tests {
 
     #[test]
     fn a_witness_is_read_back_and_its_bytes_are_those_of_version_one() {
-        let place = Place { system: Some(7_710_321_864_900_679_683), timeline: Some(3), database: "bank".to_owned() };
+        let place = Place {
+            system: Some(7_710_321_864_900_679_683),
+            timeline: Some(3),
+            run: None,
+            database: "bank".to_owned(),
+        };
         let bytes = Witness::write(&place, &evidence("teller"));
         let golden = b"pg1\x007710321864900679683\x003\x001A/2B\x007310000000745\0bank\0teller";
         assert_eq!(bytes, golden);
         assert_eq!(Witness::read(&bytes), Some(Witness { place, evidence: evidence("teller") }));
+    }
+
+    #[test]
+    fn of_a_server_that_is_not_known_the_run_is_kept_as_version_two_writes_it() {
+        let place = Place { run: Some(1_763_661_000_123_456), database: "bank".to_owned(), ..Place::default() };
+        let evidence = Evidence { place: WalPlace(0), ..evidence("teller") };
+        let bytes = Witness::write(&place, &evidence);
+        assert_eq!(bytes, b"pg2\x001763661000123456\x007310000000745\0bank\0teller");
+        assert_eq!(Witness::read(&bytes), Some(Witness { place, evidence }));
+        assert_eq!(Witness::read(b"pg2\0\x007\0bank\0teller"), None, "nothing else is known of it");
     }
 
     #[test]
@@ -141,7 +171,7 @@ mod tests {
         fn any_names_and_numbers_come_back(
             system: u64, timeline: u32, wal: u64, number: u64, database in "[^\0]{0,80}", role in "[^\0]{0,80}",
         ) {
-            let place = Place { system: Some(system), timeline: Some(timeline), database };
+            let place = Place { system: Some(system), timeline: Some(timeline), run: None, database };
             let evidence = Evidence { number, place: WalPlace(wal), role };
             let bytes = Witness::write(&place, &evidence);
             prop_assert!(bytes.len() < 4096);

@@ -8,7 +8,7 @@ use assent_xa::{Connector, Past, Reply, Resource, Verb};
 
 use super::super::engine::{Engine, PostgresTable, code, node, other_database, wait, xid};
 use super::super::servers::{alone, shared};
-use super::{YES, run, superuser};
+use super::{YES, as_superuser, run, superuser};
 
 fn inquire(of: &mut dyn Resource, xid: Xid, witness: &[u8]) -> Past {
     match of.call(Verb::Inquire { xid, witness: witness.to_vec() }) {
@@ -147,26 +147,71 @@ fn an_open_branch_that_is_not_ours_to_finish_is_refused_with_its_owner() {
     superuser.batch_execute(&format!("DROP ROLE {role}")).unwrap();
 }
 
-/// Whoever may not read which server this is gets no truth, only the way to it; the verbs work as ever.
+/// Nobody but a superuser may read which server this is, until this goes.
+struct Unread(String);
+
+impl Unread {
+    fn new(url: &str) -> Self {
+        superuser(url).batch_execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").unwrap();
+        Self(url.to_owned())
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        superuser(&self.0).batch_execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC").unwrap();
+    }
+}
+
+/// Whoever may not read which server this is gets the way to the truth about what another one voted; the verbs work as
+/// ever.
 #[test]
 fn a_role_that_may_not_read_the_system_identifier_is_told_the_grant() {
     let servers = alone();
     let table = PostgresTable::new(&servers, "unread");
-    let mut superuser = superuser(&table.url);
-    let (known, unknown) = (xid("unread", 0), xid("unread", 1));
-    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
-    let witness = voted(&mut table.resource(), known, &insert);
-    superuser.batch_execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").unwrap();
+    let known = xid("unread", 0);
+    let witness = voted(&mut table.resource(), known, &format!("INSERT INTO {} VALUES (1)", table.table));
+    let unread = Unread::new(&table.url);
     let mut blind = table.resource();
-    assert_eq!(voted(&mut blind, unknown, &insert), b"");
-    for xid in [known, unknown] {
-        assert_eq!(blind.call(Verb::Commit(xid)), Reply::Done);
-    }
+    assert_eq!(blind.call(Verb::Commit(known)), Reply::Done);
     let reply = blind.call(Verb::Inquire { xid: known, witness: witness.clone() });
-    superuser.batch_execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC").unwrap();
+    drop(unread);
     let Reply::Refused(Kind::Denied, native) = reply else { panic!("{reply:?}") };
     assert!(native.message.contains("GRANT EXECUTE ON FUNCTION"), "{}", native.message);
     assert_eq!(inquire(&mut blind, known, &witness), Past::Committed, "a grant is enough");
+}
+
+/// What such a role votes is told as long as the server runs, to itself and to others.
+#[test]
+fn the_vote_of_a_role_that_may_not_read_the_system_identifier_is_told_until_the_server_is_started_again() {
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "one_run");
+    let _unread = Unread::new(&table.url);
+    let mut recovery = PostgresConnector::new("bank", &table.url).unwrap().connect().unwrap();
+    let mut sighted = PostgresConnector::new("bank", &as_superuser(&table.url)).unwrap().connect().unwrap();
+    let mut votes = Vec::new();
+    // The witness rides in the question at the end, or else in the vote.
+    for (number, detect) in [(0, true), (2, false)] {
+        for (number, word, past) in [(number, "COMMIT", Past::Committed), (number + 1, "ROLLBACK", Past::RolledBack)] {
+            let xid = xid("one_run", number);
+            let mut blind = table.resource().detect_read_only(detect);
+            let witness = voted(&mut blind, xid, &format!("INSERT INTO {} VALUES ({number})", table.table));
+            assert!(witness.starts_with(b"pg2\0") && witness.ends_with(b"\0assent"), "{witness:?}");
+            assert_eq!(inquire(&mut *recovery, xid, &witness), Past::Open);
+            table.plain().batch_execute(&format!("{word} PREPARED '{}'", xid.to_gid())).unwrap();
+            assert_eq!(inquire(&mut *recovery, xid, &witness), past);
+            assert_eq!(inquire(&mut *sighted, xid, &witness), past);
+            votes.push((xid, witness));
+        }
+    }
+    assert_eq!(table.rows(), [0, 2]);
+    servers.kill("postgres");
+    servers.revive("postgres");
+    let mut recovery = PostgresConnector::new("bank", &table.url).unwrap().connect().unwrap();
+    for (xid, witness) in votes {
+        let said = elsewhere(&mut *recovery, xid, &witness);
+        assert!(said.contains("was started since") && said.contains("GRANT EXECUTE ON FUNCTION"), "{said}");
+    }
 }
 
 /// The standby takes nothing more from its primary.
