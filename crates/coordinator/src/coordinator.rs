@@ -252,7 +252,7 @@ impl Coordinator {
             Outcome::Committed => match state.attended.take(ruling.now) {
                 // Another process may be at work on this node's branches: it could roll back what we commit.
                 Err(message) => Err(DecideError { kind: Kind::Unavailable, message }),
-                Ok(()) => self.lay(&mut state, ruling),
+                Ok(()) => self.is_searchable(&decision.branches).and_then(|()| self.lay(&mut state, ruling)),
             },
             // Presumed abort: the client that gave up needs no record. The entry outlives a delayed copy of its commit.
             Outcome::RolledBack => {

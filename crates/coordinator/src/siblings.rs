@@ -9,16 +9,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assent_ids::{Branch, ResourceId, TxId};
+use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Outcome, Past, Reply, Verb};
 
 use crate::{Attendant, By, Coordinator, Pending};
 
-/// Branches are numbered from 0 in a transaction; more are not looked for.
-const NUMBERS: u16 = 8;
+/// Branches are numbered from 0 in a transaction, also those that drop out. So many are looked for; so a transaction with
+/// more is not committed where its decision may be lost ([`Coordinator::is_searchable`]).
+const NUMBERS: u16 = 16;
 
 /// So many transactions in one look, 64 inquiries: a crowd of them keeps no other branch waiting.
-const ASKED_MAX: usize = 8;
+const ASKED_MAX: usize = 4;
 
 /// An answer is good for so long.
 pub(crate) const NOTHING_LASTS: Duration = Duration::from_secs(10);
@@ -47,6 +49,20 @@ pub(crate) enum Sibling {
 }
 
 impl Coordinator {
+    /// Refuses a commit whose decision a power cut may take, and of which recovery could then not ask for every branch: one
+    /// that it missed would be the one that shows what was decided.
+    pub(crate) fn is_searchable(&self, branches: &[BranchRecord]) -> Result<(), DecideError> {
+        let last = branches.iter().map(|branch| branch.number).max().unwrap_or_default();
+        if last < NUMBERS || !self.log.is_lazy() {
+            return Ok(());
+        }
+        let message = format!(
+            "a commit with branch number {last}: with max_elapsed_sync_time above 0 recovery looks for {NUMBERS} branches, \
+             from number 0, when a power cut has taken the decision; enlist fewer resources, or set it to 0"
+        );
+        Err(DecideError { kind: Kind::Invalid, message })
+    }
+
     /// Whether a sibling is committed. Asks all resources, and again when their answers are old.
     pub(crate) fn sibling(&self, tx: TxId) -> Sibling {
         let now = self.clock.now();

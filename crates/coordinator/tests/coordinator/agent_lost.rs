@@ -1,7 +1,8 @@
 //! RPO > 0: a power cut took a decision that was told. Recovery looks for a committed sibling before it presumes anything.
 
-use assent_coordinator::{By, Config, LostDecision, Resolution, Round};
+use assent_coordinator::{By, Config, LostDecision, Resolution, Round, Session};
 use assent_ids::{TxId, Xid};
+use assent_kind::Kind;
 use assent_xa::{Outcome, Resource, Verb};
 
 use super::stand::{IDENTITY, Stand, commit, operator, tx};
@@ -55,7 +56,7 @@ fn without_one_it_is_held_reported_in_every_round_and_asked_about_again() {
     }
     assert_eq!(stand.coordinator.gauges().held, 1);
     let asked = stand.banks[2].vault().verbs.get("inquire").copied().unwrap_or_default();
-    assert!((16..=24).contains(&asked), "{asked} questions in twenty seconds, eight a time");
+    assert!((32..=48).contains(&asked), "{asked} questions in twenty seconds, sixteen a time");
     // A client that was told "committed" and only slept tells one of its branches after all.
     stand.banks[0].teller().call(Verb::Commit(a));
     (0..25).for_each(|_| _ = stand.round());
@@ -115,6 +116,33 @@ fn a_crowd_that_is_searched_for_keeps_no_decided_branch_waiting_and_each_has_its
         stand.round();
         assert!(asked(&stand) - before <= 64, "{} inquiries in one look", asked(&stand) - before);
     }
-    (0..4).for_each(|_| _ = stand.round());
+    (0..9).for_each(|_| _ = stand.round());
     assert_eq!(stand.coordinator.gauges().held, 40, "each was asked about");
+}
+
+#[test]
+fn the_last_branch_that_is_looked_for_is_found_and_a_commit_with_one_more_is_refused() {
+    let mut stand = Stand::new();
+    let over = |session: &Session, counter, last| {
+        let mut decision = commit(tx(session, counter));
+        decision.branches[1].number = last;
+        decision
+    };
+    let session = stand.coordinator.handshake("client").unwrap();
+    assert_eq!(stand.coordinator.decide(&over(&session, 1, 16)), Ok(Outcome::Committed), "it is durable, or not told");
+    stand.log.stored().is_lazy = true;
+    stand.restart(true);
+    let session = stand.coordinator.handshake("client").unwrap();
+    let refused = stand.coordinator.decide(&over(&session, 1, 16)).unwrap_err();
+    assert_eq!(refused.kind, Kind::Invalid);
+    assert!(refused.message.contains("branch number 16") && refused.message.contains("set it to 0"), "{refused:?}");
+    let mine = tx(&session, 2);
+    let branches = [(0, 0), (1, 15)].map(|(at, number)| stand.banks[at].prepare(IDENTITY.node, mine, number));
+    assert_eq!(stand.coordinator.decide(&over(&session, 2, 15)), Ok(Outcome::Committed));
+    stand.log.stored().may_have_lost = true;
+    stand.restart(false);
+    stand.fence();
+    stand.banks[1].teller().call(Verb::Commit(branches[1]));
+    (0..4).for_each(|_| _ = stand.round());
+    assert!(stand.banks[0].vault().committed.contains(&branches[0]), "its sibling was found");
 }
