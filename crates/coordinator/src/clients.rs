@@ -20,6 +20,9 @@ use crate::record::Census;
 /// The most clients at a time.
 pub(crate) const CLIENTS_MAX: usize = 65_536;
 
+/// Of so many fenced clients the name is kept, the latest ones.
+const NAMES_MAX: usize = 1_024;
+
 /// Where a client stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
@@ -62,24 +65,49 @@ struct Client {
     link: Link,
 }
 
+/// What clients called themselves that are fenced: for people who look at what they left behind.
+#[derive(Clone, Debug, Default)]
+struct Names(BTreeMap<Incarnation, Box<str>>);
+
+impl Names {
+    fn keep(&mut self, client: Incarnation, label: &str) {
+        _ = self.0.insert(client, label.into());
+        if self.0.len() > NAMES_MAX {
+            _ = self.0.pop_first();
+        }
+    }
+}
+
 /// What earlier epochs left behind, as their records say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     census: Option<Census>,
     fenced: BTreeSet<Incarnation>,
     labels: BTreeMap<Incarnation, String>,
+    /// Of those who are fenced.
+    names: Names,
 }
 
 impl Before {
     pub(crate) fn fence(&mut self, list: Vec<Incarnation>) {
-        list.iter().for_each(|client| _ = self.labels.remove(client));
+        for client in &list {
+            if let Some(label) = self.labels.remove(client) {
+                self.names.keep(*client, &label);
+            }
+        }
         self.fenced.extend(list);
     }
 
     pub(crate) fn take(&mut self, mut census: Census) {
         census.live.sort_unstable();
-        // Who is fenced has no use for a name any more.
-        self.labels.retain(|client, _| *client > census.upto || census.live.binary_search(client).is_ok());
+        let names = &mut self.names;
+        self.labels.retain(|client, label| {
+            let may_come_back = *client > census.upto || census.live.binary_search(client).is_ok();
+            if !may_come_back {
+                names.keep(*client, label);
+            }
+            may_come_back
+        });
         self.census = Some(census);
         self.fenced.clear();
     }
@@ -112,6 +140,8 @@ pub(crate) struct Clients {
     /// How many of them are connected.
     connected: usize,
     before: Before,
+    /// Of those who are fenced.
+    names: Names,
     window: Window,
     lost_after: Duration,
 }
@@ -126,9 +156,9 @@ pub(crate) enum Fence {
 }
 
 impl Clients {
-    pub(crate) fn new(node: NodeId, epoch: Epoch, before: Before, now: Moment, lost_after: Duration) -> Self {
-        let window = Window::Open { since: now };
-        Self { node, epoch, given: 0, known: BTreeMap::new(), connected: 0, before, window, lost_after }
+    pub(crate) fn new(node: NodeId, epoch: Epoch, mut before: Before, now: Moment, lost_after: Duration) -> Self {
+        let (window, names) = (Window::Open { since: now }, std::mem::take(&mut before.names));
+        Self { node, epoch, given: 0, known: BTreeMap::new(), connected: 0, before, names, window, lost_after }
     }
 
     /// Clients can reach us from now on: only from here on is who stays away lost.
@@ -240,13 +270,26 @@ impl Clients {
     pub(crate) fn fenced(&mut self, fence: &Fence) -> u64 {
         let before = self.known.len();
         match fence {
-            Fence::Some(list) => list.iter().for_each(|incarnation| _ = self.known.remove(incarnation)),
+            Fence::Some(list) => {
+                for incarnation in list {
+                    if let Some(client) = self.known.remove(incarnation) {
+                        self.names.keep(*incarnation, &client.label);
+                    }
+                }
+            }
             Fence::AllBut(census) => {
                 let counted = |at: &Incarnation| *at <= census.upto && census.live.binary_search(at).is_err();
-                self.known
-                    .retain(|incarnation, client| !(matches!(client.link, Link::Fencing) && counted(incarnation)));
+                let names = &mut self.names;
+                self.known.retain(|incarnation, client| {
+                    let is_fenced = matches!(client.link, Link::Fencing) && counted(incarnation);
+                    if is_fenced {
+                        names.keep(*incarnation, &client.label);
+                    }
+                    !is_fenced
+                });
+                let gone = std::mem::take(&mut self.before).labels;
+                gone.iter().for_each(|(incarnation, label)| names.keep(*incarnation, label));
                 self.window = Window::Closed;
-                self.before = Before::default();
             }
         }
         u64::try_from(before - self.known.len()).unwrap_or(0)
@@ -268,13 +311,18 @@ impl Clients {
     }
 
     pub(crate) fn label(&self, incarnation: Incarnation) -> &str {
-        let before = || self.before.labels.get(&incarnation).map_or("", String::as_str);
-        self.known.get(&incarnation).map_or_else(before, |client| &client.label)
+        let known = self.known.get(&incarnation).map(|client| &*client.label);
+        let before = || self.before.labels.get(&incarnation).map(String::as_str);
+        let fenced = || self.names.0.get(&incarnation).map(|label| &**label);
+        known.or_else(before).or_else(fenced).unwrap_or_default()
     }
 
-    /// Of everyone in the census.
-    pub(crate) fn labels<'a>(&'a self, census: &'a Census) -> Vec<(Incarnation, &'a str)> {
-        census.live.iter().map(|client| (*client, self.label(*client))).collect()
+    /// Of everyone in the census, and of those `owners` of transactions who are not, as far as they are known.
+    pub(crate) fn labels(&self, census: &Census, owners: &BTreeSet<Incarnation>) -> Vec<(Incarnation, &str)> {
+        let live = census.live.iter().map(|client| (*client, self.label(*client)));
+        let fenced = owners.iter().filter(|client| census.live.binary_search(client).is_err());
+        let fenced = fenced.map(|client| (*client, self.label(*client))).filter(|(_, label)| !label.is_empty());
+        live.chain(fenced).collect()
     }
 
     pub(crate) const fn connected(&self) -> usize {

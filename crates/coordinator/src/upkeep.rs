@@ -99,7 +99,8 @@ impl Coordinator {
             state.seal(&*self.log, now, at_ms)?;
             let census = state.clients.census();
             let logged = || state.table.iter().filter(|(_, entry)| entry.is_logged);
-            let (labels, last) = (state.clients.labels(&census), state.chain.last());
+            let owners = logged().map(|(tx, _)| tx.incarnation).collect();
+            let (labels, last) = (state.clients.labels(&census, &owners), state.chain.last());
             let mut bytes = lay::checkpoint(&census, &labels, &state.opened, &last, logged().count());
             logged().for_each(|(tx, entry)| lay::entry(&mut bytes, tx, entry));
             let ticket = state.append(&*self.log, record::CHECKPOINT, &[bytes.as_slice()])?;

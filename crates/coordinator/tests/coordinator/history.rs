@@ -128,6 +128,26 @@ fn a_name_outlives_restarts_and_checkpoints() {
     assert_eq!(past.iter().map(|past| past.client.as_str()).collect::<Vec<_>>(), ["shop"; 3]);
 }
 
+/// Recovery has not been there yet, and a person looks whose it is.
+#[test]
+fn what_a_fenced_client_left_behind_is_shown_with_its_name() {
+    let config = assent_coordinator::Config { checkpoint_bytes: 1, ..Default::default() };
+    let mut stand = Stand::with(config);
+    stand.fence();
+    let shop = stand.coordinator.handshake("shop").unwrap();
+    let mine = tx(&shop, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    stand.coordinator.lost(shop.incarnation);
+    let label = |stand: &Stand| stand.coordinator.show(mine).unwrap().label;
+    for life in 1..=3 {
+        stand.fence();
+        assert!(stand.coordinator.gauges().checkpoints > 0);
+        assert_eq!((label(&stand).as_str(), life), ("shop", life), "fenced");
+        stand.restart(false);
+        assert_eq!((label(&stand).as_str(), life), ("shop", life), "restarted");
+    }
+}
+
 #[test]
 fn the_name_of_a_client_that_is_gone_stays_with_what_recovery_decided_for_it() {
     let config = assent_coordinator::Config { checkpoint_bytes: 1, ..Default::default() };
