@@ -21,6 +21,8 @@ mod config;
 mod desk;
 mod error;
 mod finished;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod keyed;
 mod kv;
@@ -29,6 +31,11 @@ mod recover;
 mod resource;
 mod snapshot;
 mod transaction;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the engine that stands on it follows; its tests are beside it")
+)]
+mod vault;
 
 pub use checkpoint::BARRIERS;
 pub use claims::{CLAIMS_MAX, Claim};

@@ -1,7 +1,7 @@
 //! The journal records of the store: how they are laid, and how bytes become records again.
 //!
 //! Walk: [`Op`] what a writer asks · [`Laid::new`] lays the heads of operations, keys and values stay where they are ·
-//! [`Record::decode`] takes an entry apart at restart. The layouts are drawn in `docs/format.md`, "Key-value records".
+//! [`Content::decode`] takes an entry apart in place · [`Record::decode`] so that it outlives the entry, at restart. The layouts are drawn in `docs/format.md`, "Key-value records".
 //! Deliberately absent: the frame, its checksum and chains, which are the journal's.
 
 use assent_frame::{Malformed, Reader, Writer};
@@ -218,6 +218,50 @@ pub(crate) fn read_xid(reader: &mut Reader<'_>) -> Result<Xid, Malformed> {
     Xid::new(format, gtrid, bqual).map_err(malformed)
 }
 
+/// An operation of an entry and where its metadata begins in the payload: with the entry's LSN, the address of what it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed<'a> {
+    pub(crate) at: u32,
+    pub(crate) op: Op<'a>,
+}
+
+/// A journal entry, understood where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content<'a> {
+    Batch { ops: Vec<Placed<'a>> },
+    Prepare { xid: Xid, ops: Vec<Placed<'a>> },
+    Commit { xid: Xid, prepare: Lsn },
+    Rollback { xid: Xid, prepare: Lsn },
+}
+
+impl<'a> Content<'a> {
+    pub(crate) fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        if reader.u8("version")? != VERSION {
+            return Err(Malformed { field: "version" });
+        }
+        reader.u8("durability")?;
+        reader.u16("reserved")?;
+        let count = reader.u32("count")?;
+        let content = match kind {
+            KIND_BATCH => Self::Batch { ops: ops(&mut reader, count, payload)? },
+            KIND_PREPARE => {
+                reader.u64("snapshot")?;
+                let xid = read_xid(&mut reader)?;
+                Self::Prepare { xid, ops: ops(&mut reader, count, payload)? }
+            }
+            KIND_COMMIT | KIND_ROLLBACK => {
+                let prepare = Lsn(reader.u64("prepare")?);
+                let xid = read_xid(&mut reader)?;
+                if kind == KIND_COMMIT { Self::Commit { xid, prepare } } else { Self::Rollback { xid, prepare } }
+            }
+            _ => return Err(Malformed { field: "kind" }),
+        };
+        reader.end()?;
+        Ok(content)
+    }
+}
+
 /// A journal entry, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
@@ -229,34 +273,35 @@ pub(crate) enum Record {
 
 impl Record {
     pub(crate) fn decode(entry: Lsn, kind: u16, payload: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(payload);
-        if reader.u8("version")? != VERSION {
-            return Err(Malformed { field: "version" });
-        }
-        reader.u8("durability")?;
-        reader.u16("reserved")?;
-        let count = reader.u32("count")?;
-        let record = match kind {
-            KIND_BATCH => Self::Batch { effects: effects(&mut reader, count, entry, payload)? },
-            KIND_PREPARE => {
-                reader.u64("snapshot")?;
-                let xid = read_xid(&mut reader)?;
-                Self::Prepare { xid, effects: effects(&mut reader, count, entry, payload)? }
-            }
-            KIND_COMMIT | KIND_ROLLBACK => {
-                let prepare = Lsn(reader.u64("prepare")?);
-                let xid = read_xid(&mut reader)?;
-                if kind == KIND_COMMIT { Self::Commit { xid, prepare } } else { Self::Rollback { xid, prepare } }
-            }
-            _ => return Err(Malformed { field: "kind" }),
-        };
-        reader.end()?;
-        Ok(record)
+        Ok(match Content::decode(kind, payload)? {
+            Content::Batch { ops } => Self::Batch { effects: effects(&ops, entry) },
+            Content::Prepare { xid, ops } => Self::Prepare { xid, effects: effects(&ops, entry) },
+            Content::Commit { xid, prepare } => Self::Commit { xid, prepare },
+            Content::Rollback { xid, prepare } => Self::Rollback { xid, prepare },
+        })
     }
 }
 
-fn effects(reader: &mut Reader<'_>, count: u32, entry: Lsn, payload: &[u8]) -> Result<Vec<Effect>, Malformed> {
-    let mut effects = Vec::new();
+fn effects(ops: &[Placed<'_>], entry: Lsn) -> Vec<Effect> {
+    let effect = |placed: &Placed<'_>| {
+        let (keyspace, key) = placed.op.key();
+        let place = match placed.op {
+            Op::Put { metadata, value, .. } => Some(Place {
+                entry,
+                hash: xxh3_64(value),
+                at: placed.at,
+                value_bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
+                metadata_bytes: u16::try_from(metadata.len()).unwrap_or(u16::MAX),
+            }),
+            Op::Delete { .. } => None,
+        };
+        Effect { keyspace, key: key.into(), place }
+    };
+    ops.iter().map(effect).collect()
+}
+
+fn ops<'a>(reader: &mut Reader<'a>, count: u32, payload: &[u8]) -> Result<Vec<Placed<'a>>, Malformed> {
+    let mut ops = Vec::new();
     for _ in 0..count {
         let code = reader.u8("operation")?;
         reader.u8("reserved")?;
@@ -271,13 +316,12 @@ fn effects(reader: &mut Reader<'_>, count: u32, entry: Lsn, payload: &[u8]) -> R
         let long = |_| Malformed { field: "length" };
         let key = reader.raw(usize::try_from(key_bytes).map_err(long)?, "key")?;
         let at = u32::try_from(payload.len() - reader.rest().len()).map_err(long)?;
-        reader.raw(metadata_bytes.into(), "metadata")?;
+        let metadata = reader.raw(metadata_bytes.into(), "metadata")?;
         let value = reader.raw(usize::try_from(value_bytes).map_err(long)?, "value")?;
-        let hash = xxh3_64(value);
-        let place = (code == OP_PUT).then_some(Place { entry, hash, at, value_bytes, metadata_bytes });
-        effects.push(Effect { keyspace, key: key.into(), place });
+        let op = if code == OP_PUT { Op::Put { keyspace, key, metadata, value } } else { Op::Delete { keyspace, key } };
+        ops.push(Placed { at, op });
     }
-    Ok(effects)
+    Ok(ops)
 }
 
 #[cfg(test)]

@@ -1,0 +1,51 @@
+//! Where values live: the journal's kept segments as they are, and compacted volumes.
+//!
+//! ```text
+//!   lsn:   0 ........ a ........ b ........ raw_from ................. end of the log
+//!          | volume   | volume   | volume   | the journal, read by LSN |
+//! ```
+//! An (LSN, offset) is the address of a value for ever. Below `raw_from` it is looked up in the volume whose range holds it,
+//! from there on in the journal. Compacting a volume, or the oldest cells of the journal, writes one new volume of the same
+//! range with what still lives, and nothing in the ledger changes.
+//!
+//! Walk: [`Item`] is what a volume holds · [`VolumeWriter`] writes one, [`Volume`] reads it · [`Accounts`] know what lives
+//! where · [`choose`] says what to compact next · [`compact`] does it · [`Raw`] shows the journal as items.
+//! Deliberately absent: the ledger (a closure answers for it), a manifest (whoever calls makes a new volume known before
+//! he releases what it replaces), threads and clocks.
+
+mod accounts;
+mod choose;
+mod compact;
+mod error;
+pub(crate) mod index;
+mod item;
+mod raw;
+mod seal;
+mod volume;
+mod writer;
+
+#[cfg(test)]
+mod compact_test;
+#[cfg(test)]
+mod gate_test;
+#[cfg(test)]
+mod simulated_test;
+#[cfg(test)]
+mod volume_test;
+
+pub(crate) use accounts::{Account, Accounts, Booking};
+pub(crate) use choose::Chooser;
+pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact};
+pub(crate) use error::VaultError;
+pub(crate) use item::{Address, Body, Item, Record, Value};
+pub(crate) use raw::Raw;
+pub(crate) use seal::Facts;
+pub(crate) use volume::{Blocks, NoBlocks, Volume, remove_unknown};
+pub(crate) use writer::{Go, Pace, VolumeWriter};
+
+use assent_world::Barrier;
+
+/// A volume's bytes, before a manifest can know it.
+const FILE: Barrier = Barrier::new("kv: a volume's bytes before a manifest knows it");
+/// A volume's name, before a manifest can know it.
+const NAME: Barrier = Barrier::new("kv: a volume's name before a manifest knows it");

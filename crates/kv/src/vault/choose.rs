@@ -1,0 +1,279 @@
+//! Which volumes to compact next: a pure function of the accounts, the end of the log and the hour.
+//!
+//! Nothing while the bytes on disk are within `space_amplification_max` of those that live. Else the volume for which waiting
+//! is worth least: a byte freed now costs live / dead bytes written, and that price falls while more of the volume dies.
+//! With live share s, of which a part r dies in a unit of time, it falls by r * s / (1 - s)^2. What has lived for long will: r is
+//! taken as 1 / age. So among volumes of one age the emptiest is taken, and of two equally empty ones the colder.
+//! Neighbours of the same generation join it if they are about as empty: cold and hot stay apart, and files
+//! stay few. Cells of the journal are taken oldest first: a branch's outcome is never compacted before its prepared writes.
+//!
+//! Walk: [`Chooser::choose`]. Deliberately absent: I/O, clocks (the hour is handed in).
+
+use crate::vault::{Account, Accounts};
+
+/// The hours of a day in which volumes may be compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hours(u32);
+
+impl Hours {
+    /// All of them.
+    pub(crate) const ALWAYS: Self = Self((1 << 24) - 1);
+
+    /// From one hour to another, over midnight if the second is lower; all if they are the same.
+    pub(crate) fn between(from: u8, to: u8) -> Self {
+        let (from, to) = (from % 24, to % 24);
+        let within = |hour: u8| if from < to { (from..to).contains(&hour) } else { hour >= from || hour < to };
+        Self((0..24).filter(|hour| within(*hour)).fold(0, |hours, hour| hours | 1 << hour))
+    }
+
+    /// Whether this hour, 0 to 23, is one of them.
+    pub(crate) const fn permit(self, hour: u8) -> bool {
+        hour < 24 && self.0 >> hour & 1 == 1
+    }
+}
+
+/// How volumes are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Chooser {
+    /// Bytes on disk for each byte that lives, at most.
+    pub(crate) space_amplification_max: f64,
+    /// About the bytes of one volume.
+    pub(crate) volume_bytes: u64,
+    /// When.
+    pub(crate) hours: Hours,
+}
+
+impl Default for Chooser {
+    fn default() -> Self {
+        Self { space_amplification_max: 1.4, volume_bytes: 64 << 20, hours: Hours::ALWAYS }
+    }
+}
+
+/// Volumes to compact into one: all whose range lies in this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+    /// Of what is written.
+    pub(crate) generation: u32,
+    /// Bytes that are expected to be written.
+    pub(crate) live: u64,
+}
+
+/// A neighbour joins if its live share is at most that much higher.
+const ABOUT_AS_EMPTY: f64 = 0.1;
+/// What is fuller is not worth reading.
+const LIVE_SHARE_MAX: f64 = 0.95;
+/// Of whatever generation, a neighbour joins if it is that small a part of a volume.
+const CRUMB: u64 = 16;
+/// So many files more than twice what is needed are none too many.
+const FILES_SPARE: u64 = 8;
+
+impl Chooser {
+    /// What to compact next, if anything: volumes, or cells of the journal before `sealed_end`, which must be a place that no
+    /// append under way began before: what is not complete there would be left out for ever.
+    pub(crate) fn choose(&self, accounts: &Accounts, sealed_end: u64, log_end: u64, hour: u8) -> Option<Choice> {
+        if !self.hours.permit(hour) {
+            return None;
+        }
+        let volumes: Vec<Account> = accounts.compacted().copied().chain(accounts.cells(sealed_end)).collect();
+        let (bytes, live) = accounts.sums(log_end);
+        let space = if ratio(bytes, live) > self.space_amplification_max {
+            self.emptiest(&volumes, accounts.raw_from(), log_end)
+        } else {
+            None
+        };
+        space.or_else(|| self.join(&volumes, accounts.raw_from()))
+    }
+
+    fn emptiest(&self, volumes: &[Account], raw_from: u64, now: u64) -> Option<Choice> {
+        let (compacted, cells) = volumes.split_at_checked(volumes.partition_point(|volume| volume.first < raw_from))?;
+        let waiting = |(_, volume): &(usize, &Account)| worth_waiting(volume, now);
+        let worthy = compacted.iter().enumerate().filter(|(_, volume)| worth_it(volume));
+        let seed = worthy.min_by(|a, b| waiting(a).total_cmp(&waiting(b)));
+        let (front, count) = front(cells, now).unzip();
+        let raw = front.filter(|front| seed.is_none_or(|seed| worth_waiting(front, now) <= waiting(&seed)));
+        match (raw, seed) {
+            (Some(front), _) => self.oldest(cells, share(&front), count.unwrap_or(0)),
+            (None, Some((seed, _))) => self.around(compacted, seed),
+            (None, None) => None,
+        }
+    }
+
+    /// The oldest cells, as many as fill a volume: those of the front, and behind it those about as empty.
+    fn oldest(&self, cells: &[Account], share: f64, front: usize) -> Option<Choice> {
+        let mut live = 0;
+        let mut count = 0;
+        for cell in cells {
+            live += cell.live;
+            let empty = count < front || self::share(cell) <= share + ABOUT_AS_EMPTY;
+            if count > 0 && !(empty && live <= self.volume_bytes) {
+                break;
+            }
+            count += 1;
+        }
+        choice(cells.get(..count)?)
+    }
+
+    /// A volume, and its neighbours while they are kin.
+    fn around(&self, volumes: &[Account], seed: usize) -> Option<Choice> {
+        let emptiest = volumes.get(seed)?;
+        let joins = |volume: &Account, live: u64| {
+            let about = share(volume) <= share(emptiest) + ABOUT_AS_EMPTY;
+            let kin = volume.generation == emptiest.generation && about;
+            (kin || volume.bytes <= self.volume_bytes / CRUMB) && live + volume.live <= self.volume_bytes
+        };
+        let (mut from, mut to, mut live) = (seed, seed, emptiest.live);
+        while let Some(next) = volumes.get(to + 1).filter(|next| joins(next, live)) {
+            live += next.live;
+            to += 1;
+        }
+        while let Some(before) = from.checked_sub(1).and_then(|at| volumes.get(at)).filter(|it| joins(it, live)) {
+            live += before.live;
+            from -= 1;
+        }
+        choice(volumes.get(from..=to)?)
+    }
+
+    /// Two neighbours, when there are many more files than needed: of one generation if there are such.
+    fn join(&self, volumes: &[Account], raw_from: u64) -> Option<Choice> {
+        let compacted = volumes.partition_point(|volume| volume.first < raw_from);
+        let volumes = volumes.get(..compacted)?;
+        let bytes: u64 = volumes.iter().map(|volume| volume.bytes).sum();
+        let few = 2 * (bytes / self.volume_bytes.max(1)) + FILES_SPARE;
+        if u64::try_from(volumes.len()).unwrap_or(u64::MAX) <= few {
+            return None;
+        }
+        let pairs = volumes.windows(2).filter(|pair| live_of(pair) <= self.volume_bytes);
+        let best = pairs.min_by_key(|pair| match pair {
+            [a, b] => (a.generation != b.generation, live_of(pair)),
+            _ => (true, u64::MAX),
+        })?;
+        choice(best)
+    }
+}
+
+/// The front of the journal: so many of the oldest cells that, as one, waiting for them is worth least. A full cell does not
+/// hide the empty ones behind it.
+fn front(cells: &[Account], now: u64) -> Option<(Account, usize)> {
+    let mut front = *cells.first()?;
+    let mut fronts: Vec<(Account, usize)> = Vec::new();
+    for (count, cell) in (1..).zip(cells) {
+        if count > 1 {
+            front = Account { end: cell.end, bytes: front.bytes + cell.bytes, live: front.live + cell.live, ..front };
+        }
+        fronts.push((front, count));
+    }
+    let worthy = fronts.into_iter().filter(|(front, _)| worth_it(front));
+    worthy.min_by(|(a, _), (b, _)| worth_waiting(a, now).total_cmp(&worth_waiting(b, now)))
+}
+
+fn choice(volumes: &[Account]) -> Option<Choice> {
+    let (first, last) = (volumes.first()?, volumes.last()?);
+    let generation = volumes.iter().map(|volume| volume.generation).max()?;
+    Some(Choice { first: first.first, end: last.end, generation: generation.saturating_add(1), live: live_of(volumes) })
+}
+
+fn live_of(volumes: &[Account]) -> u64 {
+    volumes.iter().map(|volume| volume.live).sum()
+}
+
+/// Precision is of no matter to a ratio.
+fn real(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+fn ratio(bytes: u64, live: u64) -> f64 {
+    if live == 0 { if bytes == 0 { 1.0 } else { f64::INFINITY } } else { real(bytes) / real(live) }
+}
+
+fn share(volume: &Account) -> f64 {
+    (real(volume.live) / real(volume.bytes.max(1))).min(1.0)
+}
+
+fn worth_it(volume: &Account) -> bool {
+    share(volume) <= LIVE_SHARE_MAX
+}
+
+/// By how much the price of its bytes falls in a unit of the log: the lower, the sooner it should be compacted.
+fn worth_waiting(volume: &Account, now: u64) -> f64 {
+    let share = share(volume);
+    if share <= 0.0 {
+        return 0.0;
+    }
+    let born = if volume.generation == 0 { volume.first + (volume.end - volume.first) / 2 } else { volume.as_of };
+    let age = real(now.saturating_sub(born).max(1));
+    let dead = 1.0 - share;
+    share / (dead * dead * age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vault::{Booking, Compacted, Facts};
+
+    /// Compacted volumes of 100 places each: bytes, live, generation, as of; then cells of 100 with so much alive.
+    fn accounts(volumes: &[(u64, u64, u32, u64)], cells: &[u64]) -> Accounts {
+        let mut accounts = Accounts::new(100);
+        let mut booking = Booking::default();
+        let lives = volumes.iter().map(|volume| volume.1).chain(cells.iter().copied());
+        (0..).zip(lives).for_each(|(at, live)| booking.enters(at * 100, live));
+        accounts.book(&booking).unwrap();
+        for (at, (bytes, _, generation, as_of)) in (0..).zip(volumes) {
+            let (first, end) = (at * 100, at * 100 + 100);
+            let facts = Some(Facts { first, end, generation: *generation, bytes: *bytes, ..Facts::default() });
+            let compacted =
+                Compacted { first, end, generation: *generation, as_of: *as_of, facts, ..Compacted::default() };
+            accounts.replace(&compacted).unwrap();
+        }
+        accounts
+    }
+
+    #[test]
+    fn the_hours_of_a_night_are_permitted_and_no_other() {
+        let night = Hours::between(22, 4);
+        let permitted: Vec<u8> = (0..30).filter(|hour| night.permit(*hour)).collect();
+        assert_eq!(permitted, [0, 1, 2, 3, 22, 23]);
+        assert_eq!((Hours::between(5, 5), Hours::between(0, 24)), (Hours::ALWAYS, Hours::ALWAYS));
+        assert_eq!((0..24).filter(|hour| Hours::between(9, 17).permit(*hour)).count(), 8);
+    }
+
+    #[test]
+    fn what_is_chosen() {
+        let chooser = Chooser { volume_bytes: 200, ..Chooser::default() };
+        type Volumes = &'static [(u64, u64, u32, u64)];
+        type Row = (&'static str, Volumes, &'static [u64], Option<(u64, u64, u32)>);
+        let table: [Row; 10] = [
+            ("within the bound", &[(100, 80, 1, 5)], &[90, 90], None),
+            ("the emptiest", &[(100, 70, 2, 5), (100, 20, 1, 5), (100, 60, 2, 5)], &[], Some((100, 200, 2))),
+            ("of two as empty ones the colder", &[(100, 40, 2, 190), (100, 40, 1, 5)], &[], Some((100, 200, 2))),
+            ("with neighbours", &[(100, 35, 1, 5), (100, 30, 1, 5), (100, 38, 1, 5)], &[], Some((0, 300, 2))),
+            ("up to a length", &[(300, 90, 1, 5), (300, 85, 1, 5), (300, 80, 1, 5)], &[], Some((100, 300, 2))),
+            ("no other generation", &[(100, 35, 2, 5), (100, 30, 1, 5)], &[], Some((100, 200, 2))),
+            ("but crumbs", &[(12, 12, 4, 5), (100, 30, 1, 5)], &[], Some((0, 200, 5))),
+            ("the oldest cell, and what follows it", &[], &[30, 35, 90, 10], Some((0, 200, 1))),
+            ("empty ones behind a full one", &[(100, 96, 1, 5)], &[100, 0, 0, 0], Some((100, 500, 1))),
+            ("what is dead", &[(100, 0, 1, 5)], &[], Some((0, 100, 2))),
+        ];
+        for (what, volumes, cells, expected) in table {
+            let accounts = accounts(volumes, cells);
+            let end = u64::try_from(volumes.len() + cells.len()).unwrap() * 100;
+            let chosen = chooser.choose(&accounts, end, end, 3);
+            let chosen = chosen.map(|choice| (choice.first, choice.end, choice.generation));
+            assert_eq!(chosen, expected, "{what}");
+        }
+        let night = Chooser { hours: Hours::between(2, 4), ..chooser };
+        let empty = accounts(&[(100, 0, 1, 500)], &[]);
+        assert_eq!((night.choose(&empty, 100, 100, 4), night.choose(&empty, 100, 100, 3).is_some()), (None, true));
+    }
+
+    #[test]
+    fn too_many_files_are_joined_two_at_a_time_the_smallest_of_one_generation_first() {
+        let chooser = Chooser { volume_bytes: 1000, ..Chooser::default() };
+        let mut volumes = vec![(50, 50, 2, 500); 9];
+        (volumes[4].2, volumes[7].0, volumes[7].1) = (1, 20, 20);
+        let joined = chooser.choose(&accounts(&volumes, &[]), 900, 900, 0).unwrap();
+        assert_eq!((joined.first, joined.end, joined.generation), (600, 800, 3));
+        assert_eq!(chooser.choose(&accounts(&volumes[..8], &[]), 800, 800, 0), None);
+    }
+}

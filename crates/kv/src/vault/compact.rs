@@ -1,0 +1,274 @@
+//! Writes what is still needed of some volumes into a new one of the same range.
+//!
+//! Values that live are needed, prepared ones whose branch has no outcome, and what hides something elsewhere: a rebuild of
+//! the ledger from journal and volumes alone must never find again what was deleted. So a delete, an erased range and an
+//! outcome stay while another volume may hold what they hide. Of a compacted volume it is known that it holds nothing
+//! that was dead as of its `as_of`: what hid at seq t <= `as_of` hides nothing there. Of the journal itself nothing is known.
+//!
+//! A write counts for what it superseded only if it is durable: else a power cut takes the one and the other is gone already.
+//!
+//! Walk: [`compact`] reads each [`Source`] in order, asks of each item ([`Liveness`]), and keeps it or not ([`Judge::keep`]).
+//! Deliberately absent: making the new volume known, and letting go of the old ones.
+
+use std::path::Path;
+
+use assent_world::Disk;
+
+use crate::vault::VaultError;
+use crate::vault::item::{Address, Body, Item, Value};
+use crate::vault::seal::Facts;
+use crate::vault::writer::{Go, PACE_BYTES, Pace, VolumeWriter};
+
+/// Items in the order of their addresses: a compacted volume, or a part of the journal.
+pub(crate) trait Source {
+    /// Hands each item over.
+    ///
+    /// # Errors
+    /// As `then` says; as the disk says; `Damaged` at the first damage: what cannot be read must not be left out.
+    fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError>;
+}
+
+/// What is asked of the ledger: what has become of the write of this key at this address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked<'a> {
+    pub(crate) keyspace: u32,
+    pub(crate) key: &'a [u8],
+    pub(crate) address: Address,
+    /// It was prepared by a branch; else it is committed.
+    pub(crate) prepared: bool,
+}
+
+/// What has become of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    /// It is what its key is: committed at `seq`, and nothing newer is known.
+    Live { seq: u64 },
+    /// Its branch has no outcome.
+    Undecided,
+    /// A write, a delete or an erased range at `since` superseded it, or its branch was rolled back then; 0: long ago.
+    Dead { since: u64 },
+    /// Nothing is known of the key, durably: it was deleted or erased, or its time was over, and the ledger has forgotten it.
+    Absent,
+}
+
+/// Another volume, and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Horizon {
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+    /// It holds nothing that was dead as of this seq; 0 for the journal.
+    pub(crate) as_of: u64,
+}
+
+/// What to compact, and what must be known for it.
+pub(crate) struct Compaction<'a> {
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+    pub(crate) generation: u32,
+    /// In order; together they are the range.
+    pub(crate) sources: Vec<&'a dyn Source>,
+    /// All other volumes, and the journal from where it is not compacted: what may hold something that is hidden here.
+    pub(crate) others: Vec<Horizon>,
+    /// Everything up to here is durable, all that is read among it; the ledger's answers are of here or later.
+    pub(crate) durable: u64,
+}
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compacted {
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+    pub(crate) generation: u32,
+    /// Nothing in it was dead as of this seq.
+    pub(crate) as_of: u64,
+    /// The new volume; none if nothing was needed.
+    pub(crate) facts: Option<Facts>,
+    /// Values kept, and items left out.
+    pub(crate) kept: u64,
+    pub(crate) dropped: u64,
+    /// Deletes, erased ranges and outcomes that still hide something.
+    pub(crate) remembered: u64,
+}
+
+type Ledger<'a> = dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError> + 'a;
+
+/// Compacts into a new volume, durable when it returns, and known to nobody.
+///
+/// # Errors
+/// `Stopped` if the pace says so; `Compaction` if something read is not durable yet; as the sources, the ledger and the disk
+/// say. Nothing is left behind.
+pub(crate) fn compact(
+    compaction: &Compaction<'_>,
+    ledger: &mut Ledger<'_>,
+    disk: &dyn Disk,
+    folder: &Path,
+    pace: &dyn Pace,
+) -> Result<Compacted, VaultError> {
+    let Compaction { first, end, generation, .. } = *compaction;
+    let mut writer = VolumeWriter::create(disk, folder, (first, end), generation, pace)?;
+    let mut judge = Judge::new(compaction);
+    let mut unpaced = 0;
+    for source in &compaction.sources {
+        source.walk(&mut |item| {
+            unpaced += item_bytes(&item);
+            if unpaced >= PACE_BYTES {
+                unpaced = 0;
+                if pace.wrote(0) == Go::Stop {
+                    return Err(VaultError::Stopped);
+                }
+            }
+            match judge.keep(item, ledger)? {
+                Some(item) => writer.push(&item),
+                None => Ok(()),
+            }
+        })?;
+    }
+    let Judge { as_of, kept, dropped, remembered, .. } = judge;
+    let facts = if writer.items() == 0 { None } else { Some(writer.finish(as_of)?) };
+    Ok(Compacted { first, end, generation, as_of, facts, kept, dropped, remembered })
+}
+
+const fn seq_of(body: &Body<'_>) -> Option<u64> {
+    match body {
+        Body::Value { seq, .. } | Body::Deleted { seq, .. } | Body::Erased { seq, .. } | Body::Outcome { seq, .. } => {
+            Some(*seq)
+        }
+        Body::Prepared { .. } | Body::PreparedDelete { .. } => None,
+    }
+}
+
+const fn item_bytes(item: &Item<'_>) -> usize {
+    match &item.body {
+        Body::Value { value, .. } | Body::Prepared { value, .. } => value.key.len() + value.value.len(),
+        Body::Deleted { key, .. } | Body::PreparedDelete { key, .. } => key.len(),
+        Body::Erased { from, .. } => from.len(),
+        Body::Outcome { .. } => 64,
+    }
+}
+
+/// Decides of each item whether it is needed, and as what.
+struct Judge<'a> {
+    compaction: &'a Compaction<'a>,
+    as_of: u64,
+    kept: u64,
+    dropped: u64,
+    remembered: u64,
+}
+
+impl<'a> Judge<'a> {
+    const fn new(compaction: &'a Compaction<'a>) -> Self {
+        Self { compaction, as_of: compaction.durable, kept: 0, dropped: 0, remembered: 0 }
+    }
+
+    /// The item as it is to be kept, if it is.
+    fn keep<'i>(&mut self, item: Item<'i>, ledger: &mut Ledger<'_>) -> Result<Option<Item<'i>>, VaultError> {
+        let address = item.address;
+        if seq_of(&item.body).is_some_and(|seq| !self.is_durable(seq)) {
+            let Compaction { first, end, .. } = *self.compaction;
+            return Err(VaultError::Compaction { first, end, what: "something in it is not durable yet" });
+        }
+        let mut ask = |keyspace, key, prepared| ledger(&Asked { keyspace, key, address, prepared });
+        let body = match item.body {
+            Body::Value { seq, value } => {
+                let liveness = ask(value.keyspace, value.key, false)?;
+                self.value(seq, value, liveness)
+            }
+            Body::Deleted { seq, keyspace, key } => {
+                let superseded =
+                    matches!(ask(keyspace, key, false)?, Liveness::Dead { since } if self.is_durable(since));
+                (!superseded && self.hides(seq)).then_some(Body::Deleted { seq, keyspace, key })
+            }
+            Body::Erased { seq, keyspace, from, to } => {
+                self.hides(seq).then_some(Body::Erased { seq, keyspace, from, to })
+            }
+            Body::Outcome { seq, xid, prepare, committed } => {
+                self.is_outcome_needed(seq, prepare).then_some(Body::Outcome { seq, xid, prepare, committed })
+            }
+            Body::Prepared { xid, value } => match ask(value.keyspace, value.key, true)? {
+                Liveness::Live { seq } if self.is_durable(seq) => Some(Body::Value { seq, value }),
+                Liveness::Dead { since } if self.is_durable(since) => None,
+                Liveness::Absent => self.expired(self.compaction.durable, value),
+                // Its commit, or what superseded it, is not durable: it stays as it is.
+                liveness => {
+                    self.unresolved(address, liveness);
+                    Some(Body::Prepared { xid, value })
+                }
+            },
+            Body::PreparedDelete { xid, keyspace, key } => match ask(keyspace, key, true)? {
+                Liveness::Live { seq } if self.is_durable(seq) => {
+                    self.hides(seq).then_some(Body::Deleted { seq, keyspace, key })
+                }
+                Liveness::Dead { since } if self.is_durable(since) => None,
+                // Committed before now; nothing newer is known of the key, and what comes is newer than now.
+                Liveness::Absent => {
+                    let seq = self.compaction.durable;
+                    self.hides(seq).then_some(Body::Deleted { seq, keyspace, key })
+                }
+                liveness => {
+                    self.unresolved(address, liveness);
+                    Some(Body::PreparedDelete { xid, keyspace, key })
+                }
+            },
+        };
+        self.count(body.as_ref());
+        Ok(body.map(|body| Item { address, body }))
+    }
+
+    fn value<'i>(&mut self, seq: u64, value: Value<'i>, liveness: Liveness) -> Option<Body<'i>> {
+        match liveness {
+            Liveness::Dead { since } if self.is_durable(since) => None,
+            Liveness::Absent => self.expired(seq, value),
+            Liveness::Dead { .. } => {
+                // Something durable may have superseded it too, which is told by nothing but this: it is not known to live.
+                // A later write of the same batch has the same seq.
+                self.as_of = self.as_of.min(seq.saturating_sub(1));
+                Some(Body::Value { seq, value })
+            }
+            Liveness::Live { .. } | Liveness::Undecided => Some(Body::Value { seq, value }),
+        }
+    }
+
+    /// A value whose time was over hides what it had superseded, and no delete does so in its place.
+    fn expired<'i>(&self, seq: u64, value: Value<'i>) -> Option<Body<'i>> {
+        let Value { keyspace, key, expiry, .. } = value;
+        (expiry > 0 && self.hides(seq)).then_some(Body::Deleted { seq, keyspace, key })
+    }
+
+    const fn is_durable(&self, seq: u64) -> bool {
+        seq <= self.compaction.durable
+    }
+
+    /// What is written now, as another volume would be seen: what may have to be hidden in it stands before what hides it, as a
+    /// branch holds its keys from its prepared writes to its outcome.
+    const fn here(&self) -> Horizon {
+        Horizon { first: self.compaction.first, end: self.compaction.end, as_of: self.as_of }
+    }
+
+    /// Whether something at this seq may hide what a volume still holds: what stands there was written before, and nothing
+    /// there was dead as of a later seq.
+    fn hides(&self, seq: u64) -> bool {
+        let hidden = |other: &Horizon| other.first < seq && other.as_of < seq;
+        hidden(&self.here()) || self.compaction.others.iter().any(hidden)
+    }
+
+    /// Whether writes of its branch may still stand as prepared: in another volume, or in what is written now.
+    fn is_outcome_needed(&self, seq: u64, prepare: u64) -> bool {
+        let stands = |other: &Horizon| (other.first..other.end).contains(&prepare) && other.as_of < seq;
+        stands(&self.here()) || self.compaction.others.iter().any(stands)
+    }
+
+    /// It stays as prepared though its branch is decided: then its outcome is needed, as if nothing here were known since.
+    fn unresolved(&mut self, address: Address, liveness: Liveness) {
+        if liveness != Liveness::Undecided {
+            self.as_of = self.as_of.min(address.lsn);
+        }
+    }
+
+    const fn count(&mut self, body: Option<&Body<'_>>) {
+        match body {
+            None => self.dropped += 1,
+            Some(Body::Value { .. } | Body::Prepared { .. }) => self.kept += 1,
+            Some(_) => self.remembered += 1,
+        }
+    }
+}

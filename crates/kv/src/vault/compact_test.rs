@@ -1,0 +1,518 @@
+//! Whatever is compacted, in whatever order, and wherever the power goes: a rebuild of the ledger from what is left of journal
+//! and volumes is the store as it was. Nothing that was deleted comes back, and nothing that lives is lost.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_ids::{Lsn, Xid};
+use assent_journal::{Config, Journal, Log};
+use assent_sim::{Rng, SimClock, SimDice, SimDisk};
+use assent_world::Disk;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::record::{Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, Op, outcome};
+use crate::vault::writer::Unpaced;
+use crate::vault::{
+    Address, Asked, Body, Compacted, Compaction, Go, Horizon, Item, Liveness, NoBlocks, Pace, Raw, Source, Value,
+    VaultError, Volume, compact,
+};
+
+const FOLDER: &str = "kv";
+const CELL: u64 = 300;
+const KEYS: u64 = 6;
+
+/// One write of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A word, and when it expires (0: never).
+    Put(u64, u64),
+    Delete,
+    /// All keys from this one to that, exclusive.
+    Erase(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Write {
+    at: u32,
+    key: u8,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Batch(Vec<Write>),
+    Prepare(u64, Vec<Write>),
+    Outcome { branch: u64, prepare: u64, committed: bool },
+}
+
+/// An entry at its place, and where it ends.
+#[derive(Clone, Debug)]
+struct Placed {
+    lsn: u64,
+    end: u64,
+    entry: Entry,
+}
+
+/// The journal of a history, from one place to another.
+struct Part<'a> {
+    log: &'a [Placed],
+    first: u64,
+    end: u64,
+}
+
+fn xid(branch: u64) -> Xid {
+    Xid::new(3, &branch.to_le_bytes(), b"").unwrap()
+}
+
+fn item(
+    placed: &Placed,
+    write: Write,
+    then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>,
+) -> Result<(), VaultError> {
+    let (key, seq) = ([write.key], placed.end);
+    let address = Address::new(placed.lsn, write.at);
+    match (write.what, &placed.entry) {
+        (What::Put(word, expiry), entry) => {
+            let bytes = word.to_le_bytes();
+            let (metadata, hash) = (&b"m"[..], xxh3_64(&bytes));
+            let value = Value { keyspace: 0, key: &key, modified: 1, expiry, metadata, value: &bytes, hash };
+            let body = match entry {
+                Entry::Prepare(branch, _) => Body::Prepared { xid: xid(*branch), value },
+                _ => Body::Value { seq, value },
+            };
+            then(Item { address, body })
+        }
+        (What::Delete, Entry::Prepare(branch, _)) => {
+            then(Item { address, body: Body::PreparedDelete { xid: xid(*branch), keyspace: 0, key: &key } })
+        }
+        (What::Delete, _) => then(Item { address, body: Body::Deleted { seq, keyspace: 0, key: &key } }),
+        (What::Erase(to), _) => {
+            then(Item { address, body: Body::Erased { seq, keyspace: 0, from: &key, to: Some(&[to]) } })
+        }
+    }
+}
+
+impl Source for Part<'_> {
+    fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
+        for placed in self.log.iter().filter(|placed| self.first <= placed.lsn && placed.lsn < self.end) {
+            match &placed.entry {
+                Entry::Batch(writes) | Entry::Prepare(_, writes) => {
+                    writes.iter().try_for_each(|write| item(placed, *write, then))?;
+                }
+                Entry::Outcome { branch, prepare, committed } => {
+                    let (seq, xid) = (placed.end, xid(*branch));
+                    let body = Body::Outcome { seq, xid, prepare: *prepare, committed: *committed };
+                    then(Item { address: Address::new(placed.lsn, 0), body })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When something counts: its seq, and its address among what has the same.
+type Order = (u64, Address);
+
+/// What a store is, by its log or by what is left of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    keys: BTreeMap<u8, (u64, u64)>,
+    undecided: BTreeMap<u64, Vec<(u8, What)>>,
+}
+
+/// A ledger under construction: entries in any order, the newest of a key counts.
+#[derive(Default)]
+struct Rebuilt {
+    newest: BTreeMap<u8, (Order, What)>,
+    erased: Vec<(Order, u8, u8)>,
+    prepared: Vec<(Address, Xid, u8, What)>,
+    outcomes: BTreeMap<u64, (u64, bool)>,
+}
+
+impl Rebuilt {
+    fn write(&mut self, order: Order, key: u8, what: What) {
+        let place = self.newest.entry(key).or_insert((order, what));
+        if place.0 < order {
+            *place = (order, what);
+        }
+    }
+
+    fn take(&mut self, item: &Item<'_>) {
+        let address = item.address;
+        let put = |value: &Value<'_>| {
+            assert_eq!(value.hash, xxh3_64(value.value));
+            What::Put(u64::from_le_bytes(*value.value.first_chunk().unwrap()), value.expiry)
+        };
+        match &item.body {
+            Body::Value { seq, value } => self.write((*seq, address), value.key[0], put(value)),
+            Body::Deleted { seq, key, .. } => self.write((*seq, address), key[0], What::Delete),
+            Body::Erased { seq, from, to, .. } => self.erased.push(((*seq, address), from[0], to.unwrap()[0])),
+            Body::Outcome { seq, prepare, committed, .. } => _ = self.outcomes.insert(*prepare, (*seq, *committed)),
+            Body::Prepared { xid, value } => self.prepared.push((address, *xid, value.key[0], put(value))),
+            Body::PreparedDelete { xid, key, .. } => self.prepared.push((address, *xid, key[0], What::Delete)),
+        }
+    }
+
+    fn state(mut self, clock: u64) -> State {
+        let mut state = State::default();
+        for (address, xid, key, what) in std::mem::take(&mut self.prepared) {
+            match self.outcomes.get(&address.lsn) {
+                Some((seq, true)) => self.write((*seq, address), key, what),
+                Some((_, false)) => {}
+                None => {
+                    let branch = u64::from_le_bytes(*xid.gtrid().first_chunk().unwrap());
+                    state.undecided.entry(branch).or_default().push((key, what));
+                }
+            }
+        }
+        for (key, (order, what)) in &self.newest {
+            let erased = self.erased.iter().any(|(erased, from, to)| erased > order && from <= key && key < to);
+            match what {
+                What::Put(word, expiry) if !erased && (*expiry == 0 || *expiry > clock) => {
+                    state.keys.insert(*key, (*word, *expiry));
+                }
+                _ => {}
+            }
+        }
+        state
+    }
+}
+
+/// A store with a history: its journal from `raw_from` on, and volumes before.
+struct Store {
+    sim: SimDisk,
+    disk: Arc<dyn Disk>,
+    log: Vec<Placed>,
+    end: u64,
+    clock: u64,
+    volumes: BTreeMap<u64, (Compacted, Option<Arc<Volume>>)>,
+    raw_from: u64,
+    /// What a power cut leaves at least: every compaction judged by no more.
+    durable: u64,
+    branches: u64,
+    rng: Rng,
+}
+
+impl Store {
+    fn new(seed: u64) -> Self {
+        let sim = SimDisk::new();
+        sim.create_dir(Path::new(FOLDER)).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        let volumes = BTreeMap::new();
+        let rng = Rng::new(seed);
+        Self { sim, disk, log: Vec::new(), end: 0, clock: 10, volumes, raw_from: 0, durable: 0, branches: 0, rng }
+    }
+
+    fn outcome_of(&self, prepare: u64) -> Option<(u64, bool)> {
+        self.log.iter().find_map(|placed| match placed.entry {
+            Entry::Outcome { prepare: of, committed, .. } if of == prepare => Some((placed.end, committed)),
+            _ => None,
+        })
+    }
+
+    fn undecided(&self) -> Vec<(u64, u64, Vec<u8>)> {
+        let prepared = self.log.iter().filter_map(|placed| match &placed.entry {
+            Entry::Prepare(branch, writes) if self.outcome_of(placed.lsn).is_none() => {
+                Some((*branch, placed.lsn, writes.iter().map(|write| write.key).collect()))
+            }
+            _ => None,
+        });
+        prepared.collect()
+    }
+
+    fn append(&mut self, entry: Entry) {
+        let lsn = self.end;
+        self.end += 24 + 8 * self.rng.range(1..12);
+        self.log.push(Placed { lsn, end: self.end, entry });
+    }
+
+    fn writes(&mut self, may_erase: bool) -> Vec<Write> {
+        let held: Vec<u8> = self.undecided().into_iter().flat_map(|(_, _, keys)| keys).collect();
+        let mut writes = Vec::new();
+        for number in 0..self.rng.range(1..4) {
+            let key = self.rng.below(KEYS).to_le_bytes()[0];
+            let what = match self.rng.below(10) {
+                0..=4 => What::Put(self.rng.roll(), 0),
+                5 => What::Put(self.rng.roll(), self.clock + self.rng.range(1..6)),
+                6 if may_erase => What::Erase(key + 1 + self.rng.below(3).to_le_bytes()[0]),
+                _ => What::Delete,
+            };
+            let keys = if let What::Erase(to) = what { key..to } else { key..key + 1 };
+            let twice = |key: u8| !may_erase && writes.iter().any(|write: &Write| write.key == key);
+            if !keys.clone().any(|key| held.contains(&key) || twice(key)) {
+                writes.push(Write { at: u32::try_from(8 + number * 20).unwrap(), key, what });
+            }
+        }
+        writes
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(12) {
+            0..=5 => {
+                let writes = self.writes(true);
+                self.append(Entry::Batch(writes));
+            }
+            6 | 7 => {
+                let writes = self.writes(false);
+                if !writes.is_empty() {
+                    self.branches += 1;
+                    self.append(Entry::Prepare(self.branches, writes));
+                }
+            }
+            8 | 9 => {
+                let undecided = self.undecided();
+                if let Some((branch, prepare, _)) = undecided.get(self.rng.index(undecided.len())) {
+                    let committed = self.rng.below(3) > 0;
+                    self.append(Entry::Outcome { branch: *branch, prepare: *prepare, committed });
+                }
+            }
+            _ => self.clock += 1,
+        }
+    }
+
+    /// Committed writes that touch a key: when, and what they are.
+    fn history(&self, key: u8) -> Vec<(Order, What)> {
+        let mut found = Vec::new();
+        for placed in &self.log {
+            let (seq, writes) = match &placed.entry {
+                Entry::Batch(writes) => (placed.end, writes),
+                Entry::Prepare(_, writes) => match self.outcome_of(placed.lsn) {
+                    Some((seq, true)) => (seq, writes),
+                    _ => continue,
+                },
+                Entry::Outcome { .. } => continue,
+            };
+            for write in writes {
+                let touches =
+                    if let What::Erase(to) = write.what { write.key <= key && key < to } else { write.key == key };
+                if touches {
+                    found.push(((seq, Address::new(placed.lsn, write.at)), write.what));
+                }
+            }
+        }
+        found.sort_by_key(|(order, _)| *order);
+        found
+    }
+
+    /// What a ledger answers that has taken in the whole log, and has durably forgotten what it may forget.
+    fn judge(&mut self, asked: &Asked<'_>, durable: u64) -> Liveness {
+        if asked.prepared {
+            match self.outcome_of(asked.address.lsn) {
+                None => return Liveness::Undecided,
+                Some((since, false)) => return Liveness::Dead { since },
+                Some((_, true)) => {}
+            }
+        }
+        let history = self.history(asked.key[0]);
+        let ((newest, address), what) = *history.last().unwrap();
+        let over = match what {
+            What::Put(_, expiry) => expiry > 0 && expiry <= self.clock,
+            What::Delete | What::Erase(_) => true,
+        };
+        if over && newest <= durable && self.rng.below(2) == 0 {
+            return Liveness::Absent;
+        }
+        if address == asked.address { Liveness::Live { seq: newest } } else { Liveness::Dead { since: newest } }
+    }
+
+    /// Compacts any run of volumes, any first cells of the journal, or both.
+    fn compact(&mut self) {
+        let mut firsts: Vec<u64> = self.volumes.keys().copied().collect();
+        firsts.push(self.raw_from);
+        let first = firsts[self.rng.index(firsts.len())];
+        let mut ends: Vec<u64> = self.volumes.range(first..).map(|(_, (done, _))| done.end).collect();
+        let cells = (self.raw_from / CELL + 1..).map(|cell| cell * CELL).take_while(|end| *end <= self.end);
+        ends.extend(cells.take(4));
+        let Some(end) = ends.get(self.rng.index(ends.len())).copied() else { return };
+        let inside = self.log.iter().filter(|placed| placed.lsn < end).map(|placed| placed.end).max().unwrap_or(0);
+        let durables: Vec<u64> =
+            self.log.iter().map(|placed| placed.end).filter(|at| *at >= inside.max(self.durable)).collect();
+        let Some(durable) = durables.get(self.rng.index(durables.len())).copied() else { return };
+        let read: Vec<Arc<Volume>> =
+            self.volumes.range(first..end).filter_map(|(_, (_, volume))| volume.clone()).collect();
+        let generation = 1 + self.volumes.range(first..end).map(|(_, (done, _))| done.generation).max().unwrap_or(0);
+        let log = self.log.clone();
+        let part = Part { log: &log, first: first.max(self.raw_from), end };
+        let mut sources: Vec<&dyn Source> = read.iter().map(|volume| &**volume as &dyn Source).collect();
+        if end > self.raw_from {
+            sources.push(&part);
+        }
+        let horizon = |(done, volume): &(Compacted, Option<Arc<Volume>>)| {
+            volume.as_ref().map(|_| Horizon { first: done.first, end: done.end, as_of: done.as_of })
+        };
+        let before = self.volumes.range(..first).chain(self.volumes.range(end..));
+        let mut others: Vec<Horizon> = before.filter_map(|(_, volume)| horizon(volume)).collect();
+        others.push(Horizon { first: end.max(self.raw_from), end: u64::MAX, as_of: 0 });
+        let compaction = Compaction { first, end, generation, sources, others, durable };
+        let (disk, folder) = (Arc::clone(&self.disk), Path::new(FOLDER));
+        let mut ledger = |asked: &Asked<'_>| Ok(self.judge(asked, durable));
+        let done = compact(&compaction, &mut ledger, &*disk, folder, &Unpaced).unwrap();
+        drop(compaction);
+        let olds: Vec<u64> = self.volumes.range(first..end).map(|(first, _)| *first).collect();
+        for old in olds {
+            if let Some((_, Some(volume))) = self.volumes.remove(&old) {
+                volume.doom();
+            }
+        }
+        drop(read);
+        let volume = done.facts.map(|facts| Volume::open(&disk, folder, facts.first, facts.generation).unwrap());
+        self.volumes.insert(first, (done, volume));
+        self.raw_from = self.raw_from.max(end);
+        self.durable = self.durable.max(durable);
+    }
+
+    /// As the log says up to a place.
+    fn truth(&self, upto: u64) -> State {
+        let mut rebuilt = Rebuilt::default();
+        let log: Vec<Placed> = self.log.iter().filter(|placed| placed.end <= upto).cloned().collect();
+        let part = Part { log: &log, first: 0, end: u64::MAX };
+        part.walk(&mut |item| {
+            rebuilt.take(&item);
+            Ok(())
+        })
+        .unwrap();
+        rebuilt.state(self.clock)
+    }
+
+    /// As what is left says, of a log that a power cut ended there.
+    fn rebuilt(&self, upto: u64) -> State {
+        let mut rebuilt = Rebuilt::default();
+        for (_, volume) in self.volumes.values() {
+            let Some(volume) = volume else { continue };
+            volume
+                .walk(&mut |item| {
+                    rebuilt.take(&item);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        let log: Vec<Placed> = self.log.iter().filter(|placed| placed.end <= upto).cloned().collect();
+        let part = Part { log: &log, first: self.raw_from, end: u64::MAX };
+        part.walk(&mut |item| {
+            rebuilt.take(&item);
+            Ok(())
+        })
+        .unwrap();
+        rebuilt.state(self.clock)
+    }
+
+    fn check(&mut self, seed: u64) {
+        let ends: Vec<u64> = self.log.iter().map(|placed| placed.end).filter(|end| *end >= self.durable).collect();
+        for upto in ends.iter().copied().chain([self.durable]) {
+            assert_eq!(self.rebuilt(upto), self.truth(upto), "seed {seed}, up to {upto} of {}", self.end);
+        }
+        // Every value that lives is where its address says.
+        for key in 0..u8::try_from(KEYS).unwrap() {
+            let Some(((seq, address), What::Put(word, expiry))) = self.history(key).last().copied() else { continue };
+            let over = expiry > 0 && expiry <= self.clock;
+            if over || seq > self.durable || address.lsn >= self.raw_from {
+                continue;
+            }
+            let (_, (_, volume)) = self.volumes.range(..=address.lsn).next_back().unwrap();
+            let record = volume.as_ref().unwrap().get(&NoBlocks, address).unwrap().unwrap();
+            let (Body::Value { value, .. } | Body::Prepared { value, .. }) = record.item().unwrap().body else {
+                panic!()
+            };
+            assert_eq!(value.value, word.to_le_bytes(), "seed {seed}");
+        }
+        if self.rng.below(4) == 0 && !ends.is_empty() {
+            // The power goes: what was not durable was never there.
+            let upto = ends[self.rng.index(ends.len())];
+            self.log.retain(|placed| placed.end <= upto);
+            self.end = upto;
+        }
+    }
+}
+
+#[test]
+fn a_rebuild_of_what_compactions_left_is_the_store() {
+    let (mut compactions, mut remembered, mut dropped) = (0, 0, 0);
+    for seed in 0..1500 {
+        let mut store = Store::new(seed);
+        for _ in 0..12 {
+            for _ in 0..store.rng.range(2..14) {
+                store.step();
+            }
+            store.compact();
+            store.check(seed);
+        }
+        compactions += store.volumes.len();
+        let last = store.volumes.values().map(|(done, _)| done);
+        last.for_each(|done| (remembered, dropped) = (remembered + done.remembered, dropped + done.dropped));
+        assert!(store.sim.list(Path::new(FOLDER)).unwrap().len() <= store.volumes.len(), "what was doomed is gone");
+    }
+    println!("{compactions} volumes, {remembered} items remembered, {dropped} dropped by their last compactions");
+    assert!(compactions > 2_000 && remembered > 2_000 && dropped > 10_000, "{compactions} {remembered} {dropped}");
+}
+
+#[test]
+fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
+    let disk = SimDisk::new();
+    disk.create_dir(Path::new(FOLDER)).unwrap();
+    let config =
+        Config { log_size: 64 << 10, max_buffer_log_size: 32 << 10, kept_until_released: true, ..Config::default() };
+    let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+    let (log, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config).unwrap();
+    let mut ledger: BTreeMap<Vec<u8>, (u64, Address, Vec<u8>)> = BTreeMap::new();
+    let append = |kind, laid: &Laid, ops: &[Op<'_>]| log.append(kind, &laid.parts(ops)).unwrap();
+    for number in 0..300_u64 {
+        let (key, bytes) =
+            ([number.to_le_bytes()[0] % 90], number.to_le_bytes().repeat(if number % 50 == 7 { 20_000 } else { 60 }));
+        let ops = [Op::Put { keyspace: 0, key: &key, metadata: b"meta", value: &bytes }];
+        let branch = xid(number);
+        let (laid, kind) = match number % 5 {
+            0 => (Laid::prepare(&ops, &branch, None), KIND_PREPARE),
+            _ => (Laid::batch(&ops, Durability::Durable), KIND_BATCH),
+        };
+        let at = laid.effects[0].place.unwrap().at;
+        let ticket = append(kind, &laid, &ops);
+        let mut seq = ticket.end;
+        if kind == KIND_PREPARE {
+            seq = log.append(KIND_COMMIT, &[&outcome(&branch, ticket.lsn)]).unwrap().end;
+        }
+        ledger.insert(key.to_vec(), (seq.0, Address::new(ticket.lsn.0, at), bytes));
+    }
+    log.sync().unwrap();
+    log.trim(log.end()).unwrap();
+    let end = log.start().0;
+    let mut asked_of = |asked: &Asked<'_>| {
+        let (seq, address, _) = &ledger[asked.key];
+        Ok(if *address == asked.address { Liveness::Live { seq: *seq } } else { Liveness::Dead { since: *seq } })
+    };
+    let raw = Raw { log: &*log, first: 0, end };
+    let others = vec![Horizon { first: end, end: u64::MAX, as_of: 0 }];
+    let durable = log.durable().0;
+    let compaction = Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable };
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let early = Compaction { durable: end / 2, others: Vec::new(), sources: vec![&raw], ..compaction };
+    let refused = compact(&early, &mut asked_of, &*shared, Path::new(FOLDER), &Unpaced).unwrap_err();
+    assert!(matches!(refused, VaultError::Compaction { .. }), "{refused}");
+    let others = vec![Horizon { first: end, end: u64::MAX, as_of: 0 }];
+    let compaction = Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable };
+    let stopped = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Stop).unwrap_err();
+    assert_eq!((stopped, disk.list(Path::new(FOLDER)).unwrap().len()), (VaultError::Stopped, 0));
+    let done = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Unpaced).unwrap();
+    for span in log.sealed() {
+        log.release(span.first).unwrap();
+    }
+    let volume = Volume::open(&shared, Path::new(FOLDER), 0, 1).unwrap();
+    let mut found = 0;
+    for (key, (seq, address, bytes)) in ledger.iter().filter(|(_, (_, address, _))| address.lsn < end) {
+        assert!(log.read_at(Lsn(address.lsn)).is_err(), "it was released");
+        let record = volume.get(&NoBlocks, *address).unwrap().unwrap();
+        let Body::Value { seq: committed, value } = record.item().unwrap().body else { panic!("{record:?}") };
+        assert_eq!((committed, value.key, value.metadata, value.value), (*seq, &key[..], &b"meta"[..], &bytes[..]));
+        found += 1;
+    }
+    assert!(found > 40 && done.kept == found && done.remembered == 0, "{found} {done:?}");
+}
+
+/// Stops at once.
+struct Stop;
+
+impl Pace for Stop {
+    fn wrote(&self, _: u64) -> Go {
+        Go::Stop
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong with volumes, and what the caller must do.
+
+use std::io;
+use std::path::Path;
+
+use assent_frame::Malformed;
+use assent_ids::Lsn;
+use assent_journal::JournalError;
+use assent_kind::Kind;
+
+use crate::vault::Address;
+
+/// Why the vault refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum VaultError {
+    /// Durable bytes are damaged; the rest of the file stays readable.
+    #[error("the volume {file} is damaged at byte {offset}: {what}")]
+    Damaged { file: String, offset: u64, what: String },
+    /// A journal entry that this version cannot have written.
+    #[error("the journal entry at LSN {lsn} is no key-value record of this version: {malformed}")]
+    Record { lsn: Lsn, malformed: Malformed },
+    /// The journal refused.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Volumes are written in the order of addresses, within their range.
+    #[error("a record at {address} after one at {last}, in a volume from {first}")]
+    Order { address: Address, last: Address, first: u64 },
+    /// More leaves a volume than lives in it, or something belongs to none: the accounts and the ledger disagree.
+    #[error("the account of the volume at LSN {volume}: {what}")]
+    Account { volume: u64, what: String },
+    /// What was to be compacted cannot be: the caller's picture is not the accounts'.
+    #[error("a compaction from LSN {first} to {end}: {what}")]
+    Compaction { first: u64, end: u64, what: &'static str },
+    /// The pace said so. Nothing is left behind.
+    #[error("stopped: nothing was left behind")]
+    Stopped,
+    /// The disk refused.
+    #[error("{doing} {path}: {error}")]
+    Disk { doing: &'static str, path: String, error: String, kind: Kind },
+}
+
+impl VaultError {
+    /// What the caller must do.
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::Damaged { .. } | Self::Record { .. } => Kind::Corrupt,
+            Self::Journal(error) => error.kind(),
+            Self::Order { .. } | Self::Account { .. } | Self::Compaction { .. } => Kind::Internal,
+            Self::Stopped => Kind::Busy,
+            Self::Disk { kind, .. } => *kind,
+        }
+    }
+
+    pub(crate) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { file: path.display().to_string(), offset, what: what.into() }
+    }
+
+    pub(crate) fn disk(doing: &'static str, path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Kind::Denied,
+            io::ErrorKind::NotFound => Kind::NotFound,
+            _ => Kind::Unavailable,
+        };
+        Self::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
+    }
+}

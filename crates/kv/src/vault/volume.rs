@@ -1,0 +1,297 @@
+//! Reads a volume: by address, or from one end to the other. Damage is told by file and offset, and hides nothing else.
+//!
+//! Walk: [`Volume::open`] takes either seal and the top, or the top from the blocks · [`Volume::get`] is one block of the
+//! index, from a cache if it is there, and one read · [`Volume::records`] goes on behind what is damaged; the items of a
+//! damaged block are found by walking their frames · [`Volume::doom`] removes the file with its last holder.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
+use assent_world::{Access, Disk, File, Open, read_exact_at};
+
+use crate::vault::index::{self, Row, Top};
+use crate::vault::item::{self, Address, Item, Record};
+use crate::vault::seal::{self, BLOCK_BYTES, Facts};
+use crate::vault::{Source, VaultError};
+
+/// Blocks of indexes that are kept in memory, by volume and number.
+pub(crate) trait Blocks: Send + Sync {
+    fn get(&self, volume: (u64, u32), block: usize) -> Option<Arc<[u8]>>;
+    fn keep(&self, volume: (u64, u32), block: usize, payload: &Arc<[u8]>);
+}
+
+/// None are kept.
+#[derive(Debug)]
+pub(crate) struct NoBlocks;
+
+impl Blocks for NoBlocks {
+    fn get(&self, _: (u64, u32), _: usize) -> Option<Arc<[u8]>> {
+        None
+    }
+
+    fn keep(&self, _: (u64, u32), _: usize, _: &Arc<[u8]>) {}
+}
+
+/// The longest item: a value of full length in pieces, with all that is said of it.
+const ITEM_BYTES_MAX: u64 = (256 << 20) + (4 << 20);
+
+/// A volume that can be read, by any number of threads.
+pub(crate) struct Volume {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    facts: Facts,
+    top: Top,
+    doomed: AtomicBool,
+}
+
+impl Volume {
+    /// Opens the volume of this name.
+    ///
+    /// # Errors
+    /// `Damaged`, naming file and offset, if neither seal is whole or it is another volume; as the disk says.
+    pub(crate) fn open(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        first: u64,
+        generation: u32,
+    ) -> Result<Arc<Self>, VaultError> {
+        let path = folder.join(seal::name(first, generation));
+        let open = Open { access: Access::Read, direct: false };
+        let file = disk.open(&path, open).map_err(|error| VaultError::disk("opening", &path, &error))?;
+        let size = file.size().map_err(|error| VaultError::disk("reading", &path, &error))?;
+        let front = Facts::parse(&read(&*file, &path, 0, BLOCK_BYTES)?);
+        let back = size.saturating_sub(bytes(BLOCK_BYTES));
+        let facts = match front {
+            Ok(facts) => facts,
+            Err(what) => match Facts::parse(&read(&*file, &path, back, BLOCK_BYTES)?) {
+                Ok(facts) => facts,
+                Err(_) => return Err(VaultError::damaged(&path, 0, what)),
+            },
+        };
+        if (facts.first, facts.generation) != (first, generation) {
+            return Err(VaultError::damaged(&path, 0, format!("it says that it is {}", facts.name())));
+        }
+        let top = top(&*file, &path, &facts)?;
+        let doomed = AtomicBool::new(false);
+        Ok(Arc::new(Self { disk: Arc::clone(disk), path, file, facts, top, doomed }))
+    }
+
+    /// What it says of itself.
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Its file goes with its last holder.
+    pub(crate) fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+    }
+
+    /// The item at an address.
+    ///
+    /// # Errors
+    /// `Damaged`, naming file and offset; as the disk says.
+    pub(crate) fn get(&self, blocks: &dyn Blocks, address: Address) -> Result<Option<Record>, VaultError> {
+        let Some(number) = self.top.find(address) else { return Ok(None) };
+        let row = match self.block(blocks, number)? {
+            Some(payload) => {
+                let rows = index::rows(&payload).unwrap_or_default();
+                rows.binary_search_by_key(&address, |row| row.address).ok().and_then(|at| rows.get(at).copied())
+            }
+            // The block is damaged: its items still stand in their order.
+            None => {
+                let (rows, end) = self.scan(number)?;
+                let found = rows.into_iter().find(|row| row.address == address);
+                match (found, end) {
+                    (None, Some(damage)) => return Err(damage),
+                    (found, _) => found,
+                }
+            }
+        };
+        row.map(|row| self.record(row)).transpose()
+    }
+
+    /// A block's payload; none if it is damaged.
+    fn block(&self, blocks: &dyn Blocks, number: usize) -> Result<Option<Arc<[u8]>>, VaultError> {
+        let volume = (self.facts.first, self.facts.generation);
+        if let Some(payload) = blocks.get(volume, number) {
+            return Ok(Some(payload));
+        }
+        let block = read(&*self.file, &self.path, block_at(&self.facts, number), BLOCK_BYTES)?;
+        let payload: Option<Arc<[u8]>> = index::block(&block, number).map(Arc::from);
+        let payload = payload.filter(|payload| index::rows(payload).is_ok());
+        if let Some(payload) = &payload {
+            blocks.keep(volume, number, payload);
+        }
+        Ok(payload)
+    }
+
+    fn record(&self, row: Row) -> Result<Record, VaultError> {
+        let damaged = |at: usize, what: String| VaultError::damaged(&self.path, row.offset + bytes(at), what);
+        if row.bytes > ITEM_BYTES_MAX || row.offset.saturating_add(row.bytes) > self.facts.index_at {
+            return Err(damaged(0, format!("{} bytes do not fit there", row.bytes)));
+        }
+        let found = read(&*self.file, &self.path, row.offset, length(row.bytes))?;
+        Record::parse(found, row.address).map_err(|(at, what)| damaged(at, what))
+    }
+
+    /// All items in order, and what is damaged in their place.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record, VaultError>> {
+        (0..self.top.len()).flat_map(move |number| {
+            let (rows, damages) = self.rows(number);
+            rows.into_iter().map(|row| self.record(row)).chain(damages.into_iter().map(Err))
+        })
+    }
+
+    /// The rows of a block, and what is damaged about them.
+    fn rows(&self, number: usize) -> (Vec<Row>, Vec<VaultError>) {
+        match self.block(&NoBlocks, number) {
+            Ok(Some(payload)) => (index::rows(&payload).unwrap_or_default(), Vec::new()),
+            Ok(None) => {
+                let what = "the checksum of this block of the index fails";
+                let damage = VaultError::damaged(&self.path, block_at(&self.facts, number), what);
+                match self.scan(number) {
+                    Ok((rows, end)) => (rows, [damage].into_iter().chain(end).collect()),
+                    Err(error) => (Vec::new(), vec![damage, error]),
+                }
+            }
+            Err(error) => (Vec::new(), vec![error]),
+        }
+    }
+
+    /// The items of a block by their frames, up to the first that is damaged.
+    fn scan(&self, number: usize) -> Result<(Vec<Row>, Option<VaultError>), VaultError> {
+        let (mut at, end) = self.top.region(number, self.facts.index_at);
+        let mut rows: Vec<Row> = Vec::new();
+        while at < end {
+            let head = read(&*self.file, &self.path, at, HEADER_BYTES)?;
+            let said = head.first_chunk().map_or(0, |said| length(u64::from(u32::from_le_bytes(*said))));
+            let bytes_of_it = laid_bytes(said.min(PAYLOAD_BYTES_MAX));
+            let frame = read(&*self.file, &self.path, at, bytes_of_it)?;
+            let Ok(Some((frame, laid))) = parse(&frame, PAYLOAD_BYTES_MAX) else {
+                let what =
+                    "the checksum of the frame there fails, and the index that knows what follows is damaged too";
+                return Ok((rows, Some(VaultError::damaged(&self.path, at, what))));
+            };
+            let address = Address::new(frame.mark, frame.chain);
+            match rows.last_mut().filter(|_| item::continues(frame.kind)) {
+                Some(row) => row.bytes += bytes(laid),
+                None => rows.push(Row { address, offset: at, bytes: bytes(laid) }),
+            }
+            at += bytes(laid);
+        }
+        Ok((rows, None))
+    }
+
+    /// Reads everything; each damage is told. Answers how many items are whole.
+    pub(crate) fn verify(&self, told: &mut dyn FnMut(&VaultError)) -> u64 {
+        let mut whole = 0;
+        for record in self.records() {
+            match record {
+                Ok(_) => whole += 1,
+                Err(error) => told(&error),
+            }
+        }
+        for (at, what) in [(0, "first"), (self.facts.bytes - bytes(BLOCK_BYTES), "second")] {
+            let seal = read(&*self.file, &self.path, at, BLOCK_BYTES);
+            if seal.is_ok_and(|seal| Facts::parse(&seal) != Ok(self.facts)) {
+                told(&VaultError::damaged(&self.path, at, format!("its {what} seal is not whole")));
+            }
+        }
+        let at = block_at(&self.facts, self.top.len());
+        let laid = read(&*self.file, &self.path, at, length(self.facts.top_bytes));
+        if laid.is_ok_and(|laid| Top::parse(&laid, self.top.len()).is_none()) {
+            told(&VaultError::damaged(&self.path, at, "the top of its index is not whole"));
+        }
+        whole
+    }
+}
+
+impl Source for Volume {
+    fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
+        self.records().try_for_each(|record| then(record?.item()?))
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if self.doomed.load(Ordering::Acquire) {
+            // One that stays is in no manifest: the next open removes it.
+            _ = self.disk.unlink(&self.path);
+        }
+    }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Volume({})", self.path.display())
+    }
+}
+
+/// Removes the files of volumes that nobody knows: of a process that died before or after a manifest did.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn remove_unknown(disk: &dyn Disk, folder: &Path, known: &BTreeSet<(u64, u32)>) -> Result<u64, VaultError> {
+    let names = disk.list(folder).map_err(|error| VaultError::disk("listing", folder, &error))?;
+    let mut removed = 0;
+    for name in names.iter().filter(|name| seal::named(name).is_some_and(|volume| !known.contains(&volume))) {
+        let path = folder.join(name);
+        match disk.unlink(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(VaultError::disk("removing", &path, &error));
+            }
+            _ => removed += 1,
+        }
+    }
+    Ok(removed)
+}
+
+/// The top as it was laid; else from the blocks.
+fn top(file: &dyn File, path: &Path, facts: &Facts) -> Result<Top, VaultError> {
+    let blocks = usize::try_from(facts.blocks).unwrap_or(usize::MAX);
+    let size = file.size().map_err(|error| VaultError::disk("reading", path, &error))?;
+    let whole = facts.bytes <= size;
+    if whole {
+        let laid = read(file, path, block_at(facts, blocks), length(facts.top_bytes))?;
+        if let Some(top) = Top::parse(&laid, blocks) {
+            return Ok(top);
+        }
+    }
+    let mut top = Top::default();
+    for number in 0..blocks {
+        let block = read(file, path, block_at(facts, number), BLOCK_BYTES)?;
+        let Some((address, offset)) = index::block(&block, number).and_then(|payload| index::first(payload).ok())
+        else {
+            let what = "neither this block of the index nor its top is whole";
+            return Err(VaultError::damaged(path, block_at(facts, number), what));
+        };
+        top.add(address, offset);
+    }
+    Ok(top)
+}
+
+fn block_at(facts: &Facts, number: usize) -> u64 {
+    facts.index_at + bytes(number) * bytes(BLOCK_BYTES)
+}
+
+/// As many bytes as there are.
+fn read(file: &dyn File, path: &Path, at: u64, wanted: usize) -> Result<Vec<u8>, VaultError> {
+    let mut memory = vec![0; wanted];
+    let read = read_exact_at(file, at, &mut memory).map_err(|error| VaultError::disk("reading", path, &error))?;
+    memory.truncate(read);
+    Ok(memory)
+}
+
+fn bytes(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,176 @@
+//! Writes a volume, once, in the order of addresses.
+//!
+//! Walk: [`VolumeWriter::create`] · [`VolumeWriter::push`] lays items into one buffer, which goes to the file as it fills ·
+//! [`VolumeWriter::finish`] lays index, top and the two seals and syncs file and folder: from then on a manifest may know it.
+//! Whatever goes wrong, or stops it, leaves no file behind. Memory: the buffer, one piece of a value, and six bytes an item.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use assent_frame::lay;
+use assent_world::{Access, Disk, File, Open, write_all_at};
+
+use crate::vault::index::{Building, Row};
+use crate::vault::item::{self, Address, Body, Item};
+use crate::vault::seal::{BLOCK_BYTES, Facts};
+use crate::vault::{FILE, NAME, VaultError};
+
+/// The pace is told about every so many bytes.
+pub(crate) const PACE_BYTES: usize = 256 << 10;
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Go {
+    On,
+    Stop,
+}
+
+/// Told about every 256 KiB that were written (0: as many were only read). Sleeps if it is too fast; may say stop.
+pub(crate) trait Pace {
+    fn wrote(&self, bytes: u64) -> Go;
+}
+
+/// As fast as the disk is.
+#[cfg(test)]
+pub(crate) struct Unpaced;
+
+#[cfg(test)]
+impl Pace for Unpaced {
+    fn wrote(&self, _: u64) -> Go {
+        Go::On
+    }
+}
+
+/// A volume that is being written.
+pub(crate) struct VolumeWriter<'a> {
+    disk: &'a dyn Disk,
+    pace: &'a dyn Pace,
+    folder: PathBuf,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    facts: Facts,
+    /// Where the buffer's first byte goes.
+    at: u64,
+    buffer: Vec<u8>,
+    index: Building,
+    last: Option<Address>,
+    finished: bool,
+}
+
+impl<'a> VolumeWriter<'a> {
+    /// Begins the volume of this range and generation.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn create(
+        disk: &'a dyn Disk,
+        folder: &Path,
+        (first, end): (u64, u64),
+        generation: u32,
+        pace: &'a dyn Pace,
+    ) -> Result<Self, VaultError> {
+        let facts = Facts { first, end, generation, ..Facts::default() };
+        let path = folder.join(facts.name());
+        // One of a process that died before a manifest knew it.
+        match disk.unlink(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(VaultError::disk("removing", &path, &error));
+            }
+            _ => {}
+        }
+        let open = Open { access: Access::Create, direct: false };
+        let file = disk.open(&path, open).map_err(|error| VaultError::disk("making", &path, &error))?;
+        let (buffer, index) = (vec![0; BLOCK_BYTES], Building::default());
+        let folder = folder.to_path_buf();
+        Ok(Self { disk, pace, folder, path, file, facts, at: 0, buffer, index, last: None, finished: false })
+    }
+
+    /// One more item.
+    ///
+    /// # Errors
+    /// `Order` if it does not stand behind all others, or within the volume's range; `Stopped` if the pace says so; as the
+    /// disk says.
+    pub(crate) fn push(&mut self, item: &Item<'_>) -> Result<(), VaultError> {
+        let address = item.address;
+        let within = (self.facts.first..self.facts.end).contains(&address.lsn);
+        if !within || self.last.is_some_and(|last| last >= address) {
+            let (last, first) = (self.last.unwrap_or_default(), self.facts.first);
+            return Err(VaultError::Order { address, last, first });
+        }
+        let offset = self.place();
+        item::lay(item, |head, parts| {
+            lay(&mut self.buffer, head, parts);
+            self.flush_if_full()
+        })?;
+        self.index.add(Row { address, offset, bytes: self.place() - offset });
+        self.last = Some(address);
+        self.facts.items += 1;
+        self.facts.values += u64::from(matches!(item.body, Body::Value { .. } | Body::Prepared { .. }));
+        Ok(())
+    }
+
+    /// Items so far.
+    pub(crate) const fn items(&self) -> u64 {
+        self.facts.items
+    }
+
+    /// Makes the volume whole and durable, with its name. What it holds was alive as of `as_of`.
+    ///
+    /// # Errors
+    /// As [`VolumeWriter::push`].
+    pub(crate) fn finish(mut self, as_of: u64) -> Result<Facts, VaultError> {
+        let (index, top_bytes, blocks) = std::mem::take(&mut self.index).lay();
+        self.facts.index_at = self.place();
+        for part in index.chunks(PACE_BYTES) {
+            self.buffer.extend_from_slice(part);
+            self.flush_if_full()?;
+        }
+        let bytes = self.place() + bytes(BLOCK_BYTES);
+        self.facts = Facts { as_of, top_bytes, blocks, bytes, ..self.facts };
+        let seal = self.facts.lay();
+        self.buffer.extend_from_slice(&seal);
+        self.flush()?;
+        let file = &*self.file;
+        write_all_at(file, 0, &seal).map_err(|error| VaultError::disk("writing", &self.path, &error))?;
+        file.sync_all(FILE).map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
+        let folder = &self.folder;
+        self.disk.sync_dir(folder, NAME).map_err(|error| VaultError::disk("syncing", folder, &error))?;
+        self.finished = true;
+        Ok(self.facts)
+    }
+
+    /// Where the next byte goes.
+    fn place(&self) -> u64 {
+        self.at + bytes(self.buffer.len())
+    }
+
+    fn flush_if_full(&mut self) -> Result<(), VaultError> {
+        if self.buffer.len() >= PACE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), VaultError> {
+        let written = write_all_at(&*self.file, self.at, &self.buffer);
+        written.map_err(|error| VaultError::disk("writing", &self.path, &error))?;
+        let length = bytes(self.buffer.len());
+        self.at += length;
+        self.buffer.clear();
+        match self.pace.wrote(length) {
+            Go::On => Ok(()),
+            Go::Stop => Err(VaultError::Stopped),
+        }
+    }
+}
+
+impl Drop for VolumeWriter<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // If even that fails, it is in no manifest: the next open removes it.
+            _ = self.disk.unlink(&self.path);
+        }
+    }
+}
+
+fn bytes(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
