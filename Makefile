@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-real bench-recover peers-tx gate matrix hostile fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-real bench-recover peers-tx peers-kv gate matrix hostile fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -31,6 +31,10 @@ bench-tx: ## the field's race of transactions, with its charts: ARGS="--matrix p
 	cargo build --release -p assent-cli
 	target/release/assent bench tx $(or $(ARGS),--matrix short --report target/tx.html)
 
+bench-kv: ## key-value stores, ours beside a floor, 8 KB objects: ARGS="--scenario all -t 60 --report NAME.html"
+	cargo build --release -p assent-cli
+	target/release/assent bench kv $(or $(ARGS),--report target/kv.html)
+
 bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits and the verbs by hand
 	scripts/bench-sql real $(ARGS)
 
@@ -39,6 +43,9 @@ bench-recover: ## 10,000 branches in doubt in both databases, and killed clients
 
 peers-tx: ## transactions against Narayana, Atomikos and plain commits, in one run (Java 17, Maven; peers/README.md)
 	scripts/peers-tx $(ARGS)
+
+peers-kv: ## the same against RocksDB, LevelDB, fjall and redb, in one run (their packages; peers/README.md)
+	scripts/peers-kv $(or $(ARGS),--report target/peers-kv.html)
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)

@@ -62,8 +62,8 @@ impl ChartSpec {
     #[must_use]
     pub fn order(&self) -> &str {
         match self.kind {
-            ChartKind::Lines => &self.x,
-            ChartKind::Curve => &self.along,
+            ChartKind::Lines | ChartKind::Bars => &self.x,
+            ChartKind::Curve | ChartKind::Series => &self.along,
         }
     }
 
@@ -79,8 +79,15 @@ impl ChartSpec {
 pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
     let mut plot = Plot::default();
     let mut placed: Vec<(&Cell, f64)> = Vec::new();
+    let named = named_places(spec, cells);
     for cell in cells.iter().filter(|cell| spec.takes(cell)) {
-        match cell.labels.get(spec.order()).and_then(|value| value.parse::<f64>().ok()).filter(|x| x.is_finite()) {
+        let label = cell.labels.get(spec.order());
+        let place = match spec.kind {
+            ChartKind::Lines | ChartKind::Curve => label.and_then(|value| value.parse::<f64>().ok()),
+            ChartKind::Bars => label.and_then(|value| named.get(&Natural(value)).copied()),
+            ChartKind::Series => Some(0.0),
+        };
+        match place.filter(|x| x.is_finite()) {
             Some(place) => placed.push((cell, place)),
             None => plot.unplaced += 1,
         }
@@ -106,7 +113,11 @@ pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
                 at: at(spec, cell, *place, y),
             };
             let name = if name.is_empty() { y.replace('_', " ") } else { name.join(", ") };
-            plot.lines.push(Line { name, points: cells.iter().map(point).collect() });
+            let points = match spec.kind {
+                ChartKind::Series => cells.iter().flat_map(|(cell, _)| series(spec, cell, y)).collect(),
+                _ => cells.iter().map(point).collect(),
+            };
+            plot.lines.push(Line { name, points });
         }
     }
     plot
@@ -114,10 +125,30 @@ pub fn plot(spec: &ChartSpec, cells: &[Cell]) -> Plot {
 
 type Key<'k> = Vec<Natural<'k>>;
 
+/// Of bars: the place of each value of their label, counted from 0.
+fn named_places<'c>(spec: &ChartSpec, cells: &'c [Cell]) -> BTreeMap<Natural<'c>, f64> {
+    let taken = cells.iter().filter(|cell| spec.kind == ChartKind::Bars && spec.takes(cell));
+    let names: BTreeSet<Natural<'c>> = taken.filter_map(|cell| Some(Natural(cell.labels.get(&spec.x)?))).collect();
+    names.into_iter().zip((0_u32..).map(f64::from)).collect()
+}
+
+/// The points of a cell's series; one without a place where it has none.
+fn series(spec: &ChartSpec, cell: &Cell, y: &str) -> Vec<Point> {
+    let drawable =
+        |(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (!spec.x_log || *x > 0.0) && (!spec.y_log || *y > 0.0);
+    match cell.series.get(y) {
+        Some(points) => {
+            let point = |at: &(f64, f64)| Point { label: at.0.to_string(), at: Some(*at).filter(drawable) };
+            points.iter().map(point).collect()
+        }
+        None => vec![Point { label: String::new(), at: None }],
+    }
+}
+
 fn at(spec: &ChartSpec, cell: &Cell, place: f64, y: &str) -> Option<(f64, f64)> {
     let figure = |name: &str| cell.figures.get(name).copied().filter(|value| value.is_finite());
     let x = match spec.kind {
-        ChartKind::Lines => Some(place),
+        ChartKind::Lines | ChartKind::Bars | ChartKind::Series => Some(place),
         ChartKind::Curve => figure(&spec.x),
     };
     let drawable = |value: f64, log: bool| !log || value > 0.0;

@@ -10,7 +10,7 @@ use assent_kind::Kind;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
 
 use crate::BenchError;
 use crate::report::Cell;
@@ -66,13 +66,36 @@ impl Recorder {
     }
 }
 
+/// Two histograms of a cell as one.
+///
+/// # Errors
+/// [`Kind::Corrupt`] where one of them is none.
+pub fn merged(one: &str, other: &str) -> Result<String, BenchError> {
+    let mut sum = unlaid(one)?;
+    sum.add(unlaid(other)?).map_err(|error| failed(&error))?;
+    laid(&sum)
+}
+
+fn failed(error: &dyn std::fmt::Display) -> BenchError {
+    BenchError::new(Kind::Internal, format!("the histogram: {error}"))
+}
+
+fn unlaid(text: &str) -> Result<Histogram<u64>, BenchError> {
+    let wrong = |error: &dyn std::fmt::Display| BenchError::new(Kind::Corrupt, format!("no histogram: {error}"));
+    let bytes = STANDARD.decode(text).map_err(|error| wrong(&error))?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| wrong(&error))
+}
+
 fn histogram(samples: &Samples) -> Result<String, BenchError> {
-    let failed = |error: &dyn std::fmt::Display| BenchError::new(Kind::Internal, format!("the histogram: {error}"));
     let mut histogram = Histogram::<u64>::new(DIGITS).map_err(|error| failed(&error))?;
     for nanos in samples.nanos() {
         histogram.record(*nanos).map_err(|error| failed(&error))?;
     }
+    laid(&histogram)
+}
+
+fn laid(histogram: &Histogram<u64>) -> Result<String, BenchError> {
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).map_err(|error| failed(&error))?;
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(|error| failed(&error))?;
     Ok(STANDARD.encode(bytes))
 }

@@ -75,6 +75,9 @@ pub struct Cell {
     /// By call: an HDR histogram of nanoseconds, V2 with deflate, base64.
     #[serde(default)]
     pub histograms: BTreeMap<String, String>,
+    /// What changes while a cell runs, by name: places and values, in the order of the places.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<(f64, f64)>>,
     /// Why it failed, one sentence.
     #[serde(default)]
     pub error: Option<String>,
@@ -97,6 +100,10 @@ pub enum ChartKind {
     Lines,
     /// A figure over a figure, the points ordered along a label whose values are numbers.
     Curve,
+    /// Series of the cells, a line a cell.
+    Series,
+    /// Figures for each value of a label, side by side.
+    Bars,
 }
 
 /// One chart. Cells that differ in a label that is neither an axis nor a series nor filtered get lines of their own.
@@ -106,12 +113,12 @@ pub struct ChartSpec {
     pub title: String,
     /// How it is laid.
     pub kind: ChartKind,
-    /// Lines: a label. Curve: a figure.
+    /// Lines and bars: a label. Curve: a figure. Series: empty.
     pub x: String,
     /// Curve: the label that orders the points. Lines: the same as `x`, or empty.
     #[serde(default)]
     pub along: String,
-    /// Figures. More than one makes a line each.
+    /// Figures, or names of series. More than one makes a line each, or a bar.
     pub y: Vec<String>,
     /// The labels that make a line.
     #[serde(default)]

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 
 pub(crate) mod compare;
 pub(crate) mod keep;
+pub(crate) mod kv;
 pub(crate) mod options;
 mod real;
 mod recover;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
     match command {
         Bench::Journal(arguments) => run_journal(&arguments, json),
         Bench::Tx(arguments) => return tx::run(&arguments, json),
+        Bench::Kv(arguments) => return kv::run(&arguments, json),
         Bench::Real(arguments) => real::run(&arguments, json),
         Bench::Recover(arguments) => recover::run(&arguments, json),
         Bench::Restart(arguments) => restart::run(&arguments, json),

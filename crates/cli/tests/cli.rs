@@ -22,6 +22,8 @@ mod full;
 mod held;
 #[path = "cli/kills.rs"]
 mod kills;
+#[path = "cli/kv.rs"]
+mod kv;
 #[path = "cli/manual.rs"]
 mod manual;
 #[path = "cli/matrix.rs"]

@@ -1,4 +1,6 @@
-//! Lines as SVG. The only module that knows the plotting library.
+//! Lines and bars as SVG. The only module that knows the plotting library.
+
+mod bars;
 
 use std::ops::Range;
 
@@ -22,6 +24,8 @@ use crate::report::{ChartKind, ChartSpec, shown};
 const SIZE: (u32, u32) = (600, 390);
 /// The library shrinks by 1.24.
 const FONT: u32 = 22;
+/// Points of a line that are marked, at most.
+const MARKED_MAX: usize = 15;
 const SWATCH: (u32, u32) = (40, 14);
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
@@ -46,6 +50,9 @@ const TICKS_MAX: usize = 8;
 /// # Errors
 /// What the library says.
 pub fn svg(spec: &ChartSpec, plot: &Plot, id: &str) -> Result<String, BenchError> {
+    if spec.kind == ChartKind::Bars {
+        return bars::svg(spec, plot, id);
+    }
     let (Some(x), Some(y)) =
         (Axis::over(plot.places().map(|(x, _)| x), spec.x_log), Axis::over(plot.places().map(|(_, y)| y), spec.y_log))
     else {
@@ -56,18 +63,19 @@ pub fn svg(spec: &ChartSpec, plot: &Plot, id: &str) -> Result<String, BenchError
     lay(&area, spec, plot, (x, y)).map_err(failed)?;
     area.present().map_err(failed)?;
     drop(area);
+    Ok(named(&text, id, &spec.title, &about(spec, plot)))
+}
+
+/// For who does not see it.
+fn about(spec: &ChartSpec, plot: &Plot) -> String {
     let names: Vec<&str> = plot.lines.iter().map(|line| line.name.as_str()).collect();
     let kind = match spec.kind {
-        ChartKind::Lines => "Lines",
+        ChartKind::Lines | ChartKind::Series => "Lines",
         ChartKind::Curve => "Curves",
+        ChartKind::Bars => "Bars",
     };
-    let about = format!(
-        "{kind} of {} over {}: {}. The table below has the figures.",
-        spec.y_title,
-        spec.x_title,
-        names.join("; ")
-    );
-    Ok(named(&text, id, &spec.title, &about))
+    let (y, x) = (&spec.y_title, &spec.x_title);
+    format!("{kind} of {y} over {x}: {}. The table below has the figures.", names.join("; "))
 }
 
 /// The chart as a picture of its own: its title above it, its legend below. Empty where nothing can be drawn.
@@ -162,7 +170,8 @@ fn lay<DB: DrawingBackend>(
         for run in line.points.split(|point| point.at.is_none()) {
             let places: Vec<(f64, f64)> = run.iter().filter_map(|point| point.at).collect();
             chart.draw_series(LineSeries::new(places.iter().copied(), stroke(number)))?;
-            for place in places {
+            // Of a long line some points are marked, to tell it from others.
+            for place in places.iter().copied().step_by(places.len() / MARKED_MAX + 1) {
                 let pixel = chart.backend_coord(&place);
                 area.draw(&marker(number, pixel))?;
             }
@@ -201,6 +210,8 @@ struct Axis {
     to: f64,
     log: bool,
     ticks: Vec<f64>,
+    /// What stands at the ticks instead of numbers, from the first tick on.
+    names: Vec<String>,
 }
 
 impl Axis {
@@ -215,7 +226,7 @@ impl Axis {
             false => (least.min(0.0), if most > 0.0 { most * 1.05 } else { 1.0 }),
         };
         let ticks = if log { decades(from, to) } else { rounds(from, to) };
-        Some(Self { from, to, log, ticks })
+        Some(Self { from, to, log, ticks, names: Vec::new() })
     }
 
     fn scaled(&self, value: f64) -> f64 {
@@ -269,7 +280,8 @@ impl Ranged for Axis {
 
 impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, value: &f64) -> String {
-        shown(*value)
+        let at = self.ticks.iter().position(|tick| (tick - value).abs() < 1e-9);
+        at.and_then(|at| self.names.get(at).cloned()).unwrap_or_else(|| shown(*value))
     }
 }
 

@@ -132,7 +132,8 @@ fn chart(page: &mut String, spec: &ChartSpec, plot: &Plot, id: &str) -> Result<(
 
 /// A row for each value of the ordering label, a column for each line; of a curve both figures.
 fn chart_table(spec: &ChartSpec, plot: &Plot) -> String {
-    let mut table = Table::new(&spec.title, &[spec.order().replace('_', " ")], 1);
+    let order = if spec.order().is_empty() { &spec.x_title } else { spec.order() };
+    let mut table = Table::new(&spec.title, &[order.replace('_', " ")], 1);
     let curve = spec.kind == super::ChartKind::Curve;
     let names: Vec<String> = plot.lines.iter().map(|line| line.name.clone()).collect();
     if curve {
@@ -155,7 +156,9 @@ fn chart_table(spec: &ChartSpec, plot: &Plot) -> String {
         }
         table.row(&[label], row.into_iter());
     }
-    format!("<details open><summary>Figures</summary>\n{}</details>\n", table.end())
+    // A series has as many rows as it has moments.
+    let open = if spec.kind == super::ChartKind::Series { "" } else { " open" };
+    format!("<details{open}><summary>Figures</summary>\n{}</details>\n", table.end())
 }
 
 fn failures(page: &mut String, report: &Report) {

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod kv;
 mod page;
 mod proxy;
 mod real;
 mod report;
 mod statistics;
 mod tx;
+mod windows;
 
 /// A URL of the servers that `scripts/test` starts.
 fn variable(name: &str) -> String {

@@ -1,0 +1,168 @@
+//! Assent's own store in the race, over its public API: an embedded `Kv` over its journal.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use assent_journal::{Journal, Keeper, Log};
+use assent_kind::Kind;
+use assent_kv::{Config, Durability, Kv, KvError, Op};
+use assent_world::{Clock, Disk, Gate, RealClock, RealDice, RealDisk};
+
+use super::slow::SlowDisk;
+use super::store::{Ability, Each, Member, Setup, Store, Write};
+use crate::BenchError;
+
+/// All of the race's keys are of one keyspace.
+const KEYSPACE: u32 = 1;
+/// Without sync on every write, what is acknowledged is durable that much later.
+const LAZY_MS: u64 = 1_000;
+/// Who owns a loop calls the store's tick about that often.
+const TICK: Duration = Duration::from_millis(100);
+/// Rows that a fold gathers at a time.
+const PAGE_ROWS: usize = 128;
+
+/// The member.
+#[must_use]
+pub fn member() -> Member {
+    Member {
+        name: "assent",
+        about: format!(
+            "assent: kv {} embedded, index in memory, values in the journal; without sync on every write a sync every \
+             {LAZY_MS} ms",
+            env!("CARGO_PKG_VERSION")
+        ),
+        lacks: vec![
+            (Ability::Head, "its API gives a key's value whole"),
+            (Ability::Compaction, "its journal keeps overwritten values"),
+        ],
+        open: |setup| Ok(Box::new(Ours::open(setup)?)),
+    }
+}
+
+struct Ours {
+    kv: Arc<Kv>,
+    journal: Arc<Journal>,
+    ticker: Option<JoinHandle<()>>,
+    stop: Arc<Gate>,
+    _keeper: Keeper,
+}
+
+fn failed(error: &KvError) -> BenchError {
+    BenchError::new(error.kind(), error)
+}
+
+impl Ours {
+    fn open(setup: &Setup) -> Result<Self, BenchError> {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let disk: Arc<dyn Disk> = match setup.disk_iops {
+            Some(per_s) => Arc::new(SlowDisk::new(Arc::new(RealDisk), Arc::clone(&clock), per_s)),
+            None => Arc::new(RealDisk),
+        };
+        let max_elapsed_sync_time = if setup.sync { 0 } else { LAZY_MS };
+        let config =
+            assent_journal::Config { log_size: setup.segment_bytes, max_elapsed_sync_time, ..Default::default() };
+        let place = setup.folder.join("kv");
+        let opened = Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::new(RealDice), &place, config);
+        let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
+        let keeper = Keeper::start(Arc::clone(&journal), clock);
+        let log: Arc<dyn Log> = journal.clone();
+        let kv = Kv::open(log, disk, &setup.folder.join("kv-checkpoints"), Config::default());
+        let kv = Arc::new(kv.map_err(|error| failed(&error))?);
+        let stop = Arc::new(Gate::default());
+        let (ticked, gate) = (Arc::clone(&kv), Arc::clone(&stop));
+        let tick = move || {
+            while gate.value() == 0 {
+                ticked.tick();
+                gate.wait(0, Some(TICK));
+            }
+        };
+        let ticker = std::thread::Builder::new().name("kv-tick".to_owned()).spawn(tick);
+        let ticker =
+            ticker.map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}")))?;
+        Ok(Self { kv, journal, ticker: Some(ticker), stop, _keeper: keeper })
+    }
+
+    fn end(&mut self) {
+        self.stop.set(1);
+        self.stop.wake_all();
+        if let Some(ticker) = self.ticker.take() {
+            // A panic there has been printed.
+            _ = ticker.join();
+        }
+    }
+}
+
+fn op<'w>(write: &Write<'w>) -> Op<'w> {
+    match *write {
+        Write::Put(key, value) => Op::put(KEYSPACE, key, value),
+        Write::Delete(key) => Op::delete(KEYSPACE, key),
+    }
+}
+
+impl Store for Ours {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+        match self.kv.get(KEYSPACE, key).map_err(|error| failed(&error))? {
+            Some(found) => *value = found,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn head(&self, _: &[u8], _: &mut Vec<u8>) -> Result<bool, BenchError> {
+        Err(BenchError::new(Kind::Invalid, "not built: HEAD"))
+    }
+
+    fn write(&self, writes: &[Write<'_>], sync: bool) -> Result<(), BenchError> {
+        let durability = if sync { Durability::Durable } else { Durability::Buffered };
+        let done = match writes {
+            [one] => self.kv.batch(&[op(one)], durability),
+            many => self.kv.batch(&many.iter().map(op).collect::<Vec<_>>(), durability),
+        };
+        done.map(|_| ()).map_err(|error| failed(&error))
+    }
+
+    fn fold(&self, from: &[u8], to: &[u8], each: &mut Each<'_>) -> Result<(), BenchError> {
+        let snapshot = self.kv.snapshot();
+        let mut from = Bound::Included(from.to_vec());
+        loop {
+            let start = from.as_ref().map(Vec::as_slice);
+            let rows =
+                snapshot.scan(KEYSPACE, start, Bound::Excluded(to), PAGE_ROWS).map_err(|error| failed(&error))?;
+            for (key, value) in &rows {
+                if each(key, value) == ControlFlow::Break(()) {
+                    return Ok(());
+                }
+            }
+            match rows.into_iter().next_back() {
+                Some((last, _)) => from = Bound::Excluded(last),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<(), BenchError> {
+        self.journal.sync().map(|_| ()).map_err(|error| BenchError::new(error.kind(), error))
+    }
+
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        let counts = self.journal.counts();
+        vec![
+            ("store_syncs", super::number(counts.syncs)),
+            ("store_writes", super::number(counts.writes)),
+            ("store_checkpoints", super::number(self.kv.stats().checkpoints)),
+        ]
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), BenchError> {
+        self.end();
+        self.journal.close().map_err(|error| BenchError::new(error.kind(), error))
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

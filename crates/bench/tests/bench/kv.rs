@@ -1,0 +1,309 @@
+//! The race of stores in small: every workload over the floor and over our store, counted; and stores that lie are caught.
+
+use assent_bench::BenchError;
+use assent_bench::host::Host;
+use assent_bench::kv::keys;
+use assent_bench::kv::race::{Plan, Progress, Runner, run};
+use assent_bench::kv::scenario::{Case, Given, SCENARIOS, Scenario};
+use assent_bench::kv::store::{Each, Member, Named, Setup, Store, Write};
+use assent_bench::kv::{charts, contract, floor, members, ours};
+use assent_bench::report::sink::{Outputs, Sink};
+use assent_bench::report::{Cell, ChartKind, Report, html};
+
+fn sink() -> Sink {
+    Sink::new(Report::new("kv", "a test", String::new(), Host::default()), Outputs::default()).unwrap()
+}
+
+/// A few operations of few clients over few small values.
+fn small(scenarios: &[Scenario]) -> Given {
+    Given {
+        scenarios: scenarios.to_vec(),
+        clients: vec![3],
+        keys: 60,
+        value_bytes: 300,
+        operations: Some(40),
+        segment_bytes: 1 << 20,
+        ..Given::default()
+    }
+}
+
+fn raced_with(members: &[Member], cases: &[Case], rounds: u32, progress: impl FnMut(&Progress<'_>)) -> Report {
+    let (folder, sink) = (tempfile::tempdir().unwrap(), sink());
+    let stores: Vec<Named> = members.iter().map(Named::from).collect();
+    sink.draw(charts::of(cases));
+    let plan = Plan {
+        folder: &folder.path().join("cell"),
+        cases,
+        stores: &stores,
+        rounds,
+        memory_bytes: Some(1 << 30),
+        runner: Runner::Here(members),
+    };
+    run(&plan, &sink, progress).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the space is given back");
+    sink.report()
+}
+
+fn raced(members: &[Member], cases: &[Case]) -> Vec<Cell> {
+    raced_with(members, cases, 1, |_| {}).cells
+}
+
+fn figure(cell: &Cell, name: &str) -> f64 {
+    *cell.figures.get(name).unwrap_or_else(|| panic!("{name} of {cell:?}"))
+}
+
+#[test]
+fn every_workload_runs_over_every_store_that_can_and_says_not_built_over_the_others() {
+    let all: Vec<Scenario> = SCENARIOS.iter().map(|(_, scenario)| *scenario).collect();
+    let cases = Given { disk_iops: 20_000.0, ..small(&all) }.cases();
+    let cells = raced(&members(), &cases);
+    assert_eq!(cells.len(), cases.len() * 2);
+    for cell in &cells {
+        let (store, scenario) = (cell.labels["store"].as_str(), cell.labels["scenario"].as_str());
+        let lacks: &[&str] = match store {
+            "assent" => &["kv-head", "kv-headput", "memory-head", "kv-compact"],
+            _ => &["kv-index", "kv-compact"],
+        };
+        if lacks.contains(&scenario) {
+            let error = cell.error.clone().unwrap_or_default();
+            assert!(error.starts_with("not built: ") && cell.figures.is_empty(), "{store} {scenario}: {error}");
+            continue;
+        }
+        assert_eq!(cell.error, None, "{store} {scenario}");
+        assert!(figure(cell, "space_mb") >= 0.0 && figure(cell, "audited_keys") >= 60.0);
+        if scenario == "memory-open" {
+            assert_eq!(figure(cell, "open_samples"), 5.0);
+            continue;
+        }
+        let clients: f64 = cell.labels["clients"].parse().unwrap();
+        let counted = if scenario == "memory-batch" { 16.0 } else { 1.0 };
+        assert_eq!(figure(cell, "operations"), clients * 40.0 * counted, "{store} {scenario}");
+        assert_eq!(cell.series["ops_per_s"].len(), 1, "{store} {scenario}: shorter than a second");
+    }
+}
+
+#[test]
+fn an_update_is_a_get_and_a_put_and_a_read_of_copies_is_two_heads_and_a_get() {
+    let cells = raced(&[floor::member()], &small(&[Scenario::KvNosync, Scenario::KvHead, Scenario::KvHeadput]).cases());
+    let samples = |cell: &Cell, call: &str| cell.figures.get(&format!("{call}_samples")).copied().unwrap_or(0.0);
+    let [nosync, head, _, headput] = cells.as_slice() else { panic!("{}", cells.len()) };
+    let updates = samples(nosync, "update");
+    assert!((5.0..50.0).contains(&updates), "a sixth of 120: {updates}");
+    assert_eq!((samples(nosync, "get"), samples(nosync, "put")), (120.0, updates));
+    for (cell, gets, heads) in [(head, 3.0, 0.0), (headput, 1.0, 2.0)] {
+        let (reads, updates) = (samples(cell, "read"), samples(cell, "update"));
+        assert_eq!(reads + updates, 120.0);
+        assert_eq!(samples(cell, "head"), reads * 2.0 + updates * heads);
+        assert_eq!(samples(cell, "get"), reads + updates * gets);
+        assert_eq!(samples(cell, "put"), updates * 3.0);
+    }
+}
+
+#[test]
+fn an_empty_store_finds_nothing_at_first_and_a_loaded_one_everything() {
+    let empty = raced(&members(), &small(&[Scenario::KvNosync]).cases());
+    let loaded = raced(&members(), &Given { preload: true, ..small(&[Scenario::KvNosync]) }.cases());
+    for (empty, loaded) in empty.iter().zip(&loaded) {
+        assert!(figure(empty, "not_found_percent") > 0.0);
+        assert_eq!(figure(loaded, "not_found_percent"), 0.0);
+        assert!(figure(loaded, "live_mb") > figure(empty, "live_mb") && figure(loaded, "preload_per_s") > 0.0);
+        assert!(figure(loaded, "user_written_mb") > 0.0);
+    }
+}
+
+#[test]
+fn eight_stores_have_keys_of_their_own_and_folds_see_all_of_one() {
+    let given = Given { preload: true, operations: Some(400), ..small(&[Scenario::KvParallel, Scenario::KvScan]) };
+    for cell in raced(&members(), &given.cases()) {
+        assert_eq!(cell.error, None, "{:?}", cell.labels);
+        if cell.labels["scenario"] == "kv-scan" {
+            assert!(figure(&cell, "folds") >= 0.0 && figure(&cell, "fold_rows_per_s") > 0.0);
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_counts_what_never_began() {
+    // Far more than any store can take in a moment, and then the time is over.
+    let given = Given { operations: None, duration_ms: 30, rate: Some(1e7), ..small(&[Scenario::KvNosync]) };
+    for cell in raced(&members(), &given.cases()) {
+        let (done, never) = (figure(&cell, "operations"), figure(&cell, "never_begun"));
+        assert_eq!(done + never, 300_000.0, "every operation of 30 ms is done or owned up to: {done} {never}");
+    }
+}
+
+#[test]
+fn rounds_are_pooled_in_one_cell_and_the_stores_take_turns() {
+    let mut order = Vec::new();
+    let report = raced_with(&members(), &small(&[Scenario::KvNosync]).cases(), 2, |progress| {
+        if progress.ended.is_none() {
+            order.push(progress.labels["store"].clone());
+        }
+    });
+    assert_eq!(order, ["assent", "floor", "floor", "assent"]);
+    assert_eq!(report.cells.len(), 2);
+    for cell in &report.cells {
+        assert_eq!(figure(cell, "get_samples"), 240.0, "of both rounds");
+        assert!(figure(cell, "ops_per_s_least_round") <= figure(cell, "ops_per_s_best_round"));
+    }
+}
+
+#[test]
+fn whoever_stops_a_run_keeps_the_cells_that_have_ended() {
+    let (folder, sink) = (tempfile::tempdir().unwrap(), sink());
+    let (all, cases) = (members(), small(&[Scenario::KvNosync, Scenario::KvSync]).cases());
+    let stores: Vec<Named> = all.iter().map(Named::from).collect();
+    let plan = Plan {
+        folder: &folder.path().join("cell"),
+        cases: &cases,
+        stores: &stores,
+        rounds: 1,
+        memory_bytes: None,
+        runner: Runner::Here(&all),
+    };
+    run(&plan, &sink, |progress| {
+        if progress.done == 1 && progress.ended.is_some() {
+            sink.interrupt();
+        }
+    })
+    .unwrap();
+    assert_eq!(sink.report().cells.len(), 1);
+}
+
+#[test]
+fn every_figure_and_series_that_a_chart_draws_is_in_the_cells_and_the_page_shows_them() {
+    let scenarios =
+        [Scenario::KvSync, Scenario::KvScan, Scenario::MemoryGet, Scenario::MemoryPut, Scenario::MemoryOpen];
+    let mut report = raced_with(&members(), &small(&scenarios).cases(), 1, |_| {});
+    for chart in &report.charts {
+        for cell in report
+            .cells
+            .iter()
+            .filter(|cell| chart.only.iter().all(|(name, values)| values.contains(&cell.labels[name])))
+        {
+            let has = |y: &String| match chart.kind {
+                ChartKind::Series => cell.series.contains_key(y),
+                _ => cell.figures.contains_key(y),
+            };
+            // Bytes to disk are the kernel's to tell.
+            let missing = chart.y.iter().find(|y| !has(y) && *y != "write_amplification");
+            assert_eq!(missing, None, "{} {:?}", chart.title, cell.labels);
+        }
+    }
+    report.complete = true;
+    let page = html::lay(&report).unwrap();
+    assert!(page.contains("Operations per second over time: kv-sync") && page.contains(">floor<"));
+    let again = Report::from_json(&serde_json::to_string(&report).unwrap()).unwrap();
+    let points = |report: &Report| {
+        report.cells.iter().map(|cell| cell.series.values().map(Vec::len).sum()).collect::<Vec<usize>>()
+    };
+    assert_eq!((again.cells.len(), points(&again)), (report.cells.len(), points(&report)));
+}
+
+#[test]
+fn members_keep_the_promises_of_the_trait() {
+    for member in members() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(contract::check(&member, folder.path()).err().map(|error| error.message), None, "{}", member.name);
+    }
+}
+
+/// A floor that lies in one way.
+struct Liar {
+    store: Box<dyn Store>,
+    lie: Lie,
+    writes: std::sync::atomic::AtomicU64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Lie {
+    /// Says that it wrote, now and then, and did not.
+    Loses,
+    /// Flips a bit of what it reads.
+    Damages,
+    /// Answers with another key's value.
+    Confuses,
+    /// Forgets a key when it is closed.
+    Forgets,
+}
+
+impl Store for Liar {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+        let other = keys::object(0);
+        let found = self.store.get(if self.lie == Lie::Confuses { &other } else { key }, value)?;
+        if self.lie == Lie::Damages && found {
+            *value.last_mut().unwrap() ^= 1;
+        }
+        Ok(found)
+    }
+
+    fn head(&self, key: &[u8], head: &mut Vec<u8>) -> Result<bool, BenchError> {
+        self.store.head(key, head)
+    }
+
+    fn write(&self, writes: &[Write<'_>], sync: bool) -> Result<(), BenchError> {
+        let number = self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if self.lie == Lie::Loses && number % 7 == 6 { Ok(()) } else { self.store.write(writes, sync) }
+    }
+
+    fn fold(&self, from: &[u8], to: &[u8], each: &mut Each<'_>) -> Result<(), BenchError> {
+        self.store.fold(from, to, each)
+    }
+
+    fn flush(&self) -> Result<(), BenchError> {
+        self.store.flush()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), BenchError> {
+        if self.lie == Lie::Forgets {
+            self.store.write(&[Write::Delete(&keys::object(5))], true)?;
+        }
+        self.store.close()
+    }
+}
+
+fn lying(setup: &Setup, lie: Lie) -> Result<Box<dyn Store>, BenchError> {
+    Ok(Box::new(Liar { store: (floor::member().open)(setup)?, lie, writes: 0.into() }))
+}
+
+#[test]
+fn a_store_that_loses_damages_confuses_or_forgets_is_a_failed_cell() {
+    let liar = |open| Member { name: "liar", about: String::new(), lacks: Vec::new(), open };
+    let liars = [
+        (liar(|setup| lying(setup, Lie::Loses)), "was acknowledged"),
+        (liar(|setup| lying(setup, Lie::Damages)), "body's checksum"),
+        (liar(|setup| lying(setup, Lie::Confuses)), "it is the value of key 0"),
+        (liar(|setup| lying(setup, Lie::Forgets)), "opened again, key 5: version"),
+    ];
+    for (member, expected) in liars {
+        let cells =
+            raced(std::slice::from_ref(&member), &Given { preload: true, ..small(&[Scenario::KvNosync]) }.cases());
+        let error = cells[0].error.clone().unwrap_or_default();
+        assert!(error.contains(expected), "{expected}: {error}");
+        let folder = tempfile::tempdir().unwrap();
+        assert!(contract::check(&member, folder.path()).is_err(), "{expected}");
+    }
+    let honest = raced(&[floor::member()], &Given { preload: true, ..small(&[Scenario::KvNosync]) }.cases());
+    assert_eq!(honest[0].error, None);
+}
+
+#[test]
+fn index_entries_are_audited_and_an_unknown_store_is_a_failed_cell() {
+    let given = Given { operations: Some(300), ..small(&[Scenario::KvIndex]) };
+    let cells = raced(&[ours::member()], &given.cases());
+    assert_eq!(cells[0].error, None);
+    assert!(figure(&cells[0], "query_samples") > 0.0 && figure(&cells[0], "index_rows") > 0.0);
+    let (folder, sink) = (tempfile::tempdir().unwrap(), sink());
+    let stores = [Named { name: "nobody".to_owned(), about: String::new() }];
+    let cases = small(&[Scenario::KvSync]).cases();
+    let plan = Plan {
+        folder: &folder.path().join("cell"),
+        cases: &cases,
+        stores: &stores,
+        rounds: 1,
+        memory_bytes: None,
+        runner: Runner::Here(&[]),
+    };
+    run(&plan, &sink, |_| {}).unwrap();
+    assert!(sink.report().cells[0].error.as_deref().unwrap().contains("nobody"));
+}
