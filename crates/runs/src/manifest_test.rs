@@ -158,7 +158,8 @@ fn a_commit_that_is_refused_anywhere_leaves_the_newest_as_it_was() {
         let (mut opened, _) = copies(&disk).unwrap();
         let mut last = 0;
         for round in 1..8 {
-            let note = vec![7; rng.index(2000)];
+            // Where all but the first bytes are as before, half of a commit may be the whole of it: but for its head.
+            let note = vec![7; if seed % 2 == 0 { 2000 } else { rng.index(2000) }];
             let next = Contents { applied: round, note, ..contents() };
             let fault = rng.below(3);
             if fault == 0 {

@@ -8,9 +8,9 @@ use assent_runs::{
     AtOnce, Bulk, Change, Config, Entry, Found, KEY_BYTES_MAX, Newest, Range, Runs, RunsError, VALUE_BYTES_MAX,
 };
 use assent_sim::SimDisk;
-use assent_world::{Access, Disk, Open};
+use assent_world::{Access, Disk, Open, RealDisk};
 
-use super::{FOLDER, open, settle, small};
+use super::{Accounts, FOLDER, close_if_full, open, settle, small};
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Change<'a> {
     Change::Put { key, value }
@@ -182,6 +182,36 @@ fn facts_count_what_is_there() {
     assert!(runs.get(b"a").unwrap().is_some() && runs.get(b"a").unwrap().is_some());
     let facts = runs.facts();
     assert!(facts.cache_misses > misses && facts.cache_hits > 0 && facts.cache_bytes > 0);
+}
+
+#[test]
+fn on_a_real_disk_it_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("map");
+    let open = || Runs::open(Arc::new(RealDisk), &folder, small()).unwrap();
+    let (runs, opened) = open();
+    assert_eq!((opened.applied, opened.runs), (0, 0));
+    let accounts = Accounts::of(&opened.note);
+    for seq in 1..=300_u64 {
+        runs.apply(seq, &[put(&(seq % 50).to_be_bytes(), &seq.to_be_bytes().repeat(9))]).unwrap();
+        close_if_full(&runs);
+        settle(&runs, &accounts);
+    }
+    runs.rotate(300);
+    settle(&runs, &accounts);
+    assert!(runs.facts().levels.len() > 1, "{:?}", runs.facts());
+    drop(runs);
+    let (runs, opened) = open();
+    assert_eq!((opened.applied, opened.orphans_removed, opened.manifest_torn), (300, 0, None));
+    for key in 0..50_u64 {
+        let seq = 250 + if key == 0 { 50 } else { key };
+        let found = Found { seq, value: seq.to_be_bytes().repeat(9) };
+        assert_eq!(runs.get(&key.to_be_bytes()), Ok(Some(found)));
+    }
+    assert_eq!(
+        runs.verify(&mut |error| panic!("{error}")).entries,
+        runs.facts().levels.iter().map(|level| level.entries).sum::<u64>()
+    );
 }
 
 #[test]
