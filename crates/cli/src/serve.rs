@@ -121,7 +121,7 @@ impl House {
             let journal = house.journal(&folder.join("kv"), section, 64 << 20, 0)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = assent_kv::Config { store: identity.node, ..assent_kv::Config::default() };
-            let kv = Kv::open(log, disk, &folder.join("kv-checkpoints"), settings)?;
+            let kv = Kv::open(log, disk, &folder.join("kv-ledger"), settings)?;
             house.kv = Some((journal, Arc::new(kv)));
         }
         Ok(house)

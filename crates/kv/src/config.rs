@@ -12,7 +12,16 @@ pub const VALUE_BYTES_MAX: u32 = 256 << 20;
 /// The most metadata beside a value.
 pub const METADATA_BYTES_MAX: u16 = 4 << 10;
 
-/// What a store takes and when it writes checkpoints.
+/// The most bytes that the ledger's rows of one entry may take in memory.
+pub(crate) const ROWS_BYTES_MAX: u64 = 1 << 30;
+/// What a row takes beside its key and metadata, at most.
+pub(crate) const ROW_BYTES: u64 = 192;
+/// What the ledger's memory may take. Never reached: what is published fits, for the doors have counted it.
+const LEDGER_BYTES_MAX: u64 = 4 << 30;
+const _: () =
+    assert!(2 * ROWS_BYTES_MAX + (1 << 30) < LEDGER_BYTES_MAX, "what waits, one more entry, and what is published");
+
+/// What a store takes, and what it keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The longest key, at most [`KEY_BYTES_MAX`]. The empty key is a key.
@@ -31,8 +40,12 @@ pub struct Config {
     pub unpublished_max: u32,
     /// The most bytes of keys and values that one scan gathers; beyond it the scan is refused, never cut silently.
     pub scan_bytes_max: u64,
-    /// A checkpoint is due after that many bytes of journal.
+    /// The ledger's memory is written out after that many bytes of journal: about as much is replayed at an open.
     pub checkpoint_bytes: u64,
+    /// And once it takes that many bytes itself. Four times as much is the most that it takes.
+    pub memory_bytes: u64,
+    /// Bytes of the ledger's files that are kept in memory: blocks, their indexes and filters.
+    pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
     /// Who this store is, in the witness of its votes: the data folder's identity. Never changes.
@@ -51,6 +64,8 @@ impl Default for Config {
             unpublished_max: 1 << 16,
             scan_bytes_max: 256 << 20,
             checkpoint_bytes: 64 << 20,
+            memory_bytes: 16 << 20,
+            cache_bytes: 64 << 20,
             finished_max: 1 << 16,
             store: NodeId(0),
         }
@@ -60,12 +75,23 @@ impl Default for Config {
 const _: () = assert!(ENTRY_BYTES_MAX == 269_484_032, "the limit that Config::check names");
 
 impl Config {
+    /// From there on writers have to make room.
+    pub(crate) const fn memory_bytes_max(&self) -> u64 {
+        4 * self.memory_bytes
+    }
+
+    /// What of it is the ledger's.
+    pub(crate) fn ledger(&self) -> assent_runs::Config {
+        let cache_bytes = self.cache_bytes;
+        assent_runs::Config { cache_bytes, memory_bytes_max: LEDGER_BYTES_MAX, ..assent_runs::Config::default() }
+    }
+
     /// Says which value cannot work.
     ///
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 6] = [
+        let rules: [(&'static str, u64, bool, &'static str); 7] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -87,6 +113,12 @@ impl Config {
             ),
             ("unpublished_max", self.unpublished_max.into(), self.unpublished_max > 0, "at least 1"),
             ("checkpoint_bytes", self.checkpoint_bytes, self.checkpoint_bytes > 0, "at least 1"),
+            (
+                "memory_bytes",
+                self.memory_bytes,
+                (64 << 10..=256 << 20).contains(&self.memory_bytes),
+                "65536 to 268435456",
+            ),
         ];
         match rules.into_iter().find(|(_, _, fine, _)| !fine) {
             Some((name, value, _, rule)) => Err(KvError::Config { name, value, rule }),

@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
+use assent_runs::RunsError;
 
 use crate::KvError;
 use crate::branch::{Branch, Ending, Work};
-use crate::config::Config;
+use crate::config::{Config, ROWS_BYTES_MAX};
 use crate::error::Shown;
 use crate::finished::Finished;
-use crate::index::Index;
 use crate::keyed::Keyed;
+use crate::ledger::{Ledger, Moment};
 use crate::record::{Durability, Effect};
 
 /// What publishing an entry means to a branch.
@@ -47,6 +48,10 @@ pub(crate) struct Desk {
     /// Keys of the queue, and the end of the newest entry there that writes each.
     staged: Keyed<Lsn>,
     queue: VecDeque<Staged>,
+    /// What the rows of the queue will take in the ledger's memory.
+    rows_bytes: u64,
+    /// Why nothing more can become visible.
+    broken: Option<RunsError>,
     /// How far the log has been acknowledged under its policy.
     acknowledged: Lsn,
     /// Bytes of all working branches' writes.
@@ -62,6 +67,8 @@ impl Desk {
             held: Keyed::default(),
             staged: Keyed::default(),
             queue: VecDeque::new(),
+            rows_bytes: 0,
+            broken: None,
             acknowledged: Lsn::ZERO,
             bytes: 0,
             finished,
@@ -104,23 +111,41 @@ impl Desk {
 
     /// First committer wins: what this branch wrote must not have been written since its snapshot, published or on its
     /// way.
-    pub(crate) fn refuse_newer(&self, work: &Work, index: &Index) -> Result<(), KvError> {
-        let Some(snapshot) = work.snapshot.as_ref().map(|snapshot| snapshot.lsn()) else { return Ok(()) };
+    pub(crate) fn refuse_newer(&self, work: &Work, ledger: &Ledger) -> Result<(), KvError> {
+        let Some(snapshot) = &work.snapshot else { return Ok(()) };
         for (keyspace, key, _) in work.writes.iter() {
-            let written = self.staged.get(keyspace, key).copied().or_else(|| index.written(keyspace, key));
-            if let Some(written) = written.filter(|written| *written > snapshot) {
+            let seen = snapshot.written(keyspace, key)?;
+            let now = match self.staged.get(keyspace, key) {
+                Some(written) => Some(*written),
+                None => ledger.find(keyspace, key)?.map(|head| head.committed),
+            };
+            // A key that was written and deleted again since is as it was: nothing was lost.
+            if now != seen {
+                let (written, snapshot) = (now.unwrap_or_else(|| ledger.published()), snapshot.lsn());
                 return Err(KvError::Newer { key: Shown::of(keyspace, key), written, snapshot });
             }
         }
         Ok(())
     }
 
+    /// An entry that is durable could not become visible: from now on nothing does, for what follows it must not either.
+    pub(crate) fn broken(&mut self, error: RunsError) -> KvError {
+        KvError::Unpublished(self.broken.insert(error).clone())
+    }
+
+    pub(crate) fn refuse_broken(&self) -> Result<(), RunsError> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
     pub(crate) fn has_room(&self, config: &Config) -> Result<(), KvError> {
         let limit = config.unpublished_max;
-        if u32::try_from(self.queue.len()).is_ok_and(|waiting| waiting < limit) {
-            return Ok(());
+        if u32::try_from(self.queue.len()).map_or(true, |waiting| waiting >= limit) {
+            return Err(KvError::Busy { what: "entries that nobody has waited for", limit: limit.into() });
         }
-        Err(KvError::Busy { what: "entries that nobody has waited for", limit: limit.into() })
+        if self.rows_bytes >= ROWS_BYTES_MAX {
+            return Err(KvError::Busy { what: "bytes of rows that nobody has waited for", limit: ROWS_BYTES_MAX });
+        }
+        Ok(())
     }
 
     pub(crate) fn hold(&mut self, xid: Xid, effects: &[Effect]) {
@@ -139,6 +164,7 @@ impl Desk {
     pub(crate) fn stage(&mut self, staged: Staged) {
         for effect in &staged.effects {
             self.staged.insert(effect.keyspace, effect.key.clone(), staged.ticket.end);
+            self.rows_bytes += effect.row_bytes();
         }
         self.queue.push_back(staged);
     }
@@ -159,7 +185,8 @@ impl Desk {
             return None;
         }
         let staged = self.queue.pop_front()?;
-        for Effect { keyspace, key, .. } in &staged.effects {
+        for effect @ Effect { keyspace, key, .. } in &staged.effects {
+            self.rows_bytes = self.rows_bytes.saturating_sub(effect.row_bytes());
             if self.staged.get(*keyspace, key) == Some(&staged.ticket.end) {
                 self.staged.remove(*keyspace, key);
             }
@@ -194,7 +221,13 @@ impl Desk {
         self.branches.iter().filter_map(|(xid, branch)| Some((*xid, branch.prepared_at()?)))
     }
 
-    /// A branch that a checkpoint or the journal says is prepared.
+    /// What holds of branches at the place up to which all is visible.
+    pub(crate) fn moment(&self, entry: Lsn, end: Lsn) -> Moment {
+        let (prepared, floor) = (self.prepared().collect(), self.finished.floor());
+        Moment { entry, end, prepared, floor, finished: self.finished.rows(), ..Moment::default() }
+    }
+
+    /// A branch that the ledger's note or the journal says is prepared.
     pub(crate) fn restore(&mut self, xid: Xid, entry: Lsn, effects: Vec<Effect>) {
         self.hold(xid, &effects);
         self.branches.insert(xid, Branch::Prepared { entry, effects, listed: true });

@@ -1,12 +1,11 @@
 //! What can go wrong in the store, and what the caller must do.
 
 use std::fmt;
-use std::io;
-use std::path::Path;
 
 use assent_ids::{Lsn, NodeId, Xid};
 use assent_journal::JournalError;
 use assent_kind::Kind;
+use assent_runs::RunsError;
 
 /// A key as people read it in messages: escaped, and cut if it is long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,17 +145,19 @@ pub enum KvError {
         /// What is wrong.
         what: String,
     },
-    /// The disk refused a checkpoint. The store goes on without it.
-    #[error("{doing} {path}: {error}")]
-    Disk {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: String,
-        /// As the operating system says.
-        error: String,
-        /// What the caller must do.
-        kind: Kind,
+    /// The ledger refused or failed; it can be built anew from the journal.
+    #[error("the ledger: {0}")]
+    Ledger(#[from] RunsError),
+    /// The ledger took an entry no more that the journal has: what was asked is known once the store is reopened.
+    #[error("nothing more becomes visible until the store is reopened: {0}")]
+    Unpublished(RunsError),
+    /// A row of the ledger that this version cannot have written.
+    #[error("the ledger's row of LSN {committed} is none of this version: {what}")]
+    Row {
+        /// The entry that made it so.
+        committed: Lsn,
+        /// What is wrong.
+        what: String,
     },
 }
 
@@ -174,19 +175,9 @@ impl KvError {
             Self::RolledBack { .. } => Kind::RolledBack,
             Self::ReadOnly => Kind::Denied,
             Self::Journal(error) => error.kind(),
-            Self::InDoubt(_) => Kind::InDoubt,
-            Self::Damaged { .. } | Self::Record { .. } => Kind::Corrupt,
-            Self::Disk { kind, .. } => *kind,
+            Self::InDoubt(_) | Self::Unpublished(_) => Kind::InDoubt,
+            Self::Ledger(error) => error.kind(),
+            Self::Damaged { .. } | Self::Record { .. } | Self::Row { .. } => Kind::Corrupt,
         }
-    }
-
-    pub(crate) fn disk(doing: &'static str, path: &Path, error: &io::Error) -> Self {
-        let kind = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Kind::Denied,
-            io::ErrorKind::NotFound => Kind::NotFound,
-            _ => Kind::Unavailable,
-        };
-        Self::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
     }
 }

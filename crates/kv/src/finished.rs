@@ -1,6 +1,6 @@
 //! What became of branches that were prepared: the latest of them, so that recovery can ask (`Verb::Inquire`).
 //!
-//! Walk: [`Finished::note`] at publishing and at replay, in log order · the checkpoint carries it ·
+//! Walk: [`Finished::note`] at publishing and at replay, in log order · the ledger's note carries it ·
 //! [`Finished::became`] answers with the witness of the vote: which store, and where in its journal the vote stands. A
 //! store that was copied or set back has the same id, and cannot know what came after the copy: the place tells it.
 //! Deliberately absent: branches of other programs' coordinators, who do not ask, and branches that ended in one phase,
@@ -8,10 +8,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Branch, Lsn, NodeId, Xid};
 use assent_xa::{Native, Past};
 
 use crate::branch::Ending;
+use crate::record::{lay_xid, read_xid};
 
 /// An outcome and where its record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,25 @@ pub(crate) struct Row {
     pub(crate) lsn: Lsn,
     pub(crate) branch: Branch,
     pub(crate) ending: Ending,
+}
+
+pub(crate) fn lay_row(note: &mut Writer, row: &Row) {
+    note.u64(row.lsn.0).u8(match row.ending {
+        Ending::Commit => 1,
+        Ending::Rollback => 2,
+    });
+    lay_xid(note, &row.branch.xid());
+}
+
+pub(crate) fn read_row(reader: &mut Reader<'_>) -> Result<Row, Malformed> {
+    let lsn = Lsn(reader.u64("lsn")?);
+    let ending = match reader.u8("ending")? {
+        1 => Ending::Commit,
+        2 => Ending::Rollback,
+        _ => return Err(Malformed { field: "ending" }),
+    };
+    let branch = read_xid(reader)?.branch().ok_or(Malformed { field: "xid" })?;
+    Ok(Row { lsn, branch, ending })
 }
 
 /// The latest outcomes.

@@ -1,4 +1,4 @@
-//! An ordered map from (keyspace, key): what the index, the branches' writes and the held keys are kept in.
+//! An ordered map from (keyspace, key): what the branches' writes and the held keys are kept in.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,10 +21,6 @@ impl<T> Default for Keyed<T> {
 impl<T> Keyed<T> {
     pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Option<&T> {
         self.spaces.get(&keyspace)?.get(key)
-    }
-
-    pub(crate) fn get_mut(&mut self, keyspace: u32, key: &[u8]) -> Option<&mut T> {
-        self.spaces.get_mut(&keyspace)?.get_mut(key)
     }
 
     pub(crate) fn insert(&mut self, keyspace: u32, key: Key, value: T) -> Option<T> {
@@ -62,20 +58,6 @@ impl<T> Keyed<T> {
         let space = self.spaces.get(&keyspace).filter(|_| holds(from, to));
         space.into_iter().flat_map(move |space| space.range::<[u8], _>((from, to)))
     }
-
-    /// All behind a place, in order; all of it without one.
-    pub(crate) fn after<'a>(&'a self, cursor: Option<&(u32, Key)>) -> impl Iterator<Item = (u32, &'a Key, &'a T)> {
-        let (keyspace, from) = match cursor {
-            Some((keyspace, key)) => (*keyspace, Bound::Excluded(key.clone())),
-            None => (0, Bound::Unbounded),
-        };
-        let first =
-            self.spaces.get(&keyspace).into_iter().flat_map(move |space| space.range((from.clone(), Bound::Unbounded)));
-        let rest = self.spaces.range((Bound::Excluded(keyspace), Bound::Unbounded));
-        first
-            .map(move |(key, value)| (keyspace, key, value))
-            .chain(rest.flat_map(|(keyspace, space)| space.iter().map(|(key, value)| (*keyspace, key, value))))
-    }
 }
 
 /// Whether anything can lie between the bounds. `BTreeMap::range` panics where nothing can.
@@ -97,23 +79,6 @@ mod tests {
             keyed.insert(keyspace, key.as_bytes().into(), value);
         }
         keyed
-    }
-
-    #[test]
-    fn a_walk_can_stop_after_any_key_and_go_on() {
-        let keyed = sample();
-        let all: Vec<u32> = keyed.iter().map(|(_, _, value)| *value).collect();
-        assert_eq!(all, [1, 2, 3, 4]);
-        let mut cursor = None;
-        let mut seen = Vec::new();
-        loop {
-            let next =
-                keyed.after(cursor.as_ref()).next().map(|(keyspace, key, value)| (keyspace, key.clone(), *value));
-            let Some((keyspace, key, value)) = next else { break };
-            seen.push(value);
-            cursor = Some((keyspace, key));
-        }
-        assert_eq!(seen, all);
     }
 
     #[test]

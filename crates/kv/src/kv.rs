@@ -10,30 +10,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_ids::Lsn;
 use assent_journal::{Log, Ticket};
+use assent_runs::RunsError;
 use assent_world::Disk;
 
-use crate::checkpoint::Checkpoints;
+use crate::KvError;
 use crate::claims::Claims;
-use crate::config::{Config, METADATA_BYTES_MAX};
+use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
 use crate::record::{Durability, KIND_BATCH, Laid, Op, batch_bytes};
 use crate::recover::{Opened, recover};
-use crate::snapshot::{Found, Rows, Shared, Snapshot};
-use crate::{KvError, checkpoint};
+use crate::snapshot::{Found, Head, Rows, Shared, Snapshot};
+use crate::upkeep::Counts;
 
 /// A key-value store over a log. All methods may be called from many threads.
 pub struct Kv {
     pub(crate) shared: Arc<Shared>,
     desk: Mutex<Desk>,
     pub(crate) claims: Claims,
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
     pub(crate) config: Config,
-    pub(crate) checkpoints: Mutex<Checkpoints>,
-    /// Held while a checkpoint is written.
-    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) counts: Mutex<Counts>,
+    /// Held by whoever works on the ledger's files.
+    pub(crate) stepping: Mutex<()>,
     opened: Opened,
-    read_only: bool,
+    pub(crate) read_only: bool,
 }
 
 /// Something that was appended and must be waited for before it is answered; or nothing, where nothing was appended.
@@ -58,17 +58,13 @@ impl Pending {
     }
 }
 
-/// Numbers about a store, exact at one moment each.
+/// Numbers about a store, each of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Live keys.
+    /// Keys: exact for what is written out and merged, and each write in memory counts as one more. Never too few.
     pub keys: u64,
-    /// Bytes of the live keys.
-    pub key_bytes: u64,
-    /// Bytes of the live values.
+    /// Bytes of their values, counted likewise.
     pub value_bytes: u64,
-    /// Live keys and the older versions that snapshots need.
-    pub versions: u64,
     /// Branches that are known, in whatever state.
     pub branches: u64,
     /// Those of them that are prepared.
@@ -83,29 +79,39 @@ pub struct Stats {
     pub unpublished: u64,
     /// Everything that ends here or before is visible.
     pub published: Lsn,
-    /// The place of the newest checkpoint, loaded or written; zero without one.
+    /// The next open replays from here.
     pub checkpoint: Lsn,
-    /// Checkpoints written since the open.
+    /// How often the ledger's memory was written out on time since the open.
     pub checkpoints: u64,
-    /// Checkpoints that failed since the open; the store goes on without them.
+    /// How often that failed since the open; the store goes on without it.
     pub checkpoints_failed: u64,
-    /// Checkpoints that the open found damaged or of another journal, and ignored.
-    pub checkpoints_ignored: u64,
+    /// Merges of the ledger's files that failed since the open. They are tried again; reads go through more files meanwhile.
+    pub merges_failed: u64,
+    /// 1 if nothing more becomes visible until the store is reopened.
+    pub broken: u64,
+    /// 1 if the open found the ledger damaged or of another journal, and built it anew.
+    pub rebuilt: u64,
     /// Journal entries that the open replayed.
     pub replayed: u64,
     /// Finished branches that are remembered.
     pub finished: u64,
+    /// Bytes of the ledger's rows that only memory has.
+    pub memory_bytes: u64,
+    /// Sorted files of the ledger, and their bytes.
+    pub runs: u64,
+    /// Their bytes.
+    pub runs_bytes: u64,
 }
 
 impl Kv {
-    /// Opens the store over its log; `folder` holds the checkpoints and is made if it is missing.
+    /// Opens the store over its log; `folder` holds the ledger and is made if it is missing. A ledger that is damaged, or
+    /// another journal's, is built anew from the journal.
     ///
     /// # Errors
     /// [`KvError::Config`]; [`KvError::Record`] or `Corrupt` if the journal has what no store wrote; as the disk says.
     pub fn open(log: Arc<dyn Log>, disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<Self, KvError> {
         config.check()?;
-        checkpoint::make_folder(&*disk, folder)?;
-        Self::over(log, disk, folder, config, false)
+        Self::over(log, &disk, folder, config, false)
     }
 
     /// Opens a stopped store to look at it: over a log that was opened read-only. Changes nothing in the folder.
@@ -119,27 +125,26 @@ impl Kv {
         config: Config,
     ) -> Result<Self, KvError> {
         config.check()?;
-        Self::over(log, disk, folder, config, true)
+        Self::over(log, &disk, folder, config, true)
     }
 
     fn over(
         log: Arc<dyn Log>,
-        disk: Arc<dyn Disk>,
+        disk: &Arc<dyn Disk>,
         folder: &Path,
         config: Config,
         read_only: bool,
     ) -> Result<Self, KvError> {
-        let (index, desk, opened) = recover(&*log, &*disk, folder, config.finished_max)?;
-        let checkpoints = Checkpoints::after(opened.checkpoint, index.published());
+        let (ledger, desk, opened) = recover(&*log, disk, folder, &config, read_only)?;
+        let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         Ok(Self {
-            shared: Arc::new(Shared::new(log, index, config.scan_bytes_max)),
+            shared: Arc::new(Shared::new(log, ledger, config.scan_bytes_max)),
             desk: Mutex::new(desk),
             claims: Claims::default(),
-            disk,
             folder: folder.to_owned(),
             config,
-            checkpoints: Mutex::new(checkpoints),
-            checkpointing: Mutex::default(),
+            counts: Mutex::new(counts),
+            stepping: Mutex::default(),
             opened,
             read_only,
         })
@@ -158,7 +163,15 @@ impl Kv {
     /// # Errors
     /// As [`Kv::get`].
     pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
-        self.shared.get(keyspace, key, None)
+        self.shared.get(keyspace, key)
+    }
+
+    /// What is known of a key; its value is not read.
+    ///
+    /// # Errors
+    /// `Corrupt` if what leads to it is damaged.
+    pub fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
+        Ok(self.shared.ledger.find(keyspace, key)?.map(Head::from))
     }
 
     /// The first `limit` keys of a range with their values, as of one moment.
@@ -234,63 +247,59 @@ impl Kv {
         if pending.durability == Durability::Buffered {
             desk.acknowledge(ticket.end);
         }
-        self.publish(&mut desk);
+        self.publish(&mut desk)?;
         while let Some(before) = desk.blocker(ticket) {
             // Log order: what must be durable stands before this and is not yet.
             drop(desk);
             self.shared.log.wait_durable(before).map_err(KvError::InDoubt)?;
             desk = self.desk();
-            self.publish(&mut desk);
+            self.publish(&mut desk)?;
         }
         Ok(())
     }
 
     /// Publishes what is safe, in log order.
-    pub(crate) fn publish(&self, desk: &mut Desk) {
+    pub(crate) fn publish(&self, desk: &mut Desk) -> Result<(), KvError> {
+        desk.refuse_broken().map_err(KvError::Unpublished)?;
         let durable = self.shared.log.durable();
         while let Some(Staged { ticket, effects, turn, .. }) = desk.ready(durable) {
-            let mut index = self.shared.index_mut();
             // A vote moves the place that is visible, but no key.
             let effects = if matches!(turn, Turn::Prepared(_)) { Vec::new() } else { effects };
-            index.publish(ticket.lsn, ticket.end, effects, &self.shared.live());
+            // Everything refusable was refused before it was appended.
+            self.shared.ledger.apply(ticket.lsn, ticket.end, &effects).map_err(|error| desk.broken(error))?;
         }
-    }
-
-    /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
-    /// writes a checkpoint when one is due. A checkpoint that fails is counted, not told: the journal has everything.
-    pub fn tick(&self) {
-        self.publish(&mut self.desk());
-        if !self.read_only && self.checkpoint_is_due() {
-            _ = self.checkpoint();
-        }
+        Ok(())
     }
 
     /// Numbers about the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let checkpoints = self.checkpoint_counts();
-        let desk = self.desk();
         let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
-        let index = self.shared.index();
-        let held = index.held();
+        let (ledger, counts) = (&self.shared.ledger, *self.counts());
+        // Before the desk is locked: it waits for a commit of the ledger.
+        let (held, checkpoint) = (ledger.held(), ledger.durable());
+        let desk = self.desk();
         Stats {
             keys: held.keys,
-            key_bytes: held.key_bytes,
             value_bytes: held.value_bytes,
-            versions: held.versions,
             branches: count(desk.branches.len()),
             prepared: count(desk.prepared().count()),
             branches_bytes: desk.bytes,
             held_keys: count(desk.held_keys()),
-            snapshots: self.shared.live().count(),
+            snapshots: self.shared.snapshots(),
             unpublished: count(desk.waiting()),
-            published: index.published(),
-            checkpoint: checkpoints.newest,
-            checkpoints: checkpoints.written,
-            checkpoints_failed: checkpoints.failed,
-            checkpoints_ignored: self.opened.ignored,
+            published: ledger.published(),
+            checkpoint,
+            checkpoints: counts.written,
+            checkpoints_failed: counts.failed,
+            merges_failed: counts.merges_failed,
+            broken: u64::from(desk.refuse_broken().is_err() || ledger.is_closed()),
+            rebuilt: u64::from(self.opened.is_rebuilt),
             replayed: self.opened.replayed,
             finished: count(desk.finished.len()),
+            memory_bytes: ledger.memory_bytes(),
+            runs: held.runs,
+            runs_bytes: held.runs_bytes,
         }
     }
 
@@ -302,9 +311,21 @@ impl Kv {
     /// The desk of somebody who will append one entry.
     pub(crate) fn writer(&self) -> Result<MutexGuard<'_, Desk>, KvError> {
         self.refuse_read_only()?;
+        self.make_room()?;
         let mut desk = self.desk();
+        desk.refuse_broken()?;
+        if self.shared.ledger.is_closed() {
+            return Err(KvError::Ledger(RunsError::Closed {
+                reason: "an earlier write of the ledger failed".to_owned(),
+            }));
+        }
+        // Many may have found room at once: what each of them can add is counted for this one only.
+        if self.shared.ledger.memory_bytes() >= self.config.memory_bytes_max() + ROWS_BYTES_MAX {
+            let limit = self.config.memory_bytes_max();
+            return Err(KvError::Busy { what: "bytes of the ledger in memory", limit });
+        }
         if desk.has_room(&self.config).is_err() {
-            self.publish(&mut desk);
+            self.publish(&mut desk)?;
             desk.has_room(&self.config)?;
         }
         Ok(desk)
@@ -319,7 +340,8 @@ impl Kv {
             return Err(KvError::Empty);
         }
         ops.iter().try_for_each(|op| self.check(op))?;
-        within("batch", batch_bytes(ops), self.config.batch_bytes_max.into())
+        within("batch", batch_bytes(ops), self.config.batch_bytes_max.into())?;
+        rows_fit(ops)
     }
 
     pub(crate) fn check(&self, op: &Op<'_>) -> Result<(), KvError> {
@@ -331,6 +353,11 @@ impl Kv {
         }
         Ok(())
     }
+}
+
+/// The rows of one entry become visible together.
+pub(crate) fn rows_fit(ops: &[Op<'_>]) -> Result<(), KvError> {
+    within("the rows of one batch", ops.iter().map(Op::row_bytes).sum(), ROWS_BYTES_MAX)
 }
 
 /// One sentence for a size beyond its limit.

@@ -1,11 +1,12 @@
-//! The key-value store: values live in the journal once, the index in memory moves only small entries.
+//! The key-value store: values live in the journal once, the ledger moves only small rows.
 //!
 //! ```text
 //!   put, batch   check at the door -> lay once -> journal: append -> wait: durable -> publish in log order -> answer
 //!   branch       writes in memory -> prepare: one entry, keys held -> commit: one small entry -> publish -> answer
-//!   get, scan    index: key -> place -> journal: read -> check the hash -> answer
+//!   get, scan    ledger: key -> place -> journal: read -> check the hash -> answer
+//!   head         ledger alone
 //! ```
-//! Walk: [`Kv::open`] loads a checkpoint and replays the journal behind it · [`Kv::batch_begin`] and its like append and
+//! Walk: [`Kv::open`] opens the ledger and replays the journal behind it · [`Kv::batch_begin`] and its like append and
 //! never wait, [`Kv::wait`] makes durable and publishes · [`Snapshot`] is the store as it was · a branch
 //! ([`Kv::start`] to [`Kv::commit_begin`]) is snapshot-isolated: the first committer of a key wins, and keys that were
 //! only read are not protected (write skew is possible; write what must not change under you) · [`KvResource`] makes
@@ -15,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod branch;
-mod checkpoint;
 mod claims;
 mod config;
 mod desk;
@@ -23,26 +23,26 @@ mod error;
 mod finished;
 #[doc(hidden)]
 pub mod fuzzing;
-mod index;
 mod keyed;
 mod kv;
+mod ledger;
 mod record;
 mod recover;
 mod resource;
 mod snapshot;
 mod transaction;
+mod upkeep;
 #[cfg_attr(
     not(test),
     expect(dead_code, unused_imports, reason = "the engine that stands on it follows; its tests are beside it")
 )]
 mod vault;
 
-pub use checkpoint::BARRIERS;
 pub use claims::{CLAIMS_MAX, Claim};
 pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};
 pub use error::{KvError, Shown};
 pub use kv::{Kv, Pending, Stats};
 pub use record::{Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Op};
 pub use resource::{KvConnector, KvResource};
-pub use snapshot::{Found, Rows, Snapshot};
+pub use snapshot::{Found, Head, Rows, Snapshot};
 pub use transaction::Voted;

@@ -8,7 +8,7 @@ use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::config::{KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::config::{KEY_BYTES_MAX, METADATA_BYTES_MAX, ROW_BYTES, VALUE_BYTES_MAX};
 use crate::keyed::Key;
 
 /// The entry kind of an atomic batch.
@@ -87,6 +87,13 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// How many bytes its row takes in the ledger's memory, at most.
+    pub(crate) const fn row_bytes(&self) -> u64 {
+        let (_, metadata, _) = self.fields();
+        let (_, key) = self.key();
+        (key.len() + metadata.len()) as u64 + ROW_BYTES
+    }
+
     /// How many bytes it takes in a record.
     #[must_use]
     pub const fn laid_bytes(&self) -> u64 {
@@ -109,12 +116,21 @@ pub(crate) struct Place {
     pub(crate) metadata_bytes: u16,
 }
 
+impl Effect {
+    /// As [`Op::row_bytes`].
+    pub(crate) fn row_bytes(&self) -> u64 {
+        (self.key.len() + self.metadata.len()) as u64 + ROW_BYTES
+    }
+}
+
 /// What publishing does to one key: a place, or nothing for a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) keyspace: u32,
     pub(crate) key: Key,
     pub(crate) place: Option<Place>,
+    /// What the writer keeps beside the value.
+    pub(crate) metadata: Box<[u8]>,
 }
 
 /// A record ready to be appended: its heads in one buffer, keys and values where the caller has them.
@@ -160,7 +176,7 @@ impl Laid {
                 value_bytes,
                 metadata_bytes,
             });
-            effects.push(Effect { keyspace, key: key.into(), place });
+            effects.push(Effect { keyspace, key: key.into(), place, metadata: metadata.into() });
             at += metadata.len() + value.len();
         }
         Self { heads: heads.into_vec(), first, effects }
@@ -285,17 +301,15 @@ impl Record {
 fn effects(ops: &[Placed<'_>], entry: Lsn) -> Vec<Effect> {
     let effect = |placed: &Placed<'_>| {
         let (keyspace, key) = placed.op.key();
-        let place = match placed.op {
-            Op::Put { metadata, value, .. } => Some(Place {
-                entry,
-                hash: xxh3_64(value),
-                at: placed.at,
-                value_bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
-                metadata_bytes: u16::try_from(metadata.len()).unwrap_or(u16::MAX),
-            }),
-            Op::Delete { .. } => None,
-        };
-        Effect { keyspace, key: key.into(), place }
+        let (code, metadata, value) = placed.op.fields();
+        let place = (code == OP_PUT).then(|| Place {
+            entry,
+            hash: xxh3_64(value),
+            at: placed.at,
+            value_bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            metadata_bytes: u16::try_from(metadata.len()).unwrap_or(u16::MAX),
+        });
+        Effect { keyspace, key: key.into(), place, metadata: metadata.into() }
     };
     ops.iter().map(effect).collect()
 }

@@ -1,8 +1,9 @@
-//! Opening: a checkpoint if one can be believed, then every journal entry behind it.
+//! Opening: the ledger as it was durable, then every journal entry behind that.
 //!
-//! The journal believes nothing before it is durable, so whatever is read here may be published at once.
+//! The journal believes nothing before it is durable, so whatever is read here may be visible at once.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::{Entry, Log};
@@ -10,50 +11,80 @@ use assent_world::Disk;
 
 use crate::KvError;
 use crate::branch::{Branch, Ending};
-use crate::checkpoint::{self, Loaded};
+use crate::config::Config;
 use crate::desk::Desk;
 use crate::finished::Finished;
-use crate::index::{Index, Live};
-use crate::record::{Effect, Record};
+use crate::ledger::{Found, Ledger, Moment};
+use crate::record::{Effect, KIND_PREPARE, Record};
 
 /// What an opening found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opened {
-    /// The place of the checkpoint that it began from.
-    pub(crate) checkpoint: Option<Lsn>,
-    /// Checkpoints that could not be believed.
-    pub(crate) ignored: u64,
+    /// The ledger was damaged, or of another journal, and is built anew.
+    pub(crate) is_rebuilt: bool,
     /// Entries replayed.
     pub(crate) replayed: u64,
 }
 
 pub(crate) fn recover(
     log: &dyn Log,
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     folder: &Path,
-    finished_max: u32,
-) -> Result<(Index, Desk, Opened), KvError> {
-    let mut opened = Opened::default();
-    let (mut index, mut desk, from) = match checkpoint::newest(log, disk, folder, finished_max, &mut opened.ignored)? {
-        Some(Loaded { index, prepared, finished }) => {
-            let published = index.published();
-            opened.checkpoint = Some(published);
-            let mut desk = Desk::new(finished);
-            for (xid, entry, effects) in prepared {
-                desk.restore(xid, entry, effects);
-            }
-            (index, desk, published)
-        }
-        None => (Index::default(), Desk::new(Finished::new(finished_max, log.start())), log.start()),
+    config: &Config,
+    read_only: bool,
+) -> Result<(Ledger, Desk, Opened), KvError> {
+    let Found { ledger, moment, is_rebuilt } = Ledger::open(log, disk, folder, config, read_only)?;
+    let mut opened = Opened { is_rebuilt, replayed: 0 };
+    let (mut desk, from) = match moment {
+        Some(moment) => (desk_of(log, config, &moment)?, moment.end),
+        None => (Desk::new(Finished::new(config.finished_max, log.start())), log.start()),
     };
     for entry in log.read(from)? {
-        apply(&mut index, &mut desk, &entry?)?;
+        apply(&ledger, &mut desk, &entry?)?;
         opened.replayed += 1;
+        if !read_only {
+            bound(log, &ledger, &desk, config)?;
+        }
     }
-    Ok((index, desk, opened))
+    Ok((ledger, desk, opened))
 }
 
-fn apply(index: &mut Index, desk: &mut Desk, entry: &Entry) -> Result<(), KvError> {
+/// A long replay must not need more memory than work does. A full disk is no reason not to open.
+fn bound(log: &dyn Log, ledger: &Ledger, desk: &Desk, config: &Config) -> Result<(), KvError> {
+    if ledger.memory_bytes() <= config.memory_bytes {
+        return Ok(());
+    }
+    ledger.close_memory(config.memory_bytes, |entry, end| desk.moment(entry, end));
+    while ledger.has_closed() {
+        match ledger.flush(log) {
+            Ok(true) => {}
+            Err(error) if ledger.memory_bytes() > config.memory_bytes_max() => return Err(error),
+            Ok(false) | Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// The branches of a moment, their writes as the journal has them.
+fn desk_of(log: &dyn Log, config: &Config, moment: &Moment) -> Result<Desk, KvError> {
+    let mut finished = Finished::new(config.finished_max, moment.floor);
+    moment.finished.iter().for_each(|row| finished.keep(*row));
+    let mut desk = Desk::new(finished);
+    for (xid, at) in &moment.prepared {
+        let entry = log.read_at(*at)?;
+        let wrong = |what: String| KvError::Record { lsn: *at, what };
+        let record = (entry.kind == KIND_PREPARE).then(|| Record::decode(*at, entry.kind, &entry.payload));
+        match record {
+            Some(Ok(Record::Prepare { xid: prepared, effects })) if prepared == *xid => {
+                desk.restore(*xid, *at, effects)
+            }
+            _ => return Err(wrong(format!("the ledger says that branch {xid} was prepared there"))),
+        }
+    }
+    Ok(desk)
+}
+
+fn apply(ledger: &Ledger, desk: &mut Desk, entry: &Entry) -> Result<(), KvError> {
     let wrong = |what: String| KvError::Record { lsn: entry.lsn, what };
     let record =
         Record::decode(entry.lsn, entry.kind, &entry.payload).map_err(|malformed| wrong(malformed.to_string()))?;
@@ -77,8 +108,7 @@ fn apply(index: &mut Index, desk: &mut Desk, entry: &Entry) -> Result<(), KvErro
             Vec::new()
         }
     };
-    index.publish(entry.lsn, entry.end, effects, &Live::default());
-    Ok(())
+    Ok(ledger.apply(entry.lsn, entry.end, &effects)?)
 }
 
 /// Takes out the branch that an outcome is about.

@@ -1,12 +1,12 @@
 //! Reading: what all readers share, a place to look from, and walks over ranges.
 //!
-//! Walk: [`Shared`] has the log and the published index · [`Snapshot`] keeps what was visible at its place until it is
-//! dropped · `Places` walks a range a few hundred keys at a time, so that no lock is held for long.
-//! A read takes the index lock for a look-up and never waits for a disk sync.
+//! Walk: [`Shared`] has the log and the ledger · [`Snapshot`] keeps what was visible at its place until it is dropped.
+//! A read takes no lock, and never waits for a write, a sync or a merge.
 
 use std::fmt;
 use std::ops::{Bound, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::Lsn;
 use assent_journal::Log;
@@ -14,12 +14,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::error::Shown;
-use crate::index::{Chunk, Index, Live};
 use crate::keyed::Key;
-use crate::record::Place;
-
-/// Keys looked at under one hold of the index lock.
-const CHUNK_KEYS: usize = 256;
+use crate::ledger::{self, Ledger, View};
 
 /// A value with what is kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +28,26 @@ pub struct Found {
     pub lsn: Lsn,
 }
 
+/// What is known of a key without reading its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The journal entry that has the value's bytes: another one after each write.
+    pub lsn: Lsn,
+    /// How long the value is.
+    pub value_bytes: u32,
+    /// XXH3-64 of the value.
+    pub hash: u64,
+    /// The writer's metadata.
+    pub metadata: Vec<u8>,
+}
+
+impl From<ledger::Head> for Head {
+    fn from(head: ledger::Head) -> Self {
+        let ledger::Head { place, metadata, .. } = head;
+        Self { lsn: place.entry, value_bytes: place.value_bytes, hash: place.hash, metadata }
+    }
+}
+
 /// Rows of a scan: keys and values in key order.
 pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -40,60 +56,37 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) log: Arc<dyn Log>,
-    index: RwLock<Index>,
-    live: Mutex<Live>,
+    pub(crate) ledger: Ledger,
+    /// Snapshots that are kept.
+    snapshots: AtomicU64,
     scan_bytes_max: u64,
 }
 
 impl Shared {
-    pub(crate) fn new(log: Arc<dyn Log>, index: Index, scan_bytes_max: u64) -> Self {
-        Self { log, index: RwLock::new(index), live: Mutex::default(), scan_bytes_max }
-    }
-
-    // A thread that died in a lock broke a promise of ours and said so; what it guards is whole between operations.
-    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Taken inside the index lock, never around it.
-    pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(log: Arc<dyn Log>, ledger: Ledger, scan_bytes_max: u64) -> Self {
+        Self { log, ledger, snapshots: AtomicU64::new(0), scan_bytes_max }
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
-        let index = self.index();
-        let at = index.published();
-        self.live().take(at);
-        drop(index);
-        Snapshot { shared: Arc::clone(self), at }
+        // In this order: what ends here or before is in the view.
+        let published = self.ledger.published();
+        let view = self.ledger.view();
+        self.snapshots.fetch_add(1, Ordering::Relaxed);
+        Snapshot { at: published.max(view.lsn()), view, shared: Arc::clone(self) }
     }
 
-    fn release(&self, at: Lsn) {
-        self.live().release(at);
-        if self.index().is_swept() {
-            return;
-        }
-        loop {
-            let mut index = self.index_mut();
-            let more = index.sweep(&self.live(), CHUNK_KEYS);
-            drop(index);
-            if !more {
-                return;
-            }
-        }
+    pub(crate) fn snapshots(&self) -> u64 {
+        self.snapshots.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn get(&self, keyspace: u32, key: &[u8], at: Option<Lsn>) -> Result<Option<Found>, KvError> {
-        let place = self.index().find(keyspace, key, at);
-        place.map(|place| self.fetch(keyspace, key, place)).transpose()
+    pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        let head = self.ledger.find(keyspace, key)?;
+        head.map(|head| self.fetch(keyspace, key, head)).transpose()
     }
 
-    /// The value at a place. Damage names the key and the LSN and is never "not found".
-    fn fetch(&self, keyspace: u32, key: &[u8], place: Place) -> Result<Found, KvError> {
+    /// The value of a row. Damage names the key and the LSN and is never "not found".
+    fn fetch(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
+        let ledger::Head { place, metadata, .. } = head;
         let damaged = |what: String| KvError::Damaged { key: Shown::of(keyspace, key), lsn: place.entry, what };
         let payload = self.log.read_at(place.entry).map_err(|error| damaged(error.to_string()))?.payload;
         let outside = || damaged("it ends behind its journal entry".to_owned());
@@ -101,44 +94,46 @@ impl Shared {
         let bytes = usize::try_from(place.value_bytes).map_err(|_| outside())?;
         let start = at.saturating_add(place.metadata_bytes.into());
         let range = start..start.saturating_add(bytes);
-        let metadata = payload.get(at..start).ok_or_else(outside)?.to_vec();
         let computed = xxh3_64(payload.get(range.clone()).ok_or_else(outside)?);
         if computed != place.hash {
-            return Err(damaged(format!("it hashes to {computed:#018x}, the index says {:#018x}", place.hash)));
+            return Err(damaged(format!("it hashes to {computed:#018x}, the ledger says {:#018x}", place.hash)));
         }
         Ok(Found { value: cut(payload, range), metadata, lsn: place.entry })
     }
 
-    /// A range as of a place, with a branch's own writes laid over it.
-    pub(crate) fn scan(
+    /// A range of a view, with a branch's own writes laid over it.
+    fn scan(
         &self,
+        view: &View,
         keyspace: u32,
         bounds: Bounds<'_>,
-        at: Lsn,
         limit: usize,
         own: Vec<(Key, Option<Vec<u8>>)>,
     ) -> Result<Rows, KvError> {
-        let mut places = Places::new(self, keyspace, bounds, at).peekable();
+        let mut theirs = view.range(keyspace, bounds);
+        let mut next = theirs.next().transpose()?;
         let mut own = own.into_iter().peekable();
         let mut rows = Rows::new();
         let mut gathered = 0_u64;
         while rows.len() < limit {
-            let first_is_own = match (own.peek(), places.peek()) {
+            let first_is_own = match (own.peek(), &next) {
                 (None, None) => break,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
                 (Some((mine, _)), Some((theirs, _))) => mine <= theirs,
             };
             let row = if first_is_own {
-                own.next().and_then(|(key, value)| {
-                    places.next_if(|(theirs, _)| *theirs == key);
-                    value.map(|value| (key.to_vec(), value))
-                })
+                let mine = own.next();
+                // Its own write stands over the one that it saw.
+                if next.as_ref().map(|(key, _)| key) == mine.as_ref().map(|(key, _)| key) {
+                    next = theirs.next().transpose()?;
+                }
+                mine.and_then(|(key, value)| Some((key.to_vec(), value?)))
             } else {
-                places
-                    .next()
-                    .map(|(key, place)| self.fetch(keyspace, &key, place).map(|found| (key.to_vec(), found.value)))
-                    .transpose()?
+                let row = std::mem::replace(&mut next, theirs.next().transpose()?);
+                let fetched =
+                    row.map(|(key, head)| Ok::<_, KvError>((key.to_vec(), self.fetch(keyspace, &key, head)?.value)));
+                fetched.transpose()?
             };
             let Some((key, value)) = row else { continue };
             gathered += u64::try_from(key.len() + value.len()).unwrap_or(u64::MAX);
@@ -161,49 +156,10 @@ fn cut(mut payload: Vec<u8>, range: Range<usize>) -> Vec<u8> {
     payload
 }
 
-/// The keys of a range as of a place that somebody keeps alive.
-struct Places<'a> {
-    shared: &'a Shared,
-    keyspace: u32,
-    from: Bound<Key>,
-    to: Bound<&'a [u8]>,
-    at: Lsn,
-    ready: std::vec::IntoIter<(Key, Place)>,
-    ended: bool,
-}
-
-impl<'a> Places<'a> {
-    fn new(shared: &'a Shared, keyspace: u32, (from, to): Bounds<'a>, at: Lsn) -> Self {
-        let ready = Vec::new().into_iter();
-        Self { shared, keyspace, from: from.map(Key::from), to, at, ready, ended: false }
-    }
-}
-
-impl Iterator for Places<'_> {
-    type Item = (Key, Place);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(next) = self.ready.next() {
-                return Some(next);
-            }
-            if self.ended {
-                return None;
-            }
-            let from = self.from.as_ref().map(AsRef::as_ref);
-            let (found, last) = self.shared.index().range(self.keyspace, (from, self.to), self.at, CHUNK_KEYS);
-            self.ready = found.into_iter();
-            match last {
-                Some(last) => self.from = Bound::Excluded(last),
-                None => self.ended = true,
-            }
-        }
-    }
-}
-
-/// The store as it was at one place of its log, until dropped. Costs memory only for what is overwritten meanwhile.
+/// The store as it was at one place of its log, until dropped. Keeps the files and the memory that it looks at.
 pub struct Snapshot {
     shared: Arc<Shared>,
+    view: View,
     at: Lsn,
 }
 
@@ -217,7 +173,7 @@ impl Snapshot {
     /// The value of a key.
     ///
     /// # Errors
-    /// [`KvError::Damaged`] if its bytes are not those that were written.
+    /// [`KvError::Damaged`] if its bytes are not those that were written; `Corrupt` too if what leads to it is damaged.
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
         Ok(self.entry(keyspace, key)?.map(|found| found.value))
     }
@@ -227,7 +183,16 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
-        self.shared.get(keyspace, key, Some(self.at))
+        let head = self.view.find(keyspace, key)?;
+        head.map(|head| self.shared.fetch(keyspace, key, head)).transpose()
+    }
+
+    /// What is known of a key; its value is not read.
+    ///
+    /// # Errors
+    /// `Corrupt` if what leads to it is damaged.
+    pub fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
+        Ok(self.view.find(keyspace, key)?.map(Head::from))
     }
 
     /// The first `limit` keys of a range with their values. Bounds that hold nothing give nothing.
@@ -235,7 +200,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`]; [`KvError::Size`] if the rows are more than `scan_bytes_max` bytes.
     pub fn scan(&self, keyspace: u32, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Rows, KvError> {
-        self.shared.scan(keyspace, (from, to), self.at, limit, Vec::new())
+        self.scan_over(keyspace, (from, to), limit, Vec::new())
     }
 
     pub(crate) fn scan_over(
@@ -245,18 +210,18 @@ impl Snapshot {
         limit: usize,
         own: Vec<(Key, Option<Vec<u8>>)>,
     ) -> Result<Rows, KvError> {
-        self.shared.scan(keyspace, bounds, self.at, limit, own)
+        self.shared.scan(&self.view, keyspace, bounds, limit, own)
     }
 
-    /// The next live keys for a checkpoint.
-    pub(crate) fn chunk(&self, cursor: Option<&(u32, Key)>, most: usize) -> Chunk {
-        self.shared.index().after(cursor, self.at, most)
+    /// When the newest version of a key that it sees was committed.
+    pub(crate) fn written(&self, keyspace: u32, key: &[u8]) -> Result<Option<Lsn>, KvError> {
+        Ok(self.view.find(keyspace, key)?.map(|head| head.committed))
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.shared.release(self.at);
+        self.shared.snapshots.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

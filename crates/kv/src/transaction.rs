@@ -11,12 +11,14 @@ use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
 
 use assent_ids::{Branch as Ours, Lsn, NodeId, Xid};
+use assent_kind::Kind;
 use assent_xa::{Past, Vote};
 
 use crate::branch::{Branch, Ending, Phase, Work};
 use crate::desk::{Desk, Staged, Turn};
 use crate::finished::{Voucher, witness};
-use crate::kv::within;
+use crate::keyed::Key;
+use crate::kv::{rows_fit, within};
 use crate::record::{self, Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid, Op};
 use crate::snapshot::{Found, Rows, Snapshot};
 use crate::{Kv, KvError, Pending};
@@ -163,11 +165,16 @@ impl Kv {
     /// `Conflict` (somebody was first) or `RolledBack` (its work had failed): the branch is rolled back and gone.
     /// `NotFound` or `Invalid`: it is unknown or was not ended. `Busy`, `Full`, `Closed`: it is as it was.
     pub fn prepare_begin(&self, xid: &Xid) -> Result<Voted, KvError> {
+        self.look_ahead(xid)?;
         let mut desk = self.writer()?;
         let work = match self.admit(&mut desk, xid, "prepare")? {
             Some(work) => work,
             None => return Ok(Voted { vote: Vote::ReadOnly, pending: Pending::NOTHING }),
         };
+        if let Err(error) = rows_fit(&work.ops()) {
+            desk.keep(*xid, work);
+            return Err(error);
+        }
         let (ticket, effects) = {
             let ops = work.ops();
             let laid = Laid::prepare(&ops, xid, work.snapshot.as_ref().map(|snapshot| snapshot.lsn()));
@@ -192,11 +199,16 @@ impl Kv {
     /// # Errors
     /// As [`Kv::prepare_begin`].
     pub fn commit_one_phase_begin(&self, xid: &Xid) -> Result<Pending, KvError> {
+        self.look_ahead(xid)?;
         let mut desk = self.writer()?;
         if let Some(Branch::Finishing { ticket, ending: Ending::Commit, prepare: None, .. }) = desk.branches.get(xid) {
             return Ok(Pending::durable(*ticket));
         }
         let Some(work) = self.admit(&mut desk, xid, "commit in one phase")? else { return Ok(Pending::NOTHING) };
+        if let Err(error) = rows_fit(&work.ops()) {
+            desk.keep(*xid, work);
+            return Err(error);
+        }
         let (ticket, effects) = {
             let ops = work.ops();
             let laid = Laid::batch(&ops, Durability::Durable);
@@ -230,10 +242,33 @@ impl Kv {
         if work.writes.is_empty() {
             return Ok(None);
         }
-        // A conflict is the end of the branch: its work is dropped here, unless it is handed out.
-        desk.refuse_held(work.writes.iter().map(|(keyspace, key, _)| (keyspace, &**key)))?;
-        let newer = desk.refuse_newer(&work, &self.shared.index());
-        newer.map(|()| Some(work))
+        let held = desk.refuse_held(work.writes.iter().map(|(keyspace, key, _)| (keyspace, &**key)));
+        match held.and_then(|()| desk.refuse_newer(&work, &self.shared.ledger)) {
+            Ok(()) => Ok(Some(work)),
+            // A conflict is the end of the branch: its work is dropped here.
+            Err(error) if error.kind() == Kind::Conflict => Err(error),
+            Err(error) => {
+                desk.keep(*xid, work);
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks for the rows that a vote compares before anybody has to wait for it: under the desk's lock they are in memory
+    /// then.
+    fn look_ahead(&self, xid: &Xid) -> Result<(), KvError> {
+        let (snapshot, keys) = {
+            let desk = self.desk();
+            let Some(Branch::Working(work)) = desk.branches.get(xid) else { return Ok(()) };
+            let Some(snapshot) = &work.snapshot else { return Ok(()) };
+            let keys: Vec<(u32, Key)> = work.writes.iter().map(|(keyspace, key, _)| (keyspace, key.clone())).collect();
+            (Arc::clone(snapshot), keys)
+        };
+        for (keyspace, key) in keys {
+            snapshot.written(keyspace, &key)?;
+            self.shared.ledger.find(keyspace, &key)?;
+        }
+        Ok(())
     }
 
     /// Commits a prepared branch.
@@ -254,6 +289,10 @@ impl Kv {
     }
 
     fn finish(&self, xid: &Xid, wanted: Ending) -> Result<Pending, KvError> {
+        // What was never appended needs no room to go.
+        if wanted == Ending::Rollback && !self.read_only && self.desk().take(xid).is_some() {
+            return Ok(Pending::NOTHING);
+        }
         let mut desk = self.writer()?;
         let (kind, verb) = match wanted {
             Ending::Commit => (KIND_COMMIT, "commit"),
@@ -264,10 +303,6 @@ impl Kv {
             // Asked again: the answer is that of the first time.
             Branch::Finishing { ticket, ending, prepare: Some(_), .. } if *ending == wanted => {
                 return Ok(Pending::durable(*ticket));
-            }
-            Branch::Working(_) if wanted == Ending::Rollback => {
-                desk.take(xid);
-                return Ok(Pending::NOTHING);
             }
             branch => return Err(branch.refuse(*xid, verb)),
         };

@@ -245,6 +245,14 @@ impl Runs {
         Ok(found(version.find(key, version.seq())?))
     }
 
+    /// Bytes of entries that only memory has.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let version = self.current.load();
+        let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum();
+        frozen + version.active.used_bytes()
+    }
+
     /// Up to here everything is in durable runs: the owner replays what follows.
     #[must_use]
     pub fn applied(&self) -> u64 {
@@ -281,12 +289,30 @@ impl Runs {
     /// As the disk says, `Damaged` naming what could not be read: nothing was changed, and it may be tried again. `Closed`
     /// from then on, if it cannot be known whether the change counts.
     pub fn step(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
+        self.work(owner, pace, Task::next)
+    }
+
+    /// Flushes the oldest memtable that is closed, whatever else is urgent: memory comes back although merges fail. `None` as
+    /// [`Runs::step`].
+    ///
+    /// # Errors
+    /// As [`Runs::step`].
+    pub fn flush(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
+        self.work(owner, pace, Task::flush_next)
+    }
+
+    fn work<'a>(
+        &'a self,
+        owner: &dyn Owner,
+        pace: &dyn Pace,
+        next: impl FnOnce(&'a Self, u64) -> Option<Task<'a>>,
+    ) -> Result<Option<Step>, RunsError> {
         let _alone = lock(&self.stepping);
         self.refuse_closed()?;
         if self.is_read_only {
             return Ok(None);
         }
-        match Task::next(self, owner.durable()).map(|task| task.run(owner, pace)) {
+        match next(self, owner.durable()).map(|task| task.run(owner, pace)) {
             None => Ok(None),
             Some(Ok(step)) => Ok(Some(step)),
             Some(Err(Halt::Stopped)) => Ok(Some(Step::Stopped)),
@@ -352,7 +378,9 @@ impl Runs {
         RunsError::Closed { reason }
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Whether a commit ended so that nobody knows whether it counts: everything is refused until the map is opened again.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
         self.closed.get().is_some()
     }
 

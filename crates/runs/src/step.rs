@@ -90,6 +90,15 @@ pub(crate) struct Task<'a> {
 
 impl<'a> Task<'a> {
     pub(crate) fn next(runs: &'a Runs, durable: u64) -> Option<Self> {
+        Self::chosen(runs, durable, |shape| policy::next(shape, &runs.config))
+    }
+
+    /// A flush or nothing.
+    pub(crate) fn flush_next(runs: &'a Runs, durable: u64) -> Option<Self> {
+        Self::chosen(runs, durable, |shape| (shape.frozen > 0).then_some(Work::Flush))
+    }
+
+    fn chosen(runs: &'a Runs, durable: u64, choose: impl FnOnce(Shape<'_>) -> Option<Work>) -> Option<Self> {
         let version = runs.version();
         let (erased, applied, levels) = {
             let book = runs.book();
@@ -97,7 +106,7 @@ impl<'a> Task<'a> {
         };
         let frozen = version.frozen.iter().filter(|frozen| frozen.mark <= durable).count();
         let shape = Shape { frozen, levels: &levels, erased: &erased };
-        let work = policy::next(shape, &runs.config)?;
+        let work = choose(shape)?;
         Some(Self { runs, version, erased, applied, levels, work })
     }
 

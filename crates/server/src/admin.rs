@@ -102,9 +102,7 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
         let it = kv.stats();
         all.extend([
             ("kv.keys", it.keys),
-            ("kv.key_bytes", it.key_bytes),
             ("kv.value_bytes", it.value_bytes),
-            ("kv.versions", it.versions),
             ("kv.branches", it.branches),
             ("kv.prepared", it.prepared),
             ("kv.branches_bytes", it.branches_bytes),
@@ -113,7 +111,12 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
             ("kv.unpublished", it.unpublished),
             ("kv.checkpoints", it.checkpoints),
             ("kv.checkpoints_failed", it.checkpoints_failed),
+            ("kv.merges_failed", it.merges_failed),
             ("kv.replayed", it.replayed),
+            ("kv.rebuilt", it.rebuilt),
+            ("kv.ledger_memory_bytes", it.memory_bytes),
+            ("kv.ledger_runs", it.runs),
+            ("kv.ledger_bytes", it.runs_bytes),
         ]);
     }
     all.sort_unstable();

@@ -92,17 +92,26 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
         let it = Arc::clone(it);
         metrics.sample_counter(name, None, help, move || of(&it.stats()));
     };
-    gauge("kv_keys", "Live keys", |it| it.keys);
-    gauge("kv_value_bytes", "Bytes of live values", |it| it.value_bytes);
+    gauge("kv_keys", "Keys; a write that is not written out and merged yet counts as one more", |it| it.keys);
+    gauge("kv_value_bytes", "Bytes of their values, counted likewise", |it| it.value_bytes);
     gauge("kv_branches", "Branches known to the store", |it| it.branches);
     gauge("kv_prepared", "Branches that wait for their outcome", |it| it.prepared);
     gauge("kv_held_keys", "Keys that prepared branches hold", |it| it.held_keys);
     gauge("kv_unpublished", "Writes appended and not yet visible", |it| it.unpublished);
-    counter("kv_checkpoints", "Checkpoints of the store", |it| it.checkpoints);
-    counter("kv_checkpoints_failed", "Checkpoints that failed; the journal has everything", |it| it.checkpoints_failed);
+    counter("kv_checkpoints", "How often the ledger's memory was written out", |it| it.checkpoints);
+    counter("kv_checkpoints_failed", "How often that failed; the journal has everything", |it| it.checkpoints_failed);
+    counter("kv_merges_failed", "Merges of the ledger's files that failed; they are tried again", |it| {
+        it.merges_failed
+    });
+    gauge("kv_ledger_memory_bytes", "Bytes of the ledger that only memory has", |it| it.memory_bytes);
+    gauge("kv_ledger_runs", "Sorted files of the ledger", |it| it.runs);
+    gauge("kv_ledger_bytes", "Their bytes", |it| it.runs_bytes);
     let (it, log) = (Arc::clone(it), Arc::clone(log));
     health.watch("kv", move || {
         let stats = it.stats();
+        if stats.broken > 0 {
+            return Check::failed("the ledger is closed after a failure: restart, it goes on from the journal");
+        }
         let fine = || Check::ok(format!("{} keys, {} prepared branches", stats.keys, stats.prepared));
         journal(&*log).unwrap_or_else(fine)
     });

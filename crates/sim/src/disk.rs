@@ -153,6 +153,14 @@ impl SimDisk {
         distinct.map(|state| SimDisk::of(state, inside.stale, inside.ignored)).collect()
     }
 
+    /// Another disk with what a reader sees on this one now, all of it durable. This disk goes on as it is.
+    #[must_use]
+    pub fn copy(&self) -> SimDisk {
+        let inside = self.inside();
+        let flight = Flight::of(&inside.state, inside.stale);
+        SimDisk::of(flight.land(&flight.newest()), inside.stale, inside.ignored)
+    }
+
     /// What a reader can see now, as one number: names, lengths and bytes.
     #[must_use]
     pub fn hash(&self) -> u64 {

@@ -68,7 +68,7 @@ impl Ours {
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
         let keeper = Keeper::start(Arc::clone(&journal), clock);
         let log: Arc<dyn Log> = journal.clone();
-        let kv = Kv::open(log, disk, &setup.folder.join("kv-checkpoints"), Config::default());
+        let kv = Kv::open(log, disk, &setup.folder.join("kv-ledger"), Config::default());
         let kv = Arc::new(kv.map_err(|error| failed(&error))?);
         let stop = Arc::new(Gate::default());
         let (ticked, gate) = (Arc::clone(&kv), Arc::clone(&stop));

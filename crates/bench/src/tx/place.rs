@@ -222,8 +222,8 @@ fn make_folder(folder: &Path) -> Result<(), BenchError> {
 fn store(logs: &mut Logs, folder: &Path, name: &str) -> Result<Arc<Kv>, BenchError> {
     let config = Config { log_size: 64 << 20, ..Config::default() };
     let log: Arc<dyn Log> = logs.journal(&folder.join(name), config)?;
-    let checkpoints = folder.join(format!("{name}-checkpoints"));
-    let opened = Kv::open(log, Arc::new(RealDisk), &checkpoints, assent_kv::Config::default());
+    let ledger = folder.join(format!("{name}-ledger"));
+    let opened = Kv::open(log, Arc::new(RealDisk), &ledger, assent_kv::Config::default());
     opened.map(Arc::new).map_err(|error| BenchError::new(error.kind(), error))
 }
 

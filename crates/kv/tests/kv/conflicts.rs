@@ -81,6 +81,8 @@ fn who_wins_is_a_table() {
                     act(&kv, other);
                     kv.branch_put(&first, 0, if how == 2 { b"elsewhere" } else { b"k" }, b"first").unwrap();
                     kv.end(&first, true).unwrap();
+                    // Deleting a key that was not there leaves it as it was.
+                    let loses = loses && (there || !matches!(other, PlainDelete));
                     let answer = vote(&kv, &first);
                     let kind = answer.as_ref().err().map(KvError::kind);
                     assert_eq!(kind, loses.then_some(Kind::Conflict), "{other:?}, way {how}, key there: {there}");
@@ -90,6 +92,30 @@ fn who_wins_is_a_table() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_key_that_came_and_went_since_the_snapshot_is_as_it_was_and_one_that_came_again_is_not() {
+    for (there, again) in [(false, false), (false, true), (true, true)] {
+        let kv = fresh().kv;
+        if there {
+            kv.put(0, b"k", b"v", Durability::Durable).unwrap();
+        }
+        kv.start(&xid(1)).unwrap();
+        kv.branch_get(&xid(1), 0, b"k").unwrap();
+        kv.put(0, b"k", b"v", Durability::Durable).unwrap();
+        kv.delete(0, b"k", Durability::Durable).unwrap();
+        if again {
+            kv.put(0, b"k", b"v", Durability::Durable).unwrap();
+        }
+        // Also when the ledger remembers no delete any more.
+        kv.checkpoint().unwrap();
+        kv.tick();
+        kv.branch_put(&xid(1), 0, b"k", b"first").unwrap();
+        kv.end(&xid(1), true).unwrap();
+        let kind = prepare(&kv, &xid(1)).err().map(|error| error.kind());
+        assert_eq!(kind, again.then_some(Kind::Conflict), "there {there}, again {again}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_journal::Journal;
-use assent_kv::{BARRIERS, Config, Durability, Kv, KvError, Op, Pending};
+use assent_kv::{Config, Durability, Kv, KvError, Op, Pending};
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
 use assent_xa::Past;
 
@@ -332,13 +332,4 @@ fn gate_a_power_cut_takes_nothing_that_was_promised() {
 #[test]
 fn gate_a_buffered_write_may_be_lost_and_what_is_durable_before_it_stays() {
     explore(&Store { lives: 2, lazy: true });
-}
-
-#[test]
-fn gate_every_barrier_is_needed() {
-    for barrier in BARRIERS {
-        let red = Explore::new().ignoring(&Store { lives: 1, lazy: false }, *barrier);
-        let failure = red.unwrap_or_else(|green| panic!("{green}"));
-        println!("{}: {}", barrier.label(), failure.message);
-    }
 }

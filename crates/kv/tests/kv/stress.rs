@@ -109,6 +109,12 @@ fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
                 thread::yield_now();
             }
         });
+        // Whoever asks for numbers comes at any time, also while a manifest is on its way to the disk.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(kv.stats().broken, 0);
+            }
+        });
         let ends: Vec<_> = movers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
         keeper.join().unwrap();
@@ -118,11 +124,12 @@ fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
     assert!(committed.load(Ordering::Relaxed) > 50, "{committed:?} committed, {conflicts:?} conflicts");
     let (before, rows) = (kv.stats(), everything());
     assert_eq!((before.branches, before.snapshots, before.held_keys, before.unpublished), (0, 0, 0, 0));
-    assert_eq!((before.versions, before.keys), (before.keys, ACCOUNTS + 150));
+    assert_eq!(rows.len() as u64, ACCOUNTS);
+    assert!(before.keys >= ACCOUNTS + 150, "the noise too: {before:?}");
     drop(kv);
     journal.close().unwrap();
     for kv in [look(folder.path()), open(folder.path()).1] {
-        assert_eq!((kv.stats().keys, kv.stats().value_bytes), (before.keys, before.value_bytes));
+        assert_eq!(kv.stats().published, before.published);
         assert_eq!(kv.snapshot().scan(0, Bound::Unbounded, Bound::Unbounded, 1000).unwrap(), rows);
     }
     assert_eq!(sum(&rows), ACCOUNTS * EACH);
