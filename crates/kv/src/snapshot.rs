@@ -203,6 +203,29 @@ impl Snapshot {
         self.scan_over(keyspace, (from, to), limit, Vec::new())
     }
 
+    /// What is known of the first `limit` keys of a range, in key order; no value is read.
+    ///
+    /// # Errors
+    /// As [`Snapshot::head`]; [`KvError::Size`] if keys and metadata are more than `scan_bytes_max` bytes.
+    pub fn heads(
+        &self,
+        keyspace: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Head)>, KvError> {
+        let (mut heads, mut gathered, most) = (Vec::new(), 0_u64, self.shared.scan_bytes_max);
+        for row in self.view.range(keyspace, (from, to)).take(limit) {
+            let (key, head) = row?;
+            gathered += u64::try_from(key.len() + head.metadata.len()).unwrap_or(u64::MAX);
+            if gathered > most {
+                return Err(KvError::Size { part: "heads", bytes: gathered, limit: most });
+            }
+            heads.push((key.to_vec(), Head::from(head)));
+        }
+        Ok(heads)
+    }
+
     pub(crate) fn scan_over(
         &self,
         keyspace: u32,

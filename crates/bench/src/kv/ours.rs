@@ -12,6 +12,7 @@ use assent_world::{Clock, Disk, Gate, RealClock, RealDice, RealDisk};
 
 use super::slow::SlowDisk;
 use super::store::{Ability, Each, Member, Setup, Store, Write};
+use super::value::HEAD_BYTES;
 use crate::BenchError;
 
 /// All of the race's keys are of one keyspace.
@@ -29,14 +30,11 @@ pub fn member() -> Member {
     Member {
         name: "assent",
         about: format!(
-            "assent: kv {} embedded, index in memory, values in the journal; without sync on every write a sync every \
+            "assent: kv {} embedded, ledger of heads on disk, values in the journal; without sync on every write a sync every \
              {LAZY_MS} ms",
             env!("CARGO_PKG_VERSION")
         ),
-        lacks: vec![
-            (Ability::Head, "its API gives a key's value whole"),
-            (Ability::Compaction, "its journal keeps overwritten values"),
-        ],
+        lacks: vec![(Ability::Compaction, "its journal keeps overwritten values")],
         open: |setup| Ok(Box::new(Ours::open(setup)?)),
     }
 }
@@ -96,7 +94,10 @@ impl Ours {
 
 fn op<'w>(write: &Write<'w>) -> Op<'w> {
     match *write {
-        Write::Put(key, value) => Op::put(KEYSPACE, key, value),
+        // What a HEAD shows stands in the metadata.
+        Write::Put(key, value) => {
+            Op::Put { keyspace: KEYSPACE, key, metadata: value.get(..HEAD_BYTES).unwrap_or(value), value }
+        }
         Write::Delete(key) => Op::delete(KEYSPACE, key),
     }
 }
@@ -110,8 +111,12 @@ impl Store for Ours {
         Ok(true)
     }
 
-    fn head(&self, _: &[u8], _: &mut Vec<u8>) -> Result<bool, BenchError> {
-        Err(BenchError::new(Kind::Invalid, "not built: HEAD"))
+    fn head(&self, key: &[u8], head: &mut Vec<u8>) -> Result<bool, BenchError> {
+        match self.kv.head(KEYSPACE, key).map_err(|error| failed(&error))? {
+            Some(found) => *head = found.metadata,
+            None => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn write(&self, writes: &[Write<'_>], sync: bool) -> Result<(), BenchError> {
@@ -128,10 +133,10 @@ impl Store for Ours {
         let mut from = Bound::Included(from.to_vec());
         loop {
             let start = from.as_ref().map(Vec::as_slice);
-            let rows =
-                snapshot.scan(KEYSPACE, start, Bound::Excluded(to), PAGE_ROWS).map_err(|error| failed(&error))?;
-            for (key, value) in &rows {
-                if each(key, value) == ControlFlow::Break(()) {
+            let heads = snapshot.heads(KEYSPACE, start, Bound::Excluded(to), PAGE_ROWS);
+            let rows = heads.map_err(|error| failed(&error))?;
+            for (key, head) in &rows {
+                if each(key, &head.metadata) == ControlFlow::Break(()) {
                     return Ok(());
                 }
             }

@@ -11,12 +11,11 @@ use clap::Args;
 use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = true, args = ["html", "csv", "charts"])]
 pub(crate) struct BenchReport {
     /// The JSON of a race.
     pub(crate) file: PathBuf,
     /// The page to write.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["csv", "charts"])]
     pub(crate) html: Option<PathBuf>,
     /// The CSV to write.
     #[arg(long, value_name = "FILE")]

@@ -94,6 +94,27 @@ fn a_snapshot_does_not_move_and_costs_nothing_once_it_is_gone() {
 }
 
 #[test]
+fn a_head_is_known_without_its_value() {
+    let desk = fresh();
+    let put = |key: &'static [u8], value: &'static [u8]| Op::Put { keyspace: 2, key, metadata: b"meta", value };
+    desk.kv.batch(&[put(b"a", b"first"), put(b"b", b""), put(b"c", b"third")], Durability::Durable).unwrap();
+    for written_out in [false, true] {
+        if written_out {
+            desk.kv.checkpoint().unwrap();
+        }
+        let entry = desk.kv.entry(2, b"a").unwrap().unwrap();
+        let head = desk.kv.head(2, b"a").unwrap().unwrap();
+        assert_eq!((head.lsn, head.value_bytes, &head.metadata[..]), (entry.lsn, 5, &b"meta"[..]));
+        assert_eq!((desk.kv.head(2, b"x").unwrap(), desk.kv.head(1, b"a").unwrap()), (None, None));
+        let heads = |limit| desk.kv.snapshot().heads(2, Bound::Included(b"a"), Bound::Excluded(b"c"), limit).unwrap();
+        let sizes: Vec<_> = heads(9).into_iter().map(|(key, head)| (key, head.value_bytes)).collect();
+        assert_eq!(sizes, [(b"a".to_vec(), 5), (b"b".to_vec(), 0)]);
+        assert_eq!((heads(1).len(), heads(0).len()), (1, 0));
+        assert_eq!(heads(1)[0].1, desk.kv.snapshot().head(2, b"a").unwrap().unwrap());
+    }
+}
+
+#[test]
 fn ranges_are_cut_where_asked_and_many_chunks_are_one_scan() {
     let desk = fresh();
     let kv = &desk.kv;
