@@ -1,4 +1,5 @@
-//! What was read of run files and may be wanted again: blocks, blocks of indexes, filters, within a budget of bytes.
+//! What is kept of run files: blocks, blocks of indexes and filters that were read, within a budget of bytes, and the files
+//! that are open.
 //!
 //! Walk: a piece is known by its run and its place · [`Cache::get`], and after a miss [`Cache::insert`].
 //! Deliberately absent: waiting for another reader's miss. Two that miss at once both read.
@@ -11,10 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::sync::{Cache as Weighed, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::RunsError;
 use crate::block::Block;
 use crate::filter::{Filter, mix};
+use crate::open_runs::OpenRuns;
 use crate::run::RunId;
+use crate::{Config, RunsError};
 
 /// A share of the cache with a lock of its own is at least this large: a filter of a large run fits.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
@@ -69,6 +71,8 @@ pub(crate) struct Cache {
     pieces: Weighed<Key, Cached, Bytes, BuildHasherDefault<Mixer>>,
     hits: AtomicU64,
     misses: AtomicU64,
+    /// The files that the pieces come from.
+    pub(crate) open: OpenRuns,
 }
 
 /// What a cache did.
@@ -83,11 +87,19 @@ pub(crate) struct CacheFacts {
 }
 
 impl Cache {
+    /// A map's cache, empty.
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    pub(crate) fn of(config: &Config) -> Result<Arc<Self>, RunsError> {
+        Self::new(config.cache_bytes, config.block_bytes, config.open_runs_max)
+    }
+
     /// An empty cache.
     ///
     /// # Errors
     /// `Config`, if the library refuses the numbers.
-    pub(crate) fn new(cache_bytes: u64, block_bytes: u32) -> Result<Arc<Self>, RunsError> {
+    pub(crate) fn new(cache_bytes: u64, block_bytes: u32, open_runs_max: u32) -> Result<Arc<Self>, RunsError> {
         let shards = (cache_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let items = (cache_bytes / u64::from(block_bytes.max(1))).max(1);
         let options = OptionsBuilder::new()
@@ -98,7 +110,8 @@ impl Cache {
         let rule = "a number of bytes that memory can hold";
         let options = options.map_err(|_| RunsError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
         let pieces = Weighed::with_options(options, Bytes, BuildHasherDefault::default(), DefaultLifecycle::default());
-        Ok(Arc::new(Cache { pieces, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }))
+        let open = OpenRuns::new(open_runs_max);
+        Ok(Arc::new(Cache { pieces, hits: AtomicU64::new(0), misses: AtomicU64::new(0), open }))
     }
 
     /// A piece, if it is there.
@@ -144,7 +157,7 @@ mod tests {
 
     #[test]
     fn it_keeps_what_fits_and_never_more_than_its_bytes() {
-        let cache = Cache::new(1 << 20, 4096).unwrap();
+        let cache = Cache::new(1 << 20, 4096, 64).unwrap();
         for offset in 0..1_000 {
             cache.insert(RunId(1), offset, piece(4000));
             assert!(cache.facts().bytes <= 1 << 20, "{:?}", cache.facts());
@@ -159,14 +172,14 @@ mod tests {
 
     #[test]
     fn no_bytes_keep_nothing() {
-        let cache = Cache::new(0, 4096).unwrap();
+        let cache = Cache::new(0, 4096, 64).unwrap();
         cache.insert(RunId(1), 0, piece(10));
         assert!(cache.get(RunId(1), 0).is_none());
     }
 
     #[test]
     fn a_filter_of_a_large_run_fits_a_share() {
-        let cache = Cache::new(32 << 20, 4096).unwrap();
+        let cache = Cache::new(32 << 20, 4096, 64).unwrap();
         let hashes = &mut (0..1_000_000).map(mix).collect();
         let filter = Arc::new(Filter::parse(&crate::filter::lay(hashes)).unwrap());
         cache.insert(RunId(1), 0, Cached::Filter(filter));

@@ -21,6 +21,8 @@ pub struct Config {
     pub level_ratio: u32,
     /// Blocks, index blocks and filters that are kept in memory.
     pub cache_bytes: u64,
+    /// Run files that are open at the same time, beside those that somebody reads at the moment.
+    pub open_runs_max: u32,
 }
 
 impl Default for Config {
@@ -34,6 +36,7 @@ impl Default for Config {
             level1_bytes: 32 << 20,
             level_ratio: 8,
             cache_bytes: 32 << 20,
+            open_runs_max: 64,
         }
     }
 }
@@ -56,7 +59,8 @@ impl Config {
         within("level0_runs", self.level0_runs.into(), 1, 64, "1 to 64")?;
         within("level1_bytes", self.level1_bytes, 1 << 10, 1 << 40, "1 KiB to 1 TiB")?;
         within("level_ratio", self.level_ratio.into(), 2, 64, "2 to 64")?;
-        within("cache_bytes", self.cache_bytes, 0, 1 << 40, "up to 1 TiB")
+        within("cache_bytes", self.cache_bytes, 0, 1 << 40, "up to 1 TiB")?;
+        within("open_runs_max", self.open_runs_max.into(), 1, 1 << 16, "1 to 65,536")
     }
 }
 
@@ -71,6 +75,8 @@ mod tests {
         assert_eq!(wrong.check().unwrap_err().to_string(), "level_ratio is 1; it takes 2 to 64");
         let wrong = Config { bulk_bytes: (1 << 10) - 1, ..Config::default() };
         assert_eq!(wrong.check().unwrap_err().to_string(), "bulk_bytes is 1023; it takes 1 KiB to 4 GiB");
+        let wrong = Config { open_runs_max: 0, ..Config::default() };
+        assert_eq!(wrong.check().unwrap_err().to_string(), "open_runs_max is 0; it takes 1 to 65,536");
         assert_eq!(Config { bulk_bytes: 1 << 10, ..Config::default() }.check(), Ok(()));
     }
 

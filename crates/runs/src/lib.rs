@@ -7,7 +7,7 @@
 //!   look     View: one version of everything, pinned; memtables and runs, the newest first
 //! ```
 //! Memory: `arena`, `memtable`, `ranges`, `version` · files: `block`, `seal`, `filter`, `run*`, `level`, `merged`, `parts`,
-//! `cache` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
+//! `cache`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
 //! Deliberately absent: threads, a log of its own, and what keys and values mean.
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ mod manifest;
 mod memtable;
 mod merged;
 mod nowhere;
+mod open_runs;
 mod owner;
 mod parts;
 mod policy;

@@ -201,8 +201,7 @@ impl Copies {
         if there == [false; 2] {
             return Self::create(disk, folder, &Contents::default(), 1);
         }
-        let read = NAMES.map(|name| read(disk, &folder.join(name)));
-        let (newest, number, found) = choose(read)?;
+        let (newest, number, found) = choose(read_each(disk, folder, there))?;
         if there != [true; 2] {
             // A crash between the two names of a new map.
             return Self::create(disk, folder, &found.newest, number + 1);
@@ -335,14 +334,26 @@ pub(crate) fn look(
     folder: &Path,
     names: &[String],
 ) -> Result<(Contents, Option<RunsError>), RunsError> {
-    if there(folder, names)? == [false; 2] {
+    let there = there(folder, names)?;
+    if there == [false; 2] {
         return Ok((Contents::default(), None));
     }
-    let (_, _, found) = choose(NAMES.map(|name| read(disk, &folder.join(name))))?;
+    let (_, _, found) = choose(read_each(disk, folder, there))?;
     Ok((found.newest, found.torn))
 }
 
 type Read = Result<(u64, Contents), RunsError>;
+
+/// Reads the copies that are there. A crash between the two names of a new map leaves one of them; a copy that is listed and
+/// cannot be read is another matter, see [`choose`].
+fn read_each(disk: &dyn Disk, folder: &Path, [a, b]: [bool; 2]) -> [Read; 2] {
+    let each = |name: &str, is_there: bool| {
+        let path = folder.join(name);
+        if is_there { read(disk, &path) } else { Err(RunsError::damaged(&path, 0, "the file is not there")) }
+    };
+    let [name_a, name_b] = NAMES;
+    [each(name_a, a), each(name_b, b)]
+}
 
 fn read(disk: &dyn Disk, path: &Path) -> Read {
     let open = Open { access: Access::Read, direct: false };
@@ -362,6 +373,10 @@ fn read_file(file: &dyn File, path: &Path) -> Read {
 }
 
 /// The newest that can be believed.
+///
+/// # Errors
+/// `Damaged` if neither can be. What the disk says if it did not let one be read: that copy may be the newest, whole, and name
+/// runs that the other does not, so nobody may go back to the other one, and nobody may begin anew.
 fn choose([a, b]: [Read; 2]) -> Result<(usize, u64, Found), RunsError> {
     match (a, b) {
         (Ok((a_number, a)), Ok((b_number, b))) => Ok(if a_number > b_number {
@@ -369,10 +384,13 @@ fn choose([a, b]: [Read; 2]) -> Result<(usize, u64, Found), RunsError> {
         } else {
             (1, b_number, Found { newest: b, older: Some(a), torn: None })
         }),
-        (Ok((number, newest)), Err(torn)) => Ok((0, number, Found { newest, older: None, torn: Some(torn) })),
-        (Err(torn), Ok((number, newest))) => Ok((1, number, Found { newest, older: None, torn: Some(torn) })),
-        // Damage is what the owner can do something about: it rebuilds.
-        (Err(damaged @ RunsError::Damaged { .. }), Err(_)) | (Err(_), Err(damaged)) => Err(damaged),
+        (Ok((number, newest)), Err(torn @ RunsError::Damaged { .. })) => {
+            Ok((0, number, Found { newest, older: None, torn: Some(torn) }))
+        }
+        (Err(torn @ RunsError::Damaged { .. }), Ok((number, newest))) => {
+            Ok((1, number, Found { newest, older: None, torn: Some(torn) }))
+        }
+        (Err(RunsError::Damaged { .. }), Err(error)) | (Err(error), _) | (Ok(_), Err(error)) => Err(error),
     }
 }
 

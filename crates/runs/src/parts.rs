@@ -22,6 +22,8 @@ use crate::{Entry, RunsError};
 
 /// Parts of one rank that become one of the next: each has a file open and a stretch of it in memory.
 const PARTS_MAX: usize = 64;
+/// Parts whose files are open at the same time.
+const OPEN_PARTS_MAX: u32 = 64;
 /// How often the pace is asked.
 const PACE_BYTES: u64 = 256 << 10;
 
@@ -82,7 +84,7 @@ impl Parts {
             disk: Arc::clone(disk),
             folder: folder.to_path_buf(),
             sizes,
-            cache: Cache::new(0, sizes.block_bytes)?,
+            cache: Cache::new(0, sizes.block_bytes, OPEN_PARTS_MAX)?,
             next_id: next_id.max(behind.unwrap_or(0)),
             bytes: Vec::new(),
             gathered: Vec::new(),

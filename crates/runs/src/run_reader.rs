@@ -1,7 +1,8 @@
 //! Reading a run: one key, or a walk.
 //!
 //! Walk: [`Run::open`] costs nothing, the first use reads the end of the file · [`Run::get`] asks the filter, then the index,
-//! then one block · [`Run::cursor`] · [`Run::doom`]: the file goes with the last who uses it.
+//! then one block · [`Run::cursor`] · [`Run::doom`]: the file goes with the last who uses it · `open_runs` says which files are
+//! open: one may be shut between two reads.
 //! What is damaged is named and never answered from. A filter is the exception: without it a look-up reads a block more.
 //! Deliberately absent: which run is asked first, and what an erased range hides; a check of every byte, which is `run_verify`.
 
@@ -16,6 +17,7 @@ use crate::RunsError;
 use crate::block::{Block, BlockCursor};
 use crate::cache::{Cache, Cached};
 use crate::filter::Filter;
+use crate::open_runs::Slot;
 use crate::run::{FOOTER_BYTES, Footer, RunFacts, RunId};
 use crate::run_cursor::RunCursor;
 use crate::seal::{Place, unseal};
@@ -48,6 +50,7 @@ pub(crate) struct Run {
     path: PathBuf,
     facts: RunFacts,
     cache: Arc<Cache>,
+    slot: Arc<Slot>,
     opened: OnceLock<Opened>,
     doomed: AtomicBool,
 }
@@ -55,7 +58,6 @@ pub(crate) struct Run {
 /// What the end of the file says.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    file: Arc<dyn File>,
     pub(crate) top: Arc<Block>,
     pub(crate) footer: Footer,
 }
@@ -68,6 +70,7 @@ impl Run {
             path: facts.id.path(folder),
             facts,
             cache: Arc::clone(cache),
+            slot: Arc::default(),
             opened: OnceLock::new(),
             doomed: AtomicBool::new(false),
         })
@@ -193,19 +196,21 @@ impl Run {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        // Two that come first at once both open; one of them is kept. A failure is not.
-        let opened = self.open_file()?;
+        // Two that come first at once both read; what one of them read is kept. A failure is not.
+        let opened = self.read_end()?;
         Ok(self.opened.get_or_init(|| opened))
     }
 
-    fn open_file(&self) -> Result<Opened, RunsError> {
-        let file = match self.disk.open(&self.path, Open { access: Access::Read, direct: false }) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(self.damaged(0, "the file is not there"));
-            }
-            Err(error) => return Err(RunsError::disk("open", &self.path, &error)),
-        };
+    fn file(&self) -> Result<Arc<dyn File>, RunsError> {
+        let open = || self.disk.open(&self.path, Open { access: Access::Read, direct: false });
+        self.cache.open.file(&self.slot, open).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => self.damaged(0, "the file is not there"),
+            _ => RunsError::disk("open", &self.path, &error),
+        })
+    }
+
+    fn read_end(&self) -> Result<Opened, RunsError> {
+        let file = self.file()?;
         let bytes = file.size().map_err(|error| RunsError::disk("open", &self.path, &error))?;
         if bytes != self.facts.bytes {
             return Err(self.damaged(bytes, format!("{bytes} bytes; it was written with {}", self.facts.bytes)));
@@ -224,12 +229,12 @@ impl Run {
             Some(piece) => self.parse_block(top, piece)?,
             None => self.parse_block(top, &self.read_piece(&*file, top)?)?,
         };
-        Ok(Opened { file, top, footer })
+        Ok(Opened { top, footer })
     }
 
     /// A piece as it stands in the file.
     pub(crate) fn read(&self, place: Place) -> Result<Vec<u8>, RunsError> {
-        self.read_piece(&*self.opened()?.file, place)
+        self.read_piece(&*self.file()?, place)
     }
 
     fn read_piece(&self, file: &dyn File, place: Place) -> Result<Vec<u8>, RunsError> {
@@ -242,7 +247,7 @@ impl Run {
     /// Bytes of the file, at most up to its end.
     pub(crate) fn read_at(&self, at: u64, bytes: u64) -> Result<Vec<u8>, RunsError> {
         let bytes = bytes.min(self.facts.bytes.saturating_sub(at));
-        self.read_file(&*self.opened()?.file, at, bytes)
+        self.read_file(&*self.file()?, at, bytes)
     }
 
     fn read_file(&self, file: &dyn File, at: u64, bytes: u64) -> Result<Vec<u8>, RunsError> {

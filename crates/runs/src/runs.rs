@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
+use assent_kind::Kind;
 use assent_world::Disk;
 
 use crate::book::{Book, Change as Commit};
@@ -72,7 +73,7 @@ impl Runs {
     /// `Config`; `Damaged` if no manifest can be believed or a run is missing: then [`Runs::create`] begins anew, or [`crate::Bulk`]
     /// builds it anew; as the disk says.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<(Self, Opened), RunsError> {
-        let cache = config.check().and_then(|()| Cache::new(config.cache_bytes, config.block_bytes))?;
+        let cache = config.check().and_then(|()| Cache::of(&config))?;
         let (book, opened, next_id) = Book::open(&disk, folder, &cache)?;
         Ok(Self::of(disk, folder, config, cache, (book, opened, next_id)))
     }
@@ -83,7 +84,7 @@ impl Runs {
     /// # Errors
     /// As [`Runs::open`].
     pub fn open_read_only(disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<(Self, Opened), RunsError> {
-        let cache = config.check().and_then(|()| Cache::new(config.cache_bytes, config.block_bytes))?;
+        let cache = config.check().and_then(|()| Cache::of(&config))?;
         let (book, opened) = Book::open_read_only(&*disk, folder)?;
         Ok(Self::of(disk, folder, config, cache, (book, opened, 0)))
     }
@@ -285,11 +286,18 @@ impl Runs {
     /// Does the most urgent piece of work: a flush, a drop, a merge, one at a time. `None`: there is nothing to do, or nothing yet,
     /// for what waits is not durable in the owner's log; and always so on a map that is read-only.
     ///
+    /// Runs that only the older manifest names keep their room until a commit. A step that has nothing to do, or that finds the
+    /// disk full, commits the same contents once more if there are such runs, and after a full disk it tries once more.
+    ///
     /// # Errors
     /// As the disk says, `Damaged` naming what could not be read: nothing was changed, and it may be tried again. `Closed`
     /// from then on, if it cannot be known whether the change counts.
     pub fn step(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
-        self.work(owner, pace, Task::next)
+        let done = self.work(owner, pace, Task::next)?;
+        if done.is_none() {
+            self.give_back()?;
+        }
+        Ok(done)
     }
 
     /// Flushes the oldest memtable that is closed, whatever else is urgent: memory comes back although merges fail. `None` as
@@ -305,19 +313,40 @@ impl Runs {
         &'a self,
         owner: &dyn Owner,
         pace: &dyn Pace,
-        next: impl FnOnce(&'a Self, u64) -> Option<Task<'a>>,
+        next: impl Fn(&'a Self, u64) -> Option<Task<'a>>,
     ) -> Result<Option<Step>, RunsError> {
         let _alone = lock(&self.stepping);
         self.refuse_closed()?;
         if self.is_read_only {
             return Ok(None);
         }
-        match next(self, owner.durable()).map(|task| task.run(owner, pace)) {
+        let work = || next(self, owner.durable()).map(|task| task.run(owner, pace));
+        let done = match work() {
+            Some(Err(Halt::Failed(error))) if error.kind() == Kind::Full => match self.give_back() {
+                Ok(true) => work(),
+                Err(closed @ RunsError::Closed { .. }) => return Err(closed),
+                Ok(false) | Err(_) => return Err(error),
+            },
+            done => done,
+        };
+        match done {
             None => Ok(None),
             Some(Ok(step)) => Ok(Some(step)),
             Some(Err(Halt::Stopped)) => Ok(Some(Step::Stopped)),
             Some(Err(Halt::Failed(error))) => Err(error),
         }
+    }
+
+    /// Commits what counts already once more, if runs wait to be named by no manifest: their files go, and their room comes back.
+    /// Whether there were any.
+    fn give_back(&self) -> Result<bool, RunsError> {
+        let mut book = self.book();
+        if book.leaving().is_empty() {
+            return Ok(false);
+        }
+        let note = book.contents().note.clone();
+        let done = book.renote(self.next_id.load(Ordering::Relaxed), note);
+        self.judge_commit(done).map(|()| true)
     }
 
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {

@@ -16,6 +16,7 @@ mod accounts;
 mod faults;
 mod gate;
 mod model;
+mod open_files;
 mod plain;
 mod rot;
 mod script;
@@ -42,6 +43,7 @@ pub fn small() -> Config {
         level1_bytes: 2 << 10,
         level_ratio: 2,
         cache_bytes: 1 << 20,
+        open_runs_max: 2,
     }
 }
 
