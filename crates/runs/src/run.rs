@@ -19,6 +19,8 @@ use crate::seal::Place;
 /// The version of the layout.
 const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"ASNTRUN\n";
+/// No run is longer: a memtable has 64 GiB at most. Sums over all runs that a manifest can name stay numbers.
+const RUN_BYTES_MAX: u64 = 1 << 40;
 
 /// Bytes of the footer.
 pub(crate) const FOOTER_BYTES: usize = 64;
@@ -90,7 +92,8 @@ impl RunFacts {
             first: reader.bytes("run first")?.to_vec(),
             last: reader.bytes("run last")?.to_vec(),
         };
-        if facts.first > facts.last || facts.tombstones > facts.entries || facts.seq_min > facts.seq_max {
+        let is_large = [facts.bytes, facts.entries, facts.value_bytes].iter().any(|count| *count > RUN_BYTES_MAX);
+        if is_large || facts.first > facts.last || facts.tombstones > facts.entries || facts.seq_min > facts.seq_max {
             return Err(Malformed { field: "run facts" });
         }
         Ok(facts)
@@ -200,7 +203,9 @@ mod tests {
         );
         assert!(read(&RunFacts { first: b"c".to_vec(), ..facts.clone() }).is_err());
         assert!(read(&RunFacts { tombstones: 11, ..facts.clone() }).is_err());
-        assert!(read(&RunFacts { seq_min: 10, ..facts }).is_err());
+        assert!(read(&RunFacts { seq_min: 10, ..facts.clone() }).is_err());
+        assert!(read(&RunFacts { bytes: RUN_BYTES_MAX, ..facts.clone() }).is_ok());
+        assert!(read(&RunFacts { bytes: RUN_BYTES_MAX + 1, ..facts }).is_err());
     }
 
     #[test]
