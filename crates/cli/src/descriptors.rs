@@ -9,6 +9,8 @@ use crate::failure::Failure;
 
 /// Journals, checkpoints, listeners, event queues, standard streams.
 const OWN: u64 = 64;
+/// Of a store: files of its journal and of its ledger that are read from. Where few are left, half of them.
+const STORE: u64 = 192;
 /// Of each registered resource: the agent's connections, and a few that are being closed.
 const EACH_RESOURCE: u64 = 8;
 /// Connections that are told that there is no place, while they are told.
@@ -29,12 +31,12 @@ pub(crate) struct Places {
 ///
 /// # Errors
 /// `Invalid` if not even one connection would fit.
-pub(crate) fn places(connections_max: u32, resources: usize) -> Result<Places, Failure> {
+pub(crate) fn places(connections_max: u32, resources: usize, has_store: bool) -> Result<Places, Failure> {
     let limit = getrlimit(Resource::Nofile);
     // Nothing is lost if it may not: the limit stays as it was.
     _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let places = share(descriptors, connections_max, resources)?;
+    let places = share(descriptors, connections_max, resources, has_store)?;
     if places.protocol < connections_max {
         let Places { protocol, .. } = places;
         warn!("{descriptors} descriptors allow {protocol} connections, not {connections_max}; raise ulimit -n");
@@ -42,7 +44,7 @@ pub(crate) fn places(connections_max: u32, resources: usize) -> Result<Places, F
     Ok(places)
 }
 
-fn share(descriptors: u64, connections_max: u32, resources: usize) -> Result<Places, Failure> {
+fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bool) -> Result<Places, Failure> {
     let admin = ADMIN.min(connections_max);
     let resources = u64::try_from(resources).unwrap_or(u64::MAX).saturating_mul(EACH_RESOURCE);
     let kept = OWN.saturating_add(resources).saturating_add(TURNED_AWAY).saturating_add(admin.into());
@@ -51,6 +53,10 @@ fn share(descriptors: u64, connections_max: u32, resources: usize) -> Result<Pla
             Kind::Invalid,
             format!("{descriptors} descriptors; at least {} are needed: raise ulimit -n", kept.saturating_add(1)),
         )),
+        left if has_store => {
+            let left = left - STORE.min(left / 2);
+            Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin })
+        }
         left => Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin }),
     }
 }
@@ -61,13 +67,15 @@ mod tests {
 
     #[test]
     fn connections_take_only_what_the_engines_leave() {
-        assert_eq!(share(u64::MAX, 1_024, 3).ok(), Some(Places { protocol: 1_024, admin: 64 }));
-        assert_eq!(share(64 + 24 + 64 + 64 + 10, 1_024, 3).ok(), Some(Places { protocol: 10, admin: 64 }));
-        let refused = share(64 + 64 + 64, 1_024, 0).unwrap_err();
+        assert_eq!(share(u64::MAX, 1_024, 3, false).ok(), Some(Places { protocol: 1_024, admin: 64 }));
+        assert_eq!(share(64 + 24 + 64 + 64 + 10, 1_024, 3, false).ok(), Some(Places { protocol: 10, admin: 64 }));
+        let stored = |left: u64| share(192 + left, 1_024, 0, true).ok().map(|places| places.protocol);
+        assert_eq!((stored(1_000), stored(38), stored(1)), (Some(808), Some(19), Some(1)));
+        let refused = share(64 + 64 + 64, 1_024, 0, false).unwrap_err();
         assert_eq!(
             (refused.kind, refused.message.as_str()),
             (Kind::Invalid, "192 descriptors; at least 193 are needed: raise ulimit -n")
         );
-        assert!(share(193, 1_024, 0).is_ok());
+        assert!(share(193, 1_024, 0, true).is_ok());
     }
 }

@@ -211,7 +211,7 @@ impl House {
 
     fn start(&self, config: &Config) -> Result<Running, Failure> {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
-        let places = descriptors::places(config.server.connections_max, config.resources.len())?;
+        let places = descriptors::places(config.server.connections_max, config.resources.len(), config.kv.is_some())?;
         let limits = assent_door::Limits {
             connections_max: places.protocol,
             idle_ms: config.server.idle_ms,
