@@ -90,6 +90,23 @@ pub(crate) struct Engine {
     pub(crate) lost_decision: Option<LostDecision>,
     /// Of the coordinator: bytes of trimmed log that are kept as history; 0 keeps none.
     pub(crate) history_bytes_max: Option<u64>,
+    /// Of the store: its ledger's memory is written out once it takes so many bytes.
+    pub(crate) memory_bytes: Option<u64>,
+    /// Of the store: bytes of its ledger's files that are kept in memory.
+    pub(crate) cache_bytes: Option<u64>,
+}
+
+impl Engine {
+    /// What the store is opened with.
+    pub(crate) fn store(&self, store: assent_ids::NodeId) -> assent_kv::Config {
+        let defaults = assent_kv::Config::default();
+        assent_kv::Config {
+            memory_bytes: self.memory_bytes.unwrap_or(defaults.memory_bytes),
+            cache_bytes: self.cache_bytes.unwrap_or(defaults.cache_bytes),
+            store,
+            ..defaults
+        }
+    }
 }
 
 /// `coordinator.engine`.
@@ -173,6 +190,8 @@ const KEYS: &[(&str, Type)] = &[
     ("kv.max_buffer_log_size", Type::Number),
     ("kv.direct", Type::Boolean),
     ("kv.dsync", Type::Boolean),
+    ("kv.memory_bytes", Type::Number),
+    ("kv.cache_bytes", Type::Number),
 ];
 
 #[derive(Clone, Copy)]
@@ -256,6 +275,12 @@ impl Config {
         }
         if self.kv.as_ref().is_some_and(|section| section.engine.is_some()) {
             return wrong("kv.engine: the key-value store has one engine; remove the key".into());
+        }
+        if self.coordinator.as_ref().is_some_and(|it| it.memory_bytes.is_some() || it.cache_bytes.is_some()) {
+            return wrong("coordinator: memory_bytes and cache_bytes are the store's; write them in [kv]".into());
+        }
+        if let Some(Err(error)) = self.kv.as_ref().map(|it| it.store(assent_ids::NodeId(0)).check()) {
+            return wrong(format!("kv.{error}"));
         }
         let mut names = std::collections::BTreeMap::new();
         for resource in &self.resources {
@@ -347,6 +372,14 @@ mod tests {
             ("data_dir = \"d\"\n[coordinator]\nmin_elapsed_sync_time = 5", "min_elapsed_sync_time = 5"),
             ("data_dir = \"d\"\n[coordinator]\nmax_elapsed_sync_time = 5\nlost_decision = \"guess\"", "guess"),
             ("data_dir = \"d\"\n[kv]\nhistory_bytes_max = 5", "history_bytes_max"),
+            ("data_dir = \"d\"\n[kv]\nmemory_bytes = 65535", "kv.memory_bytes = 65535; it must be 65536 to 268435456"),
+            ("data_dir = \"d\"\n[kv]\nmemory_bytes = 268435457", "kv.memory_bytes = 268435457"),
+            (
+                "data_dir = \"d\"\n[kv]\ncache_bytes = 1099511627777",
+                "kv.cache_bytes = 1099511627777; it must be at most",
+            ),
+            ("data_dir = \"d\"\n[kv]\ncache_bytes = -1", "cache_bytes"),
+            ("data_dir = \"d\"\n[coordinator]\nmemory_bytes = 65536", "write them in [kv]"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"oracle\"\nurl = \"x\"", "oracle"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"", "url"),
             (
@@ -360,6 +393,19 @@ mod tests {
             assert_eq!(failure.kind, Kind::Invalid, "{text}");
             assert!(failure.message.contains(named), "{text}: {}", failure.message);
         }
+    }
+
+    #[test]
+    fn the_store_takes_the_sizes_that_are_written_up_to_their_limits_and_its_own_where_none_is() {
+        let store = |text: &str| {
+            let environment = |name: &str| (name == "ASSENT_KV_CACHE_BYTES").then(|| "0".to_owned());
+            let config = Config::parse(text, "assent.toml", environment, &[]).unwrap();
+            config.kv.unwrap().store(assent_ids::NodeId(7))
+        };
+        let told = store("data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5");
+        assert_eq!((told.memory_bytes, told.cache_bytes, told.store), (256 << 20, 0, assent_ids::NodeId(7)));
+        let own = parse("data_dir = \"d\"\n[kv]").unwrap().kv.unwrap().store(assent_ids::NodeId(0));
+        assert_eq!(own, assent_kv::Config::default());
     }
 
     #[test]

@@ -120,7 +120,8 @@ impl House {
         if let Some(section) = &config.kv {
             let journal = house.journal(&folder.join("kv"), section, 64 << 20, 0)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
-            let settings = assent_kv::Config { store: identity.node, ..assent_kv::Config::default() };
+            let settings = section.store(identity.node);
+            info!(memory_bytes = settings.memory_bytes, cache_bytes = settings.cache_bytes, "the store's memory");
             let kv = Kv::open(log, disk, &folder.join("kv-ledger"), settings)?;
             house.kv = Some((journal, Arc::new(kv)));
         }

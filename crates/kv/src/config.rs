@@ -91,7 +91,7 @@ impl Config {
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 7] = [
+        let rules: [(&'static str, u64, bool, &'static str); 8] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -119,6 +119,7 @@ impl Config {
                 (64 << 10..=256 << 20).contains(&self.memory_bytes),
                 "65536 to 268435456",
             ),
+            ("cache_bytes", self.cache_bytes, self.cache_bytes <= 1 << 40, "at most 1099511627776"),
         ];
         match rules.into_iter().find(|(_, _, fine, _)| !fine) {
             Some((name, value, _, rule)) => Err(KvError::Config { name, value, rule }),
