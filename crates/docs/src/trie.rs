@@ -1,0 +1,314 @@
+//! The trie of pages: from a page's number to its fragments, copied where it changes.
+//!
+//! A page of level 0 has 256 nodes (or paths); a page of level `L` has, for each of 256 pages below it, the chain that leads to it.
+//! The pages of all levels are of one kind, with fragments of their own: a commit writes of each level what changed.
+//!
+//! Walk: [`Tree::find`] walks down · [`Tree::write`] lays the changed pages of level 0, then what leads to them, up to the
+//! root, and gives the tree that is then.
+//! Deliberately absent: reading and keeping: both are asked of the caller.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use assent_frame::{Malformed, Reader};
+
+use crate::fragment::Records;
+use crate::page::Page;
+use crate::place::{Chain, Place};
+use crate::record::Record;
+use crate::varint;
+use crate::versioning::Versioning;
+
+/// More levels than keys can ever need.
+const HEIGHT_MAX: u8 = 7;
+
+/// Of which tree a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Which {
+    Nodes,
+    Paths,
+}
+
+/// A page of a document: its tree, its level, and its number among those of its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageName {
+    pub(crate) which: Which,
+    pub(crate) level: u8,
+    pub(crate) number: u64,
+}
+
+impl PageName {
+    pub(crate) fn lay(self, out: &mut Vec<u8>) {
+        out.push(self.level << 1 | u8::from(self.which == Which::Paths));
+        varint::lay(out, self.number);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let first = reader.u8("page")?;
+        let which = if first & 1 == 0 { Which::Nodes } else { Which::Paths };
+        Ok(Self { which, level: first >> 1, number: varint::read(reader, "page")? })
+    }
+}
+
+impl fmt::Display for PageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let which = if self.which == Which::Nodes { "nodes" } else { "paths" };
+        write!(f, "page {} of level {} of the {which}", self.number, self.level)
+    }
+}
+
+/// A page that cannot be what was written.
+#[derive(Debug)]
+pub(crate) struct Bad {
+    pub(crate) page: PageName,
+    pub(crate) what: Malformed,
+}
+
+/// A fragment that is to be placed.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) page: PageName,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether it leads to fragments of the entry that it will be in.
+    pub(crate) leads_here: bool,
+    /// The page before, and how many of its newest fragments are not needed any more.
+    pub(crate) before: Arc<Page>,
+    pub(crate) superseded: usize,
+}
+
+/// What reads pages and takes fragments.
+pub(crate) trait Shelf {
+    type Error: From<Bad>;
+
+    /// The page that these fragments are.
+    fn page(&mut self, page: PageName, chain: &Chain) -> Result<Arc<Page>, Self::Error>;
+
+    /// Takes a fragment in, and says where it stands.
+    fn place(&mut self, draft: Draft) -> Result<Place, Self::Error>;
+}
+
+/// The pages of one tree at one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    pub(crate) height: u8,
+    /// What leads to the page at the top.
+    pub(crate) top: Chain,
+}
+
+/// What changes of pages, by their numbers.
+pub(crate) type Changes<'a> = BTreeMap<u64, Records<'a>>;
+
+impl Tree {
+    pub(crate) fn lay(&self, out: &mut Vec<u8>) {
+        out.push(self.height);
+        self.top.lay(out);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let height = reader.u8("height")?;
+        if height > HEIGHT_MAX {
+            return Err(Malformed { field: "height" });
+        }
+        Ok(Self { height, top: Chain::read(reader)? })
+    }
+
+    /// The page of that level and number, with what leads to it.
+    pub(crate) fn find<S: Shelf>(
+        &self,
+        which: Which,
+        (to, number): (u8, u64),
+        shelf: &mut S,
+    ) -> Result<Option<(Chain, Arc<Page>)>, S::Error> {
+        if to > self.height || above(number, self.height - to) > 0 || self.top.0.is_empty() {
+            return Ok(None);
+        }
+        let (mut level, mut chain) = (self.height, self.top.clone());
+        loop {
+            let name = PageName { which, level, number: above(number, level - to) };
+            let page = shelf.page(name, &chain)?;
+            if level == to {
+                return Ok(Some((chain, page)));
+            }
+            level -= 1;
+            let bad = |what| Bad { page: name, what };
+            let [slot, ..] = above(number, level - to).to_le_bytes();
+            let Some(record) = page.get(slot).map_err(bad)? else { return Ok(None) };
+            chain = Chain::of(record.text).map_err(bad)?;
+        }
+    }
+
+    /// Writes what changes, and gives the tree that is then. The top is at the level that the highest page needs.
+    pub(crate) fn write<S: Shelf>(
+        &self,
+        which: Which,
+        versioning: Versioning,
+        changes: &Changes<'_>,
+        shelf: &mut S,
+    ) -> Result<Self, S::Error> {
+        let Some(highest) = changes.keys().next_back() else { return Ok(self.clone()) };
+        let height = (0..HEIGHT_MAX).find(|height| above(*highest, *height) == 0).unwrap_or(HEIGHT_MAX);
+        let height = height.max(self.height);
+        let mut chains = self.write_level((which, 0), versioning, changes, shelf)?;
+        for level in 1..=height {
+            if level == self.height + 1 && !self.top.0.is_empty() {
+                chains.entry(0).or_insert_with(|| self.top.clone());
+            }
+            let laid: Vec<(u64, Vec<u8>)> = chains.iter().map(|(number, chain)| (*number, chain.laid())).collect();
+            let mut changes = Changes::new();
+            for (number, chain) in &laid {
+                let [slot, ..] = number.to_le_bytes();
+                changes.entry(above(*number, 1)).or_default().insert(slot, Record::text(chain));
+            }
+            chains = self.write_level((which, level), Versioning::default(), &changes, shelf)?;
+        }
+        Ok(Self { height, top: chains.remove(&0).unwrap_or_default() })
+    }
+
+    /// Writes the pages of one level; what leads to each of them.
+    fn write_level<S: Shelf>(
+        &self,
+        (which, level): (Which, u8),
+        versioning: Versioning,
+        changes: &Changes<'_>,
+        shelf: &mut S,
+    ) -> Result<BTreeMap<u64, Chain>, S::Error> {
+        let mut chains = BTreeMap::new();
+        for (number, records) in changes {
+            let page = PageName { which, level, number: *number };
+            let (chain, before) = self.find(which, (level, *number), shelf)?.unwrap_or_default();
+            let bad = |what| Bad { page, what };
+            let changed = before.change(versioning, records).map_err(bad)?;
+            let here = |record: &Record<'_>| Chain::of(record.text).ok().and_then(|chain| chain.newest());
+            let leads_here = level > 0 && records.values().filter_map(here).any(|place| place.is_here());
+            let draft = Draft { page, bytes: changed.fragment, leads_here, before, superseded: changed.superseded };
+            let newest = shelf.place(draft)?;
+            let older = chain.0.get(changed.superseded..).unwrap_or_default();
+            chains.insert(*number, Chain(std::iter::once(newest).chain(older.iter().copied()).collect()));
+        }
+        Ok(chains)
+    }
+}
+
+/// The number of the page so many levels above.
+fn above(number: u64, levels: u8) -> u64 {
+    number.checked_shr(8 * u32::from(levels)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_ids::Lsn;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::place::{Entry, resolve};
+
+    type Fragment = (PageName, Arc<[u8]>);
+
+    /// Entries of fragments in memory.
+    #[derive(Debug, Default)]
+    struct Memory {
+        entries: BTreeMap<Lsn, Vec<Fragment>>,
+        open: Vec<(PageName, Vec<u8>)>,
+        reads: usize,
+        most: usize,
+    }
+
+    impl From<Bad> for String {
+        fn from(bad: Bad) -> Self {
+            format!("{}: {}", bad.page, bad.what)
+        }
+    }
+
+    impl Memory {
+        /// The entry is appended: what is here is resolved.
+        fn append(&mut self, tree: Tree) -> Tree {
+            let entry = Entry::new(Lsn(8 * (self.entries.len() as u64 + 1)), 0);
+            let mut fragments = std::mem::take(&mut self.open);
+            for (page, bytes) in fragments.iter_mut().filter(|(page, _)| page.level > 0) {
+                resolve(bytes, entry).unwrap_or_else(|error| panic!("{page}: {error}"));
+            }
+            self.entries.insert(entry.lsn(), fragments.into_iter().map(|(page, bytes)| (page, bytes.into())).collect());
+            Tree { top: tree.top.resolved(entry), ..tree }
+        }
+    }
+
+    impl Shelf for Memory {
+        type Error = String;
+
+        fn page(&mut self, page: PageName, chain: &Chain) -> Result<Arc<Page>, String> {
+            self.reads += 1;
+            self.most = self.most.max(chain.0.len());
+            let fragment = |place: &Place| {
+                let (of, bytes) = &self.entries[&place.entry.lsn()][place.index as usize];
+                assert_eq!(*of, page);
+                Arc::clone(bytes)
+            };
+            Page::combine(chain.0.iter().map(fragment).collect()).map(Arc::new).map_err(|error| error.to_string())
+        }
+
+        fn place(&mut self, draft: Draft) -> Result<Place, String> {
+            let chain = |record: Record<'_>| Chain::of(record.text).unwrap().0[0].is_here();
+            let leads = || crate::fragment::records(&draft.bytes).unwrap().any(|record| chain(record.unwrap().1));
+            assert_eq!(draft.leads_here, draft.page.level > 0 && leads());
+            self.open.push((draft.page, draft.bytes));
+            Ok(Place::here(u32::try_from(self.open.len()).unwrap() - 1))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_page_of_every_revision_is_found_again(
+            window in 1_u8..4,
+            commits in prop::collection::vec(
+                prop::collection::btree_map(prop_oneof![0_u64..4, 250_u64..260, 65_530_u64..65_540], 0_u8..4, 1..4),
+                1..20,
+            ),
+        ) {
+            let mut memory = Memory::default();
+            let (mut tree, mut model) = (Tree::default(), BTreeMap::new());
+            let mut kept = Vec::new();
+            for (revision, commit) in commits.iter().enumerate() {
+                let text = revision.to_string();
+                let mut changes = Changes::new();
+                for (number, slot) in commit {
+                    changes.entry(*number).or_default().insert(*slot, Record::text(text.as_bytes()));
+                    model.insert((*number, *slot), text.clone());
+                }
+                let versioning = Versioning::SlidingSnapshot { window };
+                tree = tree.write(Which::Nodes, versioning, &changes, &mut memory).unwrap();
+                tree = memory.append(tree);
+                kept.push((tree.clone(), model.clone()));
+            }
+            for (tree, model) in kept {
+                for ((number, slot), text) in &model {
+                    let (_, page) = tree.find(Which::Nodes, (0, *number), &mut memory).unwrap().unwrap();
+                    prop_assert_eq!(page.get(*slot).unwrap().unwrap().text, text.as_bytes());
+                }
+                prop_assert!(tree.find(Which::Nodes, (0, 777), &mut memory).unwrap().is_none());
+                prop_assert!(tree.find(Which::Nodes, (0, 1 << 40), &mut memory).unwrap().is_none());
+                let mut laid = Vec::new();
+                tree.lay(&mut laid);
+                prop_assert_eq!(Tree::read(&mut Reader::new(&laid)), Ok(tree));
+            }
+            prop_assert!(memory.most <= 3, "{} fragments", memory.most);
+        }
+    }
+
+    #[test]
+    fn one_change_far_down_writes_little_on_each_level() {
+        let mut memory = Memory::default();
+        let mut changes = Changes::new();
+        for number in 0..70_000 {
+            changes.entry(number).or_default().insert(0, Record::text(b"a"));
+        }
+        let tree = Tree::default().write(Which::Nodes, Versioning::default(), &changes, &mut memory).unwrap();
+        let tree = memory.append(tree);
+        assert_eq!(tree.height, 3);
+        let change = Changes::from([(65_537, Records::from([(7, Record::text(b"b"))]))]);
+        tree.write(Which::Nodes, Versioning::default(), &change, &mut memory).unwrap();
+        let written: Vec<usize> = memory.open.iter().map(|(_, bytes)| bytes.len()).collect();
+        assert_eq!(written.len(), 4);
+        assert!(written.iter().sum::<usize>() < 90, "{written:?}");
+    }
+}
