@@ -122,7 +122,7 @@ impl House {
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = section.store(identity.node);
             info!(memory_bytes = settings.memory_bytes, cache_bytes = settings.cache_bytes, "the store's memory");
-            let kv = Kv::open(log, disk, &folder.join("kv-ledger"), settings)?;
+            let kv = Kv::open(log, disk, Arc::clone(&house.clock), &folder.join("kv-ledger"), settings)?;
             house.kv = Some((journal, Arc::new(kv)));
         }
         Ok(house)

@@ -14,11 +14,20 @@ use assent_journal::Ticket;
 
 use crate::KvError;
 use crate::keyed::{Key, Keyed};
-use crate::record::{Effect, Op};
+use crate::op::Op;
+use crate::record::Effect;
 use crate::snapshot::{Bounds, Snapshot};
 
-/// One write of a branch: a value with its metadata, or nothing for a delete.
-pub(crate) type Write = Option<(Vec<u8>, Vec<u8>)>;
+/// One write of a branch: a value, or nothing for a delete.
+pub(crate) type Write = Option<Put>;
+
+/// A value that a branch wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Put {
+    pub(crate) value: Vec<u8>,
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) expiry: u64,
+}
 
 /// Where the work of a branch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,19 +73,27 @@ impl Work {
         self.bytes + op.laid_bytes() - replaced
     }
 
+    /// A put or a delete: the door has refused an erase.
     pub(crate) fn write(&mut self, op: &Op<'_>) {
         self.bytes = self.bytes_with(op);
         let (keyspace, key) = op.key();
         let write = match op {
-            Op::Put { metadata, value, .. } => Some((value.to_vec(), metadata.to_vec())),
-            Op::Delete { .. } => None,
+            Op::Put { metadata, value, expiry, .. } => {
+                Some(Put { value: value.to_vec(), metadata: metadata.to_vec(), expiry: *expiry })
+            }
+            Op::Delete { .. } | Op::Erase { .. } => None,
         };
         self.writes.insert(keyspace, key.into(), write);
     }
 
     /// Its writes as operations, in key order.
     pub(crate) fn ops(&self) -> Vec<Op<'_>> {
-        self.writes.iter().map(|(keyspace, key, write)| as_op(keyspace, key, write)).collect()
+        self.each().collect()
+    }
+
+    /// As [`Work::ops`], one by one.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Op<'_>> {
+        self.writes.iter().map(|(keyspace, key, write)| as_op(keyspace, key, write))
     }
 
     /// Its own writes within bounds: as many as a scan of `limit` rows can need.
@@ -88,7 +105,7 @@ impl Work {
                 break;
             }
             puts += usize::from(write.is_some());
-            own.push((key.clone(), write.as_ref().map(|(value, _)| value.clone())));
+            own.push((key.clone(), write.as_ref().map(|put| put.value.clone())));
         }
         own
     }
@@ -96,7 +113,7 @@ impl Work {
 
 fn as_op<'a>(keyspace: u32, key: &'a [u8], write: &'a Write) -> Op<'a> {
     match write {
-        Some((value, metadata)) => Op::Put { keyspace, key, metadata, value },
+        Some(Put { value, metadata, expiry }) => Op::Put { keyspace, key, metadata, value, expiry: *expiry },
         None => Op::Delete { keyspace, key },
     }
 }

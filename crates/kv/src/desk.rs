@@ -6,6 +6,7 @@
 //! Deliberately absent: the lock itself, and I/O.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
@@ -14,11 +15,13 @@ use assent_runs::RunsError;
 use crate::KvError;
 use crate::branch::{Branch, Ending, Work};
 use crate::config::{Config, ROWS_BYTES_MAX};
+use crate::covers::Covers;
 use crate::error::Shown;
 use crate::finished::Finished;
 use crate::keyed::Keyed;
 use crate::ledger::{Ledger, Moment};
-use crate::record::{Durability, Effect};
+use crate::op::{Durability, Op};
+use crate::record::{Became, Effect};
 
 /// What publishing an entry means to a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub(crate) struct Desk {
     held: Keyed<Xid>,
     /// Keys of the queue, and the end of the newest entry there that writes each.
     staged: Keyed<Lsn>,
+    /// Ranges that entries of the queue erase, and the end of the newest one over each key.
+    erased: Covers<Lsn>,
     queue: VecDeque<Staged>,
     /// What the rows of the queue will take in the ledger's memory.
     rows_bytes: u64,
@@ -66,6 +71,7 @@ impl Desk {
             branches: BTreeMap::new(),
             held: Keyed::default(),
             staged: Keyed::default(),
+            erased: Covers::default(),
             queue: VecDeque::new(),
             rows_bytes: 0,
             broken: None,
@@ -97,16 +103,29 @@ impl Desk {
     }
 
     /// A prepared branch holds its keys until it has its outcome: nobody else writes them.
-    pub(crate) fn refuse_held<'a>(&self, keys: impl Iterator<Item = (u32, &'a [u8])>) -> Result<(), KvError> {
+    pub(crate) fn refuse_held<'a>(&self, ops: impl Iterator<Item = Op<'a>>) -> Result<(), KvError> {
         if self.held.is_empty() {
             return Ok(());
         }
-        for (keyspace, key) in keys {
-            if let Some(by) = self.held.get(keyspace, key) {
+        for op in ops {
+            let (keyspace, key) = op.key();
+            let held = match op {
+                Op::Erase { to, .. } => {
+                    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+                    self.held.range(keyspace, Bound::Included(key), to).next().map(|(key, by)| (&**key, by))
+                }
+                Op::Put { .. } | Op::Delete { .. } => self.held.get(keyspace, key).map(|by| (key, by)),
+            };
+            if let Some((key, by)) = held {
                 return Err(KvError::Held { key: Shown::of(keyspace, key), by: Box::new(*by) });
             }
         }
         Ok(())
+    }
+
+    /// Where the newest entry of the queue ends that writes, deletes or erases this key.
+    fn on_its_way(&self, keyspace: u32, key: &[u8]) -> Option<Lsn> {
+        self.staged.get(keyspace, key).copied().max(self.erased.get(keyspace, key))
     }
 
     /// First committer wins: what this branch wrote must not have been written since its snapshot, published or on its
@@ -115,8 +134,8 @@ impl Desk {
         let Some(snapshot) = &work.snapshot else { return Ok(()) };
         for (keyspace, key, _) in work.writes.iter() {
             let seen = snapshot.written(keyspace, key)?;
-            let now = match self.staged.get(keyspace, key) {
-                Some(written) => Some(*written),
+            let now = match self.on_its_way(keyspace, key) {
+                Some(written) => Some(written),
                 None => ledger.find(keyspace, key)?.map(|head| head.committed),
             };
             // A key that was written and deleted again since is as it was: nothing was lost.
@@ -162,8 +181,13 @@ impl Desk {
 
     /// Puts an appended entry behind those before it.
     pub(crate) fn stage(&mut self, staged: Staged) {
-        for effect in &staged.effects {
-            self.staged.insert(effect.keyspace, effect.key.clone(), staged.ticket.end);
+        for effect @ Effect { keyspace, key, became } in &staged.effects {
+            match became {
+                Became::Erased { to } => self.erased.insert(*keyspace, (key, to.as_deref()), staged.ticket.end),
+                Became::Value { .. } | Became::Nothing => {
+                    self.staged.insert(*keyspace, key.clone(), staged.ticket.end);
+                }
+            }
             self.rows_bytes += effect.row_bytes();
         }
         self.queue.push_back(staged);
@@ -185,9 +209,11 @@ impl Desk {
             return None;
         }
         let staged = self.queue.pop_front()?;
-        for effect @ Effect { keyspace, key, .. } in &staged.effects {
+        for effect @ Effect { keyspace, key, became } in &staged.effects {
             self.rows_bytes = self.rows_bytes.saturating_sub(effect.row_bytes());
-            if self.staged.get(*keyspace, key) == Some(&staged.ticket.end) {
+            if let Became::Erased { to } = became {
+                self.erased.remove(*keyspace, (key, to.as_deref()), staged.ticket.end);
+            } else if self.staged.get(*keyspace, key) == Some(&staged.ticket.end) {
                 self.staged.remove(*keyspace, key);
             }
         }

@@ -85,6 +85,12 @@ pub enum KvError {
         /// What was asked.
         verb: &'static str,
     },
+    /// Something that no branch can do. Nothing has changed.
+    #[error("{verb} is not possible within a branch: do it outside of one")]
+    Unbranched {
+        /// What was asked.
+        verb: &'static str,
+    },
     /// Work on a resource that has no branch started.
     #[error("no branch is started on this resource: start one first")]
     NoBranch,
@@ -166,9 +172,12 @@ impl KvError {
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Size { .. } | Self::Empty | Self::Config { .. } | Self::State { .. } | Self::NoBranch => {
-                Kind::Invalid
-            }
+            Self::Size { .. }
+            | Self::Empty
+            | Self::Config { .. }
+            | Self::State { .. }
+            | Self::Unbranched { .. }
+            | Self::NoBranch => Kind::Invalid,
             Self::Busy { .. } => Kind::Busy,
             Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } | Self::Claimed { .. } => Kind::Conflict,
             Self::Unknown { .. } => Kind::NotFound,

@@ -11,15 +11,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use assent_ids::Lsn;
 use assent_journal::{Log, Ticket};
 use assent_runs::RunsError;
-use assent_world::Disk;
+use assent_world::{Clock, Disk};
 
 use crate::KvError;
 use crate::claims::Claims;
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
-use crate::record::{Durability, KIND_BATCH, Laid, Op, batch_bytes};
+use crate::op::{Durability, Op};
+use crate::record::{KIND_BATCH, Laid, batch_bytes};
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot};
+use crate::time::Time;
 use crate::upkeep::Counts;
 
 /// A key-value store over a log. All methods may be called from many threads.
@@ -29,6 +31,7 @@ pub struct Kv {
     pub(crate) claims: Claims,
     folder: PathBuf,
     pub(crate) config: Config,
+    pub(crate) time: Time,
     pub(crate) counts: Mutex<Counts>,
     /// Held by whoever works on the ledger's files.
     pub(crate) stepping: Mutex<()>,
@@ -105,13 +108,20 @@ pub struct Stats {
 
 impl Kv {
     /// Opens the store over its log; `folder` holds the ledger and is made if it is missing. A ledger that is damaged, or
-    /// another journal's, is built anew from the journal.
+    /// another journal's, is built anew from the journal. `clock`: its wall time says when something was modified, and when
+    /// it expires.
     ///
     /// # Errors
     /// [`KvError::Config`]; [`KvError::Record`] or `Corrupt` if the journal has what no store wrote; as the disk says.
-    pub fn open(log: Arc<dyn Log>, disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<Self, KvError> {
+    pub fn open(
+        log: Arc<dyn Log>,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        folder: &Path,
+        config: Config,
+    ) -> Result<Self, KvError> {
         config.check()?;
-        Self::over(log, &disk, folder, config, false)
+        Self::over(log, (&disk, clock), folder, config, false)
     }
 
     /// Opens a stopped store to look at it: over a log that was opened read-only. Changes nothing in the folder.
@@ -121,16 +131,17 @@ impl Kv {
     pub fn open_read_only(
         log: Arc<dyn Log>,
         disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
         folder: &Path,
         config: Config,
     ) -> Result<Self, KvError> {
         config.check()?;
-        Self::over(log, &disk, folder, config, true)
+        Self::over(log, (&disk, clock), folder, config, true)
     }
 
     fn over(
         log: Arc<dyn Log>,
-        disk: &Arc<dyn Disk>,
+        (disk, clock): (&Arc<dyn Disk>, Arc<dyn Clock>),
         folder: &Path,
         config: Config,
         read_only: bool,
@@ -143,6 +154,7 @@ impl Kv {
             claims: Claims::default(),
             folder: folder.to_owned(),
             config,
+            time: Time::new(clock, 0),
             counts: Mutex::new(counts),
             stepping: Mutex::default(),
             opened,
@@ -204,6 +216,15 @@ impl Kv {
         self.batch(&[Op::delete(keyspace, key)], durability)
     }
 
+    /// Removes all keys of a range and waits: one entry, however many there are, and readers see them gone at once. `to` stays;
+    /// without it the last key goes too. The space returns by merges and compaction.
+    ///
+    /// # Errors
+    /// As [`Kv::batch`]; `Conflict` if a prepared branch holds any key of the range.
+    pub fn erase(&self, keyspace: u32, from: &[u8], to: Option<&[u8]>, durability: Durability) -> Result<Lsn, KvError> {
+        self.batch(&[Op::erase(keyspace, from, to)], durability)
+    }
+
     /// Writes all of these or none, and waits. Of several writes of one key the last counts.
     ///
     /// # Errors
@@ -221,10 +242,10 @@ impl Kv {
     /// says. Nothing was appended then.
     pub fn batch_begin(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
         self.check_batch(ops)?;
-        let laid = Laid::batch(ops, durability);
+        let laid = Laid::batch(ops, durability, self.time.now_ms());
         let parts = laid.parts(ops);
         let mut desk = self.writer()?;
-        desk.refuse_held(ops.iter().map(Op::key))?;
+        desk.refuse_held(ops.iter().copied())?;
         let ticket = self.shared.log.append(KIND_BATCH, &parts)?;
         drop(parts);
         desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
@@ -347,11 +368,14 @@ impl Kv {
     pub(crate) fn check(&self, op: &Op<'_>) -> Result<(), KvError> {
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         within("key", size(op.key().1), self.config.key_bytes_max.into())?;
-        if let Op::Put { metadata, value, .. } = op {
-            within("metadata", size(metadata), METADATA_BYTES_MAX.into())?;
-            within("value", size(value), self.config.value_bytes_max.into())?;
+        match op {
+            Op::Put { metadata, value, .. } => {
+                within("metadata", size(metadata), METADATA_BYTES_MAX.into())?;
+                within("value", size(value), self.config.value_bytes_max.into())
+            }
+            Op::Erase { to: Some(to), .. } => within("key", size(to), self.config.key_bytes_max.into()),
+            Op::Delete { .. } | Op::Erase { .. } => Ok(()),
         }
-        Ok(())
     }
 }
 

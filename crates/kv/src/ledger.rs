@@ -1,7 +1,8 @@
 //! The ledger: key to place, in an ordered map of its own that survives restarts; values stay in the journal.
 //!
 //! ```text
-//!   row   keyspace 4 (big endian), key  ->  version 1, entry 8, hash 8, at 4, value length 4, metadata length 2, metadata
+//!   row   keyspace 4 (big endian), key  ->  version 2, entry 8, hash 8, at 4, value length 4, modified 8, expiry 8,
+//!                                             metadata length 2, metadata
 //!   note  what the map cannot say of the moment up to which it is durable: the last entry then, branches, outcomes
 //! ```
 //! Walk: [`Ledger::open`] finds what was durable and says from where to replay · [`Ledger::apply`] makes one journal entry
@@ -28,12 +29,13 @@ use crate::KvError;
 use crate::config::Config;
 use crate::finished::{Row, lay_row, read_row};
 use crate::keyed::Key;
-use crate::record::{Effect, Place, lay_xid, read_xid};
+use crate::record::{Became, Effect, Place, lay_xid, read_xid};
 use crate::snapshot::Bounds;
 
-const ROW_VERSION: u8 = 1;
-const NOTE_VERSION: u8 = 1;
-const ROW_HEAD_BYTES: usize = 27;
+const ROW_VERSION: u8 = 2;
+/// Goes with the rows': an older ledger is built anew.
+const NOTE_VERSION: u8 = 2;
+const ROW_HEAD_BYTES: usize = 43;
 
 /// What is known of a key without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,10 +157,10 @@ impl Ledger {
     /// As the map says; what is refused has not become visible.
     pub(crate) fn apply(&self, entry: Lsn, end: Lsn, effects: &[Effect]) -> Result<(), RunsError> {
         if !effects.is_empty() {
-            let rows: Vec<(Vec<u8>, Option<Vec<u8>>)> = effects.iter().map(row).collect();
-            let changes: Vec<Change<'_>> = rows.iter().map(|(key, value)| change(key, value.as_deref())).collect();
+            let rows: Vec<Laid> = effects.iter().map(row).collect();
+            let changes: Vec<Change<'_>> = rows.iter().map(Laid::change).collect();
             self.runs.apply(end.0, &changes)?;
-            for place in effects.iter().filter_map(|effect| effect.place) {
+            for place in effects.iter().filter_map(Effect::place) {
                 let [keys, bytes] = &self.made;
                 keys.fetch_add(1, Ordering::Relaxed);
                 bytes.fetch_add(place.value_bytes.into(), Ordering::Relaxed);
@@ -371,11 +373,10 @@ impl View {
             Bound::Excluded(key) => Bound::Excluded(laid_key(keyspace, key)),
             Bound::Unbounded => Bound::Included(laid_key(keyspace, b"")),
         };
-        let to = match (to, keyspace.checked_add(1)) {
-            (Bound::Included(key), _) => Bound::Included(laid_key(keyspace, key)),
-            (Bound::Excluded(key), _) => Bound::Excluded(laid_key(keyspace, key)),
-            (Bound::Unbounded, Some(next)) => Bound::Excluded(laid_key(next, b"")),
-            (Bound::Unbounded, None) => Bound::Unbounded,
+        let to = match to {
+            Bound::Included(key) => Bound::Included(laid_key(keyspace, key)),
+            Bound::Excluded(key) => Bound::Excluded(laid_key(keyspace, key)),
+            Bound::Unbounded => behind(keyspace).map_or(Bound::Unbounded, Bound::Excluded),
         };
         Walk { walk: self.view.range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)) }
     }
@@ -425,21 +426,46 @@ fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
     laid
 }
 
-fn row(effect: &Effect) -> (Vec<u8>, Option<Vec<u8>>) {
-    let value = effect.place.map(|place| {
-        let mut laid = Writer::behind(Vec::with_capacity(ROW_HEAD_BYTES + effect.metadata.len()));
-        laid.u8(ROW_VERSION).u64(place.entry.0).u64(place.hash).u32(place.at).u32(place.value_bytes);
-        laid.u16(place.metadata_bytes).raw(&effect.metadata);
-        laid.into_vec()
-    });
-    (laid_key(effect.keyspace, &effect.key), value)
+/// An effect as the map takes it.
+struct Laid {
+    key: Vec<u8>,
+    to: To,
 }
 
-const fn change<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Change<'a> {
-    match value {
-        Some(value) => Change::Put { key, value },
-        None => Change::Delete { key },
+enum To {
+    Value(Vec<u8>),
+    Nothing,
+    Erased { to: Option<Vec<u8>> },
+}
+
+impl Laid {
+    fn change(&self) -> Change<'_> {
+        match &self.to {
+            To::Value(value) => Change::Put { key: &self.key, value },
+            To::Nothing => Change::Delete { key: &self.key },
+            To::Erased { to } => Change::Erase { from: &self.key, to: to.as_deref() },
+        }
     }
+}
+
+fn row(effect: &Effect) -> Laid {
+    let to = match &effect.became {
+        Became::Value { place, metadata } => {
+            let mut laid = Writer::behind(Vec::with_capacity(ROW_HEAD_BYTES + metadata.len()));
+            laid.u8(ROW_VERSION).u64(place.entry.0).u64(place.hash).u32(place.at).u32(place.value_bytes);
+            laid.u64(place.modified).u64(place.expiry).u16(place.metadata_bytes).raw(metadata);
+            To::Value(laid.into_vec())
+        }
+        Became::Nothing => To::Nothing,
+        Became::Erased { to: Some(to) } => To::Erased { to: Some(laid_key(effect.keyspace, to)) },
+        Became::Erased { to: None } => To::Erased { to: behind(effect.keyspace) },
+    };
+    Laid { key: laid_key(effect.keyspace, &effect.key), to }
+}
+
+/// The first key behind a keyspace.
+fn behind(keyspace: u32) -> Option<Vec<u8>> {
+    keyspace.checked_add(1).map(|next| laid_key(next, b""))
 }
 
 fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
@@ -452,10 +478,11 @@ fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
         let hash = reader.u64("hash")?;
         let at = reader.u32("place")?;
         let value_bytes = reader.u32("value length")?;
+        let (modified, expiry) = (reader.u64("modified")?, reader.u64("expiry")?);
         let metadata_bytes = reader.u16("metadata length")?;
         let metadata = reader.raw(metadata_bytes.into(), "metadata")?.to_vec();
         reader.end()?;
-        let place = Place { entry, hash, at, value_bytes, metadata_bytes };
+        let place = Place { entry, hash, at, value_bytes, metadata_bytes, modified, expiry };
         Ok(Head { place, metadata, committed: Lsn(seq) })
     };
     read().map_err(|malformed| KvError::Row { committed: Lsn(seq), what: malformed.to_string() })
@@ -510,11 +537,22 @@ mod tests {
 
     #[test]
     fn rows_and_notes_come_back_as_they_were_laid() {
-        let place = Place { entry: Lsn(64), hash: 5, at: 24, value_bytes: 10, metadata_bytes: 4 };
-        let effect = Effect { keyspace: 3, key: b"k"[..].into(), place: Some(place), metadata: b"meta"[..].into() };
-        let (key, value) = row(&effect);
-        assert_eq!(key, b"\0\0\0\x03k");
-        let read = head(9, &value.unwrap()).unwrap();
+        let place =
+            Place { entry: Lsn(64), hash: 5, at: 24, value_bytes: 10, metadata_bytes: 4, modified: 6, expiry: 7 };
+        let became = Became::Value { place, metadata: b"meta"[..].into() };
+        let laid = row(&Effect { keyspace: 3, key: b"k"[..].into(), became });
+        let Change::Put { key: b"\0\0\0\x03k", value } = laid.change() else { panic!("{:?}", laid.change()) };
+        let read = head(9, value).unwrap();
+        let erased = |keyspace, to: Option<&[u8]>| {
+            row(&Effect { keyspace, key: b"k"[..].into(), became: Became::Erased { to: to.map(Key::from) } })
+        };
+        let ends = |laid: &Laid| match laid.change() {
+            Change::Erase { to, .. } => to.map(<[u8]>::to_vec),
+            change => panic!("{change:?}"),
+        };
+        assert_eq!(ends(&erased(3, Some(b"m"))), Some(b"\0\0\0\x03m".to_vec()));
+        assert_eq!(ends(&erased(3, None)), Some(b"\0\0\0\x04".to_vec()));
+        assert_eq!(ends(&erased(u32::MAX, None)), None);
         assert_eq!(read, Head { place, metadata: b"meta".to_vec(), committed: Lsn(9) });
         let row = Row { lsn: Lsn(5), branch: branch(2), ending: Ending::Rollback };
         let prepared = vec![(branch(1).xid(), Lsn(8))];

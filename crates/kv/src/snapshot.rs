@@ -16,6 +16,7 @@ use crate::KvError;
 use crate::error::Shown;
 use crate::keyed::Key;
 use crate::ledger::{self, Ledger, View};
+use crate::record::Place;
 
 /// A value with what is kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub struct Found {
     pub metadata: Vec<u8>,
     /// The journal entry that has the value's bytes.
     pub lsn: Lsn,
+    /// Where the entry ends that made it visible: what the writer was answered.
+    pub committed: Lsn,
+    /// When it was written, in milliseconds since 1970; 0 if its record does not say.
+    pub modified: u64,
+    /// From when on it is no more; 0 for never.
+    pub expiry: u64,
 }
 
 /// What is known of a key without reading its value.
@@ -39,12 +46,19 @@ pub struct Head {
     pub hash: u64,
     /// The writer's metadata.
     pub metadata: Vec<u8>,
+    /// Where the entry ends that made it visible: what the writer was answered.
+    pub committed: Lsn,
+    /// When it was written, in milliseconds since 1970; 0 if its record does not say.
+    pub modified: u64,
+    /// From when on it is no more; 0 for never.
+    pub expiry: u64,
 }
 
 impl From<ledger::Head> for Head {
     fn from(head: ledger::Head) -> Self {
-        let ledger::Head { place, metadata, .. } = head;
-        Self { lsn: place.entry, value_bytes: place.value_bytes, hash: place.hash, metadata }
+        let ledger::Head { place, metadata, committed } = head;
+        let Place { entry, hash, value_bytes, modified, expiry, .. } = place;
+        Self { lsn: entry, value_bytes, hash, metadata, committed, modified, expiry }
     }
 }
 
@@ -86,7 +100,7 @@ impl Shared {
 
     /// The value of a row. Damage names the key and the LSN and is never "not found".
     fn fetch(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
-        let ledger::Head { place, metadata, .. } = head;
+        let ledger::Head { place, metadata, committed } = head;
         let damaged = |what: String| KvError::Damaged { key: Shown::of(keyspace, key), lsn: place.entry, what };
         let payload = self.log.read_at(place.entry).map_err(|error| damaged(error.to_string()))?.payload;
         let outside = || damaged("it ends behind its journal entry".to_owned());
@@ -98,7 +112,8 @@ impl Shared {
         if computed != place.hash {
             return Err(damaged(format!("it hashes to {computed:#018x}, the ledger says {:#018x}", place.hash)));
         }
-        Ok(Found { value: cut(payload, range), metadata, lsn: place.entry })
+        let Place { entry: lsn, modified, expiry, .. } = place;
+        Ok(Found { value: cut(payload, range), metadata, lsn, committed, modified, expiry })
     }
 
     /// A range of a view, with a branch's own writes laid over it.

@@ -14,12 +14,13 @@ use assent_ids::{Branch as Ours, Lsn, NodeId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Past, Vote};
 
-use crate::branch::{Branch, Ending, Phase, Work};
+use crate::branch::{Branch, Ending, Phase, Put, Work};
 use crate::desk::{Desk, Staged, Turn};
 use crate::finished::{Voucher, witness};
 use crate::keyed::Key;
 use crate::kv::{rows_fit, within};
-use crate::record::{self, Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid, Op};
+use crate::op::{Durability, Op};
+use crate::record::{self, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
 use crate::snapshot::{Found, Rows, Snapshot};
 use crate::{Kv, KvError, Pending};
 
@@ -74,10 +75,13 @@ impl Kv {
             let mut desk = self.desk();
             let work = active(&mut desk, xid, "a read")?;
             match work.writes.get(keyspace, key) {
-                Some(own) => Seen::Own(own.as_ref().map(|(value, metadata)| Found {
+                Some(own) => Seen::Own(own.as_ref().map(|Put { value, metadata, expiry }| Found {
                     value: value.clone(),
                     metadata: metadata.clone(),
                     lsn: Lsn::ZERO,
+                    committed: Lsn::ZERO,
+                    modified: 0,
+                    expiry: *expiry,
                 })),
                 None => Seen::Before(self.view(work)),
             }
@@ -131,10 +135,13 @@ impl Kv {
     /// One write within a branch.
     ///
     /// # Errors
-    /// `NotFound` for an unknown branch; `Invalid` for one that is not active or a size beyond a limit; `Busy` if all
-    /// branches together keep too much. The branch is as it was.
+    /// `NotFound` for an unknown branch; `Invalid` for one that is not active, for an erase or a size beyond a limit; `Busy` if
+    /// all branches together keep too much. The branch is as it was.
     pub fn branch_write(&self, xid: &Xid, op: &Op<'_>) -> Result<(), KvError> {
         self.check(op)?;
+        if matches!(op, Op::Erase { .. }) {
+            return Err(KvError::Unbranched { verb: "an erase" });
+        }
         let mut desk = self.desk();
         let all = desk.bytes;
         let work = active(&mut desk, xid, "a write")?;
@@ -177,7 +184,8 @@ impl Kv {
         }
         let (ticket, effects) = {
             let ops = work.ops();
-            let laid = Laid::prepare(&ops, xid, work.snapshot.as_ref().map(|snapshot| snapshot.lsn()));
+            let laid =
+                Laid::prepare(&ops, xid, work.snapshot.as_ref().map(|snapshot| snapshot.lsn()), self.time.now_ms());
             let appended = self.shared.log.append(KIND_PREPARE, &laid.parts(&ops));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
@@ -211,7 +219,7 @@ impl Kv {
         }
         let (ticket, effects) = {
             let ops = work.ops();
-            let laid = Laid::batch(&ops, Durability::Durable);
+            let laid = Laid::batch(&ops, Durability::Durable, self.time.now_ms());
             let appended = self.shared.log.append(KIND_BATCH, &laid.parts(&ops));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
@@ -242,7 +250,7 @@ impl Kv {
         if work.writes.is_empty() {
             return Ok(None);
         }
-        let held = desk.refuse_held(work.writes.iter().map(|(keyspace, key, _)| (keyspace, &**key)));
+        let held = desk.refuse_held(work.each());
         match held.and_then(|()| desk.refuse_newer(&work, &self.shared.ledger)) {
             Ok(()) => Ok(Some(work)),
             // A conflict is the end of the branch: its work is dropped here.

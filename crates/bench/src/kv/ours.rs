@@ -64,9 +64,9 @@ impl Ours {
         let place = setup.folder.join("kv");
         let opened = Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::new(RealDice), &place, config);
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
-        let keeper = Keeper::start(Arc::clone(&journal), clock);
+        let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));
         let log: Arc<dyn Log> = journal.clone();
-        let kv = Kv::open(log, disk, &setup.folder.join("kv-ledger"), Config::default());
+        let kv = Kv::open(log, disk, clock, &setup.folder.join("kv-ledger"), Config::default());
         let kv = Arc::new(kv.map_err(|error| failed(&error))?);
         let stop = Arc::new(Gate::default());
         let (ticked, gate) = (Arc::clone(&kv), Arc::clone(&stop));
@@ -96,7 +96,7 @@ fn op<'w>(write: &Write<'w>) -> Op<'w> {
     match *write {
         // What a HEAD shows stands in the metadata.
         Write::Put(key, value) => {
-            Op::Put { keyspace: KEYSPACE, key, metadata: value.get(..HEAD_BYTES).unwrap_or(value), value }
+            Op::Put { keyspace: KEYSPACE, key, metadata: value.get(..HEAD_BYTES).unwrap_or(value), value, expiry: 0 }
         }
         Write::Delete(key) => Op::delete(KEYSPACE, key),
     }

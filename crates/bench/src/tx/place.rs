@@ -223,7 +223,7 @@ fn store(logs: &mut Logs, folder: &Path, name: &str) -> Result<Arc<Kv>, BenchErr
     let config = Config { log_size: 64 << 20, ..Config::default() };
     let log: Arc<dyn Log> = logs.journal(&folder.join(name), config)?;
     let ledger = folder.join(format!("{name}-ledger"));
-    let opened = Kv::open(log, Arc::new(RealDisk), &ledger, assent_kv::Config::default());
+    let opened = Kv::open(log, Arc::new(RealDisk), Arc::new(RealClock), &ledger, assent_kv::Config::default());
     opened.map(Arc::new).map_err(|error| BenchError::new(error.kind(), error))
 }
 

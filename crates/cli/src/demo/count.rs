@@ -96,7 +96,13 @@ fn archive(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
 
 fn files(data: &Path) -> Result<Held, Failure> {
     let log = archive(&data.join("kv"))?;
-    let kv = Kv::open_read_only(log, Arc::new(RealDisk), &data.join("kv-ledger"), assent_kv::Config::default())?;
+    let kv = Kv::open_read_only(
+        log,
+        Arc::new(RealDisk),
+        Arc::new(RealClock),
+        &data.join("kv-ledger"),
+        assent_kv::Config::default(),
+    )?;
     let mut held = Held { accounts: 0, sum: 0, prepared: u64::try_from(kv.prepared().len()).unwrap_or(u64::MAX) };
     let mut last: Option<Vec<u8>> = None;
     loop {

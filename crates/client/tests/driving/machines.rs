@@ -111,7 +111,8 @@ impl Store {
         let journal = self.machine.journal(at as u64, 0);
         let config = KvConfig { checkpoint_bytes: 8_000, store: NodeId(7 + at as u64), ..KvConfig::default() };
         let disk: Arc<dyn Disk> = Arc::new(self.machine.disk.clone());
-        let kv = Kv::open(journal, disk, Path::new("checkpoints"), config).unwrap();
+        let clock = Arc::new(self.machine.clock.clone());
+        let kv = Kv::open(journal, disk, clock, Path::new("checkpoints"), config).unwrap();
         *self.slot.lock().unwrap() = Some(Arc::new(kv));
     }
 

@@ -33,7 +33,9 @@ fn serve(config: &Config, engines: Engines) -> Server {
 
 fn store(folder: &Path, at: Address) -> Server {
     let log = journal(&folder.join("kv.log"));
-    let kv = Kv::open(Arc::clone(&log), Arc::new(RealDisk), &folder.join("kv"), KvConfig::default()).unwrap();
+    let kv =
+        Kv::open(Arc::clone(&log), Arc::new(RealDisk), Arc::new(RealClock), &folder.join("kv"), KvConfig::default())
+            .unwrap();
     let engines = Engines { kv: Some(Arc::new(kv)), kv_log: Some(log), ..Engines::of(STORE) };
     serve(&Config::new(at), engines)
 }

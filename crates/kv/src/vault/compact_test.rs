@@ -11,7 +11,8 @@ use assent_sim::{Rng, SimClock, SimDice, SimDisk};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::record::{Durability, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, Op, outcome};
+use crate::op::{Durability, Op};
+use crate::record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, outcome};
 use crate::vault::writer::Unpaced;
 use crate::vault::{
     Address, Asked, Body, Compacted, Compaction, Go, Horizon, Item, Liveness, NoBlocks, Pace, Raw, Source, Value,
@@ -459,13 +460,13 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
     for number in 0..300_u64 {
         let (key, bytes) =
             ([number.to_le_bytes()[0] % 90], number.to_le_bytes().repeat(if number % 50 == 7 { 20_000 } else { 60 }));
-        let ops = [Op::Put { keyspace: 0, key: &key, metadata: b"meta", value: &bytes }];
+        let ops = [Op::Put { keyspace: 0, key: &key, metadata: b"meta", value: &bytes, expiry: number }];
         let branch = xid(number);
         let (laid, kind) = match number % 5 {
-            0 => (Laid::prepare(&ops, &branch, None), KIND_PREPARE),
-            _ => (Laid::batch(&ops, Durability::Durable), KIND_BATCH),
+            0 => (Laid::prepare(&ops, &branch, None, 1_000 + number), KIND_PREPARE),
+            _ => (Laid::batch(&ops, Durability::Durable, 1_000 + number), KIND_BATCH),
         };
-        let at = laid.effects[0].place.unwrap().at;
+        let at = laid.effects[0].place().unwrap().at;
         let ticket = append(kind, &laid, &ops);
         let mut seq = ticket.end;
         if kind == KIND_PREPARE {
@@ -503,6 +504,8 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         let record = volume.get(&NoBlocks, *address).unwrap().unwrap();
         let Body::Value { seq: committed, value } = record.item().unwrap().body else { panic!("{record:?}") };
         assert_eq!((committed, value.key, value.metadata, value.value), (*seq, &key[..], &b"meta"[..], &bytes[..]));
+        let number = u64::from_le_bytes(*bytes.first_chunk().unwrap());
+        assert_eq!((value.modified, value.expiry), (1_000 + number, number));
         found += 1;
     }
     assert!(found > 40 && done.kept == found && done.remembered == 0, "{found} {done:?}");

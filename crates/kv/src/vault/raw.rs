@@ -2,13 +2,14 @@
 //!
 //! A value's seq is the end of its batch; writes of a branch are prepared, whatever has become of it since: who compacts
 //! asks. One entry is in memory at a time. An entry that is still being appended is not there: its places must not be
-//! compacted before it is complete. Deliberately absent: erased ranges, which no entry says yet.
+//! compacted before it is complete.
 
 use assent_ids::Lsn;
 use assent_journal::{Entry, Log};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::record::{Content, Op, Placed};
+use crate::op::Op;
+use crate::record::{Content, Placed};
 use crate::vault::item::{Address, Body, Item, Value};
 use crate::vault::{Source, VaultError};
 
@@ -44,27 +45,67 @@ pub(crate) fn items(entry: &Entry, then: &mut dyn FnMut(Item<'_>) -> Result<(), 
     match content {
         Content::Commit { xid, prepare } => outcome(xid, prepare, true),
         Content::Rollback { xid, prepare } => outcome(xid, prepare, false),
-        Content::Batch { ops } => ops.into_iter().try_for_each(|Placed { at, op }| {
+        Content::Batch { modified, ops } => ops.into_iter().try_for_each(|Placed { at, op }| {
             let body = match op {
-                Op::Put { keyspace, key, metadata, value } => {
-                    Body::Value { seq, value: valued(keyspace, key, metadata, value) }
+                Op::Put { keyspace, key, metadata, value, expiry } => {
+                    Body::Value { seq, value: valued((keyspace, key), (modified, expiry), metadata, value) }
                 }
                 Op::Delete { keyspace, key } => Body::Deleted { seq, keyspace, key },
+                Op::Erase { keyspace, from, to } => Body::Erased { seq, keyspace, from, to },
             };
             then(Item { address: Address::new(lsn, at), body })
         }),
-        Content::Prepare { xid, ops } => ops.into_iter().try_for_each(|Placed { at, op }| {
+        Content::Prepare { xid, modified, ops } => ops.into_iter().try_for_each(|Placed { at, op }| {
             let body = match op {
-                Op::Put { keyspace, key, metadata, value } => {
-                    Body::Prepared { xid, value: valued(keyspace, key, metadata, value) }
+                Op::Put { keyspace, key, metadata, value, expiry } => {
+                    Body::Prepared { xid, value: valued((keyspace, key), (modified, expiry), metadata, value) }
                 }
-                Op::Delete { keyspace, key } => Body::PreparedDelete { xid, keyspace, key },
+                // No prepare record erases: decoding has refused it.
+                Op::Delete { keyspace, key } | Op::Erase { keyspace, from: key, .. } => {
+                    Body::PreparedDelete { xid, keyspace, key }
+                }
             };
             then(Item { address: Address::new(lsn, at), body })
         }),
     }
 }
 
-fn valued<'a>(keyspace: u32, key: &'a [u8], metadata: &'a [u8], value: &'a [u8]) -> Value<'a> {
-    Value { keyspace, key, modified: 0, expiry: 0, metadata, value, hash: xxh3_64(value) }
+fn valued<'a>(
+    (keyspace, key): (u32, &'a [u8]),
+    (modified, expiry): (u64, u64),
+    metadata: &'a [u8],
+    value: &'a [u8],
+) -> Value<'a> {
+    Value { keyspace, key, modified, expiry, metadata, value, hash: xxh3_64(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Durability;
+    use crate::record::{KIND_BATCH, Laid};
+
+    #[test]
+    fn an_entry_shows_its_times_its_erases_and_nothing_that_it_erases_itself() {
+        let ops = [
+            Op::put(1, b"b", b"gone"),
+            Op::erase(1, b"a", Some(b"c")),
+            Op::put(1, b"b", b"new").expiring(9),
+            Op::erase(2, b"", None),
+        ];
+        let payload = Laid::batch(&ops, Durability::Durable, 7).parts(&ops).concat();
+        let entry = Entry { lsn: Lsn(64), end: Lsn(200), kind: KIND_BATCH, payload };
+        let mut found = Vec::new();
+        items(&entry, &mut |item| {
+            found.push(match item.body {
+                Body::Value { seq, value } => format!("{seq} value {} {}", value.modified, value.expiry),
+                Body::Deleted { seq, .. } => format!("{seq} deleted"),
+                Body::Erased { seq, keyspace, from, to } => format!("{seq} erased {keyspace} {from:?} {to:?}"),
+                other => panic!("{other:?}"),
+            });
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(found, ["200 deleted", "200 erased 1 [97] Some([99])", "200 value 7 9", "200 erased 2 [] None"]);
+    }
 }

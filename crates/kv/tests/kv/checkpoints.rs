@@ -124,7 +124,7 @@ fn a_lost_ledger_is_built_anew() {
     let desk = filled();
     desk.kv.checkpoint().unwrap();
     let expected = contents(&desk);
-    let Desk { disk, log, kv } = desk;
+    let Desk { disk, log, kv, .. } = desk;
     drop((log, kv));
     let names = disk.list(Path::new("kv")).unwrap();
     let of = |part: &str| names.iter().filter(|name| name.contains(part)).collect::<Vec<_>>();
@@ -153,7 +153,7 @@ fn a_lost_ledger_is_built_anew() {
 fn a_ledger_of_another_journal_is_built_anew() {
     let desk = filled();
     desk.kv.checkpoint().unwrap();
-    let Desk { disk, log, kv } = desk;
+    let Desk { disk, log, kv, .. } = desk;
     drop((log, kv));
     disk.unlink(Path::new("log")).unwrap();
     let desk = open(&disk, Config::default());

@@ -78,7 +78,7 @@ fn over_the_journal_the_counts_are_the_same() {
     let config = assent_journal::Config::default();
     let (journal, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config).unwrap();
     let log: Arc<dyn Log> = Arc::<Journal>::clone(&journal);
-    let kv = Kv::open(log, Arc::new(disk), Path::new("kv"), Config::default()).unwrap();
+    let kv = Kv::open(log, Arc::new(disk), Arc::new(SimClock::new()), Path::new("kv"), Config::default()).unwrap();
     let cost = |walk: &dyn Fn()| {
         let before = journal.counts();
         walk();

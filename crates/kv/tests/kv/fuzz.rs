@@ -6,7 +6,7 @@ use std::sync::Arc;
 use assent_journal::Log;
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, Kv, Op};
-use assent_sim::SimDisk;
+use assent_sim::{SimClock, SimDisk};
 
 use super::branches::{commit, ended, prepare, rollback};
 use super::scripted_log::ScriptedLog;
@@ -23,7 +23,7 @@ fn target(bytes: &[u8]) {
         rest = behind;
     }
     log.sync().unwrap();
-    match Kv::open(log, Arc::new(disk), Path::new("kv"), Config::default()) {
+    match Kv::open(log, Arc::new(disk), Arc::new(SimClock::new()), Path::new("kv"), Config::default()) {
         Ok(kv) => {
             for keyspace in [0, 1] {
                 kv.scan(keyspace, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, 100).unwrap();

@@ -110,7 +110,8 @@ impl Store {
         };
         let opened = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config);
         let (log, _) = opened.map_err(|error| error.to_string())?;
-        Kv::open(log, Arc::new(disk.clone()), Path::new("kv"), Config::default()).map_err(|error| error.to_string())
+        Kv::open(log, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), Config::default())
+            .map_err(|error| error.to_string())
     }
 }
 

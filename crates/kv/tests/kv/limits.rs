@@ -28,7 +28,7 @@ fn the_longest_key_and_metadata_are_taken_and_one_byte_more_is_not() {
     desk.kv.start(&xid(1)).unwrap();
     refused(desk.kv.branch_put(&xid(1), 0, &key, b""), Kind::Invalid, [65537, 65536]);
     let metadata = vec![1; usize::from(METADATA_BYTES_MAX) + 1];
-    let put = |metadata| [Op::Put { keyspace: 0, key: b"m", metadata, value: b"v" }];
+    let put = |metadata| [Op::Put { keyspace: 0, key: b"m", metadata, value: b"v", expiry: 0 }];
     desk.kv.batch(&put(&metadata[1..]), Durability::Durable).unwrap();
     refused(desk.kv.batch(&put(&metadata), Durability::Durable), Kind::Invalid, [4097, 4096]);
     assert_eq!((desk.log.counts().appends, desk.kv.stats().keys), (2, 2));
@@ -42,17 +42,17 @@ fn the_longest_value_fits_the_defaults_and_one_byte_more_is_refused() {
     let desk = open(&SimDisk::new(), config);
     desk.kv.put(0, b"k", &[7; 100], Durability::Durable).unwrap();
     refused(desk.kv.put(0, b"k", &[7; 101], Durability::Durable), Kind::Invalid, [101, 100]);
-    // A batch: 8 bytes and for each put 16, the key and the value.
+    // A batch: 16 bytes and for each put 16, the key and the value.
     let two = [Op::put(0, b"k", &[1; 100]), Op::put(0, b"l", &[1; 100])];
-    desk.kv.batch(&[two[0], two[1], Op::put(0, b"m", &[1; 41])], Durability::Durable).unwrap();
+    desk.kv.batch(&[two[0], two[1], Op::put(0, b"m", &[1; 33])], Durability::Durable).unwrap();
     refused(
-        desk.kv.batch(&[two[0], two[1], Op::put(0, b"m", &[1; 42])], Durability::Durable),
+        desk.kv.batch(&[two[0], two[1], Op::put(0, b"m", &[1; 34])], Durability::Durable),
         Kind::Invalid,
         [301, 300],
     );
     refused(desk.kv.batch(&[], Durability::Durable), Kind::Invalid, [0, 1]);
     let defaults = Config::default();
-    let longest = u64::from(VALUE_BYTES_MAX) + u64::from(KEY_BYTES_MAX) + u64::from(METADATA_BYTES_MAX) + 24;
+    let longest = u64::from(VALUE_BYTES_MAX) + u64::from(KEY_BYTES_MAX) + u64::from(METADATA_BYTES_MAX) + 40;
     assert!(longest <= u64::from(defaults.batch_bytes_max) && longest > u64::from(VALUE_BYTES_MAX));
 }
 
@@ -115,7 +115,8 @@ fn a_full_disk_refuses_writes_and_votes_and_readers_go_on_until_there_is_room() 
     let (disk, clock, dice) = (SimDisk::new(), Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
     let config = assent_journal::Config { log_size: 5 * 4096, max_buffer_log_size: 2 * 4096, ..Default::default() };
     let (journal, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config).unwrap();
-    let kv = Kv::open(journal, Arc::new(disk.clone()), Path::new("kv"), Config::default()).unwrap();
+    let kv = Kv::open(journal, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), Config::default())
+        .unwrap();
     kv.put(0, b"k", b"v", Durability::Durable).unwrap();
     kv.start(&xid(1)).unwrap();
     kv.branch_put(&xid(1), 0, b"big", &[7; 1 << 16]).unwrap();

@@ -15,6 +15,7 @@ mod branches;
 mod checkpoints;
 mod conflicts;
 mod counts;
+mod erase;
 mod fuzz;
 mod gate;
 mod limits;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 
 use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
 use assent_kv::{Config, Kv, Rows};
-use assent_sim::SimDisk;
+use assent_sim::{SimClock, SimDisk};
 use scripted_log::ScriptedLog;
 
 pub const NODE: NodeId = NodeId(77);
@@ -48,14 +49,20 @@ pub fn xid(counter: u64) -> Xid {
 #[derive(Debug)]
 pub struct Desk {
     pub disk: SimDisk,
+    pub clock: SimClock,
     pub log: Arc<ScriptedLog>,
     pub kv: Arc<Kv>,
 }
 
 pub fn open(disk: &SimDisk, config: Config) -> Desk {
+    open_at(disk, &SimClock::new(), config)
+}
+
+pub fn open_at(disk: &SimDisk, clock: &SimClock, config: Config) -> Desk {
     let log = Arc::new(ScriptedLog::open(disk, false).unwrap());
-    let kv = Kv::open(Arc::clone(&log) as _, Arc::new(disk.clone()), Path::new("kv"), config).unwrap();
-    Desk { disk: disk.clone(), log, kv: Arc::new(kv) }
+    let (the_disk, the_clock) = (Arc::new(disk.clone()), Arc::new(clock.clone()));
+    let kv = Kv::open(Arc::clone(&log) as _, the_disk, the_clock, Path::new("kv"), config).unwrap();
+    Desk { disk: disk.clone(), clock: clock.clone(), log, kv: Arc::new(kv) }
 }
 
 pub fn fresh() -> Desk {
@@ -63,12 +70,12 @@ pub fn fresh() -> Desk {
 }
 
 impl Desk {
-    /// The process dies and starts again; the page cache stays.
+    /// The process dies and starts again; the page cache stays, and so does the clock.
     pub fn again(self) -> Desk {
-        let Desk { disk, log, kv } = self;
+        let Desk { disk, clock, log, kv } = self;
         drop((log, kv));
         disk.kill();
-        open(&disk, Config::default())
+        open_at(&disk, &clock, Config::default())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, Kv};
+use assent_sim::SimClock;
 
 use super::branches::{ended, prepare};
 use super::scripted_log::ScriptedLog;
@@ -20,11 +21,18 @@ fn contents_and_prepared_branches_are_read_and_nothing_is_written() {
         if checkpoint {
             desk.kv.checkpoint().unwrap();
         }
-        let Desk { disk, log, kv } = desk;
+        let Desk { disk, log, kv, .. } = desk;
         drop((log, kv));
         let log = Arc::new(ScriptedLog::open(&disk, false).unwrap());
         let before = disk.hash();
-        let kv = Kv::open_read_only(log, Arc::new(disk.clone()), Path::new("kv"), Config::default()).unwrap();
+        let kv = Kv::open_read_only(
+            log,
+            Arc::new(disk.clone()),
+            Arc::new(SimClock::new()),
+            Path::new("kv"),
+            Config::default(),
+        )
+        .unwrap();
         assert_eq!((all(&kv, 0), kv.prepared()), (rows(&[("k", "v")]), vec![xid(1)]));
         assert_eq!(kv.stats().replayed, if checkpoint { 0 } else { 2 });
         let refused = [
@@ -44,6 +52,13 @@ fn contents_and_prepared_branches_are_read_and_nothing_is_written() {
 fn a_folder_without_checkpoints_need_not_exist() {
     let desk = fresh();
     let log = Arc::clone(&desk.log);
-    let kv = Kv::open_read_only(log, Arc::new(desk.disk), Path::new("nowhere"), Config::default()).unwrap();
+    let kv = Kv::open_read_only(
+        log,
+        Arc::new(desk.disk),
+        Arc::new(SimClock::new()),
+        Path::new("nowhere"),
+        Config::default(),
+    )
+    .unwrap();
     assert_eq!(all(&kv, 0), rows(&[]));
 }

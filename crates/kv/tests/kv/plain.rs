@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, Kv, Op};
-use assent_sim::{Call, Fault, Operation};
+use assent_sim::{Call, Fault, Operation, SimClock};
 
 use super::{all, fresh, rows};
 
@@ -38,7 +38,7 @@ fn what_was_put_is_found_also_after_a_restart() {
 #[test]
 fn a_batch_is_one_entry_and_its_last_write_of_a_key_counts() {
     let desk = fresh();
-    let put = Op::Put { keyspace: 3, key: b"k", metadata: b"who wrote it", value: b"third" };
+    let put = Op::Put { keyspace: 3, key: b"k", metadata: b"who wrote it", value: b"third", expiry: 0 };
     let ops = [Op::put(3, b"k", b"first"), Op::delete(3, b"k"), put, Op::put(3, b"l", b"x"), Op::delete(3, b"l")];
     desk.kv.batch(&ops, Durability::Durable).unwrap();
     assert_eq!((desk.log.counts().appends, desk.log.counts().syncs), (1, 1));
@@ -96,7 +96,8 @@ fn a_snapshot_does_not_move_and_costs_nothing_once_it_is_gone() {
 #[test]
 fn a_head_is_known_without_its_value() {
     let desk = fresh();
-    let put = |key: &'static [u8], value: &'static [u8]| Op::Put { keyspace: 2, key, metadata: b"meta", value };
+    let put =
+        |key: &'static [u8], value: &'static [u8]| Op::Put { keyspace: 2, key, metadata: b"meta", value, expiry: 0 };
     desk.kv.batch(&[put(b"a", b"first"), put(b"b", b""), put(b"c", b"third")], Durability::Durable).unwrap();
     for written_out in [false, true] {
         if written_out {
@@ -171,7 +172,8 @@ fn bytes_that_a_checksum_passes_and_the_index_did_not_mean_are_damage_too() {
     };
     let (right, wrong) = (filled(b"right"), filled(b"wrong"));
     wrong.kv.checkpoint().unwrap();
-    let kv = Kv::open(right.log, Arc::new(wrong.disk), Path::new("kv"), Config::default()).unwrap();
+    let kv = Kv::open(right.log, Arc::new(wrong.disk), Arc::new(SimClock::new()), Path::new("kv"), Config::default())
+        .unwrap();
     assert_eq!(kv.stats().replayed, 0, "the checkpoint is believed: the last entry is the same");
     let error = kv.get(0, b"k").unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);

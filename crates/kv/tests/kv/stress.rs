@@ -31,14 +31,21 @@ fn open(folder: &Path) -> (Arc<Journal>, Kv) {
     let config = assent_journal::Config { log_size: 1 << 20, max_buffer_log_size: 64 << 10, ..Default::default() };
     let (journal, _) = Journal::open(disk, clock, dice, &folder.join("journal"), config).unwrap();
     let log: Arc<dyn Log> = Arc::<Journal>::clone(&journal);
-    let kv = Kv::open(log, Arc::new(RealDisk), &folder.join("kv"), Config::default()).unwrap();
+    let kv = Kv::open(log, Arc::new(RealDisk), Arc::new(RealClock), &folder.join("kv"), Config::default()).unwrap();
     (journal, kv)
 }
 
 /// As `assent` looks into the folder of a stopped store.
 fn look(folder: &Path) -> Kv {
     let (archive, _) = Journal::open_read_only(Arc::new(RealDisk), &RealClock, &folder.join("journal")).unwrap();
-    Kv::open_read_only(Arc::new(archive), Arc::new(RealDisk), &folder.join("kv"), Config::default()).unwrap()
+    Kv::open_read_only(
+        Arc::new(archive),
+        Arc::new(RealDisk),
+        Arc::new(RealClock),
+        &folder.join("kv"),
+        Config::default(),
+    )
+    .unwrap()
 }
 
 /// One transfer in one or two phases; whether it was committed.

@@ -8,13 +8,13 @@ use std::thread;
 use assent_ids::{Epoch, Lsn};
 use assent_journal::{Entry, JournalError, Log, State, Ticket};
 use assent_kv::{Config, Durability, Kv, Op};
-use assent_sim::SimDisk;
+use assent_sim::{SimClock, SimDisk};
 
 use super::scripted_log::ScriptedLog;
 use super::{all, rows, xid};
 
 fn over(log: Arc<dyn Log>) -> Kv {
-    Kv::open(log, Arc::new(SimDisk::new()), Path::new("kv"), Config::default()).unwrap()
+    Kv::open(log, Arc::new(SimDisk::new()), Arc::new(SimClock::new()), Path::new("kv"), Config::default()).unwrap()
 }
 
 #[test]

@@ -107,7 +107,9 @@ pub(crate) fn store(folder: &Path, rules: &Rules) -> House {
     let journal = journal(&folder.join("kv.log"), rules);
     let log: Arc<dyn Log> = Arc::clone(&journal) as _;
     let disk = Arc::new(RealDisk);
-    let kv = Arc::new(Kv::open(Arc::clone(&log), disk, &folder.join("kv"), KvConfig::default()).unwrap());
+    let kv = Arc::new(
+        Kv::open(Arc::clone(&log), disk, Arc::new(RealClock), &folder.join("kv"), KvConfig::default()).unwrap(),
+    );
     let engines = Engines { kv: Some(kv), kv_log: Some(log), ..Engines::of(NODE) };
     served(rules, &[], engines, journal)
 }
