@@ -29,6 +29,7 @@ mod memtable;
 mod merged;
 mod nowhere;
 mod open_runs;
+mod output;
 mod owner;
 mod parts;
 mod policy;
@@ -77,6 +78,6 @@ pub const BARRIERS: &[Barrier] = &[
     manifest::COPY_VOID,
     manifest::COPY,
     run_writer::RUN,
-    step::RUN_NAMES,
+    output::RUN_NAMES,
     bulk::BULK_NAMES,
 ];

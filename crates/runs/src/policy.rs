@@ -6,7 +6,7 @@
 //!   merge    level 0 has enough runs · a level is over its bytes · a run is half tombstones · too many ranges wait for one
 //!   move     a merge into nothing, of a run without tombstones: only the manifest changes
 //! ```
-//! Walk: [`next`] asks in this order · [`Work`] says what it is about, by run.
+//! Walk: [`next`] asks in this order, [`next_merge`] where flushes have a lane of their own · [`Work`] says what it is about, by run.
 //! Deliberately absent: views. They pin what they look at, so no merge asks who looks.
 
 use crate::Config;
@@ -53,6 +53,13 @@ pub(crate) fn next(shape: Shape<'_>, config: &Config) -> Option<Work> {
     if shape.frozen > 0 && !merges_first {
         return Some(Work::Flush);
     }
+    next_merge(shape, config)
+}
+
+/// The most urgent piece of work that is no flush.
+pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
+    let level0_runs = usize::try_from(config.level0_runs).unwrap_or(usize::MAX);
+    let at_level0 = shape.level(0).len();
     let erased = |run: &&RunFacts| shape.erased.over_all(&run.first, &run.last) > run.seq_max;
     if let Some(run) = shape.levels.iter().flatten().find(erased) {
         return Some(Work::Drop(run.id));

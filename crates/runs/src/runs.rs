@@ -3,9 +3,10 @@
 //! ```text
 //!   apply   the writer's lock: memtable, then the newest place (or, with a range, a new version)
 //!   get     no lock: the current version
-//!   step    no lock while it works; the book's for its commit, the writer's for the new version
+//!   step    its lane's while it works; the book's for its commit, in it the writer's for the new version
 //! ```
-//! Order of locks: stepping, book, writer; nobody holds the book's and the writer's at once.
+//! Two lanes work at the same time, flushes in one, all else in the other, so that memory never waits for a merge. What they have
+//! in common is the commit. Order of locks: lane, book, writer; versions follow each other as the manifests do.
 //!
 //! Walk: [`Runs::open`] · [`Runs::apply`] and [`Runs::rotate`] write · [`Runs::get`] and [`Runs::view`] read · [`Runs::step`]
 //! does what [`crate::policy`] finds most urgent.
@@ -27,10 +28,11 @@ use crate::manifest::Refused;
 use crate::memtable::{Memtable, laid_bytes_max};
 use crate::nowhere::Nowhere;
 use crate::owner::{Owner, Pace, Tally};
+use crate::policy;
 use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::Run;
-use crate::step::{Halt, Step, Task};
+use crate::step::{Edit, Halt, Step, Task};
 use crate::version::{Frozen, Levels, Version};
 use crate::view::{Found, View, found};
 use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
@@ -46,7 +48,9 @@ pub struct Runs {
     current: ArcSwap<Version>,
     writer: Mutex<Writer>,
     book: Mutex<Book>,
-    stepping: Mutex<()>,
+    /// One flush at a time, and one piece of any other work.
+    flushing: Mutex<()>,
+    merging: Mutex<()>,
     next_id: AtomicU64,
     closed: OnceLock<String>,
     is_read_only: bool,
@@ -130,7 +134,8 @@ impl Runs {
             writer: Mutex::new(Writer { mark: applied, erases: Vec::new() }),
             is_read_only: book.is_read_only(),
             book: Mutex::new(book),
-            stepping: Mutex::new(()),
+            flushing: Mutex::default(),
+            merging: Mutex::default(),
             next_id: AtomicU64::new(next_id),
             closed: OnceLock::new(),
         };
@@ -272,50 +277,64 @@ impl Runs {
     /// # Errors
     /// `ReadOnly`; as the disk says; nothing was changed. `Closed` from then on, if it cannot be known whether it was.
     pub fn renote(&self, note: impl FnOnce() -> Vec<u8>) -> Result<(), RunsError> {
-        self.refuse_closed()?;
         if self.is_read_only {
             return Err(RunsError::ReadOnly);
         }
-        let mut book = self.book();
+        let mut book = self.open_book()?;
         let next_id = self.next_id.load(Ordering::Relaxed);
         let note = note();
         let done = book.renote(next_id, note);
         self.judge_commit(done)
     }
 
-    /// Does the most urgent piece of work: a flush, a drop, a merge, one at a time. `None`: there is nothing to do, or nothing yet,
-    /// for what waits is not durable in the owner's log; and always so on a map that is read-only.
+    /// Does the most urgent piece of work, as [`Runs::flush`] or [`Runs::merge`] does it: for whoever has one thread for both.
     ///
-    /// Runs that only the older manifest names keep their room until a commit. A step that has nothing to do, or that finds the
-    /// disk full, commits the same contents once more if there are such runs, and after a full disk it tries once more.
+    /// # Errors
+    /// As [`Runs::flush`].
+    pub fn step(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
+        if !self.is_read_only && Task::is_flush_first(self, owner.durable()) {
+            let flushed = self.flush(owner, pace)?;
+            if flushed.is_some() {
+                return Ok(flushed);
+            }
+        }
+        self.merge(owner, pace)
+    }
+
+    /// Flushes the oldest memtable that is closed. Waits for no merge: one may be under way in another thread. `None`: none
+    /// waits, or nothing yet, for what waits is not durable in the owner's log; and always so on a map that is read-only.
     ///
     /// # Errors
     /// As the disk says, `Damaged` naming what could not be read: nothing was changed, and it may be tried again. `Closed`
     /// from then on, if it cannot be known whether the change counts.
-    pub fn step(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
-        let done = self.work(owner, pace, Task::next)?;
-        if done.is_none() {
+    pub fn flush(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
+        self.work(&self.flushing, owner, pace, Task::flush_next)
+    }
+
+    /// Does the most urgent piece of work that is no flush: a drop, a move, a merge. A flush may be under way meanwhile. `None`:
+    /// there is nothing to do.
+    ///
+    /// Runs that only the older manifest names keep their room until a commit. One that has nothing to do, or a step that finds
+    /// the disk full, commits the same contents once more if there are such runs, and after a full disk it tries once more.
+    ///
+    /// # Errors
+    /// As [`Runs::flush`].
+    pub fn merge(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
+        let done = self.work(&self.merging, owner, pace, Task::merge_next)?;
+        if done.is_none() && !self.is_read_only {
             self.give_back()?;
         }
         Ok(done)
     }
 
-    /// Flushes the oldest memtable that is closed, whatever else is urgent: memory comes back although merges fail. `None` as
-    /// [`Runs::step`].
-    ///
-    /// # Errors
-    /// As [`Runs::step`].
-    pub fn flush(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
-        self.work(owner, pace, Task::flush_next)
-    }
-
     fn work<'a>(
         &'a self,
+        lane: &Mutex<()>,
         owner: &dyn Owner,
         pace: &dyn Pace,
         next: impl Fn(&'a Self, u64) -> Option<Task<'a>>,
     ) -> Result<Option<Step>, RunsError> {
-        let _alone = lock(&self.stepping);
+        let _alone = lock(lane);
         self.refuse_closed()?;
         if self.is_read_only {
             return Ok(None);
@@ -340,7 +359,7 @@ impl Runs {
     /// Commits what counts already once more, if runs wait to be named by no manifest: their files go, and their room comes back.
     /// Whether there were any.
     fn give_back(&self) -> Result<bool, RunsError> {
-        let mut book = self.book();
+        let mut book = self.open_book()?;
         if book.leaving().is_empty() {
             return Ok(false);
         }
@@ -353,6 +372,13 @@ impl Runs {
         lock(&self.book)
     }
 
+    /// The book of a map that is not closed: behind a commit of which nobody knows whether it counts there is no other.
+    fn open_book(&self) -> Result<MutexGuard<'_, Book>, RunsError> {
+        let book = self.book();
+        self.refuse_closed()?;
+        Ok(book)
+    }
+
     pub(crate) fn version(&self) -> Arc<Version> {
         self.current.load_full()
     }
@@ -361,34 +387,42 @@ impl Runs {
         RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes what a step did durable, and then visible: the levels as they are from now on, without the memtable that was
-    /// flushed.
-    pub(crate) fn commit(
-        &self,
-        commit: Commit,
-        mut tally: Box<dyn Tally + '_>,
-        levels: Levels,
-        flushed: Option<&Arc<Frozen>>,
-    ) -> Result<(), RunsError> {
-        let applied = commit.applied;
-        let durable = {
-            let mut book = self.book();
-            let next_id = self.next_id.load(Ordering::Relaxed);
-            let done = book.commit(commit, next_id, tally.note(applied));
-            self.judge_commit(done)?;
-            tally.committed();
-            Arc::clone(book.erased())
+    /// Makes what a step did durable, and then visible: what is there by now, with the step's change.
+    pub(crate) fn commit(&self, edit: Edit, mut tally: Box<dyn Tally + '_>) -> Result<(), RunsError> {
+        let mut book = self.open_book()?;
+        let now = self.version();
+        let levels = edit.levels(&book.contents().levels);
+        let mut erased = Erased::clone(book.erased());
+        let applied = edit.flushed.as_ref().map_or(book.contents().applied, |flushed| flushed.mark);
+        edit.flushed.iter().flat_map(|flushed| &flushed.erases).for_each(|range| erased.erase(range));
+        erased.retain(|fragment| policy::is_needed(&levels, fragment));
+        let old = || now.levels.iter().flat_map(|level| level.iter());
+        let open = |facts: &RunFacts| match old().find(|run| run.id() == facts.id) {
+            Some(run) => Arc::clone(run),
+            None => Run::open(&self.disk, &self.folder, facts.clone(), &self.cache),
         };
+        let opened: Levels = levels.iter().map(|level| level.iter().map(open).collect()).collect();
+        let is_kept = |run: &Run| levels.iter().flatten().any(|kept| kept.id == run.id());
+        let removed = old().filter(|run| !is_kept(run)).cloned().collect();
+        let next_id = self.next_id.load(Ordering::Relaxed);
+        let done = book.commit(Commit { applied, levels, erased, removed }, next_id, tally.note(applied));
+        self.judge_commit(done)?;
+        tally.committed();
+        self.show(opened, book.erased(), edit.flushed.as_ref());
+        Ok(())
+    }
+
+    /// The version of what has just been committed. The caller holds the book: of two commits the later one is shown later.
+    fn show(&self, levels: Levels, durable: &Erased, flushed: Option<&Arc<Frozen>>) {
         let writer = lock(&self.writer);
         let version = self.current.load_full();
         let waits = |frozen: &&Arc<Frozen>| flushed.is_none_or(|flushed| !Arc::ptr_eq(frozen, flushed));
         let frozen: Vec<_> = version.frozen.iter().filter(waits).cloned().collect();
-        let mut erased = Erased::clone(&durable);
+        let mut erased = Erased::clone(durable);
         for range in frozen.iter().rev().flat_map(|frozen| &frozen.erases).chain(&writer.erases) {
             erased.erase(range);
         }
         self.publish(version.seq(), &version.active, frozen, &Arc::new(levels), Arc::new(erased));
-        Ok(())
     }
 
     fn judge_commit(&self, done: Result<(), Refused>) -> Result<(), RunsError> {

@@ -5,33 +5,28 @@
 //! ```
 //! Until the commit nothing has happened: a step that fails or is stopped removes its files, and its tally was never said.
 //!
-//! Walk: [`Task::next`] asks the policy, [`Task::run`] does it · [`Output`] writes the runs.
+//! A flush and a merge may be under way at the same time. Each works on what it found when it began; what it changes is an
+//! [`Edit`] of what is there when it commits, so neither undoes what the other did.
+//!
+//! Walk: [`Task::flush`] and [`Task::merge`] ask the policy, [`Task::run`] does it · [`Edit`] is what the commit changes.
 //! Deliberately absent: haste. What a step writes is paced by the owner.
 
 use std::sync::Arc;
 
-use assent_world::Barrier;
-
 use crate::RunsError;
-use crate::book::Change;
 use crate::entry::{Cursor, Entry};
 use crate::facts::Counts;
 use crate::level::LevelCursor;
 use crate::memtable::MemCursor;
 use crate::merged::Merged;
-use crate::owner::{Fate, Go, Owner, Pace, Tally};
+use crate::output::Output;
+use crate::owner::{Fate, Owner, Pace, Tally};
 use crate::policy::{self, Shape, Work};
 use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::{Reading, Run};
-use crate::run_writer::RunWriter;
 use crate::runs::Runs;
-use crate::version::{Frozen, Levels, Version};
-
-pub(crate) const RUN_NAMES: Barrier = Barrier::new("runs: the names of new runs before a manifest names them");
-
-/// The pace is asked after so many bytes of entries.
-const PACE_BYTES: u64 = 256 << 10;
+use crate::version::{Frozen, Version};
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +72,39 @@ impl From<RunsError> for Halt {
     }
 }
 
-/// A piece of work, and what it is about. No other is under way.
+/// What a step changes, whatever another one did since it began.
+#[derive(Debug, Default)]
+pub(crate) struct Edit {
+    /// Runs that go from wherever they are.
+    pub(crate) gone: Vec<RunId>,
+    /// Runs that come, and to which level: at level 0 they are the newest.
+    pub(crate) come: Vec<RunFacts>,
+    pub(crate) to: usize,
+    /// The memtable that they hold now: with it comes its mark, and what was erased while it was active.
+    pub(crate) flushed: Option<Arc<Frozen>>,
+}
+
+impl Edit {
+    pub(crate) fn levels(&self, now: &[Vec<RunFacts>]) -> Vec<Vec<RunFacts>> {
+        let mut levels = now.to_vec();
+        levels.iter_mut().for_each(|level| level.retain(|run| !self.gone.contains(&run.id)));
+        if levels.len() <= self.to {
+            levels.resize_with(self.to + 1, Vec::new);
+        }
+        if let Some(level) = levels.get_mut(self.to) {
+            level.splice(0..0, self.come.iter().cloned());
+            if self.to > 0 {
+                level.sort_by(|a, b| a.first.cmp(&b.first));
+            }
+        }
+        while levels.last().is_some_and(Vec::is_empty) {
+            levels.pop();
+        }
+        levels
+    }
+}
+
+/// A piece of work, and what it is about. No other of its kind is under way.
 pub(crate) struct Task<'a> {
     runs: &'a Runs,
     version: Arc<Version>,
@@ -89,21 +116,29 @@ pub(crate) struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn next(runs: &'a Runs, durable: u64) -> Option<Self> {
-        Self::chosen(runs, durable, |shape| policy::next(shape, &runs.config))
-    }
-
-    /// A flush or nothing.
+    /// A flush of the oldest memtable that may have one.
     pub(crate) fn flush_next(runs: &'a Runs, durable: u64) -> Option<Self> {
         Self::chosen(runs, durable, |shape| (shape.frozen > 0).then_some(Work::Flush))
     }
 
+    /// Anything but a flush.
+    pub(crate) fn merge_next(runs: &'a Runs, durable: u64) -> Option<Self> {
+        Self::chosen(runs, durable, |shape| policy::next_merge(shape, &runs.config))
+    }
+
+    /// Whether the most urgent piece of work is a flush.
+    pub(crate) fn is_flush_first(runs: &'a Runs, durable: u64) -> bool {
+        let next = Self::chosen(runs, durable, |shape| policy::next(shape, &runs.config));
+        next.is_some_and(|task| task.work == Work::Flush)
+    }
+
     fn chosen(runs: &'a Runs, durable: u64, choose: impl FnOnce(Shape<'_>) -> Option<Work>) -> Option<Self> {
+        // The version of these contents: a commit publishes before it lets the book go.
+        let book = runs.book();
         let version = runs.version();
-        let (erased, applied, levels) = {
-            let book = runs.book();
-            (Arc::clone(book.erased()), book.contents().applied, book.contents().levels.clone())
-        };
+        let (erased, applied, levels) =
+            (Arc::clone(book.erased()), book.contents().applied, book.contents().levels.clone());
+        drop(book);
         let frozen = version.frozen.iter().filter(|frozen| frozen.mark <= durable).count();
         let shape = Shape { frozen, levels: &levels, erased: &erased };
         let work = choose(shape)?;
@@ -139,21 +174,15 @@ impl<'a> Task<'a> {
             }
             cursor.next()?;
         }
-        let new = output.finish()?;
-        let mut levels = self.levels.clone();
-        if levels.is_empty() {
-            levels.push(Vec::new());
-        }
-        if let Some(level0) = levels.first_mut() {
-            level0.splice(0..0, new);
-        }
+        let come = output.finish()?;
         let bytes = output.bytes();
-        self.commit(tally, output, levels, (erased, frozen.mark), Some(frozen))?;
+        self.commit(tally, output, Edit { come, flushed: Some(Arc::clone(frozen)), ..Edit::default() })?;
         Counts::add(&self.runs.counts.flushed_bytes, bytes);
         Ok(Step::Flushed { bytes })
     }
 
-    /// Whether a run at this level or a deeper one may have the key: then a deletion has something to hide.
+    /// Whether a run at this level or a deeper one may have the key: then a deletion has something to hide. Asked of what was
+    /// there when the step began: a merge beside it brings no key to a place where none was.
     fn is_hidden_below(&self, key: &[u8], level: usize) -> bool {
         self.levels.iter().enumerate().skip(level).any(|(level, runs)| {
             let at = if level == 0 { 0 } else { runs.partition_point(|run| run.last.as_slice() < key) };
@@ -182,19 +211,10 @@ impl<'a> Task<'a> {
                 }
             })?;
         }
-        let mut new = output.finish()?;
-        let mut levels: Vec<Vec<RunFacts>> = self.levels.clone();
-        levels.iter_mut().for_each(|level| level.retain(|run| !inputs.contains(&run.id)));
-        if levels.len() <= to {
-            levels.resize_with(to + 1, Vec::new);
-        }
-        if let Some(level) = levels.get_mut(to) {
-            level.append(&mut new);
-            level.sort_by(|a, b| a.first.cmp(&b.first));
-        }
+        let come = output.finish()?;
         let read_bytes = self.facts(inputs).map(|run| run.bytes).sum();
         let written_bytes = output.bytes();
-        self.commit(tally, output, levels, (Erased::clone(&self.erased), self.applied), None)?;
+        self.commit(tally, output, Edit { gone: inputs.to_vec(), come, to, flushed: None })?;
         Counts::add(&self.runs.counts.merged_bytes, written_bytes);
         Ok(Step::Merged { read_bytes, written_bytes, to })
     }
@@ -226,27 +246,16 @@ impl<'a> Task<'a> {
             merged.next()?;
         }
         let bytes = self.facts(&[id]).map(|run| run.bytes).sum();
-        let mut levels = self.levels.clone();
-        levels.iter_mut().for_each(|level| level.retain(|run| run.id != id));
-        self.commit(tally, output, levels, (Erased::clone(&self.erased), self.applied), None)?;
+        self.commit(tally, output, Edit { gone: vec![id], ..Edit::default() })?;
         Ok(Step::Dropped { bytes })
     }
 
     fn move_down(&self, id: RunId, owner: &dyn Owner) -> Result<Step, Halt> {
-        let mut levels = self.levels.clone();
-        let from = levels.iter().position(|level| level.iter().any(|run| run.id == id));
+        let from = self.levels.iter().position(|level| level.iter().any(|run| run.id == id));
         let to = from.map_or(1, |from| from + 1);
-        let moved: Vec<RunFacts> = self.facts(&[id]).cloned().collect();
-        levels.iter_mut().for_each(|level| level.retain(|run| run.id != id));
-        if levels.len() <= to {
-            levels.resize_with(to + 1, Vec::new);
-        }
-        if let Some(level) = levels.get_mut(to) {
-            level.extend(moved);
-            level.sort_by(|a, b| a.first.cmp(&b.first));
-        }
+        let come: Vec<RunFacts> = self.facts(&[id]).cloned().collect();
         let output = Output::new(self.runs, &crate::AtOnce, self.applied, u64::MAX);
-        self.commit(owner.tally(), output, levels, (Erased::clone(&self.erased), self.applied), None)?;
+        self.commit(owner.tally(), output, Edit { gone: vec![id], come, to, flushed: None })?;
         Ok(Step::Moved { to })
     }
 
@@ -269,122 +278,12 @@ impl<'a> Task<'a> {
     }
 
     /// Makes it so: the manifest with the note, then the version.
-    fn commit(
-        &self,
-        tally: Box<dyn Tally + '_>,
-        mut output: Output<'_>,
-        mut levels: Vec<Vec<RunFacts>>,
-        (mut erased, applied): (Erased, u64),
-        flushed: Option<&Arc<Frozen>>,
-    ) -> Result<(), RunsError> {
-        while levels.last().is_some_and(Vec::is_empty) {
-            levels.pop();
-        }
-        erased.retain(|fragment| policy::is_needed(&levels, fragment));
-        let old: Vec<&Arc<Run>> = self.version.levels.iter().flat_map(|level| level.iter()).collect();
-        let open = |facts: &RunFacts| match old.iter().find(|run| run.id() == facts.id) {
-            Some(run) => Arc::clone(run),
-            None => Run::open(&self.runs.disk, &self.runs.folder, facts.clone(), &self.runs.cache),
-        };
-        let opened: Levels = levels.iter().map(|level| level.iter().map(open).collect()).collect();
-        let is_kept = |run: &Arc<Run>| levels.iter().flatten().any(|kept| kept.id == run.id());
-        let removed = old.iter().filter(|run| !is_kept(run)).map(|run| Arc::clone(run)).collect();
-        let done =
-            self.runs.commit(Change { applied, levels: levels.clone(), erased, removed }, tally, opened, flushed);
+    fn commit(&self, tally: Box<dyn Tally + '_>, mut output: Output<'_>, edit: Edit) -> Result<(), RunsError> {
+        let done = self.runs.commit(edit, tally);
         // Where it is not known whether the manifest counts, it may name them.
         if done.is_ok() || self.runs.is_closed() {
             output.keep();
         }
         done
-    }
-}
-
-/// The runs that a step writes. What is not kept goes with it.
-struct Output<'a> {
-    runs: &'a Runs,
-    pace: &'a dyn Pace,
-    knows: u64,
-    run_bytes: u64,
-    writer: Option<RunWriter>,
-    done: Vec<RunFacts>,
-    is_kept: bool,
-    /// Bytes of entries since the pace was asked, and what was written when it was.
-    passed_bytes: u64,
-    told_bytes: u64,
-}
-
-impl<'a> Output<'a> {
-    fn new(runs: &'a Runs, pace: &'a dyn Pace, knows: u64, run_bytes: u64) -> Self {
-        let (writer, done, is_kept) = (None, Vec::new(), false);
-        Self { runs, pace, knows, run_bytes, writer, done, is_kept, passed_bytes: 0, told_bytes: 0 }
-    }
-
-    fn push(&mut self, entry: &Entry<'_>) -> Result<(), Halt> {
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            None => {
-                let Runs { disk, folder, config, .. } = self.runs;
-                self.writer.insert(RunWriter::create(disk, folder, self.runs.new_id(), config.block_bytes)?)
-            }
-        };
-        writer.push(entry)?;
-        if writer.bytes() >= self.run_bytes {
-            self.close()?;
-        }
-        self.passed(entry)
-    }
-
-    /// An entry was dealt with, whatever became of it.
-    fn passed(&mut self, entry: &Entry<'_>) -> Result<(), Halt> {
-        let bytes = entry.key.len() + entry.value.map_or(0, <[u8]>::len);
-        self.passed_bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
-        if self.passed_bytes < PACE_BYTES {
-            return Ok(());
-        }
-        self.passed_bytes = 0;
-        let written = self.bytes();
-        let since = written.saturating_sub(self.told_bytes);
-        self.told_bytes = written;
-        match self.pace.wrote(since) {
-            Go::On => Ok(()),
-            Go::Stop => Err(Halt::Stopped),
-        }
-    }
-
-    /// Bytes of all runs so far.
-    fn bytes(&self) -> u64 {
-        let open = self.writer.as_ref().map_or(0, RunWriter::bytes);
-        self.done.iter().map(|run| run.bytes).sum::<u64>() + open
-    }
-
-    fn close(&mut self) -> Result<(), RunsError> {
-        if let Some(writer) = self.writer.take() {
-            self.done.push(writer.finish(self.knows)?);
-        }
-        Ok(())
-    }
-
-    /// All of them, durable with their names.
-    fn finish(&mut self) -> Result<Vec<RunFacts>, RunsError> {
-        self.close()?;
-        if !self.done.is_empty() {
-            let folder = &self.runs.folder;
-            let synced = self.runs.disk.sync_dir(folder, RUN_NAMES);
-            synced.map_err(|error| RunsError::disk("sync", folder, &error))?;
-        }
-        Ok(self.done.clone())
-    }
-
-    const fn keep(&mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // One that stays is in no manifest: the next open removes it.
-            self.done.iter().for_each(|run| _ = self.runs.disk.unlink(&run.id.path(&self.runs.folder)));
-        }
     }
 }

@@ -15,7 +15,10 @@ pub struct Sums {
 
 impl Sums {
     pub fn lay(self) -> Vec<u8> {
-        [self.entries.to_le_bytes(), self.bytes.to_le_bytes(), self.word.to_le_bytes()].concat()
+        let mut note = [self.entries.to_le_bytes(), self.bytes.to_le_bytes(), self.word.to_le_bytes()].concat();
+        // So long that manifests end in sectors that are the same: the next commit may make one whole that a crash tore.
+        note.resize(1100, 7);
+        note
     }
 
     pub fn read(note: &[u8]) -> Self {

@@ -13,8 +13,10 @@
 )]
 
 mod accounts;
+mod beside;
 mod faults;
 mod gate;
+mod lanes;
 mod model;
 mod open_files;
 mod plain;
