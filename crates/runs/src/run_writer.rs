@@ -20,6 +20,9 @@ pub(crate) const RUN: Barrier = Barrier::new("runs: a run's bytes before a manif
 
 /// Bytes given to the disk at once.
 const WRITE_BYTES: usize = 256 << 10;
+/// Bytes that may wait for a sync. All of a long run in one sync would stand in the device's queue before the next commit's few
+/// bytes, and in the file system's before its metadata.
+const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// A run file that is being written.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(crate) struct RunWriter {
     block_bytes: usize,
     /// Where `waiting` begins in the file.
     written: u64,
+    unsynced: u64,
     waiting: Vec<u8>,
     data: BlockBuilder,
     /// Not greater than any key of the open data block, greater than all before it.
@@ -71,6 +75,7 @@ impl RunWriter {
             file: Some(file),
             block_bytes: usize::try_from(block_bytes).unwrap_or(usize::MAX),
             written: 0,
+            unsynced: 0,
             waiting: Vec::new(),
             data: BlockBuilder::default(),
             from: Vec::new(),
@@ -144,7 +149,7 @@ impl RunWriter {
             let place = self.lay(block)?;
             top.push(&Entry { key: &from, seq: 0, value: Some(&place.lay()) });
         }
-        let filter = self.hashes.take().map_or_else(filter::lay_none, |mut hashes| filter::lay(&mut hashes));
+        let filter = self.hashes.as_mut().map_or_else(filter::lay_none, filter::lay);
         let filter = self.lay(filter)?;
         self.facts.knows = knows;
         self.facts.seq_min = self.facts.seq_min.min(self.facts.seq_max);
@@ -207,11 +212,17 @@ impl RunWriter {
     }
 
     fn write(&mut self) -> Result<(), RunsError> {
-        if let Some(file) = &self.file {
-            let written = write_all_at(&**file, self.written, &self.waiting);
-            written.map_err(|error| RunsError::disk("write", &self.path, &error))?;
+        let Some(file) = &self.file else { return Ok(()) };
+        for piece in self.waiting.chunks(WRITE_BYTES) {
+            write_all_at(&**file, self.written, piece).map_err(|error| RunsError::disk("write", &self.path, &error))?;
+            self.written += number(piece.len());
+            self.unsynced += number(piece.len());
+            // A part of a rebuild is never synced: nobody commits meanwhile.
+            if self.unsynced >= UNSYNCED_BYTES_MAX && self.hashes.is_some() {
+                file.sync_data(RUN).map_err(|error| RunsError::disk("sync", &self.path, &error))?;
+                self.unsynced = 0;
+            }
         }
-        self.written += number(self.waiting.len());
         self.waiting.clear();
         Ok(())
     }

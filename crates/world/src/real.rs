@@ -134,6 +134,10 @@ impl File for RealFile {
             let chunk = usize::try_from(bytes - at).unwrap_or(ZEROES_BYTES).min(ZEROES_BYTES);
             write_all_at(self, at, ZEROES.get(..chunk).unwrap_or_default())?;
             at += u64::try_from(chunk).unwrap_or(u64::MAX);
+            if at < bytes {
+                // Not all of it in one sync at the end: whoever commits meanwhile would wait for that.
+                self.buffered.sync_data()?;
+            }
         }
         Ok(())
     }

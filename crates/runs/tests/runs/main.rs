@@ -14,6 +14,7 @@
 
 mod accounts;
 mod beside;
+mod dirty;
 mod faults;
 mod gate;
 mod lanes;
