@@ -42,6 +42,7 @@ pub(crate) struct Server {
     pub(crate) connections_max: u32,
     pub(crate) idle_ms: u32,
     pub(crate) partial_frame_ms: u32,
+    pub(crate) long_bytes_max: u64,
     pub(crate) insecure: bool,
 }
 
@@ -54,6 +55,7 @@ impl Default for Server {
             connections_max: 1_024,
             idle_ms: 0,
             partial_frame_ms: 10_000,
+            long_bytes_max: assent_door::Limits::default().long_bytes_max,
             insecure: false,
         }
     }
@@ -173,6 +175,7 @@ const KEYS: &[(&str, Type)] = &[
     ("server.connections_max", Type::Number),
     ("server.idle_ms", Type::Number),
     ("server.partial_frame_ms", Type::Number),
+    ("server.long_bytes_max", Type::Number),
     ("server.insecure", Type::Boolean),
     ("admin.listen", Type::Text),
     ("coordinator.engine", Type::Text),

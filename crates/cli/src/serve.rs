@@ -217,6 +217,7 @@ impl House {
             connections_max: places.protocol,
             idle_ms: config.server.idle_ms,
             partial_frame_ms: config.server.partial_frame_ms,
+            long_bytes_max: config.server.long_bytes_max,
             ..assent_door::Limits::default()
         };
         let mut engines = Engines::of(self.identity.node);

@@ -12,6 +12,9 @@ pub struct Limits {
     pub connections_max: u32,
     /// Payload bytes of one frame. A longer one is refused by its header, and the connection closed.
     pub frame_bytes_max: u32,
+    /// Bytes of long messages, those of more than a frame, that all connections have under way together: what is gathered of
+    /// requests, and what is not yet sent of answers. One more is answered `Busy`; one that is longer than this, `Invalid`.
+    pub long_bytes_max: u64,
     /// How long a connection without any request may stay, in milliseconds; 0 is for ever. A client whose process
     /// lives keeps an idle connection on purpose.
     pub idle_ms: u32,
@@ -28,6 +31,7 @@ impl Default for Limits {
         Self {
             connections_max: 1024,
             frame_bytes_max: 1 << 20,
+            long_bytes_max: 514 << 20,
             idle_ms: 0,
             partial_frame_ms: 10_000,
             pending_max: 256,
@@ -38,6 +42,8 @@ impl Default for Limits {
 
 /// The smallest largest frame: a handshake that enlists a few dozen resources fits.
 const FRAME_BYTES_LEAST: u32 = 4096;
+/// The most that long messages may be allowed together.
+const LONG_BYTES_MOST: u64 = 1 << 40;
 /// The longest time a limit can say: a day.
 const TIME_MS_MOST: u32 = 86_400_000;
 
@@ -54,6 +60,10 @@ impl Limits {
         within("connections_max", self.connections_max, 1..=1_000_000, "it must be 1 to 1000000")?;
         let frame = FRAME_BYTES_LEAST..=1 << 20;
         within("frame_bytes_max", self.frame_bytes_max, frame, "it must be 4096 to 1048576 bytes")?;
+        let (name, value, least) = ("long_bytes_max", self.long_bytes_max, u64::from(self.frame_bytes_max));
+        if !(least..=LONG_BYTES_MOST).contains(&value) {
+            return Err(DoorError::Limit { name, value, rule: "it must hold a frame and at most 1 TiB" });
+        }
         within("idle_ms", self.idle_ms, 0..=TIME_MS_MOST, "it must be at most 86400000 ms; 0 is for ever")?;
         within("partial_frame_ms", self.partial_frame_ms, 1..=TIME_MS_MOST, "it must be 1 to 86400000 ms")?;
         within("pending_max", self.pending_max, 1..=65_536, "it must be 1 to 65536 requests")?;
@@ -136,6 +146,8 @@ mod tests {
             Limits { pending_max: 0, ..Limits::default() },
             Limits { unread_bytes_max: 1000, ..Limits::default() },
             Limits { idle_ms: TIME_MS_MOST + 1, ..Limits::default() },
+            Limits { long_bytes_max: (1 << 20) - 1, ..Limits::default() },
+            Limits { long_bytes_max: LONG_BYTES_MOST + 1, ..Limits::default() },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }

@@ -10,7 +10,7 @@ use assent_world::net::{Address, Stream};
 use assent_world::{Clock, Moment};
 
 use crate::handshake::{self, is_glance};
-use crate::state::{Counts, State};
+use crate::state::{Counts, Sizes, State};
 use crate::{LinkConfig, LinkError};
 
 /// One-way messages wait for company until they are so many bytes.
@@ -22,7 +22,7 @@ pub struct Link {
     stream: Stream,
     address: Address,
     welcome: Welcome,
-    limit: usize,
+    sizes: Sizes,
     in_flight_max: usize,
     patience: Duration,
     clock: Arc<dyn Clock>,
@@ -39,8 +39,8 @@ pub struct Ticket(u64);
 /// An answer, taken off the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    kind: u16,
-    payload: Vec<u8>,
+    pub(crate) kind: u16,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Arrived {
@@ -74,7 +74,11 @@ impl Link {
             stream,
             address: to.clone(),
             welcome,
-            limit: whole(welcome.limits.payload_bytes_max).min(PAYLOAD_BYTES_MAX),
+            sizes: Sizes {
+                version: welcome.version,
+                frame: whole(welcome.limits.payload_bytes_max).min(PAYLOAD_BYTES_MAX),
+                message: whole(welcome.limits.message_bytes_max),
+            },
             in_flight_max: whole(welcome.limits.in_flight_max).max(1),
             patience: Duration::from_millis(config.answer_ms),
             clock: Arc::clone(&config.clock),
@@ -136,7 +140,7 @@ impl Link {
     /// # Errors
     /// [`LinkError`]; nothing was queued then.
     pub fn lay(&self, request: &Request<'_>) -> Result<Ticket, LinkError> {
-        self.state().lay(request, self.limit, self.in_flight_max).map(Ticket)
+        self.state().lay(request, &self.sizes, self.in_flight_max).map(Ticket)
     }
 
     /// Queues a request and puts everything queued on its way, in one write.
@@ -145,7 +149,7 @@ impl Link {
     /// [`LinkError`] if nothing was queued. Trouble with the writing is told by `receive`.
     pub fn send(&self, request: &Request<'_>) -> Result<Ticket, LinkError> {
         let mut state = self.state();
-        let ticket = state.lay(request, self.limit, self.in_flight_max).map(Ticket)?;
+        let ticket = state.lay(request, &self.sizes, self.in_flight_max).map(Ticket)?;
         self.write(state);
         Ok(ticket)
     }
@@ -156,7 +160,7 @@ impl Link {
     /// [`LinkError`]; nothing was queued then.
     pub fn one_way(&self, message: &Request<'_>) -> Result<(), LinkError> {
         let mut state = self.state();
-        state.one_way(message, self.limit)?;
+        state.one_way(message, &self.sizes)?;
         if state.pending.len() >= LINGERING_BYTES_MAX {
             self.write(state);
         }
@@ -304,7 +308,13 @@ impl Link {
                         state.break_off(format!("server {}: {message}", self.address));
                     }
                 }
-                Ok(Some(frame)) => sleepers.extend(state.arrived(&frame)),
+                Ok(Some(frame)) => match state.arrived(&frame) {
+                    Ok(sleeper) => sleepers.extend(sleeper),
+                    Err(error) => {
+                        state.break_off(format!("server {}: {error}", self.address));
+                        return sleepers;
+                    }
+                },
                 Ok(None) => return sleepers,
                 Err(error) => {
                     state.break_off(format!("server {}: {error}", self.address));

@@ -4,10 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar};
 
 use assent_frame::Frame;
-use assent_wire::{Request, WireError};
+use assent_wire::{Assembly, MESSAGE_BYTES_MAX, Request, WireError};
 use assent_world::Moment;
 
 use crate::{Arrived, LinkError};
+
+/// What one connection takes, as its server said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sizes {
+    pub(crate) version: u16,
+    /// Payload bytes of a frame.
+    pub(crate) frame: usize,
+    /// Bytes of a message.
+    pub(crate) message: usize,
+}
 
 /// What a link has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +38,8 @@ struct Slot {
     /// Where its frame ends among all bytes laid on this link.
     end: u64,
     answer: Option<Arrived>,
+    /// The parts of it that have come.
+    parts: Option<Assembly>,
     /// Who sleeps for it, if somebody does.
     sleeper: Option<Arc<Condvar>>,
 }
@@ -57,7 +69,7 @@ impl State {
     }
 
     /// Lays a request; its id.
-    pub(crate) fn lay(&mut self, request: &Request<'_>, limit: usize, most: usize) -> Result<u64, LinkError> {
+    pub(crate) fn lay(&mut self, request: &Request<'_>, sizes: &Sizes, most: usize) -> Result<u64, LinkError> {
         self.whole()?;
         let in_flight = self.slots.len();
         if in_flight >= most {
@@ -65,23 +77,32 @@ impl State {
         }
         // Id 0 marks one-way messages; 2^64 requests do not happen.
         let id = self.last_id + 1;
-        let end = self.put(request, id, limit)?;
+        let end = self.put(request, id, sizes)?;
         self.last_id = id;
         self.slots.insert(id, Slot { end, ..Slot::default() });
         self.counts.requests += 1;
         Ok(id)
     }
 
-    pub(crate) fn one_way(&mut self, message: &Request<'_>, limit: usize) -> Result<(), LinkError> {
+    pub(crate) fn one_way(&mut self, message: &Request<'_>, sizes: &Sizes) -> Result<(), LinkError> {
         self.whole()?;
-        self.put(message, 0, limit)?;
+        self.put(message, 0, sizes)?;
         self.counts.one_way += 1;
         Ok(())
     }
 
-    fn put(&mut self, request: &Request<'_>, id: u64, limit: usize) -> Result<u64, WireError> {
+    fn put(&mut self, request: &Request<'_>, id: u64, sizes: &Sizes) -> Result<u64, WireError> {
+        let (since, version) = (request.since(), sizes.version);
+        if since > version {
+            return Err(WireError::Since { since, version });
+        }
         let before = self.pending.len();
-        request.lay(&mut self.pending, id, limit)?;
+        match request.lay(&mut self.pending, id, sizes.frame) {
+            Err(WireError::TooLarge { .. }) if sizes.message > sizes.frame => {
+                request.lay_long(&mut self.pending, id, sizes.frame, sizes.message)?;
+            }
+            laid => laid?,
+        }
         self.laid += u64::try_from(self.pending.len() - before).unwrap_or(0);
         Ok(self.laid)
     }
@@ -110,11 +131,34 @@ impl State {
 
     /// Hands an answer to its request; who is to be woken, once the lock is free. One that nobody waits for any more came
     /// too late.
-    pub(crate) fn arrived(&mut self, frame: &Frame<'_>) -> Option<Arc<Condvar>> {
-        let slot = self.slots.get_mut(&frame.mark)?;
-        slot.answer = Some(Arrived::new(frame));
+    ///
+    /// # Errors
+    /// [`WireError::Part`]: what follows cannot be understood.
+    pub(crate) fn arrived(&mut self, frame: &Frame<'_>) -> Result<Option<Arc<Condvar>>, WireError> {
+        let Some(slot) = self.slots.get_mut(&frame.mark) else { return Ok(None) };
+        let answer = if Assembly::is_part(frame) {
+            let gathered = match slot.parts.take() {
+                None if Assembly::announced(frame) > MESSAGE_BYTES_MAX => {
+                    return Err(WireError::TooLarge { bytes: Assembly::announced(frame), limit: MESSAGE_BYTES_MAX });
+                }
+                None => Assembly::begin(frame, true)?,
+                Some(mut begun) => {
+                    begun.add(frame)?;
+                    begun
+                }
+            };
+            if !gathered.is_whole() {
+                slot.parts = Some(gathered);
+                return Ok(None);
+            }
+            let (kind, payload) = gathered.into_parts();
+            Arrived { kind, payload }
+        } else {
+            Arrived::new(frame)
+        };
+        slot.answer = Some(answer);
         self.counts.answers += 1;
-        slot.sleeper.clone()
+        Ok(slot.sleeper.clone())
     }
 
     /// The answer of this request, or that there will be none.

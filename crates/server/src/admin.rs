@@ -44,6 +44,13 @@ pub(crate) fn stats(visit: &mut Visit<'_>) {
     visit.answer(&Answer::Stats(gauges));
 }
 
+/// Answers the store's gauges to whoever works on it.
+pub(crate) fn store_stats(visit: &mut Visit<'_>) {
+    let mut gauges = gauges(visit.shared);
+    gauges.retain(|(name, _)| name.starts_with("kv."));
+    visit.answer(&Answer::Stats(gauges));
+}
+
 fn coordinator<'a>(visit: &mut Visit<'a>) -> Option<&'a Coordinator> {
     let coordinator = visit.shared.coordinator.as_deref();
     if coordinator.is_none() {
@@ -78,6 +85,7 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
     let mut all = vec![
         ("server.connections", u64::from(shared.slots.taken())),
         ("server.connections_max", u64::from(shared.slots.most())),
+        ("server.long_bytes", shared.budget.taken()),
     ];
     if let Some(coordinator) = &shared.coordinator {
         let it = coordinator.gauges();

@@ -5,13 +5,16 @@
 //! A connection that is refused is answered first, then read to its end for a moment ([`Phase::Lingering`]): closing
 //! with unread bytes would reset it, and the answer could be lost.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use assent_door::{Limits, Slot};
+use assent_wire::Long;
 use assent_world::Moment;
 use assent_world::net::Peer;
 
+use crate::long::{Gathering, Share};
 use crate::role::Role;
 
 /// How long a refused connection may take to read its last answer and close.
@@ -54,6 +57,14 @@ pub(crate) struct Connection {
     slot: Option<Slot>,
     pub(crate) phase: Phase,
     pub(crate) role: Role,
+    /// Of the protocol, as agreed on.
+    pub(crate) version: u16,
+    /// A request of which not all parts have come.
+    pub(crate) gathering: Option<Gathering>,
+    /// Answers that leave part by part, and their room.
+    longs: VecDeque<(Long, Share)>,
+    /// Payload bytes of a part.
+    part_bytes: usize,
     /// The beginning of a frame, and whatever came with it while its owner did not read answers.
     pub(crate) begun: Vec<u8>,
     /// Answers, from `written` on not yet taken by the other side.
@@ -82,6 +93,10 @@ impl Connection {
             slot,
             phase: Phase::New,
             role: Role::Nobody,
+            version: 1,
+            gathering: None,
+            longs: VecDeque::new(),
+            part_bytes: 0,
             begun: Vec::new(),
             out: Vec::new(),
             written: 0,
@@ -94,6 +109,16 @@ impl Connection {
             stalled_since: None,
             heard: now,
         }
+    }
+
+    /// Both sides have agreed on a version, and on how long a frame may be.
+    pub(crate) fn agreed(&mut self, version: u16, part_bytes: usize) {
+        (self.version, self.part_bytes) = (version, part_bytes);
+    }
+
+    /// An answer that leaves part by part, as fast as the other side takes it.
+    pub(crate) fn send_long(&mut self, long: Long, share: Share) {
+        self.longs.push_back((long, share));
     }
 
     pub(crate) fn peer_mut(&mut self) -> &mut Peer {
@@ -126,6 +151,7 @@ impl Connection {
     pub(crate) fn at_end(&mut self) {
         self.ended = true;
         self.begun.clear();
+        self.gathering = None;
         if matches!(self.phase, Phase::New | Phase::Open) {
             self.phase = Phase::Closing;
         }
@@ -156,7 +182,8 @@ impl Connection {
 
     /// Whether nothing of it is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.begun.is_empty() && self.backlog() == 0 && self.pending == 0 && !self.role.has_work()
+        let is_read = self.begun.is_empty() && self.gathering.is_none();
+        is_read && self.backlog() == 0 && self.longs.is_empty() && self.pending == 0 && !self.role.has_work()
     }
 
     /// Whether requests were left lying for its backlog, and can go on.
@@ -181,7 +208,7 @@ impl Connection {
 
     /// Writes what waits, once if the socket takes it. `Err`: the connection is gone.
     pub(crate) fn flush(&mut self, now: Moment) -> Result<(), ()> {
-        while self.writable && self.backlog() > 0 {
+        while self.writable && self.refill() {
             match self.peer.write(self.out.get(self.written..).unwrap_or_default()) {
                 Ok(0) => return Err(()),
                 Ok(taken) => {
@@ -193,7 +220,7 @@ impl Connection {
                 Err(_) => return Err(()),
             }
         }
-        if self.backlog() == 0 {
+        if self.backlog() == 0 && self.longs.is_empty() {
             self.empty();
             self.stalled_since = None;
             if self.phase == Phase::Closing && self.pending == 0 {
@@ -206,6 +233,20 @@ impl Connection {
             self.stalled_since = Some(now);
         }
         Ok(())
+    }
+
+    /// Whether there is something to write; the next part of a long answer if there is nothing else.
+    fn refill(&mut self) -> bool {
+        if self.backlog() > 0 {
+            return true;
+        }
+        let Some((long, _)) = self.longs.front_mut() else { return false };
+        self.written = 0;
+        self.out.clear();
+        if !long.next(&mut self.out, self.part_bytes) {
+            self.longs.pop_front();
+        }
+        true
     }
 
     fn empty(&mut self) {
@@ -242,6 +283,9 @@ impl Connection {
             // Whoever is told to go and does not read is stalled, above.
             Phase::Closing => None,
             Phase::New => longer(self.waits_since, partial).then_some("its handshake did not come"),
+            Phase::Open if self.gathering.is_some() && self.backlog() == 0 && now.since(self.heard) >= partial => {
+                Some("a long message did not come to its end")
+            }
             // Requests that wait for room are not the sender's fault.
             Phase::Open if !self.begun.is_empty() && self.backlog() == 0 => {
                 longer(self.waits_since, partial).then_some("a frame did not come to its end")

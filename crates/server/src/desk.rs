@@ -10,13 +10,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_frame::parse;
+use assent_frame::{Frame, parse};
 use assent_kind::Kind;
 use assent_world::Moment;
 use assent_world::net::{Events, Interest, Listener, Peer, Poll, Token};
 use assent_world::stop::{self, Stop};
 
 use crate::connection::{Connection, Heard, Phase};
+use crate::long;
 use crate::owed::Owed;
 use crate::role::{self, Visit};
 use crate::shared::{Letter, Shared};
@@ -168,6 +169,13 @@ impl Desk {
                     if let Some(connection) = self.connections.get_mut(&token) {
                         connection.pending = connection.pending.saturating_sub(1);
                         connection.out.extend_from_slice(&frame);
+                        self.ready.insert(token);
+                    }
+                }
+                Letter::Long { token, long, share } => {
+                    if let Some(connection) = self.connections.get_mut(&token) {
+                        connection.pending = connection.pending.saturating_sub(1);
+                        connection.send_long(long, share);
                         self.ready.insert(token);
                     }
                 }
@@ -395,9 +403,7 @@ impl Table<'_> {
                 Ok(Some((frame, laid))) => {
                     used += laid;
                     connection.heard = self.now;
-                    let Self { shared, owed, desk, token, .. } = self;
-                    let visit = Visit { shared, connection, owed, desk: *desk, token: *token, mark: frame.mark };
-                    role::step(visit, &frame);
+                    self.step(connection, &frame);
                 }
                 Err(error) => {
                     // Where the next frame would begin is unknown: this connection is over.
@@ -407,5 +413,33 @@ impl Table<'_> {
             }
         }
         connection.noted(used, bytes.len(), self.now)
+    }
+
+    /// Steps a frame, or the message whose last part it is.
+    fn step(&mut self, connection: &mut Connection, frame: &Frame<'_>) {
+        if !long::is_part(connection, frame) {
+            return self.visit(connection, frame);
+        }
+        match long::gather(self.shared, connection, frame) {
+            Ok(Some(whole)) => {
+                let before = self.owed.len();
+                self.visit(connection, &whole.assembly.frame());
+                // The journal has its bytes until they are on disk: its room is given back with the answer.
+                if let Some(owed) = self.owed.get_mut(before) {
+                    owed.share = whole.share;
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.shared.numbers.refused(error.kind());
+                role::refuse(connection, 0, error.kind(), &error.to_string());
+            }
+        }
+    }
+
+    fn visit(&mut self, connection: &mut Connection, frame: &Frame<'_>) {
+        let Self { shared, owed, desk, token, .. } = self;
+        let visit = Visit { shared, connection, owed, desk: *desk, token: *token, mark: frame.mark };
+        role::step(visit, frame);
     }
 }

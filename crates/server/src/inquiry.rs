@@ -1,4 +1,4 @@
-//! What an operator asks that takes longer than a turn: a word that must be durable, and reading the whole log.
+//! What takes longer than a turn: an operator's word that must be durable, reading the whole log, and reading a long value.
 //!
 //! Walk: [`ask`] queues an [`Inquiry`] · the thread in [`serve`] takes one after the other, so that however many ask, one
 //! reader at a time walks the log, and no desk waits for it · the answer goes back as a letter.
@@ -9,17 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assent_coordinator::history::{self, Filter, Past};
-use assent_coordinator::{Coordinator, Digest, Operator};
+use assent_coordinator::{Digest, Operator};
 use assent_ids::{ResourceId, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_wire::{self as wire, Answer, LogQuery, LogState, OperatorWord, PAYLOAD_BYTES_MAX, Request};
+use assent_wire::{self as wire, Answer, LogQuery, LogState, Long, OperatorWord, PAYLOAD_BYTES_MAX, Request};
 use assent_world::Gate;
 use assent_xa::Outcome;
 
+use crate::long::Share;
 use crate::role::Visit;
 use crate::shared::{Asked, Letter, Shared};
-use crate::{decisions, views};
+use crate::{decisions, objects, views};
 
 /// So many may wait; beyond, an inquiry is `Busy`.
 const WAITING_MAX: usize = 64;
@@ -33,6 +34,17 @@ pub(crate) enum Inquiry {
     Forget(TxId, Operator),
     Log(Filter),
     Verify(Option<(u64, Digest)>),
+    /// A value that is longer than a frame.
+    Value {
+        keyspace: u32,
+        key: Vec<u8>,
+    },
+}
+
+/// What goes back: a frame as it is laid, or an answer in parts with its room.
+pub(crate) enum Answered {
+    Frame(Vec<u8>),
+    Long(Long, Share),
 }
 
 impl Inquiry {
@@ -124,6 +136,11 @@ pub(crate) fn ask(visit: &mut Visit<'_>, inquiry: Inquiry) {
     if visit.shared.coordinator.is_none() {
         return visit.error(Kind::NotFound, "this server has no coordinator; connect to one that has");
     }
+    ask_store(visit, inquiry);
+}
+
+/// Queues an inquiry about the store; it is answered later.
+pub(crate) fn ask_store(visit: &mut Visit<'_>, inquiry: Inquiry) {
     if !visit.has_room() {
         return;
     }
@@ -131,53 +148,59 @@ pub(crate) fn ask(visit: &mut Visit<'_>, inquiry: Inquiry) {
     if visit.shared.inquiries.put(asked, inquiry) {
         visit.connection.pending += 1;
     } else {
-        visit.error(Kind::Busy, &format!("{WAITING_MAX} inquiries of operators wait already; ask again"));
+        visit.error(Kind::Busy, &format!("{WAITING_MAX} requests that take long wait already; ask again"));
     }
 }
 
 /// Answers inquiries until the server stops.
-pub(crate) fn serve(shared: &Shared, coordinator: &Coordinator, log: Option<&Arc<dyn Log>>) {
+pub(crate) fn serve(shared: &Shared, log: Option<&Arc<dyn Log>>) {
     while let Some((asked, inquiry)) = shared.inquiries.take() {
-        let frame = answer(shared, coordinator, log, inquiry, asked.request);
-        if let Some(inbox) = shared.inboxes.get(asked.desk) {
-            inbox.post(Letter::Late { token: asked.token, frame });
+        let Asked { desk, token, request } = asked;
+        let answered = answer(shared, log, inquiry, request);
+        let letter = match answered {
+            Ok(Answered::Frame(frame)) => Letter::Late { token, frame },
+            Ok(Answered::Long(long, share)) => Letter::Long { token, long, share },
+            Err((kind, message)) => {
+                shared.numbers.refused(kind);
+                let mut frame = Vec::new();
+                _ = Answer::Error { kind, message: &message }.lay(&mut frame, request, PAYLOAD_BYTES_MAX);
+                Letter::Late { token, frame }
+            }
+        };
+        if let Some(inbox) = shared.inboxes.get(desk) {
+            inbox.post(letter);
         }
     }
 }
 
 type Refusal = (Kind, String);
 
-fn answer(
-    shared: &Shared,
-    coordinator: &Coordinator,
-    log: Option<&Arc<dyn Log>>,
-    inquiry: Inquiry,
-    mark: u64,
-) -> Vec<u8> {
+fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u64) -> Result<Answered, Refusal> {
     let log = || log.ok_or_else(|| (Kind::NotFound, "this server's coordinator has no log to read".to_owned()));
-    let laid = match inquiry {
+    let coordinator = || {
+        let absent = || (Kind::NotFound, "this server has no coordinator; connect to one that has".to_owned());
+        shared.coordinator.as_deref().ok_or_else(absent)
+    };
+    let frame = match inquiry {
         Inquiry::Force(tx, wanted, operator) => {
-            let forced = coordinator.force(tx, wanted, &operator).map_err(|error| (error.kind, error.message));
+            let forced = coordinator()?.force(tx, wanted, &operator).map_err(|error| (error.kind, error.message));
             // The branches need not wait for the agent's next look.
             shared.recovery.ring();
             forced.and_then(|outcome| lay(shared, mark, &Answer::Decided(views::outcome(outcome))))
         }
         Inquiry::Forget(tx, operator) => {
-            let forgotten = coordinator.forget(tx, &operator).map_err(|error| (error.kind, error.message));
+            let forgotten = coordinator()?.forget(tx, &operator).map_err(|error| (error.kind, error.message));
             forgotten.and_then(|()| lay(shared, mark, &Answer::Forgotten))
         }
-        Inquiry::Log(filter) => log().and_then(|log| page(shared, &**log, &filter, mark)),
-        Inquiry::Verify(kept) => log().and_then(|log| verify(shared, &**log, kept, mark)),
+        Inquiry::Log(filter) => page(shared, &**log()?, &filter, mark),
+        Inquiry::Verify(kept) => verify(shared, &**log()?, kept, mark),
+        Inquiry::Value { keyspace, key } => return objects::value(shared, keyspace, &key, mark),
     };
-    laid.unwrap_or_else(|(kind, message)| {
-        shared.numbers.refused(kind);
-        let mut out = Vec::new();
-        _ = Answer::Error { kind, message: &message }.lay(&mut out, mark, PAYLOAD_BYTES_MAX);
-        out
-    })
+    frame.map(Answered::Frame)
 }
 
-fn lay(shared: &Shared, mark: u64, answer: &Answer<'_>) -> Result<Vec<u8>, Refusal> {
+/// Lays an answer as a frame.
+pub(crate) fn lay(shared: &Shared, mark: u64, answer: &Answer<'_>) -> Result<Vec<u8>, Refusal> {
     let limit = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(PAYLOAD_BYTES_MAX);
     let mut out = Vec::new();
     match answer.lay(&mut out, mark, limit) {

@@ -9,8 +9,8 @@
 //! have threads of their own, beside the desk.
 //!
 //! Walk: [`Server::start`] puts the parts together · `desk` turns · `connection` one socket and its patience · `role`
-//! greets and hands requests to `decisions`, `store`, `admin` · `seats` who speaks for a client · `owed` what waits for a
-//! sync · `inquiry` what an operator asks that takes longer · [`views`] transactions in the words of the wire · `caretakers`
+//! greets and hands requests to `decisions`, `store` (`objects`: many keys at once), `admin` · `seats` who speaks for a client · `owed` what waits for a
+//! sync · `long` messages in parts · `inquiry` what takes longer than a turn · [`views`] transactions in the words of the wire · `caretakers`
 //! recovery and ticks · `report` what a round of recovery did · `watch`, `numbers` for meters and health.
 //! Deliberately absent: async, HTTP (`rest`), and the driving of anybody's commit: clients do that.
 #![forbid(unsafe_code)]
@@ -21,7 +21,9 @@ mod connection;
 mod decisions;
 mod desk;
 mod inquiry;
+mod long;
 mod numbers;
+mod objects;
 mod owed;
 mod report;
 mod role;

@@ -6,6 +6,7 @@ use assent_wire::{Answer, Outcome, Reply};
 use assent_world::stop::{self, Stop};
 
 use crate::connection::Connection;
+use crate::long::Share;
 use crate::role;
 use crate::shared::Shared;
 
@@ -15,6 +16,8 @@ pub(crate) struct Owed {
     pub(crate) token: usize,
     pub(crate) request: u64,
     pub(crate) due: Due,
+    /// The room of a long request, given back once this is answered.
+    pub(crate) share: Option<Share>,
 }
 
 /// For what.

@@ -6,7 +6,9 @@
 use assent_frame::Frame;
 use assent_ids::Epoch;
 use assent_kind::Kind;
-use assent_wire::{Answer, Hello, Limits, PAYLOAD_BYTES_MAX, Request, Secret, Session, VERSIONS, Welcome};
+use assent_wire::{
+    Answer, Hello, LONG, Limits, Long, PAYLOAD_BYTES_MAX, Request, Secret, Session, VERSIONS, Welcome, WireError,
+};
 
 use crate::connection::{Connection, Phase};
 use crate::inquiry::{self, Inquiry};
@@ -74,7 +76,30 @@ impl Visit<'_> {
 
     pub(crate) fn error(&mut self, kind: Kind, message: &str) {
         self.shared.numbers.refused(kind);
-        self.answer(&Answer::Error { kind, message });
+        error(self.shared, self.connection, self.mark, kind, message);
+    }
+
+    /// A value, in parts if it is longer than a frame.
+    pub(crate) fn answer_value(&mut self, value: Option<Vec<u8>>) {
+        let most = usize::try_from(self.shared.limits.frame_bytes_max).unwrap_or(PAYLOAD_BYTES_MAX);
+        match value {
+            // With a flag and its length.
+            Some(value) if self.is_long() && self.mark != ONE_WAY && value.len() + 5 > most => {
+                match self.shared.budget.take(value.len() + 5) {
+                    Ok(share) => match Long::value(self.mark, value) {
+                        Ok(long) => self.connection.send_long(long, share),
+                        Err(error) => self.error(error.kind(), &error.to_string()),
+                    },
+                    Err((kind, message)) => self.error(kind, &message),
+                }
+            }
+            value => self.answer(&Answer::Value(value.as_deref())),
+        }
+    }
+
+    /// Whether the other side takes an answer in parts.
+    pub(crate) const fn is_long(&self) -> bool {
+        self.connection.version >= LONG
     }
 
     /// Whether one more request of this connection may be under way; answers `Busy` if not.
@@ -90,7 +115,7 @@ impl Visit<'_> {
     /// Answered at the end of this turn.
     pub(crate) fn owe(&mut self, due: Due) {
         self.connection.pending += 1;
-        self.owed.push(Owed { token: self.token, request: self.mark, due });
+        self.owed.push(Owed { token: self.token, request: self.mark, due, share: None });
     }
 }
 
@@ -109,6 +134,11 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
         visit.shared.numbers.refused(Kind::Invalid);
         return refuse(visit.connection, ONE_WAY, Kind::Invalid, message);
     }
+    let (since, version) = (request.since(), visit.connection.version);
+    if since > version {
+        let error = WireError::Since { since, version };
+        return visit.error(error.kind(), &error.to_string());
+    }
     let name = name(&request);
     visit.shared.numbers.request(name);
     match (&visit.connection.role, request) {
@@ -122,6 +152,7 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
         (Role::Client(client), Request::Heuristic { tx, told, branches }) => {
             decisions::heuristic(visit.shared, client.client, tx, told, &branches)
         }
+        (Role::Store(_), Request::Stats) => admin::store_stats(visit),
         (Role::Store(_), request) if store::knows(&request) => store::step(visit, request),
         (Role::Admin, Request::TxList { after, limit }) => admin::list(visit, after, limit),
         (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
@@ -150,8 +181,11 @@ fn greet(visit: &mut Visit<'_>, frame: &Frame<'_>) {
             let shared = visit.shared;
             visit.connection.role = role;
             visit.connection.phase = Phase::Open;
+            let frame_bytes_max = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(PAYLOAD_BYTES_MAX);
+            visit.connection.agreed(version, frame_bytes_max);
             let limits = Limits {
                 payload_bytes_max: shared.limits.frame_bytes_max,
+                message_bytes_max: u32::try_from(shared.budget.message_bytes_max()).unwrap_or(u32::MAX),
                 in_flight_max: shared.limits.pending_max,
                 heartbeat_ms: shared.heartbeat_ms,
                 client_lost_ms: shared.client_lost_ms,
@@ -195,6 +229,13 @@ fn welcome(shared: &Shared, role: &assent_wire::Role<'_>) -> Result<(Role, Optio
             let assent_coordinator::Session { incarnation, secret } = session;
             Ok((Role::Client(shared.seats.take(incarnation)), Some(Session { incarnation, secret: Secret(secret) })))
         }
+    }
+}
+
+/// Answers with an error, unless nobody waits.
+pub(crate) fn error(shared: &Shared, connection: &mut Connection, mark: u64, kind: Kind, message: &str) {
+    if mark != ONE_WAY {
+        answer(shared, connection, mark, &Answer::Error { kind, message });
     }
 }
 
@@ -255,6 +296,8 @@ pub(crate) const KINDS: &[&str] = &[
     "get",
     "write",
     "scan",
+    "look",
+    "rows",
     "tx_list",
     "tx_show",
     "tx_recover",
@@ -286,6 +329,8 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::Get { .. } => "get",
         Request::Write(_) => "write",
         Request::Scan(_) => "scan",
+        Request::Look(_) => "look",
+        Request::Rows(_) => "rows",
         Request::TxList { .. } => "tx_list",
         Request::TxShow(_) => "tx_show",
         Request::TxRecover => "tx_recover",

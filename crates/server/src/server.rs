@@ -18,6 +18,7 @@ use assent_world::{Clock, Moment};
 use crate::caretakers;
 use crate::desk::{Desk, WAKER};
 use crate::inquiry::{self, Inquiries};
+use crate::long::Budget;
 use crate::numbers::Numbers;
 use crate::seats::Seats;
 use crate::shared::{Inbox, Recovery, Shared};
@@ -171,6 +172,7 @@ impl Server {
             heartbeat_ms: config.heartbeat_ms,
             client_lost_ms: config.client_lost_ms,
             slots: Slots::new(config.limits.connections_max),
+            budget: Budget::new(config.limits.long_bytes_max),
             drain: Drain::default(),
             numbers,
             registered,
@@ -219,10 +221,8 @@ impl Server {
             let shared = Arc::clone(&self.shared);
             self.spawn("recovery", move || caretakers::recover(&shared, &attendance))?;
         }
-        if let Some(coordinator) = self.shared.coordinator.clone() {
-            let shared = Arc::clone(&self.shared);
-            self.spawn("inquiries", move || inquiry::serve(&shared, &coordinator, log.as_ref()))?;
-        }
+        let shared = Arc::clone(&self.shared);
+        self.spawn("inquiries", move || inquiry::serve(&shared, log.as_ref()))?;
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
             self.spawn("tick-tx", move || caretakers::tick_coordinator(&shared, &coordinator))?;

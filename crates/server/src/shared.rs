@@ -11,10 +11,12 @@ use assent_door::{Drain, Limits, Slot, Slots};
 use assent_ids::{NodeId, ResourceId};
 use assent_journal::Log;
 use assent_kv::Kv;
+use assent_wire::Long;
 use assent_world::net::{Peer, Waker};
 use assent_world::{Clock, Gate};
 
 use crate::inquiry::Inquiries;
+use crate::long::{Budget, Share};
 use crate::numbers::Numbers;
 use crate::seats::Seats;
 
@@ -33,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) heartbeat_ms: u32,
     pub(crate) client_lost_ms: u32,
     pub(crate) slots: Slots,
+    /// Of long messages.
+    pub(crate) budget: Budget,
     pub(crate) drain: Drain,
     pub(crate) numbers: Numbers,
     pub(crate) seats: Seats,
@@ -80,6 +84,15 @@ pub(crate) enum Letter {
         token: usize,
         /// The answer, as it is laid.
         frame: Vec<u8>,
+    },
+    /// An answer that leaves in parts.
+    Long {
+        /// The connection.
+        token: usize,
+        /// The answer.
+        long: Long,
+        /// Its room.
+        share: Share,
     },
 }
 

@@ -13,6 +13,7 @@ use assent_wire::{Answer, Bound, Found, Native, Op, Past, Reply, Request, Scan, 
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
 
+use crate::objects;
 use crate::owed::Due;
 use crate::role::{Role, Visit};
 
@@ -40,6 +41,8 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::Get { .. }
             | R::Write(_)
             | R::Scan(_)
+            | R::Look(_)
+            | R::Rows(_)
     )
 }
 
@@ -72,16 +75,13 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::Commit(xid) => commit(visit, xid, false, || kv.commit_begin(&xid)),
         Request::CommitOnePhase(xid) => commit(visit, xid, true, || kv.commit_one_phase_begin(&xid)),
         Request::Rollback(xid) => rollback(visit, kv, xid),
-        Request::Get { xid, keyspace, key } => {
-            let found = match xid {
-                Some(xid) => kv.branch_get(&xid, keyspace, key),
-                None => kv.get(keyspace, key),
-            };
-            match found {
-                Ok(value) => visit.answer(&Answer::Value(value.as_deref())),
-                Err(error) => refuse(visit, &error),
-            }
-        }
+        Request::Get { xid: None, keyspace, key } => objects::get(visit, kv, keyspace, key),
+        Request::Get { xid: Some(xid), keyspace, key } => match kv.branch_get(&xid, keyspace, key) {
+            Ok(value) => visit.answer_value(value),
+            Err(error) => refuse(visit, &error),
+        },
+        Request::Look(look) => objects::look(visit, kv, &look),
+        Request::Rows(rows) => objects::rows(visit, kv, &rows),
         Request::Write(write) => self::write(visit, kv, &write),
         Request::Scan(scan) => self::scan(visit, kv, &scan),
         // `knows` is the list of the above.
@@ -245,11 +245,15 @@ fn write(visit: &mut Visit<'_>, kv: &Kv, write: &Write<'_>) {
 const fn op<'a>(op: Op<'a>) -> assent_kv::Op<'a> {
     match op {
         Op::Put { keyspace, key, value } => assent_kv::Op::put(keyspace, key, value),
+        Op::Set { keyspace, key, metadata, expiry_ms: expiry, value } => {
+            assent_kv::Op::Put { keyspace, key, metadata, value, expiry }
+        }
         Op::Delete { keyspace, key } => assent_kv::Op::delete(keyspace, key),
+        Op::Erase { keyspace, from, to } => assent_kv::Op::Erase { keyspace, from, to },
     }
 }
 
-const fn bound<'a>(bound: Bound<'a>) -> ops::Bound<&'a [u8]> {
+pub(crate) const fn bound<'a>(bound: Bound<'a>) -> ops::Bound<&'a [u8]> {
     match bound {
         Bound::Unbounded => ops::Bound::Unbounded,
         Bound::Included(key) => ops::Bound::Included(key),

@@ -13,6 +13,9 @@ use crate::shared::Shared;
 pub(crate) fn server(shared: &Arc<Shared>, metrics: &Metrics, health: &Health) {
     let most = i64::from(shared.slots.most());
     metrics.sample_gauge("connections_max", None, "Places for connections of the binary protocol", move || most);
+    let budget = shared.budget.clone();
+    let help = "Bytes of messages longer than a frame that are under way";
+    metrics.sample_gauge("long_bytes", None, help, move || signed(budget.taken()));
     if let Some(attendance) = shared.recovery.attendance() {
         let weak = Arc::downgrade(attendance);
         health.watch("recovery", move || match weak.upgrade() {

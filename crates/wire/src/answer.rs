@@ -8,6 +8,7 @@ use assent_kind::Kind;
 
 use crate::admin::{RoundView, TransactionView, heuristic, put_heuristic};
 use crate::history::{PastView, Verified};
+use crate::objects::{Object, Row, objects, put_objects};
 use crate::request::{outcome, put_outcome};
 use crate::{Outcome, Welcome, WireError, field};
 
@@ -130,6 +131,15 @@ pub enum Answer<'a> {
         /// In the order of their keys.
         pairs: Vec<Found<'a>>,
     },
+    /// To `Look`: what is known of the first keys that were asked for, in their order; ask on for the others.
+    Objects(Vec<Option<Object<'a>>>),
+    /// To `Rows`.
+    Rows {
+        /// Whether there are more behind the last one.
+        more: bool,
+        /// In the order of their keys.
+        rows: Vec<Row<'a>>,
+    },
     /// To `TxList` and `TxShow`.
     Transactions {
         /// Whether there are more behind the last one.
@@ -159,9 +169,11 @@ const PONG: u16 = 0x8002;
 const DECIDED: u16 = 0x8010;
 const KNOWN: u16 = 0x8012;
 const BRANCH: u16 = 0x8020;
-const VALUE: u16 = 0x8030;
+pub(crate) const VALUE: u16 = 0x8030;
 const WRITTEN: u16 = 0x8031;
 const PAIRS: u16 = 0x8032;
+const OBJECTS: u16 = 0x8033;
+const ROWS: u16 = 0x8034;
 const TRANSACTIONS: u16 = 0x8040;
 const ROUND: u16 = 0x8042;
 const STATS: u16 = 0x8043;
@@ -182,6 +194,8 @@ impl<'a> Answer<'a> {
             Self::Value(_) => VALUE,
             Self::Written(_) => WRITTEN,
             Self::Pairs { .. } => PAIRS,
+            Self::Objects(_) => OBJECTS,
+            Self::Rows { .. } => ROWS,
             Self::Transactions { .. } => TRANSACTIONS,
             Self::Round(_) => ROUND,
             Self::Stats(_) => STATS,
@@ -212,6 +226,11 @@ impl<'a> Answer<'a> {
             Self::Pairs { more, pairs } => {
                 to.u8(u8::from(*more));
                 pairs.iter().for_each(|pair| _ = to.bytes(pair.key).bytes(pair.value));
+            }
+            Self::Objects(objects) => put_objects(to, objects),
+            Self::Rows { more, rows } => {
+                to.u8(u8::from(*more));
+                rows.iter().for_each(|row| row.put(to));
             }
             Self::Transactions { more, list } => {
                 to.u8(u8::from(*more));
@@ -246,6 +265,8 @@ impl<'a> Answer<'a> {
                 more: field::flag(from, "more")?,
                 pairs: field::rest(from, |from| Ok(Found { key: from.bytes("key")?, value: from.bytes("value")? }))?,
             },
+            OBJECTS => Self::Objects(objects(from)?),
+            ROWS => Self::Rows { more: field::flag(from, "more")?, rows: field::rest(from, Row::take)? },
             TRANSACTIONS => {
                 Self::Transactions { more: field::flag(from, "more")?, list: field::rest(from, TransactionView::take)? }
             }

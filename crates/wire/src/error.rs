@@ -31,6 +31,22 @@ pub enum WireError {
         /// Ours.
         ours: Versions,
     },
+    /// A message that the version of this connection does not have.
+    #[error(
+        "this request needs version {since} of the protocol, and this connection speaks {version}; upgrade the older side"
+    )]
+    Since {
+        /// The first version that has it.
+        since: u16,
+        /// What was agreed on.
+        version: u16,
+    },
+    /// Parts that are no message: close the connection.
+    #[error("{what} of a long message")]
+    Part {
+        /// What is wrong.
+        what: &'static str,
+    },
     /// More payload than one message takes.
     #[error("a message of {bytes} payload bytes; at most {limit} travel over the wire")]
     TooLarge {

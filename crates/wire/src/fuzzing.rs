@@ -2,7 +2,7 @@
 
 use assent_frame::{Frame, PAYLOAD_BYTES_MAX};
 
-use crate::{Answer, Decoder, Hello, Request, VERSIONS};
+use crate::{Answer, Assembly, Decoder, Hello, Request, VERSIONS};
 
 /// The bytes as a stream, in pieces whose sizes are taken from the bytes too.
 pub fn decoder(bytes: &[u8]) {
@@ -21,6 +21,29 @@ pub fn decoder(bytes: &[u8]) {
                 Ok(None) => break,
                 Err(_) => return,
             }
+        }
+    }
+}
+
+/// The bytes as parts of long messages: two bytes of each part say its length and its claim.
+pub fn parts(bytes: &[u8]) {
+    const MOST: usize = 1 << 12;
+    let (mut rest, mut begun) = (bytes, None::<Assembly>);
+    while let Some(([length, claim], behind)) = rest.split_first_chunk::<2>() {
+        let (payload, next) = behind.split_at_checked((*length).into()).unwrap_or((behind, &[]));
+        rest = next;
+        // Most claims are what follows, so that chance comes far.
+        let left = if claim & 1 == 0 { payload.len() + next.len() } else { usize::from(*claim) };
+        let chain = u32::try_from(left).unwrap_or(u32::MAX);
+        let frame = Frame { mark: u64::from(claim >> 6), kind: 0x31, flags: 1, chain, payload };
+        begun = match begun.take() {
+            None if Assembly::announced(&frame) > MOST => None,
+            None => Assembly::begin(&frame, claim & 2 == 0).ok(),
+            Some(mut it) => it.add(&frame).is_ok().then_some(it),
+        };
+        if let Some(whole) = begun.take_if(|it| it.is_whole()) {
+            assert!(whole.frame().payload.len() <= MOST, "no more than was announced");
+            message(&whole.frame());
         }
     }
 }

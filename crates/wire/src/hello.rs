@@ -15,7 +15,10 @@ const KIND: u16 = 0x0001;
 const MAGIC: u32 = 0x544e_5341; // "ASNT" in the order of the bytes
 
 /// What this build speaks. While a release is rolled out, old and new meet at the highest version both know.
-pub const VERSIONS: Versions = Versions { min: 1, max: 1 };
+pub const VERSIONS: Versions = Versions { min: 1, max: 2 };
+
+/// The first version with messages in parts.
+pub const LONG: u16 = 2;
 
 /// A range of protocol versions, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +75,8 @@ pub enum Role<'a> {
         /// The registered resources it will enlist; an unknown one refuses the handshake.
         resources: Vec<&'a str>,
     },
-    /// A program that works on the store's keys and branches: the branch verbs, `Get`, `Write`, `Scan`, `Ping`.
+    /// A program that works on the store's keys and branches: the branch verbs, `Get`, `Write`, `Scan`, `Look`, `Rows`, `Stats`,
+    /// `Ping`.
     Store {
         /// For people: which program.
         label: &'a str,
@@ -169,6 +173,8 @@ impl<'a> Hello<'a> {
 pub struct Limits {
     /// Payload bytes of one message; at most [`crate::PAYLOAD_BYTES_MAX`].
     pub payload_bytes_max: u32,
+    /// Bytes of one message, in however many parts; at most [`crate::MESSAGE_BYTES_MAX`]. In version 1 a message is one part.
+    pub message_bytes_max: u32,
     /// Requests in flight on one connection; one more is `Busy`.
     pub in_flight_max: u32,
     /// A client that says nothing for three times this is lost. It pings when it has nothing else to say.
@@ -179,7 +185,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload_bytes_max: 1 << 20, in_flight_max: 1024, heartbeat_ms: 333, client_lost_ms: 1000 }
+        Self {
+            payload_bytes_max: 1 << 20,
+            message_bytes_max: 257 << 20,
+            in_flight_max: 1024,
+            heartbeat_ms: 333,
+            client_lost_ms: 1000,
+        }
     }
 }
 
@@ -210,23 +222,29 @@ fn session(from: &mut Reader<'_>) -> Result<Session, Malformed> {
 impl Welcome {
     pub(crate) fn put(&self, to: &mut Writer) {
         to.u16(self.version).u64(self.node.0).u32(self.epoch.0);
-        let Limits { payload_bytes_max, in_flight_max, heartbeat_ms, client_lost_ms } = self.limits;
+        let Limits { payload_bytes_max, message_bytes_max, in_flight_max, heartbeat_ms, client_lost_ms } = self.limits;
         to.u32(payload_bytes_max).u32(in_flight_max).u32(heartbeat_ms).u32(client_lost_ms);
         field::put_option(to, self.session.as_ref(), put_session);
+        if self.version >= LONG {
+            to.u32(message_bytes_max);
+        }
     }
 
     pub(crate) fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            version: from.u16("version")?,
-            node: NodeId(from.u64("node")?),
-            epoch: Epoch(from.u32("epoch")?),
-            limits: Limits {
-                payload_bytes_max: from.u32("payload_bytes_max")?,
-                in_flight_max: from.u32("in_flight_max")?,
-                heartbeat_ms: from.u32("heartbeat_ms")?,
-                client_lost_ms: from.u32("client_lost_ms")?,
-            },
-            session: field::option(from, "session", session)?,
-        })
+        let version = from.u16("version")?;
+        let (node, epoch) = (NodeId(from.u64("node")?), Epoch(from.u32("epoch")?));
+        let payload_bytes_max = from.u32("payload_bytes_max")?;
+        let limits = Limits {
+            payload_bytes_max,
+            message_bytes_max: payload_bytes_max,
+            in_flight_max: from.u32("in_flight_max")?,
+            heartbeat_ms: from.u32("heartbeat_ms")?,
+            client_lost_ms: from.u32("client_lost_ms")?,
+        };
+        let mut it = Self { version, node, epoch, limits, session: field::option(from, "session", session)? };
+        if version >= LONG {
+            it.limits.message_bytes_max = from.u32("message_bytes_max")?;
+        }
+        Ok(it)
     }
 }

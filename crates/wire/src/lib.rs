@@ -7,11 +7,12 @@
 //!          ── Decide 7, Finished, Decide 8 ─▶        one-way messages have id 0 and no answer
 //!          ◀─ Decided 8, Decided 7 ──
 //! ```
-//! A message is at most [`PAYLOAD_BYTES_MAX`] (1 MiB) of payload; what would be larger is refused as `Invalid` where it
-//! is laid, so keys and values that travel are smaller than what an embedded store takes.
+//! A frame is at most [`PAYLOAD_BYTES_MAX`] (1 MiB) of payload. Since version 2 a longer message travels in parts, up to
+//! [`MESSAGE_BYTES_MAX`]; what would be larger is refused as `Invalid` where it is laid.
 //!
 //! Walk: [`Hello`] and [`Welcome`] agree on a version ([`Versions`]) · [`Request`]s go one way, [`Answer`]s the other,
-//! each laid straight into a frame and parsed in place · [`Decoder`] makes frames of a stream's bytes.
+//! each laid straight into a frame and parsed in place · [`Decoder`] makes frames of a stream's bytes · [`Assembly`] and
+//! [`Long`] messages of parts.
 //! Deliberately absent: I/O, threads, and any engine: its types are mirrored here, so that this room stays low.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,8 @@ mod field;
 pub mod fuzzing;
 mod hello;
 mod history;
+mod long;
+mod objects;
 mod request;
 mod work;
 
@@ -32,7 +35,9 @@ pub use answer::{Answer, Found, Heuristic, Known, Native, Past, Reply};
 pub use assent_frame::PAYLOAD_BYTES_MAX;
 pub use decoder::Decoder;
 pub use error::WireError;
-pub use hello::{Hello, Limits, Role, Secret, Session, VERSIONS, Versions, Welcome};
+pub use hello::{Hello, LONG, Limits, Role, Secret, Session, VERSIONS, Versions, Welcome};
 pub use history::{Action, LogQuery, LogState, PastBranch, PastView, PastWord, Seal, Verified};
+pub use long::{Assembly, Long, MESSAGE_BYTES_MAX};
+pub use objects::{Look, Object, Row, Rows};
 pub use request::{BranchRecord, Decide, Deviation, Outcome, Request};
 pub use work::{Bound, Op, Scan, Write};

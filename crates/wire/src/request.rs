@@ -8,8 +8,9 @@ use assent_ids::{NodeId, ResourceId, TxId, Xid};
 
 use crate::admin::{OperatorWord, heuristic, put_heuristic};
 use crate::history::{LogQuery, digest, put_digest};
-use crate::work::{Scan, Write};
-use crate::{Heuristic, Native, WireError, field};
+use crate::objects::{Look, Rows};
+use crate::work::{Op, Scan, Write};
+use crate::{Heuristic, Native, WireError, field, long};
 
 /// How a transaction ended, or must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +127,10 @@ pub enum Request<'a> {
     Write(Write<'a>),
     /// Answer `Pairs`.
     Scan(Scan<'a>),
+    /// Answer `Objects`, for as many of the first keys as fit a message. Since version 2.
+    Look(Look<'a>),
+    /// Answer `Rows`. Since version 2.
+    Rows(Rows<'a>),
     /// Transactions that the coordinator knows, in their order. Answer `Transactions`.
     TxList {
         /// Behind this one.
@@ -183,6 +188,8 @@ const INQUIRE: u16 = 0x0029;
 const GET: u16 = 0x0030;
 const WRITE: u16 = 0x0031;
 const SCAN: u16 = 0x0032;
+const LOOK: u16 = 0x0033;
+const ROWS: u16 = 0x0034;
 const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
@@ -214,6 +221,8 @@ impl<'a> Request<'a> {
             Self::Get { .. } => GET,
             Self::Write(_) => WRITE,
             Self::Scan(_) => SCAN,
+            Self::Look(_) => LOOK,
+            Self::Rows(_) => ROWS,
             Self::TxList { .. } => TX_LIST,
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
@@ -231,6 +240,31 @@ impl<'a> Request<'a> {
     /// [`WireError::TooLarge`]; the buffer is as it was.
     pub fn lay(&self, out: &mut Vec<u8>, mark: u64, limit: usize) -> Result<(), WireError> {
         field::lay(out, mark, self.kind(), limit, |to| self.put(to))
+    }
+
+    /// As [`Request::lay`], in parts where one frame of `part` payload bytes is not enough: where both sides speak version 2.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`] beyond `limit`; the buffer is as it was.
+    pub fn lay_long(&self, out: &mut Vec<u8>, mark: u64, part: usize, limit: usize) -> Result<(), WireError> {
+        let mut payload = Writer::new();
+        self.put(&mut payload);
+        let (payload, limit) = (payload.into_vec(), limit.min(long::MESSAGE_BYTES_MAX));
+        if payload.len() > limit {
+            return Err(WireError::TooLarge { bytes: payload.len(), limit });
+        }
+        long::lay(out, mark, self.kind(), part, &payload);
+        Ok(())
+    }
+
+    /// The oldest version of the protocol that has this message.
+    #[must_use]
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Look(_) | Self::Rows(_) => 2,
+            Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
+            _ => 1,
+        }
     }
 
     fn put(&self, to: &mut Writer) {
@@ -260,6 +294,8 @@ impl<'a> Request<'a> {
             }
             Self::Write(write) => write.put(to),
             Self::Scan(scan) => scan.put(to),
+            Self::Look(look) => look.put(to),
+            Self::Rows(rows) => rows.put(to),
             Self::TxList { after, limit } => {
                 field::put_option(to, after.as_ref(), |to, tx| field::put_tx(to, *tx));
                 to.u32(*limit);
@@ -314,6 +350,8 @@ impl<'a> Request<'a> {
             },
             WRITE => Self::Write(Write::take(from)?),
             SCAN => Self::Scan(Scan::take(from)?),
+            LOOK => Self::Look(Look::take(from)?),
+            ROWS => Self::Rows(Rows::take(from)?),
             TX_LIST => Self::TxList { after: field::option(from, "after", field::tx)?, limit: from.u32("limit")? },
             TX_SHOW => Self::TxShow(field::tx(from)?),
             TX_RECOVER => Self::TxRecover,

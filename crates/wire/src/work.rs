@@ -17,12 +17,34 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
+    /// Sets a key with what is kept beside its value. Since version 2.
+    Set {
+        /// Whose key.
+        keyspace: u32,
+        /// The key.
+        key: &'a [u8],
+        /// Opaque to the store.
+        metadata: &'a [u8],
+        /// When it expires, in milliseconds since 1970; 0: never.
+        expiry_ms: u64,
+        /// The value.
+        value: &'a [u8],
+    },
     /// Removes a key; fine if it is not there.
     Delete {
         /// Whose key.
         keyspace: u32,
         /// The key.
         key: &'a [u8],
+    },
+    /// Removes all keys of a range. Not within a branch. Since version 2.
+    Erase {
+        /// Whose keys.
+        keyspace: u32,
+        /// The first of them.
+        from: &'a [u8],
+        /// The first key that stays; without it the keyspace's last one goes too.
+        to: Option<&'a [u8]>,
     },
 }
 
@@ -63,27 +85,60 @@ pub struct Scan<'a> {
     pub limit: u32,
 }
 
+impl<'a> Op<'a> {
+    /// The version of the protocol that knows it.
+    pub(crate) const fn since(&self) -> u16 {
+        match self {
+            Self::Put { .. } | Self::Delete { .. } => 1,
+            Self::Set { .. } | Self::Erase { .. } => 2,
+        }
+    }
+
+    pub(crate) fn put(&self, to: &mut Writer) {
+        match self {
+            Self::Put { keyspace, key, value } => _ = to.u8(1).u32(*keyspace).bytes(key).bytes(value),
+            Self::Delete { keyspace, key } => _ = to.u8(2).u32(*keyspace).bytes(key),
+            Self::Set { keyspace, key, metadata, expiry_ms, value } => {
+                to.u8(3).u32(*keyspace).bytes(key).bytes(metadata).u64(*expiry_ms).bytes(value);
+            }
+            Self::Erase { keyspace, from, to: end } => {
+                to.u8(4).u32(*keyspace).bytes(from);
+                field::put_option(to, end.as_ref(), |to, end| _ = to.bytes(end));
+            }
+        }
+    }
+
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        match (from.u8("op")?, from.u32("keyspace")?, from.bytes("key")?) {
+            (1, keyspace, key) => Ok(Self::Put { keyspace, key, value: from.bytes("value")? }),
+            (2, keyspace, key) => Ok(Self::Delete { keyspace, key }),
+            (3, keyspace, key) => Ok(Self::Set {
+                keyspace,
+                key,
+                metadata: from.bytes("metadata")?,
+                expiry_ms: from.u64("expiry")?,
+                value: from.bytes("value")?,
+            }),
+            (4, keyspace, first) => {
+                Ok(Self::Erase { keyspace, from: first, to: field::option(from, "end", |from| from.bytes("end"))? })
+            }
+            _ => Err(Malformed { field: "op" }),
+        }
+    }
+}
+
 impl<'a> Write<'a> {
     pub(crate) fn put(&self, to: &mut Writer) {
         field::put_option(to, self.xid.as_ref(), field::put_xid);
         to.u8(u8::from(self.durable));
-        for op in &self.ops {
-            match op {
-                Op::Put { keyspace, key, value } => _ = to.u8(1).u32(*keyspace).bytes(key).bytes(value),
-                Op::Delete { keyspace, key } => _ = to.u8(2).u32(*keyspace).bytes(key),
-            }
-        }
+        self.ops.iter().for_each(|op| op.put(to));
     }
 
     pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(Self {
             xid: field::option(from, "branch", field::xid)?,
             durable: field::flag(from, "durable")?,
-            ops: field::rest(from, |from| match (from.u8("op")?, from.u32("keyspace")?, from.bytes("key")?) {
-                (1, keyspace, key) => Ok(Op::Put { keyspace, key, value: from.bytes("value")? }),
-                (2, keyspace, key) => Ok(Op::Delete { keyspace, key }),
-                _ => Err(Malformed { field: "op" }),
-            })?,
+            ops: field::rest(from, Op::take)?,
         })
     }
 }

@@ -3,6 +3,7 @@
 
 mod wire {
     mod fuzz;
+    mod golden;
     mod handshake;
     mod messages;
 }

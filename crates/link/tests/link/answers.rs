@@ -120,7 +120,7 @@ fn a_refusal_keeps_its_kind_and_the_link_is_well() {
 
 #[test]
 fn the_limits_of_the_welcome_hold_before_anything_is_sent() {
-    let limits = Limits { in_flight_max: 2, payload_bytes_max: 64, ..Limits::default() };
+    let limits = Limits { in_flight_max: 2, payload_bytes_max: 64, message_bytes_max: 64, ..Limits::default() };
     let server = Server::welcoming(limits, |peer| numbers(peer, 2));
     let link = server.link(LONG_MS).unwrap();
     let large = Request::Get { xid: None, keyspace: 0, key: &[1; 64] };

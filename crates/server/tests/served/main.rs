@@ -13,6 +13,7 @@ mod hostile;
 mod house;
 mod killed;
 mod limits;
+mod long;
 mod operator;
 mod recovery;
 mod siege;

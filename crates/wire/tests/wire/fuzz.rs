@@ -39,3 +39,12 @@ fn fuzz_handshake() {
     let runs = assent_sim::fuzz(3, &[&hello[24..]], fuzzing::handshake);
     assert!(runs > 1_000, "{runs}");
 }
+
+#[test]
+fn fuzz_parts() {
+    // A write in two parts, and one whose parts do not follow.
+    let good = [&[20, 0][..], &[0; 20], &[9, 0], &[0; 9]].concat();
+    let wrong = [&[4, 9][..], b"part", &[4, 5], b"part", &[4, 3], b"part"].concat();
+    let runs = assent_sim::fuzz(4, &[&good, &wrong], fuzzing::parts);
+    assert!(runs > 1_000, "{runs}");
+}

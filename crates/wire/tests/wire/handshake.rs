@@ -62,7 +62,7 @@ fn a_greeting_of_another_age_is_told_the_versions_whatever_its_layout() {
     let strange = [&whole.payload[..8], b"a layout of the future"].concat();
     let error = Hello::parse(&Frame { payload: &strange, ..whole }, VERSIONS).unwrap_err();
     assert_eq!(error, WireError::Version { theirs, ours: VERSIONS });
-    assert_eq!(error.to_string(), "the other side speaks versions 3 to 4, this one 1; upgrade the older one");
+    assert_eq!(error.to_string(), "the other side speaks versions 3 to 4, this one 1 to 2; upgrade the older one");
 }
 
 #[test]

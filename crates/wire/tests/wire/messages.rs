@@ -5,9 +5,9 @@ use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid}
 use assent_kind::Kind;
 use assent_wire::{
     Action, Answer, Bound, BranchRecord, BranchView, By, Decide, Deviation, Fate, Found, Heuristic, Known, Limits,
-    LogQuery, LogState, Native, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord,
-    Reply, Request, Resolved, RoundView, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Welcome,
-    WireError, Write,
+    LogQuery, LogState, Look, Native, Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView,
+    PastWord, Reply, Request, Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView,
+    Verified, Welcome, WireError, Write,
 };
 
 pub(crate) fn tx() -> TxId {
@@ -31,7 +31,6 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
     let native = Native { code: "1402", message: "XA_RBROLLBACK" };
     let deviation = |heuristic| Deviation { resource: ResourceId(7), number: 2, flags: 1, heuristic, native };
     let states = [LogState::Committed, LogState::RolledBack, LogState::Heuristic, LogState::InDoubt, LogState::Forced];
-    let scan = |from, to| Request::Scan(Scan { xid: Some(xid()), keyspace: 1, from, to, limit: 100 });
     let mut list = vec![
         Request::Ping,
         Request::Decide(Decide { tx: tx(), outcome: Outcome::Committed, first: true, branches: vec![] }),
@@ -58,18 +57,6 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         Request::Inquire { xid: xid(), witness: b"xid8 77" },
         Request::Get { xid: None, keyspace: 0, key: b"" },
         Request::Get { xid: Some(xid()), keyspace: u32::MAX, key: b"key" },
-        Request::Write(Write { xid: None, durable: true, ops: vec![] }),
-        Request::Write(Write {
-            xid: Some(xid()),
-            durable: false,
-            ops: vec![
-                Op::Put { keyspace: 1, key: b"k", value: b"v" },
-                Op::Delete { keyspace: 2, key: b"gone" },
-                Op::Put { keyspace: 1, key: b"k", value: b"" },
-            ],
-        }),
-        scan(Bound::Unbounded, Bound::Unbounded),
-        scan(Bound::Included(b"a"), Bound::Excluded(b"b")),
         Request::TxList { after: None, limit: 1 },
         Request::TxList { after: Some(tx()), limit: 0 },
         Request::TxShow(tx()),
@@ -83,6 +70,7 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         Request::TxVerify { kept: None },
         Request::TxVerify { kept: Some((7, [9; 32])) },
     ];
+    list.extend(works());
     list.extend(states.map(|state| {
         Request::TxLog(LogQuery {
             since_ms: Some(5),
@@ -95,6 +83,42 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         })
     }));
     list
+}
+
+/// Work on keys.
+fn works() -> Vec<Request<'static>> {
+    let range = |from, to| Scan { xid: Some(xid()), keyspace: 1, from, to, limit: 100 };
+    let scan = |from, to| Request::Scan(range(from, to));
+    vec![
+        Request::Write(Write { xid: None, durable: true, ops: vec![] }),
+        Request::Write(Write {
+            xid: Some(xid()),
+            durable: false,
+            ops: vec![
+                Op::Put { keyspace: 1, key: b"k", value: b"v" },
+                Op::Delete { keyspace: 2, key: b"gone" },
+                Op::Put { keyspace: 1, key: b"k", value: b"" },
+            ],
+        }),
+        Request::Write(Write {
+            xid: None,
+            durable: true,
+            ops: vec![
+                Op::Set { keyspace: 1, key: b"k", metadata: b"m", expiry_ms: 77, value: b"v" },
+                Op::Erase { keyspace: 1, from: b"a", to: Some(b"b") },
+                Op::Erase { keyspace: 1, from: b"", to: None },
+            ],
+        }),
+        Request::Look(Look { values: false, keys: vec![] }),
+        Request::Look(Look { values: true, keys: vec![(1, b"a"), (u32::MAX, b"")] }),
+        Request::Rows(Rows {
+            values: true,
+            scan: Scan { xid: None, ..range(Bound::Included(b"a"), Bound::Unbounded) },
+        }),
+        Request::Rows(Rows { values: false, scan: range(Bound::Unbounded, Bound::Excluded(b"z")) }),
+        scan(Bound::Unbounded, Bound::Unbounded),
+        scan(Bound::Included(b"a"), Bound::Excluded(b"b")),
+    ]
 }
 
 const NATIVE: Native<'static> = Native { code: "42704", message: "no such thing" };
@@ -181,12 +205,19 @@ fn histories() -> Vec<Answer<'static>> {
 pub(crate) fn answers() -> Vec<Answer<'static>> {
     let native = NATIVE;
     let session = Session { incarnation: tx().incarnation, secret: Secret(u128::MAX - 5) };
-    let welcome = |session| {
-        Answer::Welcome(Welcome { version: 1, node: NodeId(9), epoch: Epoch(3), session, limits: Limits::default() })
+    let welcome = |version, session| {
+        // In version 1 a message is one frame.
+        let message_bytes_max = if version == 1 { 1 << 20 } else { 300 };
+        let limits = Limits { message_bytes_max, ..Limits::default() };
+        Answer::Welcome(Welcome { version, node: NodeId(9), epoch: Epoch(3), session, limits })
     };
+    let object =
+        |value| Object { lsn: Lsn(7), modified_ms: 8, expiry_ms: 9, hash: 10, value_bytes: 5, metadata: b"m", value };
     let mut list = vec![
-        welcome(None),
-        welcome(Some(session)),
+        welcome(1, None),
+        welcome(1, Some(session)),
+        welcome(2, None),
+        welcome(2, Some(session)),
         Answer::Pong,
         Answer::Decided(Outcome::Committed),
         Answer::Decided(Outcome::RolledBack),
@@ -196,6 +227,10 @@ pub(crate) fn answers() -> Vec<Answer<'static>> {
         Answer::Written(Lsn(77)),
         Answer::Pairs { more: false, pairs: vec![] },
         Answer::Pairs { more: true, pairs: vec![Found { key: b"k", value: b"v" }, Found { key: b"l", value: b"" }] },
+        Answer::Objects(vec![]),
+        Answer::Objects(vec![Some(object(None)), None, Some(object(Some(b""))), Some(object(Some(b"value")))]),
+        Answer::Rows { more: false, rows: vec![] },
+        Answer::Rows { more: true, rows: vec![Row { key: b"k", object: object(Some(b"v")) }] },
         Answer::Transactions { more: false, list: vec![] },
         Answer::Round(RoundView::default()),
         Answer::Round(RoundView {
@@ -259,6 +294,7 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
                                 | Request::Acknowledged(_)
                                 | Request::Heuristic { .. }
                                 | Request::Write(_)
+                                | Request::Look(_)
                         ),
                         "{other:?}"
                     );
@@ -301,7 +337,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 27, "each request is in the table");
+    assert_eq!(seen.len(), 29, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -309,10 +345,10 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 27 + 15, "each answer is in the table");
+    assert_eq!(seen.len(), 29 + 17, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1");
+    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 2");
 }
 
 #[test]

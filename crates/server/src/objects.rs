@@ -1,0 +1,201 @@
+//! What is known of many keys at once: those that are named, or those of a range.
+//!
+//! Walk: [`look`] and [`rows`] fill one answer, all of one snapshot · a value that does not fit is left out, and its reader
+//! gets it alone · a value that is longer than a frame is read by the [`Inquiry::Value`](crate::inquiry::Inquiry) thread, so that no
+//! desk reads for long.
+
+use assent_kind::Kind;
+use assent_kv::{Found, Head, Kv, KvError, Snapshot};
+use assent_wire::{Answer, Long, Look, Object, Row, Rows, Scan};
+
+use crate::inquiry::{self, Inquiry};
+use crate::role::Visit;
+use crate::shared::Shared;
+use crate::store::bound;
+
+/// Rows that are looked at together.
+const ROWS_AT_ONCE: usize = 64;
+/// What an answer has beside its rows, and a key beside its bytes.
+const HEAD_BYTES: usize = 1;
+const KEY_HEAD_BYTES: usize = 4;
+/// A value beside its bytes.
+const VALUE_HEAD_BYTES: usize = 4;
+
+/// A key's value as of now. One that is longer than a frame leaves in parts, and is read by another thread.
+pub(crate) fn get(visit: &mut Visit<'_>, kv: &Kv, keyspace: u32, key: &[u8]) {
+    let most = frame_bytes_max(visit.shared);
+    match kv.head(keyspace, key) {
+        Ok(Some(head)) if visit.is_long() && value_bytes(&head) + HEAD_BYTES + VALUE_HEAD_BYTES > most => {
+            inquiry::ask_store(visit, Inquiry::Value { keyspace, key: key.to_vec() });
+        }
+        Ok(Some(_)) => match kv.get(keyspace, key) {
+            Ok(value) => visit.answer(&Answer::Value(value.as_deref())),
+            Err(error) => refuse(visit, &error),
+        },
+        Ok(None) => visit.answer(&Answer::Value(None)),
+        Err(error) => refuse(visit, &error),
+    }
+}
+
+/// Reads a long value, for a letter.
+pub(crate) fn value(
+    shared: &Shared,
+    keyspace: u32,
+    key: &[u8],
+    mark: u64,
+) -> Result<inquiry::Answered, (Kind, String)> {
+    let Some(kv) = &shared.kv else { return Err((Kind::NotFound, "this server has no store".to_owned())) };
+    let told = |error: KvError| (error.kind(), error.to_string());
+    let snapshot = kv.snapshot();
+    let bytes = snapshot.head(keyspace, key).map_err(told)?.map_or(0, |head| value_bytes(&head));
+    // Room before memory.
+    let share = shared.budget.take(bytes + HEAD_BYTES + VALUE_HEAD_BYTES)?;
+    match snapshot.get(keyspace, key).map_err(told)? {
+        Some(value) => {
+            let long = Long::value(mark, value).map_err(|error| (error.kind(), error.to_string()))?;
+            Ok(inquiry::Answered::Long(long, share))
+        }
+        None => inquiry::lay(shared, mark, &Answer::Value(None)).map(inquiry::Answered::Frame),
+    }
+}
+
+/// What is known of as many of these keys as fit a message.
+pub(crate) fn look(visit: &mut Visit<'_>, kv: &Kv, look: &Look<'_>) {
+    let snapshot = kv.snapshot();
+    let most = frame_bytes_max(visit.shared);
+    let mut found: Vec<Option<Kept>> = Vec::new();
+    let mut bytes = 0;
+    for (keyspace, key) in &look.keys {
+        let read = snapshot.head(*keyspace, key).and_then(|head| {
+            head.map(|head| Kept::read(&snapshot, *keyspace, key, head, look.values, most.saturating_sub(bytes)))
+                .transpose()
+        });
+        let kept = match read {
+            Ok(kept) => kept,
+            Err(error) => return refuse(visit, &error),
+        };
+        let taken = kept.as_ref().map_or(HEAD_BYTES, Kept::laid_bytes);
+        let waits = look.values && kept.as_ref().is_some_and(|kept| kept.value.is_none() && kept.would_fit(&[], most));
+        if !found.is_empty() && (bytes + taken > most || waits) {
+            break;
+        }
+        bytes += taken;
+        found.push(kept);
+    }
+    let objects = found.iter().map(|kept| kept.as_ref().map(Kept::object)).collect();
+    visit.answer(&Answer::Objects(objects));
+}
+
+/// What is known of the keys of a range, as many as fit a message.
+pub(crate) fn rows(visit: &mut Visit<'_>, kv: &Kv, rows: &Rows<'_>) {
+    if rows.scan.xid.is_some() {
+        return visit.error(Kind::Invalid, "rows are of no branch; scan within one");
+    }
+    let snapshot = kv.snapshot();
+    let most = frame_bytes_max(visit.shared);
+    match gather(&snapshot, &rows.scan, rows.values, most) {
+        Ok((rows, more)) => {
+            let rows = rows.iter().map(|(key, kept)| Row { key, object: kept.object() }).collect();
+            visit.answer(&Answer::Rows { more, rows });
+        }
+        Err(error) => refuse(visit, &error),
+    }
+}
+
+type Gathered = Vec<(Vec<u8>, Kept)>;
+
+fn gather(snapshot: &Snapshot, scan: &Scan<'_>, values: bool, most: usize) -> Result<(Gathered, bool), KvError> {
+    use std::ops::Bound;
+    let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX);
+    let mut rows = Gathered::new();
+    let mut bytes = HEAD_BYTES;
+    loop {
+        let behind = rows.last().map_or_else(|| bound(scan.from), |(key, _)| Bound::Excluded(key.as_slice()));
+        let wanted = ROWS_AT_ONCE.min((limit - rows.len()).saturating_add(1));
+        let heads = snapshot.heads(scan.keyspace, behind, bound(scan.to), wanted)?;
+        let last = heads.len() < wanted;
+        for (key, head) in heads {
+            if rows.len() == limit {
+                return Ok((rows, true));
+            }
+            let left = most.saturating_sub(bytes + KEY_HEAD_BYTES + key.len());
+            let kept = Kept::read(snapshot, scan.keyspace, &key, head, values, left)?;
+            let taken = KEY_HEAD_BYTES + key.len() + kept.laid_bytes();
+            // A value that would have fitted an answer of its own stands first in the next one.
+            let is_left_out = values && kept.value.is_none() && kept.would_fit(&key, most);
+            if !rows.is_empty() && (bytes + taken > most || is_left_out) {
+                return Ok((rows, true));
+            }
+            bytes += taken;
+            rows.push((key, kept));
+        }
+        if last {
+            return Ok((rows, false));
+        }
+    }
+}
+
+/// An object until it is laid.
+struct Kept {
+    head: Head,
+    value: Option<Vec<u8>>,
+}
+
+impl Kept {
+    /// With its value if that is wanted and fits so many bytes.
+    fn read(
+        snapshot: &Snapshot,
+        keyspace: u32,
+        key: &[u8],
+        head: Head,
+        values: bool,
+        left: usize,
+    ) -> Result<Self, KvError> {
+        let it = Self { head, value: None };
+        if !values || it.whole_bytes() > left {
+            return Ok(it);
+        }
+        // Of the same snapshot: it is there, unless its time has just come.
+        let found: Option<Found> = snapshot.entry(keyspace, key)?;
+        Ok(Self { value: found.map(|found| found.value), ..it })
+    }
+
+    fn object(&self) -> Object<'_> {
+        let Head { committed, modified, expiry, hash, value_bytes, metadata, .. } = &self.head;
+        Object {
+            lsn: *committed,
+            modified_ms: *modified,
+            expiry_ms: *expiry,
+            hash: *hash,
+            value_bytes: *value_bytes,
+            metadata,
+            value: self.value.as_deref(),
+        }
+    }
+
+    /// With a value.
+    fn whole_bytes(&self) -> usize {
+        self.object().laid_bytes() + VALUE_HEAD_BYTES + value_bytes(&self.head)
+    }
+
+    fn would_fit(&self, key: &[u8], most: usize) -> bool {
+        HEAD_BYTES + KEY_HEAD_BYTES + key.len() + self.whole_bytes() <= most
+    }
+
+    fn laid_bytes(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, |value| VALUE_HEAD_BYTES + value.len());
+        self.object().laid_bytes() + value
+    }
+}
+
+fn value_bytes(head: &Head) -> usize {
+    usize::try_from(head.value_bytes).unwrap_or(usize::MAX)
+}
+
+fn frame_bytes_max(shared: &Shared) -> usize {
+    usize::try_from(shared.limits.frame_bytes_max).unwrap_or(usize::MAX)
+}
+
+fn refuse(visit: &mut Visit<'_>, error: &KvError) {
+    visit.error(error.kind(), &error.to_string());
+}

@@ -1,0 +1,147 @@
+//! The bytes of version 2, as they were when it was made: who changes one of them makes another version.
+
+use assent_frame::Frame;
+use assent_ids::Lsn;
+use assent_wire::{Answer, Bound, Look, Object, Op, Request, Row, Rows, Scan, WireError, Write};
+
+const LIMIT: usize = 1 << 20;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+}
+
+fn object(value: Option<&'static [u8]>) -> Object<'static> {
+    Object { lsn: Lsn(0x11), modified_ms: 0x22, expiry_ms: 0x33, hash: 0x44, value_bytes: 2, metadata: b"m", value }
+}
+
+fn requests() -> Vec<(Request<'static>, u16, &'static str)> {
+    let write = |op| Request::Write(Write { xid: None, durable: true, ops: vec![op] });
+    let scan = Scan { xid: None, keyspace: 5, from: Bound::Included(b"a"), to: Bound::Unbounded, limit: 9 };
+    vec![
+        (
+            write(Op::Set { keyspace: 5, key: b"k", metadata: b"m", expiry_ms: 0x1234, value: b"v" }),
+            0x31,
+            "00 01 03 05000000 01000000 6b 01000000 6d 3412000000000000 01000000 76",
+        ),
+        (
+            write(Op::Erase { keyspace: 5, from: b"a", to: Some(b"b") }),
+            0x31,
+            "00 01 04 05000000 01000000 61 01 01000000 62",
+        ),
+        (write(Op::Erase { keyspace: 5, from: b"", to: None }), 0x31, "00 01 04 05000000 00000000 00"),
+        (
+            Request::Look(Look { values: true, keys: vec![(5, b"k"), (6, b"")] }),
+            0x33,
+            "01 05000000 01000000 6b 06000000 00000000",
+        ),
+        (Request::Rows(Rows { values: false, scan }), 0x34, "00 00 05000000 09000000 01 01000000 61 00"),
+    ]
+}
+
+fn answers() -> Vec<(Answer<'static>, u16, &'static str)> {
+    const HEAD: &str = "1100000000000000 2200000000000000 3300000000000000 4400000000000000 02000000 01000000 6d";
+    let with = |text: &str| -> &'static str { Box::leak(text.replace("HEAD", HEAD).into_boxed_str()) };
+    vec![
+        (
+            Answer::Objects(vec![None, Some(object(None)), Some(object(Some(b"vv")))]),
+            0x8033,
+            with("00 01 HEAD 00 01 HEAD 01 02000000 7676"),
+        ),
+        (
+            Answer::Rows { more: true, rows: vec![Row { key: b"k", object: object(None) }] },
+            0x8034,
+            with("01 01000000 6b HEAD 00"),
+        ),
+    ]
+}
+
+fn payload(laid: &[u8]) -> Frame<'_> {
+    assent_frame::parse(laid, LIMIT).unwrap().unwrap().0
+}
+
+#[test]
+fn the_bytes_of_version_2_are_these() {
+    for (request, kind, expected) in requests() {
+        let mut laid = Vec::new();
+        request.lay(&mut laid, 1, LIMIT).unwrap();
+        let frame = payload(&laid);
+        assert_eq!((frame.kind, hex(frame.payload)), (kind, hex(&bytes(expected))), "{request:?}");
+        assert_eq!(request.since(), 2, "{request:?}");
+    }
+    for (answer, kind, expected) in answers() {
+        let mut laid = Vec::new();
+        answer.lay(&mut laid, 1, LIMIT).unwrap();
+        let frame = payload(&laid);
+        assert_eq!((frame.kind, hex(frame.payload)), (kind, hex(&bytes(expected))), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_long_message_of_version_2_is_these_frames() {
+    let request = requests().swap_remove(0).0;
+    let mut laid = Vec::new();
+    request.lay_long(&mut laid, 0x77, 16, LIMIT).unwrap();
+    // Length, (checksum), mark, kind, flags 1, bytes from here to the end; the bytes.
+    let expected = [
+        ("10000000", "7700000000000000 3100 0100 1e000000", "00 01 03 05000000 01000000 6b 01000000"),
+        ("0e000000", "7700000000000000 3100 0100 0e000000", "6d 3412000000000000 01000000 76"),
+    ];
+    let mut rest = laid.as_slice();
+    for (length, head, text) in expected {
+        let piece = bytes(text);
+        assert_eq!((hex(&rest[..4]), hex(&rest[8..24])), (length.to_owned(), hex(&bytes(head))));
+        assert_eq!(hex(&rest[24..24 + piece.len()]), hex(&piece));
+        rest = &rest[assent_frame::laid_bytes(piece.len())..];
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn malformed_payloads_are_refused_by_their_field() {
+    let cases = [
+        (0x31, "00 01 03 05000000 01000000 6b 01000000 6d 34120000000000", "expiry"),
+        (0x31, "00 01 03 05000000 01000000 6b ff000000 6d", "metadata"),
+        (0x31, "00 01 04 05000000 00000000 02", "end"),
+        (0x31, "00 01 04 05000000 00000000 01 02000000 62", "end"),
+        (0x31, "00 01 05 05000000 00000000", "op"),
+        (0x33, "", "values"),
+        (0x33, "02", "values"),
+        (0x33, "01 05000000 02000000 6b", "key"),
+        (0x33, "01 0500", "keyspace"),
+        (0x34, "02 00 05000000 09000000 00 00", "values"),
+        (0x34, "01 00 05000000 09000000 03 00", "bound"),
+        (0x34, "01 00 05000000 0900", "limit"),
+        (0x34, "01 00 05000000 09000000 01 ffffffff 61", "bound"),
+    ];
+    for (kind, text, field) in cases {
+        let payload = bytes(text);
+        let frame = Frame { mark: 1, kind, flags: 0, chain: 0, payload: &payload };
+        match Request::parse(&frame) {
+            Err(WireError::Malformed(found)) => assert_eq!(found.field, field, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    let head = "1100000000000000 2200000000000000 3300000000000000 4400000000000000 02000000 01000000 6d";
+    let cases = [
+        (0x8033, "02".to_owned(), "object"),
+        (0x8033, format!("01 {head}"), "value"),
+        (0x8033, format!("01 {head} 01 03000000 7676"), "value"),
+        (0x8033, format!("01 {}", &head[..head.len() - 2]), "metadata"),
+        (0x8034, String::new(), "more"),
+        (0x8034, format!("00 01000000 6b {head} 02"), "value"),
+        (0x8034, "01 05000000 6b".to_owned(), "key"),
+    ];
+    for (kind, text, field) in cases {
+        let payload = bytes(&text);
+        let frame = Frame { mark: 1, kind, flags: 0, chain: 0, payload: &payload };
+        match Answer::parse(&frame) {
+            Err(WireError::Malformed(found)) => assert_eq!(found.field, field, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
