@@ -13,6 +13,7 @@ use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
 
 use crate::KvError;
+use crate::conditions::Expected;
 use crate::keyed::{Key, Keyed};
 use crate::op::Op;
 use crate::record::Effect;
@@ -55,7 +56,9 @@ impl Phase {
 pub(crate) struct Work {
     pub(crate) phase: Phase,
     pub(crate) writes: Keyed<Write>,
-    /// As they will be laid.
+    /// What must hold when it votes.
+    pub(crate) conditions: Vec<Expected>,
+    /// As they will be laid, conditions counted too.
     pub(crate) bytes: u64,
     /// Taken at the first read.
     pub(crate) snapshot: Option<Arc<Snapshot>>,
@@ -63,7 +66,7 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self { phase: Phase::Open, writes: Keyed::default(), bytes: 0, snapshot: None }
+        Self { phase: Phase::Open, writes: Keyed::default(), conditions: Vec::new(), bytes: 0, snapshot: None }
     }
 
     /// The bytes of its writes once this one is among them.

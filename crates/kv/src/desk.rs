@@ -12,7 +12,6 @@ use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
 use assent_runs::RunsError;
 
-use crate::KvError;
 use crate::branch::{Branch, Ending, Work};
 use crate::config::{Config, ROWS_BYTES_MAX};
 use crate::covers::Covers;
@@ -22,6 +21,7 @@ use crate::keyed::Keyed;
 use crate::ledger::{Ledger, Moment};
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect};
+use crate::{KvError, Pending};
 
 /// What publishing an entry means to a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,22 @@ pub(crate) struct Staged {
     pub(crate) turn: Turn,
 }
 
+/// What a key will be, once the queue is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnItsWay {
+    /// Where the entry ends.
+    pub(crate) end: Lsn,
+    /// It has a value, and when that expires (0: never).
+    pub(crate) lives: Option<u64>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) branches: BTreeMap<Xid, Branch>,
     /// Keys written by prepared branches, and by which.
     held: Keyed<Xid>,
-    /// Keys of the queue, and the end of the newest entry there that writes each.
-    staged: Keyed<Lsn>,
+    /// Keys of the queue, and what the newest entry there makes of each.
+    staged: Keyed<OnItsWay>,
     /// Ranges that entries of the queue erase, and the end of the newest one over each key.
     erased: Covers<Lsn>,
     queue: VecDeque<Staged>,
@@ -123,9 +132,18 @@ impl Desk {
         Ok(())
     }
 
-    /// Where the newest entry of the queue ends that writes, deletes or erases this key.
-    fn on_its_way(&self, keyspace: u32, key: &[u8]) -> Option<Lsn> {
-        self.staged.get(keyspace, key).copied().max(self.erased.get(keyspace, key))
+    /// What the newest entry of the queue makes of this key, if there is one that writes, deletes or erases it.
+    pub(crate) fn on_its_way(&self, keyspace: u32, key: &[u8]) -> Option<OnItsWay> {
+        let own = self.staged.get(keyspace, key).copied();
+        let erased = self.erased.get(keyspace, key).map(|end| OnItsWay { end, lives: None });
+        // In one entry the key's own word counts: what an erase takes there counts as deleted already.
+        if erased.map(|way| way.end) > own.map(|way| way.end) { erased } else { own }
+    }
+
+    /// What to wait for until the entry that ends there is visible.
+    pub(crate) fn waits_for(&self, end: Lsn) -> Option<Pending> {
+        let staged = self.queue.iter().find(|staged| staged.ticket.end == end)?;
+        Some(Pending { ticket: Some(staged.ticket), durability: staged.durability })
     }
 
     /// First committer wins: what this branch wrote must not have been written since its snapshot, published or on its
@@ -135,7 +153,7 @@ impl Desk {
         for (keyspace, key, _) in work.writes.iter() {
             let seen = snapshot.written(keyspace, key)?;
             let now = match self.on_its_way(keyspace, key) {
-                Some(written) => Some(written),
+                Some(way) => Some(way.end),
                 None => ledger.find(keyspace, key)?.map(|head| head.committed),
             };
             // A key that was written and deleted again since is as it was: nothing was lost.
@@ -185,7 +203,8 @@ impl Desk {
             match became {
                 Became::Erased { to } => self.erased.insert(*keyspace, (key, to.as_deref()), staged.ticket.end),
                 Became::Value { .. } | Became::Nothing => {
-                    self.staged.insert(*keyspace, key.clone(), staged.ticket.end);
+                    let lives = effect.place().map(|place| place.expiry);
+                    self.staged.insert(*keyspace, key.clone(), OnItsWay { end: staged.ticket.end, lives });
                 }
             }
             self.rows_bytes += effect.row_bytes();
@@ -213,7 +232,7 @@ impl Desk {
             self.rows_bytes = self.rows_bytes.saturating_sub(effect.row_bytes());
             if let Became::Erased { to } = became {
                 self.erased.remove(*keyspace, (key, to.as_deref()), staged.ticket.end);
-            } else if self.staged.get(*keyspace, key) == Some(&staged.ticket.end) {
+            } else if self.staged.get(*keyspace, key).is_some_and(|way| way.end == staged.ticket.end) {
                 self.staged.remove(*keyspace, key);
             }
         }

@@ -7,6 +7,8 @@ use assent_journal::JournalError;
 use assent_kind::Kind;
 use assent_runs::RunsError;
 
+use crate::conditions::Expect;
+
 /// A key as people read it in messages: escaped, and cut if it is long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
@@ -84,6 +86,26 @@ pub enum KvError {
         state: &'static str,
         /// What was asked.
         verb: &'static str,
+    },
+    /// More of something than one request takes. Nothing has changed.
+    #[error("{count} {what}; at most {limit} are taken")]
+    Many {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there are.
+        count: u64,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// A condition does not hold. Nothing was written; a branch that had it is rolled back.
+    #[error("key {key} was expected {expected}, and {}", found.map_or("is not there".to_owned(), |at| format!("was committed at {at}")))]
+    Unmet {
+        /// The key.
+        key: Shown,
+        /// What it had to be.
+        expected: Expect,
+        /// Where the entry ends that made it what it is; none if it is not there.
+        found: Option<Lsn>,
     },
     /// Something that no branch can do. Nothing has changed.
     #[error("{verb} is not possible within a branch: do it outside of one")]
@@ -176,10 +198,13 @@ impl KvError {
             | Self::Empty
             | Self::Config { .. }
             | Self::State { .. }
+            | Self::Many { .. }
             | Self::Unbranched { .. }
             | Self::NoBranch => Kind::Invalid,
             Self::Busy { .. } => Kind::Busy,
-            Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } | Self::Claimed { .. } => Kind::Conflict,
+            Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } | Self::Unmet { .. } | Self::Claimed { .. } => {
+                Kind::Conflict
+            }
             Self::Unknown { .. } => Kind::NotFound,
             Self::RolledBack { .. } => Kind::RolledBack,
             Self::ReadOnly => Kind::Denied,

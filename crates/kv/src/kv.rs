@@ -356,7 +356,7 @@ impl Kv {
         if self.read_only { Err(KvError::ReadOnly) } else { Ok(()) }
     }
 
-    fn check_batch(&self, ops: &[Op<'_>]) -> Result<(), KvError> {
+    pub(crate) fn check_batch(&self, ops: &[Op<'_>]) -> Result<(), KvError> {
         if ops.is_empty() {
             return Err(KvError::Empty);
         }
@@ -365,15 +365,19 @@ impl Kv {
         rows_fit(ops)
     }
 
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), KvError> {
+        within("key", u64::try_from(key.len()).unwrap_or(u64::MAX), self.config.key_bytes_max.into())
+    }
+
     pub(crate) fn check(&self, op: &Op<'_>) -> Result<(), KvError> {
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        within("key", size(op.key().1), self.config.key_bytes_max.into())?;
+        self.check_key(op.key().1)?;
         match op {
             Op::Put { metadata, value, .. } => {
                 within("metadata", size(metadata), METADATA_BYTES_MAX.into())?;
                 within("value", size(value), self.config.value_bytes_max.into())
             }
-            Op::Erase { to: Some(to), .. } => within("key", size(to), self.config.key_bytes_max.into()),
+            Op::Erase { to: Some(to), .. } => self.check_key(to),
             Op::Delete { .. } | Op::Erase { .. } => Ok(()),
         }
     }

@@ -7,7 +7,7 @@
 //!   head         ledger alone
 //! ```
 //! Walk: [`Kv::open`] opens the ledger and replays the journal behind it · [`Kv::batch_begin`] and its like append and
-//! never wait, [`Kv::wait`] makes durable and publishes · [`Snapshot`] is the store as it was · a branch
+//! never wait, [`Kv::wait`] makes durable and publishes · [`Kv::batch_if`] is a batch under conditions · [`Snapshot`] is the store as it was · a branch
 //! ([`Kv::start`] to [`Kv::commit_begin`]) is snapshot-isolated: the first committer of a key wins, and keys that were
 //! only read are not protected (write skew is possible; write what must not change under you) · [`KvResource`] makes
 //! it a resource manager of a transaction.
@@ -17,6 +17,7 @@
 
 mod branch;
 mod claims;
+mod conditions;
 mod config;
 mod covers;
 mod desk;
@@ -42,6 +43,7 @@ mod upkeep;
 mod vault;
 
 pub use claims::{CLAIMS_MAX, Claim};
+pub use conditions::{CONDITIONS_MAX, Condition, Expect, Judged};
 pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};
 pub use error::{KvError, Shown};
 pub use kv::{Kv, Pending, Stats};

@@ -28,6 +28,11 @@ impl Time {
     }
 }
 
+/// Whether something that expires then is no more; 0 is never.
+pub(crate) const fn is_over(expiry: u64, now: u64) -> bool {
+    expiry != 0 && expiry <= now
+}
+
 #[cfg(test)]
 mod tests {
     use assent_sim::SimClock;

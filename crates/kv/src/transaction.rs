@@ -247,11 +247,11 @@ impl Kv {
             return Err(KvError::RolledBack { xid: Box::new(*xid) });
         }
         let Some(work) = desk.take(xid) else { return Ok(None) };
-        if work.writes.is_empty() {
-            return Ok(None);
-        }
+        let ledger = &self.shared.ledger;
         let held = desk.refuse_held(work.each());
-        match held.and_then(|()| desk.refuse_newer(&work, &self.shared.ledger)) {
+        let newer = held.and_then(|()| desk.refuse_newer(&work, ledger));
+        match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.time.now_ms())) {
+            Ok(()) if work.writes.is_empty() => Ok(None),
             Ok(()) => Ok(Some(work)),
             // A conflict is the end of the branch: its work is dropped here.
             Err(error) if error.kind() == Kind::Conflict => Err(error),
@@ -268,15 +268,16 @@ impl Kv {
         let (snapshot, keys) = {
             let desk = self.desk();
             let Some(Branch::Working(work)) = desk.branches.get(xid) else { return Ok(()) };
-            let Some(snapshot) = &work.snapshot else { return Ok(()) };
-            let keys: Vec<(u32, Key)> = work.writes.iter().map(|(keyspace, key, _)| (keyspace, key.clone())).collect();
-            (Arc::clone(snapshot), keys)
+            let expected = work.expected().map(|(keyspace, key)| (keyspace, key.clone()));
+            let written = work.writes.iter().filter(|_| work.snapshot.is_some());
+            let keys: Vec<(u32, Key)> =
+                written.map(|(keyspace, key, _)| (keyspace, key.clone())).chain(expected).collect();
+            (work.snapshot.clone(), keys)
         };
-        for (keyspace, key) in keys {
-            snapshot.written(keyspace, &key)?;
-            self.shared.ledger.find(keyspace, &key)?;
+        for (keyspace, key) in &keys {
+            snapshot.as_ref().map(|snapshot| snapshot.written(*keyspace, key)).transpose()?;
         }
-        Ok(())
+        self.look_at(keys.iter().map(|(keyspace, key)| (*keyspace, &**key)))
     }
 
     /// Commits a prepared branch.
@@ -357,7 +358,7 @@ impl Kv {
 }
 
 /// The work of a branch that goes on.
-fn active<'a>(desk: &'a mut Desk, xid: &Xid, verb: &'static str) -> Result<&'a mut Work, KvError> {
+pub(crate) fn active<'a>(desk: &'a mut Desk, xid: &Xid, verb: &'static str) -> Result<&'a mut Work, KvError> {
     match desk.branch(xid)? {
         Branch::Working(work) if work.phase != Phase::Open => {
             Err(KvError::State { xid: Box::new(*xid), state: work.phase.name(), verb })

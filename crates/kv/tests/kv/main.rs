@@ -13,11 +13,13 @@
 
 mod branches;
 mod checkpoints;
+mod conditions;
 mod conflicts;
 mod counts;
 mod erase;
 mod fuzz;
 mod gate;
+mod history;
 mod limits;
 mod model;
 mod offline;
