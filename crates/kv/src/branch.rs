@@ -18,6 +18,7 @@ use crate::keyed::{Key, Keyed};
 use crate::op::Op;
 use crate::record::Effect;
 use crate::snapshot::{Bounds, Snapshot};
+use crate::time::is_over;
 
 /// One write of a branch: a value, or nothing for a delete.
 pub(crate) type Write = Option<Put>;
@@ -100,15 +101,22 @@ impl Work {
     }
 
     /// Its own writes within bounds: as many as a scan of `limit` rows can need.
-    pub(crate) fn own(&self, keyspace: u32, (from, to): Bounds<'_>, limit: usize) -> Vec<(Key, Option<Vec<u8>>)> {
+    pub(crate) fn own(
+        &self,
+        keyspace: u32,
+        (from, to): Bounds<'_>,
+        limit: usize,
+        now: u64,
+    ) -> Vec<(Key, Option<Vec<u8>>)> {
         let mut own = Vec::new();
         let mut puts = 0;
         for (key, write) in self.writes.range(keyspace, from, to) {
             if puts == limit {
                 break;
             }
-            puts += usize::from(write.is_some());
-            own.push((key.clone(), write.as_ref().map(|put| put.value.clone())));
+            let put = write.as_ref().filter(|put| !is_over(put.expiry, now));
+            puts += usize::from(put.is_some());
+            own.push((key.clone(), put.map(|put| put.value.clone())));
         }
         own
     }

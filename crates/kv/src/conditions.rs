@@ -146,13 +146,13 @@ impl Kv {
         conditions.iter().try_for_each(|condition| self.check_key(condition.key))?;
         self.check_batch(ops)?;
         self.look_at(conditions.iter().map(|condition| (condition.keyspace, condition.key)))?;
-        let now = self.time.now_ms();
+        let now = self.shared.time.now_ms();
         let laid = Laid::batch(ops, durability, now);
         let parts = laid.parts(ops);
         let mut desk = self.writer()?;
         desk.refuse_held(ops.iter().copied().chain(conditions.iter().map(held_as)))?;
         for condition in conditions {
-            let current = desk.current(condition, &self.shared.ledger, self.time.now_ms())?;
+            let current = desk.current(condition, &self.shared.ledger, self.shared.time.now_ms())?;
             if let Err(why) = current.judge(condition) {
                 let behind = current.on_its_way.and_then(|end| desk.waits_for(end)).unwrap_or(Pending::NOTHING);
                 return Ok(Judged::Unmet { behind, why: Box::new(why) });

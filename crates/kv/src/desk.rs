@@ -156,8 +156,10 @@ impl Desk {
                 Some(way) => Some(way.end),
                 None => ledger.find(keyspace, key)?.map(|head| head.committed),
             };
-            // A key that was written and deleted again since is as it was: nothing was lost.
-            if now != seen {
+            // A key that was written and deleted again since is as it was, and so is one that had expired and is no more: nothing
+            // was lost.
+            let same = now == seen.map(|(written, _)| written);
+            if !same && (now.is_some() || seen.is_some_and(|(_, expired)| !expired)) {
                 let (written, snapshot) = (now.unwrap_or_else(|| ledger.published()), snapshot.lsn());
                 return Err(KvError::Newer { key: Shown::of(keyspace, key), written, snapshot });
             }

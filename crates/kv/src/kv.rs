@@ -31,7 +31,6 @@ pub struct Kv {
     pub(crate) claims: Claims,
     folder: PathBuf,
     pub(crate) config: Config,
-    pub(crate) time: Time,
     pub(crate) counts: Mutex<Counts>,
     /// Held by whoever works on the ledger's files.
     pub(crate) stepping: Mutex<()>,
@@ -149,12 +148,11 @@ impl Kv {
         let (ledger, desk, opened) = recover(&*log, disk, folder, &config, read_only)?;
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         Ok(Self {
-            shared: Arc::new(Shared::new(log, ledger, config.scan_bytes_max)),
+            shared: Arc::new(Shared::new(log, ledger, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
             desk: Mutex::new(desk),
             claims: Claims::default(),
             folder: folder.to_owned(),
             config,
-            time: Time::new(clock, 0),
             counts: Mutex::new(counts),
             stepping: Mutex::default(),
             opened,
@@ -183,7 +181,7 @@ impl Kv {
     /// # Errors
     /// `Corrupt` if what leads to it is damaged.
     pub fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
-        Ok(self.shared.ledger.find(keyspace, key)?.map(Head::from))
+        Ok(self.shared.head(keyspace, key)?.map(Head::from))
     }
 
     /// The first `limit` keys of a range with their values, as of one moment.
@@ -242,7 +240,7 @@ impl Kv {
     /// says. Nothing was appended then.
     pub fn batch_begin(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
         self.check_batch(ops)?;
-        let laid = Laid::batch(ops, durability, self.time.now_ms());
+        let laid = Laid::batch(ops, durability, self.shared.time.now_ms());
         let parts = laid.parts(ops);
         let mut desk = self.writer()?;
         desk.refuse_held(ops.iter().copied())?;

@@ -6,31 +6,30 @@
 //!   note  what the map cannot say of the moment up to which it is durable: the last entry then, branches, outcomes
 //! ```
 //! Walk: [`Ledger::open`] finds what was durable and says from where to replay · [`Ledger::apply`] makes one journal entry
-//! visible, whole · [`Ledger::find`], [`View::find`] are a key now or as of a view · [`Ledger::close_memory`] bounds the next
+//! visible, whole · [`Ledger::find`], [`crate::view::View::find`] are a key now or as of a view · [`Ledger::close_memory`] bounds the next
 //! replay, [`Ledger::flush`] writes it out, [`Ledger::step`] merges.
 //! A row is known by the end of the entry that committed it, so "as of P" is: every entry that ends at or before P.
 //! Deliberately absent: values, locks of writers, the journal's meaning of a branch.
 
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Change, Entry, Opened, Owner, Runs, RunsError, Tally};
+use assent_runs::{AtOnce, Change, Entry, Fate, Opened, Owner, Runs, RunsError, Tally};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::config::Config;
 use crate::finished::{Row, lay_row, read_row};
-use crate::keyed::Key;
 use crate::record::{Became, Effect, Place, lay_xid, read_xid};
-use crate::snapshot::Bounds;
+use crate::time::{Time, is_over};
+use crate::view::View;
 
 const ROW_VERSION: u8 = 2;
 /// Goes with the rows': an older ledger is built anew.
@@ -91,6 +90,8 @@ pub(crate) struct Ledger {
     published: AtomicU64,
     /// Puts that this opening has made visible, and the bytes of their values.
     made: [AtomicU64; 2],
+    /// Once it is known, what has expired is buried.
+    time: OnceLock<Arc<Time>>,
 }
 
 #[derive(Debug, Default)]
@@ -143,7 +144,11 @@ impl Ledger {
         let (durable, kept) = (moment.clone().unwrap_or_default(), kept.unwrap_or_default());
         let (entry, published) = (AtomicU64::new(durable.entry.0), AtomicU64::new(durable.end.0));
         let notes = Mutex::new(Notes { closed: VecDeque::new(), durable, kept });
-        Ok(Found { ledger: Self { runs, notes, entry, published, made: Default::default() }, moment, is_rebuilt })
+        Ok(Found {
+            ledger: Self { runs, notes, entry, published, made: Default::default(), time: OnceLock::new() },
+            moment,
+            is_rebuilt,
+        })
     }
 
     /// Everything that ends here or before is visible, nothing else.
@@ -171,7 +176,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A key now.
+    /// From now on merges bury what has expired.
+    pub(crate) fn tell_time(&self, time: &Arc<Time>) {
+        _ = self.time.set(Arc::clone(time));
+    }
+
+    /// A key now, expired or not.
     ///
     /// # Errors
     /// As the disk says; `Corrupt`, naming the file, if a block that is needed is damaged. So for all below.
@@ -180,9 +190,9 @@ impl Ledger {
         found.map(|found| head(found.seq, &found.value)).transpose()
     }
 
-    /// The map as it is now, until dropped.
-    pub(crate) fn view(&self) -> View {
-        View { view: self.runs.view() }
+    /// The map as it is now, until dropped; `time`: what has expired by then is not there.
+    pub(crate) fn view(&self, time: u64) -> View {
+        View::of(self.runs.view(), time)
     }
 
     /// Closes what is in memory, so that the next step writes it out; `moment` is what holds at its end, which is now.
@@ -332,6 +342,14 @@ impl Tally for Count<'_> {
         Self::count(&mut self.goes, entry);
     }
 
+    fn judge(&mut self, entry: &Entry<'_>) -> Fate {
+        let Some(Ok(Head { place: Place { expiry, .. }, .. })) = entry.value.map(|row| head(entry.seq, row)) else {
+            return Fate::Keep;
+        };
+        let is_over = |time: &Arc<Time>| expiry != 0 && is_over(expiry, time.now_ms());
+        if self.clerk.ledger.time.get().is_some_and(is_over) { Fate::Bury } else { Fate::Keep }
+    }
+
     fn note(&mut self, applied: u64) -> Vec<u8> {
         let notes = self.clerk.ledger.notes();
         let moment = notes.closed.iter().rev().find(|moment| moment.end.0 <= applied).unwrap_or(&notes.durable);
@@ -345,57 +363,6 @@ impl Tally for Count<'_> {
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();
         }
-    }
-}
-
-/// The rows of one moment.
-#[derive(Debug)]
-pub(crate) struct View {
-    view: assent_runs::View,
-}
-
-impl View {
-    /// Every entry that ends here or before is in it.
-    pub(crate) fn lsn(&self) -> Lsn {
-        Lsn(self.view.seq())
-    }
-
-    /// A key as of this moment.
-    pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
-        let found = self.view.get(&laid_key(keyspace, key))?;
-        found.map(|found| head(found.seq, &found.value)).transpose()
-    }
-
-    /// The keys of a range, in order. Bounds that hold nothing give nothing.
-    pub(crate) fn range(&self, keyspace: u32, (from, to): Bounds<'_>) -> Walk<'_> {
-        let from = match from {
-            Bound::Included(key) => Bound::Included(laid_key(keyspace, key)),
-            Bound::Excluded(key) => Bound::Excluded(laid_key(keyspace, key)),
-            Bound::Unbounded => Bound::Included(laid_key(keyspace, b"")),
-        };
-        let to = match to {
-            Bound::Included(key) => Bound::Included(laid_key(keyspace, key)),
-            Bound::Excluded(key) => Bound::Excluded(laid_key(keyspace, key)),
-            Bound::Unbounded => behind(keyspace).map_or(Bound::Unbounded, Bound::Excluded),
-        };
-        Walk { walk: self.view.range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)) }
-    }
-}
-
-/// A walk over the keys of a range.
-pub(crate) struct Walk<'v> {
-    walk: assent_runs::Walk<'v>,
-}
-
-impl Iterator for Walk<'_> {
-    type Item = Result<(Key, Head), KvError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.walk.next().transpose()?;
-        Some(next.map_err(KvError::from).and_then(|(key, found)| {
-            let key = key.get(4..).unwrap_or_default().into();
-            Ok((key, head(found.seq, &found.value)?))
-        }))
     }
 }
 
@@ -419,7 +386,7 @@ fn believed(log: &dyn Log, opened: &Opened) -> Result<Option<(Moment, [u64; 2])>
     }
 }
 
-fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
+pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
     let mut laid = Vec::with_capacity(4 + key.len());
     laid.extend_from_slice(&keyspace.to_be_bytes());
     laid.extend_from_slice(key);
@@ -464,11 +431,11 @@ fn row(effect: &Effect) -> Laid {
 }
 
 /// The first key behind a keyspace.
-fn behind(keyspace: u32) -> Option<Vec<u8>> {
+pub(crate) fn behind(keyspace: u32) -> Option<Vec<u8>> {
     keyspace.checked_add(1).map(|next| laid_key(next, b""))
 }
 
-fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
+pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
     let read = || -> Result<Head, Malformed> {
         let mut reader = Reader::new(row);
         if reader.u8("version")? != ROW_VERSION {
@@ -529,6 +496,7 @@ mod tests {
 
     use super::*;
     use crate::branch::Ending;
+    use crate::keyed::Key;
 
     fn branch(counter: u64) -> Branch {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };

@@ -41,6 +41,7 @@ mod upkeep;
     expect(dead_code, unused_imports, reason = "the engine that stands on it follows; its tests are beside it")
 )]
 mod vault;
+mod view;
 
 pub use claims::{CLAIMS_MAX, Claim};
 pub use conditions::{CONDITIONS_MAX, Condition, Expect, Judged};

@@ -291,6 +291,12 @@ pub(crate) enum Record {
 }
 
 impl Record {
+    /// When its values were written; 0 if it has none, or does not say.
+    pub(crate) fn modified(&self) -> u64 {
+        let (Self::Batch { effects } | Self::Prepare { effects, .. }) = self else { return 0 };
+        effects.iter().find_map(Effect::place).map_or(0, |place| place.modified)
+    }
+
     pub(crate) fn decode(entry: Lsn, kind: u16, payload: &[u8]) -> Result<Self, Malformed> {
         let effects = |ops: &[Placed<'_>], modified| {
             ops.iter().map(|placed| Effect::of(&placed.op, entry, placed.at, modified)).collect()

@@ -24,6 +24,8 @@ pub(crate) struct Opened {
     pub(crate) is_rebuilt: bool,
     /// Entries replayed.
     pub(crate) replayed: u64,
+    /// The latest time that they tell of: what had expired by then stays so, whatever the clock says now.
+    pub(crate) latest_ms: u64,
 }
 
 pub(crate) fn recover(
@@ -34,14 +36,15 @@ pub(crate) fn recover(
     read_only: bool,
 ) -> Result<(Ledger, Desk, Opened), KvError> {
     let Found { ledger, moment, is_rebuilt } = Ledger::open(log, disk, folder, config, read_only)?;
-    let mut opened = Opened { is_rebuilt, replayed: 0 };
+    let mut opened = Opened { is_rebuilt, ..Opened::default() };
     let (mut desk, from) = match moment {
         Some(moment) => (desk_of(log, config, &moment)?, moment.end),
         None => (Desk::new(Finished::new(config.finished_max, log.start())), log.start()),
     };
     for entry in log.read(from)? {
-        apply(&ledger, &mut desk, &entry?)?;
+        let modified = apply(&ledger, &mut desk, &entry?)?;
         opened.replayed += 1;
+        opened.latest_ms = opened.latest_ms.max(modified);
         if !read_only {
             bound(log, &ledger, &desk, config)?;
         }
@@ -84,10 +87,12 @@ fn desk_of(log: &dyn Log, config: &Config, moment: &Moment) -> Result<Desk, KvEr
     Ok(desk)
 }
 
-fn apply(ledger: &Ledger, desk: &mut Desk, entry: &Entry) -> Result<(), KvError> {
+/// Does what an entry says. When it was written, as far as it says so.
+fn apply(ledger: &Ledger, desk: &mut Desk, entry: &Entry) -> Result<u64, KvError> {
     let wrong = |what: String| KvError::Record { lsn: entry.lsn, what };
     let record =
         Record::decode(entry.lsn, entry.kind, &entry.payload).map_err(|malformed| wrong(malformed.to_string()))?;
+    let modified = record.modified();
     let effects = match record {
         Record::Batch { effects } => effects,
         Record::Prepare { xid, effects } => {
@@ -108,7 +113,8 @@ fn apply(ledger: &Ledger, desk: &mut Desk, entry: &Entry) -> Result<(), KvError>
             Vec::new()
         }
     };
-    Ok(ledger.apply(entry.lsn, entry.end, &effects)?)
+    ledger.apply(entry.lsn, entry.end, &effects)?;
+    Ok(modified)
 }
 
 /// Takes out the branch that an outcome is about.

@@ -15,8 +15,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::KvError;
 use crate::error::Shown;
 use crate::keyed::Key;
-use crate::ledger::{self, Ledger, View};
+use crate::ledger::{self, Ledger};
 use crate::record::Place;
+use crate::time::{Time, is_over};
+use crate::view::View;
 
 /// A value with what is kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,17 +76,20 @@ pub(crate) struct Shared {
     /// Snapshots that are kept.
     snapshots: AtomicU64,
     scan_bytes_max: u64,
+    pub(crate) time: Arc<Time>,
 }
 
 impl Shared {
-    pub(crate) fn new(log: Arc<dyn Log>, ledger: Ledger, scan_bytes_max: u64) -> Self {
-        Self { log, ledger, snapshots: AtomicU64::new(0), scan_bytes_max }
+    pub(crate) fn new(log: Arc<dyn Log>, ledger: Ledger, time: Time, scan_bytes_max: u64) -> Self {
+        let time = Arc::new(time);
+        ledger.tell_time(&time);
+        Self { log, ledger, snapshots: AtomicU64::new(0), scan_bytes_max, time }
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
         // In this order: what ends here or before is in the view.
         let published = self.ledger.published();
-        let view = self.ledger.view();
+        let view = self.ledger.view(self.time.now_ms());
         self.snapshots.fetch_add(1, Ordering::Relaxed);
         Snapshot { at: published.max(view.lsn()), view, shared: Arc::clone(self) }
     }
@@ -93,8 +98,15 @@ impl Shared {
         self.snapshots.load(Ordering::Relaxed)
     }
 
+    /// A key now, if it has not expired.
+    pub(crate) fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<ledger::Head>, KvError> {
+        let found = self.ledger.find(keyspace, key)?;
+        // Most never do: the clock is not asked for them.
+        Ok(found.filter(|head| head.place.expiry == 0 || !is_over(head.place.expiry, self.time.now_ms())))
+    }
+
     pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
-        let head = self.ledger.find(keyspace, key)?;
+        let head = self.head(keyspace, key)?;
         head.map(|head| self.fetch(keyspace, key, head)).transpose()
     }
 
@@ -251,9 +263,16 @@ impl Snapshot {
         self.shared.scan(&self.view, keyspace, bounds, limit, own)
     }
 
-    /// When the newest version of a key that it sees was committed.
-    pub(crate) fn written(&self, keyspace: u32, key: &[u8]) -> Result<Option<Lsn>, KvError> {
-        Ok(self.view.find(keyspace, key)?.map(|head| head.committed))
+    /// The newest version of a key that it sees: when it was committed, and whether it had expired by then.
+    pub(crate) fn written(&self, keyspace: u32, key: &[u8]) -> Result<Option<(Lsn, bool)>, KvError> {
+        let head = self.view.written(keyspace, key)?;
+        Ok(head.map(|head| (head.committed, is_over(head.place.expiry, self.view.time()))))
+    }
+
+    /// Milliseconds since 1970: what has expired by then is not there.
+    #[must_use]
+    pub const fn time_ms(&self) -> u64 {
+        self.view.time()
     }
 }
 

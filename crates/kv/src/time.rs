@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_world::Clock;
 
+/// A clock that stands further back than this at an open was wrong before, and is believed now: else what anybody writes with an
+/// expiry would be gone at once until it has caught up.
+const BACK_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
 /// Milliseconds since 1970 for what is modified and what expires.
 #[derive(Debug)]
 pub(crate) struct Time {
@@ -16,8 +20,10 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// Not before this.
+    /// Not before this, which an earlier opening knew.
     pub(crate) fn new(clock: Arc<dyn Clock>, latest_ms: u64) -> Self {
+        let is_believed = latest_ms <= clock.wall_ms().saturating_add(BACK_MS_MAX);
+        let latest_ms = if is_believed { latest_ms } else { 0 };
         Self { clock, latest_ms: AtomicU64::new(latest_ms) }
     }
 
@@ -48,5 +54,7 @@ mod tests {
             clock.set_wall_ms(set);
             assert_eq!(time.now_ms(), told);
         }
+        let reopened = |latest| Time::new(Arc::new(clock.clone()), latest).now_ms();
+        assert_eq!((reopened(8 + BACK_MS_MAX), reopened(9 + BACK_MS_MAX)), (8 + BACK_MS_MAX, 8));
     }
 }

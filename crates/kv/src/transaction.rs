@@ -22,6 +22,7 @@ use crate::kv::{rows_fit, within};
 use crate::op::{Durability, Op};
 use crate::record::{self, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
 use crate::snapshot::{Found, Rows, Snapshot};
+use crate::time::is_over;
 use crate::{Kv, KvError, Pending};
 
 /// A vote that holds once it was waited for.
@@ -71,21 +72,25 @@ impl Kv {
     /// # Errors
     /// As [`Kv::branch_get`].
     pub fn branch_entry(&self, xid: &Xid, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
-        let seen = {
-            let mut desk = self.desk();
-            let work = active(&mut desk, xid, "a read")?;
-            match work.writes.get(keyspace, key) {
-                Some(own) => Seen::Own(own.as_ref().map(|Put { value, metadata, expiry }| Found {
-                    value: value.clone(),
-                    metadata: metadata.clone(),
-                    lsn: Lsn::ZERO,
-                    committed: Lsn::ZERO,
-                    modified: 0,
-                    expiry: *expiry,
-                })),
-                None => Seen::Before(self.view(work)),
-            }
-        };
+        let lives = |expiry| expiry == 0 || !is_over(expiry, self.shared.time.now_ms());
+        let seen =
+            {
+                let mut desk = self.desk();
+                let work = active(&mut desk, xid, "a read")?;
+                match work.writes.get(keyspace, key) {
+                    Some(own) => Seen::Own(own.as_ref().filter(|put| lives(put.expiry)).map(
+                        |Put { value, metadata, expiry }| Found {
+                            value: value.clone(),
+                            metadata: metadata.clone(),
+                            lsn: Lsn::ZERO,
+                            committed: Lsn::ZERO,
+                            modified: 0,
+                            expiry: *expiry,
+                        },
+                    )),
+                    None => Seen::Before(self.view(work)),
+                }
+            };
         match seen {
             Seen::Own(found) => Ok(found),
             Seen::Before(snapshot) => snapshot.entry(keyspace, key),
@@ -107,7 +112,8 @@ impl Kv {
         let (view, own) = {
             let mut desk = self.desk();
             let work = active(&mut desk, xid, "a scan")?;
-            (self.view(work), work.own(keyspace, (from, to), limit))
+            let now = self.shared.time.now_ms();
+            (self.view(work), work.own(keyspace, (from, to), limit, now))
         };
         view.scan_over(keyspace, (from, to), limit, own)
     }
@@ -184,8 +190,12 @@ impl Kv {
         }
         let (ticket, effects) = {
             let ops = work.ops();
-            let laid =
-                Laid::prepare(&ops, xid, work.snapshot.as_ref().map(|snapshot| snapshot.lsn()), self.time.now_ms());
+            let laid = Laid::prepare(
+                &ops,
+                xid,
+                work.snapshot.as_ref().map(|snapshot| snapshot.lsn()),
+                self.shared.time.now_ms(),
+            );
             let appended = self.shared.log.append(KIND_PREPARE, &laid.parts(&ops));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
@@ -219,7 +229,7 @@ impl Kv {
         }
         let (ticket, effects) = {
             let ops = work.ops();
-            let laid = Laid::batch(&ops, Durability::Durable, self.time.now_ms());
+            let laid = Laid::batch(&ops, Durability::Durable, self.shared.time.now_ms());
             let appended = self.shared.log.append(KIND_BATCH, &laid.parts(&ops));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
@@ -250,7 +260,7 @@ impl Kv {
         let ledger = &self.shared.ledger;
         let held = desk.refuse_held(work.each());
         let newer = held.and_then(|()| desk.refuse_newer(&work, ledger));
-        match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.time.now_ms())) {
+        match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.shared.time.now_ms())) {
             Ok(()) if work.writes.is_empty() => Ok(None),
             Ok(()) => Ok(Some(work)),
             // A conflict is the end of the branch: its work is dropped here.

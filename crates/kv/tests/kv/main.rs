@@ -17,6 +17,7 @@ mod conditions;
 mod conflicts;
 mod counts;
 mod erase;
+mod expiry;
 mod fuzz;
 mod gate;
 mod history;

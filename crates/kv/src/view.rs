@@ -1,0 +1,87 @@
+//! The ledger as it was at one moment, and at one time: what had expired by then is not in it.
+//!
+//! Walk: [`View::find`] is a key, [`View::range`] the keys of a range in order, [`View::written`] a key expired or not.
+
+use std::ops::Bound;
+
+use assent_ids::Lsn;
+
+use crate::KvError;
+use crate::keyed::Key;
+use crate::ledger::{Head, behind, head, laid_key};
+use crate::snapshot::Bounds;
+use crate::time::is_over;
+
+/// The rows of one moment.
+#[derive(Debug)]
+pub(crate) struct View {
+    view: assent_runs::View,
+    time: u64,
+}
+
+impl View {
+    pub(crate) const fn of(view: assent_runs::View, time: u64) -> Self {
+        Self { view, time }
+    }
+
+    /// Every entry that ends here or before is in it.
+    pub(crate) fn lsn(&self) -> Lsn {
+        Lsn(self.view.seq())
+    }
+
+    /// What has expired by then is not there.
+    pub(crate) const fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// A key as of this moment.
+    pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
+        Ok(self.written(keyspace, key)?.filter(|head| !is_over(head.place.expiry, self.time)))
+    }
+
+    /// As it was written, expired or not.
+    pub(crate) fn written(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
+        let found = self.view.get(&laid_key(keyspace, key))?;
+        found.map(|found| head(found.seq, &found.value)).transpose()
+    }
+
+    /// The keys of a range, in order. Bounds that hold nothing give nothing.
+    pub(crate) fn range(&self, keyspace: u32, (from, to): Bounds<'_>) -> Walk<'_> {
+        let from = match from {
+            Bound::Included(key) => Bound::Included(laid_key(keyspace, key)),
+            Bound::Excluded(key) => Bound::Excluded(laid_key(keyspace, key)),
+            Bound::Unbounded => Bound::Included(laid_key(keyspace, b"")),
+        };
+        let to = match to {
+            Bound::Included(key) => Bound::Included(laid_key(keyspace, key)),
+            Bound::Excluded(key) => Bound::Excluded(laid_key(keyspace, key)),
+            Bound::Unbounded => behind(keyspace).map_or(Bound::Unbounded, Bound::Excluded),
+        };
+        let walk = self.view.range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        Walk { walk, time: self.time }
+    }
+}
+
+/// A walk over the keys of a range.
+pub(crate) struct Walk<'v> {
+    walk: assent_runs::Walk<'v>,
+    time: u64,
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<(Key, Head), KvError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let next = match self.walk.next().transpose()? {
+                Ok((key, found)) => head(found.seq, &found.value).map(|head| (key, head)),
+                Err(error) => Err(error.into()),
+            };
+            match next {
+                Ok((_, head)) if is_over(head.place.expiry, self.time) => {}
+                Ok((key, head)) => return Some(Ok((key.get(4..).unwrap_or_default().into(), head))),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
