@@ -7,22 +7,47 @@
 //!   page      256 slots: what at most N fragments say together                                 (page, versioning)
 //!   tree      from a page's number to its fragments, copied where it changes                         (trie, place)
 //! ```
-//! Walk: [`Versioning`] decides what a commit writes of a changed page and so how many fragments a reader combines.
-//! Deliberately absent: XML, queries, secondary indexes.
+//! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Document::edit`] takes the writer's seat,
+//! [`Edit::commit_begin`] appends one entry, [`Pending::wait`] makes it durable and visible · [`Document::latest`],
+//! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock.
+//! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, queries, secondary
+//! indexes.
 #![forbid(unsafe_code)]
-#![expect(dead_code, unused_imports, reason = "the store that stands on it follows; its tests are beside it")]
 
+mod commit;
+mod config;
+mod database;
+mod document;
+mod edit;
+mod entry;
+mod error;
 mod fragment;
 mod hash;
+mod index;
+mod look;
 mod node;
 mod page;
 mod path;
+mod paths;
 mod place;
 mod record;
+mod revision;
+mod store;
 mod trie;
 mod varint;
+mod verify;
 mod versioning;
 
+pub use commit::Pending;
+pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
+pub use database::{Database, Stats};
+pub use document::{Document, Told};
+pub use edit::{At, Edit, Value};
+pub use entry::{Change, KIND_COMMIT, KIND_CREATE, KIND_DROP, KIND_PAGE, Meta, What};
+pub use error::DocsError;
+pub use look::{Item, Look, Text};
 pub use node::{Kind, Node, NodeKey};
+pub use path::PathCount;
+pub use revision::Revision;
 pub use trie::PageName;
 pub use versioning::{Versioning, WINDOW_MAX};

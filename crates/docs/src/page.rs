@@ -4,12 +4,14 @@
 //! of it and what it is afterwards.
 //! Deliberately absent: the bytes of the fragment that has all of it, once they are combined.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use assent_frame::{Malformed, Reader};
 
 use crate::fragment::{self, Records};
 use crate::record::{Record, length};
+use crate::varint;
 use crate::versioning::{Plan, Versioning};
 
 /// Slots of a page: so many nodes, paths, or pages below it.
@@ -69,6 +71,23 @@ impl Page {
         let start = self.starts.get(usize::from(slot)).filter(|start| **start != NOWHERE);
         let Some(start) = start.and_then(|start| usize::try_from(*start).ok()) else { return Ok(None) };
         Record::read(&mut Reader::new(self.bytes.get(start..).unwrap_or_default())).map(Some)
+    }
+
+    /// What a slot says, and where in the page's bytes its text stands.
+    ///
+    /// # Errors
+    /// As [`Page::get`].
+    pub(crate) fn placed(&self, slot: u8) -> Result<Option<(Record<'_>, Range<usize>)>, Malformed> {
+        let Some(record) = self.get(slot)? else { return Ok(None) };
+        let start = self.starts.get(usize::from(slot)).copied().unwrap_or_default();
+        let before = u64::from(start) + varint::bytes(record.mask.into()) + varint::bytes(length(record.text));
+        let from = usize::try_from(before).map_err(|_| Malformed { field: "text" })?;
+        Ok(Some((record, from..from + record.text.len())))
+    }
+
+    /// Bytes of its records.
+    pub(crate) fn bytes(&self, range: &Range<usize>) -> &[u8] {
+        self.bytes.get(range.clone()).unwrap_or_default()
     }
 
     /// The slots that say something, with what they say.

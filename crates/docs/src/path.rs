@@ -8,6 +8,8 @@
 //! Walk: [`Path::read`] from a whole record · [`Path::record`] of all of it or of its count.
 //! Deliberately absent: values.
 
+use std::fmt;
+
 use assent_frame::Malformed;
 
 use crate::record::{Record, TEXT, WHOLE, bit};
@@ -28,6 +30,26 @@ pub(crate) enum Step<'a> {
     Member(&'a str),
     /// To the values of an array.
     Items,
+}
+
+impl fmt::Display for Step<'_> {
+    /// As in a JSONPath of names.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("$"),
+            Self::Member(name) => write!(f, "[{name:?}]"),
+            Self::Items => f.write_str("[*]"),
+        }
+    }
+}
+
+/// A distinct path of a document, with how many nodes have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCount {
+    /// The path: `$`, then `["name"]` for a member and `[*]` for the values of an array.
+    pub path: String,
+    /// How many nodes have it.
+    pub references: u64,
 }
 
 /// A path.

@@ -1,0 +1,231 @@
+//! The commit of an edit: what has changed is laid, appended once, waited for.
+//!
+//! ```text
+//!   drafts -> records of pages -> fragments of what changed -> trees       (small fragments into the commit's own entry,
+//!   entry: fragments, trees, changes, metadata -> journal: append          large ones into entries before it)
+//!   wait: one sync for all that wait -> published
+//! ```
+//! Walk: [`Edit::lay_drafts`] · [`Edit::commit_begin`] · [`Pending::wait`].
+//! Deliberately absent: a second sync. Whatever stands before the commit's entry is durable with it.
+
+use std::sync::Arc;
+
+use assent_ids::Lsn;
+use assent_journal::Ticket;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::DocsError;
+use crate::config::{AUTHOR_BYTES_MAX, MESSAGE_BYTES_MAX};
+use crate::database::Staging;
+use crate::document::{Document, Seat};
+use crate::edit::Edit;
+use crate::entry::{KIND_PAGE, Meta, Root, lay_commit, lay_page};
+use crate::error::within;
+use crate::node::NodeKey;
+use crate::page::Page;
+use crate::place::{Chain, Entry, Place, resolve};
+use crate::record::{Record, length};
+use crate::revision::Revision;
+use crate::store::{Reading, Store, settled};
+use crate::trie::{Bad, Changes, Draft as Fragment, PageName, Pages, Shelf, Which};
+use crate::versioning::Versioning;
+
+/// A larger fragment stands in an entry of its own, so that who reads another one of the commit does not read it too.
+const FRAGMENT_BYTES_MAX: u64 = 2048;
+/// And so does every further one when there is as much: a commit's entry is read with one read.
+const FRAGMENTS_BYTES_MAX: u64 = 3072;
+
+/// A commit that is appended. It is neither durable nor visible before [`Pending::wait`]; until then nobody else writes the
+/// document.
+#[derive(Debug)]
+#[must_use = "it is neither durable nor visible before Pending::wait"]
+pub struct Pending {
+    store: Arc<Store>,
+    seat: Seat,
+    ticket: Option<Ticket>,
+    revision: u32,
+}
+
+impl Pending {
+    /// The revision that it will be.
+    #[must_use]
+    pub const fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    /// Where its entry begins; nothing where nothing had changed.
+    #[must_use]
+    pub fn lsn(&self) -> Option<Lsn> {
+        self.ticket.map(|ticket| ticket.lsn)
+    }
+
+    /// Waits until it is durable and visible, and gives it.
+    ///
+    /// # Errors
+    /// [`DocsError::InDoubt`] if the journal failed: whether it was committed is known once the database is reopened.
+    pub fn wait(self) -> Result<Revision, DocsError> {
+        let Self { store, seat, ticket, revision } = self;
+        if let Some(ticket) = ticket {
+            store.wait(ticket)?;
+        }
+        let document = Document { store, doc: Arc::clone(&seat.0) };
+        document.at(revision)
+    }
+}
+
+impl Edit {
+    /// Commits and waits. Where nothing has changed nothing is written, and the newest revision stays what it was.
+    ///
+    /// # Errors
+    /// As [`Edit::commit_begin`] and [`Pending::wait`].
+    pub fn commit(self, meta: &Meta) -> Result<Revision, DocsError> {
+        self.commit_begin(meta)?.wait()
+    }
+
+    /// Appends the commit and does not wait, so that commits of several documents may share a sync.
+    ///
+    /// # Errors
+    /// [`DocsError::Size`] of what is said of it; `Full`, `Busy` or `Closed` as the journal says. Nothing was committed then.
+    pub fn commit_begin(mut self, meta: &Meta) -> Result<Pending, DocsError> {
+        check(meta)?;
+        let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
+        if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) {
+            let Self { store, seat, base, .. } = self;
+            return Ok(Pending { store, seat, ticket: None, revision: base.revision });
+        }
+        let revision = self.base.revision.checked_add(1);
+        let limit = u32::MAX.into();
+        let revision = revision.ok_or(DocsError::Size { part: "revisions", size: limit + 1, limit })?;
+        let fragments = self.lay_drafts(false)?;
+        let Self { store, seat, base, value, next_node, nodes, paths, changes, is_listed, .. } = self;
+        let root = Root {
+            document: base.document,
+            revision,
+            previous: base.entry,
+            previous_hash: base.hash,
+            time_ms: store.clock.wall_ms().max(base.time_ms),
+            meta: meta.clone(),
+            value,
+            next_node,
+            next_path: paths.next,
+            nodes,
+            paths: paths.tree,
+            changes,
+            is_listed,
+            ..Root::default()
+        };
+        let laid = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
+        let hash = xxh3_64(&laid);
+        let ticket = store.append(&laid, |ticket| {
+            let root = settled(root, Entry::new(ticket.lsn, laid.len()), hash);
+            Staging::Committed(Arc::clone(&seat.0), Arc::new(root))
+        })?;
+        keep(&store, Entry::new(ticket.lsn, laid.len()), fragments);
+        Ok(Pending { store, seat, ticket: Some(ticket), revision })
+    }
+
+    /// Lays the drafts as fragments, and forgets them; those that are to be in the commit's entry. With `apart` each stands in an
+    /// entry of its own: it is there before the commit, and means nothing without it.
+    pub(crate) fn lay_drafts(&mut self, apart: bool) -> Result<Vec<Fragment>, DocsError> {
+        let Self { store, seat, base, .. } = &*self;
+        let reading = Reading { store, doc: &seat.0, revision: base.revision };
+        let mut laying = Laying { reading, fragments: Vec::new(), bytes: 0, apart };
+        let nodes = self.nodes.write(Which::Nodes, seat.0.versioning, &self.node_changes(), &mut laying)?;
+        let changes = self.paths.changes();
+        let paths = self.paths.tree.write(Which::Paths, Versioning::default(), &changes, &mut laying)?;
+        let fragments = laying.fragments;
+        // Only now: where the journal refused, the edit is what it was.
+        self.drafts.clear();
+        self.paths.drafts.clear();
+        (self.nodes, self.paths.tree, self.unlaid_from) = (nodes, paths, self.next_node);
+        Ok(fragments)
+    }
+
+    fn node_changes(&self) -> Changes<'_> {
+        let mut changes = Changes::new();
+        for (key, draft) in self.drafts.iter().filter(|(_, draft)| draft.mask != 0) {
+            let (page, slot) = NodeKey(*key).page();
+            let node = &draft.item.node;
+            let record = if draft.is_gone { Record::GONE } else { node.record(draft.mask, draft.item.text()) };
+            changes.entry(page).or_default().insert(slot, record);
+        }
+        changes
+    }
+
+    /// Lays what is in memory into the journal, if it is much. A later change of it is a further fragment.
+    pub(crate) fn make_room(&mut self) -> Result<(), DocsError> {
+        if u64::try_from(self.drafts.len()).unwrap_or(u64::MAX) > self.store.config.edit_nodes_max.into() {
+            self.lay_drafts(true)?;
+        }
+        Ok(())
+    }
+}
+
+fn check(meta: &Meta) -> Result<(), DocsError> {
+    within("an author", length(meta.author.as_bytes()), AUTHOR_BYTES_MAX)?;
+    within("a message", length(meta.message.as_bytes()), MESSAGE_BYTES_MAX)?;
+    let fields = meta.fields.iter().map(|(name, value)| 4 + length(name.as_bytes()) + length(value.as_bytes()));
+    within("the fields of a commit", fields.sum(), MESSAGE_BYTES_MAX)
+}
+
+/// The next reader and the next commit find the pages in memory.
+fn keep(store: &Store, entry: Entry, fragments: Vec<Fragment>) {
+    for (index, Fragment { page, mut bytes, before, superseded, .. }) in (0..).zip(fragments) {
+        // Whoever reads it from the journal is told what is wrong, if anything is.
+        if page.level > 0 && resolve(&mut bytes, entry).is_err() {
+            continue;
+        }
+        if let Ok(after) = before.after(bytes.into(), superseded) {
+            store.pages.insert(Place { entry, index }, Arc::new(after));
+        }
+    }
+}
+
+/// Fragments on their way into the journal.
+struct Laying<'a> {
+    reading: Reading<'a>,
+    /// Those that will be in the commit's entry.
+    fragments: Vec<Fragment>,
+    bytes: u64,
+    apart: bool,
+}
+
+impl Laying<'_> {
+    fn append(&self, fragment: Fragment) -> Result<Place, DocsError> {
+        let Reading { store, doc, .. } = self.reading;
+        let Fragment { page, bytes, before, superseded, .. } = fragment;
+        let laid = lay_page(doc.id, page, &bytes);
+        let ticket = store.log.append(KIND_PAGE, &[&laid])?;
+        let place = Place { entry: Entry::new(ticket.lsn, laid.len()), index: 0 };
+        if let Ok(after) = before.after(bytes.into(), superseded) {
+            store.pages.insert(place, Arc::new(after));
+        }
+        Ok(place)
+    }
+}
+
+impl Pages for Laying<'_> {
+    type Error = DocsError;
+
+    fn page(&self, page: PageName, chain: &Chain) -> Result<Arc<Page>, DocsError> {
+        self.reading.page(page, chain)
+    }
+
+    fn bad(&self, bad: Bad) -> DocsError {
+        self.reading.bad(bad)
+    }
+}
+
+impl Shelf for Laying<'_> {
+    fn place(&mut self, fragment: Fragment) -> Result<Place, DocsError> {
+        let bytes = length(&fragment.bytes);
+        let is_large = bytes > FRAGMENT_BYTES_MAX || self.bytes.saturating_add(bytes) > FRAGMENTS_BYTES_MAX;
+        if !fragment.leads_here && (self.apart || is_large) {
+            return self.append(fragment);
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.fragments.push(fragment);
+        let index = u32::try_from(self.fragments.len() - 1).unwrap_or(u32::MAX);
+        Ok(Place::here(index))
+    }
+}

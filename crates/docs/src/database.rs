@@ -1,0 +1,394 @@
+//! A database: documents over one journal, whose commits share its syncs.
+//!
+//! ```text
+//!   commit   lay once -> the desk's lock: append, stage -> wait: durable -> publish in log order -> answer
+//!   read     the newest revision that is published, or any before it: no lock
+//! ```
+//! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Database::create`], [`Database::document`],
+//! [`Database::drop_document`] · [`Store::append`] and [`Store::wait`] are the one commit path · [`Database::tick`] does what
+//! is off it.
+//! Deliberately absent: threads, and files of documents: a commit makes, renames and lists none.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use assent_ids::Lsn;
+use assent_journal::{Entry as Laid, Log, Ticket};
+use assent_runs::RunsError;
+use assent_world::{Clock, Disk};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::config::{Config, NAME_BYTES_MAX};
+use crate::document::{Doc, Document, Seat};
+use crate::entry::{
+    KIND_COMMIT, KIND_CREATE, KIND_DROP, KIND_PAGE, Root, lay_create, lay_drop, read_commit, read_create, read_drop,
+};
+use crate::index::{Effect, Index, Named};
+use crate::place::{Entry, LSN_END};
+use crate::store::{Bytes, Store, settled};
+use crate::{DocsError, Versioning};
+
+/// More documents than this that nobody holds are forgotten until they are asked for again.
+const DOCUMENTS_KEPT: usize = 4096;
+
+/// What an appended entry makes visible once it is durable.
+#[derive(Debug)]
+pub(crate) enum Staging {
+    Created(Arc<str>, Named),
+    Dropped(Arc<Doc>),
+    Committed(Arc<Doc>, Arc<Root>),
+}
+
+/// What is appended and not yet visible, in log order.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    queue: VecDeque<(Ticket, Staging)>,
+    /// Why nothing more can become visible.
+    broken: Option<RunsError>,
+}
+
+/// Numbers about a database, each of one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Journal entries that the open replayed.
+    pub replayed: u64,
+    /// Whether the open found the index damaged or of another journal, and built it anew.
+    pub rebuilt: bool,
+    /// The next open replays from here.
+    pub checkpoint: Lsn,
+    /// Everything that ends here or before is visible.
+    pub published: Lsn,
+    /// Bytes of the index that only memory has.
+    pub memory_bytes: u64,
+    /// Pages that are kept in memory.
+    pub pages: u64,
+    /// Their bytes, and those of kept revisions.
+    pub cache_bytes: u64,
+}
+
+/// A database. All methods may be called from many threads.
+#[derive(Debug)]
+pub struct Database {
+    pub(crate) store: Arc<Store>,
+    replayed: u64,
+    rebuilt: bool,
+}
+
+impl Database {
+    /// Opens the database over its journal; `folder` holds the index and is made if it is missing. An index that is damaged,
+    /// or another journal's, is built anew from the journal.
+    ///
+    /// # Errors
+    /// [`DocsError::Config`]; [`DocsError::Record`] if the journal has what no database wrote; as the disk says.
+    pub fn open(
+        log: Arc<dyn Log>,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        folder: &Path,
+        config: Config,
+    ) -> Result<Self, DocsError> {
+        config.check()?;
+        let (index, rebuilt) = Index::open(&*log, &disk, folder)?;
+        let replayed = replay(&*log, &index)?;
+        let roots_bytes = config.cache_bytes / 8;
+        let store = Store {
+            log,
+            clock,
+            index,
+            pages: weighed(config.cache_bytes - roots_bytes, 4096),
+            roots: weighed(roots_bytes, 512),
+            config,
+            desk: Mutex::default(),
+            documents: Mutex::default(),
+            stepping: Mutex::default(),
+        };
+        Ok(Self { store: Arc::new(store), replayed, rebuilt })
+    }
+
+    /// Makes a document without a revision.
+    ///
+    /// # Errors
+    /// [`DocsError::Name`], [`DocsError::Exists`], [`DocsError::Config`] for a window beyond its limit; as
+    /// [`crate::Pending::wait`].
+    pub fn create(&self, name: &str, versioning: Versioning) -> Result<Document, DocsError> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            return Err(DocsError::Name { name: name.to_owned() });
+        }
+        if !versioning.is_valid() {
+            let value = versioning.fragments_max().into();
+            return Err(DocsError::Config { name: "window", value, rule: "1 to 16" });
+        }
+        let mut desk = self.store.writer()?;
+        let is_staged = |(_, staging): &(Ticket, Staging)| matches!(staging, Staging::Created(of, _) if **of == *name);
+        if self.store.index.name(name)?.is_some() || desk.queue.iter().any(is_staged) {
+            return Err(DocsError::Exists { name: name.to_owned() });
+        }
+        let document = self.store.index.next_document();
+        let laid = lay_create(document, versioning, name);
+        let staging = |_| Staging::Created(name.into(), Named { document, versioning });
+        let ticket = self.store.stage(&mut desk, KIND_CREATE, &laid, staging)?;
+        drop(desk);
+        self.store.wait(ticket)?;
+        self.document(name)
+    }
+
+    /// A document by its name.
+    ///
+    /// # Errors
+    /// [`DocsError::NoDocument`]; [`DocsError::Damaged`] if its newest commit cannot be read.
+    pub fn document(&self, name: &str) -> Result<Document, DocsError> {
+        let none = || DocsError::NoDocument { name: name.to_owned() };
+        let mut documents = self.store.documents();
+        let named = self.store.index.name(name)?.ok_or_else(none)?;
+        let kept = documents.get(name).filter(|doc| doc.id == named.document);
+        let doc = match kept {
+            Some(doc) => Arc::clone(doc),
+            None => {
+                let doc = Arc::new(self.load(name, named)?);
+                if documents.len() >= DOCUMENTS_KEPT {
+                    documents.retain(|_, doc| Arc::strong_count(doc) > 1);
+                }
+                documents.insert(Arc::clone(&doc.name), Arc::clone(&doc));
+                doc
+            }
+        };
+        Ok(Document { store: Arc::clone(&self.store), doc })
+    }
+
+    fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
+        let doc = Doc::new(document, name.into(), versioning, Root::empty(document));
+        if let Some(row) = self.store.index.newest(document)? {
+            doc.head.store(Arc::new(self.store.read_root(&doc, row.revision, row.entry)?));
+        }
+        Ok(doc)
+    }
+
+    /// The names of documents behind this one, in order, at most so many.
+    ///
+    /// # Errors
+    /// As the index says.
+    pub fn names(&self, behind: Option<&str>, limit: usize) -> Result<Vec<String>, DocsError> {
+        Ok(self.store.index.names(behind, limit)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Drops a document with all its revisions, after its writer. Who holds one of them can still read it.
+    ///
+    /// # Errors
+    /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
+    pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
+        let Document { doc, .. } = self.document(name)?;
+        let seat = Seat::take(&doc, self.store.config.writer_wait_ms)?;
+        if self.store.index.name(name)?.is_none_or(|named| named.document != doc.id) {
+            return Err(DocsError::NoDocument { name: name.to_owned() });
+        }
+        let mut desk = self.store.writer()?;
+        let laid = lay_drop(doc.id, name);
+        let ticket = self.store.stage(&mut desk, KIND_DROP, &laid, |_| Staging::Dropped(Arc::clone(&doc)))?;
+        drop(desk);
+        self.store.wait(ticket)?;
+        drop(seat);
+        Ok(())
+    }
+
+    /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
+    /// writes the index out when it is due. A failure is not told: the journal has everything.
+    pub fn tick(&self) {
+        _ = self.store.publish(&mut self.store.desk());
+        let behind = self.store.index.published().0.saturating_sub(self.store.index.durable().0);
+        let Config { checkpoint_bytes, memory_bytes, .. } = self.store.config;
+        if behind >= checkpoint_bytes || self.store.index.memory_bytes() >= memory_bytes {
+            _ = self.checkpoint();
+        }
+    }
+
+    /// Writes out everything of the index that is visible, so that the next open replays nothing before it; trims the journal, if
+    /// the configuration says that it keeps what is trimmed.
+    ///
+    /// # Errors
+    /// As the disk or the journal says. The database goes on without it.
+    pub fn checkpoint(&self) -> Result<(), DocsError> {
+        self.store.checkpoint()
+    }
+
+    /// Numbers about it.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let Store { index, pages, roots, .. } = &*self.store;
+        Stats {
+            replayed: self.replayed,
+            rebuilt: self.rebuilt,
+            checkpoint: index.durable(),
+            published: index.published(),
+            memory_bytes: index.memory_bytes(),
+            pages: u64::try_from(pages.len()).unwrap_or(u64::MAX),
+            cache_bytes: pages.weight() + roots.weight(),
+        }
+    }
+}
+
+fn weighed<K: Eq + std::hash::Hash, V: Clone>(bytes: u64, about: u64) -> Cache<K, V, Bytes>
+where
+    Bytes: quick_cache::Weighter<K, V> + Clone,
+{
+    let items = usize::try_from((bytes / about).max(16)).unwrap_or(usize::MAX);
+    let options = OptionsBuilder::new().estimated_items_capacity(items).weight_capacity(bytes).shards(16).build();
+    match options {
+        Ok(options) => Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default()),
+        Err(_) => Cache::with_weighter(items, bytes, Bytes),
+    }
+}
+
+/// Every journal entry behind what the index is durable up to. The journal believes nothing before it is durable.
+fn replay(log: &dyn Log, index: &Index) -> Result<u64, DocsError> {
+    let mut replayed = 0;
+    for entry in log.read(index.published())? {
+        let entry = entry?;
+        replay_entry(index, &entry)?;
+        replayed += 1;
+        if index.memory_bytes() > (16 << 20) && index.close_memory() {
+            index.flush(log)?;
+        }
+    }
+    Ok(replayed)
+}
+
+fn replay_entry(index: &Index, entry: &Laid) -> Result<(), DocsError> {
+    let wrong = |what: &dyn std::fmt::Display| DocsError::Record { lsn: entry.lsn, what: what.to_string() };
+    let malformed = |malformed: assent_frame::Malformed| wrong(&malformed);
+    match entry.kind {
+        KIND_CREATE => {
+            let (document, versioning, name) = read_create(&entry.payload).map_err(malformed)?;
+            if index.name(name)?.is_some() {
+                return Err(wrong(&format!("it makes document {name:?}, which is there already")));
+            }
+            index.apply(entry.lsn, entry.end, &Effect::Created(name, Named { document, versioning }))?;
+        }
+        KIND_DROP => {
+            let (document, name) = read_drop(&entry.payload).map_err(malformed)?;
+            if index.name(name)?.is_none_or(|named| named.document != document) {
+                return Err(wrong(&format!("it drops document {name:?}, which is not there")));
+            }
+            index.apply(entry.lsn, entry.end, &Effect::Dropped(name, document))?;
+        }
+        // It means nothing before a commit leads to it.
+        KIND_PAGE => {}
+        KIND_COMMIT => {
+            let (root, _) = read_commit(&entry.payload).map_err(malformed)?;
+            let before = index.newest(root.document)?;
+            let (revision, previous) = before.map_or((0, Entry::HERE), |row| (row.revision, row.entry));
+            if revision.checked_add(1) != Some(root.revision) || previous != root.previous {
+                return Err(wrong(&format!("it commits revision {} after revision {revision}", root.revision)));
+            }
+            let own = Entry::new(entry.lsn, entry.payload.len());
+            let root = settled(root, own, xxh3_64(&entry.payload));
+            index.apply(entry.lsn, entry.end, &Effect::Committed(&root))?;
+        }
+        kind => return Err(wrong(&format!("its kind is {kind}"))),
+    }
+    Ok(())
+}
+
+impl Store {
+    pub(crate) fn documents(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Doc>>> {
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // A thread that died in the lock said so; the desk is whole between operations.
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The desk of somebody who will append one entry.
+    fn writer(&self) -> Result<MutexGuard<'_, Desk>, DocsError> {
+        if self.index.memory_bytes() >= 4 * self.config.memory_bytes {
+            self.checkpoint()?;
+        }
+        let desk = self.desk();
+        if let Some(error) = &desk.broken {
+            return Err(error.clone().into());
+        }
+        if self.log.end().0 >= LSN_END {
+            let limit = LSN_END;
+            return Err(DocsError::Size { part: "a journal", size: self.log.end().0, limit });
+        }
+        Ok(desk)
+    }
+
+    /// Appends an entry and stages what it makes visible. Under one lock, so the queue's order is the log's order.
+    fn stage(
+        &self,
+        desk: &mut Desk,
+        kind: u16,
+        laid: &[u8],
+        staging: impl FnOnce(Ticket) -> Staging,
+    ) -> Result<Ticket, DocsError> {
+        let ticket = self.log.append(kind, &[laid])?;
+        desk.queue.push_back((ticket, staging(ticket)));
+        Ok(ticket)
+    }
+
+    /// Appends a commit and stages it.
+    pub(crate) fn append(&self, laid: &[u8], staging: impl FnOnce(Ticket) -> Staging) -> Result<Ticket, DocsError> {
+        let mut desk = self.writer()?;
+        self.stage(&mut desk, KIND_COMMIT, laid, staging)
+    }
+
+    /// Waits until it is durable and visible. May be called in any order, from any thread.
+    pub(crate) fn wait(&self, ticket: Ticket) -> Result<(), DocsError> {
+        self.log.wait_durable(ticket).map_err(DocsError::InDoubt)?;
+        // POINT OF NO RETURN: the commit is on disk.
+        // Sync before publish: a reader must not see what a crash could take back.
+        self.publish(&mut self.desk())
+    }
+
+    /// Publishes what is durable, in log order.
+    fn publish(&self, desk: &mut Desk) -> Result<(), DocsError> {
+        if let Some(error) = &desk.broken {
+            return Err(DocsError::Unpublished(error.clone()));
+        }
+        let durable = self.log.durable();
+        while let Some((ticket, staging)) = desk.queue.pop_front_if(|(ticket, _)| ticket.end <= durable) {
+            let effect = match &staging {
+                Staging::Created(name, named) => Effect::Created(name, *named),
+                Staging::Dropped(doc) => Effect::Dropped(&doc.name, doc.id),
+                Staging::Committed(_, root) => Effect::Committed(root),
+            };
+            if let Err(error) = self.index.apply(ticket.lsn, ticket.end, &effect) {
+                desk.broken = Some(error.clone());
+                return Err(DocsError::Unpublished(error));
+            }
+            match staging {
+                Staging::Created(..) => {}
+                Staging::Dropped(doc) => _ = self.documents().remove(&doc.name),
+                Staging::Committed(doc, root) => {
+                    self.roots.insert((doc.id, root.revision), Arc::clone(&root));
+                    doc.head.store(root);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<(), DocsError> {
+        let _alone = match self.stepping.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            // Somebody else does it now.
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        self.index.flush(&*self.log)?;
+        {
+            let mut desk = self.desk();
+            self.publish(&mut desk)?;
+            self.index.close_memory();
+        }
+        self.index.flush(&*self.log)?;
+        if self.config.trims {
+            self.log.trim(self.index.replay_floor())?;
+        }
+        Ok(())
+    }
+}

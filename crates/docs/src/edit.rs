@@ -1,0 +1,495 @@
+//! An edit: changes of a document's newest revision that become the next one, all or none.
+//!
+//! Walk: drafts of nodes and paths lie over the revision (`draft`) · [`Edit::insert`], [`Edit::set`], [`Edit::remove`] change
+//! them, and what is linked and counted above them · [`Edit::commit_begin`] lays what has changed, [`Pending::wait`] makes it
+//! durable and visible · dropped, it never was.
+//! Deliberately absent: parsing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::document::Seat;
+use crate::entry::{CHANGES_MAX, Change, Root, What};
+use crate::error::within;
+use crate::look::{Item, Look, Named, Text};
+use crate::node::{Kind, Node, NodeKey, field};
+use crate::path::PathId;
+use crate::paths::Paths;
+use crate::store::{Reading, Store};
+use crate::trie::Tree;
+use crate::{DocsError, hash};
+
+#[cfg(doc)]
+use crate::Pending;
+
+/// Where something is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Before all children of this one.
+    First(NodeKey),
+    /// Behind all children of this one; [`NodeKey::DOCUMENT`] for the value of an empty document.
+    Last(NodeKey),
+    /// As the left sibling of this one.
+    Before(NodeKey),
+    /// As the right sibling of this one.
+    After(NodeKey),
+}
+
+/// One value; a container is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// `{}`
+    Object,
+    /// `[]`
+    Array,
+    /// A text.
+    String(&'a str),
+    /// A number, by its digits as JSON writes them. They are kept exactly.
+    Number(&'a str),
+    /// True or false.
+    Bool(bool),
+    /// Null.
+    Null,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) const fn parts(self) -> (Kind, &'a str) {
+        match self {
+            Self::Object => (Kind::Object, ""),
+            Self::Array => (Kind::Array, ""),
+            Self::String(text) => (Kind::String, text),
+            Self::Number(digits) => (Kind::Number, digits),
+            Self::Bool(true) => (Kind::True, ""),
+            Self::Bool(false) => (Kind::False, ""),
+            Self::Null => (Kind::Null, ""),
+        }
+    }
+}
+
+/// A node as it will be, and which of its fields have changed since the tree below.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) item: Item,
+    pub(crate) mask: u16,
+    pub(crate) is_gone: bool,
+}
+
+/// Where a node hangs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hook {
+    pub(crate) parent: NodeKey,
+    pub(crate) left: Option<NodeKey>,
+    pub(crate) right: Option<NodeKey>,
+}
+
+/// What changes in a container because of what is below it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delta {
+    sum: u64,
+    children: i64,
+    descendants: i64,
+}
+
+/// A change of a document under way. It holds the writer's seat. Dropped, it has changed nothing.
+#[derive(Debug)]
+pub struct Edit {
+    pub(crate) store: Arc<Store>,
+    pub(crate) seat: Seat,
+    pub(crate) base: Arc<Root>,
+    pub(crate) value: u64,
+    pub(crate) next_node: u64,
+    /// Nodes from here on are only in memory.
+    pub(crate) unlaid_from: u64,
+    pub(crate) nodes: Tree,
+    pub(crate) drafts: BTreeMap<u64, Draft>,
+    pub(crate) paths: Paths,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) is_listed: bool,
+}
+
+impl Edit {
+    pub(crate) fn begin(store: Arc<Store>, seat: Seat) -> Self {
+        let base = seat.0.head.load_full();
+        Self {
+            value: base.value,
+            next_node: base.next_node,
+            unlaid_from: base.next_node,
+            nodes: base.nodes.clone(),
+            drafts: BTreeMap::new(),
+            paths: Paths::over(&base),
+            changes: Vec::new(),
+            is_listed: true,
+            store,
+            seat,
+            base,
+        }
+    }
+
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading { store: &self.store, doc: &self.seat.0, revision: self.base.revision }
+    }
+
+    /// Puts a new value somewhere, and gives its key. In an object it needs a name, elsewhere it has none.
+    ///
+    /// # Errors
+    /// [`DocsError::NoNode`], [`DocsError::Unfit`], [`DocsError::Duplicate`], [`DocsError::Size`]: nothing has changed then.
+    pub fn insert(&mut self, at: At, name: Option<&str>, value: Value<'_>) -> Result<NodeKey, DocsError> {
+        self.make_room()?;
+        let (kind, text) = value.parts();
+        let hook = self.hook(at, name)?;
+        self.check_text(kind, text, name)?;
+        let path = self.path_for(hook.parent, name)?;
+        let key = self.new_key()?;
+        let item = Item { node: Node::new(key, kind, path, hook.parent), text: Text::own(text) };
+        self.count_path(path, 1)?;
+        self.drafts.insert(key.0, Draft { item, mask: field::WHOLE, is_gone: false });
+        self.link(key, hook)?;
+        self.note(What::Inserted, key);
+        Ok(key)
+    }
+
+    /// Gives a node that is no container another value that is none. Its key stays.
+    ///
+    /// # Errors
+    /// As [`Edit::insert`].
+    pub fn set(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
+        let (kind, text) = value.parts();
+        let before = self.item(key)?;
+        if before.node.kind.is_container() || kind.is_container() {
+            return Err(DocsError::Unfit { key, why: "a container is not set, it is replaced" });
+        }
+        self.check_text(kind, text, None)?;
+        if before.node.kind == kind && before.text() == text {
+            return Ok(());
+        }
+        let old = self.hash(&before)?;
+        let draft = self.draft(key)?;
+        draft.mask |= field::TEXT;
+        if draft.item.node.kind != kind {
+            // A patch cannot take a text away.
+            draft.mask |= field::WHOLE;
+        }
+        draft.item.node.kind = kind;
+        draft.item.text = Text::own(text);
+        let item = draft.item.clone();
+        let new = self.hash(&item)?;
+        self.bubble(item.node.parent, rehashed(&item.node, old, new))?;
+        self.note(What::Set, key);
+        Ok(())
+    }
+
+    /// Takes a node away, with all that is below it. Their keys are never used again.
+    ///
+    /// # Errors
+    /// [`DocsError::NoNode`].
+    pub fn remove(&mut self, key: NodeKey) -> Result<(), DocsError> {
+        let item = self.item(key)?;
+        self.unlink(&item)?;
+        self.forget(key)?;
+        self.note(What::Removed, key);
+        Ok(())
+    }
+
+    /// Drafts that a node and all below it are gone, one after the other.
+    fn forget(&mut self, key: NodeKey) -> Result<(), DocsError> {
+        let mut next = Some(key);
+        while let Some(at) = next {
+            let Item { node, .. } = self.item(at)?;
+            next = match node.first {
+                Some(first) => Some(first),
+                None => self.behind(&node, key)?,
+            };
+            self.count_path(node.path, -1)?;
+            // What was never laid needs no word that it is gone.
+            let mask = if at.0 >= self.unlaid_from { 0 } else { field::WHOLE };
+            let draft = self.draft(at)?;
+            (draft.is_gone, draft.mask) = (true, mask);
+        }
+        Ok(())
+    }
+
+    /// The node behind this one and all below it, in document order, within the subtree of `top`.
+    fn behind(&self, node: &Node, top: NodeKey) -> Result<Option<NodeKey>, DocsError> {
+        let mut node = *node;
+        while node.key != top {
+            if let Some(right) = node.right {
+                return Ok(Some(right));
+            }
+            node = self.draft_or_item(node.parent)?;
+        }
+        Ok(None)
+    }
+
+    /// A node, even one that is gone already.
+    fn draft_or_item(&self, key: NodeKey) -> Result<Node, DocsError> {
+        match self.drafts.get(&key.0) {
+            Some(draft) => Ok(draft.item.node),
+            None => Ok(self.item(key)?.node),
+        }
+    }
+
+    /// Where a new node would hang; refuses what does not fit.
+    pub(crate) fn hook(&self, at: At, name: Option<&str>) -> Result<Hook, DocsError> {
+        let hook = match at {
+            At::First(NodeKey::DOCUMENT) | At::Last(NodeKey::DOCUMENT) => {
+                if self.value != 0 {
+                    return Err(DocsError::Unfit { key: NodeKey::DOCUMENT, why: "the document has a value already" });
+                }
+                Hook { parent: NodeKey::DOCUMENT, left: None, right: None }
+            }
+            At::First(parent) => Hook { parent, left: None, right: self.item(parent)?.node.first },
+            At::Last(parent) => Hook { parent, left: self.item(parent)?.node.last, right: None },
+            At::Before(sibling) => {
+                let node = self.item(sibling)?.node;
+                Hook { parent: node.parent, left: node.left, right: Some(sibling) }
+            }
+            At::After(sibling) => {
+                let node = self.item(sibling)?.node;
+                Hook { parent: node.parent, left: Some(sibling), right: node.right }
+            }
+        };
+        self.fits(hook, name)?;
+        Ok(hook)
+    }
+
+    fn fits(&self, hook: Hook, name: Option<&str>) -> Result<(), DocsError> {
+        let Hook { parent: key, left, right } = hook;
+        let unfit = |why| Err(DocsError::Unfit { key, why });
+        if key == NodeKey::DOCUMENT {
+            return match (left.or(right), name) {
+                (Some(_), _) => unfit("the document has one value, and that has no siblings"),
+                (None, Some(_)) => unfit("the document's value has no name"),
+                (None, None) => Ok(()),
+            };
+        }
+        match (self.item(key)?.node.kind, name) {
+            (Kind::Object, Some(name)) => match self.member(key, name)? {
+                Some(_) => Err(DocsError::Duplicate { key, name: name.to_owned() }),
+                None => Ok(()),
+            },
+            (Kind::Object, None) => unfit("what is put into an object needs a name"),
+            (Kind::Array, None) => Ok(()),
+            (Kind::Array, Some(_)) => unfit("what is put into an array has no name"),
+            _ => unfit("it is no container"),
+        }
+    }
+
+    /// The member of an object with this name.
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    pub fn member(&self, object: NodeKey, name: &str) -> Result<Option<NodeKey>, DocsError> {
+        let mut next = self.item(object)?.node.first;
+        while let Some(key) = next {
+            let node = self.item(key)?.node;
+            if self.name(&node)?.is_some_and(|of| of.as_str() == name) {
+                return Ok(Some(key));
+            }
+            next = node.right;
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn check_text(&self, kind: Kind, text: &str, name: Option<&str>) -> Result<(), DocsError> {
+        let limit = self.store.config.text_bytes_max.into();
+        let size = |text: &str| u64::try_from(text.len()).unwrap_or(u64::MAX);
+        within("a text", size(text), limit)?;
+        within("a member's name", name.map_or(0, size), limit)?;
+        if kind == Kind::Number && !is_number(text) {
+            return Err(DocsError::Json { what: format!("{:?} is no number", text.get(..40).unwrap_or(text)) });
+        }
+        Ok(())
+    }
+
+    /// The path of what has this name in this node.
+    pub(crate) fn path_for(&mut self, parent: NodeKey, name: Option<&str>) -> Result<PathId, DocsError> {
+        let before = if parent == NodeKey::DOCUMENT { 0 } else { self.item(parent)?.node.path };
+        let Self { store, seat, base, paths, .. } = self;
+        paths.step(&Reading { store, doc: &seat.0, revision: base.revision }, before, name)
+    }
+
+    pub(crate) fn count_path(&mut self, path: PathId, delta: i64) -> Result<(), DocsError> {
+        let Self { store, seat, base, paths, .. } = self;
+        paths.count(&Reading { store, doc: &seat.0, revision: base.revision }, path, delta)
+    }
+
+    pub(crate) fn new_key(&mut self) -> Result<NodeKey, DocsError> {
+        within("nodes", self.next_node, NodeKey::END - 1)?;
+        self.next_node += 1;
+        Ok(NodeKey(self.next_node - 1))
+    }
+
+    /// The draft of a node, made of what is there.
+    pub(crate) fn draft(&mut self, key: NodeKey) -> Result<&mut Draft, DocsError> {
+        if !self.drafts.contains_key(&key.0) {
+            let item = self.item(key)?;
+            self.drafts.insert(key.0, Draft { item, mask: 0, is_gone: false });
+        }
+        self.drafts.get_mut(&key.0).ok_or(DocsError::NoNode { key, revision: self.base.revision })
+    }
+
+    fn change(&mut self, key: NodeKey, mask: u16, change: impl FnOnce(&mut Node)) -> Result<(), DocsError> {
+        let draft = self.draft(key)?;
+        change(&mut draft.item.node);
+        draft.mask |= mask;
+        Ok(())
+    }
+
+    /// Hangs a node, with all that is below it, and counts it in all above.
+    pub(crate) fn link(&mut self, key: NodeKey, hook: Hook) -> Result<(), DocsError> {
+        let Hook { parent, left, right } = hook;
+        self.change(key, field::TO_LEFT | field::TO_RIGHT | field::TO_PARENT, |node| {
+            (node.parent, node.left, node.right) = (parent, left, right);
+        })?;
+        let item = self.item(key)?;
+        let mut sum = hash::share(key.0, number(left), self.hash(&item)?);
+        if let Some(left) = left {
+            self.change(left, field::TO_RIGHT, |node| node.right = Some(key))?;
+        }
+        if let Some(right) = right {
+            sum = sum.wrapping_add(self.reshared(right, left, Some(key))?);
+            self.change(right, field::TO_LEFT, |node| node.left = Some(key))?;
+        }
+        self.ends(hook, Some(key), Some(key))?;
+        let descendants = i64::try_from(item.node.descendants).unwrap_or(i64::MAX).saturating_add(1);
+        self.bubble(parent, Delta { sum, children: 1, descendants })
+    }
+
+    /// Takes a node off where it hangs.
+    pub(crate) fn unlink(&mut self, item: &Item) -> Result<(), DocsError> {
+        let Node { key, parent, left, right, .. } = item.node;
+        let mut sum = hash::share(key.0, number(left), self.hash(item)?).wrapping_neg();
+        if let Some(left) = left {
+            self.change(left, field::TO_RIGHT, |node| node.right = right)?;
+        }
+        if let Some(right) = right {
+            sum = sum.wrapping_add(self.reshared(right, Some(key), left)?);
+            self.change(right, field::TO_LEFT, |node| node.left = left)?;
+        }
+        self.ends(Hook { parent, left, right }, right, left)?;
+        let descendants = i64::try_from(item.node.descendants).unwrap_or(i64::MAX).saturating_add(1);
+        self.bubble(parent, Delta { sum, children: -1, descendants: -descendants })
+    }
+
+    /// What the parent's sum gains when this child has another left sibling.
+    fn reshared(&self, child: NodeKey, from: Option<NodeKey>, to: Option<NodeKey>) -> Result<u64, DocsError> {
+        let hash = self.hash(&self.item(child)?)?;
+        let (before, after) = (hash::share(child.0, number(from), hash), hash::share(child.0, number(to), hash));
+        Ok(after.wrapping_sub(before))
+    }
+
+    /// The parent's first child is this where nothing is to the left, and its last that where nothing is to the right.
+    fn ends(&mut self, hook: Hook, first: Option<NodeKey>, last: Option<NodeKey>) -> Result<(), DocsError> {
+        if hook.parent == NodeKey::DOCUMENT {
+            self.value = number(first);
+            return Ok(());
+        }
+        if hook.left.is_none() {
+            self.change(hook.parent, field::TO_FIRST, |node| node.first = first)?;
+        }
+        if hook.right.is_none() {
+            self.change(hook.parent, field::TO_LAST, |node| node.last = last)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a change into a container and into all above it.
+    fn bubble(&mut self, container: NodeKey, mut delta: Delta) -> Result<(), DocsError> {
+        let mut at = container;
+        while at != NodeKey::DOCUMENT {
+            let old = self.hash(&self.item(at)?)?;
+            let draft = self.draft(at)?;
+            let node = &mut draft.item.node;
+            node.sum = node.sum.wrapping_add(delta.sum);
+            node.children = node.children.saturating_add_signed(delta.children);
+            node.descendants = node.descendants.saturating_add_signed(delta.descendants);
+            draft.mask |= field::SUM;
+            draft.mask |= if delta.children == 0 { 0 } else { field::CHILD_COUNT };
+            draft.mask |= if delta.descendants == 0 { 0 } else { field::DESCENDANT_COUNT };
+            let item = draft.item.clone();
+            let new = self.hash(&item)?;
+            delta = Delta { children: 0, descendants: delta.descendants, ..rehashed(&item.node, old, new) };
+            at = item.node.parent;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn note(&mut self, what: What, key: NodeKey) {
+        let change = Change { what, node: key.0 };
+        if self.changes.len() >= CHANGES_MAX {
+            (self.is_listed, self.changes) = (false, Vec::new());
+        } else if self.is_listed && self.changes.last() != Some(&change) {
+            self.changes.push(change);
+        }
+    }
+}
+
+fn number(key: Option<NodeKey>) -> u64 {
+    key.map_or(0, |key| key.0)
+}
+
+/// What a parent's sum gains when this child has another hash.
+fn rehashed(node: &Node, old: u64, new: u64) -> Delta {
+    let share = |hash| hash::share(node.key.0, number(node.left), hash);
+    Delta { sum: share(new).wrapping_sub(share(old)), ..Delta::default() }
+}
+
+/// Whether these are a number as RFC 8259 writes them.
+pub(crate) fn is_number(text: &str) -> bool {
+    let digits = |text: &str| -> usize { text.bytes().take_while(u8::is_ascii_digit).count() };
+    let rest = text.strip_prefix('-').unwrap_or(text);
+    let whole = digits(rest);
+    if whole == 0 || (whole > 1 && rest.starts_with('0')) {
+        return false;
+    }
+    let mut rest = rest.get(whole..).unwrap_or_default();
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let count = digits(fraction);
+        if count == 0 {
+            return false;
+        }
+        rest = fraction.get(count..).unwrap_or_default();
+    }
+    if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
+        let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        return !exponent.is_empty() && digits(exponent) == exponent.len();
+    }
+    rest.is_empty()
+}
+
+impl Look for Edit {
+    fn value(&self) -> Option<NodeKey> {
+        (self.value != 0).then_some(NodeKey(self.value))
+    }
+
+    fn revision(&self) -> u32 {
+        self.base.revision
+    }
+
+    fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
+        match self.drafts.get(&key.0) {
+            Some(draft) => Ok((!draft.is_gone).then(|| draft.item.clone())),
+            None => self.reading().item(&self.nodes, key),
+        }
+    }
+
+    fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
+        self.paths.find(&self.reading(), path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_number;
+
+    #[test]
+    fn numbers_are_those_of_json() {
+        for fine in ["0", "-0", "1", "-12", "1.0", "0.10", "1e5", "1E+5", "1.5e-300", "123456789012345678901234567890"]
+        {
+            assert!(is_number(fine), "{fine}");
+        }
+        for wrong in ["", "-", "01", "1.", ".5", "1e", "1e+", "+1", "NaN", "Infinity", "1 ", "0x1", "1_0", "--1"] {
+            assert!(!is_number(wrong), "{wrong}");
+        }
+    }
+}

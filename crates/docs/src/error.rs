@@ -1,0 +1,166 @@
+//! What can go wrong in the store, and what the caller must do.
+
+use std::sync::Arc;
+
+use assent_ids::Lsn;
+use assent_journal::JournalError;
+use assent_kind::Kind;
+use assent_runs::RunsError;
+
+use crate::{NodeKey, PageName};
+
+/// Why the store refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocsError {
+    /// A part beyond its limit. Nothing has been written.
+    #[error("{part} of {size}; at most {limit} is taken")]
+    Size {
+        /// Which part.
+        part: &'static str,
+        /// How much it is.
+        size: u64,
+        /// How much is taken.
+        limit: u64,
+    },
+    /// A configured value that cannot work.
+    #[error("{name} = {value}; it must be {rule}")]
+    Config {
+        /// The key.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// A name that no document can have.
+    #[error("a document cannot be called {name:?}: a name has 1 to 255 bytes and no control characters")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// No such document.
+    #[error("there is no document {name:?}")]
+    NoDocument {
+        /// The name.
+        name: String,
+    },
+    /// A document of that name is there already.
+    #[error("there is a document {name:?} already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// No such revision.
+    #[error("document {name:?} has no revision {revision}; its newest is {newest}")]
+    NoRevision {
+        /// The document.
+        name: String,
+        /// What was asked for.
+        revision: u64,
+        /// What there is.
+        newest: u32,
+    },
+    /// No such node in this revision.
+    #[error("there is no node {key} in revision {revision}")]
+    NoNode {
+        /// The node.
+        key: NodeKey,
+        /// The revision that was looked at, or is changed.
+        revision: u32,
+    },
+    /// A change that does not fit the node. Nothing has changed.
+    #[error("node {key}: {why}")]
+    Unfit {
+        /// The node.
+        key: NodeKey,
+        /// Why.
+        why: &'static str,
+    },
+    /// An object has a member of that name already.
+    #[error("object {key} has a member {name:?} already")]
+    Duplicate {
+        /// The object.
+        key: NodeKey,
+        /// The name.
+        name: String,
+    },
+    /// Text that is no JSON.
+    #[error("no JSON: {what}")]
+    Json {
+        /// Where and why.
+        what: String,
+    },
+    /// Somebody else writes this document.
+    #[error("document {name:?} has a writer; another waited {waited_ms} ms for it: try again")]
+    Busy {
+        /// The document.
+        name: String,
+        /// How long.
+        waited_ms: u64,
+    },
+    /// The journal refused; nothing was committed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// It was appended, and whether it is durable is not known until the database is reopened.
+    #[error("whether it was committed is not known until the database is reopened: {0}")]
+    InDoubt(JournalError),
+    /// The index took an entry no more that the journal has.
+    #[error("nothing more becomes visible until the database is reopened: {0}")]
+    Unpublished(RunsError),
+    /// The index refused or failed; it can be built anew from the journal.
+    #[error("the index: {0}")]
+    Index(#[from] RunsError),
+    /// Bytes of a revision are not those that were written. Others may well be read.
+    #[error("document {document:?}, revision {revision}{}, LSN {lsn}: {what}", of(page.as_ref()))]
+    Damaged {
+        /// The document.
+        document: Arc<str>,
+        /// The revision that was read.
+        revision: u32,
+        /// The page, if it is one that is damaged.
+        page: Option<PageName>,
+        /// The journal entry.
+        lsn: Lsn,
+        /// What is wrong.
+        what: String,
+    },
+    /// A journal entry that this version cannot have written there.
+    #[error("the journal entry at LSN {lsn} is no document record of this version: {what}")]
+    Record {
+        /// The entry.
+        lsn: Lsn,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+fn of(page: Option<&PageName>) -> String {
+    page.map_or_else(String::new, |page| format!(", {page}"))
+}
+
+impl DocsError {
+    /// What the caller must do.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Size { .. }
+            | Self::Config { .. }
+            | Self::Name { .. }
+            | Self::Unfit { .. }
+            | Self::Duplicate { .. }
+            | Self::Json { .. } => Kind::Invalid,
+            Self::NoDocument { .. } | Self::NoRevision { .. } | Self::NoNode { .. } => Kind::NotFound,
+            Self::Exists { .. } => Kind::Conflict,
+            Self::Busy { .. } => Kind::Busy,
+            Self::Journal(error) => error.kind(),
+            Self::Index(error) => error.kind(),
+            Self::InDoubt(_) | Self::Unpublished(_) => Kind::InDoubt,
+            Self::Damaged { .. } | Self::Record { .. } => Kind::Corrupt,
+        }
+    }
+}
+
+/// One sentence for a size beyond its limit.
+pub(crate) const fn within(part: &'static str, size: u64, limit: u64) -> Result<(), DocsError> {
+    if size <= limit { Ok(()) } else { Err(DocsError::Size { part, size, limit }) }
+}

@@ -1,0 +1,386 @@
+//! The index: names of documents, and for each revision where its commit stands. Derived: the journal has everything.
+//!
+//! ```text
+//!   'n' name                  -> version 1, document (varint), versioning 2
+//!   'r' document 8, revision 4 (big endian) -> version 1, entry 6, time 6, author (length 1), message (all that is left)
+//!   note                      -> version 1, last entry 8, its end 8, its hash 8, next document 8
+//! ```
+//! Walk: [`Index::open`] says from where to replay · [`Index::apply`] makes one journal entry visible · [`Index::name`],
+//! [`Index::row`], [`Index::newest`], [`Index::rows`] look · [`Index::close_memory`] and [`Index::flush`] bound the next replay.
+//! Deliberately absent: the order of commits, which is the database's.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, RangeInclusive};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use assent_frame::{Malformed, Reader, Writer};
+use assent_ids::Lsn;
+use assent_journal::Log;
+use assent_kind::Kind;
+use assent_runs::{AtOnce, Change, Entry as Run, Opened, Owner, Runs, RunsError, Tally};
+use assent_world::Disk;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::entry::Root;
+use crate::place::{Entry, lay_lsn, read_lsn};
+use crate::versioning::Versioning;
+use crate::{DocsError, varint};
+
+const VERSION: u8 = 1;
+/// What the index's memory may take, whatever happens. Commits wait long before.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
+
+/// A document, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) document: u64,
+    pub(crate) versioning: Versioning,
+}
+
+/// A revision, without its pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) revision: u32,
+    pub(crate) entry: Entry,
+    pub(crate) time_ms: u64,
+    pub(crate) author: String,
+    pub(crate) message: String,
+}
+
+/// What one journal entry means to the index.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect<'a> {
+    Created(&'a str, Named),
+    Dropped(&'a str, u64),
+    Committed(&'a Root),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Moment {
+    entry: Lsn,
+    end: Lsn,
+    next_document: u64,
+    hash: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// One for each part of the memory that is closed and not yet written out, the oldest first.
+    closed: VecDeque<Moment>,
+    durable: Moment,
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    runs: Runs,
+    notes: Mutex<Notes>,
+    entry: AtomicU64,
+    published: AtomicU64,
+    next_document: AtomicU64,
+}
+
+impl Index {
+    /// Opens the index; replay begins at [`Index::published`]. One that is damaged, or of another journal, begins anew.
+    ///
+    /// # Errors
+    /// As the disk or the journal says.
+    pub(crate) fn open(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<(Self, bool), DocsError> {
+        let sizes = assent_runs::Config { memory_bytes_max: MEMORY_BYTES_MAX, ..assent_runs::Config::default() };
+        let fresh = || Runs::create(Arc::clone(disk), folder, sizes.clone());
+        let (runs, durable, is_rebuilt) = match Runs::open(Arc::clone(disk), folder, sizes.clone()) {
+            Ok((runs, opened)) if opened.applied == 0 => (runs, None, false),
+            Ok((runs, opened)) => match believed(log, &opened)? {
+                Some(moment) => (runs, Some(moment), false),
+                None => {
+                    drop(runs);
+                    (fresh()?.0, None, true)
+                }
+            },
+            Err(RunsError::Damaged { .. }) => (fresh()?.0, None, true),
+            Err(error) => return Err(error.into()),
+        };
+        let durable = durable.unwrap_or(Moment { next_document: 1, end: log.oldest(), ..Moment::default() });
+        let index = Self {
+            runs,
+            notes: Mutex::new(Notes { closed: VecDeque::new(), durable }),
+            entry: AtomicU64::new(durable.entry.0),
+            published: AtomicU64::new(durable.end.0),
+            next_document: AtomicU64::new(durable.next_document),
+        };
+        Ok((index, is_rebuilt))
+    }
+
+    /// Everything that ends here or before is visible.
+    pub(crate) fn published(&self) -> Lsn {
+        Lsn(self.published.load(Ordering::Acquire))
+    }
+
+    /// One entry becomes visible. One writer at a time.
+    ///
+    /// # Errors
+    /// As the map says; what is refused has not become visible.
+    pub(crate) fn apply(&self, entry: Lsn, end: Lsn, effect: &Effect<'_>) -> Result<(), RunsError> {
+        match effect {
+            Effect::Created(name, Named { document, versioning }) => {
+                let mut row = vec![VERSION];
+                varint::lay(&mut row, *document);
+                row.extend_from_slice(&versioning.laid());
+                self.runs.apply(end.0, &[Change::Put { key: &name_key(name), value: &row }])?;
+                self.next_document.fetch_max(document.saturating_add(1), Ordering::AcqRel);
+            }
+            Effect::Dropped(name, document) => {
+                let (from, to) = (row_key(*document, 0), row_key(document.saturating_add(1), 0));
+                let rows = Change::Erase { from: &from, to: Some(&to) };
+                self.runs.apply(end.0, &[Change::Delete { key: &name_key(name) }, rows])?;
+            }
+            Effect::Committed(root) => {
+                let key = row_key(root.document, root.revision);
+                self.runs.apply(end.0, &[Change::Put { key: &key, value: &lay_row(root) }])?;
+            }
+        }
+        self.entry.store(entry.0, Ordering::Release);
+        self.published.store(end.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// # Errors
+    /// As the disk says; `Corrupt`, naming the file, if a block that is needed is damaged. So for all below.
+    pub(crate) fn name(&self, name: &str) -> Result<Option<Named>, DocsError> {
+        let Some(found) = self.runs.get(&name_key(name))? else { return Ok(None) };
+        read_named(&found.value).map(Some).map_err(|malformed| wrong(found.seq, &malformed))
+    }
+
+    /// The names of documents behind this one, in order.
+    pub(crate) fn names(&self, behind: Option<&str>, limit: usize) -> Result<Vec<(String, Named)>, DocsError> {
+        let from = behind.map_or_else(|| Bound::Included(b"n".to_vec()), |name| Bound::Excluded(name_key(name)));
+        let view = self.runs.view();
+        let mut walk = view.range(from.as_ref().map(Vec::as_slice), Bound::Excluded(b"o"));
+        let mut names = Vec::new();
+        while names.len() < limit
+            && let Some((key, found)) = walk.next()?
+        {
+            let named = read_named(&found.value).map_err(|malformed| wrong(found.seq, &malformed))?;
+            names.push((String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned(), named));
+        }
+        Ok(names)
+    }
+
+    /// The row of one revision.
+    pub(crate) fn row(&self, document: u64, revision: u32) -> Result<Option<Row>, DocsError> {
+        let Some(found) = self.runs.get(&row_key(document, revision))? else { return Ok(None) };
+        read_row(revision, &found.value).map(Some).map_err(|malformed| wrong(found.seq, &malformed))
+    }
+
+    /// The row of the newest revision.
+    pub(crate) fn newest(&self, document: u64) -> Result<Option<Row>, DocsError> {
+        Ok(self.rows(document, 0..=u32::MAX, 1)?.pop())
+    }
+
+    /// The rows of revisions in a range, the newest first.
+    pub(crate) fn rows(
+        &self,
+        document: u64,
+        revisions: RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<Row>, DocsError> {
+        if revisions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (from, to) = (row_key(document, *revisions.start()), row_key(document, *revisions.end()));
+        let view = self.runs.view();
+        let mut walk = view.range(Bound::Included(&from), Bound::Included(&to));
+        let mut rows = Vec::new();
+        while rows.len() < limit
+            && let Some((key, found)) = walk.prev()?
+        {
+            let revision = key.last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            rows.push(read_row(revision, &found.value).map_err(|malformed| wrong(found.seq, &malformed))?);
+        }
+        Ok(rows)
+    }
+
+    /// Closes what is in memory, so that the next flush writes it out. Whether there was anything.
+    pub(crate) fn close_memory(&self) -> bool {
+        let (entry, end) = (Lsn(self.entry.load(Ordering::Acquire)), self.published());
+        let mut notes = self.notes();
+        // One waits at most: each part costs memory of its own.
+        if !notes.closed.is_empty() || end <= notes.durable.end || entry == notes.durable.entry {
+            return false;
+        }
+        let next_document = self.next_document.load(Ordering::Acquire);
+        notes.closed.push_back(Moment { entry, end, next_document, hash: None });
+        self.runs.rotate(end.0);
+        true
+    }
+
+    /// Writes the closed part of the memory out, and merges what is due.
+    ///
+    /// # Errors
+    /// As the disk or the journal says. Nothing has changed then.
+    pub(crate) fn flush(&self, log: &dyn Log) -> Result<(), DocsError> {
+        let unread = self.notes().closed.front().copied();
+        if let Some(moment) = unread {
+            if log.durable() < moment.end {
+                log.sync()?;
+            }
+            let hash = xxh3_64(&log.read_at(moment.entry)?.payload);
+            self.notes().closed.iter_mut().filter(|closed| closed.end == moment.end).for_each(|c| c.hash = Some(hash));
+        }
+        let owner = Clerk { index: self, log };
+        while self.runs.step(&owner, &AtOnce)?.is_some() {}
+        Ok(())
+    }
+
+    /// The next open replays from here.
+    pub(crate) fn durable(&self) -> Lsn {
+        self.notes().durable.end
+    }
+
+    /// A number that no document has or had. Under the lock of whoever makes documents; what is made but not yet visible has
+    /// its number too.
+    pub(crate) fn next_document(&self) -> u64 {
+        self.next_document.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Up to here no manifest asks for the journal.
+    pub(crate) fn replay_floor(&self) -> Lsn {
+        Lsn(self.runs.replay_floor())
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.runs.memory_bytes()
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wrong(committed: u64, malformed: &Malformed) -> DocsError {
+    DocsError::Record { lsn: Lsn(committed), what: format!("the index's row of it: {malformed}") }
+}
+
+fn name_key(name: &str) -> Vec<u8> {
+    [b"n", name.as_bytes()].concat()
+}
+
+fn row_key(document: u64, revision: u32) -> [u8; 13] {
+    let mut key = [b'r'; 13];
+    if let Some(place) = key.get_mut(1..9) {
+        place.copy_from_slice(&document.to_be_bytes());
+    }
+    if let Some(place) = key.get_mut(9..13) {
+        place.copy_from_slice(&revision.to_be_bytes());
+    }
+    key
+}
+
+fn read_named(row: &[u8]) -> Result<Named, Malformed> {
+    let mut reader = Reader::new(row);
+    if reader.u8("version")? != VERSION {
+        return Err(Malformed { field: "version" });
+    }
+    let document = varint::read(&mut reader, "document")?;
+    let laid = [reader.u8("versioning")?, reader.u8("versioning")?];
+    reader.end()?;
+    Ok(Named { document, versioning: Versioning::of(laid).ok_or(Malformed { field: "versioning" })? })
+}
+
+fn lay_row(root: &Root) -> Vec<u8> {
+    let (author, message) = (root.meta.author.as_bytes(), root.meta.message.as_bytes());
+    let mut row = Vec::with_capacity(14 + author.len() + message.len());
+    row.push(VERSION);
+    lay_lsn(&mut row, root.entry.laid());
+    lay_lsn(&mut row, root.time_ms);
+    row.push(u8::try_from(author.len()).unwrap_or(u8::MAX));
+    row.extend_from_slice(author);
+    row.extend_from_slice(message);
+    row
+}
+
+fn read_row(revision: u32, row: &[u8]) -> Result<Row, Malformed> {
+    let mut reader = Reader::new(row);
+    if reader.u8("version")? != VERSION {
+        return Err(Malformed { field: "version" });
+    }
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| Malformed { field: "text" });
+    let (entry, time_ms) = (Entry::of(read_lsn(&mut reader, "entry")?), read_lsn(&mut reader, "time")?);
+    let author = reader.u8("author")?;
+    let author = text(reader.raw(author.into(), "author")?)?;
+    Ok(Row { revision, entry, time_ms, author, message: text(reader.rest())? })
+}
+
+/// What a note says, if it is one of this journal's.
+fn believed(log: &dyn Log, opened: &Opened) -> Result<Option<Moment>, DocsError> {
+    let Ok(moment) = read_note(&opened.note) else { return Ok(None) };
+    if moment.end.0 != opened.applied || moment.end > log.end() || moment.end < log.oldest() {
+        return Ok(None);
+    }
+    match log.read_at(moment.entry) {
+        Ok(entry) if Some(xxh3_64(&entry.payload)) == moment.hash => Ok(Some(moment)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == Kind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn lay_note(moment: &Moment) -> Vec<u8> {
+    let mut note = Writer::new();
+    note.u8(VERSION).u64(moment.entry.0).u64(moment.end.0).u64(moment.hash.unwrap_or_default());
+    note.u64(moment.next_document);
+    note.into_vec()
+}
+
+fn read_note(bytes: &[u8]) -> Result<Moment, Malformed> {
+    let mut reader = Reader::new(bytes);
+    if reader.u8("version")? != VERSION {
+        return Err(Malformed { field: "version" });
+    }
+    let (entry, end) = (Lsn(reader.u64("entry")?), Lsn(reader.u64("end")?));
+    let (hash, next_document) = (Some(reader.u64("hash")?), reader.u64("next document")?);
+    reader.end()?;
+    Ok(Moment { entry, end, next_document, hash })
+}
+
+/// Tells the map what to note.
+struct Clerk<'a> {
+    index: &'a Index,
+    log: &'a dyn Log,
+}
+
+impl Owner for Clerk<'_> {
+    fn durable(&self) -> u64 {
+        self.log.durable().0
+    }
+
+    fn tally(&self) -> Box<dyn Tally + '_> {
+        Box::new(Noting { index: self.index, applied: Lsn::ZERO })
+    }
+}
+
+struct Noting<'a> {
+    index: &'a Index,
+    applied: Lsn,
+}
+
+impl Tally for Noting<'_> {
+    fn enters(&mut self, _: &Run<'_>) {}
+
+    fn leaves(&mut self, _: &Run<'_>) {}
+
+    fn note(&mut self, applied: u64) -> Vec<u8> {
+        self.applied = Lsn(applied);
+        let notes = self.index.notes();
+        let moment = notes.closed.iter().rev().find(|moment| moment.end.0 <= applied).unwrap_or(&notes.durable);
+        lay_note(moment)
+    }
+
+    fn committed(self: Box<Self>) {
+        let mut notes = self.index.notes();
+        while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
+            notes.durable = notes.closed.pop_front().unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Looking at a tree of nodes, committed or under way: items, texts, names.
+//!
+//! Walk: [`Look`] is what revisions and edits have in common · an [`Item`] is a node with its text.
+//! Deliberately absent: walking. The cursor does that over any [`Look`].
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::node::{Kind, Node, NodeKey};
+use crate::page::Page;
+use crate::path::{PathId, Step};
+use crate::{DocsError, hash};
+
+/// A text where it was read: no copy.
+#[derive(Clone)]
+pub struct Text(Held);
+
+#[derive(Clone)]
+enum Held {
+    Page(Arc<Page>, Range<usize>),
+    Own(Arc<str>),
+}
+
+impl Text {
+    /// A text within a page; none if it is not UTF-8.
+    pub(crate) fn within(page: &Arc<Page>, range: Range<usize>) -> Option<Self> {
+        std::str::from_utf8(page.bytes(&range)).ok()?;
+        Some(Self(Held::Page(Arc::clone(page), range)))
+    }
+
+    pub(crate) fn own(text: &str) -> Self {
+        Self(Held::Own(text.into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            // It was checked when it was found.
+            Held::Page(page, range) => std::str::from_utf8(page.bytes(range)).unwrap_or_default(),
+            Held::Own(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// A node with its text.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The node.
+    pub node: Node,
+    pub(crate) text: Text,
+}
+
+impl Item {
+    /// A string, or the digits of a number; nothing for any other kind.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.text.as_str()
+    }
+}
+
+/// A path with its name, where it was read.
+#[derive(Clone, Debug)]
+pub struct Named {
+    pub(crate) before: PathId,
+    pub(crate) step: Stepped,
+    pub(crate) name: Text,
+    pub(crate) references: u64,
+}
+
+/// A step without its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stepped {
+    Root,
+    Member,
+    Items,
+}
+
+impl Named {
+    pub(crate) fn step(&self) -> Step<'_> {
+        match self.step {
+            Stepped::Root => Step::Root,
+            Stepped::Member => Step::Member(self.name.as_str()),
+            Stepped::Items => Step::Items,
+        }
+    }
+}
+
+/// A tree of nodes that can be looked at.
+pub trait Look {
+    /// The document's value; none if it is empty.
+    fn value(&self) -> Option<NodeKey>;
+
+    /// The revision that is looked at, or is being changed.
+    fn revision(&self) -> u32;
+
+    /// A node, if it is there.
+    ///
+    /// # Errors
+    /// [`DocsError::Damaged`] naming document, revision, page and place; as the disk says. So for all below.
+    fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError>;
+
+    /// A path by its number.
+    #[doc(hidden)]
+    fn path(&self, path: PathId) -> Result<Option<Named>, DocsError>;
+
+    /// A node that must be there.
+    ///
+    /// # Errors
+    /// [`DocsError::NoNode`].
+    fn item(&self, key: NodeKey) -> Result<Item, DocsError> {
+        self.find(key)?.ok_or(DocsError::NoNode { key, revision: self.revision() })
+    }
+
+    /// The name of a member; none for a node that is none.
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    fn name(&self, node: &Node) -> Result<Option<Text>, DocsError> {
+        let named = self.path(node.path)?;
+        Ok(named.filter(|named| named.step == Stepped::Member).map(|named| named.name))
+    }
+
+    /// The rolling hash of a node with all that is below it.
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    fn hash(&self, item: &Item) -> Result<u64, DocsError> {
+        let name = self.name(&item.node)?;
+        let Node { kind, sum, children, .. } = item.node;
+        Ok(hash::of(kind, name.as_ref().map(Text::as_str), item.text(), sum, children))
+    }
+
+    /// The path of a node from the document's value on, as a JSON Pointer (RFC 6901).
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    fn pointer(&self, key: NodeKey) -> Result<String, DocsError> {
+        let mut steps = Vec::new();
+        let mut item = self.item(key)?;
+        while item.node.parent != NodeKey::DOCUMENT {
+            let parent = self.item(item.node.parent)?;
+            steps.push(match parent.node.kind {
+                Kind::Array => self.index(&item.node)?.to_string(),
+                _ => self.name(&item.node)?.map_or_else(String::new, |name| escaped(name.as_str())),
+            });
+            item = parent;
+        }
+        Ok(steps.iter().rev().fold(String::new(), |pointer, step| format!("{pointer}/{step}")))
+    }
+
+    /// How many siblings are before a node.
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    fn index(&self, node: &Node) -> Result<u64, DocsError> {
+        let (mut index, mut left) = (0, node.left);
+        while let Some(key) = left {
+            left = self.item(key)?.node.left;
+            index += 1;
+        }
+        Ok(index)
+    }
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,133 @@
+//! The paths of an edit: those of the revision with what has changed of them.
+//!
+//! Walk: [`Paths::step`] finds or makes the path one step further · [`Paths::count`] counts a node in or out.
+//! Names are looked up in maps that are filled once, when the first new node needs its path: a changed value needs none.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::DocsError;
+use crate::entry::Root;
+use crate::look::{Named, Stepped, Text};
+use crate::node::NodeKey;
+use crate::path::{Path, PathId, Step};
+use crate::store::Reading;
+use crate::trie::{Changes, Tree};
+
+/// A path as it will be.
+#[derive(Debug)]
+pub(crate) struct PathDraft {
+    pub(crate) named: Named,
+    /// It is not in the tree; else only its count has changed.
+    pub(crate) is_new: bool,
+}
+
+/// Which path is one step behind which.
+#[derive(Debug, Default)]
+struct Known {
+    members: HashMap<PathId, HashMap<Arc<str>, PathId>>,
+    items: HashMap<PathId, PathId>,
+    root: Option<PathId>,
+}
+
+impl Known {
+    fn find(&self, before: PathId, step: Step<'_>) -> Option<PathId> {
+        match step {
+            Step::Root => self.root,
+            Step::Member(name) => self.members.get(&before)?.get(name).copied(),
+            Step::Items => self.items.get(&before).copied(),
+        }
+    }
+
+    fn add(&mut self, before: PathId, step: Step<'_>, path: PathId) {
+        match step {
+            Step::Root => self.root = Some(path),
+            Step::Member(name) => _ = self.members.entry(before).or_default().insert(name.into(), path),
+            Step::Items => _ = self.items.insert(before, path),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Paths {
+    pub(crate) tree: Tree,
+    pub(crate) next: PathId,
+    pub(crate) drafts: BTreeMap<PathId, PathDraft>,
+    known: Option<Known>,
+}
+
+impl Paths {
+    pub(crate) fn over(base: &Root) -> Self {
+        Self { tree: base.paths.clone(), next: base.next_path, drafts: BTreeMap::new(), known: None }
+    }
+
+    pub(crate) fn find(&self, reading: &Reading<'_>, path: PathId) -> Result<Option<Named>, DocsError> {
+        match self.drafts.get(&path) {
+            Some(draft) => Ok(Some(draft.named.clone())),
+            None => reading.path(&self.tree, path),
+        }
+    }
+
+    /// The path one step behind another; made, without a node, if there is none. No name: a value of an array, or the
+    /// document's.
+    pub(crate) fn step(
+        &mut self,
+        reading: &Reading<'_>,
+        before: PathId,
+        name: Option<&str>,
+    ) -> Result<PathId, DocsError> {
+        let (step, stepped) = match name {
+            Some(name) => (Step::Member(name), Stepped::Member),
+            None if before == 0 => (Step::Root, Stepped::Root),
+            None => (Step::Items, Stepped::Items),
+        };
+        let mut known = match self.known.take() {
+            Some(known) => known,
+            None => self.known(reading)?,
+        };
+        let path = known.find(before, step).unwrap_or_else(|| {
+            let named = Named { before, step: stepped, name: Text::own(name.unwrap_or_default()), references: 0 };
+            self.drafts.insert(self.next, PathDraft { named, is_new: true });
+            known.add(before, step, self.next);
+            self.next += 1;
+            self.next - 1
+        });
+        self.known = Some(known);
+        Ok(path)
+    }
+
+    fn known(&self, reading: &Reading<'_>) -> Result<Known, DocsError> {
+        let mut known = Known::default();
+        for path in 1..self.next {
+            if let Some(named) = self.find(reading, path)? {
+                known.add(named.before, named.step(), path);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Counts nodes of a path in or out.
+    pub(crate) fn count(&mut self, reading: &Reading<'_>, path: PathId, delta: i64) -> Result<(), DocsError> {
+        let draft = match self.drafts.remove(&path) {
+            Some(draft) => Some(draft),
+            None => reading.path(&self.tree, path)?.map(|named| PathDraft { named, is_new: false }),
+        };
+        if let Some(mut draft) = draft {
+            draft.named.references = draft.named.references.saturating_add_signed(delta);
+            self.drafts.insert(path, draft);
+        }
+        Ok(())
+    }
+
+    /// What has changed, by pages.
+    pub(crate) fn changes(&self) -> Changes<'_> {
+        let mut changes = Changes::new();
+        for (id, PathDraft { named, is_new }) in &self.drafts {
+            let (page, slot) = NodeKey(*id).page();
+            let path = Path { before: named.before, step: named.step(), references: named.references };
+            let record = if *is_new { path.record() } else { path.count() };
+            changes.entry(page).or_default().insert(slot, record);
+        }
+        changes
+    }
+}

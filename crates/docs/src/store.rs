@@ -1,0 +1,200 @@
+//! What everything of a database shares: the journal, the index, and what is kept of pages and revisions.
+//!
+//! Walk: [`Store::root`] finds a revision · [`Reading`] finds pages of one, from memory or from the journal, and in them
+//! items and paths.
+//! Deliberately absent: writing.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use assent_frame::Malformed;
+use assent_ids::Lsn;
+use assent_journal::{Fetched, Log};
+use assent_kind::Kind;
+use assent_world::Clock;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::DocsError;
+use crate::config::Config;
+use crate::database::Desk;
+use crate::document::Doc;
+use crate::entry::{KIND_COMMIT, Root, fragment, read_commit};
+use crate::index::Index;
+use crate::look::{Item, Named, Stepped, Text};
+use crate::node::{Node, NodeKey};
+use crate::page::{Page, SLOTS};
+use crate::path::{Path, PathId, Step};
+use crate::place::{Chain, Entry, Place, resolve};
+use crate::trie::{Bad, PageName, Pages, Tree, Which};
+
+/// What a kept page or revision costs beside its bytes.
+const ITEM_BYTES: usize = 96;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes;
+
+impl Weighter<Place, Arc<Page>> for Bytes {
+    fn weight(&self, _: &Place, page: &Arc<Page>) -> u64 {
+        u64::try_from(page.held_bytes() + ITEM_BYTES).unwrap_or(u64::MAX)
+    }
+}
+
+impl Weighter<(u64, u32), Arc<Root>> for Bytes {
+    fn weight(&self, _: &(u64, u32), root: &Arc<Root>) -> u64 {
+        let meta = &root.meta;
+        let texts: usize = meta.fields.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+        let changes = root.changes.len() * 16;
+        u64::try_from(meta.author.len() + meta.message.len() + texts + changes + 512).unwrap_or(u64::MAX)
+    }
+}
+
+pub(crate) struct Store {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Config,
+    pub(crate) index: Index,
+    pub(crate) pages: Cache<Place, Arc<Page>, Bytes>,
+    pub(crate) roots: Cache<(u64, u32), Arc<Root>, Bytes>,
+    pub(crate) desk: Mutex<Desk>,
+    pub(crate) documents: Mutex<HashMap<Arc<str>, Arc<Doc>>>,
+    /// Held by whoever writes the index out.
+    pub(crate) stepping: Mutex<()>,
+}
+
+impl Store {
+    /// The revision of this number; `none` says that there is none.
+    ///
+    /// # Errors
+    /// [`DocsError::Damaged`] if its commit cannot be read; as the disk says.
+    pub(crate) fn root(
+        &self,
+        doc: &Doc,
+        revision: u32,
+        none: impl FnOnce() -> DocsError,
+    ) -> Result<Arc<Root>, DocsError> {
+        if let Some(root) = self.roots.get(&(doc.id, revision)) {
+            return Ok(root);
+        }
+        let row = self.index.row(doc.id, revision)?.ok_or_else(none)?;
+        let root = Arc::new(self.read_root(doc, revision, row.entry)?);
+        self.roots.insert((doc.id, revision), Arc::clone(&root));
+        Ok(root)
+    }
+
+    pub(crate) fn read_root(&self, doc: &Doc, revision: u32, entry: Entry) -> Result<Root, DocsError> {
+        let fetched = self.fetch(entry, |what| doc.damaged(revision, entry.lsn(), what))?;
+        let wrong = |what: &dyn fmt::Display| doc.damaged(revision, entry.lsn(), what);
+        if fetched.kind != KIND_COMMIT {
+            return Err(wrong(&"the entry there is no commit"));
+        }
+        let (root, _) = read_commit(fetched.payload()).map_err(|malformed| wrong(&malformed))?;
+        if (root.document, root.revision) != (doc.id, revision) {
+            return Err(wrong(&"the commit there is of another document or revision"));
+        }
+        Ok(settled(root, entry, xxh3_64(fetched.payload())))
+    }
+
+    /// An entry; what is damaged or gone is told as `damaged` says.
+    fn fetch(&self, entry: Entry, damaged: impl Fn(&dyn fmt::Display) -> DocsError) -> Result<Fetched, DocsError> {
+        self.log.read_at_sized(entry.lsn(), entry.payload_bytes()).map_err(|error| match error.kind() {
+            Kind::Corrupt | Kind::NotFound => damaged(&error),
+            _ => error.into(),
+        })
+    }
+}
+
+/// A revision that knows its own entry.
+pub(crate) fn settled(root: Root, entry: Entry, hash: u64) -> Root {
+    let here = |tree: Tree| Tree { top: tree.top.resolved(entry), ..tree };
+    Root { nodes: here(root.nodes.clone()), paths: here(root.paths.clone()), entry, hash, ..root }
+}
+
+/// Pages of one revision.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) doc: &'a Doc,
+    pub(crate) revision: u32,
+}
+
+impl Reading<'_> {
+    fn damaged(&self, page: PageName, lsn: Lsn, what: &dyn fmt::Display) -> DocsError {
+        let (document, what) = (Arc::clone(&self.doc.name), what.to_string());
+        DocsError::Damaged { document, revision: self.revision, page: Some(page), lsn, what }
+    }
+
+    fn fragment(&self, page: PageName, place: Place) -> Result<Arc<[u8]>, DocsError> {
+        let lsn = place.entry.lsn();
+        let fetched = self.store.fetch(place.entry, |what| self.damaged(page, lsn, what))?;
+        let bad = |malformed: Malformed| self.damaged(page, lsn, &malformed);
+        let bytes = fragment(fetched.kind, fetched.payload(), self.doc.id, page, place.index).map_err(bad)?;
+        if page.level == 0 {
+            return Ok(bytes.into());
+        }
+        let mut bytes = bytes.to_vec();
+        resolve(&mut bytes, place.entry).map_err(bad)?;
+        Ok(bytes.into())
+    }
+
+    /// The page of level 0 that has a key.
+    fn leaf(&self, tree: &Tree, which: Which, key: u64) -> Result<Option<Arc<Page>>, DocsError> {
+        Ok(tree.find(which, (0, key / SLOTS), self)?.map(|(_, page)| page))
+    }
+
+    pub(crate) fn item(&self, tree: &Tree, key: NodeKey) -> Result<Option<Item>, DocsError> {
+        let (number, slot) = key.page();
+        let Some(page) = self.leaf(tree, Which::Nodes, key.0)? else { return Ok(None) };
+        let bad = |what| self.bad(Bad { page: PageName { which: Which::Nodes, level: 0, number }, what });
+        let Some((record, range)) = page.placed(slot).map_err(bad)? else { return Ok(None) };
+        let node = Node::read(key, &record).map_err(bad)?;
+        let text = Text::within(&page, range).ok_or_else(|| bad(Malformed { field: "text" }))?;
+        Ok(Some(Item { node, text }))
+    }
+
+    pub(crate) fn path(&self, tree: &Tree, path: PathId) -> Result<Option<Named>, DocsError> {
+        let (number, slot) = NodeKey(path).page();
+        let Some(page) = self.leaf(tree, Which::Paths, path)? else { return Ok(None) };
+        let bad = |what| self.bad(Bad { page: PageName { which: Which::Paths, level: 0, number }, what });
+        let Some((record, range)) = page.placed(slot).map_err(bad)? else { return Ok(None) };
+        let Path { before, step, references } = Path::read(&record).map_err(bad)?;
+        let step = match step {
+            Step::Root => Stepped::Root,
+            Step::Member(_) => Stepped::Member,
+            Step::Items => Stepped::Items,
+        };
+        let name = Text::within(&page, range).ok_or_else(|| bad(Malformed { field: "name" }))?;
+        Ok(Some(Named { before, step, name, references }))
+    }
+}
+
+impl Pages for Reading<'_> {
+    type Error = DocsError;
+
+    fn page(&self, page: PageName, chain: &Chain) -> Result<Arc<Page>, DocsError> {
+        let Some(newest) = chain.newest() else {
+            return Err(self.bad(Bad { page, what: Malformed { field: "chain" } }));
+        };
+        if let Some(found) = self.store.pages.get(&newest) {
+            return Ok(found);
+        }
+        let fragments = chain.0.iter().map(|place| self.fragment(page, *place)).collect::<Result<Vec<_>, _>>()?;
+        let combined = Page::combine(fragments).map_err(|what| self.damaged(page, newest.entry.lsn(), &what))?;
+        let combined = Arc::new(combined);
+        self.store.pages.insert(newest, Arc::clone(&combined));
+        Ok(combined)
+    }
+
+    fn bad(&self, bad: Bad) -> DocsError {
+        let lsn = self.doc.head.load().entry.lsn();
+        self.damaged(bad.page, lsn, &bad.what)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("log", &self.log).finish_non_exhaustive()
+    }
+}

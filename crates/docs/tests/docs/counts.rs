@@ -1,0 +1,124 @@
+//! What a walk costs: entries, writes, syncs and bytes are counted, and the count is the gate.
+
+use assent_docs::{At, Config, Document, Look, Meta, NodeKey, Value, Versioning};
+
+use super::tree::push;
+use super::{Desk, fresh, fresh_with};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    entries: u64,
+    writes: u64,
+    syncs: u64,
+    bytes: u64,
+}
+
+fn cost<T>(desk: &Desk, walk: impl FnOnce() -> T) -> (Cost, T) {
+    let before = desk.log.counts();
+    let end = assent_journal::Log::end(&*desk.log).0;
+    let done = walk();
+    let after = desk.log.counts();
+    let bytes = assent_journal::Log::end(&*desk.log).0 - end;
+    let (entries, writes) = (after.entries - before.entries, after.writes - before.writes);
+    (Cost { entries, writes, syncs: after.syncs - before.syncs, bytes }, done)
+}
+
+fn tiny(desk: &Desk) -> (Document, NodeKey) {
+    let doc = desk.db.create("tiny", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+    push(&mut edit, root, Some("name"), Value::String("ann"));
+    let count = push(&mut edit, root, Some("count"), Value::Number("10000"));
+    edit.commit(&Meta::default()).unwrap();
+    (doc, count)
+}
+
+fn set(doc: &Document, key: NodeKey, number: u64) {
+    let mut edit = doc.edit().unwrap();
+    edit.set(key, Value::Number(&number.to_string())).unwrap();
+    edit.commit(&Meta::default()).unwrap();
+}
+
+#[test]
+fn a_changed_field_is_one_entry_one_write_one_sync_and_the_same_few_bytes_at_any_depth() {
+    let desk = fresh();
+    let (doc, count) = tiny(&desk);
+    let mut costs = Vec::new();
+    for number in 0..20_000 {
+        let (cost, ()) = cost(&desk, || set(&doc, count, 10_001 + number % 80_000));
+        if [10, 1000, 10_000, 19_999].contains(&number) {
+            costs.push(cost);
+        }
+    }
+    println!("{costs:?}");
+    assert!(costs[0].bytes <= 200, "{costs:?}");
+    assert_eq!((costs[0].entries, costs[0].writes, costs[0].syncs), (1, 1, 1));
+    assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
+}
+
+#[test]
+fn a_changed_field_of_a_document_of_ten_megabytes_is_one_entry_of_a_few_hundred_bytes() {
+    let desk = fresh_with(Config { cache_bytes: 256 << 20, ..Config::default() });
+    let doc = desk.db.create("large", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    // Ten megabytes as JSON text: an object of three members is 200 bytes.
+    let text = "x".repeat(150);
+    let mut fields = Vec::new();
+    for number in 0..50_000_u64 {
+        let object = push(&mut edit, root, None, Value::Object);
+        push(&mut edit, object, Some("name"), Value::String(&text));
+        fields.push(push(&mut edit, object, Some("count"), Value::Number(&(100_000 + number).to_string())));
+    }
+    edit.commit(&Meta::default()).unwrap();
+    let (mut most, mut all) = (0, 0);
+    for number in 0..500 {
+        let field = fields[number * 97];
+        let (cost, ()) = cost(&desk, || set(&doc, field, 200_000));
+        assert_eq!((cost.entries, cost.writes, cost.syncs), (1, 1, 1), "commit {number}");
+        (most, all) = (most.max(cost.bytes), all + cost.bytes);
+    }
+    // And one field again and again.
+    for number in 0..200 {
+        let (cost, ()) = cost(&desk, || set(&doc, fields[7], 300_000 + number));
+        assert_eq!((cost.entries, cost.writes, cost.syncs), (1, 1, 1), "commit {number}");
+        (most, all) = (most.max(cost.bytes), all + cost.bytes);
+    }
+    let average = all / 700;
+    println!("{average} bytes on average, at most {most}");
+    // Now and then a page of the trie is written whole.
+    assert!(average <= 512 && most <= 2048, "{average} bytes on average, at most {most}");
+    assert_eq!(doc.latest().item(fields[7]).unwrap().text(), "300199");
+}
+
+#[test]
+fn commits_of_many_documents_share_a_sync() {
+    let desk = fresh();
+    let docs: Vec<Document> =
+        (0..16).map(|number| desk.db.create(&number.to_string(), Versioning::default()).unwrap()).collect();
+    let begin = |doc: &Document| {
+        let mut edit = doc.edit().unwrap();
+        edit.insert(At::Last(NodeKey::DOCUMENT), None, Value::Null).unwrap();
+        edit.commit_begin(&Meta::default()).unwrap()
+    };
+    let (cost, ()) = cost(&desk, || {
+        let pending: Vec<_> = docs.iter().map(begin).collect();
+        pending.into_iter().rev().for_each(|pending| _ = pending.wait().unwrap());
+    });
+    assert_eq!((cost.entries, cost.writes, cost.syncs), (16, 1, 1));
+    assert!(docs.iter().all(|doc| doc.latest().number() == 1));
+}
+
+#[test]
+fn what_changes_nothing_and_what_is_dropped_costs_nothing() {
+    let desk = fresh();
+    let (doc, count) = tiny(&desk);
+    let (cost, ()) = cost(&desk, || {
+        set(&doc, count, 10_000);
+        let mut edit = doc.edit().unwrap();
+        edit.set(count, Value::Null).unwrap();
+        drop(edit);
+        assert_eq!(doc.latest().number(), 1);
+    });
+    assert_eq!(cost, Cost { entries: 0, writes: 0, syncs: 0, bytes: 0 });
+}

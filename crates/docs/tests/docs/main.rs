@@ -1,0 +1,77 @@
+//! The document store judged from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub,
+    reason = "helpers of tests may"
+)]
+
+mod counts;
+mod damage;
+mod gate;
+mod model;
+mod store;
+mod tree;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_docs::{Config, Database, Meta};
+use assent_journal::Journal;
+use assent_sim::{SimClock, SimDice, SimDisk};
+
+/// A database on a simulated disk.
+#[derive(Debug)]
+pub struct Desk {
+    pub disk: SimDisk,
+    pub clock: SimClock,
+    pub log: Arc<Journal>,
+    pub db: Database,
+    pub config: Config,
+}
+
+pub fn journal() -> assent_journal::Config {
+    assent_journal::Config { log_size: 1 << 20, kept_until_released: true, ..Default::default() }
+}
+
+pub fn open_with(disk: &SimDisk, clock: &SimClock, salt: u64, journal: assent_journal::Config, config: Config) -> Desk {
+    let dice = Arc::new(SimDice::new(salt));
+    let opened = Journal::open(Arc::new(disk.clone()), Arc::new(clock.clone()), dice, Path::new("log"), journal);
+    let (log, _) = opened.unwrap();
+    let db = Database::open(
+        Arc::clone(&log) as _,
+        Arc::new(disk.clone()),
+        Arc::new(clock.clone()),
+        Path::new("index"),
+        config,
+    );
+    Desk { disk: disk.clone(), clock: clock.clone(), log, db: db.unwrap(), config }
+}
+
+pub fn fresh() -> Desk {
+    fresh_with(Config::default())
+}
+
+pub fn fresh_with(config: Config) -> Desk {
+    let config = Config { trims: true, writer_wait_ms: 0, ..config };
+    open_with(&SimDisk::new(), &SimClock::new(), 1, journal(), config)
+}
+
+impl Desk {
+    /// The process dies and starts again; the page cache stays.
+    pub fn again(self) -> Desk {
+        let Desk { disk, clock, log, db, config } = self;
+        drop((log, db));
+        disk.kill();
+        open_with(&disk, &clock, disk.hash(), journal(), config)
+    }
+}
+
+pub fn says(message: &str) -> Meta {
+    Meta { author: "ann".to_owned(), message: message.to_owned(), fields: Vec::new() }
+}

@@ -1,0 +1,213 @@
+//! Random edits against a plain tree: every revision, whatever the strategy, also after reopening and with little memory.
+
+use assent_docs::{At, Config, Edit, Look, Meta, NodeKey, Revision, Value, Versioning};
+use assent_sim::Rng;
+
+use super::tree::{Tree, What, read};
+use super::{Desk, fresh_with};
+
+/// What is in the document, and what is done to it.
+struct Model {
+    rng: Rng,
+    tree: Option<Tree>,
+    texts: u64,
+}
+
+impl Model {
+    fn what(&mut self) -> What {
+        self.texts += 1;
+        match self.rng.below(9) {
+            0 | 1 => What::Object(Vec::new()),
+            2 | 3 => What::Array(Vec::new()),
+            4 => What::String("long ".repeat(self.rng.index(400))),
+            5 => What::String(format!("\"\u{1f600}\n{}", self.texts)),
+            6 => What::Number(format!("-{}.50e+7", self.texts)),
+            7 => What::Bool(self.rng.below(2) == 0),
+            _ => What::Null,
+        }
+    }
+
+    fn some_node(&mut self) -> Option<NodeKey> {
+        let all: Vec<NodeKey> = self.tree.as_ref()?.all().iter().map(|node| node.key).collect();
+        Some(all[self.rng.index(all.len())])
+    }
+
+    fn insert(&mut self, edit: &mut Edit) {
+        let what = self.what();
+        let mut new = Tree { key: NodeKey(0), name: None, what };
+        let Some(at) = self.some_node() else {
+            new.key = edit.insert(At::Last(NodeKey::DOCUMENT), None, new.value()).unwrap();
+            self.tree = Some(new);
+            return;
+        };
+        let tree = self.tree.as_mut().unwrap();
+        let into = tree.find(at).unwrap().children().len();
+        let is_container = tree.find(at).unwrap().children_mut().is_some();
+        let (place, parent, index) = match self.rng.below(4) {
+            0 if is_container => (At::First(at), at, 0),
+            1 if is_container => (At::Last(at), at, into),
+            which => {
+                let Some((parent, index)) = tree.parent(at) else { return };
+                let parent = parent.key;
+                if which % 2 == 0 { (At::Before(at), parent, index) } else { (At::After(at), parent, index + 1) }
+            }
+        };
+        let parent = tree.find(parent).unwrap();
+        if matches!(parent.what, What::Object(_)) {
+            // Few names, so that paths are shared and come again.
+            let name = format!("name {}", self.rng.below(12));
+            if parent.children().iter().any(|child| child.name.as_deref() == Some(&name)) {
+                assert!(edit.insert(place, Some(&name), new.value()).is_err());
+                return;
+            }
+            new.name = Some(name);
+        }
+        new.key = edit.insert(place, new.name.as_deref(), new.value()).unwrap();
+        parent.children_mut().unwrap().insert(index, new);
+    }
+
+    fn set(&mut self, edit: &mut Edit) {
+        let Some(key) = self.some_node() else { return };
+        let what = self.what();
+        let node = self.tree.as_mut().unwrap().find(key).unwrap();
+        let is_leaf = |what: &What| !matches!(what, What::Object(_) | What::Array(_));
+        if is_leaf(&what) && is_leaf(&node.what) {
+            node.what = what;
+            edit.set(key, node.value()).unwrap();
+        }
+    }
+
+    fn remove(&mut self, edit: &mut Edit) {
+        let Some(key) = self.some_node() else { return };
+        let tree = self.tree.as_mut().unwrap();
+        edit.remove(key).unwrap();
+        match tree.parent(key) {
+            Some((parent, at)) => _ = parent.children_mut().unwrap().remove(at),
+            None => self.tree = None,
+        }
+    }
+
+    fn step(&mut self, edit: &mut Edit) {
+        match self.rng.below(20) {
+            0..12 => self.insert(edit),
+            12..18 => self.set(edit),
+            18 if self.rng.below(8) == 0 => self.remove(edit),
+            // A small one only, so that documents grow.
+            _ => {
+                let leaf = self.some_node().filter(|key| self.tree.as_mut().unwrap().find(*key).unwrap().count() < 3);
+                if leaf.is_some() {
+                    self.remove(edit);
+                }
+            }
+        }
+    }
+}
+
+fn compare(revision: &Revision, tree: Option<&Tree>) {
+    assert_eq!(read(revision).as_ref(), tree, "revision {}", revision.number());
+    assert_eq!(revision.verify().unwrap(), tree.map_or(0, |tree| 1 + tree.count()));
+    let paths = revision.paths().unwrap().into_iter().map(|path| (path.path, path.references)).collect();
+    assert_eq!(tree.map(Tree::paths).unwrap_or_default(), paths, "revision {}", revision.number());
+}
+
+fn play(versioning: Versioning, seed: u64, config: Config) {
+    println!("{versioning:?}, seed {seed}");
+    let mut desk: Desk = fresh_with(config);
+    desk.db.create("model", versioning).unwrap();
+    let mut model = Model { rng: Rng::new(seed), tree: None, texts: 0 };
+    let mut kept = vec![None];
+    for _ in 0..60 {
+        let doc = desk.db.document("model").unwrap();
+        let mut edit = doc.edit().unwrap();
+        let before = (model.tree.clone(), model.texts);
+        for _ in 0..=model.rng.below(30) {
+            model.step(&mut edit);
+        }
+        assert_eq!(read(&edit), model.tree, "before the commit");
+        if model.rng.below(8) == 0 {
+            drop(edit);
+            (model.tree, model.texts) = before;
+            continue;
+        }
+        let revision = edit.commit(&Meta::default()).unwrap();
+        if revision.number() as usize == kept.len() {
+            kept.push(model.tree.clone());
+        }
+        assert_eq!(revision.number() as usize + 1, kept.len());
+        compare(&revision, model.tree.as_ref());
+        if model.rng.below(10) == 0 {
+            desk.db.checkpoint().unwrap();
+        }
+        if model.rng.below(10) == 0 {
+            desk = desk.again();
+        }
+    }
+    let doc = desk.db.document("model").unwrap();
+    for (revision, tree) in kept.iter().enumerate() {
+        compare(&doc.at(u32::try_from(revision).unwrap()).unwrap(), tree.as_ref());
+    }
+    assert!(kept.iter().flatten().map(Tree::count).max() > Some(50), "the documents were small");
+}
+
+#[test]
+fn every_revision_is_what_a_plain_tree_says() {
+    let strategies = [
+        Versioning::Full,
+        Versioning::Incremental { window: 4 },
+        Versioning::Differential,
+        Versioning::SlidingSnapshot { window: 1 },
+        Versioning::SlidingSnapshot { window: 3 },
+        Versioning::SlidingSnapshot { window: 16 },
+    ];
+    for (seed, versioning) in (1..).zip(strategies) {
+        play(versioning, seed, Config { cache_bytes: 32 << 10, ..Config::default() });
+    }
+}
+
+#[test]
+fn an_edit_that_is_laid_piece_by_piece_is_what_a_plain_tree_says() {
+    for seed in 100..104 {
+        play(Versioning::default(), seed, Config { edit_nodes_max: 5, cache_bytes: 0, ..Config::default() });
+    }
+}
+
+#[test]
+fn a_document_of_many_pages_is_read_back_and_changed_anywhere() {
+    const NODES: u64 = 70_000;
+    let mut desk = fresh_with(Config { edit_nodes_max: 3000, ..Config::default() });
+    let doc = desk.db.create("large", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = edit.insert(At::Last(NodeKey::DOCUMENT), None, Value::Array).unwrap();
+    for number in 2..NODES {
+        edit.insert(At::Last(root), None, Value::Number(&number.to_string())).unwrap();
+    }
+    assert_eq!(edit.commit(&Meta::default()).unwrap().changes(), None, "too many to list");
+    for (count, key) in [5_u64, 255, 300, 40_000, 69_999].into_iter().enumerate() {
+        desk = desk.again();
+        let doc = desk.db.document("large").unwrap();
+        let mut edit = doc.edit().unwrap();
+        edit.set(NodeKey(key), Value::Number("0.0")).unwrap();
+        let revision = edit.commit(&Meta::default()).unwrap();
+        assert_eq!(revision.changes().map(<[_]>::len), Some(1));
+        for (number, expected) in [(key, "0.0".to_owned()), (key - 1, (key - 1).to_string())] {
+            assert_eq!(revision.item(NodeKey(number)).unwrap().text(), expected);
+        }
+        let before = doc.at(count as u32 + 1).unwrap();
+        assert_eq!(before.item(NodeKey(key)).unwrap().text(), key.to_string());
+        assert_eq!(revision.verify().unwrap(), NODES - 1);
+    }
+
+    // Many small fragments of one commit: some stand in it and some before it, and all that lead to them lead there.
+    desk = desk.again();
+    let doc = desk.db.document("large").unwrap();
+    let mut edit = doc.edit().unwrap();
+    let many: Vec<u64> = (2..NODES).step_by(200).collect();
+    many.iter().for_each(|key| edit.set(NodeKey(*key), Value::Number("7e7")).unwrap());
+    edit.commit(&Meta::default()).unwrap();
+    let desk = desk.again();
+    let revision = desk.db.document("large").unwrap().latest();
+    for key in many {
+        assert_eq!(revision.item(NodeKey(key)).unwrap().text(), "7e7");
+    }
+    assert_eq!(revision.verify().unwrap(), NODES - 1);
+}

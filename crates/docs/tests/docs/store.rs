@@ -1,0 +1,289 @@
+//! What a user of the store sees: revisions, times, writers, names, reopening.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_docs::{At, Config, Database, DocsError, Look, Meta, NodeKey, Value, Versioning, WINDOW_MAX};
+use assent_kind::Kind;
+
+use super::tree::{push, read};
+use super::{fresh, fresh_with, says};
+
+#[test]
+fn every_revision_stays_what_it_was_and_the_newest_is_what_was_committed_last() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    assert_eq!((doc.latest().number(), doc.latest().value()), (0, None));
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+    let price = push(&mut edit, root, Some("price"), Value::Number("1"));
+    assert_eq!(doc.latest().number(), 0, "nothing is visible before the commit");
+    assert_eq!(edit.commit(&says("first")).unwrap().number(), 1);
+    for price_now in 2..50 {
+        let mut edit = doc.edit().unwrap();
+        edit.set(price, Value::Number(&price_now.to_string())).unwrap();
+        edit.commit(&says("dearer")).unwrap();
+    }
+    let desk = desk.again();
+    let doc = desk.db.document("orders").unwrap();
+    assert_eq!(doc.latest().number(), 49);
+    for revision in (1..50).rev() {
+        let at = doc.at(revision).unwrap();
+        assert_eq!(at.item(price).unwrap().text(), revision.to_string());
+        assert_eq!((at.number(), at.meta().author.as_str()), (revision, "ann"));
+        assert_eq!(at.pointer(price).unwrap(), "/price");
+    }
+    assert_eq!(doc.at(0).unwrap().value(), None);
+    assert_eq!(doc.at(50).unwrap_err().kind(), Kind::NotFound);
+    let told = doc.history(10..=12, 100).unwrap();
+    assert_eq!(told.iter().map(|told| told.revision).collect::<Vec<_>>(), [12, 11, 10]);
+    assert_eq!(doc.history(0..=u32::MAX, 2).unwrap().len(), 2);
+    assert_eq!(doc.history(1..=1, 9).unwrap()[0].message, "first");
+}
+
+#[test]
+fn a_revision_is_opened_by_the_time_at_which_it_was_the_newest() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::Full).unwrap();
+    for number in 0..20_u32 {
+        desk.clock.set_wall_ms(1000 + 10 * u64::from(number));
+        let mut edit = doc.edit().unwrap();
+        match doc.latest().value() {
+            None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("0")),
+            Some(value) => edit.set(value, Value::Number(&number.to_string())).unwrap(),
+        }
+        edit.commit(&Meta::default()).unwrap();
+    }
+    for (time, revision) in [(0, 0), (999, 0), (1000, 1), (1009, 1), (1010, 2), (1189, 19), (1190, 20), (9999, 20)] {
+        assert_eq!(doc.as_of(time).unwrap().number(), revision, "{time}");
+    }
+    // The operator's clock goes back: history does not.
+    desk.clock.set_wall_ms(5);
+    let mut edit = doc.edit().unwrap();
+    edit.set(doc.latest().value().unwrap(), Value::Null).unwrap();
+    assert_eq!(edit.commit(&Meta::default()).unwrap().time_ms(), 1190);
+    assert_eq!(doc.as_of(1190).unwrap().number(), 21);
+}
+
+#[test]
+fn a_second_writer_is_told_that_it_is_busy_and_a_dropped_edit_never_was() {
+    let desk = fresh_with(Config::default());
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    assert!(matches!(doc.edit().unwrap_err(), DocsError::Busy { waited_ms: 0, .. }));
+    let value = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    push(&mut edit, value, None, Value::Null);
+    drop(edit);
+    assert_eq!(desk.log.counts().entries, 1, "the document's own");
+    let mut edit = doc.edit().unwrap();
+    assert_eq!(edit.value(), None);
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+    let pending = edit.commit_begin(&Meta::default()).unwrap();
+    assert_eq!(doc.edit().unwrap_err().kind(), Kind::Busy, "before it is durable");
+    assert_eq!((doc.latest().number(), pending.revision()), (0, 1));
+    assert_eq!(pending.wait().unwrap().number(), 1);
+    let revision = doc.edit().unwrap().commit(&Meta::default()).unwrap();
+    assert_eq!(revision.number(), 1, "nothing had changed");
+}
+
+#[test]
+fn a_second_writer_gets_the_seat_when_the_first_leaves_it() {
+    let desk = super::open_with(
+        &assent_sim::SimDisk::new(),
+        &assent_sim::SimClock::new(),
+        1,
+        super::journal(),
+        Config { writer_wait_ms: 600_000, ..Config::default() },
+    );
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let mut edit = doc.edit().unwrap();
+            let value = edit.value().unwrap();
+            edit.set(value, Value::Number("2")).unwrap();
+            edit.commit(&Meta::default()).unwrap().number()
+        });
+        edit.commit(&Meta::default()).unwrap();
+        assert_eq!(second.join().unwrap(), 2, "it began where the first had ended");
+    });
+}
+
+#[test]
+fn names_are_checked_listed_and_free_again_after_a_drop() {
+    let desk = fresh();
+    for name in ["b", "a", "c"] {
+        desk.db.create(name, Versioning::default()).unwrap();
+    }
+    assert_eq!(desk.db.create("a", Versioning::Full).unwrap_err().kind(), Kind::Conflict);
+    let long = "x".repeat(256);
+    for name in ["", "a\nb", &long] {
+        assert!(matches!(desk.db.create(name, Versioning::Full).unwrap_err(), DocsError::Name { .. }), "{name:?}");
+    }
+    desk.db.create(&long[1..], Versioning::Full).unwrap();
+    let beyond = Versioning::SlidingSnapshot { window: WINDOW_MAX + 1 };
+    assert_eq!(desk.db.create("d", beyond).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(desk.db.names(Some("a"), 2).unwrap(), ["b", "c"]);
+    let held = desk.db.document("a").unwrap();
+    let mut edit = held.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Bool(true));
+    let revision = edit.commit(&Meta::default()).unwrap();
+    desk.db.drop_document("a").unwrap();
+    assert_eq!(desk.db.document("a").unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(held.edit().unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(read(&revision).unwrap().value(), Value::Bool(true), "who holds it can read it");
+    let again = desk.db.create("a", Versioning::Full).unwrap();
+    assert_eq!((again.latest().number(), again.history(0..=9, 9).unwrap().len()), (0, 0));
+    let desk = desk.again();
+    assert_eq!(desk.db.document("a").unwrap().latest().number(), 0);
+    assert_eq!(desk.db.names(None, 9).unwrap().len(), 4);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_has_changed_nothing() {
+    let desk = fresh_with(Config { text_bytes_max: 8, ..Config::default() });
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+    let list = push(&mut edit, root, Some("list"), Value::Array);
+    let leaf = push(&mut edit, list, None, Value::String("12345678"));
+    let before = read(&edit);
+    let refused = [
+        edit.insert(At::Last(NodeKey::DOCUMENT), None, Value::Null).unwrap_err(),
+        edit.insert(At::After(root), None, Value::Null).unwrap_err(),
+        edit.insert(At::Last(root), None, Value::Null).unwrap_err(),
+        edit.insert(At::Last(root), Some("list"), Value::Null).unwrap_err(),
+        edit.insert(At::Before(list), Some("list"), Value::Null).unwrap_err(),
+        edit.insert(At::Last(list), Some("name"), Value::Null).unwrap_err(),
+        edit.insert(At::Last(leaf), None, Value::Null).unwrap_err(),
+        edit.insert(At::Last(list), None, Value::String("123456789")).unwrap_err(),
+        edit.insert(At::Last(list), None, Value::Number("01")).unwrap_err(),
+        edit.set(list, Value::Null).unwrap_err(),
+        edit.set(leaf, Value::Array).unwrap_err(),
+    ];
+    for (at, error) in refused.iter().enumerate() {
+        assert_eq!(error.kind(), Kind::Invalid, "{at}: {error}");
+    }
+    assert_eq!(edit.set(NodeKey(99), Value::Null).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(edit.insert(At::First(NodeKey(99)), None, Value::Null).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(read(&edit), before);
+    let meta = Meta { author: "x".repeat(256), ..Meta::default() };
+    assert_eq!(edit.commit(&meta).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(doc.latest().number(), 0);
+}
+
+#[test]
+fn an_open_replays_what_is_behind_the_last_checkpoint_and_walks_no_more() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let text = "x".repeat(50_000);
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    let leaf = push(&mut edit, root, None, Value::Null);
+    edit.commit(&Meta::default()).unwrap();
+    for number in 0..100 {
+        let mut edit = doc.edit().unwrap();
+        edit.set(leaf, Value::String(&format!("{number}{text}"))).unwrap();
+        edit.commit(&Meta::default()).unwrap();
+        if number % 20 == 0 {
+            desk.db.checkpoint().unwrap();
+        }
+    }
+    assert!(desk.db.stats().checkpoint > assent_ids::Lsn::ZERO);
+    let (oldest, start) = (assent_journal::Log::oldest(&*desk.log), assent_journal::Log::start(&*desk.log));
+    assert!(oldest < start, "trimmed, and still there");
+    let desk = desk.again();
+    let replayed = desk.db.stats().replayed;
+    assert!((19..60).contains(&replayed), "{replayed} entries");
+    let doc = desk.db.document("orders").unwrap();
+    assert_eq!(doc.at(2).unwrap().item(leaf).unwrap().text(), format!("0{text}"), "before the trim");
+    assert_eq!(doc.latest().item(leaf).unwrap().text(), format!("99{text}"));
+}
+
+#[test]
+fn an_index_of_another_journal_or_none_is_built_anew() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    for _ in 0..3 {
+        let mut edit = doc.edit().unwrap();
+        match edit.value() {
+            None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Null),
+            Some(value) => edit.set(value, Value::Bool(doc.latest().number() == 1)).unwrap(),
+        }
+        edit.commit(&Meta::default()).unwrap();
+    }
+    desk.db.checkpoint().unwrap();
+    // Another database's index stands where this one's should.
+    let disk = Arc::new(desk.disk.clone());
+    let other = assent_journal::Journal::open(
+        Arc::clone(&disk) as _,
+        Arc::new(desk.clock.clone()),
+        Arc::new(assent_sim::SimDice::new(9)),
+        Path::new("other"),
+        super::journal(),
+    );
+    let (other, _) = other.unwrap();
+    let open =
+        |log, folder| Database::open(log, Arc::clone(&disk) as _, Arc::new(desk.clock.clone()), folder, desk.config);
+    let db = open(Arc::clone(&other) as _, Path::new("other-index")).unwrap();
+    for name in ["x", "y", "z", "u", "v"] {
+        db.create(name, Versioning::Full).unwrap();
+    }
+    db.checkpoint().unwrap();
+    drop(db);
+    let db = open(Arc::clone(&desk.log) as _, Path::new("other-index")).unwrap();
+    assert!(db.stats().rebuilt);
+    assert_eq!(db.document("orders").unwrap().latest().number(), 3);
+    assert_eq!(db.names(None, 9).unwrap(), ["orders"]);
+}
+
+#[test]
+fn writers_of_many_documents_and_readers_of_all_go_on_at_once() {
+    let desk = super::open_with(
+        &assent_sim::SimDisk::new(),
+        &assent_sim::SimClock::new(),
+        1,
+        super::journal(),
+        Config { writer_wait_ms: 600_000, cache_bytes: 64 << 10, ..Config::default() },
+    );
+    const COMMITS: u32 = 60;
+    std::thread::scope(|scope| {
+        for writer in 0..4_u32 {
+            let db = &desk.db;
+            scope.spawn(move || {
+                let doc = db.create(&format!("doc {writer}"), Versioning::default()).unwrap();
+                let mut edit = doc.edit().unwrap();
+                let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+                let ends: Vec<NodeKey> = (0..2).map(|_| push(&mut edit, root, None, Value::Number("0"))).collect();
+                edit.commit(&Meta::default()).unwrap();
+                for number in 1..COMMITS {
+                    let mut edit = doc.edit().unwrap();
+                    ends.iter().for_each(|end| edit.set(*end, Value::Number(&number.to_string())).unwrap());
+                    edit.commit(&Meta::default()).unwrap();
+                }
+            });
+        }
+        for reader in 0..2_u32 {
+            let db = &desk.db;
+            scope.spawn(move || {
+                let mut seen = 0;
+                while seen < COMMITS {
+                    let Ok(doc) = db.document(&format!("doc {reader}")) else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    let newest = doc.latest();
+                    assert!(newest.number() >= seen, "a revision vanished");
+                    seen = newest.number();
+                    for revision in [newest, doc.at(seen.div_ceil(2)).unwrap()] {
+                        let Some(tree) = read(&revision) else { continue };
+                        let expected = (revision.number() - 1).to_string();
+                        tree.children().iter().for_each(|end| assert_eq!(end.value(), Value::Number(&expected)));
+                    }
+                }
+            });
+        }
+    });
+    assert!(desk.db.stats().cache_bytes <= 64 << 10);
+}
