@@ -1,0 +1,271 @@
+//! A member that leads: what may be acknowledged, who is taken into the set and out of it, to whom the lead is given.
+
+use std::collections::BTreeMap;
+
+use assent_ids::Epoch;
+
+use crate::configuration::Configuration;
+use crate::event::{Action, Body, Standing, Why};
+use crate::history::{History, Sequence};
+use crate::member::{InSync, Life, Member};
+use crate::node::{Node, Role};
+use crate::reach::{Ack, Reach};
+use crate::rules::Rule;
+use crate::wait::Waiting;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Leading {
+    peers: BTreeMap<Member, Peer>,
+    released: Sequence,
+    /// The own log when it began to lead. All of it counts as acknowledged: some of it may be.
+    base: History,
+    pub(crate) beat: u64,
+    confirmed: u64,
+    pub(crate) handing: Option<Member>,
+    /// The arbiter does not answer what was asked.
+    pub(crate) stuck: bool,
+}
+
+/// Another member, as its primary knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Peer {
+    life: Option<Life>,
+    reach: Reach,
+    beat: u64,
+    pub(crate) silent: bool,
+    /// It has said in this epoch that it holds the log, and so has cut what diverged.
+    follows: bool,
+    out: bool,
+}
+
+impl Peer {
+    /// It lives so. In another life nothing that it confirmed counts.
+    fn meet(&mut self, life: Life) {
+        let known = self.life.is_some_and(|then| then.disk == life.disk && then.memory >= life.memory);
+        if !known {
+            *self = Self { life: Some(life), ..Self::default() };
+        }
+    }
+
+    /// It follows nobody, as it says.
+    pub(crate) fn greets(&mut self, life: Life) {
+        self.meet(life);
+        self.follows = false;
+    }
+}
+
+impl Leading {
+    pub(crate) fn peer(&mut self, member: Member) -> &mut Peer {
+        self.peers.entry(member).or_default()
+    }
+}
+
+impl Node {
+    pub(crate) fn lead(&mut self, out: &mut Vec<Action>) {
+        self.role = Role::Leading(Leading {
+            peers: BTreeMap::new(),
+            released: Sequence(0),
+            base: self.history.clone(),
+            beat: 0,
+            confirmed: 0,
+            handing: None,
+            stuck: false,
+        });
+        out.push(Action::Lead(self.known.epoch));
+        self.say_lead(out);
+    }
+
+    /// Somebody knows a higher epoch. What it is, the arbiter will say.
+    pub(crate) fn stop_leading(&mut self, out: &mut Vec<Action>) {
+        out.push(Action::Yield);
+        self.wait(Waiting { running: true, ..Waiting::started() }, out);
+    }
+
+    pub(crate) fn say_lead(&self, out: &mut Vec<Action>) {
+        out.extend(self.others().map(|to| self.lead_letter(to)));
+    }
+
+    pub(crate) fn lead_letter(&self, to: Member) -> Action {
+        let (base, beat, aside) = match &self.role {
+            Role::Leading(leading) => (leading.base.clone(), leading.beat, leading.stuck),
+            _ => Default::default(),
+        };
+        self.letter(to, Body::Lead { configuration: self.known.clone(), base, beat, aside })
+    }
+
+    pub(crate) fn confirmed_by(&mut self, from: Member, epoch: Epoch, said: (Life, Reach, u64, bool)) {
+        let current = epoch == self.known.epoch || !self.keeps(Rule::Fence);
+        let Role::Leading(leading) = &mut self.role else { return };
+        if !current {
+            return;
+        }
+        let (life, reach, beat, told_out) = said;
+        let peer = leading.peer(from);
+        peer.meet(life);
+        if peer.life != Some(life) {
+            return;
+        }
+        // Messages overtake each other; what is held grows.
+        peer.reach = Reach {
+            received: peer.reach.received.max(reach.received),
+            written: peer.reach.written.max(reach.written),
+            durable: peer.reach.durable.max(reach.durable),
+        };
+        peer.beat = peer.beat.max(beat);
+        peer.silent = false;
+        peer.follows = true;
+        peer.out = told_out;
+    }
+
+    /// What follows from everything that is known: acknowledge, confirm reads, change the set, give the lead away.
+    pub(crate) fn drive(&mut self, out: &mut Vec<Action>) {
+        self.keep_lead();
+        if self.asked.is_none()
+            && let Some(to) = self.wish()
+        {
+            if self.may_ask(&to) {
+                self.ask(self.known.version, to, out);
+            } else {
+                out.push(Action::Sync);
+            }
+        }
+        let Role::Leading(leading) = &self.role else { return };
+        let alone = self.known.in_sync.is_only(self.setup.me);
+        if alone && self.setup.ack != Ack::None && self.reach.durable < self.reach.received {
+            out.push(Action::Sync);
+        }
+        let released = self.least(|node, set| node.held_by_all(leading, set));
+        let answered = self.least(|node, set| node.beaten_by_all(leading, set));
+        let base = leading.base.end().sequence;
+        let before = (leading.released, leading.confirmed);
+        let Role::Leading(leading) = &mut self.role else { return };
+        if released > before.0 {
+            leading.released = released;
+            out.push(Action::Release(released));
+        }
+        // What an earlier primary acknowledged is in the base: a read must see it.
+        if answered > before.1 && leading.released >= base {
+            leading.confirmed = answered;
+            out.push(Action::Confirmed(answered));
+        }
+    }
+
+    /// The least over the sets that count: the recorded one, and the one that may be recorded any moment.
+    fn least<T: Ord>(&self, of: impl Fn(&Self, &InSync) -> T) -> T {
+        let now = of(self, &self.known.in_sync);
+        match &self.asked {
+            Some(asked) if self.keeps(Rule::BothSets) => now.min(of(self, &asked.to.in_sync)),
+            _ => now,
+        }
+    }
+
+    fn held_by_all(&self, leading: &Leading, set: &InSync) -> Sequence {
+        let ack = self.setup.ack;
+        let own = match ack {
+            Ack::None => return self.reach.received,
+            // Alone, memory is one failure away from nothing.
+            _ if set.is_only(self.setup.me) => return self.reach.durable,
+            Ack::Durable if !self.keeps(Rule::OwnDisk) => self.reach.received,
+            _ => self.reach.at(ack),
+        };
+        self.peers_of(leading, set)
+            .fold(own, |least, peer| least.min(peer.map_or(Sequence(0), |peer| self.grade(peer))))
+    }
+
+    fn grade(&self, peer: &Peer) -> Sequence {
+        let ack = if self.keeps(Rule::GradeOfAck) { self.setup.ack } else { Ack::Received };
+        peer.reach.at(ack)
+    }
+
+    fn beaten_by_all(&self, leading: &Leading, set: &InSync) -> u64 {
+        if !self.keeps(Rule::ConfirmedReads) {
+            return leading.beat;
+        }
+        self.peers_of(leading, set).fold(leading.beat, |least, peer| least.min(peer.map_or(0, |peer| peer.beat)))
+    }
+
+    /// The other members of a set; none for one that has not been heard, or in another life than the recorded one.
+    fn peers_of<'a>(&self, leading: &'a Leading, set: &'a InSync) -> impl Iterator<Item = Option<&'a Peer>> + 'a {
+        let me = self.setup.me;
+        let ignored = !self.keeps(Rule::ShrinkFirst);
+        let lives = self.keeps(Rule::Lives);
+        set.iter().filter(move |(member, _)| *member != me).filter_map(move |(member, life)| {
+            let peer = leading.peers.get(&member);
+            if ignored && peer.is_some_and(|peer| peer.silent) {
+                return None;
+            }
+            Some(peer.filter(|peer| !lives || peer.life == Some(life)))
+        })
+    }
+
+    /// The configuration that should be; none if this one is right.
+    fn wish(&self) -> Option<Configuration> {
+        let Role::Leading(leading) = &self.role else { return None };
+        let handed = |to: &Member| {
+            let peer = leading.peers.get(to);
+            let whole = peer.is_some_and(|peer| {
+                peer.follows
+                    && !peer.silent
+                    && peer.life == self.known.in_sync.life(*to)
+                    && self.grade(peer) >= self.reach.received
+            });
+            whole.then(|| self.known.handed_to(*to))
+        };
+        if let Some(handed) = leading.handing.as_ref().and_then(handed) {
+            return Some(handed);
+        }
+        let floor = leading.released.max(leading.base.end().sequence);
+        // It may lead in a later life than the one that asked for it.
+        let mut set = self.known.in_sync.clone().with(self.setup.me, self.setup.life);
+        for member in self.others() {
+            let Some(peer) = leading.peers.get(&member) else { continue };
+            let recorded = self.known.in_sync.life(member);
+            let replaced = self.keeps(Rule::Lives) && peer.life.is_some() && peer.life != recorded;
+            if recorded.is_some() && (peer.silent || peer.out || replaced) {
+                set = set.without(member);
+            }
+            let whole = self.grade(peer) >= floor || !self.keeps(Rule::CaughtUp);
+            let ready = peer.follows && whole && !peer.silent && !peer.out;
+            if let Some(life) = peer.life.filter(|_| recorded.is_none() && ready) {
+                set = set.with(member, life);
+            }
+        }
+        (set != self.known.in_sync).then(|| self.known.with_set(set))
+    }
+
+    /// Who will be alone needs everything that was acknowledged on its disk first.
+    fn may_ask(&self, to: &Configuration) -> bool {
+        let Role::Leading(leading) = &self.role else { return false };
+        let floor = leading.released.max(leading.base.end().sequence);
+        let alone = to.in_sync.is_only(self.setup.me) && self.setup.ack != Ack::None;
+        !alone || self.reach.durable >= floor || !self.keeps(Rule::DurableAlone)
+    }
+
+    /// A lost member that was to lead cannot; the lead stays here.
+    fn keep_lead(&mut self) {
+        let handing_asked = self.asked.as_ref().is_some_and(|asked| asked.to.epoch > self.known.epoch);
+        if let Role::Leading(leading) = &mut self.role
+            && let Some(to) = leading.handing
+            && !handing_asked
+            && (self.known.in_sync.life(to).is_none() || leading.peer(to).silent)
+        {
+            leading.handing = None;
+        }
+    }
+
+    pub(crate) fn leading_standing(&self, leading: &Leading) -> Standing {
+        if leading.handing.is_some() {
+            return Standing::Stalls(Why::HandingOver);
+        }
+        let sets = [Some(&self.known.in_sync), self.asked.as_ref().map(|asked| &asked.to.in_sync)];
+        let mut missing = Vec::new();
+        for (member, life) in sets.into_iter().flatten().flat_map(InSync::iter) {
+            let peer = leading.peers.get(&member);
+            let sound = peer.is_some_and(|peer| peer.life == Some(life) && !peer.silent);
+            if member != self.setup.me && !sound && !missing.contains(&member) {
+                missing.push(member);
+            }
+        }
+        if missing.is_empty() { Standing::Leads } else { Standing::Stalls(Why::Unconfirmed(missing)) }
+    }
+}

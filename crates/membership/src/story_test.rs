@@ -1,0 +1,214 @@
+//! What people will see: the cold start, a hand-over, the operator's word, a witness that forgot, a node held out.
+
+use assent_ids::Epoch;
+
+use crate::group_test::{Crash, Group, Shape};
+use crate::progress_test::{Faults, formed, settle};
+use crate::{
+    Ack, Action, Configuration, Event, History, Member, Node, Setup, SetupError, Standing, Why, Word, WordError,
+};
+
+const A: Member = Member(0);
+const B: Member = Member(1);
+
+fn standing(group: &Group, at: usize) -> Standing {
+    group.seats[at].node.as_ref().unwrap().standing()
+}
+
+fn pair() -> (Shape, Group) {
+    let shape = Shape::pair(Ack::Received);
+    (shape, formed(&shape))
+}
+
+#[test]
+fn a_first_start_waits_for_everybody_and_the_preferred_one_leads() {
+    let shape = Shape::pair(Ack::Received);
+    let mut group = Group::new(&shape);
+    group.start(&shape, 0);
+    settle(&mut group, &shape, &Faults { up: vec![true, false], ..Faults::none(2) });
+    assert_eq!(standing(&group, 0), Standing::Waits(Why::Missing(vec![B])), "patience does not decide that");
+    group.start(&shape, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), standing(&group, 1)), (Standing::Leads, Standing::Follows(A)));
+    assert_eq!((group.arbiter.epoch, group.arbiter.in_sync.len()), (Epoch(1), 2));
+}
+
+#[test]
+fn after_a_power_cut_of_both_the_better_disk_leads_and_the_other_cuts_its_tail() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    // The primary has one more on its disk, which nobody acknowledged.
+    group.submit(&shape, 0, 2);
+    group.sync(0, true);
+    for at in 0..2 {
+        group.crash(at, Crash::Power);
+    }
+    group.start(&shape, 1);
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    assert_eq!(standing(&group, 1), Standing::Waits(Why::Missing(vec![A])), "one node alone waits");
+    group.start(&shape, 0);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), standing(&group, 1)), (Standing::Leads, Standing::Follows(A)));
+    assert_eq!((group.arbiter.epoch, group.seats[0].log.len()), (Epoch(2), 2));
+    assert_eq!(group.seats[0].log, group.seats[1].log);
+}
+
+#[test]
+fn a_longer_log_of_a_dead_epoch_does_not_win() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    group.submit(&shape, 0, 2);
+    group.submit(&shape, 0, 3);
+    group.sync(0, true);
+    group.crash(0, Crash::Kill);
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    assert_eq!(standing(&group, 1), Standing::Leads);
+    group.submit(&shape, 1, 2);
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    group.start(&shape, 0);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!(standing(&group, 0), Standing::Follows(B), "its three entries lost to two of a higher epoch");
+    let written: Vec<(u32, u8)> = group.seats[0].log.iter().map(|entry| (entry.epoch, entry.request)).collect();
+    assert_eq!(written, [(1, 1), (2, 2)]);
+    assert_eq!(group.arbiter.in_sync.len(), 2, "caught up and counted on again");
+}
+
+#[test]
+fn a_hand_over_gives_the_lead_away_without_a_silence() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    assert!(group.word(0, Word::HandOver(B)));
+    assert_eq!(standing(&group, 0), Standing::Stalls(Why::HandingOver));
+    assert!(!group.submit(&shape, 0, 2), "nothing new while it is under way");
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), standing(&group, 1)), (Standing::Follows(B), Standing::Leads));
+    assert_eq!((group.arbiter.epoch, group.arbiter.in_sync.len(), group.acked.len()), (Epoch(2), 2, 1));
+    assert!(group.submit(&shape, 1, 2));
+}
+
+#[test]
+fn a_hand_over_to_a_member_that_dies_comes_back() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    assert!(group.word(0, Word::HandOver(B)));
+    group.crash(1, Crash::Power);
+    let faults = Faults { up: vec![true, false], ..Faults::none(2) };
+    settle(&mut group, &shape, &faults);
+    assert_eq!((standing(&group, 0), group.acked.len()), (Standing::Leads, 1));
+    assert!(group.submit(&shape, 0, 2));
+}
+
+#[test]
+fn a_person_forces_a_lead_and_it_stays_written_in_the_configuration() {
+    let (shape, mut group) = pair();
+    group.crash(1, Crash::Power);
+    let alone = Faults { up: vec![true, false], ..Faults::none(2) };
+    settle(&mut group, &shape, &alone);
+    assert_eq!(standing(&group, 0), Standing::Leads);
+    group.crash(0, Crash::Burn);
+    group.start(&shape, 1);
+    let alone = Faults { up: vec![false, true], ..Faults::none(2) };
+    settle(&mut group, &shape, &alone);
+    assert_eq!(standing(&group, 1), Standing::Waits(Why::NotInSync(vec![A])), "it was taken out before");
+    assert!(group.force(&shape, 1));
+    settle(&mut group, &shape, &alone);
+    assert_eq!(standing(&group, 1), Standing::Leads);
+    assert!(group.arbiter.forced);
+    assert_eq!(group.arbiter.epoch, Epoch(2));
+}
+
+#[test]
+fn a_witness_that_forgot_changes_nothing_until_a_person_speaks() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    group.arbiter = Configuration::default();
+    // The pair goes on without it.
+    group.submit(&shape, 0, 2);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), group.acked.len()), (Standing::Leads, 2));
+    group.crash(0, Crash::Power);
+    let alone = Faults { up: vec![false, true], ..Faults::none(2) };
+    settle(&mut group, &shape, &alone);
+    let (holds, seen) = (0, 2);
+    assert_eq!(standing(&group, 1), Standing::Waits(Why::ArbiterForgot { holds, seen }));
+    assert!(group.force(&shape, 1));
+    settle(&mut group, &shape, &alone);
+    assert_eq!((standing(&group, 1), group.seats[1].log.len()), (Standing::Leads, 2));
+    assert!(group.arbiter.version > 2 && group.arbiter.epoch == Epoch(2), "above all that was ever seen");
+}
+
+#[test]
+fn a_living_primary_tells_a_witness_that_forgot_by_a_persons_word() {
+    let (shape, mut group) = pair();
+    group.arbiter = Configuration::default();
+    settle(&mut group, &shape, &Faults::none(2));
+    assert!(group.word(0, Word::Force));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((group.arbiter.epoch, group.arbiter.in_sync.len()), (Epoch(1), 2));
+    assert_eq!(standing(&group, 0), Standing::Leads);
+    assert!(!group.word(0, Word::Force), "once is enough");
+}
+
+#[test]
+fn a_member_held_out_leads_nothing_and_is_not_counted_on() {
+    let (shape, mut group) = pair();
+    assert!(group.word(1, Word::Out(true)));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert!(group.arbiter.in_sync.is_only(A));
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((group.acked.len(), group.seats[1].log.len()), (1, 1), "it still follows");
+    assert!(!group.word(0, Word::HandOver(B)));
+    group.word(1, Word::Out(false));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!(group.arbiter.in_sync.len(), 2);
+}
+
+#[test]
+fn words_that_cannot_be_followed_say_why() {
+    let (_, mut group) = pair();
+    let mut say = |at: usize, word| group.seats[at].node.as_mut().unwrap().word(word);
+    assert_eq!(say(1, Word::HandOver(A)), Err(WordError::NotLeading));
+    assert_eq!(say(0, Word::HandOver(Member(2))), Err(WordError::NotInSync(Member(2))));
+    assert_eq!(say(0, Word::HandOver(A)), Err(WordError::Leading));
+    assert_eq!(say(0, Word::Out(true)), Err(WordError::Leading));
+    assert_eq!(say(1, Word::Out(true)).map(drop), Ok(()));
+    assert_eq!(say(1, Word::Force), Err(WordError::Out));
+}
+
+#[test]
+fn a_group_that_cannot_be_is_refused_at_the_door() {
+    let life = crate::Life { disk: 1, memory: 1 };
+    let start = |members: Vec<Member>, me, preferred| {
+        let setup = Setup { me, members, preferred, life, ack: Ack::Durable };
+        Node::start(setup, Configuration::default(), History::default(), false).map(drop)
+    };
+    assert_eq!(start(Vec::new(), A, A), Err(SetupError::Members(0)));
+    assert_eq!(start((0..8).map(Member).collect(), A, A), Err(SetupError::Members(8)));
+    assert_eq!(start((0..7).map(Member).collect(), A, A), Ok(()));
+    assert_eq!(start(vec![A, B, A], A, A), Err(SetupError::Twice(A)));
+    assert_eq!(start(vec![A], B, A), Err(SetupError::Unknown(B)));
+    assert_eq!(start(vec![A], A, B), Err(SetupError::Unknown(B)));
+}
+
+#[test]
+fn a_group_of_one_leads_and_acknowledges_what_is_on_its_disk() {
+    let shape = Shape { members: 1, ..Shape::pair(Ack::Received) };
+    let mut group = formed(&shape);
+    group.submit(&shape, 0, 1);
+    assert!(group.acked.is_empty());
+    group.sync(0, true);
+    assert_eq!(group.acked.len(), 1);
+}
+
+#[test]
+fn what_is_stored_comes_before_what_follows_from_it() {
+    let (_, mut group) = pair();
+    let known = group.arbiter.promoted(B, group.seats[1].life(Ack::Received));
+    let node = group.seats[1].node.as_mut().unwrap();
+    let actions = node.step(Event::Arbiter(known.clone()));
+    assert_eq!(actions[..2], [Action::Store(known), Action::Lead(Epoch(2))]);
+}
