@@ -150,6 +150,7 @@ impl Kv {
         let laid = Laid::batch(ops, durability, now);
         let parts = laid.parts(ops);
         let mut desk = self.writer()?;
+        desk.refuse_dropped(ops.iter().copied())?;
         desk.refuse_held(ops.iter().copied().chain(conditions.iter().map(held_as)))?;
         for condition in conditions {
             let current = desk.current(condition, &self.shared.ledger, self.shared.time.now_ms())?;

@@ -18,6 +18,7 @@ use crate::covers::Covers;
 use crate::error::Shown;
 use crate::finished::Finished;
 use crate::keyed::Keyed;
+use crate::keyspaces::Names;
 use crate::ledger::{Ledger, Moment};
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect};
@@ -71,6 +72,8 @@ pub(crate) struct Desk {
     /// Bytes of all working branches' writes.
     pub(crate) bytes: u64,
     pub(crate) finished: Finished,
+    /// Named keyspaces, as of the end of the queue.
+    pub(crate) names: Names,
 }
 
 impl Desk {
@@ -87,6 +90,7 @@ impl Desk {
             acknowledged: Lsn::ZERO,
             bytes: 0,
             finished,
+            names: Names::default(),
         }
     }
 
@@ -209,6 +213,7 @@ impl Desk {
                     self.staged.insert(*keyspace, key.clone(), OnItsWay { end: staged.ticket.end, lives });
                 }
             }
+            self.names.take(effect);
             self.rows_bytes += effect.row_bytes();
         }
         self.queue.push_back(staged);

@@ -8,6 +8,7 @@ use assent_kind::Kind;
 use assent_runs::RunsError;
 
 use crate::conditions::Expect;
+use crate::keyspaces::Name;
 
 /// A key as people read it in messages: escaped, and cut if it is long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +97,38 @@ pub enum KvError {
         count: u64,
         /// How many there may be.
         limit: u64,
+    },
+    /// A name that no keyspace can have. Nothing has changed.
+    #[error("{name} of {bytes} bytes is no name of a keyspace: that has 1 to 255 bytes, and no control characters")]
+    Named {
+        /// The name, or how it begins.
+        name: Name,
+        /// How many bytes it has.
+        bytes: usize,
+    },
+    /// A keyspace that is to be made exists.
+    #[error("keyspace {name} exists")]
+    NameKnown {
+        /// Its name.
+        name: Name,
+    },
+    /// No keyspace has this name.
+    #[error("there is no keyspace {name}")]
+    NameUnknown {
+        /// The name, or how it begins.
+        name: Name,
+    },
+    /// A write into a named keyspace that is not there. Nothing was written.
+    #[error("keyspace {keyspace} was dropped, or never made: ids from 1073741824 on are given out with names")]
+    Dropped {
+        /// Its id.
+        keyspace: u32,
+    },
+    /// A write into the store's own rows. Nothing was written.
+    #[error("keyspace {keyspace} is the store's own")]
+    Reserved {
+        /// Its id.
+        keyspace: u32,
     },
     /// A condition does not hold. Nothing was written; a branch that had it is rolled back.
     #[error("key {key} was expected {expected}, and {}", found.map_or("is not there".to_owned(), |at| format!("was committed at {at}")))]
@@ -199,13 +232,19 @@ impl KvError {
             | Self::Config { .. }
             | Self::State { .. }
             | Self::Many { .. }
+            | Self::Named { .. }
+            | Self::Reserved { .. }
             | Self::Unbranched { .. }
             | Self::NoBranch => Kind::Invalid,
             Self::Busy { .. } => Kind::Busy,
-            Self::Known { .. } | Self::Held { .. } | Self::Newer { .. } | Self::Unmet { .. } | Self::Claimed { .. } => {
-                Kind::Conflict
-            }
-            Self::Unknown { .. } => Kind::NotFound,
+            Self::Known { .. }
+            | Self::NameKnown { .. }
+            | Self::Dropped { .. }
+            | Self::Held { .. }
+            | Self::Newer { .. }
+            | Self::Unmet { .. }
+            | Self::Claimed { .. } => Kind::Conflict,
+            Self::Unknown { .. } | Self::NameUnknown { .. } => Kind::NotFound,
             Self::RolledBack { .. } => Kind::RolledBack,
             Self::ReadOnly => Kind::Denied,
             Self::Journal(error) => error.kind(),

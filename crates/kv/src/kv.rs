@@ -17,8 +17,9 @@ use crate::KvError;
 use crate::claims::Claims;
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
+use crate::keyspaces::{Names, refuse_system};
 use crate::op::{Durability, Op};
-use crate::record::{KIND_BATCH, Laid, batch_bytes};
+use crate::record::batch_bytes;
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot};
 use crate::time::Time;
@@ -34,6 +35,8 @@ pub struct Kv {
     pub(crate) counts: Mutex<Counts>,
     /// Held by whoever works on the ledger's files.
     pub(crate) stepping: Mutex<()>,
+    /// Held by whoever makes or drops a keyspace.
+    pub(crate) naming: Mutex<()>,
     opened: Opened,
     pub(crate) read_only: bool,
 }
@@ -145,7 +148,8 @@ impl Kv {
         config: Config,
         read_only: bool,
     ) -> Result<Self, KvError> {
-        let (ledger, desk, opened) = recover(&*log, disk, folder, &config, read_only)?;
+        let (ledger, mut desk, opened) = recover(&*log, disk, folder, &config, read_only)?;
+        desk.names = Names::read(&ledger);
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         Ok(Self {
             shared: Arc::new(Shared::new(log, ledger, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
@@ -155,6 +159,7 @@ impl Kv {
             config,
             counts: Mutex::new(counts),
             stepping: Mutex::default(),
+            naming: Mutex::default(),
             opened,
             read_only,
         })
@@ -240,14 +245,7 @@ impl Kv {
     /// says. Nothing was appended then.
     pub fn batch_begin(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
         self.check_batch(ops)?;
-        let laid = Laid::batch(ops, durability, self.shared.time.now_ms());
-        let parts = laid.parts(ops);
-        let mut desk = self.writer()?;
-        desk.refuse_held(ops.iter().copied())?;
-        let ticket = self.shared.log.append(KIND_BATCH, &parts)?;
-        drop(parts);
-        desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
-        Ok(Pending { ticket: Some(ticket), durability })
+        self.append_batch(ops, durability)
     }
 
     /// Waits until it is as durable as it must be and visible to readers. May be called in any order, from any thread.
@@ -369,6 +367,7 @@ impl Kv {
 
     pub(crate) fn check(&self, op: &Op<'_>) -> Result<(), KvError> {
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        refuse_system(op)?;
         self.check_key(op.key().1)?;
         match op {
             Op::Put { metadata, value, .. } => {

@@ -26,8 +26,10 @@ mod finished;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keyed;
+mod keyspaces;
 mod kv;
 mod ledger;
+mod many;
 mod op;
 mod record;
 mod recover;
@@ -47,6 +49,7 @@ pub use claims::{CLAIMS_MAX, Claim};
 pub use conditions::{CONDITIONS_MAX, Condition, Expect, Judged};
 pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};
 pub use error::{KvError, Shown};
+pub use keyspaces::{Keyspace, NAME_BYTES_MAX, NAMED_FROM, Name};
 pub use kv::{Kv, Pending, Stats};
 pub use op::{Durability, Op};
 pub use record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK};

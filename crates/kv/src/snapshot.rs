@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::KvError;
 use crate::error::Shown;
 use crate::keyed::Key;
+use crate::kv::within;
 use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};
@@ -251,6 +252,11 @@ impl Snapshot {
             heads.push((key.to_vec(), Head::from(head)));
         }
         Ok(heads)
+    }
+
+    /// Nothing is gathered without end.
+    pub(crate) fn refuse_more(&self, part: &'static str, bytes: u64) -> Result<(), KvError> {
+        within(part, bytes, self.shared.scan_bytes_max)
     }
 
     pub(crate) fn scan_over(

@@ -175,7 +175,7 @@ impl Kv {
     /// keys are held, through any crash, until it is told its outcome.
     ///
     /// # Errors
-    /// `Conflict` (somebody was first) or `RolledBack` (its work had failed): the branch is rolled back and gone.
+    /// `Conflict` (somebody was first, or a keyspace was dropped) or `RolledBack` (its work had failed): the branch is rolled back and gone.
     /// `NotFound` or `Invalid`: it is unknown or was not ended. `Busy`, `Full`, `Closed`: it is as it was.
     pub fn prepare_begin(&self, xid: &Xid) -> Result<Voted, KvError> {
         self.look_ahead(xid)?;
@@ -258,7 +258,7 @@ impl Kv {
         }
         let Some(work) = desk.take(xid) else { return Ok(None) };
         let ledger = &self.shared.ledger;
-        let held = desk.refuse_held(work.each());
+        let held = desk.refuse_dropped(work.each()).and_then(|()| desk.refuse_held(work.each()));
         let newer = held.and_then(|()| desk.refuse_newer(&work, ledger));
         match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.shared.time.now_ms())) {
             Ok(()) if work.writes.is_empty() => Ok(None),

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use assent_kind::Kind;
-use assent_kv::{Config, Durability, KEY_BYTES_MAX, Op};
+use assent_kv::{Config, Durability, KEY_BYTES_MAX, NAMED_FROM, Op};
 
 use super::branches::prepare;
 use super::{all, fresh, open, rows, xid};
@@ -110,15 +110,15 @@ fn both_ends_of_a_range_have_the_length_of_keys() {
     let desk = fresh();
     let longest = vec![b'k'; KEY_BYTES_MAX as usize];
     let longer = vec![b'k'; KEY_BYTES_MAX as usize + 1];
-    desk.kv.put(u32::MAX - 1, &longest, b"v", Durability::Durable).unwrap();
+    desk.kv.put(NAMED_FROM - 1, &longest, b"v", Durability::Durable).unwrap();
     for (from, to) in [(&longer, None), (&longest, Some(&longer[..]))] {
-        let refused = desk.kv.erase(u32::MAX - 1, from, to, Durability::Durable).unwrap_err();
+        let refused = desk.kv.erase(NAMED_FROM - 1, from, to, Durability::Durable).unwrap_err();
         assert_eq!(refused.to_string(), "key of 65537 bytes; at most 65536 are taken");
     }
-    desk.kv.erase(u32::MAX - 1, b"", Some(&longest), Durability::Durable).unwrap();
-    assert_eq!(all(&desk.kv, u32::MAX - 1).len(), 1);
-    desk.kv.erase(u32::MAX - 1, &longest, None, Durability::Durable).unwrap();
-    assert_eq!(all(&desk.kv, u32::MAX - 1).len(), 0);
+    desk.kv.erase(NAMED_FROM - 1, b"", Some(&longest), Durability::Durable).unwrap();
+    assert_eq!(all(&desk.kv, NAMED_FROM - 1).len(), 1);
+    desk.kv.erase(NAMED_FROM - 1, &longest, None, Durability::Durable).unwrap();
+    assert_eq!(all(&desk.kv, NAMED_FROM - 1).len(), 0);
 }
 
 #[test]

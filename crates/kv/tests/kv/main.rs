@@ -21,6 +21,7 @@ mod expiry;
 mod fuzz;
 mod gate;
 mod history;
+mod keyspaces;
 mod limits;
 mod model;
 mod offline;
