@@ -27,6 +27,9 @@ pub(crate) enum Command {
     /// What the coordinator knows of transactions.
     #[command(subcommand)]
     Tx(Tx),
+    /// Keys and values of a store: reads, writes, loads and exports them.
+    #[command(subcommand)]
+    Kv(Box<crate::kv::options::Kv>),
     /// Looks into a journal folder, without changing it.
     #[command(subcommand)]
     Journal(Journal),

@@ -13,6 +13,7 @@ mod descriptors;
 mod doctor;
 mod failure;
 mod journal;
+mod kv;
 mod logging;
 mod matrix;
 mod serve;
@@ -62,6 +63,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.json),
         Command::Tx(command) => tx::run(command, cli.json),
+        Command::Kv(command) => kv::run(*command, cli.json),
         Command::Journal(command) => journal::run(command, cli.json),
         Command::Bench(command) => bench::run(command, cli.json),
     }

@@ -34,6 +34,8 @@ mod pooled;
 mod report;
 #[path = "cli/served.rs"]
 mod served;
+#[path = "cli/store.rs"]
+mod store;
 #[path = "cli/survives.rs"]
 mod survives;
 #[path = "cli/town.rs"]

@@ -222,6 +222,10 @@ impl Ledger {
         self.notes().durable.end
     }
 
+    pub(crate) const fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
     /// How much there is. Waits for a commit of the map: nobody who holds a lock that it needs may ask.
     pub(crate) fn held(&self) -> Held {
         let facts = self.runs.facts();

@@ -22,6 +22,7 @@ mod config;
 mod covers;
 mod desk;
 mod error;
+mod facts;
 mod finished;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -45,6 +46,7 @@ mod upkeep;
 mod vault;
 mod view;
 
+pub use assent_runs::{Debt as LedgerDebt, Facts as LedgerFacts, LevelFacts};
 pub use claims::{CLAIMS_MAX, Claim};
 pub use conditions::{CONDITIONS_MAX, Condition, Expect, Judged};
 pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};

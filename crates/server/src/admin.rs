@@ -107,25 +107,7 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
         ]);
     }
     if let Some(kv) = &shared.kv {
-        let it = kv.stats();
-        all.extend([
-            ("kv.keys", it.keys),
-            ("kv.value_bytes", it.value_bytes),
-            ("kv.branches", it.branches),
-            ("kv.prepared", it.prepared),
-            ("kv.branches_bytes", it.branches_bytes),
-            ("kv.held_keys", it.held_keys),
-            ("kv.snapshots", it.snapshots),
-            ("kv.unpublished", it.unpublished),
-            ("kv.checkpoints", it.checkpoints),
-            ("kv.checkpoints_failed", it.checkpoints_failed),
-            ("kv.merges_failed", it.merges_failed),
-            ("kv.replayed", it.replayed),
-            ("kv.rebuilt", it.rebuilt),
-            ("kv.ledger_memory_bytes", it.memory_bytes),
-            ("kv.ledger_runs", it.runs),
-            ("kv.ledger_bytes", it.runs_bytes),
-        ]);
+        all.extend(views::store(&kv.stats()));
     }
     all.sort_unstable();
     all

@@ -439,7 +439,7 @@ impl Table<'_> {
 
     fn visit(&mut self, connection: &mut Connection, frame: &Frame<'_>) {
         let Self { shared, owed, desk, token, .. } = self;
-        let visit = Visit { shared, connection, owed, desk: *desk, token: *token, mark: frame.mark };
+        let visit = Visit { shared, connection, owed, desk: *desk, token: *token, mark: frame.mark, timed: None };
         role::step(visit, frame);
     }
 }

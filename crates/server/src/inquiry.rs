@@ -19,7 +19,7 @@ use assent_xa::Outcome;
 
 use crate::long::Share;
 use crate::role::Visit;
-use crate::shared::{Asked, Letter, Shared};
+use crate::shared::{Asked, Letter, Shared, Timed};
 use crate::{decisions, objects, views};
 
 /// So many may wait; beyond, an inquiry is `Busy`.
@@ -84,29 +84,32 @@ fn filter(query: &LogQuery<'_>) -> Filter {
     }
 }
 
+/// One that waits for the thread.
+type Waiting = (Asked, Inquiry, Option<Timed>);
+
 /// Those that wait for the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiries {
-    waiting: Mutex<VecDeque<(Asked, Inquiry)>>,
+    waiting: Mutex<VecDeque<Waiting>>,
     bell: Gate,
     stopping: AtomicBool,
 }
 
 impl Inquiries {
     /// False if too many wait.
-    fn put(&self, asked: Asked, inquiry: Inquiry) -> bool {
+    fn put(&self, waits: Waiting) -> bool {
         {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.len() >= WAITING_MAX {
                 return false;
             }
-            waiting.push_back((asked, inquiry));
+            waiting.push_back(waits);
         }
         self.ring();
         true
     }
 
-    fn take(&self) -> Option<(Asked, Inquiry)> {
+    fn take(&self) -> Option<Waiting> {
         loop {
             let seen = self.bell.value();
             if self.stopping.load(Ordering::Acquire) {
@@ -145,7 +148,8 @@ pub(crate) fn ask_store(visit: &mut Visit<'_>, inquiry: Inquiry) {
         return;
     }
     let asked = Asked { desk: visit.desk, token: visit.token, request: visit.mark };
-    if visit.shared.inquiries.put(asked, inquiry) {
+    if visit.shared.inquiries.put((asked, inquiry, visit.timed)) {
+        visit.timed = None;
         visit.connection.pending += 1;
     } else {
         visit.error(Kind::Busy, &format!("{WAITING_MAX} requests that take long wait already; ask again"));
@@ -154,9 +158,12 @@ pub(crate) fn ask_store(visit: &mut Visit<'_>, inquiry: Inquiry) {
 
 /// Answers inquiries until the server stops.
 pub(crate) fn serve(shared: &Shared, log: Option<&Arc<dyn Log>>) {
-    while let Some((asked, inquiry)) = shared.inquiries.take() {
+    while let Some((asked, inquiry, timed)) = shared.inquiries.take() {
         let Asked { desk, token, request } = asked;
         let answered = answer(shared, log, inquiry, request);
+        if let Some(timed) = timed {
+            timed.ends(shared, answered.is_err());
+        }
         let letter = match answered {
             Ok(Answered::Frame(frame)) => Letter::Late { token, frame },
             Ok(Answered::Long(long, share)) => Letter::Long { token, long, share },

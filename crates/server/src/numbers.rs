@@ -1,6 +1,7 @@
 //! What the server counts.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use assent_door::{Counter, Gauge, Histogram, Metrics};
 use assent_kind::Kind;
@@ -18,10 +19,60 @@ pub(crate) struct Numbers {
     requests: BTreeMap<&'static str, Counter>,
     refused: BTreeMap<Kind, Counter>,
     group: Histogram,
+    works: BTreeMap<&'static str, Works>,
+}
+
+/// How one verb of the store went.
+#[derive(Debug)]
+struct Works {
+    done: Counter,
+    failed: Counter,
+    seconds: Histogram,
+}
+
+/// Upper bounds of latencies, in seconds.
+const SECONDS: [f64; 16] =
+    [50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// The names of requests to a store, as they are counted.
+const WORKS: [&str; 16] = [
+    "get",
+    "look",
+    "scan",
+    "rows",
+    "write",
+    "write_if",
+    "start",
+    "end",
+    "prepare",
+    "commit",
+    "commit_one_phase",
+    "rollback",
+    "recover",
+    "inquire",
+    "claim",
+    "forget",
+];
+
+impl Works {
+    fn new(metrics: &Metrics, verb: &'static str) -> Self {
+        let label = Some(("op", verb));
+        Self {
+            done: metrics.counter("kv_operations", label, "Requests that the store answered"),
+            failed: metrics.counter("kv_operations_failed", label, "Requests that the store answered with an error"),
+            seconds: metrics.histogram(
+                "kv_operation_seconds",
+                label,
+                "From when a request was taken off its socket to when its answer was laid",
+                &SECONDS,
+            ),
+        }
+    }
 }
 
 impl Numbers {
-    pub(crate) fn new(metrics: &Metrics, kinds: &[&'static str]) -> Self {
+    /// `with_store`: also how its verbs go.
+    pub(crate) fn new(metrics: &Metrics, kinds: &[&'static str], with_store: bool) -> Self {
         let request = |kind: &&'static str| {
             (*kind, metrics.counter("requests", Some(("kind", kind)), "Requests taken by the binary protocol"))
         };
@@ -44,7 +95,20 @@ impl Numbers {
             bytes_out: metrics.counter("sent_bytes", None, "Bytes written by the binary protocol"),
             requests: kinds.iter().map(request).collect(),
             refused: Kind::ALL.iter().map(refused).collect(),
+            works: WORKS.iter().filter(|_| with_store).map(|verb| (*verb, Works::new(metrics, verb))).collect(),
             group: metrics.histogram("sync_group", None, group, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]),
+        }
+    }
+
+    /// A request to the store is answered.
+    pub(crate) fn worked(&self, verb: &str, took: Duration, failed: bool) {
+        if let Some(works) = self.works.get(verb) {
+            if failed {
+                works.failed.inc()
+            } else {
+                works.done.inc()
+            };
+            works.seconds.observe(took.as_secs_f64());
         }
     }
 

@@ -8,7 +8,7 @@ use assent_world::stop::{self, Stop};
 use crate::connection::Connection;
 use crate::long::Share;
 use crate::role;
-use crate::shared::Shared;
+use crate::shared::{Shared, Timed};
 
 /// An answer that waits.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(crate) struct Owed {
     pub(crate) due: Due,
     /// The room of a long request, given back once this is answered.
     pub(crate) share: Option<Share>,
+    pub(crate) timed: Option<Timed>,
 }
 
 /// For what.
@@ -35,6 +36,8 @@ pub(crate) enum Due {
     RolledBack(assent_kv::Pending),
     /// A plain write.
     Write(assent_kv::Pending),
+    /// A write under conditions, or that one does not hold.
+    Judged(assent_kv::Judged),
 }
 
 impl Owed {
@@ -63,7 +66,11 @@ impl Owed {
             Due::Write(pending) => {
                 (stored(shared, pending, |pending| Answer::Written(pending.lsn().unwrap_or_default())), None)
             }
+            Due::Judged(judged) => (self::judged(shared, judged), None),
         };
+        if let Some(timed) = self.timed {
+            timed.ends(shared, answer.is_err());
+        }
         if let Some(connection) = connection {
             connection.pending = connection.pending.saturating_sub(1);
             match &answer {
@@ -96,6 +103,11 @@ fn stored<'a>(
 ) -> Settled<'a> {
     let Some(kv) = &shared.kv else { return Err(gone()) };
     kv.wait(pending).map(|()| answer(pending)).map_err(|error| (error.kind(), error.to_string()))
+}
+
+fn judged(shared: &Shared, judged: assent_kv::Judged) -> Settled<'static> {
+    let Some(kv) = &shared.kv else { return Err(gone()) };
+    kv.wait_judged(judged).map(Answer::Written).map_err(|error| (error.kind(), error.to_string()))
 }
 
 fn gone() -> (Kind, String) {

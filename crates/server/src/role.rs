@@ -14,7 +14,7 @@ use crate::connection::{Connection, Phase};
 use crate::inquiry::{self, Inquiry};
 use crate::owed::{Due, Owed};
 use crate::seats::Seat;
-use crate::shared::Shared;
+use crate::shared::{Shared, Timed};
 use crate::{admin, decisions, store};
 
 /// The request id of messages that have no answer.
@@ -63,6 +63,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) desk: usize,
     pub(crate) token: usize,
     pub(crate) mark: u64,
+    /// Of a request to the store that has no answer yet.
+    pub(crate) timed: Option<Timed>,
 }
 
 impl Visit<'_> {
@@ -75,8 +77,16 @@ impl Visit<'_> {
     }
 
     pub(crate) fn error(&mut self, kind: Kind, message: &str) {
-        self.shared.numbers.refused(kind);
+        self.refused(kind);
         error(self.shared, self.connection, self.mark, kind, message);
+    }
+
+    /// It is answered with an error, in whatever form.
+    pub(crate) fn refused(&mut self, kind: Kind) {
+        self.shared.numbers.refused(kind);
+        if let Some(timed) = self.timed.take() {
+            timed.ends(self.shared, true);
+        }
     }
 
     /// A value, in parts if it is longer than a frame.
@@ -115,7 +125,8 @@ impl Visit<'_> {
     /// Answered at the end of this turn.
     pub(crate) fn owe(&mut self, due: Due) {
         self.connection.pending += 1;
-        self.owed.push(Owed { token: self.token, request: self.mark, due, share: None });
+        let timed = self.timed.take();
+        self.owed.push(Owed { token: self.token, request: self.mark, due, share: None, timed });
     }
 }
 
@@ -153,7 +164,14 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
             decisions::heuristic(visit.shared, client.client, tx, told, &branches)
         }
         (Role::Store(_), Request::Stats) => admin::store_stats(visit),
-        (Role::Store(_), request) if store::knows(&request) => store::step(visit, request),
+        (Role::Store(_), request) if store::knows(&request) => {
+            visit.timed = Some(Timed { verb: name, began: visit.shared.clock.now() });
+            store::step(visit, request);
+            // What is answered later takes it along.
+            if let Some(timed) = visit.timed.take() {
+                timed.ends(visit.shared, false);
+            }
+        }
         (Role::Admin, Request::TxList { after, limit }) => admin::list(visit, after, limit),
         (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
         (Role::Admin, Request::TxRecover) => admin::recover(visit),
@@ -298,6 +316,7 @@ pub(crate) const KINDS: &[&str] = &[
     "scan",
     "look",
     "rows",
+    "write_if",
     "tx_list",
     "tx_show",
     "tx_recover",
@@ -331,6 +350,7 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::Scan(_) => "scan",
         Request::Look(_) => "look",
         Request::Rows(_) => "rows",
+        Request::WriteIf(_) => "write_if",
         Request::TxList { .. } => "tx_list",
         Request::TxShow(_) => "tx_show",
         Request::TxRecover => "tx_recover",

@@ -159,7 +159,7 @@ impl Server {
             polls.push(poll);
         }
         let registered = config.resources.iter().map(|name| (name.clone(), ResourceId::of(name))).collect();
-        let numbers = Numbers::new(metrics, crate::role::KINDS);
+        let numbers = Numbers::new(metrics, crate::role::KINDS, engines.kv.is_some());
         let attend = |agent| attendance(agent, &clock, &numbers).map(Arc::new);
         let attendance = engines.agent.map(attend).transpose().map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {

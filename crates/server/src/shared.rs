@@ -13,7 +13,7 @@ use assent_journal::Log;
 use assent_kv::Kv;
 use assent_wire::Long;
 use assent_world::net::{Peer, Waker};
-use assent_world::{Clock, Gate};
+use assent_world::{Clock, Gate, Moment};
 
 use crate::inquiry::Inquiries;
 use crate::long::{Budget, Share};
@@ -136,6 +136,19 @@ pub(crate) struct Recovery {
     bell: Gate,
     asked: Mutex<Vec<Asked>>,
     stopping: AtomicBool,
+}
+
+/// A request to the store that is answered later, for the meters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    pub(crate) verb: &'static str,
+    pub(crate) began: Moment,
+}
+
+impl Timed {
+    pub(crate) fn ends(self, shared: &Shared, failed: bool) {
+        shared.numbers.worked(self.verb, shared.clock.now().since(self.began), failed);
+    }
 }
 
 /// Who asked for a round.

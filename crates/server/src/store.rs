@@ -9,7 +9,7 @@ use std::ops;
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
 use assent_kv::{Claim, Durability, Kv, KvError, Rows};
-use assent_wire::{Answer, Bound, Found, Native, Op, Past, Reply, Request, Scan, Write};
+use assent_wire::{Answer, Bound, Condition, Expect, Found, Native, Op, Past, Reply, Request, Scan, Write, WriteIf};
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
 
@@ -43,6 +43,7 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::Scan(_)
             | R::Look(_)
             | R::Rows(_)
+            | R::WriteIf(_)
     )
 }
 
@@ -83,6 +84,7 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::Look(look) => objects::look(visit, kv, &look),
         Request::Rows(rows) => objects::rows(visit, kv, &rows),
         Request::Write(write) => self::write(visit, kv, &write),
+        Request::WriteIf(write) => write_if(visit, kv, &write),
         Request::Scan(scan) => self::scan(visit, kv, &scan),
         // `knows` is the list of the above.
         _ => {}
@@ -206,7 +208,7 @@ fn branch(visit: &mut Visit<'_>, done: Result<Reply<'static>, KvError>, ends: bo
         Ok(reply) => visit.answer(&Answer::Branch(reply)),
         Err(error) => {
             let (kind, message) = (error.kind(), error.to_string());
-            visit.shared.numbers.refused(kind);
+            visit.refused(kind);
             let native = Native { code: kind.name(), message: &message };
             let reply = match kind {
                 Kind::NotFound => Reply::Unknown(native),
@@ -240,6 +242,29 @@ fn write(visit: &mut Visit<'_>, kv: &Kv, write: &Write<'_>) {
         Ok(pending) => visit.owe(Due::Write(pending)),
         Err(error) => refuse(visit, &error),
     }
+}
+
+fn write_if(visit: &mut Visit<'_>, kv: &Kv, write: &WriteIf<'_>) {
+    if !visit.has_room() {
+        return;
+    }
+    let ops: Vec<assent_kv::Op<'_>> = write.ops.iter().copied().map(op).collect();
+    let conditions: Vec<assent_kv::Condition<'_>> = write.conditions.iter().copied().map(condition).collect();
+    let durability = if write.durable { Durability::Durable } else { Durability::Buffered };
+    match kv.batch_if_begin(&conditions, &ops, durability) {
+        // Also one that does not hold: what it tells of must be visible first.
+        Ok(judged) => visit.owe(Due::Judged(judged)),
+        Err(error) => refuse(visit, &error),
+    }
+}
+
+const fn condition(condition: Condition<'_>) -> assent_kv::Condition<'_> {
+    let expects = match condition.expects {
+        Expect::Absent => assent_kv::Expect::Absent,
+        Expect::Present => assent_kv::Expect::Present,
+        Expect::At(lsn) => assent_kv::Expect::At(lsn),
+    };
+    assent_kv::Condition::new(condition.keyspace, condition.key, expects)
 }
 
 const fn op<'a>(op: Op<'a>) -> assent_kv::Op<'a> {

@@ -150,3 +150,26 @@ pub fn past<'a>(past: &'a Past, names: &'a [String]) -> wire::PastView<'a> {
         words: past.words.iter().map(said).collect(),
     }
 }
+
+/// The gauges of a store, by their names.
+#[must_use]
+pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
+    vec![
+        ("kv.keys", it.keys),
+        ("kv.value_bytes", it.value_bytes),
+        ("kv.branches", it.branches),
+        ("kv.prepared", it.prepared),
+        ("kv.branches_bytes", it.branches_bytes),
+        ("kv.held_keys", it.held_keys),
+        ("kv.snapshots", it.snapshots),
+        ("kv.unpublished", it.unpublished),
+        ("kv.checkpoints", it.checkpoints),
+        ("kv.checkpoints_failed", it.checkpoints_failed),
+        ("kv.merges_failed", it.merges_failed),
+        ("kv.replayed", it.replayed),
+        ("kv.rebuilt", it.rebuilt),
+        ("kv.ledger_memory_bytes", it.memory_bytes),
+        ("kv.ledger_runs", it.runs),
+        ("kv.ledger_bytes", it.runs_bytes),
+    ]
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use assent_coordinator::{Coordinator, Gauges};
 use assent_door::{Check, Health, Metrics};
 use assent_journal::{Log, State};
-use assent_kv::{Kv, Stats};
+use assent_kv::{Kv, LedgerDebt, LedgerFacts, LevelFacts, Stats};
 
 use crate::report;
 use crate::shared::Shared;
@@ -109,6 +109,9 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_ledger_memory_bytes", "Bytes of the ledger that only memory has", |it| it.memory_bytes);
     gauge("kv_ledger_runs", "Sorted files of the ledger", |it| it.runs);
     gauge("kv_ledger_bytes", "Their bytes", |it| it.runs_bytes);
+    gauge("kv_snapshots", "Moments of the store that readers and branches keep", |it| it.snapshots);
+    gauge("kv_branches_bytes", "Bytes of writes of branches that are not prepared", |it| it.branches_bytes);
+    ledger(it, metrics);
     let (it, log) = (Arc::clone(it), Arc::clone(log));
     health.watch("kv", move || {
         let stats = it.stats();
@@ -118,6 +121,48 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
         let fine = || Check::ok(format!("{} keys, {} prepared branches", stats.keys, stats.prepared));
         journal(&*log).unwrap_or_else(fine)
     });
+}
+
+/// Levels that are told one by one; an eighth one would begin at a thousand billion keys.
+const LEVELS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+
+/// What the store's ledger is like on disk.
+fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
+    let facts = |of: fn(&LedgerFacts, &LedgerDebt) -> u64| {
+        let it = Arc::clone(it);
+        move || {
+            let (facts, debt) = it.ledger_facts();
+            of(&facts, &debt)
+        }
+    };
+    let gauge = |name, help, of| {
+        let ask = facts(of);
+        metrics.sample_gauge(name, None, help, move || signed(ask()));
+    };
+    let counter = |name, help, of| metrics.sample_counter(name, None, help, facts(of));
+    gauge("kv_ledger_debt_bytes", "Bytes that merges of the ledger would have to read now", |_, debt| debt.merge_bytes);
+    gauge("kv_ledger_unwritten_bytes", "Bytes of its memory that are closed and not yet written out", |_, debt| {
+        debt.immutable_bytes
+    });
+    gauge("kv_cache_bytes", "Bytes of the ledger's files that are kept in memory", |facts, _| facts.cache_bytes);
+    counter("kv_cache_hits", "Pieces of the ledger's files that were in memory when they were read", |facts, _| {
+        facts.cache_hits
+    });
+    counter("kv_cache_misses", "Pieces that had to be read from disk", |facts, _| facts.cache_misses);
+    counter("kv_ledger_flushed_bytes", "Bytes that the ledger's memory took when it was written out", |facts, _| {
+        facts.flushed_bytes
+    });
+    counter("kv_ledger_merged_bytes", "Bytes that merges of the ledger wrote", |facts, _| facts.merged_bytes);
+    for (number, level) in LEVELS.into_iter().enumerate() {
+        let gauge = |name, help, of: fn(&LevelFacts) -> u64| {
+            let it = Arc::clone(it);
+            let ask = move || it.ledger_facts().0.levels.get(number).map_or(0, |level| signed(of(level)));
+            metrics.sample_gauge(name, Some(("level", level)), help, ask);
+        };
+        gauge("kv_level_runs", "Sorted files of a level of the ledger", |it| it.runs);
+        gauge("kv_level_bytes", "Their bytes", |it| it.bytes);
+        gauge("kv_level_tombstones", "Rows of removed keys that a level still has", |it| it.tombstones);
+    }
 }
 
 /// What is wrong with a journal.

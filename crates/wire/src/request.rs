@@ -7,6 +7,7 @@ use assent_frame::{Frame, Malformed, Reader, Writer};
 use assent_ids::{NodeId, ResourceId, TxId, Xid};
 
 use crate::admin::{OperatorWord, heuristic, put_heuristic};
+use crate::conditions::WriteIf;
 use crate::history::{LogQuery, digest, put_digest};
 use crate::objects::{Look, Rows};
 use crate::work::{Op, Scan, Write};
@@ -131,6 +132,8 @@ pub enum Request<'a> {
     Look(Look<'a>),
     /// Answer `Rows`. Since version 2.
     Rows(Rows<'a>),
+    /// Answer `Written`; `Conflict` if a condition does not hold. Since version 2.
+    WriteIf(WriteIf<'a>),
     /// Transactions that the coordinator knows, in their order. Answer `Transactions`.
     TxList {
         /// Behind this one.
@@ -190,6 +193,7 @@ const WRITE: u16 = 0x0031;
 const SCAN: u16 = 0x0032;
 const LOOK: u16 = 0x0033;
 const ROWS: u16 = 0x0034;
+const WRITE_IF: u16 = 0x0035;
 const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
@@ -223,6 +227,7 @@ impl<'a> Request<'a> {
             Self::Scan(_) => SCAN,
             Self::Look(_) => LOOK,
             Self::Rows(_) => ROWS,
+            Self::WriteIf(_) => WRITE_IF,
             Self::TxList { .. } => TX_LIST,
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
@@ -261,7 +266,7 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {
-            Self::Look(_) | Self::Rows(_) => 2,
+            Self::Look(_) | Self::Rows(_) | Self::WriteIf(_) => 2,
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
         }
@@ -296,6 +301,7 @@ impl<'a> Request<'a> {
             Self::Scan(scan) => scan.put(to),
             Self::Look(look) => look.put(to),
             Self::Rows(rows) => rows.put(to),
+            Self::WriteIf(write) => write.put(to),
             Self::TxList { after, limit } => {
                 field::put_option(to, after.as_ref(), |to, tx| field::put_tx(to, *tx));
                 to.u32(*limit);
@@ -352,6 +358,7 @@ impl<'a> Request<'a> {
             SCAN => Self::Scan(Scan::take(from)?),
             LOOK => Self::Look(Look::take(from)?),
             ROWS => Self::Rows(Rows::take(from)?),
+            WRITE_IF => Self::WriteIf(WriteIf::take(from)?),
             TX_LIST => Self::TxList { after: field::option(from, "after", field::tx)?, limit: from.u32("limit")? },
             TX_SHOW => Self::TxShow(field::tx(from)?),
             TX_RECOVER => Self::TxRecover,

@@ -11,6 +11,11 @@ pub(super) fn parse(text: &str, now_ms: u64) -> Result<u64, Failure> {
     found.ok_or_else(|| Failure::invalid(format!("{text:?} is no time: {FORMS}")))
 }
 
+/// Milliseconds of a length of time.
+pub(crate) fn pause_ms(text: &str) -> Result<u64, Failure> {
+    ago(text).ok_or_else(|| Failure::invalid(format!("{text:?} is no length of time: write 90s, 30m, 1h or 2d")))
+}
+
 fn ago(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let unit_ms = match unit {

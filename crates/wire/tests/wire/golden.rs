@@ -2,7 +2,9 @@
 
 use assent_frame::Frame;
 use assent_ids::Lsn;
-use assent_wire::{Answer, Bound, Look, Object, Op, Request, Row, Rows, Scan, WireError, Write};
+use assent_wire::{
+    Answer, Bound, Condition, Expect, Look, Object, Op, Request, Row, Rows, Scan, WireError, Write, WriteIf,
+};
 
 const LIMIT: usize = 1 << 20;
 
@@ -38,6 +40,20 @@ fn requests() -> Vec<(Request<'static>, u16, &'static str)> {
             Request::Look(Look { values: true, keys: vec![(5, b"k"), (6, b"")] }),
             0x33,
             "01 05000000 01000000 6b 06000000 00000000",
+        ),
+        (
+            Request::WriteIf(WriteIf {
+                durable: true,
+                conditions: vec![
+                    Condition { keyspace: 5, key: b"k", expects: Expect::Absent },
+                    Condition { keyspace: 5, key: b"l", expects: Expect::Present },
+                    Condition { keyspace: 6, key: b"", expects: Expect::At(Lsn(0x99)) },
+                ],
+                ops: vec![Op::Delete { keyspace: 5, key: b"k" }],
+            }),
+            0x35,
+            "01 03000000 05000000 01000000 6b 01 05000000 01000000 6c 02 06000000 00000000 03 9900000000000000 \
+             02 05000000 01000000 6b",
         ),
         (Request::Rows(Rows { values: false, scan }), 0x34, "00 00 05000000 09000000 01 01000000 61 00"),
     ]
@@ -113,6 +129,12 @@ fn malformed_payloads_are_refused_by_their_field() {
         (0x33, "02", "values"),
         (0x33, "01 05000000 02000000 6b", "key"),
         (0x33, "01 0500", "keyspace"),
+        (0x35, "02 00000000", "durable"),
+        (0x35, "01 01000000", "keyspace"),
+        (0x35, "01 ffffffff 05000000 01000000 6b 01", "keyspace"),
+        (0x35, "01 01000000 05000000 01000000 6b 04", "expectation"),
+        (0x35, "01 01000000 05000000 01000000 6b 03 00000000000000", "lsn"),
+        (0x35, "01 00000000 07", "keyspace"),
         (0x34, "02 00 05000000 09000000 00 00", "values"),
         (0x34, "01 00 05000000 09000000 03 00", "bound"),
         (0x34, "01 00 05000000 0900", "limit"),

@@ -4,10 +4,10 @@ use assent_frame::{Frame, HEADER_BYTES};
 use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_wire::{
-    Action, Answer, Bound, BranchRecord, BranchView, By, Decide, Deviation, Fate, Found, Heuristic, Known, Limits,
-    LogQuery, LogState, Look, Native, Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView,
-    PastWord, Reply, Request, Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView,
-    Verified, Welcome, WireError, Write,
+    Action, Answer, Bound, BranchRecord, BranchView, By, Condition, Decide, Deviation, Expect, Fate, Found, Heuristic,
+    Known, Limits, LogQuery, LogState, Look, Native, Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past,
+    PastBranch, PastView, PastWord, Reply, Request, Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session,
+    Standing, TransactionView, Verified, Welcome, WireError, Write, WriteIf,
 };
 
 pub(crate) fn tx() -> TxId {
@@ -108,6 +108,14 @@ fn works() -> Vec<Request<'static>> {
                 Op::Erase { keyspace: 1, from: b"a", to: Some(b"b") },
                 Op::Erase { keyspace: 1, from: b"", to: None },
             ],
+        }),
+        Request::WriteIf(WriteIf { durable: false, conditions: vec![], ops: vec![] }),
+        Request::WriteIf(WriteIf {
+            durable: true,
+            conditions: [Expect::Absent, Expect::Present, Expect::At(Lsn(7))]
+                .map(|expects| Condition { keyspace: 1, key: b"k", expects })
+                .to_vec(),
+            ops: vec![Op::Delete { keyspace: 1, key: b"k" }],
         }),
         Request::Look(Look { values: false, keys: vec![] }),
         Request::Look(Look { values: true, keys: vec![(1, b"a"), (u32::MAX, b"")] }),
@@ -295,6 +303,7 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
                                 | Request::Heuristic { .. }
                                 | Request::Write(_)
                                 | Request::Look(_)
+                                | Request::WriteIf(_)
                         ),
                         "{other:?}"
                     );
@@ -337,7 +346,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 29, "each request is in the table");
+    assert_eq!(seen.len(), 30, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -345,7 +354,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 29 + 17, "each answer is in the table");
+    assert_eq!(seen.len(), 30 + 17, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 2");

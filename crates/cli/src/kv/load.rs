@@ -1,0 +1,234 @@
+//! `assent kv load`: lines in, batches out, many of them under way; it always knows how many lines are in the store.
+//!
+//! Walk: [`run`] reads lines and fills a batch · a full one is sent, the oldest answer is taken once enough are under way · whoever
+//! stops it, or whatever fails, is told the lines that are done: the next load leaves them out.
+//! Answers are taken in the order of the lines, so that what is done is always a beginning of them.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use assent_kind::Kind;
+use assent_link::{Link, Ticket};
+use assent_wire::{Answer, Request, Write};
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::line::{self, Line};
+use super::options::Load;
+use super::store::serving;
+use super::unexpected;
+use crate::bench::print_json;
+use crate::failure::Failure;
+
+/// Bytes of a batch, beyond which no further object is put into it: small ones travel in one frame.
+const BATCH_BYTES: usize = 768 << 10;
+/// What an object takes beside its bytes.
+const LINE_BYTES: usize = 64;
+/// Lines that are read before they are wanted. Few: one may have a whole value.
+const LINES_AHEAD: usize = 16;
+/// A load that waits for a line looks that often whether it is to stop.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Exit code of a program that a Ctrl-C has ended, as shells say it.
+const INTERRUPTED: u8 = 130;
+
+struct Batch {
+    lines: u64,
+    objects: u64,
+    bytes: u64,
+    ticket: Ticket,
+}
+
+struct Loading<'a> {
+    link: &'a Link,
+    options: &'a Load,
+    waiting: VecDeque<Batch>,
+    /// Lines of the file that are in the store, those left out and empty ones among them.
+    done: u64,
+    objects: u64,
+    bytes: u64,
+    bar: ProgressBar,
+}
+
+/// Runs the command.
+pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let watching = |error: io::Error| Failure::io("watch", "signals", &error);
+        // A second one ends the process.
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))
+            .map_err(watching)?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(watching)?;
+    }
+    let link = serving(&options.server.server)?;
+    let (input, bytes) = open(&options.file)?;
+    let mut loading = Loading {
+        link: &link,
+        options,
+        waiting: VecDeque::new(),
+        done: 0,
+        objects: 0,
+        bytes: 0,
+        bar: bar(bytes, json),
+    };
+    let read = loading.read(input, &stop);
+    // What is under way is answered in any case: then what is done is known exactly.
+    let drained = loading.drain();
+    loading.bar.finish_and_clear();
+    let (done, file) = (loading.done, options.file.display());
+    match read.and(drained) {
+        Err(failure) => Err(Failure::new(
+            failure.kind,
+            format!("{file}: {}; {done} lines are done, go on with --skip {done}", failure.message),
+        )),
+        Ok(()) if stop.load(Ordering::Relaxed) => {
+            let message = format!("{file}: stopped; {done} lines are done, go on with --skip {done}");
+            Failure::new(Kind::Unavailable, message).print(json);
+            Ok(INTERRUPTED.into())
+        }
+        Ok(()) => {
+            let (objects, bytes) = (loading.objects, loading.bytes);
+            if json {
+                print_json(&serde_json::json!({"lines": done, "objects": objects, "bytes": bytes}))?;
+            } else {
+                println!("{objects} objects, {bytes} bytes of keys and values, {done} lines");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+type Input = Box<dyn BufRead + Send>;
+
+#[expect(clippy::disallowed_methods, reason = "a front door reads the file that it is given")]
+fn open(path: &Path) -> Result<(Input, Option<u64>), Failure> {
+    if path == Path::new("-") {
+        return Ok((Box::new(BufReader::new(io::stdin())), None));
+    }
+    let file = std::fs::File::open(path).map_err(|error| Failure::io("read", path.display(), &error))?;
+    let bytes = file.metadata().ok().map(|found| found.len());
+    Ok((Box::new(BufReader::with_capacity(1 << 20, file)), bytes))
+}
+
+/// Bytes of the file on stderr, if people look at it.
+fn bar(bytes: Option<u64>, json: bool) -> ProgressBar {
+    if json || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let template = "{bar:30} {bytes}/{total_bytes} {msg} {binary_bytes_per_sec} (left {eta})";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bytes.map_or_else(ProgressBar::new_spinner, |bytes| ProgressBar::new(bytes).with_style(style))
+}
+
+/// The lines, read by a thread of their own: one that waits for the next must not keep a Ctrl-C from being heard.
+fn lines(mut input: Input) -> Result<Receiver<io::Result<String>>, Failure> {
+    let (sender, lines) = std::sync::mpsc::sync_channel(LINES_AHEAD);
+    let read = move || {
+        loop {
+            let mut text = String::new();
+            let read = match input.read_line(&mut text) {
+                Ok(0) => return,
+                Ok(_) => Ok(text),
+                Err(error) => Err(error),
+            };
+            let is_last = read.is_err();
+            // Nobody listens any more: it was stopped.
+            if sender.send(read).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("lines".to_owned()).spawn(read);
+    started.map(|_| lines).map_err(|error| Failure::io("start", "a thread", &error))
+}
+
+fn unreadable(line: u64, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::InvalidData {
+        return Failure::invalid(format!("line {line}: it is no UTF-8; bytes that are none go as base64"));
+    }
+    Failure::io("read", format!("line {line}"), error)
+}
+
+impl Loading<'_> {
+    fn read(&mut self, input: Input, stop: &AtomicBool) -> Result<(), Failure> {
+        let lines = lines(input)?;
+        let (mut batch, mut bytes, mut unsent, mut number) = (Vec::<Line>::new(), 0, 0_u64, 0_u64);
+        while !stop.load(Ordering::Relaxed) {
+            let text = match lines.recv_timeout(GLANCE) {
+                Ok(read) => read.map_err(|error| unreadable(number + 1, &error))?,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            number += 1;
+            self.bar.inc(u64::try_from(text.len()).unwrap_or(0));
+            if number > self.options.skip && !text.trim().is_empty() {
+                match line::parse(text.trim()) {
+                    Ok(line) => {
+                        bytes += line.key.len() + line.value.len() + line.metadata.len() + LINE_BYTES;
+                        batch.push(line);
+                    }
+                    Err(what) => {
+                        // The lines before it are good.
+                        self.send(&mut batch, unsent)?;
+                        return Err(Failure::invalid(format!("line {number}: {what}")));
+                    }
+                }
+            }
+            unsent += 1;
+            let is_full = u32::try_from(batch.len()).unwrap_or(u32::MAX) >= self.options.batch;
+            if is_full || bytes >= BATCH_BYTES {
+                self.send(&mut batch, std::mem::take(&mut unsent))?;
+                bytes = 0;
+            }
+        }
+        self.send(&mut batch, unsent)
+    }
+
+    fn send(&mut self, batch: &mut Vec<Line>, lines: u64) -> Result<(), Failure> {
+        if batch.is_empty() {
+            if self.waiting.is_empty() {
+                self.done += lines;
+            } else if let Some(last) = self.waiting.back_mut() {
+                last.lines += lines;
+            }
+            return Ok(());
+        }
+        let in_flight = usize::try_from(self.options.in_flight).unwrap_or(usize::MAX);
+        while self.waiting.len() >= in_flight {
+            self.take()?;
+        }
+        let keyspace = self.options.keyspace;
+        let ops = batch.iter().map(|line| line.op(keyspace)).collect();
+        let size = |line: &Line| u64::try_from(line.key.len() + line.value.len()).unwrap_or(0);
+        let ticket = self.link.send(&Request::Write(Write { xid: None, durable: !self.options.buffered, ops }))?;
+        let objects = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        self.waiting.push_back(Batch { lines, objects, bytes: batch.iter().map(size).sum(), ticket });
+        batch.clear();
+        Ok(())
+    }
+
+    /// Takes the oldest answer.
+    fn take(&mut self) -> Result<(), Failure> {
+        let Some(batch) = self.waiting.pop_front() else { return Ok(()) };
+        let arrived = self.link.receive(batch.ticket)?;
+        let Answer::Written(_) = arrived.answer()? else { return Err(unexpected()) };
+        self.done += batch.lines;
+        self.objects += batch.objects;
+        self.bytes += batch.bytes;
+        self.bar.set_message(format!("{} objects", self.objects));
+        Ok(())
+    }
+
+    /// Takes every answer up to the first that is none: what stands behind that may be in the store, and is set again.
+    fn drain(&mut self) -> Result<(), Failure> {
+        while !self.waiting.is_empty() {
+            self.take()?;
+        }
+        Ok(())
+    }
+}

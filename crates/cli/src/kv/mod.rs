@@ -1,0 +1,236 @@
+//! `assent kv`: a store's keys, from the command line.
+//!
+//! Walk: [`run`] the verbs · `store` where keys are read, a running server or a stopped one's folder · `key` keys and ranges as
+//! people write them · `line` an object as a line of JSON · `load` many of them in · `show` what is printed.
+//! Values are bytes: they come and go as they are, by stdin, stdout and files.
+
+mod key;
+mod line;
+mod load;
+pub(crate) mod options;
+mod show;
+mod store;
+
+use std::io::{self, BufWriter, IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use assent_ids::Lsn;
+use assent_kind::Kind;
+use assent_wire::{Answer, Condition, Expect, Op, Request, Write, WriteIf};
+use assent_world::{Clock as _, RealClock};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use self::options::{Delete, Export, Get, If, Kv, Put, Scan};
+use self::store::{Store, serving};
+use crate::bench::print_json;
+use crate::failure::Failure;
+use crate::tx::moment;
+
+/// The longest value.
+const VALUE_BYTES_MAX: u64 = assent_kv::VALUE_BYTES_MAX as u64;
+
+/// Runs the command.
+pub(crate) fn run(command: Kv, json: bool) -> Result<ExitCode, Failure> {
+    match command {
+        Kv::Put(options) => put(&options, json),
+        Kv::Get(options) => get(&options, json),
+        Kv::Head(options) => return show::heads(&options, json),
+        Kv::Delete(options) => delete(&options, json),
+        Kv::Scan(options) => scan(&options, json),
+        Kv::Load(options) => return load::run(&options, json),
+        Kv::Export(options) => export(&options, json),
+        Kv::Stats(options) => show::stats(&options, json),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unexpected() -> Failure {
+    Failure::new(Kind::Internal, "the server answered something else than was asked")
+}
+
+fn absent(key: &str) -> Failure {
+    Failure::new(Kind::NotFound, format!("there is no key {key:?}"))
+}
+
+fn put(options: &Put, json: bool) -> Result<(), Failure> {
+    let key = key::parse(&options.key, &options.naming)?;
+    let value = match (&options.value, &options.file) {
+        (Some(value), _) => value.as_bytes().to_vec(),
+        (None, file) => read(file.as_deref().unwrap_or(Path::new("-")))?,
+    };
+    let expiry_ms = match &options.ttl {
+        None => 0,
+        Some(ttl) => RealClock.wall_ms().saturating_add(moment::pause_ms(ttl)?.max(1)),
+    };
+    let (keyspace, metadata) = (options.naming.keyspace, options.metadata.as_bytes());
+    let op = Op::Set { keyspace, key: &key, metadata, expiry_ms, value: &value };
+    let conditions = options.only.conditions(keyspace, std::slice::from_ref(&key));
+    let lsn = write(&options.server.server, conditions, vec![op], !options.buffered)?;
+    said(lsn, json)
+}
+
+impl If {
+    const fn is_some(&self) -> bool {
+        self.if_absent || self.if_present || self.if_lsn.is_some()
+    }
+
+    /// One for each key, if any.
+    fn conditions<'a>(&self, keyspace: u32, keys: &'a [Vec<u8>]) -> Vec<Condition<'a>> {
+        let expects = match (self.if_absent, self.if_present, self.if_lsn) {
+            (true, ..) => Expect::Absent,
+            (_, true, _) => Expect::Present,
+            (.., Some(lsn)) => Expect::At(Lsn(lsn)),
+            (false, false, None) => return Vec::new(),
+        };
+        keys.iter().map(|key| Condition { keyspace, key, expects }).collect()
+    }
+}
+
+fn write(server: &str, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable: bool) -> Result<u64, Failure> {
+    let request = if conditions.is_empty() {
+        Request::Write(Write { xid: None, durable, ops })
+    } else {
+        Request::WriteIf(WriteIf { durable, conditions, ops })
+    };
+    let arrived = serving(server)?.request(&request)?;
+    let Answer::Written(lsn) = arrived.answer()? else { return Err(unexpected()) };
+    Ok(lsn.0)
+}
+
+fn said(lsn: u64, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(&json!({"lsn": lsn}));
+    }
+    println!("{lsn}");
+    Ok(())
+}
+
+fn get(options: &Get, json: bool) -> Result<(), Failure> {
+    let key = key::parse(&options.key, &options.naming)?;
+    let store = Store::open(&options.from)?;
+    let keyspace = options.naming.keyspace;
+    let value = store.value(keyspace, &key)?.ok_or_else(|| absent(&options.key))?;
+    if let Some(path) = &options.output {
+        let mut file = create(path)?;
+        file.write_all(&value)
+            .and_then(|()| file.flush())
+            .map_err(|error| Failure::io("write", path.display(), &error))?;
+        return if json { print_json(&json!({"value_bytes": value.len()})) } else { Ok(()) };
+    }
+    if json {
+        let mut fields = serde_json::Map::new();
+        line::put(&mut fields, "key", &key);
+        line::put(&mut fields, "value", &value);
+        return print_json(&fields);
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(&value).and_then(|()| out.flush()).map_err(|error| Failure::io("write", "stdout", &error))
+}
+
+fn delete(options: &Delete, json: bool) -> Result<(), Failure> {
+    let keyspace = options.naming.keyspace;
+    let keys = options.keys.iter().map(|key| key::parse(key, &options.naming)).collect::<Result<Vec<_>, _>>()?;
+    let span = key::span(&options.range, &options.naming)?;
+    let range = &options.range;
+    let is_range = range.prefix.is_some() || range.from.is_some() || range.to.is_some() || options.all;
+    let ops = match (keys.as_slice(), is_range) {
+        ([], false) => return Err(Failure::invalid("name keys, or a range: --prefix, --from, --to or --all")),
+        ([], true) => vec![Op::Erase { keyspace, from: &span.from, to: span.to.as_deref() }],
+        (keys, _) => keys.iter().map(|key| Op::Delete { keyspace, key }).collect(),
+    };
+    let conditions = options.only.conditions(keyspace, &keys);
+    if is_range && options.only.is_some() {
+        return Err(Failure::invalid("a condition is on a key: name the keys, not a range"));
+    }
+    said(write(&options.server.server, conditions, ops, !options.buffered)?, json)
+}
+
+fn scan(options: &Scan, json: bool) -> Result<(), Failure> {
+    let span = key::span(&options.range, &options.naming)?;
+    let store = Store::open(&options.from)?;
+    let (mut rows, mut count, mut more) = (Vec::new(), 0, false);
+    let mut out = BufWriter::new(io::stdout().lock());
+    store.walk(options.naming.keyspace, &span, !options.keys_only, |known| {
+        if count == options.limit {
+            more = true;
+            return Ok(false);
+        }
+        count += 1;
+        if json {
+            rows.push(line::object(&known));
+        } else {
+            show::row(&mut out, &known, options.naming.hex).map_err(|error| Failure::io("write", "stdout", &error))?;
+        }
+        Ok(true)
+    })?;
+    out.flush().map_err(|error| Failure::io("write", "stdout", &error))?;
+    drop(out);
+    if json {
+        return print_json(&json!({"rows": rows, "more": more}));
+    }
+    if more {
+        eprintln!("assent: there are more; --limit was {count}");
+    }
+    Ok(())
+}
+
+fn export(options: &Export, json: bool) -> Result<(), Failure> {
+    let span = key::span(&options.range, &options.naming)?;
+    let store = Store::open(&options.from)?;
+    let bar = if json || options.output.is_none() || !io::stderr().is_terminal() {
+        ProgressBar::hidden()
+    } else {
+        let style = ProgressStyle::with_template("{spinner} {pos} objects {msg} {elapsed}");
+        ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    };
+    let mut out: Box<dyn io::Write> = match &options.output {
+        Some(path) => Box::new(BufWriter::with_capacity(1 << 20, create(path)?)),
+        None => Box::new(BufWriter::new(io::stdout().lock())),
+    };
+    let named = || options.output.as_ref().map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
+    let mut objects = 0_u64;
+    store.walk(options.naming.keyspace, &span, true, |known| {
+        writeln!(out, "{}", line::object(&known)).map_err(|error| Failure::io("write", named(), &error))?;
+        objects += 1;
+        bar.inc(1);
+        Ok(true)
+    })?;
+    out.flush().map_err(|error| Failure::io("write", named(), &error))?;
+    bar.finish_and_clear();
+    match (&options.output, json) {
+        (Some(_), true) => print_json(&json!({"objects": objects})),
+        (Some(path), false) => {
+            println!("{objects} objects in {}", path.display());
+            Ok(())
+        }
+        // The lines are all there is.
+        (None, _) => Ok(()),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a front door writes the file that it is given")]
+fn create(path: &Path) -> Result<std::fs::File, Failure> {
+    std::fs::File::create(path).map_err(|error| Failure::io("write", path.display(), &error))
+}
+
+/// A value, of which no more is read than the longest has.
+#[expect(clippy::disallowed_methods, reason = "a front door reads the file that it is given")]
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    let most = VALUE_BYTES_MAX + 1;
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(most).read_to_end(&mut value)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut value))
+    };
+    read.map_err(|error| Failure::io("read", path.display(), &error))?;
+    if value.len() as u64 == most {
+        return Err(Failure::invalid(format!(
+            "{}: more than {VALUE_BYTES_MAX} bytes, the longest value",
+            path.display()
+        )));
+    }
+    Ok(value)
+}

@@ -1,0 +1,217 @@
+//! The options of `assent kv`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kv {
+    /// Sets a key, to a value from the command line, a file or stdin; prints its place in the journal.
+    Put(Put),
+    /// Writes a key's value to stdout or a file, byte for byte.
+    Get(Get),
+    /// What is known of keys, without their values.
+    Head(Head),
+    /// Removes keys, or all keys of a range.
+    Delete(Delete),
+    /// The keys of a range in their order, with their values.
+    Scan(Scan),
+    /// Reads objects, one JSON object a line, and sets them, many under way at a time.
+    #[command(after_help = LINES)]
+    Load(Load),
+    /// Writes all objects of a range, one JSON object a line.
+    #[command(after_help = LINES)]
+    Export(Export),
+    /// What the store holds and does.
+    Stats(Stats),
+}
+
+const LINES: &str = "A line: {\"key\": text} or {\"key_base64\": bytes}, likewise value and metadata; expiry_ms since 1970, 0 or \
+    absent for never. Export writes lsn and modified_ms, too; load takes them and does not keep them.";
+
+/// A running server.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Server {
+    /// A running server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7430", env = "ASSENT_SERVER")]
+    pub(crate) server: String,
+}
+
+/// Where it is read from.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct From {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// A stopped server's data folder instead, whatever server is named; it is only read.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// How keys are written on the command line, and whose they are.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Naming {
+    /// Whose keys: a number.
+    #[arg(long, short = 'k', value_name = "ID", default_value_t = 0)]
+    pub(crate) keyspace: u32,
+    /// Keys are written in hexadecimal, here and in what is printed.
+    #[arg(long)]
+    pub(crate) hex: bool,
+}
+
+/// A range of keys.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Range {
+    /// Keys that begin with this.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<String>,
+    /// From this key on.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<String>,
+    /// Up to this key, which is not in it.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<String>,
+}
+
+/// What the keys must be like for a write to happen; else it is refused with exit code 4, and nothing is written.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct If {
+    /// Only if the key is not there.
+    #[arg(long, conflicts_with_all = ["if_present", "if_lsn"])]
+    pub(crate) if_absent: bool,
+    /// Only if the key is there.
+    #[arg(long, conflicts_with = "if_lsn")]
+    pub(crate) if_present: bool,
+    /// Only if the key is as the write left it that was answered with this number; head says it, too.
+    #[arg(long, value_name = "LSN")]
+    pub(crate) if_lsn: Option<u64>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Put {
+    /// The key.
+    pub(crate) key: String,
+    /// The value; without it, and without --file, it is read from stdin.
+    pub(crate) value: Option<String>,
+    /// The value is this file; - is stdin.
+    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "value")]
+    pub(crate) file: Option<PathBuf>,
+    /// Kept beside the value, at most 4096 bytes.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) metadata: String,
+    /// It expires after this time: 90s, 30m, 1h or 2d.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<String>,
+    #[command(flatten)]
+    pub(crate) only: If,
+    /// Answers once the kernel has it; without, once it is on disk.
+    #[arg(long)]
+    pub(crate) buffered: bool,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Get {
+    /// The key.
+    pub(crate) key: String,
+    /// Writes the value to this file instead of stdout.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) from: From,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Head {
+    /// The keys.
+    #[arg(required = true)]
+    pub(crate) keys: Vec<String>,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) from: From,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Delete {
+    /// The keys; fine if one is not there.
+    #[arg(conflicts_with_all = ["prefix", "from", "to", "all"])]
+    pub(crate) keys: Vec<String>,
+    #[command(flatten)]
+    pub(crate) range: Range,
+    /// All keys of the keyspace.
+    #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) only: If,
+    /// Answers once the kernel has it; without, once it is on disk.
+    #[arg(long)]
+    pub(crate) buffered: bool,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(crate) range: Range,
+    /// At most so many.
+    #[arg(long, short = 'n', default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: u64,
+    /// Without their values.
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) from: From,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Load {
+    /// The lines; - is stdin.
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Leaves out so many lines at the beginning: those that an earlier load says it has done.
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    pub(crate) skip: u64,
+    /// Objects of one batch, which is set whole or not at all.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) batch: u32,
+    /// Batches that are under way at a time.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) in_flight: u32,
+    /// Answers once the kernel has it; without, once it is on disk.
+    #[arg(long)]
+    pub(crate) buffered: bool,
+    /// Whose keys: a number.
+    #[arg(long, short = 'k', value_name = "ID", default_value_t = 0)]
+    pub(crate) keyspace: u32,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) range: Range,
+    /// Writes to this file instead of stdout.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) from: From,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) from: From,
+}

@@ -1,0 +1,232 @@
+//! A store to read from: a running server's, or a stopped one's folder, which is only read.
+//!
+//! Walk: [`Store::open`] · [`Store::value`], [`Store::heads`] and [`Store::walk`] read · [`Store::stats`] counts. Writing goes through
+//! [`serving`].
+
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_journal::Journal;
+use assent_kind::Kind;
+use assent_kv::Snapshot;
+use assent_link::{Link, LinkConfig};
+use assent_wire::{Answer, Hello, Look, Object, Request, Role, Rows, Scan};
+use assent_world::{Disk as _, Lock, RealClock, RealDisk};
+
+use super::key::Span;
+use super::options::From;
+use super::unexpected;
+use crate::failure::Failure;
+
+/// Rows asked for in one message.
+const PAGE: u32 = 10_000;
+/// A long value needs its time on a slow disk.
+const ANSWER_MS: u64 = 300_000;
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) key: Vec<u8>,
+    pub(super) lsn: u64,
+    pub(super) modified_ms: u64,
+    pub(super) expiry_ms: u64,
+    pub(super) hash: u64,
+    pub(super) value_bytes: u32,
+    pub(super) metadata: Vec<u8>,
+    pub(super) value: Option<Vec<u8>>,
+}
+
+impl Known {
+    fn of(key: &[u8], object: &Object<'_>) -> Self {
+        Self {
+            key: key.to_vec(),
+            lsn: object.lsn.0,
+            modified_ms: object.modified_ms,
+            expiry_ms: object.expiry_ms,
+            hash: object.hash,
+            value_bytes: object.value_bytes,
+            metadata: object.metadata.to_vec(),
+            value: object.value.map(<[u8]>::to_vec),
+        }
+    }
+
+    fn read(key: Vec<u8>, head: assent_kv::Head, value: Option<Vec<u8>>) -> Self {
+        let assent_kv::Head { value_bytes, hash, metadata, committed, modified, expiry, .. } = head;
+        Self { key, lsn: committed.0, modified_ms: modified, expiry_ms: expiry, hash, value_bytes, metadata, value }
+    }
+}
+
+/// Where keys are read.
+pub(super) enum Store {
+    Served(Box<Link>),
+    /// As of its last moment; its lock is held, so that nobody serves it meanwhile.
+    Stopped {
+        snapshot: Snapshot,
+        stats: Box<assent_kv::Stats>,
+        _lock: Option<Box<dyn Lock>>,
+    },
+}
+
+/// A connection to a running server, to work on its store.
+pub(super) fn serving(server: &str) -> Result<Link, Failure> {
+    let address = server
+        .parse()
+        .map_err(|error: assent_world::net::AddressError| Failure::invalid(format!("--server {server:?}: {error}")))?;
+    let config = LinkConfig { answer_ms: ANSWER_MS, ..LinkConfig::default() };
+    Ok(Link::connect(&address, &Hello::new(Role::Store { label: "assent kv" }), &config)?)
+}
+
+impl Store {
+    pub(super) fn open(from: &From) -> Result<Self, Failure> {
+        match &from.data {
+            Some(folder) => stopped(folder),
+            None => serving(&from.server.server).map(|link| Self::Served(Box::new(link))),
+        }
+    }
+
+    /// A key's value.
+    pub(super) fn value(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        match self {
+            Self::Served(link) => {
+                let arrived = link.request(&Request::Get { xid: None, keyspace, key })?;
+                let Answer::Value(value) = arrived.answer()? else { return Err(unexpected()) };
+                Ok(value.map(<[u8]>::to_vec))
+            }
+            Self::Stopped { snapshot, .. } => Ok(snapshot.get(keyspace, key)?),
+        }
+    }
+
+    /// What is known of these keys, without their values.
+    pub(super) fn heads(&self, keyspace: u32, keys: &[Vec<u8>]) -> Result<Vec<Option<Known>>, Failure> {
+        let mut found = Vec::new();
+        while let Some(rest) = keys.get(found.len()..).filter(|rest| !rest.is_empty()) {
+            match self {
+                Self::Served(link) => {
+                    let asked = rest.iter().map(|key| (keyspace, key.as_slice())).collect();
+                    let arrived = link.request(&Request::Look(Look { values: false, keys: asked }))?;
+                    let Answer::Objects(objects) = arrived.answer()? else { return Err(unexpected()) };
+                    if objects.is_empty() {
+                        return Err(unexpected());
+                    }
+                    let known = |(object, key): (&Option<Object<'_>>, &Vec<u8>)| object.map(|it| Known::of(key, &it));
+                    found.extend(objects.iter().zip(rest).map(known));
+                }
+                Self::Stopped { snapshot, .. } => {
+                    for key in rest {
+                        let head = snapshot.head(keyspace, key)?;
+                        found.push(head.map(|head| Known::read(key.clone(), head, None)));
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Hands out the keys of a range in their order, until there are no more or `then` says that it is enough.
+    pub(super) fn walk(
+        &self,
+        keyspace: u32,
+        span: &Span,
+        values: bool,
+        mut then: impl FnMut(Known) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (page, more) = self.page(keyspace, span, last.as_deref(), values)?;
+            last = page.last().map(|known| known.key.clone());
+            for mut known in page {
+                if values && known.value.is_none() {
+                    // Too long for an answer together with others. Gone or written anew meanwhile: as of now, then.
+                    known.value = self.value(keyspace, &known.key)?;
+                    if known.value.is_none() {
+                        continue;
+                    }
+                }
+                if !then(known)? {
+                    return Ok(());
+                }
+            }
+            if !more || last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn page(
+        &self,
+        keyspace: u32,
+        span: &Span,
+        last: Option<&[u8]>,
+        values: bool,
+    ) -> Result<(Vec<Known>, bool), Failure> {
+        match self {
+            Self::Served(link) => {
+                use assent_wire::Bound;
+                let from = last.map_or(Bound::Included(&span.from), Bound::Excluded);
+                let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let scan = Scan { xid: None, keyspace, from, to, limit: PAGE };
+                let arrived = link.request(&Request::Rows(Rows { values, scan }))?;
+                let Answer::Rows { more, rows } = arrived.answer()? else { return Err(unexpected()) };
+                Ok((rows.iter().map(|row| Known::of(row.key, &row.object)).collect(), more))
+            }
+            Self::Stopped { snapshot, .. } => {
+                let from = last.map_or(Bound::Included(span.from.as_slice()), Bound::Excluded);
+                let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let page = if values { 64 } else { 10_000 };
+                let heads = snapshot.heads(keyspace, from, to, page)?;
+                let more = heads.len() == page;
+                let read = |(key, head): (Vec<u8>, assent_kv::Head)| Known::read(key, head, None);
+                Ok((heads.into_iter().map(read).collect(), more))
+            }
+        }
+    }
+
+    /// Every gauge of the store by its name.
+    pub(super) fn stats(&self) -> Result<Vec<(String, u64)>, Failure> {
+        match self {
+            Self::Served(link) => {
+                let arrived = link.request(&Request::Stats)?;
+                let Answer::Stats(gauges) = arrived.answer()? else { return Err(unexpected()) };
+                let plain = |(name, value): &(&str, u64)| (name.trim_start_matches("kv.").to_owned(), *value);
+                Ok(gauges.iter().map(plain).collect())
+            }
+            Self::Stopped { stats, .. } => {
+                let named = assent_server::views::store(stats);
+                Ok(named.iter().map(|(name, value)| (name.trim_start_matches("kv.").to_owned(), *value)).collect())
+            }
+        }
+    }
+}
+
+fn stopped(folder: &Path) -> Result<Store, Failure> {
+    let journal = folder.join("kv");
+    if !journal.is_dir() {
+        let message = format!("{} is no data folder of a store: it has no folder kv", folder.display());
+        return Err(Failure::new(Kind::NotFound, message));
+    }
+    let disk = Arc::new(RealDisk);
+    let lock = alone(&journal)?;
+    let (log, _) = Journal::open_read_only(disk.clone(), &RealClock, &journal)?;
+    let settings = assent_kv::Config::default();
+    let kv =
+        assent_kv::Kv::open_read_only(Arc::new(log), disk, Arc::new(RealClock), &folder.join("kv-ledger"), settings)?;
+    Ok(Store::Stopped { snapshot: kv.snapshot(), stats: Box::new(kv.stats()), _lock: lock })
+}
+
+/// Nobody serves this journal while the lock is held. Where none can be had because nothing can be written, nobody does either.
+fn alone(journal: &Path) -> Result<Option<Box<dyn Lock>>, Failure> {
+    let path = journal.join("LOCK");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    match RealDisk.lock(&path) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let message = format!("{} is open in another process: ask it, with --server", journal.display());
+            Err(Failure::new(Kind::Busy, message))
+        }
+        Err(_) => Ok(None),
+    }
+}

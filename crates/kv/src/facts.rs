@@ -1,0 +1,21 @@
+//! What the ledger's files are like and did since the open, for meters.
+
+use assent_runs::{Debt, Facts};
+
+use crate::Kv;
+use crate::ledger::Ledger;
+
+impl Kv {
+    /// The ledger's levels, its cache, and what was written of it; and what waits to be written or merged. Waits for a commit
+    /// of the ledger, so no desk asks.
+    #[must_use]
+    pub fn ledger_facts(&self) -> (Facts, Debt) {
+        self.shared.ledger.facts()
+    }
+}
+
+impl Ledger {
+    fn facts(&self) -> (Facts, Debt) {
+        (self.runs().facts(), self.runs().debt())
+    }
+}

@@ -1,0 +1,80 @@
+//! Batches under conditions. Since version 2.
+//!
+//! Walk: [`WriteIf`] is a [`Write`](crate::Write) that is done if every [`Condition`] holds.
+
+use assent_frame::{Malformed, Reader, Writer};
+use assent_ids::Lsn;
+
+use crate::field;
+use crate::work::Op;
+
+/// What a key must be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Not there.
+    Absent,
+    /// There.
+    Present,
+    /// As this write left it: what its writer was answered, and what `Object::lsn` says.
+    At(Lsn),
+}
+
+/// A condition of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition<'a> {
+    /// Whose key.
+    pub keyspace: u32,
+    /// The key.
+    pub key: &'a [u8],
+    /// What it must be like.
+    pub expects: Expect,
+}
+
+/// Writes, all or none, if every condition holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteIf<'a> {
+    /// On disk before it is answered, whatever the store's policy.
+    pub durable: bool,
+    /// All of them must hold.
+    pub conditions: Vec<Condition<'a>>,
+    /// In this order.
+    pub ops: Vec<Op<'a>>,
+}
+
+impl<'a> Condition<'a> {
+    fn put(&self, to: &mut Writer) {
+        to.u32(self.keyspace).bytes(self.key);
+        match self.expects {
+            Expect::Absent => _ = to.u8(1),
+            Expect::Present => _ = to.u8(2),
+            Expect::At(lsn) => _ = to.u8(3).u64(lsn.0),
+        }
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let (keyspace, key) = (from.u32("keyspace")?, from.bytes("key")?);
+        let expects = match from.u8("expectation")? {
+            1 => Expect::Absent,
+            2 => Expect::Present,
+            3 => Expect::At(Lsn(from.u64("lsn")?)),
+            _ => return Err(Malformed { field: "expectation" }),
+        };
+        Ok(Self { keyspace, key, expects })
+    }
+}
+
+impl<'a> WriteIf<'a> {
+    pub(crate) fn put(&self, to: &mut Writer) {
+        to.u8(u8::from(self.durable));
+        field::put_list(to, &self.conditions, |to, condition| condition.put(to));
+        self.ops.iter().for_each(|op| op.put(to));
+    }
+
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self {
+            durable: field::flag(from, "durable")?,
+            conditions: field::list(from, "conditions", Condition::take)?,
+            ops: field::rest(from, Op::take)?,
+        })
+    }
+}
