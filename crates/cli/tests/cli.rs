@@ -36,6 +36,8 @@ mod report;
 mod served;
 #[path = "cli/store.rs"]
 mod store;
+#[path = "cli/store_kills.rs"]
+mod store_kills;
 #[path = "cli/survives.rs"]
 mod survives;
 #[path = "cli/town.rs"]
