@@ -40,6 +40,8 @@ mod store;
 mod store_kills;
 #[path = "cli/survives.rs"]
 mod survives;
+#[path = "cli/tour.rs"]
+mod tour;
 #[path = "cli/town.rs"]
 mod town;
 #[path = "cli/tx.rs"]

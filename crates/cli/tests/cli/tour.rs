@@ -1,0 +1,66 @@
+//! The README's five minutes with the key-value store: every command of it, as it stands there.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
+
+use std::path::Path;
+use std::process::Command;
+
+use super::served::serve;
+use super::store::configure;
+
+/// The blocks of commands of that section.
+fn blocks() -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    #[allow(clippy::disallowed_methods, reason = "a test reads the page that it is about")]
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("\n## Five minutes with the key-value store\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    section.split("```text\n").skip(1).map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
+}
+
+/// A block as a shell runs it, in that folder; what it says.
+fn shell(folder: &Path, protocol: &str, script: &str) -> String {
+    let binaries = Path::new(env!("CARGO_BIN_EXE_assent")).parent().unwrap();
+    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("bash")
+        .args(["-e", "-o", "pipefail", "-c", script])
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("ASSENT_SERVER", protocol)
+        .env_remove("ASSENT_STOP")
+        .env_remove("ASSENT_CONFIG")
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
+
+#[test]
+fn the_tour_of_the_store_works_as_it_stands_in_the_readme() {
+    let [start, commands, stopped] = &blocks()[..] else { panic!("three blocks: {:?}", blocks()) };
+    let folder = tempfile::tempdir().unwrap();
+    let (start, server) = start.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(server, "assent serve --config kv/assent.toml &");
+    shell(folder.path(), "", start);
+    let kv = folder.path().join("kv");
+    #[allow(clippy::disallowed_methods, reason = "a test looks at what the tour wrote")]
+    let written = std::fs::read_to_string(kv.join("assent.toml")).unwrap();
+    assert_eq!(written, "data_dir = \"data\"\n[kv]\n");
+    // The same on ports that are free.
+    configure(&kv, "");
+    let served = serve(&kv);
+    let said = shell(folder.path(), &served.protocol, commands);
+    for expected in ["good morning", "anna", "fruit/1\tapple 1", "3 objects", "everything.jsonl"] {
+        assert!(said.contains(expected), "{expected:?} in {said}");
+    }
+    let again = shell(folder.path(), &served.protocol, "assent kv put leader node-2 --if-absent 2>&1 || echo code $?");
+    assert!(again.contains("code 4"), "{again}");
+    served.stop();
+    let (kill, rest) = stopped.split_once('\n').unwrap();
+    assert_eq!(kill, "kill %1");
+    let said = shell(folder.path(), "", rest);
+    #[allow(clippy::disallowed_methods, reason = "a test looks at what the tour wrote")]
+    let exported = std::fs::read_to_string(folder.path().join("everything.jsonl")).unwrap();
+    assert_eq!(said, exported);
+    assert!(exported.contains("fruit/1") && !exported.contains("fruit/2"), "{exported}");
+}
