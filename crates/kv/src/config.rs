@@ -16,10 +16,14 @@ pub const METADATA_BYTES_MAX: u16 = 4 << 10;
 pub(crate) const ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What a row takes beside its key and metadata, at most.
 pub(crate) const ROW_BYTES: u64 = 192;
+/// The most bytes that the rows of all prepared branches may take: memory that is kept for their outcomes.
+pub(crate) const PREPARED_ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What the ledger's memory may take. Never reached: what is published fits, for the doors have counted it.
-const LEDGER_BYTES_MAX: u64 = 4 << 30;
-const _: () =
-    assert!(2 * ROWS_BYTES_MAX + (1 << 30) < LEDGER_BYTES_MAX, "what waits, one more entry, and what is published");
+const LEDGER_BYTES_MAX: u64 = 5 << 30;
+const _: () = assert!(
+    2 * ROWS_BYTES_MAX + PREPARED_ROWS_BYTES_MAX + (1 << 30) < LEDGER_BYTES_MAX,
+    "what waits, one more entry, what is prepared, and what is published"
+);
 
 /// What a store takes, and what it keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub struct Config {
     pub checkpoint_bytes: u64,
     /// And once it takes that many bytes itself. Four times as much is the most that it takes.
     pub memory_bytes: u64,
+    /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
+    pub background_bytes_per_second: u64,
     /// Bytes of the ledger's files that are kept in memory: blocks, their indexes and filters.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
@@ -65,6 +71,7 @@ impl Default for Config {
             scan_bytes_max: 256 << 20,
             checkpoint_bytes: 64 << 20,
             memory_bytes: 16 << 20,
+            background_bytes_per_second: 0,
             cache_bytes: 64 << 20,
             finished_max: 1 << 16,
             store: NodeId(0),

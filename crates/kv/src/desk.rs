@@ -13,7 +13,7 @@ use assent_journal::Ticket;
 use assent_runs::RunsError;
 
 use crate::branch::{Branch, Ending, Work};
-use crate::config::{Config, ROWS_BYTES_MAX};
+use crate::config::{Config, PREPARED_ROWS_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::covers::Covers;
 use crate::error::Shown;
 use crate::finished::Finished;
@@ -65,6 +65,8 @@ pub(crate) struct Desk {
     queue: VecDeque<Staged>,
     /// What the rows of the queue will take in the ledger's memory.
     rows_bytes: u64,
+    /// What those of prepared branches will take.
+    prepared_bytes: u64,
     /// Why nothing more can become visible.
     broken: Option<RunsError>,
     /// How far the log has been acknowledged under its policy.
@@ -86,6 +88,7 @@ impl Desk {
             erased: Covers::default(),
             queue: VecDeque::new(),
             rows_bytes: 0,
+            prepared_bytes: 0,
             broken: None,
             acknowledged: Lsn::ZERO,
             bytes: 0,
@@ -191,15 +194,26 @@ impl Desk {
         Ok(())
     }
 
+    /// A vote is a promise that the outcome can be carried out: its rows need room then, whatever else is full.
+    pub(crate) fn has_room_to_prepare(&self, rows_bytes: u64) -> Result<(), KvError> {
+        if self.prepared_bytes.saturating_add(rows_bytes) > PREPARED_ROWS_BYTES_MAX {
+            let limit = PREPARED_ROWS_BYTES_MAX;
+            return Err(KvError::Busy { what: "bytes of rows of prepared branches", limit });
+        }
+        Ok(())
+    }
+
     pub(crate) fn hold(&mut self, xid: Xid, effects: &[Effect]) {
         for effect in effects {
             self.held.insert(effect.keyspace, effect.key.clone(), xid);
+            self.prepared_bytes += effect.row_bytes();
         }
     }
 
     pub(crate) fn let_go(&mut self, effects: &[Effect]) {
         for effect in effects {
             self.held.remove(effect.keyspace, &effect.key);
+            self.prepared_bytes = self.prepared_bytes.saturating_sub(effect.row_bytes());
         }
     }
 

@@ -33,7 +33,7 @@ pub struct Kv {
     folder: PathBuf,
     pub(crate) config: Config,
     pub(crate) counts: Mutex<Counts>,
-    /// Held by whoever works on the ledger's files.
+    /// Held by whoever writes the ledger's memory out.
     pub(crate) stepping: Mutex<()>,
     /// Held by whoever makes or drops a keyspace.
     pub(crate) naming: Mutex<()>,
@@ -90,6 +90,10 @@ pub struct Stats {
     pub checkpoints: u64,
     /// How often that failed since the open; the store goes on without it.
     pub checkpoints_failed: u64,
+    /// Batches that waited for what was behind in the background ([`Kv::delay`]), and microseconds that they waited together.
+    pub delayed: u64,
+    /// Those microseconds.
+    pub delayed_us: u64,
     /// Merges of the ledger's files that failed since the open. They are tried again; reads go through more files meanwhile.
     pub merges_failed: u64,
     /// 1 if nothing more becomes visible until the store is reopened.
@@ -233,6 +237,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::batch_begin`] and [`Kv::wait`].
     pub fn batch(&self, ops: &[Op<'_>], durability: Durability) -> Result<Lsn, KvError> {
+        self.pause(ops);
         let pending = self.batch_begin(ops, durability)?;
         self.wait(pending)?;
         Ok(pending.lsn().unwrap_or_default())
@@ -309,6 +314,8 @@ impl Kv {
             checkpoint,
             checkpoints: counts.written,
             checkpoints_failed: counts.failed,
+            delayed: counts.delayed,
+            delayed_us: counts.delayed_us,
             merges_failed: counts.merges_failed,
             broken: u64::from(desk.refuse_broken().is_err() || ledger.is_closed()),
             rebuilt: u64::from(self.opened.is_rebuilt),
@@ -329,13 +336,7 @@ impl Kv {
     pub(crate) fn writer(&self) -> Result<MutexGuard<'_, Desk>, KvError> {
         self.refuse_read_only()?;
         self.make_room()?;
-        let mut desk = self.desk();
-        desk.refuse_broken()?;
-        if self.shared.ledger.is_closed() {
-            return Err(KvError::Ledger(RunsError::Closed {
-                reason: "an earlier write of the ledger failed".to_owned(),
-            }));
-        }
+        let mut desk = self.finisher()?;
         // Many may have found room at once: what each of them can add is counted for this one only.
         if self.shared.ledger.memory_bytes() >= self.config.memory_bytes_max() + ROWS_BYTES_MAX {
             let limit = self.config.memory_bytes_max();
@@ -344,6 +345,20 @@ impl Kv {
         if desk.has_room(&self.config).is_err() {
             self.publish(&mut desk)?;
             desk.has_room(&self.config)?;
+        }
+        Ok(desk)
+    }
+
+    /// The desk of somebody who will append the outcome of a prepared branch: decided elsewhere, so it is not refused for want of
+    /// memory, nor does it wait for any. Its rows have room of their own ([`Desk::has_room_to_prepare`]).
+    pub(crate) fn finisher(&self) -> Result<MutexGuard<'_, Desk>, KvError> {
+        self.refuse_read_only()?;
+        let desk = self.desk();
+        desk.refuse_broken()?;
+        if self.shared.ledger.is_closed() {
+            return Err(KvError::Ledger(RunsError::Closed {
+                reason: "an earlier write of the ledger failed".to_owned(),
+            }));
         }
         Ok(desk)
     }

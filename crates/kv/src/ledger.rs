@@ -7,7 +7,7 @@
 //! ```
 //! Walk: [`Ledger::open`] finds what was durable and says from where to replay · [`Ledger::apply`] makes one journal entry
 //! visible, whole · [`Ledger::find`], [`crate::view::View::find`] are a key now or as of a view · [`Ledger::close_memory`] bounds the next
-//! replay, [`Ledger::flush`] writes it out, [`Ledger::step`] merges.
+//! replay, [`Ledger::flush`] writes it out, [`Ledger::merge`] merges.
 //! A row is known by the end of the entry that committed it, so "as of P" is: every entry that ends at or before P.
 //! Deliberately absent: values, locks of writers, the journal's meaning of a branch.
 
@@ -20,7 +20,7 @@ use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Change, Entry, Fate, Opened, Owner, Runs, RunsError, Tally};
+use assent_runs::{AtOnce, Change, Debt, Entry, Fate, Opened, Owner, Pace, Runs, RunsError, Step, Tally};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -262,14 +262,19 @@ impl Ledger {
         Ok(self.runs.flush(&owner, &AtOnce)?.is_some())
     }
 
-    /// Does the most urgent piece of work; whether there was any.
+    /// Does the most urgent piece of work that is no flush; whether there was any. A flush may be under way meanwhile. What it
+    /// commits is of entries that are durable already.
     ///
     /// # Errors
-    /// As [`Ledger::flush`]; `Corrupt`, naming the file, if what it had to read is damaged.
-    pub(crate) fn step(&self, log: &dyn Log) -> Result<bool, KvError> {
-        self.before_a_commit(log)?;
+    /// As the disk says; `Corrupt`, naming the file, if what it had to read is damaged. Nothing has changed then.
+    pub(crate) fn merge(&self, log: &dyn Log, pace: &dyn Pace) -> Result<bool, KvError> {
         let owner = Clerk { ledger: self, log };
-        Ok(self.runs.step(&owner, &AtOnce)?.is_some())
+        Ok(self.runs.merge(&owner, pace)?.is_some_and(|step| step != Step::Stopped))
+    }
+
+    /// What waits to be written out and merged.
+    pub(crate) fn debt(&self) -> Debt {
+        self.runs.debt()
     }
 
     /// What is visible may be only in the kernel: the map must not know more than the disk. And a note says of which journal

@@ -11,7 +11,7 @@
 //! ([`Kv::start`] to [`Kv::commit_begin`]) is snapshot-isolated: the first committer of a key wins, and keys that were
 //! only read are not protected (write skew is possible; write what must not change under you) · [`KvResource`] makes
 //! it a resource manager of a transaction.
-//! Deliberately absent: threads (whoever owns a loop calls [`Kv::tick`]), files of values, knowledge of any coordinator,
+//! Deliberately absent: threads (whoever owns loops calls [`Kv::tick`] and [`Kv::work`]), files of values, knowledge of any coordinator,
 //! and trimming of the journal.
 #![forbid(unsafe_code)]
 
@@ -32,10 +32,12 @@ mod kv;
 mod ledger;
 mod many;
 mod op;
+mod pressure;
 mod record;
 mod recover;
 mod resource;
 mod snapshot;
+mod throttle;
 mod time;
 mod transaction;
 mod upkeep;
@@ -57,4 +59,5 @@ pub use op::{Durability, Op};
 pub use record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK};
 pub use resource::{KvConnector, KvResource};
 pub use snapshot::{Found, Head, Rows, Snapshot};
+pub use throttle::Throttle;
 pub use transaction::Voted;

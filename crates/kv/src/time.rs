@@ -27,6 +27,11 @@ impl Time {
         Self { clock, latest_ms: AtomicU64::new(latest_ms) }
     }
 
+    /// The clock itself: for pauses, not for what is written.
+    pub(crate) const fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// Now, and never less than it was.
     pub(crate) fn now_ms(&self) -> u64 {
         let now = self.clock.wall_ms();

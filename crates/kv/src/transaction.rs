@@ -184,7 +184,8 @@ impl Kv {
             Some(work) => work,
             None => return Ok(Voted { vote: Vote::ReadOnly, pending: Pending::NOTHING }),
         };
-        if let Err(error) = rows_fit(&work.ops()) {
+        let rows_bytes = work.ops().iter().map(Op::row_bytes).sum();
+        if let Err(error) = rows_fit(&work.ops()).and_then(|()| desk.has_room_to_prepare(rows_bytes)) {
             desk.keep(*xid, work);
             return Err(error);
         }
@@ -312,7 +313,7 @@ impl Kv {
         if wanted == Ending::Rollback && !self.read_only && self.desk().take(xid).is_some() {
             return Ok(Pending::NOTHING);
         }
-        let mut desk = self.writer()?;
+        let mut desk = self.finisher()?;
         let (kind, verb) = match wanted {
             Ending::Commit => (KIND_COMMIT, "commit"),
             Ending::Rollback => (KIND_ROLLBACK, "rollback"),

@@ -1,17 +1,30 @@
-//! What is off the commit path: the ledger's memory written out, its runs merged.
+//! What is off the commit path: the ledger's memory written out, its runs merged, and what writers wait for where that is behind.
 //!
-//! Walk: [`Kv::tick`] does what is due · [`Kv::checkpoint`] writes out what is visible now, so that the next open replays
-//! nothing before it · a writer that finds no room in memory makes it ([`Kv::make_room`]).
-//! Deliberately absent: a thread. Whoever owns a loop calls [`Kv::tick`].
+//! ```text
+//!   tick    publish what nobody waited for · write the memory out when it is due          about every 100 ms
+//!   work    one merge                                                                   in a loop, beside the ticks
+//!   put     sleeps as long as [`crate::pressure`] says, before it comes to the desk
+//! ```
+//! The two may be under way at the same time, so that memory never waits for a merge; that is why they have a thread each where there
+//! are threads. Who has but one calls both in turn, and a merge may then stand before the memory.
+//!
+//! Walk: [`Kv::tick`], [`Kv::work`] · [`Kv::checkpoint`] writes out what is visible now, so that the next open replays
+//! nothing before it · [`Kv::delay`] is what a writer waits · one that finds no room in memory makes it ([`Kv::make_room`]).
+//! Deliberately absent: threads. Whoever owns loops calls.
 
 use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use assent_runs::Pace;
 
 use crate::desk::Desk;
-use crate::{Kv, KvError};
+use crate::pressure::{self, Pressure};
+use crate::throttle::Throttle;
+use crate::{Kv, KvError, Op};
 
-/// After merges failed, so many ticks pass before the next try: at first, and at most.
-const REST_TICKS: u32 = 10;
-const REST_TICKS_MAX: u32 = 600;
+/// After work failed, so many turns pass before the next try: at first, and at most.
+const REST_TURNS: u32 = 10;
+const REST_TURNS_MAX: u32 = 600;
 
 /// Counts of what was written out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,29 +35,95 @@ pub(crate) struct Counts {
     pub(crate) merges_failed: u64,
     /// Where the last try began: after a failure, the next waits as long as after a success.
     pub(crate) tried: u64,
-    /// Ticks until merges are tried again, and how long the rest was.
+    /// Ticks until memory that is full is written out again.
     pub(crate) rest: u32,
-    pub(crate) rested: u32,
+    /// Turns until merges are tried again, and how long the rest was.
+    pub(crate) work_rest: u32,
+    pub(crate) work_rested: u32,
+    /// Batches that waited, and how long together.
+    pub(crate) delayed: u64,
+    pub(crate) delayed_us: u64,
 }
 
 impl Kv {
-    /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for,
-    /// writes out the ledger's memory when it is due, and merges its runs. A failure is counted, not told: the journal
-    /// has everything.
+    /// What is to be done about every 100 ms by whoever owns a loop: publishes what nobody waited for, and writes the ledger's
+    /// memory out when it is due. A failure is counted, not told: the journal has everything.
     pub fn tick(&self) {
         // A journal that failed says so to every writer.
         _ = self.publish(&mut self.desk());
         if self.read_only {
             return;
         }
-        // Memory first, also between two merges.
-        loop {
-            if self.is_due() {
-                _ = self.checkpoint();
+        {
+            let mut counts = self.counts();
+            counts.rest = counts.rest.saturating_sub(1);
+        }
+        if self.is_due() {
+            _ = self.checkpoint();
+        }
+    }
+
+    /// One piece of work in the background: whether there may be more. Whoever owns a second loop calls it until there is none, and
+    /// again after a while; a store that nobody does this for goes on, but reads go through more and more files, and writers wait
+    /// longer. After a failure it rests, longer each time; a failure is counted, not told. `pace` says how fast, and when to stop:
+    /// [`Kv::throttle`] makes one.
+    pub fn work(&self, pace: &dyn Pace) -> bool {
+        if self.read_only {
+            return false;
+        }
+        {
+            let mut counts = self.counts();
+            if counts.work_rest > 0 {
+                counts.work_rest -= 1;
+                return false;
             }
-            if !self.merge() {
-                return;
+        }
+        let done = self.most_urgent(pace);
+        let mut counts = self.counts();
+        if done.is_err() {
+            counts.merges_failed += 1;
+            counts.work_rested = (counts.work_rested * 2).clamp(REST_TURNS, REST_TURNS_MAX);
+            counts.work_rest = counts.work_rested;
+        } else {
+            counts.work_rested = 0;
+        }
+        done.is_ok_and(|more| more)
+    }
+
+    fn most_urgent(&self, pace: &dyn Pace) -> Result<bool, KvError> {
+        self.shared.ledger.merge(&*self.shared.log, pace)
+    }
+
+    /// A pace within [`crate::Config::background_bytes_per_second`], until `is_stopped` says so.
+    #[must_use]
+    pub fn throttle(&self, is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Throttle {
+        Throttle::new(self.shared.time.clock().clone(), self.config.background_bytes_per_second, is_stopped)
+    }
+
+    /// How long these writes should wait, for what is behind in the background: nothing, as long as little is. [`Kv::batch`] and its
+    /// like wait so long themselves; whoever calls [`Kv::batch_begin`] may do something else meanwhile.
+    #[must_use]
+    pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
+        let debt = self.shared.ledger.debt();
+        let pressure = Pressure {
+            memory_bytes: debt.active_bytes + debt.immutable_bytes,
+            memory_bytes_max: self.config.memory_bytes_max(),
+            level0_runs: debt.level0_runs.into(),
+            merge_bytes: debt.merge_bytes,
+        };
+        pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum())
+    }
+
+    /// With no lock held: nobody stands behind one that waits.
+    pub(crate) fn pause(&self, ops: &[Op<'_>]) {
+        let delay = self.delay(ops);
+        if delay > Duration::ZERO {
+            {
+                let mut counts = self.counts();
+                counts.delayed += 1;
+                counts.delayed_us += u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
             }
+            self.shared.time.clock().sleep(delay);
         }
     }
 
@@ -52,7 +131,7 @@ impl Kv {
         let counts = *self.counts();
         let behind = self.shared.log.end().0.saturating_sub(counts.tried);
         let full = self.shared.ledger.memory_bytes() >= self.config.memory_bytes;
-        // What failed is tried again with the rest of a tick in between; what is full and whole, at once.
+        // What is full and failed is tried again after a rest, so that nothing is closed beside what waits already.
         behind >= self.config.checkpoint_bytes || full && counts.rest == 0
     }
 
@@ -74,7 +153,7 @@ impl Kv {
             Ok(closed) => counts.written += u64::from(*closed),
             Err(_) => {
                 counts.failed += 1;
-                counts.rest = counts.rest.max(REST_TICKS);
+                counts.rest = counts.rest.max(REST_TURNS);
             }
         }
         done.map(drop)
@@ -114,29 +193,6 @@ impl Kv {
             }
         }
         Ok(())
-    }
-
-    /// One piece of work off the memory's way; whether there may be more. After a failure it rests, longer each time.
-    fn merge(&self) -> bool {
-        {
-            let mut counts = self.counts();
-            if counts.rest > 0 {
-                counts.rest -= 1;
-                return false;
-            }
-        }
-        let Some(alone) = self.alone() else { return false };
-        let done = self.shared.ledger.step(&*self.shared.log);
-        drop(alone);
-        let mut counts = self.counts();
-        if done.is_err() {
-            counts.merges_failed += 1;
-            counts.rested = (counts.rested * 2).clamp(REST_TICKS, REST_TICKS_MAX);
-            counts.rest = counts.rested;
-        } else {
-            counts.rested = 0;
-        }
-        done.is_ok_and(|more| more)
     }
 
     /// Who finds memory full of what nobody has written out writes it out.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use assent_kind::Kind;
 use assent_world::Disk;
 
@@ -45,6 +45,8 @@ pub struct Runs {
     pub(crate) config: Config,
     pub(crate) cache: Arc<Cache>,
     pub(crate) counts: Counts,
+    /// What merges would have to read, of the levels that are shown: writers ask for it with each batch.
+    pub(crate) merge_bytes: AtomicU64,
     current: ArcSwap<Version>,
     writer: Mutex<Writer>,
     book: Mutex<Book>,
@@ -121,6 +123,7 @@ impl Runs {
         let run = |facts: &RunFacts| Run::open(&disk, folder, facts.clone(), &cache);
         let levels = book.contents().levels.iter().map(|level| level.iter().map(run).collect());
         let levels: Levels = levels.collect();
+        let merge_bytes = debt_bytes(&levels, &config);
         let active = Arc::new(Memtable::with_room(config.memory_bytes_max));
         let applied = opened.applied;
         let version = Version::new(applied, active, Vec::new(), Arc::new(levels), Arc::clone(book.erased()));
@@ -130,6 +133,7 @@ impl Runs {
             config,
             cache,
             counts: Counts::default(),
+            merge_bytes: AtomicU64::new(merge_bytes),
             current: ArcSwap::from_pointee(version),
             writer: Mutex::new(Writer { mark: applied, erases: Vec::new() }),
             is_read_only: book.is_read_only(),
@@ -379,6 +383,11 @@ impl Runs {
         Ok(book)
     }
 
+    /// The version, without pinning it.
+    pub(crate) fn now(&self) -> Guard<Arc<Version>> {
+        self.current.load()
+    }
+
     pub(crate) fn version(&self) -> Arc<Version> {
         self.current.load_full()
     }
@@ -422,6 +431,7 @@ impl Runs {
         for range in frozen.iter().rev().flat_map(|frozen| &frozen.erases).chain(&writer.erases) {
             erased.erase(range);
         }
+        self.merge_bytes.store(debt_bytes(&levels, &self.config), Ordering::Relaxed);
         self.publish(version.seq(), &version.active, frozen, &Arc::new(levels), Arc::new(erased));
     }
 
@@ -450,6 +460,11 @@ impl Runs {
     fn refuse_closed(&self) -> Result<(), RunsError> {
         self.closed.get().map_or(Ok(()), |reason| Err(RunsError::Closed { reason: reason.clone() }))
     }
+}
+
+fn debt_bytes(levels: &Levels, config: &Config) -> u64 {
+    let full = |runs: &Arc<[Arc<Run>]>| (runs.len(), runs.iter().map(|run| run.facts().bytes).sum());
+    policy::debt_bytes(levels.iter().map(full), config)
 }
 
 fn entries<'a>(changes: &'a [Change<'a>], seq: u64) -> impl Iterator<Item = Entry<'a>> {

@@ -8,24 +8,22 @@ use std::sync::Arc;
 use crate::RunsError;
 use crate::facts::{Counts, Debt, Facts, LevelFacts, Verified};
 use crate::memtable::Memtable;
-use crate::policy;
 use crate::run_reader::Run;
 use crate::runs::Runs;
 use crate::version::Version;
 
 impl Runs {
-    /// What waits to be done.
+    /// What waits to be done. Cheap: without a lock, and however many runs there are.
     #[must_use]
     pub fn debt(&self) -> Debt {
-        let version = self.version();
-        let full = |runs: &Arc<[Arc<Run>]>| (runs.len(), runs.iter().map(|run| run.facts().bytes).sum());
+        let version = self.now();
         let level0_runs = version.levels.first().map_or(0, |level0| level0.len());
         Debt {
             active_bytes: version.active.used_bytes(),
             immutable_bytes: version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum(),
             immutables: u32::try_from(version.frozen.len()).unwrap_or(u32::MAX),
             level0_runs: u32::try_from(level0_runs).unwrap_or(u32::MAX),
-            merge_bytes: policy::debt_bytes(version.levels.iter().map(full), &self.config),
+            merge_bytes: Counts::read(&self.merge_bytes),
         }
     }
 

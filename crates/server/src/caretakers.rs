@@ -52,3 +52,12 @@ pub(crate) fn tick_kv(shared: &Shared, kv: &Arc<Kv>) {
         kv.tick();
     }
 }
+
+/// The store's work in the background, beside its housekeeping: memory must not wait for a merge.
+pub(crate) fn work_kv(shared: &Arc<Shared>, kv: &Arc<Kv>) {
+    let asked = Arc::clone(shared);
+    let pace = kv.throttle(move || asked.drain.until().is_some());
+    while shared.drain.sleep(TICK) {
+        while kv.work(&pace) && shared.drain.until().is_none() {}
+    }
+}

@@ -18,7 +18,7 @@ use assent_world::stop::{self, Stop};
 
 use crate::connection::{Connection, Heard, Phase};
 use crate::long;
-use crate::owed::Owed;
+use crate::owed::{Due, Owed};
 use crate::role::{self, Visit};
 use crate::shared::{Letter, Shared};
 
@@ -267,6 +267,7 @@ impl Desk {
             return decided;
         }
         self.shared.numbers.turn(self.owed.len());
+        self.pause();
         for owed in self.owed.drain(..) {
             let token = owed.token;
             // It may have been reset in this very turn: then its request was done and nobody hears of it.
@@ -274,6 +275,18 @@ impl Desk {
             served.push(token);
         }
         decided
+    }
+
+    /// A turn that owes nothing but plain writes waits for what is behind in the store, once for all of them. One that owes a vote
+    /// or an outcome does not.
+    fn pause(&self) {
+        let Some(kv) = &self.shared.kv else { return };
+        if self.owed.iter().all(|owed| matches!(owed.due, Due::Write(_))) {
+            let delay = kv.delay(&[]);
+            if delay > Duration::ZERO {
+                self.shared.clock.sleep(delay);
+            }
+        }
     }
 
     fn flush(&mut self, served: &[usize], now: Moment) {

@@ -228,8 +228,10 @@ impl Server {
             self.spawn("tick-tx", move || caretakers::tick_coordinator(&shared, &coordinator))?;
         }
         if let Some(kv) = self.shared.kv.clone() {
+            let (shared, store) = (Arc::clone(&self.shared), Arc::clone(&kv));
+            self.spawn("tick-kv", move || caretakers::tick_kv(&shared, &store))?;
             let shared = Arc::clone(&self.shared);
-            self.spawn("tick-kv", move || caretakers::tick_kv(&shared, &kv))?;
+            self.spawn("work-kv", move || caretakers::work_kv(&shared, &kv))?;
         }
         Ok(())
     }

@@ -42,7 +42,8 @@ pub fn member() -> Member {
 struct Ours {
     kv: Arc<Kv>,
     journal: Arc<Journal>,
-    ticker: Option<JoinHandle<()>>,
+    /// Ticks, and work in the background.
+    loops: Vec<JoinHandle<()>>,
     stop: Arc<Gate>,
     _keeper: Keeper,
 }
@@ -69,26 +70,34 @@ impl Ours {
         let kv = Kv::open(log, disk, clock, &setup.folder.join("kv-ledger"), Config::default());
         let kv = Arc::new(kv.map_err(|error| failed(&error))?);
         let stop = Arc::new(Gate::default());
-        let (ticked, gate) = (Arc::clone(&kv), Arc::clone(&stop));
-        let tick = move || {
+        let mut ours = Self { kv, journal, loops: Vec::new(), stop, _keeper: keeper };
+        let asked = Arc::clone(&ours.stop);
+        let pace = ours.kv.throttle(move || asked.value() > 0);
+        ours.start("kv-tick", |kv, _| kv.tick())?;
+        ours.start("kv-work", move |kv, stop| while kv.work(&pace) && stop.value() == 0 {})?;
+        Ok(ours)
+    }
+
+    /// A thread that does this every now and then.
+    fn start(&mut self, name: &str, turn: impl Fn(&Kv, &Gate) + Send + 'static) -> Result<(), BenchError> {
+        let (kv, gate) = (Arc::clone(&self.kv), Arc::clone(&self.stop));
+        let turns = move || {
             while gate.value() == 0 {
-                ticked.tick();
+                turn(&kv, &gate);
                 gate.wait(0, Some(TICK));
             }
         };
-        let ticker = std::thread::Builder::new().name("kv-tick".to_owned()).spawn(tick);
-        let ticker =
-            ticker.map_err(|error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}")))?;
-        Ok(Self { kv, journal, ticker: Some(ticker), stop, _keeper: keeper })
+        let started = std::thread::Builder::new().name(name.to_owned()).spawn(turns);
+        let failed = |error| BenchError::new(Kind::Unavailable, format!("cannot start a thread: {error}"));
+        self.loops.push(started.map_err(failed)?);
+        Ok(())
     }
 
     fn end(&mut self) {
         self.stop.set(1);
         self.stop.wake_all();
-        if let Some(ticker) = self.ticker.take() {
-            // A panic there has been printed.
-            _ = ticker.join();
-        }
+        // A panic there has been printed.
+        self.loops.drain(..).for_each(|one| _ = one.join());
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use assent_kv::{Condition, Config, Durability, Expect, Kv, Op, Snapshot};
 
 use super::branches::{commit, prepare};
-use super::{all, fresh, open_at, rows, xid};
+use super::{all, fresh, keep, open_at, rows, xid};
 
 fn put(kv: &Kv, key: &[u8], value: &[u8], expiry: u64) {
     kv.batch(&[Op::put(0, key, value).expiring(expiry)], Durability::Durable).unwrap();
@@ -117,7 +117,7 @@ fn merges_bury_what_has_expired_and_what_it_hid_stays_hidden() {
             desk.clock.set_wall_ms(2_003);
             assert!(is_there(&desk.kv, &0_u64.to_be_bytes()) == (round > 3));
         }
-        desk.kv.tick();
+        keep(&desk.kv);
     }
     desk.clock.set_wall_ms(3_000);
     let live: Vec<_> = (0..60_u64).filter(|number| number % 3 == 2).map(u64::to_be_bytes).collect();
@@ -131,7 +131,7 @@ fn merges_bury_what_has_expired_and_what_it_hid_stays_hidden() {
         desk.kv.put(0, &59_u64.to_be_bytes(), &[8; 10], Durability::Durable).unwrap();
         desk.kv.put(0, &2_u64.to_be_bytes(), &[8; 10], Durability::Durable).unwrap();
         desk.kv.checkpoint().unwrap();
-        desk.kv.tick();
+        keep(&desk.kv);
     }
     desk.clock.set_wall_ms(100);
     for _ in 0..2 {
@@ -154,7 +154,7 @@ fn what_merges_bury_is_counted_out_to_the_last_byte() {
             put(&desk.kv, &[1, round, number], &[7; 1000], 2_000);
         }
         desk.kv.checkpoint().unwrap();
-        desk.kv.tick();
+        keep(&desk.kv);
         if round == 5 {
             let stats = desk.kv.stats();
             assert_eq!((stats.keys, stats.value_bytes), (live + 60, live * 100 + 60_000));

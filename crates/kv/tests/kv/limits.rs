@@ -3,11 +3,13 @@
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use assent_journal::Journal;
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX};
 use assent_sim::{SimClock, SimDice, SimDisk};
+use assent_world::{Clock, Moment};
 
 use super::{fresh, open, xid};
 
@@ -108,6 +110,76 @@ fn a_configuration_that_cannot_work_is_named() {
     let wrong = Config { key_bytes_max: KEY_BYTES_MAX + 1, ..Config::default() };
     assert_eq!(wrong.check().unwrap_err().to_string(), "key_bytes_max = 65537; it must be 1 to 65536");
     assert_eq!(Config::default().check(), Ok(()));
+}
+
+/// A prepared branch was decided while the disk was full and memory too: it was refused like any write, and the other branches of
+/// its transaction were committed.
+#[test]
+fn a_full_disk_and_full_memory_refuse_writes_and_no_outcome() {
+    let (disk, clock, dice) = (SimDisk::new(), Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+    let config = assent_journal::Config { log_size: 4 << 20, max_buffer_log_size: 1 << 20, ..Default::default() };
+    let (journal, _) = Journal::open(Arc::new(disk.clone()), clock.clone(), dice, Path::new("log"), config).unwrap();
+    let config = Config { memory_bytes: 64 << 10, ..Config::default() };
+    let kv = Kv::open(journal, Arc::new(disk.clone()), clock, Path::new("kv"), config).unwrap();
+    for number in 1..=2 {
+        kv.start(&xid(number)).unwrap();
+        for key in 0..100_u8 {
+            kv.branch_put(&xid(number), 0, &[b'p', number as u8, key], b"v").unwrap();
+        }
+        kv.end(&xid(number), true).unwrap();
+        kv.wait(kv.prepare_begin(&xid(number)).unwrap().pending).unwrap();
+    }
+    disk.set_capacity(Some(disk.used_bytes()));
+    let mut number = 0_u32;
+    let error = loop {
+        number += 1;
+        if let Err(error) = kv.put(0, &number.to_be_bytes(), b"v", Durability::Buffered) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), Kind::Full, "{error}");
+    assert!(kv.stats().memory_bytes >= 4 * config.memory_bytes, "{:?}", kv.stats());
+    kv.wait(kv.commit_begin(&xid(1)).unwrap()).unwrap();
+    kv.wait(kv.rollback_begin(&xid(2)).unwrap()).unwrap();
+    assert_eq!(kv.get(0, &[b'p', 1, 99]).unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!((kv.get(0, &[b'p', 2, 99]), kv.prepared()), (Ok(None), vec![]));
+    assert_eq!(kv.put(0, b"k", b"v", Durability::Buffered).unwrap_err().kind(), Kind::Full);
+    disk.set_capacity(None);
+    kv.put(0, b"k", b"v", Durability::Durable).unwrap();
+}
+
+#[test]
+fn what_is_behind_is_waited_for_by_who_writes_and_waits_and_by_nobody_else() {
+    let (disk, clock) = (SimDisk::new(), SimClock::new());
+    let log = Arc::new(super::scripted_log::ScriptedLog::open(&disk, false).unwrap());
+    let config = Config { memory_bytes: 64 << 10, ..Config::default() };
+    let kv = Kv::open(log, Arc::new(disk), Arc::new(clock.clone()), Path::new("kv"), config).unwrap();
+    kv.start(&xid(1)).unwrap();
+    kv.branch_put(&xid(1), 0, b"p", b"v").unwrap();
+    kv.end(&xid(1), true).unwrap();
+    let put = |number: u32| kv.put(0, &number.to_be_bytes(), b"v", Durability::Buffered).unwrap();
+    let few = (0..).find(|number| {
+        put(*number);
+        kv.stats().memory_bytes >= 2 * config.memory_bytes
+    });
+    assert_eq!((clock.now(), kv.stats().delayed), (Moment(0), 0), "up to half of it nobody waits");
+    let mut waited = Duration::ZERO;
+    for number in few.unwrap() + 1..few.unwrap() + 200 {
+        waited += kv.delay(&[Op::put(0, &number.to_be_bytes(), b"v")]);
+        put(number);
+        assert_eq!(clock.now(), Moment(0).after(waited));
+    }
+    assert!(waited > Duration::from_millis(5), "{waited:?}");
+    let stats = kv.stats();
+    assert_eq!(Duration::from_micros(stats.delayed_us), waited);
+    // Votes, outcomes and what is begun by somebody who has other things to do.
+    kv.wait(kv.prepare_begin(&xid(1)).unwrap().pending).unwrap();
+    kv.wait(kv.commit_begin(&xid(1)).unwrap()).unwrap();
+    kv.wait(kv.batch_begin(&[Op::delete(0, b"p")], Durability::Buffered).unwrap()).unwrap();
+    assert_eq!((clock.now(), kv.stats().delayed), (Moment(0).after(waited), stats.delayed));
+    kv.checkpoint().unwrap();
+    put(0);
+    assert_eq!(clock.now(), Moment(0).after(waited), "nothing is behind any more");
 }
 
 #[test]

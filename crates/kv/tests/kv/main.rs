@@ -25,6 +25,7 @@ mod keyspaces;
 mod limits;
 mod model;
 mod offline;
+mod overload;
 mod plain;
 mod resource;
 mod scripted_log;
@@ -67,6 +68,12 @@ pub fn open_at(disk: &SimDisk, clock: &SimClock, config: Config) -> Desk {
     let (the_disk, the_clock) = (Arc::new(disk.clone()), Arc::new(clock.clone()));
     let kv = Kv::open(Arc::clone(&log) as _, the_disk, the_clock, Path::new("kv"), config).unwrap();
     Desk { disk: disk.clone(), clock: clock.clone(), log, kv: Arc::new(kv) }
+}
+
+/// What threads in the background do, until there is nothing to do.
+pub fn keep(kv: &Kv) {
+    kv.tick();
+    while kv.work(&assent_runs::AtOnce) {}
 }
 
 pub fn fresh() -> Desk {

@@ -71,6 +71,15 @@ fn transfer(kv: &Kv, number: u64, rng: &mut Rng) -> Result<bool, KvError> {
     Ok(commits)
 }
 
+/// What a thread in the background does.
+fn work(kv: &Kv, done: &AtomicBool) {
+    let pace = kv.throttle(|| false);
+    while !done.load(Ordering::Relaxed) {
+        kv.work(&pace);
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,6 +125,7 @@ fn no_money_is_made_or_lost_and_every_snapshot_is_whole() {
                 thread::yield_now();
             }
         });
+        scope.spawn(|| work(&kv, &done));
         // Whoever asks for numbers comes at any time, also while a manifest is on its way to the disk.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
