@@ -85,9 +85,13 @@ impl Edit {
     /// Appends the commit and does not wait, so that commits of several documents may share a sync.
     ///
     /// # Errors
-    /// [`DocsError::Size`] of what is said of it; `Full`, `Busy` or `Closed` as the journal says. Nothing was committed then.
+    /// [`DocsError::Size`] of what is said of it; `Full`, `Busy` or `Closed` as the journal says; why an earlier change of this edit
+    /// was left half made. Nothing was committed then.
     pub fn commit_begin(mut self, meta: &Meta) -> Result<Pending, DocsError> {
         check(meta)?;
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
         if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) {
             let Self { store, seat, base, .. } = self;

@@ -11,7 +11,7 @@ pub const MESSAGE_BYTES_MAX: u64 = 64 << 10;
 /// The longest string, number or member's name that can be configured.
 pub const TEXT_BYTES_MAX: u32 = 64 << 20;
 /// The deepest nesting that can be configured.
-pub const DEPTH_MAX: u32 = 1 << 16;
+pub const DEPTH_MAX: u32 = 1 << 15;
 
 /// What a database takes, and what it keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Config {
     pub fn check(&self) -> Result<(), DocsError> {
         let rules: [(&'static str, u64, u64, u64, &'static str); 5] = [
             ("text_bytes_max", self.text_bytes_max.into(), 1, TEXT_BYTES_MAX.into(), "1 to 67108864"),
-            ("depth_max", self.depth_max.into(), 1, DEPTH_MAX.into(), "1 to 65536"),
+            ("depth_max", self.depth_max.into(), 1, DEPTH_MAX.into(), "1 to 32768"),
             ("edit_nodes_max", self.edit_nodes_max.into(), 1, u64::MAX, "at least 1"),
             ("checkpoint_bytes", self.checkpoint_bytes, 1, u64::MAX, "at least 1"),
             ("memory_bytes", self.memory_bytes, 64 << 10, 256 << 20, "65536 to 268435456"),

@@ -1,23 +1,26 @@
 //! An edit: changes of a document's newest revision that become the next one, all or none.
 //!
-//! Walk: drafts of nodes and paths lie over the revision (`draft`) · [`Edit::insert`], [`Edit::set`], [`Edit::remove`] change
-//! them, and what is linked and counted above them · [`Edit::commit_begin`] lays what has changed, [`Pending::wait`] makes it
-//! durable and visible · dropped, it never was.
+//! Walk: drafts of nodes and paths lie over the revision · [`Edit::insert`], [`Edit::set`], [`Edit::remove`] change them, and what
+//! is linked and counted above them (`link`); whole subtrees are built apart and hung in one go (`build`) · [`Edit::commit_begin`]
+//! lays what has changed, [`Pending::wait`] makes it durable and visible · dropped, it never was.
 //! Deliberately absent: parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use assent_kind::Kind as Class;
+
+use crate::DocsError;
 use crate::document::Seat;
 use crate::entry::{CHANGES_MAX, Change, Root, What};
 use crate::error::within;
+use crate::link::{Hook, rehashed};
 use crate::look::{Item, Look, Named, Text};
 use crate::node::{Kind, Node, NodeKey, field};
 use crate::path::PathId;
 use crate::paths::Paths;
 use crate::store::{Reading, Store};
 use crate::trie::Tree;
-use crate::{DocsError, hash};
 
 #[cfg(doc)]
 use crate::Pending;
@@ -74,22 +77,6 @@ pub(crate) struct Draft {
     pub(crate) is_gone: bool,
 }
 
-/// Where a node hangs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hook {
-    pub(crate) parent: NodeKey,
-    pub(crate) left: Option<NodeKey>,
-    pub(crate) right: Option<NodeKey>,
-}
-
-/// What changes in a container because of what is below it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Delta {
-    sum: u64,
-    children: i64,
-    descendants: i64,
-}
-
 /// A change of a document under way. It holds the writer's seat. Dropped, it has changed nothing.
 #[derive(Debug)]
 pub struct Edit {
@@ -105,6 +92,8 @@ pub struct Edit {
     pub(crate) paths: Paths,
     pub(crate) changes: Vec<Change>,
     pub(crate) is_listed: bool,
+    /// Why a change was left half made: then nothing of it can be committed.
+    pub(crate) failed: Option<DocsError>,
 }
 
 impl Edit {
@@ -119,6 +108,7 @@ impl Edit {
             paths: Paths::over(&base),
             changes: Vec::new(),
             is_listed: true,
+            failed: None,
             store,
             seat,
             base,
@@ -129,23 +119,30 @@ impl Edit {
         Reading { store: &self.store, doc: &self.seat.0, revision: self.base.revision }
     }
 
+    /// Makes a change. One that fails for what is stored, and not for what was asked, may be half made.
+    pub(crate) fn whole<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, DocsError>) -> Result<T, DocsError> {
+        let changed = change(self);
+        if let Err(error) = &changed
+            && !matches!(error, DocsError::Stream { .. })
+            && matches!(error.kind(), Class::Corrupt | Class::Unavailable | Class::Closed | Class::Denied)
+        {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+        changed
+    }
+
     /// Puts a new value somewhere, and gives its key. In an object it needs a name, elsewhere it has none.
     ///
     /// # Errors
     /// [`DocsError::NoNode`], [`DocsError::Unfit`], [`DocsError::Duplicate`], [`DocsError::Size`]: nothing has changed then.
     pub fn insert(&mut self, at: At, name: Option<&str>, value: Value<'_>) -> Result<NodeKey, DocsError> {
-        self.make_room()?;
-        let (kind, text) = value.parts();
-        let hook = self.hook(at, name)?;
-        self.check_text(kind, text, name)?;
-        let path = self.path_for(hook.parent, name)?;
-        let key = self.new_key()?;
-        let item = Item { node: Node::new(key, kind, path, hook.parent), text: Text::own(text) };
-        self.count_path(path, 1)?;
-        self.drafts.insert(key.0, Draft { item, mask: field::WHOLE, is_gone: false });
-        self.link(key, hook)?;
-        self.note(What::Inserted, key);
-        Ok(key)
+        self.insert_built(at, name, |build| match value {
+            Value::Object | Value::Array => {
+                build.open(value, name)?;
+                build.close()
+            }
+            value => build.leaf(value, name),
+        })
     }
 
     /// Gives a node that is no container another value that is none. Its key stays.
@@ -153,6 +150,10 @@ impl Edit {
     /// # Errors
     /// As [`Edit::insert`].
     pub fn set(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
+        self.whole(|edit| edit.set_value(key, value))
+    }
+
+    fn set_value(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
         let (kind, text) = value.parts();
         let before = self.item(key)?;
         if before.node.kind.is_container() || kind.is_container() {
@@ -183,22 +184,21 @@ impl Edit {
     /// # Errors
     /// [`DocsError::NoNode`].
     pub fn remove(&mut self, key: NodeKey) -> Result<(), DocsError> {
-        let item = self.item(key)?;
-        self.unlink(&item)?;
-        self.forget(key)?;
-        self.note(What::Removed, key);
-        Ok(())
+        self.whole(|edit| {
+            let item = edit.item(key)?;
+            edit.unlink(&item)?;
+            edit.forget(key)?;
+            edit.note(What::Removed, key);
+            Ok(())
+        })
     }
 
     /// Drafts that a node and all below it are gone, one after the other.
-    fn forget(&mut self, key: NodeKey) -> Result<(), DocsError> {
+    pub(crate) fn forget(&mut self, key: NodeKey) -> Result<(), DocsError> {
         let mut next = Some(key);
         while let Some(at) = next {
             let Item { node, .. } = self.item(at)?;
-            next = match node.first {
-                Some(first) => Some(first),
-                None => self.behind(&node, key)?,
-            };
+            next = self.after(&node, key)?;
             self.count_path(node.path, -1)?;
             // What was never laid needs no word that it is gone.
             let mask = if at.0 >= self.unlaid_from { 0 } else { field::WHOLE };
@@ -208,8 +208,11 @@ impl Edit {
         Ok(())
     }
 
-    /// The node behind this one and all below it, in document order, within the subtree of `top`.
-    fn behind(&self, node: &Node, top: NodeKey) -> Result<Option<NodeKey>, DocsError> {
+    /// The next node in document order, within the subtree of `top`.
+    pub(crate) fn after(&self, node: &Node, top: NodeKey) -> Result<Option<NodeKey>, DocsError> {
+        if node.first.is_some() {
+            return Ok(node.first);
+        }
         let mut node = *node;
         while node.key != top {
             if let Some(right) = node.right {
@@ -248,11 +251,12 @@ impl Edit {
                 Hook { parent: node.parent, left: Some(sibling), right: node.right }
             }
         };
-        self.fits(hook, name)?;
+        self.fits(hook, name, None)?;
         Ok(hook)
     }
 
-    fn fits(&self, hook: Hook, name: Option<&str>) -> Result<(), DocsError> {
+    /// Refuses what cannot hang there. A member may have the name of the one that it is itself.
+    pub(crate) fn fits(&self, hook: Hook, name: Option<&str>, itself: Option<NodeKey>) -> Result<(), DocsError> {
         let Hook { parent: key, left, right } = hook;
         let unfit = |why| Err(DocsError::Unfit { key, why });
         if key == NodeKey::DOCUMENT {
@@ -264,30 +268,14 @@ impl Edit {
         }
         match (self.item(key)?.node.kind, name) {
             (Kind::Object, Some(name)) => match self.member(key, name)? {
-                Some(_) => Err(DocsError::Duplicate { key, name: name.to_owned() }),
-                None => Ok(()),
+                Some(member) if Some(member) != itself => Err(DocsError::Duplicate { key, name: name.to_owned() }),
+                _ => Ok(()),
             },
             (Kind::Object, None) => unfit("what is put into an object needs a name"),
             (Kind::Array, None) => Ok(()),
             (Kind::Array, Some(_)) => unfit("what is put into an array has no name"),
             _ => unfit("it is no container"),
         }
-    }
-
-    /// The member of an object with this name.
-    ///
-    /// # Errors
-    /// As [`Look::find`].
-    pub fn member(&self, object: NodeKey, name: &str) -> Result<Option<NodeKey>, DocsError> {
-        let mut next = self.item(object)?.node.first;
-        while let Some(key) = next {
-            let node = self.item(key)?.node;
-            if self.name(&node)?.is_some_and(|of| of.as_str() == name) {
-                return Ok(Some(key));
-            }
-            next = node.right;
-        }
-        Ok(None)
     }
 
     pub(crate) fn check_text(&self, kind: Kind, text: &str, name: Option<&str>) -> Result<(), DocsError> {
@@ -301,9 +289,8 @@ impl Edit {
         Ok(())
     }
 
-    /// The path of what has this name in this node.
-    pub(crate) fn path_for(&mut self, parent: NodeKey, name: Option<&str>) -> Result<PathId, DocsError> {
-        let before = if parent == NodeKey::DOCUMENT { 0 } else { self.item(parent)?.node.path };
+    /// The path one step behind another.
+    pub(crate) fn step(&mut self, before: PathId, name: Option<&str>) -> Result<PathId, DocsError> {
         let Self { store, seat, base, paths, .. } = self;
         paths.step(&Reading { store, doc: &seat.0, revision: base.revision }, before, name)
     }
@@ -328,89 +315,10 @@ impl Edit {
         self.drafts.get_mut(&key.0).ok_or(DocsError::NoNode { key, revision: self.base.revision })
     }
 
-    fn change(&mut self, key: NodeKey, mask: u16, change: impl FnOnce(&mut Node)) -> Result<(), DocsError> {
+    pub(crate) fn change(&mut self, key: NodeKey, mask: u16, change: impl FnOnce(&mut Node)) -> Result<(), DocsError> {
         let draft = self.draft(key)?;
         change(&mut draft.item.node);
         draft.mask |= mask;
-        Ok(())
-    }
-
-    /// Hangs a node, with all that is below it, and counts it in all above.
-    pub(crate) fn link(&mut self, key: NodeKey, hook: Hook) -> Result<(), DocsError> {
-        let Hook { parent, left, right } = hook;
-        self.change(key, field::TO_LEFT | field::TO_RIGHT | field::TO_PARENT, |node| {
-            (node.parent, node.left, node.right) = (parent, left, right);
-        })?;
-        let item = self.item(key)?;
-        let mut sum = hash::share(key.0, number(left), self.hash(&item)?);
-        if let Some(left) = left {
-            self.change(left, field::TO_RIGHT, |node| node.right = Some(key))?;
-        }
-        if let Some(right) = right {
-            sum = sum.wrapping_add(self.reshared(right, left, Some(key))?);
-            self.change(right, field::TO_LEFT, |node| node.left = Some(key))?;
-        }
-        self.ends(hook, Some(key), Some(key))?;
-        let descendants = i64::try_from(item.node.descendants).unwrap_or(i64::MAX).saturating_add(1);
-        self.bubble(parent, Delta { sum, children: 1, descendants })
-    }
-
-    /// Takes a node off where it hangs.
-    pub(crate) fn unlink(&mut self, item: &Item) -> Result<(), DocsError> {
-        let Node { key, parent, left, right, .. } = item.node;
-        let mut sum = hash::share(key.0, number(left), self.hash(item)?).wrapping_neg();
-        if let Some(left) = left {
-            self.change(left, field::TO_RIGHT, |node| node.right = right)?;
-        }
-        if let Some(right) = right {
-            sum = sum.wrapping_add(self.reshared(right, Some(key), left)?);
-            self.change(right, field::TO_LEFT, |node| node.left = left)?;
-        }
-        self.ends(Hook { parent, left, right }, right, left)?;
-        let descendants = i64::try_from(item.node.descendants).unwrap_or(i64::MAX).saturating_add(1);
-        self.bubble(parent, Delta { sum, children: -1, descendants: -descendants })
-    }
-
-    /// What the parent's sum gains when this child has another left sibling.
-    fn reshared(&self, child: NodeKey, from: Option<NodeKey>, to: Option<NodeKey>) -> Result<u64, DocsError> {
-        let hash = self.hash(&self.item(child)?)?;
-        let (before, after) = (hash::share(child.0, number(from), hash), hash::share(child.0, number(to), hash));
-        Ok(after.wrapping_sub(before))
-    }
-
-    /// The parent's first child is this where nothing is to the left, and its last that where nothing is to the right.
-    fn ends(&mut self, hook: Hook, first: Option<NodeKey>, last: Option<NodeKey>) -> Result<(), DocsError> {
-        if hook.parent == NodeKey::DOCUMENT {
-            self.value = number(first);
-            return Ok(());
-        }
-        if hook.left.is_none() {
-            self.change(hook.parent, field::TO_FIRST, |node| node.first = first)?;
-        }
-        if hook.right.is_none() {
-            self.change(hook.parent, field::TO_LAST, |node| node.last = last)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a change into a container and into all above it.
-    fn bubble(&mut self, container: NodeKey, mut delta: Delta) -> Result<(), DocsError> {
-        let mut at = container;
-        while at != NodeKey::DOCUMENT {
-            let old = self.hash(&self.item(at)?)?;
-            let draft = self.draft(at)?;
-            let node = &mut draft.item.node;
-            node.sum = node.sum.wrapping_add(delta.sum);
-            node.children = node.children.saturating_add_signed(delta.children);
-            node.descendants = node.descendants.saturating_add_signed(delta.descendants);
-            draft.mask |= field::SUM;
-            draft.mask |= if delta.children == 0 { 0 } else { field::CHILD_COUNT };
-            draft.mask |= if delta.descendants == 0 { 0 } else { field::DESCENDANT_COUNT };
-            let item = draft.item.clone();
-            let new = self.hash(&item)?;
-            delta = Delta { children: 0, descendants: delta.descendants, ..rehashed(&item.node, old, new) };
-            at = item.node.parent;
-        }
         Ok(())
     }
 
@@ -422,16 +330,6 @@ impl Edit {
             self.changes.push(change);
         }
     }
-}
-
-fn number(key: Option<NodeKey>) -> u64 {
-    key.map_or(0, |key| key.0)
-}
-
-/// What a parent's sum gains when this child has another hash.
-fn rehashed(node: &Node, old: u64, new: u64) -> Delta {
-    let share = |hash| hash::share(node.key.0, number(node.left), hash);
-    Delta { sum: share(new).wrapping_sub(share(old)), ..Delta::default() }
 }
 
 /// Whether these are a number as RFC 8259 writes them.

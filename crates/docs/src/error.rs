@@ -90,6 +90,14 @@ pub enum DocsError {
         /// Where and why.
         what: String,
     },
+    /// What JSON is written to did not take it, or what it is read from did not give it.
+    #[error("{doing}: {error}")]
+    Stream {
+        /// Reading or writing.
+        doing: &'static str,
+        /// As the system says.
+        error: String,
+    },
     /// Somebody else writes this document.
     #[error("document {name:?} has a writer; another waited {waited_ms} ms for it: try again")]
     Busy {
@@ -152,6 +160,7 @@ impl DocsError {
             Self::NoDocument { .. } | Self::NoRevision { .. } | Self::NoNode { .. } => Kind::NotFound,
             Self::Exists { .. } => Kind::Conflict,
             Self::Busy { .. } => Kind::Busy,
+            Self::Stream { .. } => Kind::Unavailable,
             Self::Journal(error) => error.kind(),
             Self::Index(error) => error.kind(),
             Self::InDoubt(_) | Self::Unpublished(_) => Kind::InDoubt,

@@ -9,13 +9,16 @@
 //! ```
 //! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Document::edit`] takes the writer's seat,
 //! [`Edit::commit_begin`] appends one entry, [`Pending::wait`] makes it durable and visible · [`Document::latest`],
-//! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock.
+//! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock: by key, by a [`Cursor`], or
+//! written as JSON by a [`Form`].
 //! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, queries, secondary
 //! indexes.
 #![forbid(unsafe_code)]
 
+mod build;
 mod commit;
 mod config;
+mod cursor;
 mod database;
 mod document;
 mod edit;
@@ -24,14 +27,18 @@ mod error;
 mod fragment;
 mod hash;
 mod index;
+mod link;
 mod look;
 mod node;
 mod page;
+mod parse;
 mod path;
 mod paths;
 mod place;
+mod rearrange;
 mod record;
 mod revision;
+mod serialise;
 mod store;
 mod trie;
 mod varint;
@@ -40,6 +47,7 @@ mod versioning;
 
 pub use commit::Pending;
 pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
+pub use cursor::Cursor;
 pub use database::{Database, Stats};
 pub use document::{Document, Told};
 pub use edit::{At, Edit, Value};
@@ -49,5 +57,6 @@ pub use look::{Item, Look, Text};
 pub use node::{Kind, Node, NodeKey};
 pub use path::PathCount;
 pub use revision::Revision;
+pub use serialise::{Form, Metadata};
 pub use trie::PageName;
 pub use versioning::{Versioning, WINDOW_MAX};

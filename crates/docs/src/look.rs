@@ -128,6 +128,22 @@ pub trait Look {
         Ok(named.filter(|named| named.step == Stepped::Member).map(|named| named.name))
     }
 
+    /// The member of an object with this name.
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    fn member(&self, object: NodeKey, name: &str) -> Result<Option<NodeKey>, DocsError> {
+        let mut next = self.item(object)?.node.first;
+        while let Some(key) = next {
+            let node = self.item(key)?.node;
+            if self.name(&node)?.is_some_and(|of| of.as_str() == name) {
+                return Ok(Some(key));
+            }
+            next = node.right;
+        }
+        Ok(None)
+    }
+
     /// The rolling hash of a node with all that is below it.
     ///
     /// # Errors

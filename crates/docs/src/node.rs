@@ -30,7 +30,7 @@ const FIRST: usize = 8;
 
 /// Bits of a node's record that may change on their own.
 pub(crate) mod field {
-    use super::{CHILDREN, DESCENDANTS, FIRST, LAST, LEFT, PARENT, RIGHT, bit};
+    use super::{CHILDREN, DESCENDANTS, FIRST, LAST, LEFT, PARENT, PATH, RIGHT, bit};
 
     pub(crate) use crate::record::{HASH as SUM, TEXT, WHOLE};
     pub(crate) const CHILD_COUNT: u16 = bit(CHILDREN);
@@ -40,6 +40,7 @@ pub(crate) mod field {
     pub(crate) const TO_LAST: u16 = bit(LAST);
     pub(crate) const TO_FIRST: u16 = bit(FIRST);
     pub(crate) const TO_PARENT: u16 = bit(PARENT);
+    pub(crate) const ITS_PATH: u16 = bit(PATH);
 }
 
 /// The name of a node within its document, for ever.

@@ -106,6 +106,14 @@ impl Paths {
         Ok(known)
     }
 
+    /// Forgets the paths from this one on: they were never in the tree that holds.
+    pub(crate) fn forget_from(&mut self, first: PathId) {
+        if self.next > first {
+            self.drafts.retain(|path, _| *path < first);
+            (self.next, self.known) = (first, None);
+        }
+    }
+
     /// Counts nodes of a path in or out.
     pub(crate) fn count(&mut self, reading: &Reading<'_>, path: PathId, delta: i64) -> Result<(), DocsError> {
         let draft = match self.drafts.remove(&path) {

@@ -80,6 +80,8 @@ fn a_rotten_page_is_named_with_its_place() {
     assert_eq!(doc.latest().verify().unwrap_err().kind(), Kind::Corrupt);
     let mut edit = doc.edit().unwrap();
     assert_eq!(edit.set(leaf, Value::Null).unwrap_err().kind(), Kind::Corrupt);
+    // What may be half made is not committed.
+    assert_eq!(edit.commit(&Meta::default()).unwrap_err().kind(), Kind::Corrupt);
 }
 
 #[test]

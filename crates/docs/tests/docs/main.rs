@@ -14,6 +14,7 @@
 mod counts;
 mod damage;
 mod gate;
+mod json;
 mod model;
 mod store;
 mod tree;

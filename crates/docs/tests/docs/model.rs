@@ -3,7 +3,7 @@
 use assent_docs::{At, Config, Edit, Look, Meta, NodeKey, Revision, Value, Versioning};
 use assent_sim::Rng;
 
-use super::tree::{Tree, What, read};
+use super::tree::{Tree, What, read, read_from};
 use super::{Desk, fresh_with};
 
 /// What is in the document, and what is done to it.
@@ -77,6 +77,83 @@ impl Model {
         }
     }
 
+    fn rename(&mut self, edit: &mut Edit) {
+        let Some(key) = self.some_node() else { return };
+        let name = format!("name {}", self.rng.below(20));
+        let tree = self.tree.as_mut().unwrap();
+        let siblings = tree.parent(key).filter(|(parent, _)| matches!(parent.what, What::Object(_)));
+        let taken = |tree: &Tree| tree.name.as_ref() == Some(&name) && tree.key != key;
+        match siblings {
+            Some((parent, at)) if !parent.children().iter().any(taken) => {
+                edit.rename(key, &name).unwrap();
+                parent.children_mut().unwrap()[at].name = Some(name);
+            }
+            _ => assert!(edit.rename(key, &name).is_err()),
+        }
+    }
+
+    fn relocate(&mut self, edit: &mut Edit) {
+        let (Some(key), Some(to)) = (self.some_node(), self.some_node()) else { return };
+        let tree = self.tree.as_mut().unwrap();
+        let moved = tree.find(key).unwrap().clone();
+        let is_inside = moved.all().iter().any(|node| node.key == to);
+        let object = |tree: &Tree| matches!(tree.what, What::Object(_));
+        let which = self.rng.below(4);
+        let parent = if which < 2 { Some(to) } else { tree.parent(to).map(|(parent, _)| parent.key) };
+        let at = [At::First(to), At::Last(to), At::Before(to), At::After(to)][which as usize];
+        let Some(parent) = parent.filter(|_| !is_inside) else {
+            assert!(edit.relocate(key, at, None).is_err());
+            return;
+        };
+        let into = tree.find(parent).unwrap();
+        let name = object(into).then(|| format!("name {}", self.texts % 25));
+        let taken = |tree: &Tree| tree.name == name && tree.key != key;
+        if into.children_mut().is_none() || (name.is_some() && into.children().iter().any(taken)) {
+            assert!(edit.relocate(key, at, name.as_deref()).is_err());
+            return;
+        }
+        edit.relocate(key, at, name.as_deref()).unwrap();
+        let (old, index) = tree.parent(key).unwrap();
+        old.children_mut().unwrap().remove(index);
+        let children = tree.find(parent).unwrap().children_mut().unwrap();
+        let index = match which {
+            0 => 0,
+            1 => children.len(),
+            which => children.iter().position(|child| child.key == to).unwrap() + usize::from(which == 3),
+        };
+        children.insert(index, Tree { name, ..moved });
+    }
+
+    /// Copies a node of some revision to the end of the first array that there is.
+    fn copy(&mut self, edit: &mut Edit, from: &Revision) {
+        let Some(source) = read(from) else { return };
+        let all = source.all();
+        let source = all[self.rng.index(all.len())];
+        let Some(tree) = self.tree.as_mut() else { return };
+        let arrays = tree.all();
+        let Some(array) = arrays.iter().find(|node| matches!(node.what, What::Array(_))).map(|node| node.key) else {
+            return;
+        };
+        if source.count() > 30 {
+            return;
+        }
+        let key = edit.insert_copy(At::Last(array), None, from, source.key).unwrap();
+        let copied = read_from(edit, key);
+        assert_eq!(stripped(&copied), stripped(&Tree { name: None, ..source.clone() }));
+        tree.find(array).unwrap().children_mut().unwrap().push(copied);
+    }
+
+    fn replace(&mut self, edit: &mut Edit) {
+        let leaf = self.some_node().filter(|key| self.tree.as_mut().unwrap().find(*key).unwrap().count() < 3);
+        let Some(key) = leaf else { return };
+        assert!(edit.replace(key, br#"{"a":1,"a":2}"#.as_slice()).is_err(), "and nothing has changed");
+        let new = edit.replace(key, br#"{"a":[1.50,"x"],"name 1":{}}"#.as_slice()).unwrap();
+        let node = self.tree.as_mut().unwrap().find(key).unwrap();
+        let name = node.name.take();
+        *node = Tree { name, ..read_from(edit, new) };
+        assert_eq!(node.count(), 4);
+    }
+
     fn remove(&mut self, edit: &mut Edit) {
         let Some(key) = self.some_node() else { return };
         let tree = self.tree.as_mut().unwrap();
@@ -87,9 +164,13 @@ impl Model {
         }
     }
 
-    fn step(&mut self, edit: &mut Edit) {
-        match self.rng.below(20) {
+    fn step(&mut self, edit: &mut Edit, before: &Revision) {
+        match self.rng.below(28) {
             0..12 => self.insert(edit),
+            20 | 21 => self.rename(edit),
+            22 | 23 => self.relocate(edit),
+            24 => self.copy(edit, before),
+            25 => self.replace(edit),
             12..18 => self.set(edit),
             18 if self.rng.below(8) == 0 => self.remove(edit),
             // A small one only, so that documents grow.
@@ -101,6 +182,15 @@ impl Model {
             }
         }
     }
+}
+
+/// A tree without keys.
+fn stripped(tree: &Tree) -> Tree {
+    let mut tree = Tree { key: NodeKey(0), ..tree.clone() };
+    if let Some(children) = tree.children_mut() {
+        children.iter_mut().for_each(|child| *child = stripped(child));
+    }
+    tree
 }
 
 fn compare(revision: &Revision, tree: Option<&Tree>) {
@@ -118,10 +208,12 @@ fn play(versioning: Versioning, seed: u64, config: Config) {
     let mut kept = vec![None];
     for _ in 0..60 {
         let doc = desk.db.document("model").unwrap();
+        let newest = doc.latest().number();
+        let before_it = doc.at(newest - newest.min(3)).unwrap();
         let mut edit = doc.edit().unwrap();
         let before = (model.tree.clone(), model.texts);
         for _ in 0..=model.rng.below(30) {
-            model.step(&mut edit);
+            model.step(&mut edit, &before_it);
         }
         assert_eq!(read(&edit), model.tree, "before the commit");
         if model.rng.below(8) == 0 {

@@ -93,6 +93,12 @@ pub fn read(look: &impl Look) -> Option<Tree> {
     look.value().map(|value| read_node(look, value, NodeKey::DOCUMENT, None))
 }
 
+/// Reads a subtree as [`read`] does.
+pub fn read_from(look: &impl Look, key: NodeKey) -> Tree {
+    let node = look.item(key).unwrap().node;
+    read_node(look, key, node.parent, node.left)
+}
+
 fn read_node(look: &impl Look, key: NodeKey, parent: NodeKey, left: Option<NodeKey>) -> Tree {
     let item = look.item(key).unwrap();
     assert_eq!((item.node.parent, item.node.left), (parent, left), "of {key}");

@@ -1,0 +1,218 @@
+//! Building a subtree apart: node after node in document order, hung in one go when it is whole.
+//!
+//! A node is drafted once, when its right sibling is known: so links, counts and hashes cost nothing twice, and what is beside
+//! the way down to the newest node can be laid into the journal while more comes. What fails leaves nothing behind.
+//!
+//! Walk: [`Build::open`], [`Build::leaf`], [`Build::close`] · [`Edit::insert_built`] checks the place, builds, and hangs.
+//! Deliberately absent: where values come from.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::edit::{At, Draft, Edit, Value};
+use crate::entry::What;
+use crate::error::within;
+use crate::link::number;
+use crate::look::{Item, Look, Text};
+use crate::node::{Node, NodeKey, field};
+use crate::path::PathId;
+use crate::trie::Tree;
+use crate::{DocsError, hash};
+
+/// A container that is being filled.
+#[derive(Debug)]
+struct Frame {
+    node: Node,
+    name: Option<Box<str>>,
+    /// Its newest child, which does not know its right sibling yet.
+    last: Option<Item>,
+    /// The paths of its members so far: each name once.
+    members: HashSet<PathId>,
+}
+
+/// A subtree under way.
+#[derive(Debug)]
+pub(crate) struct Build<'e> {
+    edit: &'e mut Edit,
+    parent: NodeKey,
+    /// The path before that of the subtree's own value.
+    before: PathId,
+    /// Levels above it.
+    depth: usize,
+    frames: Vec<Frame>,
+    done: Option<Item>,
+    counts: HashMap<PathId, i64>,
+    first_node: u64,
+    first_path: PathId,
+    /// The trees before the first piece of it was laid.
+    trees: Option<(Tree, Tree)>,
+}
+
+impl Edit {
+    /// Builds a subtree and hangs it somewhere.
+    pub(crate) fn insert_built(
+        &mut self,
+        at: At,
+        name: Option<&str>,
+        fill: impl FnOnce(&mut Build<'_>) -> Result<(), DocsError>,
+    ) -> Result<NodeKey, DocsError> {
+        self.whole(|edit| {
+            edit.make_room()?;
+            let hook = edit.hook(at, name)?;
+            let key = edit.built(hook.parent, fill)?;
+            edit.link(key, hook)?;
+            edit.note(What::Inserted, key);
+            Ok(key)
+        })
+    }
+
+    /// Builds a subtree that will hang in this parent.
+    pub(crate) fn built(
+        &mut self,
+        parent: NodeKey,
+        fill: impl FnOnce(&mut Build<'_>) -> Result<(), DocsError>,
+    ) -> Result<NodeKey, DocsError> {
+        let (mut depth, mut above, mut before) = (0, parent, 0);
+        while above != NodeKey::DOCUMENT {
+            let node = self.item(above)?.node;
+            before = if depth == 0 { node.path } else { before };
+            (depth, above) = (depth + 1, node.parent);
+        }
+        let (first_node, first_path) = (self.next_node, self.paths.next);
+        let mut build = Build {
+            edit: self,
+            parent,
+            before,
+            depth,
+            frames: Vec::new(),
+            done: None,
+            counts: HashMap::new(),
+            first_node,
+            first_path,
+            trees: None,
+        };
+        match fill(&mut build).and_then(|()| build.finish()) {
+            Ok(key) => Ok(key),
+            Err(error) => {
+                let trees = build.trees.take();
+                self.undo(first_node, first_path, trees);
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets what was built: all its nodes and paths are new.
+    fn undo(&mut self, first_node: u64, first_path: PathId, trees: Option<(Tree, Tree)>) {
+        self.drafts.retain(|key, _| *key < first_node);
+        self.next_node = first_node;
+        self.paths.forget_from(first_path);
+        if let Some((nodes, paths)) = trees {
+            (self.nodes, self.paths.tree, self.unlaid_from) = (nodes, paths, first_node);
+        }
+    }
+}
+
+impl Build<'_> {
+    /// A container begins.
+    pub(crate) fn open(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError> {
+        let node = self.node(value, name)?;
+        self.frames.push(Frame { node, name: name.map(Box::from), last: None, members: HashSet::new() });
+        Ok(())
+    }
+
+    /// A value that is no container.
+    pub(crate) fn leaf(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError> {
+        let node = self.node(value, name)?;
+        let (_, text) = value.parts();
+        self.give(Item { node, text: Text::own(text) }, name)
+    }
+
+    /// The innermost container ends.
+    pub(crate) fn close(&mut self) -> Result<(), DocsError> {
+        let Some(Frame { node, name, last, .. }) = self.frames.pop() else { return Ok(()) };
+        if let Some(last) = last {
+            self.draft(last);
+        }
+        self.give(Item { node, text: Text::own("") }, name.as_deref())
+    }
+
+    fn node(&mut self, value: Value<'_>, name: Option<&str>) -> Result<Node, DocsError> {
+        let (kind, text) = value.parts();
+        let levels = u64::try_from(self.depth + self.frames.len() + 1).unwrap_or(u64::MAX);
+        within("nesting", levels, self.edit.store.config.depth_max.into())?;
+        self.edit.check_text(kind, text, name)?;
+        let (parent, before) =
+            self.frames.last().map_or((self.parent, self.before), |frame| (frame.node.key, frame.node.path));
+        if self.done.is_some() {
+            return Err(DocsError::Json { what: "one value was expected, another one follows".to_owned() });
+        }
+        let path = self.edit.step(before, name)?;
+        if let Some(frame) = self.frames.last_mut()
+            && let Some(name) = name
+            && !frame.members.insert(path)
+        {
+            return Err(DocsError::Duplicate { key: parent, name: name.to_owned() });
+        }
+        *self.counts.entry(path).or_default() += 1;
+        let key = self.edit.new_key()?;
+        Ok(Node::new(key, kind, path, parent))
+    }
+
+    /// A node is whole but for its right sibling: the container has it.
+    fn give(&mut self, mut item: Item, name: Option<&str>) -> Result<(), DocsError> {
+        let Some(frame) = self.frames.last_mut() else {
+            self.done = Some(item);
+            return Ok(());
+        };
+        let key = item.node.key;
+        let before = frame.last.take();
+        item.node.left = before.as_ref().map(|before| before.node.key);
+        let Node { kind, sum, children, descendants, left, .. } = item.node;
+        let hash = hash::of(kind, name, item.text(), sum, children);
+        frame.node.sum = frame.node.sum.wrapping_add(hash::share(key.0, number(left), hash));
+        frame.node.children += 1;
+        frame.node.descendants += 1 + descendants;
+        frame.node.first = frame.node.first.or(Some(key));
+        frame.node.last = Some(key);
+        frame.last = Some(item);
+        if let Some(mut before) = before {
+            before.node.right = Some(key);
+            self.draft(before);
+            return self.make_room();
+        }
+        Ok(())
+    }
+
+    fn draft(&mut self, item: Item) {
+        self.edit.drafts.insert(item.node.key.0, Draft { item, mask: field::WHOLE, is_gone: false });
+    }
+
+    /// Lays what is drafted, if it is much; what was drafted before the build goes first, so that it stays if the build fails.
+    fn make_room(&mut self) -> Result<(), DocsError> {
+        let drafts = u64::try_from(self.edit.drafts.len()).unwrap_or(u64::MAX);
+        if drafts <= self.edit.store.config.edit_nodes_max.into() {
+            return Ok(());
+        }
+        if self.trees.is_none() {
+            let nodes = self.edit.drafts.split_off(&self.first_node);
+            let paths = self.edit.paths.drafts.split_off(&self.first_path);
+            let laid = self.edit.lay_drafts(true);
+            self.edit.drafts.extend(nodes);
+            self.edit.paths.drafts.extend(paths);
+            laid?;
+            self.trees = Some((self.edit.nodes.clone(), self.edit.paths.tree.clone()));
+        }
+        self.edit.lay_drafts(true).map(drop)
+    }
+
+    fn finish(&mut self) -> Result<NodeKey, DocsError> {
+        let Some(item) = self.done.take().filter(|_| self.frames.is_empty()) else {
+            return Err(DocsError::Json { what: "a value was expected".to_owned() });
+        };
+        let key = item.node.key;
+        for (path, count) in &self.counts {
+            self.edit.count_path(*path, *count)?;
+        }
+        self.draft(item);
+        Ok(key)
+    }
+}

@@ -1,0 +1,66 @@
+//! JSON in: streamed, in bounded memory, numbers by their digits.
+//!
+//! Walk: [`Edit::insert_json`] and [`Edit::replace`] read one value · the parser's events go into a [`Build`].
+//! Deliberately absent: more than RFC 8259: no comments, no NaN, no second value behind the first.
+
+use std::io::Read;
+
+use json_event_parser::{JsonEvent, JsonParseError, ReaderJsonParser};
+
+use crate::DocsError;
+use crate::build::Build;
+use crate::edit::{At, Edit, Value};
+use crate::node::NodeKey;
+
+/// What a byte of a text takes as an escape, at most.
+const ESCAPED_BYTES: usize = 6;
+
+impl Edit {
+    /// Puts a value that is read as JSON somewhere, and gives its key. In an object it needs a name, elsewhere it has none.
+    ///
+    /// # Errors
+    /// As [`Edit::insert`]; [`DocsError::Json`] with line and column, [`DocsError::Stream`]. Nothing has changed then.
+    pub fn insert_json(&mut self, at: At, name: Option<&str>, json: impl Read) -> Result<NodeKey, DocsError> {
+        let text_bytes_max = self.store.config.text_bytes_max;
+        self.insert_built(at, name, |build| fill(build, name, json, text_bytes_max))
+    }
+}
+
+/// Reads one value into a build.
+pub(crate) fn fill(
+    build: &mut Build<'_>,
+    name: Option<&str>,
+    json: impl Read,
+    text_bytes_max: u32,
+) -> Result<(), DocsError> {
+    let buffer = usize::try_from(text_bytes_max).unwrap_or(usize::MAX).saturating_mul(ESCAPED_BYTES);
+    let mut parser = ReaderJsonParser::new(json).with_max_buffer_size(buffer.saturating_add(4096));
+    let mut member: Option<String> = name.map(str::to_owned);
+    loop {
+        let event = parser.parse_next().map_err(|error| told(&error))?;
+        let name = member.take();
+        let name = name.as_deref();
+        match event {
+            JsonEvent::ObjectKey(key) => member = Some(key.into_owned()),
+            JsonEvent::StartObject => build.open(Value::Object, name)?,
+            JsonEvent::StartArray => build.open(Value::Array, name)?,
+            JsonEvent::EndObject | JsonEvent::EndArray => build.close()?,
+            JsonEvent::String(text) => build.leaf(Value::String(&text), name)?,
+            JsonEvent::Number(digits) => build.leaf(Value::Number(&digits), name)?,
+            JsonEvent::Boolean(value) => build.leaf(Value::Bool(value), name)?,
+            JsonEvent::Null => build.leaf(Value::Null, name)?,
+            JsonEvent::Eof => return Ok(()),
+        }
+    }
+}
+
+fn told(error: &JsonParseError) -> DocsError {
+    match error {
+        JsonParseError::Io(error) => DocsError::Stream { doing: "reading JSON", error: error.to_string() },
+        JsonParseError::Syntax(error) => {
+            let start = error.location().start;
+            let what = format!("line {}, column {}: {}", start.line + 1, start.column + 1, error.message());
+            DocsError::Json { what }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! JSON out: a subtree of any revision, whole or cut, with or without what is known of its nodes.
+//!
+//! Walk: [`Form`] says how · [`Form::write`] walks once, in document order, in memory for the way down only.
+//! Deliberately absent: changing numbers: their digits come out as they came in.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use crate::DocsError;
+use crate::look::{Item, Look, Text};
+use crate::node::{Kind, Node, NodeKey};
+use crate::path::PathId;
+
+/// So many names are remembered on the way.
+const NAMES_MAX: usize = 4096;
+
+/// What is written of a node beside its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metadata {
+    /// Nothing: plain JSON.
+    #[default]
+    None,
+    /// Its key.
+    NodeKey,
+    /// Its key, and of a container the number of its children.
+    NodeKeyAndChildCount,
+    /// Key, kind, hash, and of a container the numbers of its children and of all nodes below it.
+    All,
+}
+
+/// How a subtree is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// From this node on; the document's value where there is none.
+    pub start: Option<NodeKey>,
+    /// So many levels; the first node is on level 1. Containers on the last one are written empty.
+    pub max_level: Option<u32>,
+    /// So many children of each container.
+    pub max_children: Option<u64>,
+    /// So many nodes, in document order.
+    pub max_nodes: Option<u64>,
+    /// What is written beside values. With any, an object is the array of its members, each `{"key", "metadata", "value"}`.
+    pub metadata: Metadata,
+    /// In lines, indented by two blanks.
+    pub pretty: bool,
+}
+
+/// A container that is being written.
+struct Open {
+    kind: Kind,
+    /// The child that comes next.
+    next: Option<NodeKey>,
+    /// Children written so far.
+    written: u64,
+}
+
+struct Writing<'a, L, W> {
+    form: &'a Form,
+    look: &'a L,
+    out: &'a mut W,
+    /// Names that were looked up.
+    names: HashMap<PathId, Option<Text>>,
+    open: Vec<Open>,
+    nodes: u64,
+}
+
+impl Form {
+    /// Writes a subtree as JSON. An empty document is written as nothing.
+    ///
+    /// # Errors
+    /// [`DocsError::NoNode`] for a start that is not there; [`DocsError::Stream`]; as [`Look::find`].
+    pub fn write<L: Look, W: Write>(&self, look: &L, out: &mut W) -> Result<(), DocsError> {
+        let Some(start) = self.start.or_else(|| look.value()) else { return Ok(()) };
+        let mut writing = Writing { form: self, look, out, names: HashMap::new(), open: Vec::new(), nodes: 0 };
+        writing.value(&look.item(start)?, None)?;
+        while writing.step()? {}
+        Ok(())
+    }
+
+    /// As a text.
+    ///
+    /// # Errors
+    /// As [`Form::write`].
+    pub fn text<L: Look>(&self, look: &L) -> Result<String, DocsError> {
+        let mut out = Vec::new();
+        self.write(look, &mut out)?;
+        // Every part of it was one.
+        Ok(String::from_utf8(out).unwrap_or_default())
+    }
+}
+
+impl<L: Look, W: Write> Writing<'_, L, W> {
+    fn put(&mut self, text: &str) -> Result<(), DocsError> {
+        let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
+        self.out.write_all(text.as_bytes()).map_err(stream)
+    }
+
+    fn line(&mut self) -> Result<(), DocsError> {
+        if self.form.pretty {
+            self.put("\n")?;
+            for _ in 0..self.open.len() {
+                self.put("  ")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the next child of the innermost container, or its end. Whether there is more.
+    fn step(&mut self) -> Result<bool, DocsError> {
+        let Form { max_children, max_nodes, metadata, .. } = *self.form;
+        let Some(open) = self.open.last_mut() else { return Ok(false) };
+        let is_cut =
+            max_children.is_some_and(|most| open.written >= most) || max_nodes.is_some_and(|most| self.nodes >= most);
+        let (kind, written) = (open.kind, open.written);
+        let Some(next) = open.next.filter(|_| !is_cut) else {
+            self.open.pop();
+            if written > 0 {
+                self.line()?;
+            }
+            self.put(if metadata == Metadata::None { end(kind) } else { "]}" })?;
+            return Ok(true);
+        };
+        open.written += 1;
+        let item = self.look.item(next)?;
+        if let Some(open) = self.open.last_mut() {
+            open.next = item.node.right;
+        }
+        if written > 0 {
+            self.put(",")?;
+        }
+        self.line()?;
+        let name = if kind == Kind::Object { self.name(&item.node)? } else { None };
+        self.value(&item, name.as_ref().map(Text::as_str))?;
+        Ok(true)
+    }
+
+    /// Writes a value, or the beginning of a container.
+    fn value(&mut self, item: &Item, name: Option<&str>) -> Result<(), DocsError> {
+        let Item { node, .. } = item;
+        self.nodes += 1;
+        let colon = if self.form.pretty { ": " } else { ":" };
+        let is_plain = self.form.metadata == Metadata::None;
+        if is_plain {
+            if let Some(name) = name {
+                self.put(&format!("{}{colon}", quoted(name)))?;
+            }
+        } else {
+            self.put("{")?;
+            if let Some(name) = name {
+                self.put(&format!("\"key\"{colon}{},", quoted(name)))?;
+            }
+            let metadata = self.metadata(item)?;
+            self.put(&format!("\"metadata\"{colon}{metadata},\"value\"{colon}"))?;
+        }
+        let level = u32::try_from(self.open.len() + 1).unwrap_or(u32::MAX);
+        match node.kind {
+            Kind::Object | Kind::Array => {
+                self.put(if node.kind == Kind::Object && is_plain { "{" } else { "[" })?;
+                let is_last = self.form.max_level.is_some_and(|most| level >= most);
+                let next = if is_last { None } else { node.first };
+                self.open.push(Open { kind: node.kind, next, written: 0 });
+                return Ok(());
+            }
+            Kind::String => self.put(&quoted(item.text()))?,
+            Kind::Number => self.put(item.text())?,
+            Kind::True => self.put("true")?,
+            Kind::False => self.put("false")?,
+            Kind::Null => self.put("null")?,
+        }
+        if is_plain { Ok(()) } else { self.put("}") }
+    }
+
+    fn metadata(&self, item: &Item) -> Result<String, DocsError> {
+        let Node { key, kind, children, descendants, .. } = item.node;
+        let mut all = format!("{{\"nodeKey\":{key}");
+        if self.form.metadata == Metadata::All {
+            let hash = self.look.hash(item)?;
+            all.push_str(&format!(",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", kind.name()));
+        }
+        if kind.is_container() && self.form.metadata != Metadata::NodeKey {
+            all.push_str(&format!(",\"childCount\":{children}"));
+            if self.form.metadata == Metadata::All {
+                all.push_str(&format!(",\"descendantCount\":{descendants}"));
+            }
+        }
+        all.push('}');
+        Ok(all)
+    }
+
+    fn name(&mut self, node: &Node) -> Result<Option<Text>, DocsError> {
+        if let Some(name) = self.names.get(&node.path) {
+            return Ok(name.clone());
+        }
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        let name = self.look.name(node)?;
+        self.names.insert(node.path, name.clone());
+        Ok(name)
+    }
+}
+
+const fn end(kind: Kind) -> &'static str {
+    if matches!(kind, Kind::Object) { "}" } else { "]" }
+}
+
+/// A text as JSON: with no more escapes than it needs.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
