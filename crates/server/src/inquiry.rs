@@ -20,7 +20,7 @@ use assent_xa::Outcome;
 use crate::long::Share;
 use crate::role::Visit;
 use crate::shared::{Asked, Letter, Shared, Timed};
-use crate::{decisions, objects, views};
+use crate::{decisions, keyspaces, objects, views};
 
 /// So many may wait; beyond, an inquiry is `Busy`.
 const WAITING_MAX: usize = 64;
@@ -34,6 +34,15 @@ pub(crate) enum Inquiry {
     Forget(TxId, Operator),
     Log(Filter),
     Verify(Option<(u64, Digest)>),
+    /// Makes a keyspace.
+    Create(String),
+    /// Drops a keyspace.
+    Drop(String),
+    /// Lists keyspaces.
+    Keyspaces {
+        name: Option<String>,
+        after: Option<String>,
+    },
     /// A value that is longer than a frame.
     Value {
         keyspace: u32,
@@ -180,7 +189,7 @@ pub(crate) fn serve(shared: &Shared, log: Option<&Arc<dyn Log>>) {
     }
 }
 
-type Refusal = (Kind, String);
+pub(crate) type Refusal = (Kind, String);
 
 fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u64) -> Result<Answered, Refusal> {
     let log = || log.ok_or_else(|| (Kind::NotFound, "this server's coordinator has no log to read".to_owned()));
@@ -201,6 +210,9 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
         }
         Inquiry::Log(filter) => page(shared, &**log()?, &filter, mark),
         Inquiry::Verify(kept) => verify(shared, &**log()?, kept, mark),
+        Inquiry::Create(name) => keyspaces::create(shared, &name, mark),
+        Inquiry::Drop(name) => keyspaces::drop(shared, &name, mark),
+        Inquiry::Keyspaces { name, after } => keyspaces::list(shared, name.as_deref(), after.as_deref(), mark),
         Inquiry::Value { keyspace, key } => return objects::value(shared, keyspace, &key, mark),
     };
     frame.map(Answered::Frame)

@@ -21,6 +21,7 @@ mod connection;
 mod decisions;
 mod desk;
 mod inquiry;
+mod keyspaces;
 mod long;
 mod numbers;
 mod objects;

@@ -9,10 +9,13 @@ use std::ops;
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
 use assent_kv::{Claim, Durability, Kv, KvError, Rows};
-use assent_wire::{Answer, Bound, Condition, Expect, Found, Native, Op, Past, Reply, Request, Scan, Write, WriteIf};
+use assent_wire::{
+    Answer, Bound, Condition, Expect, Found, KeyspaceQuery, Native, Op, Past, Reply, Request, Scan, Write, WriteIf,
+};
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
 
+use crate::inquiry::{self, Inquiry};
 use crate::objects;
 use crate::owed::Due;
 use crate::role::{Role, Visit};
@@ -44,6 +47,9 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::Look(_)
             | R::Rows(_)
             | R::WriteIf(_)
+            | R::KeyspaceCreate(_)
+            | R::KeyspaceDrop(_)
+            | R::Keyspaces(_)
     )
 }
 
@@ -85,6 +91,12 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::Rows(rows) => objects::rows(visit, kv, &rows),
         Request::Write(write) => self::write(visit, kv, &write),
         Request::WriteIf(write) => write_if(visit, kv, &write),
+        Request::KeyspaceCreate(name) => inquiry::ask_store(visit, Inquiry::Create(name.to_owned())),
+        Request::KeyspaceDrop(name) => inquiry::ask_store(visit, Inquiry::Drop(name.to_owned())),
+        Request::Keyspaces(KeyspaceQuery { name, after }) => {
+            let (name, after) = (name.map(str::to_owned), after.map(str::to_owned));
+            inquiry::ask_store(visit, Inquiry::Keyspaces { name, after });
+        }
         Request::Scan(scan) => self::scan(visit, kv, &scan),
         // `knows` is the list of the above.
         _ => {}

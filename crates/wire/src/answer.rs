@@ -8,6 +8,7 @@ use assent_kind::Kind;
 
 use crate::admin::{RoundView, TransactionView, heuristic, put_heuristic};
 use crate::history::{PastView, Verified};
+use crate::keyspaces::KeyspaceView;
 use crate::objects::{Object, Row, objects, put_objects};
 use crate::request::{outcome, put_outcome};
 use crate::{Outcome, Welcome, WireError, field};
@@ -140,6 +141,13 @@ pub enum Answer<'a> {
         /// In the order of their keys.
         rows: Vec<Row<'a>>,
     },
+    /// To `KeyspaceCreate` and `Keyspaces`.
+    Keyspaces {
+        /// Whether there are more behind the last one.
+        more: bool,
+        /// In the order of their names.
+        list: Vec<KeyspaceView<'a>>,
+    },
     /// To `TxList` and `TxShow`.
     Transactions {
         /// Whether there are more behind the last one.
@@ -174,6 +182,7 @@ const WRITTEN: u16 = 0x8031;
 const PAIRS: u16 = 0x8032;
 const OBJECTS: u16 = 0x8033;
 const ROWS: u16 = 0x8034;
+const KEYSPACES: u16 = 0x8038;
 const TRANSACTIONS: u16 = 0x8040;
 const ROUND: u16 = 0x8042;
 const STATS: u16 = 0x8043;
@@ -196,6 +205,7 @@ impl<'a> Answer<'a> {
             Self::Pairs { .. } => PAIRS,
             Self::Objects(_) => OBJECTS,
             Self::Rows { .. } => ROWS,
+            Self::Keyspaces { .. } => KEYSPACES,
             Self::Transactions { .. } => TRANSACTIONS,
             Self::Round(_) => ROUND,
             Self::Stats(_) => STATS,
@@ -232,6 +242,10 @@ impl<'a> Answer<'a> {
                 to.u8(u8::from(*more));
                 rows.iter().for_each(|row| row.put(to));
             }
+            Self::Keyspaces { more, list } => {
+                to.u8(u8::from(*more));
+                list.iter().for_each(|view| view.put(to));
+            }
             Self::Transactions { more, list } => {
                 to.u8(u8::from(*more));
                 list.iter().for_each(|view| view.put(to));
@@ -267,6 +281,9 @@ impl<'a> Answer<'a> {
             },
             OBJECTS => Self::Objects(objects(from)?),
             ROWS => Self::Rows { more: field::flag(from, "more")?, rows: field::rest(from, Row::take)? },
+            KEYSPACES => {
+                Self::Keyspaces { more: field::flag(from, "more")?, list: field::rest(from, KeyspaceView::take)? }
+            }
             TRANSACTIONS => {
                 Self::Transactions { more: field::flag(from, "more")?, list: field::rest(from, TransactionView::take)? }
             }

@@ -9,6 +9,7 @@ use assent_ids::{NodeId, ResourceId, TxId, Xid};
 use crate::admin::{OperatorWord, heuristic, put_heuristic};
 use crate::conditions::WriteIf;
 use crate::history::{LogQuery, digest, put_digest};
+use crate::keyspaces::KeyspaceQuery;
 use crate::objects::{Look, Rows};
 use crate::work::{Op, Scan, Write};
 use crate::{Heuristic, Native, WireError, field, long};
@@ -134,6 +135,12 @@ pub enum Request<'a> {
     Rows(Rows<'a>),
     /// Answer `Written`; `Conflict` if a condition does not hold. Since version 2.
     WriteIf(WriteIf<'a>),
+    /// Makes a keyspace of this name, durably. Answer `Keyspaces` with it. Since version 2.
+    KeyspaceCreate(&'a str),
+    /// Drops a keyspace and all that is in it, durably. Answer `Written`. Since version 2.
+    KeyspaceDrop(&'a str),
+    /// Answer `Keyspaces`, in the order of their names. Since version 2.
+    Keyspaces(KeyspaceQuery<'a>),
     /// Transactions that the coordinator knows, in their order. Answer `Transactions`.
     TxList {
         /// Behind this one.
@@ -194,6 +201,9 @@ const SCAN: u16 = 0x0032;
 const LOOK: u16 = 0x0033;
 const ROWS: u16 = 0x0034;
 const WRITE_IF: u16 = 0x0035;
+const KEYSPACE_CREATE: u16 = 0x0036;
+const KEYSPACE_DROP: u16 = 0x0037;
+const KEYSPACES: u16 = 0x0038;
 const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
@@ -228,6 +238,9 @@ impl<'a> Request<'a> {
             Self::Look(_) => LOOK,
             Self::Rows(_) => ROWS,
             Self::WriteIf(_) => WRITE_IF,
+            Self::KeyspaceCreate(_) => KEYSPACE_CREATE,
+            Self::KeyspaceDrop(_) => KEYSPACE_DROP,
+            Self::Keyspaces(_) => KEYSPACES,
             Self::TxList { .. } => TX_LIST,
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
@@ -266,7 +279,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {
-            Self::Look(_) | Self::Rows(_) | Self::WriteIf(_) => 2,
+            Self::Look(_)
+            | Self::Rows(_)
+            | Self::WriteIf(_)
+            | Self::KeyspaceCreate(_)
+            | Self::KeyspaceDrop(_)
+            | Self::Keyspaces(_) => 2,
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
         }
@@ -302,6 +320,8 @@ impl<'a> Request<'a> {
             Self::Look(look) => look.put(to),
             Self::Rows(rows) => rows.put(to),
             Self::WriteIf(write) => write.put(to),
+            Self::KeyspaceCreate(name) | Self::KeyspaceDrop(name) => _ = to.text(name),
+            Self::Keyspaces(query) => query.put(to),
             Self::TxList { after, limit } => {
                 field::put_option(to, after.as_ref(), |to, tx| field::put_tx(to, *tx));
                 to.u32(*limit);
@@ -359,6 +379,9 @@ impl<'a> Request<'a> {
             LOOK => Self::Look(Look::take(from)?),
             ROWS => Self::Rows(Rows::take(from)?),
             WRITE_IF => Self::WriteIf(WriteIf::take(from)?),
+            KEYSPACE_CREATE => Self::KeyspaceCreate(from.text("name")?),
+            KEYSPACE_DROP => Self::KeyspaceDrop(from.text("name")?),
+            KEYSPACES => Self::Keyspaces(KeyspaceQuery::take(from)?),
             TX_LIST => Self::TxList { after: field::option(from, "after", field::tx)?, limit: from.u32("limit")? },
             TX_SHOW => Self::TxShow(field::tx(from)?),
             TX_RECOVER => Self::TxRecover,

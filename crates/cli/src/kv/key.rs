@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn hexadecimal_keys_are_bytes_and_nonsense_is_named() {
-        let naming = |hex| Naming { keyspace: 0, hex };
+        let naming = |hex| Naming { keyspace: "0".to_owned(), hex };
         assert_eq!(parse("00fF", &naming(true)).unwrap(), [0, 255]);
         assert_eq!(parse("00ff", &naming(false)).unwrap(), b"00ff");
         assert_eq!((show(&[0, 255], true), show(b"key", false)), ("00ff".to_owned(), "key".to_owned()));

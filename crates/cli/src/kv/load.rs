@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::line::{self, Line};
 use super::options::Load;
-use super::store::serving;
+use super::store::{keyspace, serving};
 use super::unexpected;
 use crate::bench::print_json;
 use crate::failure::Failure;
@@ -47,6 +47,7 @@ struct Batch {
 struct Loading<'a> {
     link: &'a Link,
     options: &'a Load,
+    keyspace: u32,
     waiting: VecDeque<Batch>,
     /// Lines of the file that are in the store, those left out and empty ones among them.
     done: u64,
@@ -70,6 +71,7 @@ pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
     let mut loading = Loading {
         link: &link,
         options,
+        keyspace: keyspace(&link, &options.keyspace)?,
         waiting: VecDeque::new(),
         done: 0,
         objects: 0,
@@ -202,7 +204,7 @@ impl Loading<'_> {
         while self.waiting.len() >= in_flight {
             self.take()?;
         }
-        let keyspace = self.options.keyspace;
+        let keyspace = self.keyspace;
         let ops = batch.iter().map(|line| line.op(keyspace)).collect();
         let size = |line: &Line| u64::try_from(line.key.len() + line.value.len()).unwrap_or(0);
         let ticket = self.link.send(&Request::Write(Write { xid: None, durable: !self.options.buffered, ops }))?;

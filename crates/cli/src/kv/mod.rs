@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use assent_ids::Lsn;
 use assent_kind::Kind;
+use assent_link::Link;
 use assent_wire::{Answer, Condition, Expect, Op, Request, Write, WriteIf};
 use assent_world::{Clock as _, RealClock};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -42,6 +43,13 @@ pub(crate) fn run(command: Kv, json: bool) -> Result<ExitCode, Failure> {
         Kv::Load(options) => return load::run(&options, json),
         Kv::Export(options) => export(&options, json),
         Kv::Stats(options) => show::stats(&options, json),
+        Kv::Keyspace(options::Keyspace::Create { name, server }) => create_keyspace(&name, &server.server, json),
+        Kv::Keyspace(options::Keyspace::Drop { name, server }) => {
+            let arrived = serving(&server.server)?.request(&Request::KeyspaceDrop(&name))?;
+            let Answer::Written(lsn) = arrived.answer()? else { return Err(unexpected()) };
+            said(lsn.0, json)
+        }
+        Kv::Keyspace(options::Keyspace::List { from }) => show::keyspaces(&Store::open(&from)?.keyspaces()?, json),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -64,10 +72,11 @@ fn put(options: &Put, json: bool) -> Result<(), Failure> {
         None => 0,
         Some(ttl) => RealClock.wall_ms().saturating_add(moment::pause_ms(ttl)?.max(1)),
     };
-    let (keyspace, metadata) = (options.naming.keyspace, options.metadata.as_bytes());
+    let link = serving(&options.server.server)?;
+    let (keyspace, metadata) = (store::keyspace(&link, &options.naming.keyspace)?, options.metadata.as_bytes());
     let op = Op::Set { keyspace, key: &key, metadata, expiry_ms, value: &value };
     let conditions = options.only.conditions(keyspace, std::slice::from_ref(&key));
-    let lsn = write(&options.server.server, conditions, vec![op], !options.buffered)?;
+    let lsn = write(&link, conditions, vec![op], !options.buffered)?;
     said(lsn, json)
 }
 
@@ -88,13 +97,23 @@ impl If {
     }
 }
 
-fn write(server: &str, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable: bool) -> Result<u64, Failure> {
+fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> {
+    let (made, _) = store::listed(&serving(server)?, &Request::KeyspaceCreate(name))?;
+    let Some(made) = made.first() else { return Err(unexpected()) };
+    if json {
+        return print_json(&json!({"id": made.id, "name": made.name}));
+    }
+    println!("{}", made.id);
+    Ok(())
+}
+
+fn write(link: &Link, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable: bool) -> Result<u64, Failure> {
     let request = if conditions.is_empty() {
         Request::Write(Write { xid: None, durable, ops })
     } else {
         Request::WriteIf(WriteIf { durable, conditions, ops })
     };
-    let arrived = serving(server)?.request(&request)?;
+    let arrived = link.request(&request)?;
     let Answer::Written(lsn) = arrived.answer()? else { return Err(unexpected()) };
     Ok(lsn.0)
 }
@@ -110,7 +129,7 @@ fn said(lsn: u64, json: bool) -> Result<(), Failure> {
 fn get(options: &Get, json: bool) -> Result<(), Failure> {
     let key = key::parse(&options.key, &options.naming)?;
     let store = Store::open(&options.from)?;
-    let keyspace = options.naming.keyspace;
+    let keyspace = store.keyspace(&options.naming.keyspace)?;
     let value = store.value(keyspace, &key)?.ok_or_else(|| absent(&options.key))?;
     if let Some(path) = &options.output {
         let mut file = create(path)?;
@@ -130,29 +149,33 @@ fn get(options: &Get, json: bool) -> Result<(), Failure> {
 }
 
 fn delete(options: &Delete, json: bool) -> Result<(), Failure> {
-    let keyspace = options.naming.keyspace;
     let keys = options.keys.iter().map(|key| key::parse(key, &options.naming)).collect::<Result<Vec<_>, _>>()?;
     let span = key::span(&options.range, &options.naming)?;
     let range = &options.range;
     let is_range = range.prefix.is_some() || range.from.is_some() || range.to.is_some() || options.all;
+    if keys.is_empty() && !is_range {
+        return Err(Failure::invalid("name keys, or a range: --prefix, --from, --to or --all"));
+    }
+    if is_range && options.only.is_some() {
+        return Err(Failure::invalid("a condition is on a key: name the keys, not a range"));
+    }
+    let link = serving(&options.server.server)?;
+    let keyspace = store::keyspace(&link, &options.naming.keyspace)?;
     let ops = match (keys.as_slice(), is_range) {
-        ([], false) => return Err(Failure::invalid("name keys, or a range: --prefix, --from, --to or --all")),
         ([], true) => vec![Op::Erase { keyspace, from: &span.from, to: span.to.as_deref() }],
         (keys, _) => keys.iter().map(|key| Op::Delete { keyspace, key }).collect(),
     };
     let conditions = options.only.conditions(keyspace, &keys);
-    if is_range && options.only.is_some() {
-        return Err(Failure::invalid("a condition is on a key: name the keys, not a range"));
-    }
-    said(write(&options.server.server, conditions, ops, !options.buffered)?, json)
+    said(write(&link, conditions, ops, !options.buffered)?, json)
 }
 
 fn scan(options: &Scan, json: bool) -> Result<(), Failure> {
     let span = key::span(&options.range, &options.naming)?;
     let store = Store::open(&options.from)?;
+    let keyspace = store.keyspace(&options.naming.keyspace)?;
     let (mut rows, mut count, mut more) = (Vec::new(), 0, false);
     let mut out = BufWriter::new(io::stdout().lock());
-    store.walk(options.naming.keyspace, &span, !options.keys_only, |known| {
+    store.walk(keyspace, &span, !options.keys_only, |known| {
         if count == options.limit {
             more = true;
             return Ok(false);
@@ -190,8 +213,9 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
         None => Box::new(BufWriter::new(io::stdout().lock())),
     };
     let named = || options.output.as_ref().map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
+    let keyspace = store.keyspace(&options.naming.keyspace)?;
     let mut objects = 0_u64;
-    store.walk(options.naming.keyspace, &span, true, |known| {
+    store.walk(keyspace, &span, true, |known| {
         writeln!(out, "{}", line::object(&known)).map_err(|error| Failure::io("write", named(), &error))?;
         objects += 1;
         bar.inc(1);

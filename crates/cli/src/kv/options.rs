@@ -24,6 +24,9 @@ pub(crate) enum Kv {
     Export(Export),
     /// What the store holds and does.
     Stats(Stats),
+    /// Keyspaces that have names: makes, drops and lists them.
+    #[command(subcommand)]
+    Keyspace(Keyspace),
 }
 
 const LINES: &str = "A line: {\"key\": text} or {\"key_base64\": bytes}, likewise value and metadata; expiry_ms since 1970, 0 or \
@@ -50,9 +53,9 @@ pub(crate) struct From {
 /// How keys are written on the command line, and whose they are.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Naming {
-    /// Whose keys: a number.
-    #[arg(long, short = 'k', value_name = "ID", default_value_t = 0)]
-    pub(crate) keyspace: u32,
+    /// Whose keys: a keyspace's name, or a number below 1073741824, which needs none.
+    #[arg(long, short = 'k', value_name = "NAME|ID", default_value = "0")]
+    pub(crate) keyspace: String,
     /// Keys are written in hexadecimal, here and in what is printed.
     #[arg(long)]
     pub(crate) hex: bool,
@@ -190,9 +193,9 @@ pub(crate) struct Load {
     /// Answers once the kernel has it; without, once it is on disk.
     #[arg(long)]
     pub(crate) buffered: bool,
-    /// Whose keys: a number.
-    #[arg(long, short = 'k', value_name = "ID", default_value_t = 0)]
-    pub(crate) keyspace: u32,
+    /// Whose keys: a keyspace's name, or a number below 1073741824, which needs none.
+    #[arg(long, short = 'k', value_name = "NAME|ID", default_value = "0")]
+    pub(crate) keyspace: String,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -208,6 +211,29 @@ pub(crate) struct Export {
     pub(crate) naming: Naming,
     #[command(flatten)]
     pub(crate) from: From,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keyspace {
+    /// Makes one; prints its number.
+    Create {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Drops one with all that is in it, at once.
+    Drop {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// All that have names.
+    List {
+        #[command(flatten)]
+        from: From,
+    },
 }
 
 #[derive(Args, Clone, Debug)]

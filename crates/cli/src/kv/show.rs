@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use assent_kind::Kind;
+use assent_kv::Keyspace;
 use serde_json::{Map, json};
 
 use super::options::{Head, Stats};
@@ -27,7 +28,7 @@ pub(super) fn row(out: &mut impl io::Write, known: &Known, hex: bool) -> io::Res
 pub(super) fn heads(options: &Head, json: bool) -> Result<ExitCode, Failure> {
     let store = Store::open(&options.from)?;
     let keys = options.keys.iter().map(|key| key::parse(key, &options.naming)).collect::<Result<Vec<_>, _>>()?;
-    let found = store.heads(options.naming.keyspace, &keys)?;
+    let found = store.heads(store.keyspace(&options.naming.keyspace)?, &keys)?;
     if json {
         let heads: Vec<_> = found.iter().flatten().map(head).collect();
         let missing: Vec<_> =
@@ -76,6 +77,20 @@ pub(super) fn stats(options: &Stats, json: bool) -> Result<(), Failure> {
     for (name, value) in &gauges {
         let shown = if name.ends_with("_bytes") { bytes(*value) } else { value.to_string() };
         rows.add_row([name.replace('_', " "), shown]);
+    }
+    println!("{rows}");
+    Ok(())
+}
+
+/// `assent kv keyspace list`.
+pub(super) fn keyspaces(all: &[Keyspace], json: bool) -> Result<(), Failure> {
+    if json {
+        let one = |it: &Keyspace| json!({"id": it.id, "name": it.name, "created_ms": it.created});
+        return print_json(&json!({"keyspaces": all.iter().map(one).collect::<Vec<_>>()}));
+    }
+    let mut rows = table(&["name", "number", "made"]);
+    for Keyspace { id, name, created } in all {
+        rows.add_row([name.clone(), id.to_string(), moment::show(*created)]);
     }
     println!("{rows}");
     Ok(())

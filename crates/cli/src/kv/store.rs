@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use assent_journal::Journal;
 use assent_kind::Kind;
-use assent_kv::Snapshot;
+use assent_kv::{Keyspace, Snapshot};
 use assent_link::{Link, LinkConfig};
-use assent_wire::{Answer, Hello, Look, Object, Request, Role, Rows, Scan};
+use assent_wire::{Answer, Hello, KeyspaceQuery, KeyspaceView, Look, Object, Request, Role, Rows, Scan};
 use assent_world::{Disk as _, Lock, RealClock, RealDisk};
 
 use super::key::Span;
@@ -63,6 +63,7 @@ pub(super) enum Store {
     Served(Box<Link>),
     /// As of its last moment; its lock is held, so that nobody serves it meanwhile.
     Stopped {
+        kv: Box<assent_kv::Kv>,
         snapshot: Snapshot,
         stats: Box<assent_kv::Stats>,
         _lock: Option<Box<dyn Lock>>,
@@ -83,6 +84,36 @@ impl Store {
         match &from.data {
             Some(folder) => stopped(folder),
             None => serving(&from.server.server).map(|link| Self::Served(Box::new(link))),
+        }
+    }
+
+    /// The number of a keyspace, by its name or by itself.
+    pub(super) fn keyspace(&self, text: &str) -> Result<u32, Failure> {
+        match self {
+            Self::Served(link) => keyspace(link, text),
+            Self::Stopped { kv, .. } => match text.parse() {
+                Ok(id) => Ok(id),
+                Err(_) => kv.keyspace(text)?.map(|found| found.id).ok_or_else(|| unnamed(text)),
+            },
+        }
+    }
+
+    /// All keyspaces that have names.
+    pub(super) fn keyspaces(&self) -> Result<Vec<Keyspace>, Failure> {
+        let link = match self {
+            Self::Served(link) => link,
+            Self::Stopped { kv, .. } => return Ok(kv.keyspaces()?),
+        };
+        let mut all: Vec<Keyspace> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.name.clone());
+            let query = KeyspaceQuery { name: None, after: after.as_deref() };
+            let (list, more) = listed(link, &Request::Keyspaces(query))?;
+            let is_over = !more || list.is_empty();
+            all.extend(list);
+            if is_over {
+                return Ok(all);
+            }
         }
     }
 
@@ -200,6 +231,29 @@ impl Store {
     }
 }
 
+/// The keyspaces of an answer, and whether there are more.
+pub(super) fn listed(link: &Link, request: &Request<'_>) -> Result<(Vec<Keyspace>, bool), Failure> {
+    let arrived = link.request(request)?;
+    let Answer::Keyspaces { more, list } = arrived.answer()? else { return Err(unexpected()) };
+    let own = |view: &KeyspaceView<'_>| Keyspace { id: view.id, name: view.name.to_owned(), created: view.created_ms };
+    Ok((list.iter().map(own).collect(), more))
+}
+
+/// The number of a running server's keyspace, by its name or by itself.
+pub(super) fn keyspace(link: &Link, text: &str) -> Result<u32, Failure> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let query = KeyspaceQuery { name: Some(text), after: None };
+    let (list, _) = listed(link, &Request::Keyspaces(query))?;
+    list.first().map(|found| found.id).ok_or_else(|| unnamed(text))
+}
+
+fn unnamed(text: &str) -> Failure {
+    let message = format!("there is no keyspace {text:?}; assent kv keyspace create {text} makes it");
+    Failure::new(Kind::NotFound, message)
+}
+
 fn stopped(folder: &Path) -> Result<Store, Failure> {
     let journal = folder.join("kv");
     if !journal.is_dir() {
@@ -212,7 +266,8 @@ fn stopped(folder: &Path) -> Result<Store, Failure> {
     let settings = assent_kv::Config::default();
     let kv =
         assent_kv::Kv::open_read_only(Arc::new(log), disk, Arc::new(RealClock), &folder.join("kv-ledger"), settings)?;
-    Ok(Store::Stopped { snapshot: kv.snapshot(), stats: Box::new(kv.stats()), _lock: lock })
+    let (snapshot, stats) = (kv.snapshot(), Box::new(kv.stats()));
+    Ok(Store::Stopped { kv: Box::new(kv), snapshot, stats, _lock: lock })
 }
 
 /// Nobody serves this journal while the lock is held. Where none can be had because nothing can be written, nobody does either.

@@ -132,6 +132,40 @@ fn a_write_happens_only_if_its_condition_holds() {
     served.stop();
 }
 
+#[test]
+fn keyspaces_have_names_and_go_with_all_that_is_in_them() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path(), "");
+    let served = serve(folder.path());
+    let id = told(&served, &["keyspace", "create", "orders"])["id"].as_u64().unwrap();
+    assert!(id >= 0x4000_0000, "{id}");
+    done(&served, &["keyspace", "create", "bills"]);
+    refused(&kv(&served, &["keyspace", "create", "orders"]), 4, "orders");
+    refused(&kv(&served, &["keyspace", "create", ""]), 2, "name");
+    refused(&kv(&served, &["put", "k", "v", "--keyspace", "nothing"]), 3, "there is no keyspace \"nothing\"");
+    done(&served, &["put", "k", "of an order", "--keyspace", "orders"]);
+    done(&served, &["put", "k", "of a bill", "--keyspace", "bills"]);
+    assert!(fed(&served, &["load", "-k", "orders"], line(7).as_bytes()).status.success());
+    assert_eq!(done(&served, &["get", "k", "-k", &id.to_string()]), b"of an order");
+    assert_eq!(done(&served, &["scan", "-k", "orders"]), b"k\tof an order\nk00007\tv\n");
+    refused(&kv(&served, &["get", "k"]), 3, "there is no key");
+    let names = |listed: Value| -> Vec<String> {
+        let all = listed["keyspaces"].as_array().unwrap().clone();
+        all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(told(&served, &["keyspace", "list"])), ["bills", "orders"]);
+    done(&served, &["keyspace", "drop", "orders"]);
+    refused(&kv(&served, &["keyspace", "drop", "orders"]), 3, "orders");
+    refused(&kv(&served, &["get", "k", "-k", "orders"]), 3, "there is no keyspace");
+    let missing = kv(&served, &["put", "k", "v", "-k", &id.to_string()]);
+    assert_ne!(missing.status.code(), Some(0), "what is dropped is not written to");
+    served.stop();
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    let offline = |words: &[&str]| command(&[&["kv"], words, &["--data", data.as_str()]].concat()).output().unwrap();
+    assert_eq!(names(json(&offline(&["keyspace", "list", "--json"]))), ["bills"]);
+    assert_eq!(offline(&["get", "k", "-k", "bills"]).stdout, b"of a bill");
+}
+
 /// A number of `/metrics`.
 fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')));

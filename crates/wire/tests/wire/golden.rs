@@ -3,7 +3,8 @@
 use assent_frame::Frame;
 use assent_ids::Lsn;
 use assent_wire::{
-    Answer, Bound, Condition, Expect, Look, Object, Op, Request, Row, Rows, Scan, WireError, Write, WriteIf,
+    Answer, Bound, Condition, Expect, KeyspaceQuery, KeyspaceView, Look, Object, Op, Request, Row, Rows, Scan,
+    WireError, Write, WriteIf,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -55,6 +56,9 @@ fn requests() -> Vec<(Request<'static>, u16, &'static str)> {
             "01 03000000 05000000 01000000 6b 01 05000000 01000000 6c 02 06000000 00000000 03 9900000000000000 \
              02 05000000 01000000 6b",
         ),
+        (Request::KeyspaceCreate("ab"), 0x36, "02000000 6162"),
+        (Request::KeyspaceDrop("ab"), 0x37, "02000000 6162"),
+        (Request::Keyspaces(KeyspaceQuery { name: None, after: Some("ab") }), 0x38, "00 01 02000000 6162"),
         (Request::Rows(Rows { values: false, scan }), 0x34, "00 00 05000000 09000000 01 01000000 61 00"),
     ]
 }
@@ -67,6 +71,11 @@ fn answers() -> Vec<(Answer<'static>, u16, &'static str)> {
             Answer::Objects(vec![None, Some(object(None)), Some(object(Some(b"vv")))]),
             0x8033,
             with("00 01 HEAD 00 01 HEAD 01 02000000 7676"),
+        ),
+        (
+            Answer::Keyspaces { more: false, list: vec![KeyspaceView { id: 5, name: "ab", created_ms: 6 }] },
+            0x8038,
+            "00 05000000 02000000 6162 0600000000000000",
         ),
         (
             Answer::Rows { more: true, rows: vec![Row { key: b"k", object: object(None) }] },
@@ -129,6 +138,10 @@ fn malformed_payloads_are_refused_by_their_field() {
         (0x33, "02", "values"),
         (0x33, "01 05000000 02000000 6b", "key"),
         (0x33, "01 0500", "keyspace"),
+        (0x36, "03000000 6162", "name"),
+        (0x36, "01000000 ff", "name"),
+        (0x38, "02", "name"),
+        (0x38, "00 01 05000000", "name"),
         (0x35, "02 00000000", "durable"),
         (0x35, "01 01000000", "keyspace"),
         (0x35, "01 ffffffff 05000000 01000000 6b 01", "keyspace"),
