@@ -100,6 +100,15 @@ impl StateLog {
     }
 }
 
+/// What becomes of the part of a journal that is trimmed.
+#[derive(Clone, Copy)]
+enum Keeps {
+    /// A history of so many bytes.
+    History(u64),
+    /// Its engine still reads it, and releases it itself.
+    UntilReleased,
+}
+
 impl House {
     fn open(config: &Config) -> Result<Self, Failure> {
         let folder = &config.data_dir;
@@ -118,7 +127,7 @@ impl House {
             house.coordinator = Some((state, Arc::new(coordinator)));
         }
         if let Some(section) = &config.kv {
-            let journal = house.journal(&folder.join("kv"), section, 64 << 20, 0)?;
+            let journal = house.journal(&folder.join("kv"), section, 64 << 20, Keeps::UntilReleased)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = section.store(identity.node);
             info!(memory_bytes = settings.memory_bytes, cache_bytes = settings.cache_bytes, "the store's memory");
@@ -139,7 +148,7 @@ impl House {
             )));
         }
         let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
-        self.journal(folder, section, 16 << 20, history).map(StateLog::Journal)
+        self.journal(folder, section, 16 << 20, Keeps::History(history)).map(StateLog::Journal)
     }
 
     fn table(&mut self, folder: &Path, section: &Engine) -> Result<Arc<TableLog>, Failure> {
@@ -180,8 +189,12 @@ impl House {
         folder: &Path,
         section: &Engine,
         log_size: u64,
-        archive_bytes_max: u64,
+        keeps: Keeps,
     ) -> Result<Arc<Journal>, Failure> {
+        let (archive_bytes_max, kept_until_released) = match keeps {
+            Keeps::History(bytes) => (bytes, false),
+            Keeps::UntilReleased => (0, true),
+        };
         let defaults = assent_journal::Config::default();
         let settings = assent_journal::Config {
             log_size: section.log_size.unwrap_or(log_size),
@@ -191,6 +204,7 @@ impl House {
             direct: section.direct.unwrap_or(defaults.direct),
             dsync: section.dsync.unwrap_or(defaults.dsync),
             archive_bytes_max,
+            kept_until_released,
             ..defaults
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);

@@ -7,6 +7,7 @@ use assent_frame::HEADER_BYTES;
 use assent_ids::{Epoch, Lsn};
 
 use crate::journal::Journal;
+use crate::layout::BLOCK_BYTES;
 use crate::reader::FIRST_READ_BYTES;
 use crate::segment;
 use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
@@ -99,6 +100,10 @@ impl Log for Journal {
             return Err(JournalError::NotFound { lsn: from });
         }
         Ok(Box::new(source.begun(from.0, to.0, limit)))
+    }
+
+    fn stretch_bytes(&self) -> Option<u64> {
+        self.config.kept_until_released.then_some(self.config.log_size - BLOCK_BYTES)
     }
 
     fn sealed(&self) -> Vec<Span> {

@@ -181,6 +181,12 @@ pub trait Log: Send + Sync + Debug {
         Ok(Box::new(entries.take_while(move |entry| entry.as_ref().map_or(true, |entry| entry.lsn < to))))
     }
 
+    /// Where what is trimmed is kept until its owner releases it: about how many bytes of the log come free with one stretch of
+    /// it. `None`: what is trimmed is gone, or a history of which the log disposes itself.
+    fn stretch_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// What was trimmed and is kept until it is released, in order. There may be holes: what was released. Nothing for a log
     /// whose trimmed places are its own.
     fn sealed(&self) -> Vec<Span> {

@@ -4,6 +4,7 @@ use assent_ids::NodeId;
 use assent_journal::ENTRY_BYTES_MAX;
 
 use crate::KvError;
+use crate::vault::{Chooser, Hours};
 
 /// The longest key that a record can carry.
 pub const KEY_BYTES_MAX: u32 = 64 << 10;
@@ -54,6 +55,16 @@ pub struct Config {
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
+    /// Bytes of values on disk for each hundred that live, at most: beyond it the emptiest volumes are compacted. Less room costs more
+    /// writes.
+    pub space_amplification_max_percent: u32,
+    /// About the bytes of one compacted volume.
+    pub volume_bytes: u64,
+    /// From which hour to which values may be compacted, over midnight if the second is lower; always if they are the same. Of the
+    /// clock's UTC, shifted by `utc_offset_minutes`.
+    pub compact_hours: (u8, u8),
+    /// What the operator's time is ahead of UTC.
+    pub utc_offset_minutes: i16,
     /// Who this store is, in the witness of its votes: the data folder's identity. Never changes.
     pub store: NodeId,
 }
@@ -74,6 +85,10 @@ impl Default for Config {
             background_bytes_per_second: 0,
             cache_bytes: 64 << 20,
             finished_max: 1 << 16,
+            space_amplification_max_percent: 140,
+            volume_bytes: 64 << 20,
+            compact_hours: (0, 0),
+            utc_offset_minutes: 0,
             store: NodeId(0),
         }
     }
@@ -87,9 +102,24 @@ impl Config {
         4 * self.memory_bytes
     }
 
+    /// What of the cache is that of the volumes' indexes: they are a small part of what they lead to.
+    pub(crate) const fn index_cache_bytes(&self) -> u64 {
+        self.cache_bytes / 8
+    }
+
+    /// Which volumes to compact.
+    pub(crate) fn chooser(&self) -> Chooser {
+        let (from, to) = self.compact_hours;
+        Chooser {
+            space_amplification_max: f64::from(self.space_amplification_max_percent) / 100.0,
+            volume_bytes: self.volume_bytes,
+            hours: Hours::between(from, to),
+        }
+    }
+
     /// What of it is the ledger's.
     pub(crate) fn ledger(&self) -> assent_runs::Config {
-        let cache_bytes = self.cache_bytes;
+        let cache_bytes = self.cache_bytes - self.index_cache_bytes();
         assent_runs::Config { cache_bytes, memory_bytes_max: LEDGER_BYTES_MAX, ..assent_runs::Config::default() }
     }
 
@@ -98,7 +128,7 @@ impl Config {
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 8] = [
+        let rules: [(&'static str, u64, bool, &'static str); 11] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -117,6 +147,19 @@ impl Config {
                 self.branch_bytes_max.into(),
                 (64..=VALUE_BYTES_MAX).contains(&self.branch_bytes_max),
                 "64 to 268435456",
+            ),
+            (
+                "space_amplification_max_percent",
+                self.space_amplification_max_percent.into(),
+                (110..=1000).contains(&self.space_amplification_max_percent),
+                "110 to 1000",
+            ),
+            ("volume_bytes", self.volume_bytes, (4 << 10..=1 << 30).contains(&self.volume_bytes), "4096 to 1073741824"),
+            (
+                "compact_hours",
+                self.compact_hours.0.max(self.compact_hours.1).into(),
+                self.compact_hours.0 < 24 && self.compact_hours.1 < 24,
+                "0 to 23",
             ),
             ("unpublished_max", self.unpublished_max.into(), self.unpublished_max > 0, "at least 1"),
             ("checkpoint_bytes", self.checkpoint_bytes, self.checkpoint_bytes > 0, "at least 1"),

@@ -9,6 +9,7 @@ use assent_runs::RunsError;
 
 use crate::conditions::Expect;
 use crate::keyspaces::Name;
+use crate::vault::VaultError;
 
 /// A key as people read it in messages: escaped, and cut if it is long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,6 +213,20 @@ pub enum KvError {
     /// The ledger took an entry no more that the journal has: what was asked is known once the store is reopened.
     #[error("nothing more becomes visible until the store is reopened: {0}")]
     Unpublished(RunsError),
+    /// A volume of values refused or failed.
+    #[error("{what}")]
+    Volume {
+        /// What the caller must do.
+        kind: Kind,
+        /// What is wrong, and which file it is.
+        what: String,
+    },
+    /// The ledger is lost, and what is left is only to be looked at: opening the store to work in it builds the ledger anew.
+    #[error("the ledger {folder} is lost; open the store to work in it, and it is built anew")]
+    Lost {
+        /// Its folder.
+        folder: String,
+    },
     /// A row of the ledger that this version cannot have written.
     #[error("the ledger's row of LSN {committed} is none of this version: {what}")]
     Row {
@@ -250,7 +265,17 @@ impl KvError {
             Self::Journal(error) => error.kind(),
             Self::InDoubt(_) | Self::Unpublished(_) => Kind::InDoubt,
             Self::Ledger(error) => error.kind(),
-            Self::Damaged { .. } | Self::Record { .. } | Self::Row { .. } => Kind::Corrupt,
+            Self::Volume { kind, .. } => *kind,
+            Self::Lost { .. } | Self::Damaged { .. } | Self::Record { .. } | Self::Row { .. } => Kind::Corrupt,
+        }
+    }
+}
+
+impl From<VaultError> for KvError {
+    fn from(error: VaultError) -> Self {
+        match error {
+            VaultError::Journal(error) => Self::Journal(error),
+            error => Self::Volume { kind: error.kind(), what: error.to_string() },
         }
     }
 }

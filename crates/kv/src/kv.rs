@@ -3,27 +3,34 @@
 //! Walk: [`Kv::batch_begin`] checks, lays and appends · [`Kv::wait`] waits for the log and publishes everything that is
 //! safe by then, in log order, whoever appended it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_ids::Lsn;
 use assent_journal::{Log, Ticket};
-use assent_runs::RunsError;
+use assent_runs::{OpenFiles, RunsError};
 use assent_world::{Clock, Disk};
 
 use crate::KvError;
 use crate::claims::Claims;
+use crate::compaction::Done;
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
 use crate::keyspaces::{Names, refuse_system};
+use crate::ledger::Ledger;
 use crate::op::{Durability, Op};
+use crate::rebuild::Progress;
 use crate::record::batch_bytes;
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot};
 use crate::time::Time;
 use crate::upkeep::Counts;
+use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values};
+use crate::vault::{count_unknown, remove_unknown};
 
 /// A key-value store over a log. All methods may be called from many threads.
 pub struct Kv {
@@ -39,6 +46,16 @@ pub struct Kv {
     pub(crate) naming: Mutex<()>,
     opened: Opened,
     pub(crate) read_only: bool,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) volumes_folder: PathBuf,
+    /// Whether that is there, durably.
+    pub(crate) has_folder: AtomicBool,
+    /// Held by whoever compacts.
+    pub(crate) compacting: Mutex<()>,
+    /// Volumes that were replaced and that a manifest may still name.
+    pub(crate) leaving: Mutex<Vec<Arc<Held>>>,
+    pub(crate) damaged: Mutex<BTreeSet<u64>>,
+    pub(crate) done: Mutex<Done>,
 }
 
 /// Something that was appended and must be waited for before it is answered; or nothing, where nothing was appended.
@@ -102,10 +119,33 @@ pub struct Stats {
     pub rebuilt: u64,
     /// Journal entries that the open replayed.
     pub replayed: u64,
+    /// What the ledger counted that did not fit its accounts of where values live: broken promises of ours. Nothing is lost by it but
+    /// room; [`Kv::broken_account`] names the first.
+    pub broken_accounts: u64,
     /// Finished branches that are remembered.
     pub finished: u64,
     /// Bytes of the ledger's rows that only memory has.
     pub memory_bytes: u64,
+    /// Bytes of values, with what is kept beside them, that the ledger's files point to.
+    pub live_bytes: u64,
+    /// Bytes on disk in which they stand: volumes, and the journal that is not compacted.
+    pub value_bytes_on_disk: u64,
+    /// Of these, what is more than `space_amplification_max_percent` allows: what compactions are to give back.
+    pub value_debt_bytes: u64,
+    /// Compacted volumes.
+    pub volumes: u64,
+    /// 1 if values can be compacted: the log keeps what it trims until it is released.
+    pub compacts: u64,
+    /// Compactions since the open.
+    pub compactions: u64,
+    /// Those that failed.
+    pub compactions_failed: u64,
+    /// Bytes that they read, of volumes and journal.
+    pub compacted_bytes_in: u64,
+    /// Bytes that they wrote.
+    pub compacted_bytes_out: u64,
+    /// Bytes of volumes and of the journal that were given back since the open.
+    pub reclaimed_bytes: u64,
     /// Sorted files of the ledger, and their bytes.
     pub runs: u64,
     /// Their bytes.
@@ -126,8 +166,23 @@ impl Kv {
         folder: &Path,
         config: Config,
     ) -> Result<Self, KvError> {
+        Self::open_telling(log, disk, clock, folder, config, &mut |_| {})
+    }
+
+    /// As [`Kv::open`]; tells how far it is while it builds a ledger anew.
+    ///
+    /// # Errors
+    /// As [`Kv::open`].
+    pub fn open_telling(
+        log: Arc<dyn Log>,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        folder: &Path,
+        config: Config,
+        told: &mut dyn FnMut(Progress),
+    ) -> Result<Self, KvError> {
         config.check()?;
-        Self::over(log, (&disk, clock), folder, config, false)
+        Self::over(log, (&disk, clock), folder, (config, false), told)
     }
 
     /// Opens a stopped store to look at it: over a log that was opened read-only. Changes nothing in the folder.
@@ -142,21 +197,28 @@ impl Kv {
         config: Config,
     ) -> Result<Self, KvError> {
         config.check()?;
-        Self::over(log, (&disk, clock), folder, config, true)
+        Self::over(log, (&disk, clock), folder, (config, true), &mut |_| {})
     }
 
     fn over(
         log: Arc<dyn Log>,
         (disk, clock): (&Arc<dyn Disk>, Arc<dyn Clock>),
         folder: &Path,
-        config: Config,
-        read_only: bool,
+        (config, read_only): (Config, bool),
+        told: &mut dyn FnMut(Progress),
     ) -> Result<Self, KvError> {
-        let (ledger, mut desk, opened) = recover(&*log, disk, folder, &config, read_only)?;
+        let volumes_folder = volumes_folder(folder);
+        let (ledger, mut desk, opened) = recover(&*log, disk, (folder, &volumes_folder), (&config, read_only), told)?;
+        let open = Arc::new(OpenFiles::new(OPEN_VOLUMES_MAX));
+        let set = Set::open(disk, &volumes_folder, &open, &ledger.accounts());
+        if !read_only {
+            remove_strangers(&ledger, &set, &**disk, &volumes_folder)?;
+        }
+        let values = Values::new(log, open, set, config.index_cache_bytes())?;
         desk.names = Names::read(&ledger);
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         Ok(Self {
-            shared: Arc::new(Shared::new(log, ledger, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
+            shared: Arc::new(Shared::new(ledger, values, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
             desk: Mutex::new(desk),
             claims: Claims::default(),
             folder: folder.to_owned(),
@@ -166,6 +228,13 @@ impl Kv {
             naming: Mutex::default(),
             opened,
             read_only,
+            disk: Arc::clone(disk),
+            volumes_folder,
+            has_folder: AtomicBool::new(false),
+            compacting: Mutex::default(),
+            leaving: Mutex::default(),
+            damaged: Mutex::default(),
+            done: Mutex::default(),
         })
     }
 
@@ -300,6 +369,9 @@ impl Kv {
         let (ledger, counts) = (&self.shared.ledger, *self.counts());
         // Before the desk is locked: it waits for a commit of the ledger.
         let (held, checkpoint) = (ledger.held(), ledger.durable());
+        let (accounts, done) = (ledger.accounts(), *self.done());
+        let (value_bytes_on_disk, live_bytes) = accounts.sums(self.shared.log.end().0);
+        let allowed = live_bytes.saturating_mul(self.config.space_amplification_max_percent.into()) / 100;
         let desk = self.desk();
         Stats {
             keys: held.keys,
@@ -320,11 +392,28 @@ impl Kv {
             broken: u64::from(desk.refuse_broken().is_err() || ledger.is_closed()),
             rebuilt: u64::from(self.opened.is_rebuilt),
             replayed: self.opened.replayed,
+            broken_accounts: ledger.broken().0,
+            live_bytes,
+            value_bytes_on_disk,
+            value_debt_bytes: value_bytes_on_disk.saturating_sub(allowed),
+            volumes: count(accounts.compacted().count()),
+            compacts: u64::from(self.shared.log.stretch_bytes().is_some()),
+            compactions: done.compactions,
+            compactions_failed: done.failed,
+            compacted_bytes_in: done.bytes_in,
+            compacted_bytes_out: done.bytes_out,
+            reclaimed_bytes: done.reclaimed,
             finished: count(desk.finished.len()),
             memory_bytes: ledger.memory_bytes(),
             runs: held.runs,
             runs_bytes: held.runs_bytes,
         }
+    }
+
+    /// The first of [`Stats::broken_accounts`], naming the volume.
+    #[must_use]
+    pub fn broken_account(&self) -> Option<KvError> {
+        self.shared.ledger.broken().1.map(KvError::from)
     }
 
     // A thread that died in the lock said so; the desk is whole between operations.
@@ -393,6 +482,21 @@ impl Kv {
             Op::Delete { .. } | Op::Erase { .. } => Ok(()),
         }
     }
+}
+
+/// Where the volumes are: beside the ledger, so that who removes a ledger to have it built anew removes no value.
+fn volumes_folder(ledger: &Path) -> PathBuf {
+    let name = ledger.file_name().unwrap_or_default().to_string_lossy();
+    ledger.with_file_name(format!("{}-values", name.strip_suffix("-ledger").unwrap_or(&name)))
+}
+
+/// Removes the files of volumes that a crash left and that no note names. While the older manifest may name one, it stays.
+fn remove_strangers(ledger: &Ledger, set: &Set, disk: &dyn Disk, folder: &Path) -> Result<(), KvError> {
+    let known = set.volumes.iter().map(|held| (held.account.first, held.account.generation)).collect();
+    if count_unknown(disk, folder, &known)? > 0 && ledger.renote(None).is_ok() {
+        remove_unknown(disk, folder, &known)?;
+    }
+    Ok(())
 }
 
 /// The rows of one entry become visible together.

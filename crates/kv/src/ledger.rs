@@ -3,7 +3,7 @@
 //! ```text
 //!   row   keyspace 4 (big endian), key  ->  version 2, entry 8, hash 8, at 4, value length 4, modified 8, expiry 8,
 //!                                             metadata length 2, metadata
-//!   note  what the map cannot say of the moment up to which it is durable: the last entry then, branches, outcomes
+//!   note  what the map cannot say of the moment up to which it is durable: the last entry then, branches, outcomes; what lives where
 //! ```
 //! Walk: [`Ledger::open`] finds what was durable and says from where to replay · [`Ledger::apply`] makes one journal entry
 //! visible, whole · [`Ledger::find`], [`crate::view::View::find`] are a key now or as of a view · [`Ledger::close_memory`] bounds the next
@@ -11,30 +11,33 @@
 //! A row is known by the end of the entry that committed it, so "as of P" is: every entry that ends at or before P.
 //! Deliberately absent: values, locks of writers, the journal's meaning of a branch.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::{Lsn, Xid};
+use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Change, Debt, Entry, Fate, Opened, Owner, Pace, Runs, RunsError, Step, Tally};
+use assent_runs::{AtOnce, Change, Debt, Opened, Pace, Runs, RunsError, Step};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::config::Config;
-use crate::finished::{Row, lay_row, read_row};
-use crate::record::{Became, Effect, Place, lay_xid, read_xid};
-use crate::time::{Time, is_over};
+use crate::note::{self, Moment, Note};
+use crate::record::{Became, Effect, Place};
+use crate::tally::Clerk;
+use crate::time::Time;
+use crate::vault::{Accounts, Compacted, VaultError};
 use crate::view::View;
 
 const ROW_VERSION: u8 = 2;
-/// Goes with the rows': an older ledger is built anew.
-const NOTE_VERSION: u8 = 2;
 const ROW_HEAD_BYTES: usize = 43;
+/// How a journal is counted that gives nothing back: as the default one would.
+pub(crate) const CELL_BYTES: u64 = (16 << 20) - 4096;
 
 /// What is known of a key without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,23 +46,6 @@ pub(crate) struct Head {
     pub(crate) metadata: Vec<u8>,
     /// Where the entry ends that made it so.
     pub(crate) committed: Lsn,
-}
-
-/// What replay cannot find out from the map's rows, as of a place in the journal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moment {
-    /// The last entry: where it begins and where it ends.
-    pub(crate) entry: Lsn,
-    pub(crate) end: Lsn,
-    /// Prepared branches and where their records begin.
-    pub(crate) prepared: Vec<(Xid, Lsn)>,
-    /// Of the finished ones: see [`crate::finished::Finished`].
-    pub(crate) floor: Lsn,
-    pub(crate) finished: Vec<Row>,
-    /// Puts and bytes of their values that this opening had made visible by then.
-    pub(crate) made: [u64; 2],
-    /// XXH3-64 of the last entry's payload, once somebody has read it: whose journal this is.
-    pub(crate) hash: Option<u64>,
 }
 
 /// How much the ledger has.
@@ -71,13 +57,13 @@ pub(crate) struct Held {
     pub(crate) runs_bytes: u64,
 }
 
-/// What an opening found.
-pub(crate) struct Found {
-    pub(crate) ledger: Ledger,
-    /// None: the map was empty, or could not be believed; replay everything.
-    pub(crate) moment: Option<Moment>,
-    /// Whether there was one that could not be believed.
-    pub(crate) is_rebuilt: bool,
+/// What of the journal an open may still need, whichever manifest it believes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// What stands before is read by nobody but by address.
+    pub(crate) needs: Lsn,
+    /// Both manifests name the same volumes.
+    pub(crate) agreed: bool,
 }
 
 /// The map and what its next notes will say.
@@ -91,21 +77,60 @@ pub(crate) struct Ledger {
     /// Puts that this opening has made visible, and the bytes of their values.
     made: [AtomicU64; 2],
     /// Once it is known, what has expired is buried.
-    time: OnceLock<Arc<Time>>,
+    pub(crate) time: OnceLock<Arc<Time>>,
 }
 
-#[derive(Debug, Default)]
-struct Notes {
+/// What the next note will say.
+#[derive(Debug)]
+pub(crate) struct Notes {
     /// One for each part of the memory that is closed and not yet written out, the oldest first.
-    closed: VecDeque<Moment>,
+    pub(crate) closed: VecDeque<Moment>,
     /// What the map is durable up to.
-    durable: Moment,
+    pub(crate) durable: Moment,
     /// Puts that its runs have, and the bytes of their values.
-    kept: [u64; 2],
+    pub(crate) kept: [u64; 2],
+    /// What lives where, of what its runs have. Changed under the manifest's lock alone: no note is laid from older ones.
+    pub(crate) accounts: Accounts,
+    /// How often volumes were replaced; what the manifest before the newest asks of the journal, and of which count it is. Of one that
+    /// an earlier opening wrote, nothing is known: everything, and none.
+    pub(crate) replaced: u64,
+    pub(crate) older_needs: Lsn,
+    pub(crate) older_replaced: Option<u64>,
+    /// Bookings that did not fit, and the first of them.
+    pub(crate) broken: u64,
+    pub(crate) first_broken: Option<VaultError>,
+}
+
+impl Notes {
+    const fn new(durable: Moment, kept: [u64; 2], accounts: Accounts) -> Self {
+        Self {
+            closed: VecDeque::new(),
+            durable,
+            kept,
+            accounts,
+            replaced: 0,
+            older_needs: Lsn::ZERO,
+            older_replaced: None,
+            broken: 0,
+            first_broken: None,
+        }
+    }
+
+    /// A manifest is durable that says this of the accounts.
+    pub(crate) fn committed(&mut self, accounts: Accounts) {
+        (self.older_needs, self.older_replaced) = (self.durable.needs(), Some(self.replaced));
+        self.accounts = accounts;
+    }
+
+    /// The note as it was last committed, but for these accounts.
+    fn lay(&self, accounts: &Accounts) -> Vec<u8> {
+        note::lay(&self.durable, self.kept, accounts)
+    }
 }
 
 impl Ledger {
-    /// Opens the map in its folder. One that is damaged, or of another journal, is emptied: the journal has everything.
+    /// Opens the map in its folder, and says from where to replay: without a moment, everything. Nothing if the map is damaged,
+    /// or of another journal.
     ///
     /// # Errors
     /// As the disk says.
@@ -115,40 +140,37 @@ impl Ledger {
         folder: &Path,
         config: &Config,
         read_only: bool,
-    ) -> Result<Found, KvError> {
-        let open = || -> Result<(Runs, Opened), RunsError> {
-            let config = config.ledger();
-            if read_only {
-                Runs::open_read_only(Arc::clone(disk), folder, config)
-            } else {
-                Runs::open(Arc::clone(disk), folder, config)
-            }
-        };
-        let fresh = || -> Result<(Runs, Opened), RunsError> {
-            let config = config.ledger();
-            if read_only { Runs::in_memory(config) } else { Runs::create(Arc::clone(disk), folder, config) }
-        };
-        let (runs, moment, is_rebuilt) = match open() {
-            Ok((runs, opened)) if opened.applied == 0 => (runs, None, false),
-            Ok((runs, opened)) => match believed(log, &opened)? {
-                Some(moment) => (runs, Some(moment), false),
-                None => {
-                    drop(runs);
-                    (fresh()?.0, None, true)
-                }
-            },
-            Err(RunsError::Damaged { .. }) => (fresh()?.0, None, true),
-            Err(error) => return Err(error.into()),
-        };
-        let (moment, kept) = moment.unzip();
-        let (durable, kept) = (moment.clone().unwrap_or_default(), kept.unwrap_or_default());
-        let (entry, published) = (AtomicU64::new(durable.entry.0), AtomicU64::new(durable.end.0));
-        let notes = Mutex::new(Notes { closed: VecDeque::new(), durable, kept });
-        Ok(Found {
-            ledger: Self { runs, notes, entry, published, made: Default::default(), time: OnceLock::new() },
-            moment,
-            is_rebuilt,
-        })
+    ) -> Result<Option<(Self, Option<Moment>)>, KvError> {
+        let (disk, settings) = (Arc::clone(disk), config.ledger());
+        let opened =
+            if read_only { Runs::open_read_only(disk, folder, settings) } else { Runs::open(disk, folder, settings) };
+        match opened {
+            Ok((runs, opened)) if opened.applied == 0 => Ok(Some((Self::empty(runs, log), None))),
+            Ok((runs, opened)) => Ok(believed(log, &opened)?.map(|Note { moment, kept, accounts }| {
+                (Self::of(runs, Notes::new(moment.clone(), kept, accounts)), Some(moment))
+            })),
+            Err(RunsError::Damaged { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// An empty one without a folder.
+    ///
+    /// # Errors
+    /// As [`Config::check`].
+    pub(crate) fn in_memory(log: &dyn Log, config: &Config) -> Result<Self, KvError> {
+        let (runs, _) = Runs::in_memory(config.ledger())?;
+        Ok(Self::empty(runs, log))
+    }
+
+    fn empty(runs: Runs, log: &dyn Log) -> Self {
+        let accounts = Accounts::new(log.stretch_bytes().unwrap_or(CELL_BYTES));
+        Self::of(runs, Notes::new(Moment::default(), [0; 2], accounts))
+    }
+
+    fn of(runs: Runs, notes: Notes) -> Self {
+        let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
+        Self { runs, notes: Mutex::new(notes), entry, published, made: Default::default(), time: OnceLock::new() }
     }
 
     /// Everything that ends here or before is visible, nothing else.
@@ -241,6 +263,11 @@ impl Ledger {
         self.made.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
+    /// Reads all of the map's files; answers how many.
+    pub(crate) fn verify(&self, told: &mut dyn FnMut(&RunsError)) -> u64 {
+        self.runs.verify(told).runs
+    }
+
     /// Bytes that only memory has.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.runs.memory_bytes()
@@ -251,6 +278,61 @@ impl Ledger {
         self.runs.is_closed()
     }
 
+    /// In what the journal is counted.
+    pub(crate) fn cell_bytes(&self) -> u64 {
+        self.notes().accounts.cell_bytes()
+    }
+
+    /// What lives where, as the newest manifest says.
+    pub(crate) fn accounts(&self) -> Accounts {
+        self.notes().accounts.clone()
+    }
+
+    /// What a key became last, as far as that is known: when, and its place if it has a value. Not as of a view: now.
+    pub(crate) fn newest(&self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, Option<Place>)>, KvError> {
+        let Some(newest) = self.runs.view().newest(&laid_key(keyspace, key))? else { return Ok(None) };
+        let place = newest.value.map(|row| head(newest.seq, &row)).transpose()?.map(|head| head.place);
+        Ok(Some((newest.seq, place)))
+    }
+
+    /// What an open may still need, whichever manifest it believes.
+    pub(crate) fn settled(&self) -> Settled {
+        let Notes { durable, older_needs, older_replaced, replaced, .. } = &*self.notes();
+        Settled { needs: durable.needs().min(*older_needs), agreed: *older_replaced == Some(*replaced) }
+    }
+
+    /// Bookings that did not fit, and the first of them.
+    pub(crate) fn broken(&self) -> (u64, Option<VaultError>) {
+        let notes = self.notes();
+        (notes.broken, notes.first_broken.clone())
+    }
+
+    /// Commits that what was compacted is read from the new volume; none: commits the same note again, so that both manifests say
+    /// the same.
+    ///
+    /// # Errors
+    /// As the disk says; nothing has changed then, but with `Closed`, where nobody knows.
+    pub(crate) fn renote(&self, compacted: Option<&Compacted>) -> Result<(), KvError> {
+        let (next, refused) = (Cell::new(None), Cell::new(None));
+        let note = || {
+            let notes = self.notes();
+            let mut accounts = notes.accounts.clone();
+            // All of it or nothing: where it does not fit, the note stays as it is.
+            refused.set(compacted.and_then(|compacted| accounts.replace(compacted).err()));
+            let laid = notes.lay(&accounts);
+            next.set(Some(accounts));
+            laid
+        };
+        self.runs.renote(note, || {
+            if let Some(accounts) = next.take() {
+                let mut notes = self.notes();
+                notes.committed(accounts);
+                notes.replaced += u64::from(compacted.is_some());
+            }
+        })?;
+        refused.take().map_or(Ok(()), |refused| Err(refused.into()))
+    }
+
     /// Writes the oldest closed part of the memory out; whether there was one. Nothing becomes durable here before the
     /// journal is.
     ///
@@ -259,7 +341,12 @@ impl Ledger {
     pub(crate) fn flush(&self, log: &dyn Log) -> Result<bool, KvError> {
         self.before_a_commit(log)?;
         let owner = Clerk { ledger: self, log };
-        Ok(self.runs.flush(&owner, &AtOnce)?.is_some())
+        let flushed = self.runs.flush(&owner, &AtOnce)?.is_some();
+        if flushed && log.stretch_bytes().is_some() {
+            // Kept by the journal until somebody releases it: it only leaves what an open examines. What fails is tried again.
+            _ = log.trim(self.settled().needs);
+        }
+        Ok(flushed)
     }
 
     /// Does the most urgent piece of work that is no flush; whether there was any. A flush may be under way meanwhile. What it
@@ -295,83 +382,8 @@ impl Ledger {
         Ok(())
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Tells the map what to note.
-struct Clerk<'a> {
-    ledger: &'a Ledger,
-    log: &'a dyn Log,
-}
-
-impl Owner for Clerk<'_> {
-    fn durable(&self) -> u64 {
-        self.log.durable().0
-    }
-
-    fn tally(&self) -> Box<dyn Tally + '_> {
-        Box::new(Count { clerk: self, comes: [0; 2], goes: [0; 2], applied: Lsn::ZERO })
-    }
-}
-
-struct Count<'a> {
-    clerk: &'a Clerk<'a>,
-    /// Puts and bytes of their values that come, and that go.
-    comes: [u64; 2],
-    goes: [u64; 2],
-    /// What the note was asked for.
-    applied: Lsn,
-}
-
-impl Count<'_> {
-    fn kept(&self, kept: [u64; 2]) -> [u64; 2] {
-        std::array::from_fn(|at| {
-            let of = |counts: &[u64; 2]| counts.get(at).copied().unwrap_or_default();
-            of(&kept).saturating_add(of(&self.comes)).saturating_sub(of(&self.goes))
-        })
-    }
-
-    fn count(counts: &mut [u64; 2], entry: &Entry<'_>) {
-        // A row that cannot be read is told to whoever asks for its key.
-        let Some(Ok(head)) = entry.value.map(|row| head(entry.seq, row)) else { return };
-        let [keys, bytes] = counts;
-        *keys += 1;
-        *bytes += u64::from(head.place.value_bytes);
-    }
-}
-
-impl Tally for Count<'_> {
-    fn enters(&mut self, entry: &Entry<'_>) {
-        Self::count(&mut self.comes, entry);
-    }
-
-    fn leaves(&mut self, entry: &Entry<'_>) {
-        Self::count(&mut self.goes, entry);
-    }
-
-    fn judge(&mut self, entry: &Entry<'_>) -> Fate {
-        let Some(Ok(Head { place: Place { expiry, .. }, .. })) = entry.value.map(|row| head(entry.seq, row)) else {
-            return Fate::Keep;
-        };
-        let is_over = |time: &Arc<Time>| expiry != 0 && is_over(expiry, time.now_ms());
-        if self.clerk.ledger.time.get().is_some_and(is_over) { Fate::Bury } else { Fate::Keep }
-    }
-
-    fn note(&mut self, applied: u64) -> Vec<u8> {
-        let notes = self.clerk.ledger.notes();
-        let moment = notes.closed.iter().rev().find(|moment| moment.end.0 <= applied).unwrap_or(&notes.durable);
-        self.applied = Lsn(applied);
-        lay_note(moment, self.kept(notes.kept), moment.hash.unwrap_or_default())
-    }
-
-    fn committed(self: Box<Self>) {
-        let mut notes = self.clerk.ledger.notes();
-        notes.kept = self.kept(notes.kept);
-        while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
-            notes.durable = notes.closed.pop_front().unwrap_or_default();
-        }
     }
 }
 
@@ -379,16 +391,14 @@ impl Tally for Count<'_> {
 ///
 /// # Errors
 /// As the disk says: what cannot be read now is not another journal's for that.
-fn believed(log: &dyn Log, opened: &Opened) -> Result<Option<(Moment, [u64; 2])>, KvError> {
-    let Ok((mut moment, kept, hash)) = read_note(&opened.note) else { return Ok(None) };
+fn believed(log: &dyn Log, opened: &Opened) -> Result<Option<Note>, KvError> {
+    let Ok(note) = Note::read(&opened.note) else { return Ok(None) };
+    let moment = &note.moment;
     if moment.end.0 != opened.applied || moment.end > log.end() {
         return Ok(None);
     }
     match log.read_at(moment.entry) {
-        Ok(entry) if xxh3_64(&entry.payload) == hash => {
-            moment.hash = Some(hash);
-            Ok(Some((moment, kept)))
-        }
+        Ok(entry) if Some(xxh3_64(&entry.payload)) == moment.hash => Ok(Some(note)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == Kind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
@@ -403,7 +413,7 @@ pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
 }
 
 /// An effect as the map takes it.
-struct Laid {
+pub(crate) struct Laid {
     key: Vec<u8>,
     to: To,
 }
@@ -415,7 +425,7 @@ enum To {
 }
 
 impl Laid {
-    fn change(&self) -> Change<'_> {
+    pub(crate) fn change(&self) -> Change<'_> {
         match &self.to {
             To::Value(value) => Change::Put { key: &self.key, value },
             To::Nothing => Change::Delete { key: &self.key },
@@ -424,7 +434,7 @@ impl Laid {
     }
 }
 
-fn row(effect: &Effect) -> Laid {
+pub(crate) fn row(effect: &Effect) -> Laid {
     let to = match &effect.became {
         Became::Value { place, metadata } => {
             let mut laid = Writer::behind(Vec::with_capacity(ROW_HEAD_BYTES + metadata.len()));
@@ -464,56 +474,13 @@ pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
     read().map_err(|malformed| KvError::Row { committed: Lsn(seq), what: malformed.to_string() })
 }
 
-fn lay_note(moment: &Moment, kept: [u64; 2], hash: u64) -> Vec<u8> {
-    let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-    let mut note = Writer::new();
-    note.u8(NOTE_VERSION).u64(moment.entry.0).u64(moment.end.0).u64(hash).u64(moment.floor.0);
-    kept.iter().for_each(|count| _ = note.u64(*count));
-    note.u32(count(moment.prepared.len()));
-    for (xid, entry) in &moment.prepared {
-        lay_xid(note.u64(entry.0), xid);
-    }
-    note.u32(count(moment.finished.len()));
-    moment.finished.iter().for_each(|row| lay_row(&mut note, row));
-    note.into_vec()
-}
-
-fn read_note(bytes: &[u8]) -> Result<(Moment, [u64; 2], u64), Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.u8("version")? != NOTE_VERSION {
-        return Err(Malformed { field: "version" });
-    }
-    let (entry, end) = (Lsn(reader.u64("entry")?), Lsn(reader.u64("end")?));
-    let hash = reader.u64("hash")?;
-    let floor = Lsn(reader.u64("floor")?);
-    let kept = [reader.u64("keys")?, reader.u64("value bytes")?];
-    let mut moment = Moment { entry, end, floor, ..Moment::default() };
-    for _ in 0..reader.u32("prepared")? {
-        let entry = Lsn(reader.u64("entry")?);
-        moment.prepared.push((read_xid(&mut reader)?, entry));
-    }
-    for _ in 0..reader.u32("finished")? {
-        moment.finished.push(read_row(&mut reader)?);
-    }
-    reader.end()?;
-    Ok((moment, kept, hash))
-}
-
 #[cfg(test)]
 mod tests {
-    use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId};
-
     use super::*;
-    use crate::branch::Ending;
     use crate::keyed::Key;
 
-    fn branch(counter: u64) -> Branch {
-        let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };
-        Branch { node: NodeId(7), tx, resource: ResourceId::of("kv"), number: 0, flags: 0 }
-    }
-
     #[test]
-    fn rows_and_notes_come_back_as_they_were_laid() {
+    fn a_row_comes_back_as_it_was_laid() {
         let place =
             Place { entry: Lsn(64), hash: 5, at: 24, value_bytes: 10, metadata_bytes: 4, modified: 6, expiry: 7 };
         let became = Became::Value { place, metadata: b"meta"[..].into() };
@@ -531,21 +498,5 @@ mod tests {
         assert_eq!(ends(&erased(3, None)), Some(b"\0\0\0\x04".to_vec()));
         assert_eq!(ends(&erased(u32::MAX, None)), None);
         assert_eq!(read, Head { place, metadata: b"meta".to_vec(), committed: Lsn(9) });
-        let row = Row { lsn: Lsn(5), branch: branch(2), ending: Ending::Rollback };
-        let prepared = vec![(branch(1).xid(), Lsn(8))];
-        let moment = Moment {
-            entry: Lsn(8),
-            end: Lsn(80),
-            prepared,
-            floor: Lsn(3),
-            finished: vec![row],
-            made: [0; 2],
-            hash: None,
-        };
-        let note = lay_note(&moment, [3, 30], 77);
-        assert_eq!(read_note(&note).unwrap(), (moment, [3, 30], 77));
-        for end in 0..note.len() {
-            assert!(read_note(&note[..end]).is_err(), "{end}");
-        }
     }
 }

@@ -17,6 +17,7 @@
 
 mod branch;
 mod claims;
+mod compaction;
 mod conditions;
 mod config;
 mod covers;
@@ -31,22 +32,26 @@ mod keyspaces;
 mod kv;
 mod ledger;
 mod many;
+mod note;
 mod op;
 mod pressure;
+mod rebuild;
 mod record;
 mod recover;
 mod resource;
 mod snapshot;
+mod tally;
 mod throttle;
 mod time;
 mod transaction;
 mod upkeep;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "the engine that stands on it follows; its tests are beside it")
-)]
+mod values;
 mod vault;
+mod verify;
 mod view;
+
+/// Every place of this room that makes something durable.
+pub const BARRIERS: &[assent_world::Barrier] = &[compaction::FOLDER, vault::FILE, vault::NAME];
 
 pub use assent_runs::{Debt as LedgerDebt, Facts as LedgerFacts, LevelFacts};
 pub use claims::{CLAIMS_MAX, Claim};
@@ -56,8 +61,10 @@ pub use error::{KvError, Shown};
 pub use keyspaces::{Keyspace, NAME_BYTES_MAX, NAMED_FROM, Name};
 pub use kv::{Kv, Pending, Stats};
 pub use op::{Durability, Op};
+pub use rebuild::Progress;
 pub use record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK};
 pub use resource::{KvConnector, KvResource};
 pub use snapshot::{Found, Head, Rows, Snapshot};
 pub use throttle::Throttle;
 pub use transaction::Voted;
+pub use verify::Verified;

@@ -14,7 +14,9 @@ use crate::branch::{Branch, Ending};
 use crate::config::Config;
 use crate::desk::Desk;
 use crate::finished::Finished;
-use crate::ledger::{Found, Ledger, Moment};
+use crate::ledger::Ledger;
+use crate::note::Moment;
+use crate::rebuild::{Progress, rebuild, was_compacted};
 use crate::record::{Effect, KIND_PREPARE, Record};
 
 /// What an opening found.
@@ -31,18 +33,38 @@ pub(crate) struct Opened {
 pub(crate) fn recover(
     log: &dyn Log,
     disk: &Arc<dyn Disk>,
-    folder: &Path,
-    config: &Config,
-    read_only: bool,
+    (folder, volumes_folder): (&Path, &Path),
+    (config, read_only): (&Config, bool),
+    told: &mut dyn FnMut(Progress),
 ) -> Result<(Ledger, Desk, Opened), KvError> {
-    let Found { ledger, moment, is_rebuilt } = Ledger::open(log, disk, folder, config, read_only)?;
-    let mut opened = Opened { is_rebuilt, ..Opened::default() };
+    let open = || Ledger::open(log, disk, folder, config, read_only);
+    let mut opened = Opened::default();
+    let (ledger, moment) = match open()? {
+        Some((ledger, Some(moment))) => (ledger, Some(moment)),
+        Some((ledger, None)) if !was_compacted(log, &**disk, volumes_folder)? => (ledger, None),
+        found if read_only => {
+            drop(found);
+            if was_compacted(log, &**disk, volumes_folder)? {
+                return Err(KvError::Lost { folder: folder.display().to_string() });
+            }
+            opened.is_rebuilt = true;
+            (Ledger::in_memory(log, config)?, None)
+        }
+        found => {
+            drop(found);
+            let (replayed, latest_ms) = rebuild(log, disk, (folder, volumes_folder), config, told)?;
+            opened = Opened { is_rebuilt: true, replayed, latest_ms };
+            open()?.ok_or_else(|| KvError::Lost { folder: folder.display().to_string() })?
+        }
+    };
     let (mut desk, from) = match moment {
         Some(moment) => (desk_of(log, config, &moment)?, moment.end),
-        None => (Desk::new(Finished::new(config.finished_max, log.start())), log.start()),
+        None => (Desk::new(Finished::new(config.finished_max, log.oldest())), log.oldest()),
     };
     for entry in log.read(from)? {
-        let modified = apply(&ledger, &mut desk, &entry?)?;
+        let entry = entry?;
+        let (effects, modified) = replayed(&mut desk, &entry)?;
+        ledger.apply(entry.lsn, entry.end, &effects)?;
         opened.replayed += 1;
         opened.latest_ms = opened.latest_ms.max(modified);
         if !read_only {
@@ -87,8 +109,8 @@ fn desk_of(log: &dyn Log, config: &Config, moment: &Moment) -> Result<Desk, KvEr
     Ok(desk)
 }
 
-/// Does what an entry says. When it was written, as far as it says so.
-fn apply(ledger: &Ledger, desk: &mut Desk, entry: &Entry) -> Result<u64, KvError> {
+/// What an entry makes of branches, and its effects on keys; and when it was written, as far as it says so.
+pub(crate) fn replayed(desk: &mut Desk, entry: &Entry) -> Result<(Vec<Effect>, u64), KvError> {
     let wrong = |what: String| KvError::Record { lsn: entry.lsn, what };
     let record =
         Record::decode(entry.lsn, entry.kind, &entry.payload).map_err(|malformed| wrong(malformed.to_string()))?;
@@ -113,8 +135,7 @@ fn apply(ledger: &Ledger, desk: &mut Desk, entry: &Entry) -> Result<u64, KvError
             Vec::new()
         }
     };
-    ledger.apply(entry.lsn, entry.end, &effects)?;
-    Ok(modified)
+    Ok((effects, modified))
 }
 
 /// Takes out the branch that an outcome is about.

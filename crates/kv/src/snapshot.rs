@@ -4,7 +4,7 @@
 //! A read takes no lock, and never waits for a write, a sync or a merge.
 
 use std::fmt;
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +19,7 @@ use crate::kv::within;
 use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};
+use crate::values::{Set, Values};
 use crate::view::View;
 
 /// A value with what is kept beside it.
@@ -74,6 +75,7 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 pub(crate) struct Shared {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) ledger: Ledger,
+    pub(crate) values: Values,
     /// Snapshots that are kept.
     snapshots: AtomicU64,
     scan_bytes_max: u64,
@@ -81,18 +83,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(log: Arc<dyn Log>, ledger: Ledger, time: Time, scan_bytes_max: u64) -> Self {
+    pub(crate) fn new(ledger: Ledger, values: Values, time: Time, scan_bytes_max: u64) -> Self {
         let time = Arc::new(time);
         ledger.tell_time(&time);
-        Self { log, ledger, snapshots: AtomicU64::new(0), scan_bytes_max, time }
+        let log = Arc::clone(&values.log);
+        Self { log, ledger, values, snapshots: AtomicU64::new(0), scan_bytes_max, time }
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
-        // In this order: what ends here or before is in the view.
+        // In this order: all that the view names is in the set, and what ends here or before is in the view.
+        let set = self.values.pin();
         let published = self.ledger.published();
         let view = self.ledger.view(self.time.now_ms());
         self.snapshots.fetch_add(1, Ordering::Relaxed);
-        Snapshot { at: published.max(view.lsn()), view, shared: Arc::clone(self) }
+        Snapshot { at: published.max(view.lsn()), view, set, shared: Arc::clone(self) }
     }
 
     pub(crate) fn snapshots(&self) -> u64 {
@@ -107,32 +111,28 @@ impl Shared {
     }
 
     pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        let set = self.values.look();
         let head = self.head(keyspace, key)?;
-        head.map(|head| self.fetch(keyspace, key, head)).transpose()
+        head.map(|head| self.fetch(&set, keyspace, key, head)).transpose()
     }
 
-    /// The value of a row. Damage names the key and the LSN and is never "not found".
-    fn fetch(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
+    /// The value of a row that was found after its set was pinned. Damage names the key and the LSN and is never "not found".
+    fn fetch(&self, set: &Set, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
         let ledger::Head { place, metadata, committed } = head;
         let damaged = |what: String| KvError::Damaged { key: Shown::of(keyspace, key), lsn: place.entry, what };
-        let payload = self.log.read_at(place.entry).map_err(|error| damaged(error.to_string()))?.payload;
-        let outside = || damaged("it ends behind its journal entry".to_owned());
-        let at = usize::try_from(place.at).map_err(|_| outside())?;
-        let bytes = usize::try_from(place.value_bytes).map_err(|_| outside())?;
-        let start = at.saturating_add(place.metadata_bytes.into());
-        let range = start..start.saturating_add(bytes);
-        let computed = xxh3_64(payload.get(range.clone()).ok_or_else(outside)?);
+        let bytes = self.values.read(set, &place).map_err(damaged)?;
+        let computed = xxh3_64(bytes.as_slice());
         if computed != place.hash {
             return Err(damaged(format!("it hashes to {computed:#018x}, the ledger says {:#018x}", place.hash)));
         }
         let Place { entry: lsn, modified, expiry, .. } = place;
-        Ok(Found { value: cut(payload, range), metadata, lsn, committed, modified, expiry })
+        Ok(Found { value: bytes.into_vec(), metadata, lsn, committed, modified, expiry })
     }
 
     /// A range of a view, with a branch's own writes laid over it.
     fn scan(
         &self,
-        view: &View,
+        (set, view): (&Set, &View),
         keyspace: u32,
         bounds: Bounds<'_>,
         limit: usize,
@@ -159,8 +159,8 @@ impl Shared {
                 mine.and_then(|(key, value)| Some((key.to_vec(), value?)))
             } else {
                 let row = std::mem::replace(&mut next, theirs.next().transpose()?);
-                let fetched =
-                    row.map(|(key, head)| Ok::<_, KvError>((key.to_vec(), self.fetch(keyspace, &key, head)?.value)));
+                let fetched = row
+                    .map(|(key, head)| Ok::<_, KvError>((key.to_vec(), self.fetch(set, keyspace, &key, head)?.value)));
                 fetched.transpose()?
             };
             let Some((key, value)) = row else { continue };
@@ -174,20 +174,12 @@ impl Shared {
     }
 }
 
-/// A part of owned bytes. In place where it is most of them: a long value is not copied once more.
-fn cut(mut payload: Vec<u8>, range: Range<usize>) -> Vec<u8> {
-    if range.len() < payload.len() / 2 {
-        return payload.get(range).unwrap_or_default().to_vec();
-    }
-    payload.truncate(range.end);
-    payload.drain(..range.start);
-    payload
-}
-
 /// The store as it was at one place of its log, until dropped. Keeps the files and the memory that it looks at.
 pub struct Snapshot {
     shared: Arc<Shared>,
     view: View,
+    /// Where the values of the view's rows are read.
+    set: Arc<Set>,
     at: Lsn,
 }
 
@@ -212,7 +204,7 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
         let head = self.view.find(keyspace, key)?;
-        head.map(|head| self.shared.fetch(keyspace, key, head)).transpose()
+        head.map(|head| self.shared.fetch(&self.set, keyspace, key, head)).transpose()
     }
 
     /// What is known of a key; its value is not read.
@@ -266,7 +258,23 @@ impl Snapshot {
         limit: usize,
         own: Vec<(Key, Option<Vec<u8>>)>,
     ) -> Result<Rows, KvError> {
-        self.shared.scan(&self.view, keyspace, bounds, limit, own)
+        self.shared.scan((&self.set, &self.view), keyspace, bounds, limit, own)
+    }
+
+    pub(crate) fn set(&self) -> &Set {
+        &self.set
+    }
+
+    /// Reads the value of each key.
+    pub(crate) fn each_value(&self, then: &mut dyn FnMut(Result<(), KvError>)) {
+        for row in self.view.all() {
+            let value = row.and_then(|(keyspace, key, head)| self.shared.fetch(&self.set, keyspace, &key, head));
+            let ended = matches!(&value, Err(KvError::Ledger(_)));
+            then(value.map(drop));
+            if ended {
+                return;
+            }
+        }
     }
 
     /// The newest version of a key that it sees: when it was committed, and whether it had expired by then.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tick    publish what nobody waited for · write the memory out when it is due          about every 100 ms
-//!   work    one merge                                                                   in a loop, beside the ticks
+//!   work    one merge or one compaction of values, in turn                              in a loop, beside the ticks
 //!   put     sleeps as long as [`crate::pressure`] says, before it comes to the desk
 //! ```
 //! The two may be under way at the same time, so that memory never waits for a merge; that is why they have a thread each where there
@@ -37,7 +37,9 @@ pub(crate) struct Counts {
     pub(crate) tried: u64,
     /// Ticks until memory that is full is written out again.
     pub(crate) rest: u32,
-    /// Turns until merges are tried again, and how long the rest was.
+    /// Pieces of work that were asked for.
+    pub(crate) turns: u64,
+    /// Turns until work is tried again, and how long the rest was.
     pub(crate) work_rest: u32,
     pub(crate) work_rested: u32,
     /// Batches that waited, and how long together.
@@ -78,10 +80,9 @@ impl Kv {
                 return false;
             }
         }
-        let done = self.most_urgent(pace);
+        let done = self.in_turn(pace);
         let mut counts = self.counts();
         if done.is_err() {
-            counts.merges_failed += 1;
             counts.work_rested = (counts.work_rested * 2).clamp(REST_TURNS, REST_TURNS_MAX);
             counts.work_rest = counts.work_rested;
         } else {
@@ -90,8 +91,32 @@ impl Kv {
         done.is_ok_and(|more| more)
     }
 
-    fn most_urgent(&self, pace: &dyn Pace) -> Result<bool, KvError> {
-        self.shared.ledger.merge(&*self.shared.log, pace)
+    /// A merge or a compaction of values, each before the other in turn, so that neither waits for the other to come to an end; the
+    /// second if there was nothing to do for the first, or that failed.
+    fn in_turn(&self, pace: &dyn Pace) -> Result<bool, KvError> {
+        let merge = || self.merge(pace);
+        let compact = || match self.compact_once(pace) {
+            // Somebody else does it.
+            Err(KvError::Busy { .. }) => Ok(false),
+            done => done,
+        };
+        let is_merge_first = {
+            let mut counts = self.counts();
+            counts.turns = counts.turns.wrapping_add(1);
+            counts.turns % 2 == 1
+        };
+        let first = if is_merge_first { merge() } else { compact() };
+        if matches!(first, Ok(true)) {
+            return first;
+        }
+        let second = if is_merge_first { compact() } else { merge() };
+        if matches!(second, Ok(true)) { second } else { first.and(second) }
+    }
+
+    fn merge(&self, pace: &dyn Pace) -> Result<bool, KvError> {
+        let done = self.shared.ledger.merge(&*self.shared.log, pace);
+        self.counts().merges_failed += u64::from(done.is_err());
+        done
     }
 
     /// A pace within [`crate::Config::background_bytes_per_second`], until `is_stopped` says so.

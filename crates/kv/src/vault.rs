@@ -11,7 +11,7 @@
 //! Walk: [`Item`] is what a volume holds · [`VolumeWriter`] writes one, [`Volume`] reads it · [`Accounts`] know what lives
 //! where · [`choose`] says what to compact next · [`compact`] does it · [`Raw`] shows the journal as items.
 //! Deliberately absent: the ledger (a closure answers for it), a manifest (whoever calls makes a new volume known before
-//! he releases what it replaces), threads and clocks.
+//! he releases what it replaces: `compaction`), threads and clocks.
 
 mod accounts;
 mod choose;
@@ -34,18 +34,19 @@ mod simulated_test;
 mod volume_test;
 
 pub(crate) use accounts::{Account, Accounts, Booking};
-pub(crate) use choose::Chooser;
+pub(crate) use choose::{Choice, Chooser, Hours};
 pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact};
 pub(crate) use error::VaultError;
-pub(crate) use item::{Address, Body, Item, Record, Value};
+pub(crate) use item::{Address, Body, Item, Record, Value, value_bytes};
 pub(crate) use raw::Raw;
 pub(crate) use seal::Facts;
-pub(crate) use volume::{Blocks, NoBlocks, Volume, remove_unknown};
-pub(crate) use writer::{Go, Pace, VolumeWriter};
+pub(crate) use volume::{Blocks, NoBlocks, Volume, count_unknown, remove_unknown, volumes};
+#[cfg(test)]
+pub(crate) use writer::VolumeWriter;
 
 use assent_world::Barrier;
 
 /// A volume's bytes, before a manifest can know it.
-const FILE: Barrier = Barrier::new("kv: a volume's bytes before a manifest knows it");
+pub(crate) const FILE: Barrier = Barrier::new("kv: a volume's bytes before a manifest knows it");
 /// A volume's name, before a manifest can know it.
-const NAME: Barrier = Barrier::new("kv: a volume's name before a manifest knows it");
+pub(crate) const NAME: Barrier = Barrier::new("kv: a volume's name before a manifest knows it");

@@ -45,6 +45,18 @@ impl View {
         found.map(|found| head(found.seq, &found.value)).transpose()
     }
 
+    /// All keys with their keyspaces, in order, expired or not; what could not be read in their place. Ends behind that.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Result<(u32, Key, Head), KvError>> {
+        let mut walk = self.view.range(Bound::Unbounded, Bound::Unbounded);
+        std::iter::from_fn(move || {
+            let next = walk.next().transpose()?;
+            Some(next.map_err(KvError::from).and_then(|(key, found)| {
+                let (keyspace, key) = key.split_first_chunk().unwrap_or((&[0; 4], &key));
+                Ok((u32::from_be_bytes(*keyspace), key.into(), head(found.seq, &found.value)?))
+            }))
+        })
+    }
+
     /// The keys of a range, in order. Bounds that hold nothing give nothing.
     pub(crate) fn range(&self, keyspace: u32, (from, to): Bounds<'_>) -> Walk<'_> {
         let from = match from {

@@ -58,6 +58,7 @@ pub use config::Config;
 pub use entry::{Change, Entry, Range};
 pub use error::RunsError;
 pub use facts::{Debt, Facts, LevelFacts, Opened, Verified};
+pub use open_runs::{OpenRuns as OpenFiles, Slot};
 pub use owner::{AtOnce, Fate, Go, Owner, Pace, Tally};
 pub use runs::Runs;
 pub use step::Step;

@@ -1,4 +1,4 @@
-//! Which run files are open: a bounded number, however many runs a map has.
+//! Which run files are open: a bounded number, however many runs a map has. Its owner's volumes are opened likewise.
 //!
 //! Walk: each run has a [`Slot`] · [`OpenRuns::file`] gives its file; opens it if it is shut, and shuts the one that was
 //! opened first if there are too many. Whoever reads has the file until the end of that read.
@@ -12,19 +12,21 @@ use assent_world::File;
 
 /// One run's file, if it is open.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub struct Slot {
     file: Mutex<Option<Arc<dyn File>>>,
 }
 
 /// The open files of a map's runs, the one that was opened first in front.
 #[derive(Debug)]
-pub(crate) struct OpenRuns {
+pub struct OpenRuns {
     most: usize,
     slots: Mutex<VecDeque<Weak<Slot>>>,
 }
 
 impl OpenRuns {
-    pub(crate) fn new(most: u32) -> Self {
+    /// At most so many are open beside those that are read.
+    #[must_use]
+    pub fn new(most: u32) -> Self {
         Self { most: usize::try_from(most).unwrap_or(usize::MAX), slots: Mutex::default() }
     }
 
@@ -32,7 +34,7 @@ impl OpenRuns {
     ///
     /// # Errors
     /// What `open` says; then nothing was changed.
-    pub(crate) fn file(
+    pub fn file(
         &self,
         slot: &Arc<Slot>,
         open: impl FnOnce() -> io::Result<Arc<dyn File>>,

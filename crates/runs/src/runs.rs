@@ -276,11 +276,12 @@ impl Runs {
         self.book().floor()
     }
 
-    /// Commits another note, and nothing else. What it says is made under the manifest's lock: no step commits meanwhile.
+    /// Commits another note, and nothing else. What it says is made under the manifest's lock, and under the same hold of it
+    /// `committed` is called once it is durable: no step commits meanwhile.
     ///
     /// # Errors
     /// `ReadOnly`; as the disk says; nothing was changed. `Closed` from then on, if it cannot be known whether it was.
-    pub fn renote(&self, note: impl FnOnce() -> Vec<u8>) -> Result<(), RunsError> {
+    pub fn renote(&self, note: impl FnOnce() -> Vec<u8>, committed: impl FnOnce()) -> Result<(), RunsError> {
         if self.is_read_only {
             return Err(RunsError::ReadOnly);
         }
@@ -288,7 +289,9 @@ impl Runs {
         let next_id = self.next_id.load(Ordering::Relaxed);
         let note = note();
         let done = book.renote(next_id, note);
-        self.judge_commit(done)
+        self.judge_commit(done)?;
+        committed();
+        Ok(())
     }
 
     /// Does the most urgent piece of work, as [`Runs::flush`] or [`Runs::merge`] does it: for whoever has one thread for both.

@@ -60,8 +60,12 @@ impl Ours {
             None => Arc::new(RealDisk),
         };
         let max_elapsed_sync_time = if setup.sync { 0 } else { LAZY_MS };
-        let config =
-            assent_journal::Config { log_size: setup.segment_bytes, max_elapsed_sync_time, ..Default::default() };
+        let config = assent_journal::Config {
+            log_size: setup.segment_bytes,
+            max_elapsed_sync_time,
+            kept_until_released: true,
+            ..Default::default()
+        };
         let place = setup.folder.join("kv");
         let opened = Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::new(RealDice), &place, config);
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;

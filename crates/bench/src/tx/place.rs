@@ -220,7 +220,7 @@ fn make_folder(folder: &Path) -> Result<(), BenchError> {
 }
 
 fn store(logs: &mut Logs, folder: &Path, name: &str) -> Result<Arc<Kv>, BenchError> {
-    let config = Config { log_size: 64 << 20, ..Config::default() };
+    let config = Config { log_size: 64 << 20, kept_until_released: true, ..Config::default() };
     let log: Arc<dyn Log> = logs.journal(&folder.join(name), config)?;
     let ledger = folder.join(format!("{name}-ledger"));
     let opened = Kv::open(log, Arc::new(RealDisk), Arc::new(RealClock), &ledger, assent_kv::Config::default());

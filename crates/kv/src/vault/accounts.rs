@@ -11,8 +11,6 @@
 use std::collections::BTreeMap;
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::Lsn;
-use assent_journal::Span;
 
 use crate::vault::seal::Facts;
 use crate::vault::{Compacted, VaultError};
@@ -29,6 +27,8 @@ pub(crate) struct Account {
     pub(crate) bytes: u64,
     /// Bytes of them that the ledger points to.
     pub(crate) live: u64,
+    /// Bytes of them that lived when it was written: the rest are index, seals and what is remembered, and stay as long as it does.
+    pub(crate) born: u64,
     /// How often what it holds has outlived a compaction; 0 for a cell of the journal.
     pub(crate) generation: u32,
     /// Nothing in it was dead as of this seq.
@@ -69,9 +69,48 @@ impl Accounts {
         Self { cell_bytes, raw_from: 0, volumes: BTreeMap::new() }
     }
 
+    /// Of a store whose note was lost: these volumes are there, the rest is the journal. Who lives where is told by [`Accounts::admit`].
+    pub(crate) fn found<'a>(cell_bytes: u64, raw_from: u64, facts: impl Iterator<Item = &'a Facts>) -> Self {
+        let account = |facts: &Facts| {
+            let Facts { first, end, bytes, generation, as_of, .. } = *facts;
+            (first, Account { first, end, bytes, live: 0, born: bytes, generation, as_of })
+        };
+        Self { cell_bytes, raw_from, volumes: facts.map(account).collect() }
+    }
+
+    /// So many bytes at a place live, wherever it is. Whether there is anything at it.
+    pub(crate) fn admit(&mut self, lsn: u64, bytes: u64) -> bool {
+        let account = match self.holder(lsn) {
+            Some(account) => *account,
+            None if lsn >= self.raw_from => self.cell_of(lsn),
+            None => return false,
+        };
+        self.volumes.insert(account.first, Account { live: account.live + bytes, ..account });
+        true
+    }
+
     /// Values from this place on are read from the journal itself.
     pub(crate) const fn raw_from(&self) -> u64 {
         self.raw_from
+    }
+
+    /// In what the journal is counted.
+    pub(crate) const fn cell_bytes(&self) -> u64 {
+        self.cell_bytes
+    }
+
+    /// Bytes on disk of what there is between two places.
+    pub(crate) fn bytes_between(&self, first: u64, end: u64) -> u64 {
+        let within = |account: &&Account| first <= account.first && account.first < end;
+        let compacted: u64 = self.compacted().filter(within).map(|account| account.bytes).sum();
+        compacted + end.saturating_sub(first.max(self.raw_from))
+    }
+
+    /// As if everything lived in the volume of this range: nobody chooses it then.
+    pub(crate) fn spare(&mut self, first: u64) {
+        if let Some(account) = self.volumes.get_mut(&first) {
+            account.live = account.born;
+        }
     }
 
     /// Compacted volumes with a file, in order.
@@ -102,7 +141,7 @@ impl Accounts {
     fn cell_of(&self, lsn: u64) -> Account {
         let first = lsn - lsn % self.cell_bytes;
         let (end, bytes) = (first.saturating_add(self.cell_bytes), self.cell_bytes);
-        Account { first, end, bytes, live: 0, generation: 0, as_of: 0 }
+        Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0 }
     }
 
     /// Bytes on disk and bytes that live, with the journal up to its end.
@@ -174,7 +213,8 @@ impl Accounts {
         let bytes = compacted.facts.as_ref().map_or(0, |facts| facts.bytes);
         // Also without a file: what is counted as alive there and is not is still going to leave.
         if bytes > 0 || live > 0 {
-            self.volumes.insert(first, Account { first, end, bytes, live, generation, as_of });
+            let born = compacted.kept_bytes.min(bytes);
+            self.volumes.insert(first, Account { first, end, bytes, live, born, generation, as_of });
         }
         self.raw_from = self.raw_from.max(end);
         Ok(())
@@ -188,19 +228,13 @@ impl Accounts {
         })
     }
 
-    /// The stretches of the journal that nobody reads any more: all of it is in volumes.
-    pub(crate) fn released<'a>(&self, sealed: &'a [Span]) -> impl Iterator<Item = &'a Span> + use<'a> {
-        let raw_from = Lsn(self.raw_from);
-        sealed.iter().filter(move |span| span.end <= raw_from)
-    }
-
     /// As the note keeps them.
     pub(crate) fn lay(&self, out: &mut Writer) {
         out.u8(VERSION).u64(self.cell_bytes).u64(self.raw_from);
         out.u32(u32::try_from(self.volumes.len()).unwrap_or(u32::MAX));
         for account in self.volumes.values() {
-            let Account { first, end, bytes, live, generation, as_of } = account;
-            out.u64(*first).u64(*end).u64(*bytes).u64(*live).u32(*generation).u64(*as_of);
+            let Account { first, end, bytes, live, born, generation, as_of } = account;
+            out.u64(*first).u64(*end).u64(*bytes).u64(*live).u64(*born).u32(*generation).u64(*as_of);
         }
     }
 
@@ -225,6 +259,7 @@ impl Accounts {
                 end: reader.u64("end")?,
                 bytes: reader.u64("bytes")?,
                 live: reader.u64("live")?,
+                born: reader.u64("born")?,
                 generation: reader.u32("generation")?,
                 as_of: reader.u64("as of")?,
             };
@@ -245,7 +280,7 @@ mod tests {
 
     fn compacted(first: u64, end: u64, generation: u32, bytes: u64) -> Compacted {
         let facts = (bytes > 0).then(|| Facts { first, end, generation, bytes, ..Facts::default() });
-        Compacted { first, end, generation, as_of: 999, facts, ..Compacted::default() }
+        Compacted { first, end, generation, as_of: 999, facts, kept_bytes: bytes, ..Compacted::default() }
     }
 
     fn booked(accounts: &mut Accounts, enters: &[(u64, u64)], leaves: &[(u64, u64)]) -> Result<(), VaultError> {
@@ -320,9 +355,6 @@ mod tests {
         accounts.replace(&compacted(0, 300, 2, 70)).unwrap();
         let facts = Facts { first: 0, end: 300, generation: 2, as_of: 999, bytes: 70, ..Facts::default() };
         assert!(accounts.says(&facts) && !accounts.says(&Facts { bytes: 71, ..facts }));
-        let span = |first, end| Span { first: Lsn(first), end: Lsn(end), bytes: 1 };
-        let sealed = [span(0, 100), span(100, 250), span(250, 300), span(300, 400)];
-        assert_eq!(accounts.released(&sealed).count(), 3);
     }
 
     #[test]

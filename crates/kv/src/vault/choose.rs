@@ -160,7 +160,10 @@ fn front(cells: &[Account], now: u64) -> Option<(Account, usize)> {
     let mut fronts: Vec<(Account, usize)> = Vec::new();
     for (count, cell) in (1..).zip(cells) {
         if count > 1 {
-            front = Account { end: cell.end, bytes: front.bytes + cell.bytes, live: front.live + cell.live, ..front };
+            front = {
+                let (bytes, live) = (front.bytes + cell.bytes, front.live + cell.live);
+                Account { end: cell.end, bytes, live, born: bytes, ..front }
+            };
         }
         fronts.push((front, count));
     }
@@ -187,8 +190,11 @@ fn ratio(bytes: u64, live: u64) -> f64 {
     if live == 0 { if bytes == 0 { 1.0 } else { f64::INFINITY } } else { real(bytes) / real(live) }
 }
 
+/// What of it a compaction would write again. Its index and what it remembers are not worth reading it for: a volume that has
+/// just been written is full, whatever it holds, so that compacting comes to an end.
 fn share(volume: &Account) -> f64 {
-    (real(volume.live) / real(volume.bytes.max(1))).min(1.0)
+    let stays = volume.bytes.saturating_sub(volume.born) + volume.live.min(volume.born);
+    (real(stays) / real(volume.bytes.max(1))).min(1.0)
 }
 
 fn worth_it(volume: &Account) -> bool {
@@ -222,8 +228,15 @@ mod tests {
         for (at, (bytes, _, generation, as_of)) in (0..).zip(volumes) {
             let (first, end) = (at * 100, at * 100 + 100);
             let facts = Some(Facts { first, end, generation: *generation, bytes: *bytes, ..Facts::default() });
-            let compacted =
-                Compacted { first, end, generation: *generation, as_of: *as_of, facts, ..Compacted::default() };
+            let compacted = Compacted {
+                first,
+                end,
+                generation: *generation,
+                as_of: *as_of,
+                facts,
+                kept_bytes: *bytes,
+                ..Compacted::default()
+            };
             accounts.replace(&compacted).unwrap();
         }
         accounts

@@ -12,12 +12,13 @@
 
 use std::path::Path;
 
+use assent_runs::{Go, Pace};
 use assent_world::Disk;
 
 use crate::vault::VaultError;
-use crate::vault::item::{Address, Body, Item, Value};
+use crate::vault::item::{self, Address, Body, Item, Value};
 use crate::vault::seal::Facts;
-use crate::vault::writer::{Go, PACE_BYTES, Pace, VolumeWriter};
+use crate::vault::writer::{PACE_BYTES, VolumeWriter};
 
 /// Items in the order of their addresses: a compacted volume, or a part of the journal.
 pub(crate) trait Source {
@@ -34,8 +35,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) keyspace: u32,
     pub(crate) key: &'a [u8],
     pub(crate) address: Address,
-    /// It was prepared by a branch; else it is committed.
-    pub(crate) prepared: bool,
+    /// The end of the entry that committed it; none: it was prepared by a branch.
+    pub(crate) seq: Option<u64>,
+    /// It is a delete.
+    pub(crate) deletes: bool,
 }
 
 /// What has become of a write.
@@ -71,6 +74,8 @@ pub(crate) struct Compaction<'a> {
     pub(crate) others: Vec<Horizon>,
     /// Everything up to here is durable, all that is read among it; the ledger's answers are of here or later.
     pub(crate) durable: u64,
+    /// In what the store counts its journal: the volume says so.
+    pub(crate) cell_bytes: u64,
 }
 
 /// What a compaction did.
@@ -83,6 +88,8 @@ pub(crate) struct Compacted {
     pub(crate) as_of: u64,
     /// The new volume; none if nothing was needed.
     pub(crate) facts: Option<Facts>,
+    /// Bytes of values that live, as they stand in it.
+    pub(crate) kept_bytes: u64,
     /// Values kept, and items left out.
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
@@ -123,9 +130,9 @@ pub(crate) fn compact(
             }
         })?;
     }
-    let Judge { as_of, kept, dropped, remembered, .. } = judge;
-    let facts = if writer.items() == 0 { None } else { Some(writer.finish(as_of)?) };
-    Ok(Compacted { first, end, generation, as_of, facts, kept, dropped, remembered })
+    let Judge { as_of, kept, kept_bytes, dropped, remembered, .. } = judge;
+    let facts = if writer.items() == 0 { None } else { Some(writer.finish(as_of, compaction.cell_bytes)?) };
+    Ok(Compacted { first, end, generation, as_of, facts, kept_bytes, kept, dropped, remembered })
 }
 
 const fn seq_of(body: &Body<'_>) -> Option<u64> {
@@ -151,13 +158,14 @@ struct Judge<'a> {
     compaction: &'a Compaction<'a>,
     as_of: u64,
     kept: u64,
+    kept_bytes: u64,
     dropped: u64,
     remembered: u64,
 }
 
 impl<'a> Judge<'a> {
     const fn new(compaction: &'a Compaction<'a>) -> Self {
-        Self { compaction, as_of: compaction.durable, kept: 0, dropped: 0, remembered: 0 }
+        Self { compaction, as_of: compaction.durable, kept: 0, kept_bytes: 0, dropped: 0, remembered: 0 }
     }
 
     /// The item as it is to be kept, if it is.
@@ -167,7 +175,8 @@ impl<'a> Judge<'a> {
             let Compaction { first, end, .. } = *self.compaction;
             return Err(VaultError::Compaction { first, end, what: "something in it is not durable yet" });
         }
-        let mut ask = |keyspace, key, prepared| ledger(&Asked { keyspace, key, address, prepared });
+        let seq = seq_of(&item.body);
+        let mut ask = |keyspace, key, deletes| ledger(&Asked { keyspace, key, address, seq, deletes });
         let body = match item.body {
             Body::Value { seq, value } => {
                 let liveness = ask(value.keyspace, value.key, false)?;
@@ -175,7 +184,7 @@ impl<'a> Judge<'a> {
             }
             Body::Deleted { seq, keyspace, key } => {
                 let superseded =
-                    matches!(ask(keyspace, key, false)?, Liveness::Dead { since } if self.is_durable(since));
+                    matches!(ask(keyspace, key, true)?, Liveness::Dead { since } if self.is_durable(since));
                 (!superseded && self.hides(seq)).then_some(Body::Deleted { seq, keyspace, key })
             }
             Body::Erased { seq, keyspace, from, to } => {
@@ -184,7 +193,7 @@ impl<'a> Judge<'a> {
             Body::Outcome { seq, xid, prepare, committed } => {
                 self.is_outcome_needed(seq, prepare).then_some(Body::Outcome { seq, xid, prepare, committed })
             }
-            Body::Prepared { xid, value } => match ask(value.keyspace, value.key, true)? {
+            Body::Prepared { xid, value } => match ask(value.keyspace, value.key, false)? {
                 Liveness::Live { seq } if self.is_durable(seq) => Some(Body::Value { seq, value }),
                 Liveness::Dead { since } if self.is_durable(since) => None,
                 Liveness::Absent => self.expired(self.compaction.durable, value),
@@ -264,10 +273,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    const fn count(&mut self, body: Option<&Body<'_>>) {
+    fn count(&mut self, body: Option<&Body<'_>>) {
         match body {
             None => self.dropped += 1,
-            Some(Body::Value { .. } | Body::Prepared { .. }) => self.kept += 1,
+            Some(Body::Value { value, .. } | Body::Prepared { value, .. }) => {
+                self.kept += 1;
+                self.kept_bytes += item::value_bytes(value.key.len(), value.metadata.len(), value.value.len());
+            }
             Some(_) => self.remembered += 1,
         }
     }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::{Config, Journal, Log};
+use assent_runs::{AtOnce, Go, Pace};
 use assent_sim::{Rng, SimClock, SimDice, SimDisk};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::op::{Durability, Op};
 use crate::record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, outcome};
-use crate::vault::writer::Unpaced;
 use crate::vault::{
-    Address, Asked, Body, Compacted, Compaction, Go, Horizon, Item, Liveness, NoBlocks, Pace, Raw, Source, Value,
-    VaultError, Volume, compact,
+    Address, Asked, Body, Compacted, Compaction, Horizon, Item, Liveness, NoBlocks, Raw, Source, Value, VaultError,
+    Volume, compact,
 };
 
 const FOLDER: &str = "kv";
@@ -298,7 +298,7 @@ impl Store {
 
     /// What a ledger answers that has taken in the whole log, and has durably forgotten what it may forget.
     fn judge(&mut self, asked: &Asked<'_>, durable: u64) -> Liveness {
-        if asked.prepared {
+        if asked.seq.is_none() {
             match self.outcome_of(asked.address.lsn) {
                 None => return Liveness::Undecided,
                 Some((since, false)) => return Liveness::Dead { since },
@@ -345,10 +345,10 @@ impl Store {
         let before = self.volumes.range(..first).chain(self.volumes.range(end..));
         let mut others: Vec<Horizon> = before.filter_map(|(_, volume)| horizon(volume)).collect();
         others.push(Horizon { first: end.max(self.raw_from), end: u64::MAX, as_of: 0 });
-        let compaction = Compaction { first, end, generation, sources, others, durable };
+        let compaction = Compaction { first, end, generation, sources, others, durable, cell_bytes: CELL };
         let (disk, folder) = (Arc::clone(&self.disk), Path::new(FOLDER));
         let mut ledger = |asked: &Asked<'_>| Ok(self.judge(asked, durable));
-        let done = compact(&compaction, &mut ledger, &*disk, folder, &Unpaced).unwrap();
+        let done = compact(&compaction, &mut ledger, &*disk, folder, &AtOnce).unwrap();
         drop(compaction);
         let olds: Vec<u64> = self.volumes.range(first..end).map(|(first, _)| *first).collect();
         for old in olds {
@@ -484,16 +484,18 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
     let raw = Raw { log: &*log, first: 0, end };
     let others = vec![Horizon { first: end, end: u64::MAX, as_of: 0 }];
     let durable = log.durable().0;
-    let compaction = Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable };
+    let compaction =
+        Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable, cell_bytes: CELL };
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let early = Compaction { durable: end / 2, others: Vec::new(), sources: vec![&raw], ..compaction };
-    let refused = compact(&early, &mut asked_of, &*shared, Path::new(FOLDER), &Unpaced).unwrap_err();
+    let refused = compact(&early, &mut asked_of, &*shared, Path::new(FOLDER), &AtOnce).unwrap_err();
     assert!(matches!(refused, VaultError::Compaction { .. }), "{refused}");
     let others = vec![Horizon { first: end, end: u64::MAX, as_of: 0 }];
-    let compaction = Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable };
+    let compaction =
+        Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable, cell_bytes: CELL };
     let stopped = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Stop).unwrap_err();
     assert_eq!((stopped, disk.list(Path::new(FOLDER)).unwrap().len()), (VaultError::Stopped, 0));
-    let done = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Unpaced).unwrap();
+    let done = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &AtOnce).unwrap();
     for span in log.sealed() {
         log.release(span.first).unwrap();
     }

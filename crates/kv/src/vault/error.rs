@@ -34,6 +34,9 @@ pub(crate) enum VaultError {
     /// The pace said so. Nothing is left behind.
     #[error("stopped: nothing was left behind")]
     Stopped,
+    /// The ledger could not answer what lives.
+    #[error("what lives is not known: {0}")]
+    Ledger(String),
     /// The disk refused.
     #[error("{doing} {path}: {error}")]
     Disk { doing: &'static str, path: String, error: String, kind: Kind },
@@ -43,7 +46,7 @@ impl VaultError {
     /// What the caller must do.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
-            Self::Damaged { .. } | Self::Record { .. } => Kind::Corrupt,
+            Self::Damaged { .. } | Self::Record { .. } | Self::Ledger(_) => Kind::Corrupt,
             Self::Journal(error) => error.kind(),
             Self::Order { .. } | Self::Account { .. } | Self::Compaction { .. } => Kind::Internal,
             Self::Stopped => Kind::Busy,

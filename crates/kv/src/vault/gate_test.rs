@@ -5,12 +5,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use assent_runs::AtOnce;
 use assent_sim::{Explore, Rng, SimDisk, Subject, Witness};
 use assent_world::{Access, Barrier, Disk, File, Open, read_exact_at, write_all_at};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::vault::volume_test::value;
-use crate::vault::writer::Unpaced;
+
 use crate::vault::{Address, Body, FILE, Item, NAME, Volume, VolumeWriter, remove_unknown};
 
 const FOLDER: &str = "kv";
@@ -34,13 +35,13 @@ fn contents(seed: u64, first: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 fn write(disk: &dyn Disk, (first, generation, seed): Named) -> Result<(), String> {
-    let writer = VolumeWriter::create(disk, Path::new(FOLDER), (first, first + 100), generation, &Unpaced);
+    let writer = VolumeWriter::create(disk, Path::new(FOLDER), (first, first + 100), generation, &AtOnce);
     let mut writer = writer.map_err(|error| error.to_string())?;
     for (lsn, bytes) in contents(seed, first) {
         let body = Body::Value { seq: lsn, value: value(b"key", &bytes) };
         writer.push(&Item { address: Address::new(lsn, 8), body }).map_err(|error| error.to_string())?;
     }
-    writer.finish(seed).map(|_| ()).map_err(|error| error.to_string())
+    writer.finish(seed, 0).map(|_| ()).map_err(|error| error.to_string())
 }
 
 fn open(disk: &Arc<dyn Disk>, (first, generation, seed): Named) -> Result<Arc<Volume>, String> {

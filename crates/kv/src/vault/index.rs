@@ -158,10 +158,29 @@ pub(crate) fn first(payload: &[u8]) -> Result<(Address, u64), Malformed> {
 
 /// The rows of a block, in order.
 pub(crate) fn rows(payload: &[u8]) -> Result<Vec<Row>, Malformed> {
+    let mut rows = Vec::new();
+    each(payload, |row| {
+        rows.push(row);
+        true
+    })?;
+    Ok(rows)
+}
+
+/// The row of an address, if the block has one.
+pub(crate) fn find(payload: &[u8], address: Address) -> Result<Option<Row>, Malformed> {
+    let mut found = None;
+    each(payload, |row| {
+        found = (row.address == address).then_some(row);
+        row.address < address
+    })?;
+    Ok(found)
+}
+
+/// Row after row, while `then` says so.
+fn each(payload: &[u8], mut then: impl FnMut(Row) -> bool) -> Result<(), Malformed> {
     let mut reader = Reader::new(payload);
     let mut offset = reader.u64("offset")?;
     let mut address = Address::new(reader.u64("lsn")?, reader.u32("at")?);
-    let mut rows = Vec::new();
     let wrong = |field| Malformed { field };
     while !reader.rest().is_empty() {
         let ahead = read_varint(&mut reader)?;
@@ -170,10 +189,12 @@ pub(crate) fn rows(payload: &[u8]) -> Result<Vec<Row>, Malformed> {
         let lsn = address.lsn.checked_add(ahead).ok_or(wrong("lsn"))?;
         address = Address::new(lsn, from.checked_add(at).ok_or(wrong("at"))?);
         let bytes = read_varint(&mut reader)?.checked_mul(8).ok_or(wrong("length"))?;
-        rows.push(Row { address, offset, bytes });
+        if !then(Row { address, offset, bytes }) {
+            return Ok(());
+        }
         offset = offset.checked_add(bytes).ok_or(wrong("length"))?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn varint(out: &mut Writer, mut value: u64) {
@@ -225,6 +246,8 @@ mod tests {
             let end = rows.last().map(|row| row.offset + row.bytes).unwrap();
             assert_eq!(top.region(number, offset), (rows[0].offset, end));
             assert!(rows.iter().all(|row| top.find(row.address) == Some(number)));
+            assert!(rows.iter().all(|row| find(payload, row.address) == Ok(Some(*row))));
+            assert_eq!(find(payload, Address::new(rows[0].address.lsn, rows[0].address.at + 1)), Ok(None));
             assert_eq!(block(&bytes[number * BLOCK_BYTES..][..BLOCK_BYTES], number + 1), None);
             found.extend(rows);
         }

@@ -276,6 +276,16 @@ impl Record {
         Ok(record)
     }
 
+    /// Bytes of its frames.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Gives the bytes away, and says where in them the value stands.
+    pub(crate) fn into_value(self) -> (Vec<u8>, Range<usize>) {
+        (self.bytes, self.value)
+    }
+
     fn body(&self) -> Result<Body<'_>, Malformed> {
         let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
         Body::read(self.kind, part(&self.fields), part(&self.value))

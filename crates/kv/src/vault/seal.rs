@@ -6,6 +6,8 @@ use assent_frame::{Head, Malformed, Reader, Writer, lay, parse};
 
 /// A block: the seal's, and the index's.
 pub(crate) const BLOCK_BYTES: usize = 4096;
+/// Cells are whole blocks of the journal.
+const CELL_BLOCK_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"ASSENTV\n";
 const VERSION: u32 = 1;
 const KIND_SEAL: u16 = 0x41;
@@ -33,6 +35,8 @@ pub(crate) struct Facts {
     pub(crate) blocks: u32,
     /// Bytes of the top, behind the index.
     pub(crate) top_bytes: u64,
+    /// In what its store counts the journal, for whoever lost the note; 0: not said.
+    pub(crate) cell_bytes: u64,
 }
 
 impl Facts {
@@ -45,7 +49,7 @@ impl Facts {
     pub(crate) fn lay(&self) -> Vec<u8> {
         let mut fields = Writer::new();
         fields.u32(VERSION).u32(self.generation).u64(self.end).u64(self.as_of).u64(self.bytes).u64(self.items);
-        fields.u64(self.values).u64(self.index_at).u64(self.top_bytes).u32(self.blocks).u32(0);
+        fields.u64(self.values).u64(self.index_at).u64(self.top_bytes).u32(self.blocks).u32(self.cell_blocks());
         let mut block = MAGIC.to_vec();
         lay(&mut block, Head { mark: self.first, kind: KIND_SEAL, flags: 0, chain: 0 }, &[fields.as_slice()]);
         block.resize(BLOCK_BYTES, 0);
@@ -59,7 +63,7 @@ impl Facts {
         let fields = || -> Result<_, Malformed> {
             let mut reader = Reader::new(frame.payload);
             let version = reader.u32("version")?;
-            let facts = Self {
+            let mut facts = Self {
                 first: frame.mark,
                 generation: reader.u32("generation")?,
                 end: reader.u64("end")?,
@@ -70,8 +74,9 @@ impl Facts {
                 index_at: reader.u64("index")?,
                 top_bytes: reader.u64("top")?,
                 blocks: reader.u32("blocks")?,
+                cell_bytes: 0,
             };
-            reader.u32("reserved")?;
+            facts.cell_bytes = u64::from(reader.u32("cell blocks")?) * CELL_BLOCK_BYTES;
             reader.end()?;
             Ok((version, facts))
         };
@@ -83,6 +88,10 @@ impl Facts {
             return Err("its seal is malformed");
         }
         Ok(facts)
+    }
+
+    fn cell_blocks(&self) -> u32 {
+        u32::try_from(self.cell_bytes / CELL_BLOCK_BYTES).unwrap_or(0)
     }
 
     fn adds_up(&self) -> bool {
@@ -119,6 +128,7 @@ mod tests {
             index_at: 8192,
             blocks: 2,
             top_bytes: 64,
+            cell_bytes: 5 << 12,
             ..Facts::default()
         }
     }

@@ -50,7 +50,15 @@ fn simulate(chooser: &Chooser, mut next: impl FnMut(&mut Rng) -> u64) -> Simulat
             let facts = Facts { first, end: to, generation, bytes: live, ..Facts::default() };
             let facts = (live > 0).then_some(facts);
             accounts
-                .replace(&Compacted { first, end: to, generation, as_of: end, facts, ..Compacted::default() })
+                .replace(&Compacted {
+                    first,
+                    end: to,
+                    generation,
+                    as_of: end,
+                    facts,
+                    kept_bytes: live,
+                    ..Compacted::default()
+                })
                 .unwrap();
             if turn >= warm {
                 written += live;

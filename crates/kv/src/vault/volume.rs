@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
+use assent_runs::{OpenFiles, Slot};
 use assent_world::{Access, Disk, File, Open, read_exact_at};
 
 use crate::vault::index::{self, Row, Top};
@@ -37,6 +38,7 @@ impl Blocks for NoBlocks {
     fn keep(&self, _: (u64, u32), _: usize, _: &Arc<[u8]>) {}
 }
 
+const READ: Open = Open { access: Access::Read, direct: false };
 /// The longest item: a value of full length in pieces, with all that is said of it.
 const ITEM_BYTES_MAX: u64 = (256 << 20) + (4 << 20);
 
@@ -44,26 +46,43 @@ const ITEM_BYTES_MAX: u64 = (256 << 20) + (4 << 20);
 pub(crate) struct Volume {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    file: Arc<dyn File>,
+    /// Its file, while that is one of those that are open.
+    slot: Arc<Slot>,
+    open: Arc<OpenFiles>,
     facts: Facts,
     top: Top,
     doomed: AtomicBool,
 }
 
 impl Volume {
-    /// Opens the volume of this name.
+    /// Opens the volume of this name, alone.
     ///
     /// # Errors
-    /// `Damaged`, naming file and offset, if neither seal is whole or it is another volume; as the disk says.
+    /// As [`Volume::open_among`].
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         folder: &Path,
         first: u64,
         generation: u32,
     ) -> Result<Arc<Self>, VaultError> {
+        Self::open_among(&Arc::new(OpenFiles::new(1)), disk, folder, first, generation)
+    }
+
+    /// Opens the volume of this name; its file stays open while it is one of so many.
+    ///
+    /// # Errors
+    /// `Damaged`, naming file and offset, if neither seal is whole or it is another volume; as the disk says.
+    pub(crate) fn open_among(
+        open: &Arc<OpenFiles>,
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        first: u64,
+        generation: u32,
+    ) -> Result<Arc<Self>, VaultError> {
         let path = folder.join(seal::name(first, generation));
-        let open = Open { access: Access::Read, direct: false };
-        let file = disk.open(&path, open).map_err(|error| VaultError::disk("opening", &path, &error))?;
+        let slot = Arc::<Slot>::default();
+        let file = open.file(&slot, || disk.open(&path, READ));
+        let file = file.map_err(|error| VaultError::disk("opening", &path, &error))?;
         let size = file.size().map_err(|error| VaultError::disk("reading", &path, &error))?;
         let front = Facts::parse(&read(&*file, &path, 0, BLOCK_BYTES)?);
         let back = size.saturating_sub(bytes(BLOCK_BYTES));
@@ -79,7 +98,28 @@ impl Volume {
         }
         let top = top(&*file, &path, &facts)?;
         let doomed = AtomicBool::new(false);
-        Ok(Arc::new(Self { disk: Arc::clone(disk), path, file, facts, top, doomed }))
+        let (disk, open) = (Arc::clone(disk), Arc::clone(open));
+        Ok(Arc::new(Self { disk, path, slot, open, facts, top, doomed }))
+    }
+
+    /// Its file's name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// It is not the one that was asked for.
+    pub(crate) fn another(&self) -> VaultError {
+        let Facts { end, bytes, as_of, .. } = self.facts;
+        let what =
+            format!("its seal says {bytes} bytes up to LSN {end} as of {as_of}, which the ledger's note does not");
+        VaultError::damaged(&self.path, 0, what)
+    }
+
+    /// So many bytes from a place of its file, or as many as there are.
+    fn read(&self, at: u64, wanted: usize) -> Result<Vec<u8>, VaultError> {
+        let file = self.open.file(&self.slot, || self.disk.open(&self.path, READ));
+        let file = file.map_err(|error| VaultError::disk("opening", &self.path, &error))?;
+        read(&*file, &self.path, at, wanted)
     }
 
     /// What it says of itself.
@@ -99,10 +139,7 @@ impl Volume {
     pub(crate) fn get(&self, blocks: &dyn Blocks, address: Address) -> Result<Option<Record>, VaultError> {
         let Some(number) = self.top.find(address) else { return Ok(None) };
         let row = match self.block(blocks, number)? {
-            Some(payload) => {
-                let rows = index::rows(&payload).unwrap_or_default();
-                rows.binary_search_by_key(&address, |row| row.address).ok().and_then(|at| rows.get(at).copied())
-            }
+            Some(payload) => index::find(&payload, address).unwrap_or_default(),
             // The block is damaged: its items still stand in their order.
             None => {
                 let (rows, end) = self.scan(number)?;
@@ -122,7 +159,7 @@ impl Volume {
         if let Some(payload) = blocks.get(volume, number) {
             return Ok(Some(payload));
         }
-        let block = read(&*self.file, &self.path, block_at(&self.facts, number), BLOCK_BYTES)?;
+        let block = self.read(block_at(&self.facts, number), BLOCK_BYTES)?;
         let payload: Option<Arc<[u8]>> = index::block(&block, number).map(Arc::from);
         let payload = payload.filter(|payload| index::rows(payload).is_ok());
         if let Some(payload) = &payload {
@@ -136,7 +173,7 @@ impl Volume {
         if row.bytes > ITEM_BYTES_MAX || row.offset.saturating_add(row.bytes) > self.facts.index_at {
             return Err(damaged(0, format!("{} bytes do not fit there", row.bytes)));
         }
-        let found = read(&*self.file, &self.path, row.offset, length(row.bytes))?;
+        let found = self.read(row.offset, length(row.bytes))?;
         Record::parse(found, row.address).map_err(|(at, what)| damaged(at, what))
     }
 
@@ -169,10 +206,10 @@ impl Volume {
         let (mut at, end) = self.top.region(number, self.facts.index_at);
         let mut rows: Vec<Row> = Vec::new();
         while at < end {
-            let head = read(&*self.file, &self.path, at, HEADER_BYTES)?;
+            let head = self.read(at, HEADER_BYTES)?;
             let said = head.first_chunk().map_or(0, |said| length(u64::from(u32::from_le_bytes(*said))));
             let bytes_of_it = laid_bytes(said.min(PAYLOAD_BYTES_MAX));
-            let frame = read(&*self.file, &self.path, at, bytes_of_it)?;
+            let frame = self.read(at, bytes_of_it)?;
             let Ok(Some((frame, laid))) = parse(&frame, PAYLOAD_BYTES_MAX) else {
                 let what =
                     "the checksum of the frame there fails, and the index that knows what follows is damaged too";
@@ -198,13 +235,13 @@ impl Volume {
             }
         }
         for (at, what) in [(0, "first"), (self.facts.bytes - bytes(BLOCK_BYTES), "second")] {
-            let seal = read(&*self.file, &self.path, at, BLOCK_BYTES);
+            let seal = self.read(at, BLOCK_BYTES);
             if seal.is_ok_and(|seal| Facts::parse(&seal) != Ok(self.facts)) {
                 told(&VaultError::damaged(&self.path, at, format!("its {what} seal is not whole")));
             }
         }
         let at = block_at(&self.facts, self.top.len());
-        let laid = read(&*self.file, &self.path, at, length(self.facts.top_bytes));
+        let laid = self.read(at, length(self.facts.top_bytes));
         if laid.is_ok_and(|laid| Top::parse(&laid, self.top.len()).is_none()) {
             told(&VaultError::damaged(&self.path, at, "the top of its index is not whole"));
         }
@@ -230,6 +267,29 @@ impl Drop for Volume {
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Volume({})", self.path.display())
+    }
+}
+
+/// How many files of volumes there are that nobody knows; none in a folder that is not there.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn count_unknown(disk: &dyn Disk, folder: &Path, known: &BTreeSet<(u64, u32)>) -> Result<u64, VaultError> {
+    let unknown = volumes(disk, folder)?.into_iter().filter(|volume| !known.contains(volume)).count();
+    Ok(bytes(unknown))
+}
+
+/// The volumes whose files are there; none in a folder that is not there.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn volumes(disk: &dyn Disk, folder: &Path) -> Result<Vec<(u64, u32)>, VaultError> {
+    match disk.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => {
+            let names = names.map_err(|error| VaultError::disk("listing", folder, &error))?;
+            Ok(names.iter().filter_map(|name| seal::named(name)).collect())
+        }
     }
 }
 

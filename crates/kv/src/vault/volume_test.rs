@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use assent_ids::Xid;
 use assent_kind::Kind;
+use assent_runs::{AtOnce, Go, Pace};
 use assent_sim::{Call, Fault, Operation, Rng, SimDisk};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 use proptest::prelude::{Strategy, any};
@@ -14,9 +15,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::vault::item::{self, PIECE_BYTES};
 use crate::vault::seal::Facts;
-use crate::vault::writer::Unpaced;
+
 use crate::vault::{
-    Address, Blocks, Body, Go, Item, NoBlocks, Pace, Record, Value, VaultError, Volume, VolumeWriter, remove_unknown,
+    Address, Blocks, Body, Item, NoBlocks, Record, Value, VaultError, Volume, VolumeWriter, remove_unknown,
 };
 
 const FOLDER: &str = "kv";
@@ -32,9 +33,9 @@ pub(super) fn value<'a>(key: &'a [u8], value: &'a [u8]) -> Value<'a> {
 }
 
 fn write(disk: &dyn Disk, items: &[Item<'_>]) -> Result<Facts, VaultError> {
-    let mut writer = VolumeWriter::create(disk, Path::new(FOLDER), (0, 1 << 40), 1, &Unpaced)?;
+    let mut writer = VolumeWriter::create(disk, Path::new(FOLDER), (0, 1 << 40), 1, &AtOnce)?;
     items.iter().try_for_each(|item| writer.push(item))?;
-    writer.finish(77)
+    writer.finish(77, 0)
 }
 
 fn open(disk: &Arc<dyn Disk>) -> Result<Arc<Volume>, VaultError> {
@@ -160,7 +161,7 @@ fn items_out_of_order_or_out_of_range_are_refused() {
         |lsn, at| Item { address: Address::new(lsn, at), body: Body::Deleted { seq: 1, keyspace: 0, key: b"k" } };
     for addresses in [[(20, 0), (20, 0)], [(20, 1), (20, 0)], [(20, 0), (19, 9)], [(20, 0), (30, 0)], [(9, 0), (10, 0)]]
     {
-        let mut writer = VolumeWriter::create(&*disk, Path::new(FOLDER), (10, 30), 1, &Unpaced).unwrap();
+        let mut writer = VolumeWriter::create(&*disk, Path::new(FOLDER), (10, 30), 1, &AtOnce).unwrap();
         let refused = addresses.into_iter().find_map(|(lsn, at)| writer.push(&item(lsn, at)).err());
         assert!(matches!(refused, Some(VaultError::Order { .. })), "{addresses:?}: {refused:?}");
     }
@@ -287,7 +288,7 @@ fn a_stop_or_a_full_or_failing_disk_leaves_nothing_behind() {
     for allowed in [1, 300_000, 1_900_000] {
         let pace = Stops(AtomicU64::new(allowed));
         let mut writer = VolumeWriter::create(&*disk, Path::new(FOLDER), (0, 1 << 40), 1, &pace).unwrap();
-        let done = items.iter().try_for_each(|item| writer.push(item)).and_then(|()| writer.finish(1).map(|_| ()));
+        let done = items.iter().try_for_each(|item| writer.push(item)).and_then(|()| writer.finish(1, 0).map(|_| ()));
         assert_eq!(done, Err(VaultError::Stopped), "{allowed}");
         assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), Vec::<String>::new());
     }

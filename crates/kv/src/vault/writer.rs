@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assent_frame::lay;
+use assent_runs::{Go, Pace};
 use assent_world::{Access, Disk, File, Open, write_all_at};
 
 use crate::vault::index::{Building, Row};
@@ -18,29 +19,6 @@ use crate::vault::{FILE, NAME, VaultError};
 
 /// The pace is told about every so many bytes.
 pub(crate) const PACE_BYTES: usize = 256 << 10;
-
-/// Whether to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Go {
-    On,
-    Stop,
-}
-
-/// Told about every 256 KiB that were written (0: as many were only read). Sleeps if it is too fast; may say stop.
-pub(crate) trait Pace {
-    fn wrote(&self, bytes: u64) -> Go;
-}
-
-/// As fast as the disk is.
-#[cfg(test)]
-pub(crate) struct Unpaced;
-
-#[cfg(test)]
-impl Pace for Unpaced {
-    fn wrote(&self, _: u64) -> Go {
-        Go::On
-    }
-}
 
 /// A volume that is being written.
 pub(crate) struct VolumeWriter<'a> {
@@ -115,11 +93,12 @@ impl<'a> VolumeWriter<'a> {
         self.facts.items
     }
 
-    /// Makes the volume whole and durable, with its name. What it holds was alive as of `as_of`.
+    /// Makes the volume whole and durable, with its name. What it holds was alive as of `as_of`; the journal
+    /// is counted in cells of `cell_bytes`.
     ///
     /// # Errors
     /// As [`VolumeWriter::push`].
-    pub(crate) fn finish(mut self, as_of: u64) -> Result<Facts, VaultError> {
+    pub(crate) fn finish(mut self, as_of: u64, cell_bytes: u64) -> Result<Facts, VaultError> {
         let (index, top_bytes, blocks) = std::mem::take(&mut self.index).lay();
         self.facts.index_at = self.place();
         for part in index.chunks(PACE_BYTES) {
@@ -127,7 +106,7 @@ impl<'a> VolumeWriter<'a> {
             self.flush_if_full()?;
         }
         let bytes = self.place() + bytes(BLOCK_BYTES);
-        self.facts = Facts { as_of, top_bytes, blocks, bytes, ..self.facts };
+        self.facts = Facts { as_of, top_bytes, blocks, bytes, cell_bytes, ..self.facts };
         let seal = self.facts.lay();
         self.buffer.extend_from_slice(&seal);
         self.flush()?;

@@ -13,6 +13,7 @@
 
 mod branches;
 mod checkpoints;
+mod compactions;
 mod conditions;
 mod conflicts;
 mod counts;

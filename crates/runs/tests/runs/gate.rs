@@ -178,7 +178,7 @@ impl Life<'_> {
         self.word += 1;
         self.witness.attempt(Fact::Word(self.word));
         let note = self.accounts.set_word(self.word);
-        self.runs.renote(|| note)?;
+        self.runs.renote(|| note, || {})?;
         self.witness.acknowledge(Fact::Word(self.word));
         Ok(())
     }

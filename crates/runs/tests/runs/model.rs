@@ -133,7 +133,7 @@ fn whatever_is_done_the_map_its_views_and_its_note_are_those_of_the_model() {
                 9 => pair.check_part(&mut rng),
                 10 => {
                     let note = pair.accounts.set_word(rng.roll());
-                    pair.runs.renote(|| note).unwrap();
+                    pair.runs.renote(|| note, || {}).unwrap();
                 }
                 _ => pair.write(&mut rng),
             }
@@ -169,8 +169,8 @@ fn nothing_is_left_of_a_map_that_was_erased_and_its_files_go_with_the_last_view(
     assert!(facts.levels.is_empty() && facts.ranges == 0, "{facts:?}");
     assert_eq!(pair.accounts.agree_with(&facts), Ok(()));
     // What the older manifest names goes with the next commit; what a view pins, with the view.
-    pair.runs.renote(|| pair.accounts.sums().lay()).unwrap();
-    pair.runs.renote(|| pair.accounts.sums().lay()).unwrap();
+    pair.runs.renote(|| pair.accounts.sums().lay(), || {}).unwrap();
+    pair.runs.renote(|| pair.accounts.sums().lay(), || {}).unwrap();
     assert_eq!(model.compare(&view), Ok(()));
     let files = || assent_world::Disk::list(&pair.disk, super::FOLDER.as_ref()).unwrap();
     assert!(files().iter().any(|name| name.ends_with(".run")), "a view pins files: {:?}", files());

@@ -234,7 +234,7 @@ fn to_look_changes_nothing_and_what_is_not_there_is_empty() {
     runs.apply(2, &[put(b"a", b"2"), Change::Erase { from: b"b", to: None }]).unwrap();
     runs.rotate(2);
     assert_eq!(runs.step(&accounts, &AtOnce), Ok(None));
-    assert_eq!(runs.renote(Vec::new), Err(RunsError::ReadOnly));
+    assert_eq!(runs.renote(Vec::new, || {}), Err(RunsError::ReadOnly));
     assert_eq!(runs.get(b"a"), Ok(Some(Found { seq: 2, value: b"2".to_vec() })));
     assert_eq!((runs.get(b"b"), runs.applied()), (Ok(None), 1));
     let mut told = 0;

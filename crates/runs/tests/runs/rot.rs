@@ -49,8 +49,8 @@ fn built() -> SimDisk {
         assert_eq!(runs.get(&number.to_be_bytes()).unwrap().map(|found| found.value), Some(value(number)), "{number}");
     }
     // So that only what the map names is there.
-    runs.renote(|| accounts.sums().lay()).unwrap();
-    runs.renote(|| accounts.sums().lay()).unwrap();
+    runs.renote(|| accounts.sums().lay(), || {}).unwrap();
+    runs.renote(|| accounts.sums().lay(), || {}).unwrap();
     disk
 }
 

@@ -1,0 +1,118 @@
+//! What a flush or a merge of the ledger counts: keys, bytes, and what lives where.
+//!
+//! Walk: [`Clerk`] opens an account for each of them, several at once · [`Count::note`] lays the note of all that was committed before
+//! and of this, under the manifest's lock · [`Count::committed`] makes it what is known, under the same hold of it.
+//! Deliberately absent: the note's bytes.
+
+use std::sync::Arc;
+
+use assent_ids::Lsn;
+use assent_journal::Log;
+use assent_runs::{Entry, Fate, Owner, Tally};
+
+use crate::ledger::{Head, Ledger, head};
+use crate::note;
+use crate::record::Place;
+use crate::time::{Time, is_over};
+use crate::vault::{Accounts, Booking, VaultError, value_bytes};
+
+/// Tells the map what to note.
+pub(crate) struct Clerk<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) log: &'a dyn Log,
+}
+
+impl Owner for Clerk<'_> {
+    fn durable(&self) -> u64 {
+        self.log.durable().0
+    }
+
+    fn tally(&self) -> Box<dyn Tally + '_> {
+        let booking = Booking::default();
+        Box::new(Count { clerk: self, comes: [0; 2], goes: [0; 2], booking, applied: Lsn::ZERO, next: None })
+    }
+}
+
+struct Count<'a> {
+    clerk: &'a Clerk<'a>,
+    /// Puts and bytes of their values that come, and that go.
+    comes: [u64; 2],
+    goes: [u64; 2],
+    /// The same, by where they stand.
+    booking: Booking,
+    /// What the note was asked for, and the accounts that it says; or why they are as they were.
+    applied: Lsn,
+    next: Option<Result<Accounts, VaultError>>,
+}
+
+impl Count<'_> {
+    fn kept(&self, kept: [u64; 2]) -> [u64; 2] {
+        std::array::from_fn(|at| {
+            let of = |counts: &[u64; 2]| counts.get(at).copied().unwrap_or_default();
+            of(&kept).saturating_add(of(&self.comes)).saturating_sub(of(&self.goes))
+        })
+    }
+
+    fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) {
+        // A row that cannot be read is told to whoever asks for its key.
+        let Some(Ok(head)) = entry.value.map(|row| head(entry.seq, row)) else { return };
+        let [keys, bytes] = counts;
+        *keys += 1;
+        *bytes += u64::from(head.place.value_bytes);
+        book(head.place.entry.0, laid_bytes(entry.key, &head));
+    }
+}
+
+/// What the accounts count for a row.
+pub(crate) fn laid_bytes(key: &[u8], head: &Head) -> u64 {
+    let value = usize::try_from(head.place.value_bytes).unwrap_or(usize::MAX);
+    value_bytes(key.len().saturating_sub(4), head.metadata.len(), value)
+}
+
+impl Tally for Count<'_> {
+    fn enters(&mut self, entry: &Entry<'_>) {
+        Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes));
+    }
+
+    fn leaves(&mut self, entry: &Entry<'_>) {
+        Self::count(&mut self.goes, entry, |lsn, bytes| self.booking.leaves(lsn, bytes));
+    }
+
+    fn judge(&mut self, entry: &Entry<'_>) -> Fate {
+        let Some(Ok(Head { place: Place { expiry, .. }, .. })) = entry.value.map(|row| head(entry.seq, row)) else {
+            return Fate::Keep;
+        };
+        let is_over = |time: &Arc<Time>| expiry != 0 && is_over(expiry, time.now_ms());
+        if self.clerk.ledger.time.get().is_some_and(is_over) { Fate::Bury } else { Fate::Keep }
+    }
+
+    fn note(&mut self, applied: u64) -> Vec<u8> {
+        let notes = self.clerk.ledger.notes();
+        let moment = notes.closed.iter().rev().find(|moment| moment.end.0 <= applied).unwrap_or(&notes.durable);
+        self.applied = Lsn(applied);
+        let mut accounts = notes.accounts.clone();
+        let booked = accounts.book(&self.booking);
+        let laid = note::lay(moment, self.kept(notes.kept), &accounts);
+        self.next = Some(booked.map(|()| accounts));
+        laid
+    }
+
+    fn committed(mut self: Box<Self>) {
+        let mut notes = self.clerk.ledger.notes();
+        notes.kept = self.kept(notes.kept);
+        // A broken promise of ours: the accounts stay as they were, and it is told. Nothing is lost by it but room.
+        let accounts = match self.next.take() {
+            Some(Ok(accounts)) => accounts,
+            Some(Err(broken)) => {
+                notes.broken += 1;
+                notes.first_broken.get_or_insert(broken);
+                notes.accounts.clone()
+            }
+            None => notes.accounts.clone(),
+        };
+        notes.committed(accounts);
+        while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
+            notes.durable = notes.closed.pop_front().unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Reading values: which volume holds a place, or the journal itself.
+//!
+//! ```text
+//!   a read   pin the set, THEN ask the ledger -> place -> lsn < raw_from ? the volume of that range : the journal
+//! ```
+//! A set of volumes is one immutable value. Whoever pins one before he asks the ledger finds all that the ledger names in it: what
+//! lived then is in its volumes, and what was written since is in the journal. So there is no race to lose and nothing to try
+//! again. A set keeps its volumes' files, and no stretch of the journal is released that a set reads which somebody pins.
+//!
+//! Walk: [`Values::pin`] · [`Values::read`] · [`Values::publish`] after a compaction · [`Values::pinned_from`] says what may be
+//! released. Deliberately absent: what lives; that is the accounts'.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::{ArcSwap, Guard};
+use assent_journal::Log;
+use assent_runs::OpenFiles;
+use assent_world::Disk;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::KvError;
+use crate::record::Place;
+use crate::vault::{Account, Accounts, Address, Blocks, VaultError, Volume};
+
+/// Files of volumes that are open at the same time, beside those that somebody reads at the moment.
+pub(crate) const OPEN_VOLUMES_MAX: u32 = 64;
+/// What a block costs in the cache beside its bytes.
+const BLOCK_EXTRA_BYTES: usize = 96;
+/// About what a block takes.
+const BLOCK_BYTES: u64 = 4096;
+const SHARD_BYTES_MIN: u64 = 256 << 10;
+
+/// A volume of a set.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) account: Account,
+    /// Why it cannot be read, if it cannot.
+    pub(crate) volume: Result<Arc<Volume>, VaultError>,
+}
+
+/// All volumes of one moment, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Set {
+    /// From here on values are read from the journal.
+    pub(crate) raw_from: u64,
+    pub(crate) volumes: Vec<Arc<Held>>,
+}
+
+impl Set {
+    /// Opens what the accounts name. One that cannot be opened, or is another one, is told by whoever reads a value of it.
+    pub(crate) fn open(disk: &Arc<dyn Disk>, folder: &Path, open: &Arc<OpenFiles>, accounts: &Accounts) -> Self {
+        let held = |account: &Account| {
+            let volume = Volume::open_among(open, disk, folder, account.first, account.generation);
+            let volume = volume.and_then(|volume| {
+                let facts = *volume.facts();
+                if accounts.says(&facts) { Ok(volume) } else { Err(volume.another()) }
+            });
+            Arc::new(Held { account: *account, volume })
+        };
+        Self { raw_from: accounts.raw_from(), volumes: accounts.compacted().map(held).collect() }
+    }
+
+    /// The volume that holds a place before `raw_from`; none if nothing was left there.
+    pub(crate) fn holder(&self, lsn: u64) -> Option<&Arc<Held>> {
+        let behind = self.volumes.partition_point(|held| held.account.first <= lsn);
+        let held = self.volumes.get(behind.checked_sub(1)?)?;
+        (lsn < held.account.end).then_some(held)
+    }
+}
+
+/// The bytes of a value, where they stand in what was read.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    bytes: Vec<u8>,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// In place where it is most of what was read: a long value is not copied once more.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        let Self { mut bytes, range } = self;
+        if range.len() < bytes.len() / 2 {
+            return bytes.get(range).unwrap_or_default().to_vec();
+        }
+        bytes.truncate(range.end);
+        bytes.drain(..range.start);
+        bytes
+    }
+}
+
+/// Where all values are read.
+pub(crate) struct Values {
+    pub(crate) log: Arc<dyn Log>,
+    current: ArcSwap<Set>,
+    /// Sets that were current before, while somebody may pin them.
+    before: Mutex<Vec<Weak<Set>>>,
+    blocks: IndexBlocks,
+    pub(crate) open: Arc<OpenFiles>,
+}
+
+impl Values {
+    /// Over a log and a first set; `cache_bytes` for the volumes' indexes.
+    ///
+    /// # Errors
+    /// [`KvError::Config`] if the cache's library refuses the number.
+    pub(crate) fn new(log: Arc<dyn Log>, open: Arc<OpenFiles>, set: Set, cache_bytes: u64) -> Result<Self, KvError> {
+        let blocks = IndexBlocks::new(cache_bytes)?;
+        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, open })
+    }
+
+    /// The set as it is now, for one read: taken before the ledger is asked.
+    pub(crate) fn look(&self) -> Guard<Arc<Set>> {
+        self.current.load()
+    }
+
+    /// The same, for as long as somebody keeps it.
+    pub(crate) fn pin(&self) -> Arc<Set> {
+        self.current.load_full()
+    }
+
+    /// The bytes of the value at a place that the ledger named after this set was pinned.
+    ///
+    /// # Errors
+    /// What is wrong, naming the file. Never nothing for a value.
+    pub(crate) fn read(&self, set: &Set, place: &Place) -> Result<Bytes, String> {
+        let length = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (at, bytes) = (length(place.at), length(place.value_bytes));
+        if place.entry.0 >= set.raw_from {
+            let start = at.saturating_add(place.metadata_bytes.into());
+            let hint = start.saturating_add(bytes);
+            let fetched = self.log.read_at_sized(place.entry, hint).map_err(|error| error.to_string())?;
+            let (laid, from) = fetched.into_bytes();
+            let range = from.saturating_add(start)..from.saturating_add(hint);
+            if range.end > laid.len() {
+                return Err("it ends behind its journal entry".to_owned());
+            }
+            return Ok(Bytes { bytes: laid, range });
+        }
+        let held = set.holder(place.entry.0).ok_or_else(|| "no volume holds its place".to_owned())?;
+        let volume = held.volume.as_ref().map_err(VaultError::to_string)?;
+        let address = Address::new(place.entry.0, place.at);
+        let record = volume.get(&self.blocks, address).map_err(|error| error.to_string())?;
+        let record = record.ok_or_else(|| format!("{} has nothing at {address}", volume.path().display()))?;
+        let (bytes, range) = record.into_value();
+        if range.len() != length(place.value_bytes) {
+            let path = volume.path().display();
+            return Err(format!(
+                "{path} has {} bytes at {address}, the ledger says {}",
+                range.len(),
+                place.value_bytes
+            ));
+        }
+        Ok(Bytes { bytes, range })
+    }
+
+    /// From now on values are read from these volumes. Whoever pins the set before goes on with it.
+    pub(crate) fn publish(&self, set: Set) {
+        let mut before = self.before();
+        before.push(Arc::downgrade(&self.pin()));
+        // Behind this every reader of the set before has it pinned or will never have it.
+        drop(self.current.swap(Arc::new(set)));
+    }
+
+    /// Nobody reads the journal before this place by an older set, nor will.
+    pub(crate) fn pinned_from(&self) -> u64 {
+        let mut before = self.before();
+        before.retain(|set| set.strong_count() > 0);
+        let pinned = before.iter().filter_map(Weak::upgrade).map(|set| set.raw_from).min();
+        pinned.unwrap_or(u64::MAX).min(self.look().raw_from)
+    }
+
+    fn before(&self) -> MutexGuard<'_, Vec<Weak<Set>>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Values {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Values").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+type BlockKey = ((u64, u32), usize);
+
+#[derive(Clone, Debug)]
+struct ByBytes;
+
+impl Weighter<BlockKey, Arc<[u8]>> for ByBytes {
+    fn weight(&self, _: &BlockKey, payload: &Arc<[u8]>) -> u64 {
+        u64::try_from(payload.len() + BLOCK_EXTRA_BYTES).unwrap_or(u64::MAX)
+    }
+}
+
+/// Blocks of the volumes' indexes, within a budget of bytes. No two volumes of a store ever have one name.
+struct IndexBlocks(Cache<BlockKey, Arc<[u8]>, ByBytes>);
+
+impl IndexBlocks {
+    fn new(cache_bytes: u64) -> Result<Self, KvError> {
+        let shards = (cache_bytes / SHARD_BYTES_MIN).clamp(1, 64);
+        let items = usize::try_from((cache_bytes / BLOCK_BYTES).max(1)).unwrap_or(usize::MAX);
+        let options = OptionsBuilder::new()
+            .shards(1 << usize::try_from(shards.ilog2()).unwrap_or(0))
+            .estimated_items_capacity(items)
+            .weight_capacity(cache_bytes)
+            .build();
+        let rule = "a number of bytes that memory can hold";
+        let options = options.map_err(|_| KvError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Ok(Self(Cache::with_options(options, ByBytes, hasher, lifecycle)))
+    }
+}
+
+impl Blocks for IndexBlocks {
+    fn get(&self, volume: (u64, u32), block: usize) -> Option<Arc<[u8]>> {
+        self.0.get(&(volume, block))
+    }
+
+    fn keep(&self, volume: (u64, u32), block: usize, payload: &Arc<[u8]>) {
+        self.0.insert((volume, block), Arc::clone(payload));
+    }
+}

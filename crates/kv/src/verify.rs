@@ -1,0 +1,76 @@
+//! Everything is read once: whether it is as it was written.
+//!
+//! Walk: [`Kv::verify`]: the ledger's files, the volumes, the journal, and then each value that a key has.
+//! Deliberately absent: repair.
+
+use crate::{Kv, KvError};
+
+/// What a check of everything found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Files of the ledger that were read.
+    pub runs: u64,
+    /// Compacted volumes, and the items in them that are whole.
+    pub volumes: u64,
+    /// The items.
+    pub items: u64,
+    /// Entries of the journal, those of kept stretches too.
+    pub entries: u64,
+    /// Keys whose values are those that were written.
+    pub values: u64,
+    /// Places that are damaged.
+    pub damaged: u64,
+}
+
+impl Kv {
+    /// Reads everything; each damage is told, by file and place or by key. Readers and writers go on meanwhile; what was
+    /// written since the call may or may not be looked at.
+    pub fn verify(&self, told: &mut dyn FnMut(&KvError)) -> Verified {
+        let mut verified = Verified::default();
+        let mut damaged = 0;
+        let mut tell = |error: &KvError| {
+            damaged += 1;
+            told(error);
+        };
+        verified.runs = self.shared.ledger.verify(&mut |error| tell(&KvError::from(error.clone())));
+        let snapshot = self.snapshot();
+        for held in &snapshot.set().volumes {
+            verified.volumes += 1;
+            match &held.volume {
+                Ok(volume) => verified.items += volume.verify(&mut |error| tell(&KvError::from(error.clone()))),
+                Err(error) => tell(&KvError::from(error.clone())),
+            }
+        }
+        verified.entries = self.read_journal(&mut tell);
+        snapshot.each_value(&mut |value| match value {
+            Ok(()) => verified.values += 1,
+            Err(error) => tell(&error),
+        });
+        if let Some(error) = self.broken_account() {
+            tell(&error);
+        }
+        verified.damaged = damaged;
+        verified
+    }
+
+    /// From the first place that volumes do not have. What is behind damage is not looked at: it is read by address only.
+    fn read_journal(&self, tell: &mut dyn FnMut(&KvError)) -> u64 {
+        let log = &*self.shared.log;
+        let from = log.oldest().max(assent_ids::Lsn(self.shared.values.pin().raw_from));
+        let entries = match log.read(from) {
+            Ok(entries) => entries,
+            Err(error) => {
+                tell(&error.into());
+                return 0;
+            }
+        };
+        let mut whole = 0;
+        for entry in entries {
+            match entry {
+                Ok(_) => whole += 1,
+                Err(error) => tell(&error.into()),
+            }
+        }
+        whole
+    }
+}

@@ -1,0 +1,351 @@
+//! Values move into volumes, the journal gives its room back, and nobody sees a difference.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_journal::{Journal, Log};
+use assent_kv::{Config, Durability, Kv, Op, Snapshot};
+use assent_runs::AtOnce;
+use assent_sim::{Rng, SimClock, SimDice, SimDisk};
+use assent_world::Disk;
+
+use super::xid;
+
+pub const SEGMENT_BYTES: u64 = 4 * 4096;
+
+pub fn config() -> Config {
+    Config { space_amplification_max_percent: 110, volume_bytes: 24 << 10, ..Config::default() }
+}
+
+/// A store over a journal of small segments that are kept until they are released.
+pub struct House {
+    pub disk: SimDisk,
+    pub log: Arc<Journal>,
+    pub kv: Arc<Kv>,
+}
+
+pub fn journal(disk: &SimDisk, salt: u64) -> Arc<Journal> {
+    let config = assent_journal::Config {
+        log_size: SEGMENT_BYTES + 4096,
+        max_buffer_log_size: 2 * 4096,
+        kept_until_released: true,
+        ..Default::default()
+    };
+    let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(salt)));
+    Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config).unwrap().0
+}
+
+pub fn house(disk: &SimDisk, salt: u64) -> House {
+    let log = journal(disk, salt);
+    let shared: Arc<dyn Log> = Arc::<Journal>::clone(&log);
+    let kv = Kv::open(shared, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), config()).unwrap();
+    House { disk: disk.clone(), log, kv: Arc::new(kv) }
+}
+
+impl House {
+    pub fn again(self, salt: u64) -> House {
+        let House { disk, log, kv } = self;
+        drop((log, kv));
+        disk.kill();
+        house(&disk, salt)
+    }
+
+    /// The ledger is lost: what is left are journal and volumes.
+    pub fn without_ledger(self, salt: u64) -> House {
+        let House { disk, log, kv } = self;
+        drop((log, kv));
+        disk.kill();
+        for name in disk.list(Path::new("kv")).unwrap() {
+            disk.unlink(&Path::new("kv").join(name)).unwrap();
+        }
+        house(&disk, salt)
+    }
+
+    pub fn compact_all(&self) -> u64 {
+        let mut done = 0;
+        while self.kv.compact_once(&AtOnce).unwrap() {
+            done += 1;
+        }
+        done
+    }
+
+    pub fn files(&self, folder: &str, ending: &str) -> usize {
+        let names = self.disk.list(Path::new(folder)).unwrap_or_default();
+        names.iter().filter(|name| name.ends_with(ending)).count()
+    }
+}
+
+/// Merges and compacts until there is nothing to do; a turn has each once.
+pub fn merge_all(kv: &Kv) {
+    while kv.work(&AtOnce) {}
+}
+
+type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn rows(kv: &Kv) -> Map {
+    kv.scan(0, Bound::Unbounded, Bound::Unbounded, usize::MAX).unwrap().into_iter().collect()
+}
+
+#[test]
+fn what_is_overwritten_gives_its_room_back_and_what_lives_is_read_from_volumes() {
+    let house = house(&SimDisk::new(), 1);
+    let mut model = Map::new();
+    for round in 0..40_u64 {
+        for key in 0..10_u64 {
+            let value = (round * 100 + key).to_le_bytes().repeat(50);
+            // Some keys are written once.
+            let key = if key < 2 { round * 1000 + key } else { key };
+            house.kv.put(0, &key.to_be_bytes(), &value, Durability::Durable).unwrap();
+            model.insert(key.to_be_bytes().to_vec(), value);
+        }
+        if round % 5 == 4 {
+            house.kv.checkpoint().unwrap();
+        }
+    }
+    let before = house.kv.stats();
+    assert_eq!((before.volumes, before.compactions, before.compacts), (0, 0, 1));
+    let done = house.compact_all();
+    let after = house.kv.stats();
+    assert!(done > 0 && after.compactions == done && after.volumes > 0, "{after:?}");
+    // Each volume has three blocks of its own, which is much where volumes are small.
+    assert!(after.value_bytes_on_disk * 10 < before.value_bytes_on_disk * 7, "{before:?}\n{after:?}");
+    assert!(house.log.oldest() > assent_ids::Lsn(0), "the journal was released");
+    assert!(rows(&house.kv) == model);
+    assert_eq!(after.broken_accounts, 0);
+    let mut told = Vec::new();
+    let verified = house.kv.verify(&mut |error| told.push(error.to_string()));
+    assert_eq!((verified.damaged, told, verified.values), (0, vec![], model.len() as u64));
+    assert!(verified.items > 0);
+    let house = house.again(2);
+    assert_eq!(
+        (rows(&house.kv), house.kv.stats().rebuilt, house.kv.stats().volumes),
+        (model.clone(), 0, after.volumes)
+    );
+    let house = house.without_ledger(3);
+    let stats = house.kv.stats();
+    assert!(rows(&house.kv) == model);
+    assert_eq!((stats.rebuilt, stats.volumes, stats.keys), (1, after.volumes, model.len() as u64));
+    assert_eq!((stats.live_bytes, stats.value_bytes_on_disk), {
+        // What was only in memory is in runs now.
+        house.kv.checkpoint().unwrap();
+        (house.kv.stats().live_bytes, house.kv.stats().value_bytes_on_disk)
+    });
+}
+
+#[test]
+fn a_snapshot_reads_what_was_compacted_away_since() {
+    let house = house(&SimDisk::new(), 1);
+    let write = |word: u64| {
+        for key in 0..60_u8 {
+            house.kv.put(0, &[key], &(word + u64::from(key)).to_le_bytes().repeat(60), Durability::Durable).unwrap();
+        }
+        house.kv.checkpoint().unwrap();
+        // What an open may go back to is not compacted: one more, and it is this one.
+        for _ in 0..4 {
+            house.kv.put(1, b"", b"", Durability::Durable).unwrap();
+            house.kv.checkpoint().unwrap();
+        }
+        // What is superseded is counted when it leaves the ledger's files, by a merge.
+        merge_all(&house.kv);
+    };
+    write(1000);
+    let (early, oldest) = (house.kv.snapshot(), house.log.oldest());
+    write(2000);
+    let (middle, compactions) = (house.kv.snapshot(), house.kv.stats().compactions);
+    write(3000);
+    write(4000);
+    assert!(house.kv.stats().compactions > compactions);
+    let read = |snapshot: &Snapshot, word: u64| {
+        for key in 0..60_u8 {
+            let expected = (word + u64::from(key)).to_le_bytes().repeat(60);
+            assert_eq!(snapshot.get(0, &[key]).unwrap(), Some(expected), "{word} {key}");
+        }
+    };
+    read(&early, 1000);
+    read(&middle, 2000);
+    assert_eq!(house.log.oldest(), oldest, "it reads the journal from there on");
+    let held = house.files("kv-values", ".values");
+    drop(early);
+    house.kv.compact_once(&AtOnce).unwrap();
+    assert!(house.log.oldest() > oldest, "nobody does any more");
+    read(&middle, 2000);
+    drop(middle);
+    house.compact_all();
+    let left = house.files("kv-values", ".values");
+    assert!(left < held && left as u64 == house.kv.stats().volumes, "{left} of {held}");
+    read(&house.kv.snapshot(), 4000);
+}
+
+/// What is done to a store and to a map.
+struct Pair {
+    house: House,
+    model: Map,
+    prepared: BTreeMap<u64, Writes>,
+    snapshots: Vec<(Snapshot, Map)>,
+    next: u64,
+    rng: Rng,
+    rebuilds: u64,
+}
+
+impl Pair {
+    fn key(&mut self) -> Vec<u8> {
+        (0..self.rng.range(1..3)).map(|_| self.rng.below(5).to_le_bytes()[0]).collect()
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let times = if self.rng.below(40) == 0 { 3000 } else { [0, 1, 20, 150, 400][self.rng.index(5)] };
+        self.rng.roll().to_le_bytes().repeat(times)
+    }
+
+    fn held(&self, key: &[u8]) -> bool {
+        self.prepared.values().flatten().any(|(held, _)| held == key)
+    }
+
+    fn write(&mut self) {
+        let (key, value) = (self.key(), self.value());
+        if self.held(&key) {
+            return;
+        }
+        let kv = &self.house.kv;
+        match self.rng.below(12) {
+            0 | 1 => {
+                kv.delete(0, &key, Durability::Durable).unwrap();
+                self.model.remove(&key);
+            }
+            2 => {
+                let to = [key[0] + 1];
+                if self.prepared.is_empty() {
+                    kv.batch(&[Op::put(0, &key, b"gone"), Op::erase(0, &key, Some(&to))], Durability::Durable).unwrap();
+                    self.model.retain(|at, _| at < &key || at.as_slice() >= &to[..]);
+                }
+            }
+            3 => {
+                let ops = [Op::put(0, &key, b"before"), Op::put(0, &key, &value)];
+                kv.batch(&ops, Durability::Durable).unwrap();
+                self.model.insert(key, value);
+            }
+            _ => {
+                let durability = if self.rng.below(3) == 0 { Durability::Buffered } else { Durability::Durable };
+                kv.put(0, &key, &value, durability).unwrap();
+                self.model.insert(key, value);
+            }
+        }
+    }
+
+    fn branch(&mut self) {
+        if self.prepared.len() > 2 || self.rng.below(2) == 0 {
+            let Some(number) = self.prepared.keys().nth(self.rng.index(self.prepared.len())).copied() else { return };
+            let writes = self.prepared.remove(&number).unwrap();
+            let kv = &self.house.kv;
+            if self.rng.below(3) == 0 {
+                kv.wait(kv.rollback_begin(&xid(number)).unwrap()).unwrap();
+                return;
+            }
+            kv.wait(kv.commit_begin(&xid(number)).unwrap()).unwrap();
+            for (key, value) in writes {
+                match value {
+                    Some(value) => _ = self.model.insert(key, value),
+                    None => _ = self.model.remove(&key),
+                }
+            }
+            return;
+        }
+        self.next += 1;
+        let (number, mut writes) = (self.next, BTreeMap::new());
+        for _ in 0..self.rng.range(1..3) {
+            let (key, value) = (self.key(), self.value());
+            if !self.held(&key) {
+                let value = (self.rng.below(3) > 0).then_some(value);
+                writes.insert(key, value);
+            }
+        }
+        if writes.is_empty() {
+            return;
+        }
+        let kv = &self.house.kv;
+        kv.start(&xid(number)).unwrap();
+        for (key, value) in &writes {
+            let op = value.as_ref().map_or_else(|| Op::delete(0, key), |value| Op::put(0, key, value));
+            kv.branch_write(&xid(number), &op).unwrap();
+        }
+        kv.end(&xid(number), true).unwrap();
+        kv.wait(kv.prepare_begin(&xid(number)).unwrap().pending).unwrap();
+        self.prepared.insert(number, writes.into_iter().collect());
+    }
+
+    fn reopen(mut self, lost: bool) -> Self {
+        self.snapshots.clear();
+        let salt = self.rng.roll();
+        let before = self.house.kv.stats();
+        self.house = if lost { self.house.without_ledger(salt) } else { self.house.again(salt) };
+        let after = self.house.kv.stats();
+        assert_eq!((after.held_keys, after.prepared), (before.held_keys, before.prepared));
+        // Nothing to lose where the journal has nothing.
+        assert!(!lost || before.volumes == 0 || after.rebuilt == 1);
+        self.rebuilds += after.rebuilt;
+        self
+    }
+
+    fn check(&self, seed: u64) {
+        assert!(rows(&self.house.kv) == self.model, "seed {seed}");
+        for (snapshot, map) in &self.snapshots {
+            let found: Map =
+                snapshot.scan(0, Bound::Unbounded, Bound::Unbounded, usize::MAX).unwrap().into_iter().collect();
+            assert!(&found == map, "seed {seed}");
+        }
+        let stats = self.house.kv.stats();
+        assert_eq!(
+            (stats.broken_accounts, stats.compactions_failed),
+            (0, 0),
+            "seed {seed}: {:?}",
+            self.house.kv.broken_account()
+        );
+    }
+}
+
+fn run(seed: u64) -> (u64, u64) {
+    let (house, rng) = (house(&SimDisk::new(), seed), Rng::new(seed));
+    let (prepared, snapshots) = (BTreeMap::new(), Vec::new());
+    let mut pair = Pair { house, model: Map::new(), prepared, snapshots, next: 0, rng, rebuilds: 0 };
+    let mut compactions = 0;
+    for _ in 0..400 {
+        match pair.rng.below(48) {
+            0..27 => pair.write(),
+            27..32 => pair.branch(),
+            32..36 => pair.house.kv.checkpoint().unwrap(),
+            36..40 => compactions += u64::from(pair.house.kv.compact_once(&AtOnce).unwrap()),
+            40 => _ = pair.house.kv.work(&AtOnce),
+            41 if pair.snapshots.len() < 3 => pair.snapshots.push((pair.house.kv.snapshot(), pair.model.clone())),
+            42 if !pair.snapshots.is_empty() => {
+                let at = pair.rng.index(pair.snapshots.len());
+                pair.snapshots.swap_remove(at);
+            }
+            43 => pair = pair.reopen(false),
+            44 => pair = pair.reopen(true),
+            _ => pair.check(seed),
+        }
+    }
+    pair.check(seed);
+    let mut told = Vec::new();
+    pair.house.kv.verify(&mut |error| told.push(error.to_string()));
+    assert_eq!(told, Vec::<String>::new(), "seed {seed}");
+    (compactions, pair.rebuilds)
+}
+
+#[test]
+fn whatever_is_compacted_and_wherever_it_dies_the_store_is_the_map() {
+    let (mut compactions, mut rebuilds) = (0, 0);
+    for seed in 0..60 {
+        let done = std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|panic| {
+            eprintln!("seed {seed}");
+            std::panic::resume_unwind(panic);
+        });
+        compactions += done.0;
+        rebuilds += done.1;
+    }
+    println!("{compactions} compactions, {rebuilds} rebuilds");
+    assert!(compactions > 200 && rebuilds > 100, "{compactions} compactions, {rebuilds} rebuilds");
+}
