@@ -25,6 +25,8 @@ mod edit;
 mod entry;
 mod error;
 mod fragment;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash;
 mod index;
 mod link;
@@ -37,6 +39,7 @@ mod paths;
 mod place;
 mod rearrange;
 mod record;
+mod revert;
 mod revision;
 mod serialise;
 mod store;

@@ -106,6 +106,12 @@ impl Paths {
         Ok(known)
     }
 
+    /// The paths are those of a revision; new ones go on where they would have.
+    pub(crate) fn revert(&mut self, to: &Root) {
+        self.drafts.clear();
+        (self.tree, self.known) = (to.paths.clone(), None);
+    }
+
     /// Forgets the paths from this one on: they were never in the tree that holds.
     pub(crate) fn forget_from(&mut self, first: PathId) {
         if self.next > first {

@@ -3,6 +3,7 @@
 //! Walk: [`Revision`] is a [`Look`].
 //! Deliberately absent: writing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::document::{Doc, Document};
@@ -55,15 +56,18 @@ impl Revision {
     /// # Errors
     /// As [`Look::find`].
     pub fn paths(&self) -> Result<Vec<PathCount>, DocsError> {
-        let mut paths: Vec<PathCount> = Vec::new();
+        let mut names = BTreeMap::<PathId, String>::new();
+        let mut paths = Vec::new();
+        // After a revert there are numbers without a path.
         for id in 1..self.root.next_path {
             let Some(named) = self.path(id)? else { continue };
-            let before = usize::try_from(named.before).unwrap_or_default().checked_sub(1);
-            let before = before.and_then(|at| paths.get(at)).map_or("", |before| before.path.as_str());
+            let before = names.get(&named.before).map_or("", String::as_str);
             let path = format!("{before}{}", named.step());
-            paths.push(PathCount { path, references: named.references });
+            if named.references > 0 {
+                paths.push(PathCount { path: path.clone(), references: named.references });
+            }
+            names.insert(id, path);
         }
-        paths.retain(|path| path.references > 0);
         Ok(paths)
     }
 

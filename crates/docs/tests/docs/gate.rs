@@ -147,6 +147,10 @@ impl Run<'_> {
         let Some(number) = numbers.get(self.rng.index(numbers.len())).copied() else { return self.make() };
         let doc = self.docs[&number].clone();
         let Ok(mut edit) = doc.edit() else { return Ok(()) };
+        if self.rng.below(8) == 0 {
+            let to = u32::try_from(self.rng.below(u64::from(doc.latest().number()) + 1)).map_err(text)?;
+            edit.revert(&doc.at(to).map_err(text)?).map_err(text)?;
+        }
         Self::change(&mut self.rng, &mut edit)?;
         if self.rng.below(8) == 0 {
             // Rolled back: what was laid before means nothing.

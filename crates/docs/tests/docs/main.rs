@@ -13,6 +13,7 @@
 
 mod counts;
 mod damage;
+mod fuzz;
 mod gate;
 mod json;
 mod model;

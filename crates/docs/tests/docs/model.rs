@@ -206,12 +206,17 @@ fn play(versioning: Versioning, seed: u64, config: Config) {
     desk.db.create("model", versioning).unwrap();
     let mut model = Model { rng: Rng::new(seed), tree: None, texts: 0 };
     let mut kept = vec![None];
-    for _ in 0..60 {
+    for _ in 0..70 {
         let doc = desk.db.document("model").unwrap();
         let newest = doc.latest().number();
         let before_it = doc.at(newest - newest.min(3)).unwrap();
         let mut edit = doc.edit().unwrap();
         let before = (model.tree.clone(), model.texts);
+        if model.rng.below(8) == 0 {
+            let to = model.rng.index(kept.len());
+            edit.revert(&doc.at(u32::try_from(to).unwrap()).unwrap()).unwrap();
+            model.tree = kept[to].clone();
+        }
         for _ in 0..=model.rng.below(30) {
             model.step(&mut edit, &before_it);
         }

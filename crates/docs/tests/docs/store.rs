@@ -287,3 +287,31 @@ fn writers_of_many_documents_and_readers_of_all_go_on_at_once() {
     });
     assert!(desk.db.stats().cache_bytes <= 64 << 10);
 }
+
+#[test]
+fn a_revert_is_a_revision_like_the_old_one_and_as_small_as_any() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    (0..2000).for_each(|_| _ = push(&mut edit, root, None, Value::Null));
+    let first = edit.commit(&Meta::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    edit.remove(root).unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+    let second = edit.commit(&Meta::default()).unwrap();
+    assert_eq!((read(&first).unwrap().count(), read(&second).unwrap().count()), (2000, 0));
+    let before = assent_journal::Log::end(&*desk.log).0;
+    let mut edit = doc.edit().unwrap();
+    edit.revert(&first).unwrap();
+    let reverted = edit.commit(&says("back")).unwrap();
+    assert!(assent_journal::Log::end(&*desk.log).0 - before <= 200);
+    assert_eq!((reverted.number(), read(&reverted)), (3, read(&first)));
+    assert_eq!(reverted.changes(), None, "whoever wants them compares");
+    let mut edit = doc.edit().unwrap();
+    let new = push(&mut edit, root, None, Value::Null);
+    assert_eq!(new, NodeKey(2003), "no key is used again");
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    let other = desk.db.create("other", Versioning::default()).unwrap();
+    assert_eq!(other.edit().unwrap().revert(&first).unwrap_err().kind(), Kind::Invalid);
+}

@@ -1,0 +1,52 @@
+//! Plain functions that fuzzers feed: bytes from a journal never panic.
+
+use std::sync::Arc;
+
+use assent_ids::Lsn;
+
+use crate::entry::{KIND_COMMIT, KIND_PAGE, fragment, read_commit, read_create, read_drop};
+use crate::node::{Node, NodeKey};
+use crate::page::Page;
+use crate::path::Path;
+use crate::place::{Chain, Entry, resolve};
+use crate::trie::{PageName, Which};
+use crate::versioning::Versioning;
+
+/// Takes these bytes for an entry of each kind.
+pub fn fuzz_entry(bytes: &[u8]) {
+    _ = (read_create(bytes).is_ok(), read_drop(bytes).is_ok(), read_commit(bytes).is_ok());
+    for kind in [KIND_COMMIT, KIND_PAGE] {
+        for index in 0..3 {
+            for (level, number) in [(0, 0), (1, 0), (0, 7)] {
+                let page = PageName { which: Which::Nodes, level, number };
+                _ = fragment(kind, bytes, 1, page, index).is_ok();
+            }
+        }
+    }
+}
+
+/// Takes these bytes for the fragments of a page, the first byte of each its length; reads and changes what they are together.
+pub fn fuzz_page(bytes: &[u8]) {
+    let mut fragments: Vec<Arc<[u8]>> = Vec::new();
+    let mut rest = bytes;
+    while let Some((length, behind)) = rest.split_first() {
+        let (fragment, behind) = behind.split_at_checked((*length).into()).unwrap_or((behind, &[]));
+        let mut resolved = fragment.to_vec();
+        _ = resolve(&mut resolved, Entry::new(Lsn(64), 1)).is_ok();
+        fragments.push(fragment.into());
+        rest = behind;
+    }
+    let Ok(page) = Page::combine(fragments) else { return };
+    for slot in 0..=u8::MAX {
+        let Ok(Some((record, range))) = page.placed(slot) else { continue };
+        // A text stands where it is said to stand.
+        assert!(!record.has(crate::record::TEXT) || page.bytes(&range) == record.text, "slot {slot}");
+        _ = (Node::read(NodeKey(slot.into()), &record).is_ok(), Path::read(&record).is_ok());
+        _ = Chain::of(record.text).is_ok();
+    }
+    let Ok(records) = page.records() else { return };
+    if let Ok(changed) = page.change(Versioning::default(), &records) {
+        let after = page.after(changed.fragment.into(), changed.superseded);
+        assert!(after.is_ok_and(|after| after.records() == Ok(records)), "a change to what it is");
+    }
+}
