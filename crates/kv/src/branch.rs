@@ -12,13 +12,13 @@ use std::sync::Arc;
 use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
 
-use crate::KvError;
 use crate::conditions::Expected;
 use crate::keyed::{Key, Keyed};
 use crate::op::Op;
 use crate::record::Effect;
-use crate::snapshot::{Bounds, Snapshot};
+use crate::snapshot::Bounds;
 use crate::time::is_over;
+use crate::{KvError, Lease};
 
 /// One write of a branch: a value, or nothing for a delete.
 pub(crate) type Write = Option<Put>;
@@ -62,7 +62,7 @@ pub(crate) struct Work {
     /// As they will be laid, conditions counted too.
     pub(crate) bytes: u64,
     /// Taken at the first read.
-    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) snapshot: Option<Arc<Lease>>,
 }
 
 impl Work {

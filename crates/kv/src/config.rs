@@ -45,6 +45,16 @@ pub struct Config {
     pub unpublished_max: u32,
     /// The most bytes of keys and values that one scan gathers; beyond it the scan is refused, never cut silently.
     pub scan_bytes_max: u64,
+    /// The most leases at once, branches' ones among them; beyond it the oldest ends.
+    pub leases_max: u32,
+    /// The most memory that all leases together keep for themselves; beyond it the oldest end. Looked at with each tick.
+    pub leases_memory_bytes_max: u64,
+    /// And the most bytes of the ledger's files.
+    pub leases_file_bytes_max: u64,
+    /// So long a branch may go on reading as of its first read.
+    pub branch_snapshot_ms: u64,
+    /// What a fold in the journal's order gathers in memory at a time.
+    pub fold_bytes: u64,
     /// The ledger's memory is written out after that many bytes of journal: about as much is replayed at an open.
     pub checkpoint_bytes: u64,
     /// And once it takes that many bytes itself. Four times as much is the most that it takes.
@@ -80,6 +90,11 @@ impl Default for Config {
             branches_max: 4096,
             unpublished_max: 1 << 16,
             scan_bytes_max: 256 << 20,
+            leases_max: 8192,
+            leases_memory_bytes_max: 256 << 20,
+            leases_file_bytes_max: 4 << 30,
+            branch_snapshot_ms: 60 * 60 * 1000,
+            fold_bytes: 32 << 20,
             checkpoint_bytes: 64 << 20,
             memory_bytes: 16 << 20,
             background_bytes_per_second: 0,
@@ -128,7 +143,7 @@ impl Config {
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 11] = [
+        let rules: [(&'static str, u64, bool, &'static str); 13] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -162,6 +177,8 @@ impl Config {
                 "0 to 23",
             ),
             ("unpublished_max", self.unpublished_max.into(), self.unpublished_max > 0, "at least 1"),
+            ("leases_max", self.leases_max.into(), self.leases_max > 0, "at least 1"),
+            ("branch_snapshot_ms", self.branch_snapshot_ms, self.branch_snapshot_ms > 0, "at least 1"),
             ("checkpoint_bytes", self.checkpoint_bytes, self.checkpoint_bytes > 0, "at least 1"),
             (
                 "memory_bytes",

@@ -157,7 +157,9 @@ impl Desk {
     /// First committer wins: what this branch wrote must not have been written since its snapshot, published or on its
     /// way.
     pub(crate) fn refuse_newer(&self, work: &Work, ledger: &Ledger) -> Result<(), KvError> {
-        let Some(snapshot) = &work.snapshot else { return Ok(()) };
+        let Some(lease) = work.snapshot.as_ref().filter(|_| !work.writes.is_empty()) else { return Ok(()) };
+        // Ended: nobody knows any more what it saw.
+        let snapshot = lease.look()?;
         for (keyspace, key, _) in work.writes.iter() {
             let seen = snapshot.written(keyspace, key)?;
             let now = match self.on_its_way(keyspace, key) {

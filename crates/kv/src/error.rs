@@ -131,6 +131,16 @@ pub enum KvError {
         /// Its id.
         keyspace: u32,
     },
+    /// What a lease or a branch saw is kept no longer. A branch is rolled back by its vote; else take a new one, or refresh it.
+    #[error("the snapshot at {at} was ended: {what} reached the limit of {limit}")]
+    SnapshotEnded {
+        /// Everything up to here was visible in it.
+        at: Lsn,
+        /// What there was too much of.
+        what: &'static str,
+        /// How much there may be.
+        limit: u64,
+    },
     /// A condition does not hold. Nothing was written; a branch that had it is rolled back.
     #[error("key {key} was expected {expected}, and {}", found.map_or("is not there".to_owned(), |at| format!("was committed at {at}")))]
     Unmet {
@@ -254,6 +264,7 @@ impl KvError {
             Self::Busy { .. } => Kind::Busy,
             Self::Known { .. }
             | Self::NameKnown { .. }
+            | Self::SnapshotEnded { .. }
             | Self::Dropped { .. }
             | Self::Held { .. }
             | Self::Newer { .. }

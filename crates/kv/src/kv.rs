@@ -21,6 +21,7 @@ use crate::compaction::Done;
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
 use crate::keyspaces::{Names, refuse_system};
+use crate::lease::Leases;
 use crate::ledger::Ledger;
 use crate::op::{Durability, Op};
 use crate::rebuild::Progress;
@@ -42,6 +43,7 @@ pub struct Kv {
     pub(crate) counts: Mutex<Counts>,
     /// Held by whoever writes the ledger's memory out.
     pub(crate) stepping: Mutex<()>,
+    pub(crate) leases: Arc<Leases>,
     /// Held by whoever makes or drops a keyspace.
     pub(crate) naming: Mutex<()>,
     opened: Opened,
@@ -97,6 +99,10 @@ pub struct Stats {
     pub held_keys: u64,
     /// Snapshots that are kept, branches' ones among them.
     pub snapshots: u64,
+    /// Leases that are kept, branches' ones among them.
+    pub leases: u64,
+    /// Leases that were ended since the open, because a limit was reached.
+    pub leases_ended: u64,
     /// Entries appended and not yet published.
     pub unpublished: u64,
     /// Everything that ends here or before is visible.
@@ -225,6 +231,7 @@ impl Kv {
             config,
             counts: Mutex::new(counts),
             stepping: Mutex::default(),
+            leases: Arc::new(Leases::new(&config)),
             naming: Mutex::default(),
             opened,
             read_only,
@@ -372,6 +379,7 @@ impl Kv {
         let (accounts, done) = (ledger.accounts(), *self.done());
         let (value_bytes_on_disk, live_bytes) = accounts.sums(self.shared.log.end().0);
         let allowed = live_bytes.saturating_mul(self.config.space_amplification_max_percent.into()) / 100;
+        let (leases, leases_ended) = self.leases.counts();
         let desk = self.desk();
         Stats {
             keys: held.keys,
@@ -381,6 +389,8 @@ impl Kv {
             branches_bytes: desk.bytes,
             held_keys: count(desk.held_keys()),
             snapshots: self.shared.snapshots(),
+            leases,
+            leases_ended,
             unpublished: count(desk.waiting()),
             published: ledger.published(),
             checkpoint,

@@ -174,7 +174,8 @@ impl Shared {
     }
 }
 
-/// The store as it was at one place of its log, until dropped. Keeps the files and the memory that it looks at.
+/// The store as it was at one place of its log, until dropped. Keeps the files and the memory that it looks at: for one answer. What
+/// is kept longer is a [`crate::Lease`], which has a budget.
 pub struct Snapshot {
     shared: Arc<Shared>,
     view: View,
@@ -249,6 +250,15 @@ impl Snapshot {
     /// Nothing is gathered without end.
     pub(crate) fn refuse_more(&self, part: &'static str, bytes: u64) -> Result<(), KvError> {
         within(part, bytes, self.shared.scan_bytes_max)
+    }
+
+    pub(crate) const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The value of a row that its view gave.
+    pub(crate) fn value_of(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
+        self.shared.fetch(&self.set, keyspace, key, head)
     }
 
     pub(crate) fn scan_over(

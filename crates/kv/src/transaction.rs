@@ -19,9 +19,10 @@ use crate::desk::{Desk, Staged, Turn};
 use crate::finished::{Voucher, witness};
 use crate::keyed::Key;
 use crate::kv::{rows_fit, within};
+use crate::lease::Lease;
 use crate::op::{Durability, Op};
 use crate::record::{self, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
-use crate::snapshot::{Found, Rows, Snapshot};
+use crate::snapshot::{Found, Rows};
 use crate::time::is_over;
 use crate::{Kv, KvError, Pending};
 
@@ -37,7 +38,7 @@ pub struct Voted {
 /// A branch's own word on a key, or the snapshot that has it.
 enum Seen {
     Own(Option<Found>),
-    Before(Arc<Snapshot>),
+    Before(Arc<Lease>),
 }
 
 impl Kv {
@@ -115,11 +116,11 @@ impl Kv {
             let now = self.shared.time.now_ms();
             (self.view(work), work.own(keyspace, (from, to), limit, now))
         };
-        view.scan_over(keyspace, (from, to), limit, own)
+        view.look()?.scan_over(keyspace, (from, to), limit, own)
     }
 
-    fn view(&self, work: &mut Work) -> Arc<Snapshot> {
-        Arc::clone(work.snapshot.get_or_insert_with(|| Arc::new(self.snapshot())))
+    fn view(&self, work: &mut Work) -> Arc<Lease> {
+        Arc::clone(work.snapshot.get_or_insert_with(|| Arc::new(self.branch_lease())))
     }
 
     /// Sets a key within a branch. Kept in memory until it is prepared.
@@ -194,7 +195,7 @@ impl Kv {
             let laid = Laid::prepare(
                 &ops,
                 xid,
-                work.snapshot.as_ref().map(|snapshot| snapshot.lsn()),
+                work.snapshot.as_ref().and_then(|lease| lease.lsn().ok()),
                 self.shared.time.now_ms(),
             );
             let appended = self.shared.log.append(KIND_PREPARE, &laid.parts(&ops));
@@ -285,8 +286,11 @@ impl Kv {
                 written.map(|(keyspace, key, _)| (keyspace, key.clone())).chain(expected).collect();
             (work.snapshot.clone(), keys)
         };
-        for (keyspace, key) in &keys {
-            snapshot.as_ref().map(|snapshot| snapshot.written(*keyspace, key)).transpose()?;
+        // One that was ended has nothing to look at: the vote says so.
+        if let Some(snapshot) = snapshot.and_then(|lease| lease.look().ok()) {
+            for (keyspace, key) in &keys {
+                snapshot.written(*keyspace, key)?;
+            }
         }
         self.look_at(keys.iter().map(|(keyspace, key)| (*keyspace, &**key)))
     }

@@ -53,6 +53,7 @@ impl Kv {
     pub fn tick(&self) {
         // A journal that failed says so to every writer.
         _ = self.publish(&mut self.desk());
+        self.leases.end_due(&self.shared);
         if self.read_only {
             return;
         }

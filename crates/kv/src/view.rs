@@ -3,8 +3,10 @@
 //! Walk: [`View::find`] is a key, [`View::range`] the keys of a range in order, [`View::written`] a key expired or not.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use assent_ids::Lsn;
+use assent_runs::Pinned;
 
 use crate::KvError;
 use crate::keyed::Key;
@@ -37,6 +39,16 @@ impl View {
     /// A key as of this moment.
     pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
         Ok(self.written(keyspace, key)?.filter(|head| !is_over(head.place.expiry, self.time)))
+    }
+
+    /// Two of the same version hold the same.
+    pub(crate) fn version(&self) -> usize {
+        self.view.version()
+    }
+
+    /// What it holds and a newer one does not.
+    pub(crate) fn pinned_beyond(&self, newer: &Self) -> Arc<[Pinned]> {
+        self.view.pinned_beyond(&newer.view).into()
     }
 
     /// As it was written, expired or not.

@@ -62,7 +62,7 @@ pub use open_runs::{OpenRuns as OpenFiles, Slot};
 pub use owner::{AtOnce, Fate, Go, Owner, Pace, Tally};
 pub use runs::Runs;
 pub use step::Step;
-pub use view::{Found, Newest, View};
+pub use view::{Found, Newest, Pinned, View};
 pub use walk::Walk;
 
 /// The longest key.

@@ -1,13 +1,16 @@
 //! A view: the map as it was at one moment, for as long as somebody looks.
 //!
-//! Walk: [`View::get`] and [`View::newest`] ask for one key · [`View::range`] walks, from both ends.
+//! Walk: [`View::get`] and [`View::newest`] ask for one key · [`View::range`] walks, from both ends · [`View::pinned_beyond`] is
+//! what it costs to keep it.
 //! Deliberately absent: leases. A view holds memory and files until it is dropped; how long that may be is the owner's.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::RunsError;
-use crate::run_reader::OwnedEntry;
+use crate::memtable::Memtable;
+use crate::run_reader::{OwnedEntry, Run};
 use crate::version::Version;
 use crate::walk::Walk;
 
@@ -27,6 +30,17 @@ pub struct Newest {
     pub seq: u64,
     /// The value; `None`: it was deleted or erased there.
     pub value: Option<Vec<u8>>,
+}
+
+/// Something that is there only because a view holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pinned {
+    /// Tells it from others: two views may hold the same.
+    pub id: usize,
+    /// Bytes of memory that go with it.
+    pub memory_bytes: u64,
+    /// Bytes of files that go with it.
+    pub file_bytes: u64,
 }
 
 /// The map at one moment. Cheap to make; it pins what it sees.
@@ -51,6 +65,40 @@ impl View {
     #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// Tells which version of the map it looks at: two of the same hold the same.
+    #[must_use]
+    pub fn version(&self) -> usize {
+        Arc::as_ptr(&self.version).addr()
+    }
+
+    /// What this view holds and a newer one does not: memory and files that would go with it.
+    #[must_use]
+    pub fn pinned_beyond(&self, newer: &View) -> Vec<Pinned> {
+        let tables = |view: &View| -> Vec<Arc<Memtable>> {
+            let frozen = view.version.frozen.iter().map(|frozen| Arc::clone(&frozen.table));
+            std::iter::once(Arc::clone(&view.version.active)).chain(frozen).collect()
+        };
+        let runs = |view: &View| -> Vec<Arc<Run>> {
+            view.version.levels.iter().flat_map(|level| level.iter()).cloned().collect()
+        };
+        let kept_tables: BTreeSet<usize> = tables(newer).iter().map(|table| Arc::as_ptr(table).addr()).collect();
+        let kept_runs: BTreeSet<usize> = runs(newer).iter().map(|run| Arc::as_ptr(run).addr()).collect();
+        let table = |table: &Arc<Memtable>| Pinned {
+            id: Arc::as_ptr(table).addr(),
+            memory_bytes: table.memory_bytes(),
+            file_bytes: 0,
+        };
+        let run = |run: &Arc<Run>| Pinned {
+            id: Arc::as_ptr(run).addr(),
+            memory_bytes: run.memory_bytes(),
+            file_bytes: run.facts().bytes,
+        };
+        let tables =
+            tables(self).iter().map(table).filter(|pinned| !kept_tables.contains(&pinned.id)).collect::<Vec<_>>();
+        let runs = runs(self).iter().map(run).filter(|pinned| !kept_runs.contains(&pinned.id)).collect::<Vec<_>>();
+        [tables, runs].concat()
     }
 
     /// The value of a key.

@@ -1,0 +1,144 @@
+//! Leases end when there are too many, when they are too old, or when they keep too much, and whoever reads on is told.
+
+use std::time::Duration;
+
+use assent_ids::Lsn;
+use assent_kind::Kind;
+use assent_kv::{Config, Durability, Kv, KvError, Lease, Op};
+use assent_sim::SimDisk;
+use assent_xa::Vote;
+
+use super::branches::prepare;
+use super::{Desk, keep, open, xid};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn with(config: Config) -> Desk {
+    let desk = open(&SimDisk::new(), config);
+    desk.kv.put(0, b"k", b"old", Durability::Durable).unwrap();
+    desk
+}
+
+fn ended(lease: &Lease) -> Option<&'static str> {
+    match lease.get(0, b"k") {
+        Ok(Some(value)) if value == b"old" => None,
+        Err(KvError::SnapshotEnded { what, .. }) => {
+            assert_eq!(
+                lease.scan(0, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, 1).unwrap_err().kind(),
+                Kind::Conflict
+            );
+            Some(what)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Rows of a megabyte and more, in memory and then in a file.
+fn fill(kv: &Kv, with: u8) {
+    for number in 0..320_u32 {
+        let metadata = &[with; 4096];
+        let put = Op::Put { keyspace: 1, key: &number.to_be_bytes(), metadata, value: b"", expiry: 0 };
+        kv.batch(&[put], Durability::Buffered).unwrap();
+    }
+}
+
+#[test]
+fn a_lease_is_as_of_its_moment_until_its_time_is_over_and_anew_once_it_is_refreshed() {
+    let desk = with(Config::default());
+    let (lease, longer) = (desk.kv.lease(Duration::from_secs(5)), desk.kv.lease(HOUR));
+    let at = lease.lsn().unwrap();
+    desk.kv.put(0, b"k", b"new", Durability::Durable).unwrap();
+    desk.clock.advance(Duration::from_millis(4_999));
+    desk.kv.tick();
+    assert_eq!((ended(&lease), desk.kv.stats().leases), (None, 2));
+    desk.clock.advance(Duration::from_millis(1));
+    // With no tick in between.
+    let error = lease.get(0, b"k").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("the snapshot at {at} was ended: its age in milliseconds reached the limit of 5000")
+    );
+    let stats = desk.kv.stats();
+    assert_eq!((stats.leases, stats.leases_ended, stats.snapshots), (1, 1, 1), "nothing is kept for its sake");
+    lease.refresh();
+    assert_eq!(lease.get(0, b"k").unwrap().unwrap(), b"new");
+    assert_eq!((ended(&longer), desk.kv.stats().leases), (None, 2));
+    // And by a tick, with no read.
+    desk.clock.advance(HOUR);
+    desk.kv.tick();
+    assert_eq!((desk.kv.stats().leases, desk.kv.stats().snapshots), (0, 0));
+    drop((lease, longer));
+    assert_eq!((desk.kv.stats().leases, desk.kv.stats().leases_ended), (0, 3));
+}
+
+#[test]
+fn of_too_many_the_oldest_ends() {
+    let desk = with(Config { leases_max: 3, ..Config::default() });
+    let mut leases: Vec<Lease> = (0..3).map(|_| desk.kv.lease(HOUR)).collect();
+    assert!(leases.iter().all(|lease| ended(lease).is_none()));
+    drop(leases.remove(1));
+    leases.push(desk.kv.lease(HOUR));
+    assert!(leases.iter().all(|lease| ended(lease).is_none()), "one was dropped");
+    leases.push(desk.kv.lease(HOUR));
+    assert_eq!(ended(&leases[0]), Some("the number of leases"));
+    assert!(leases[1..].iter().all(|lease| ended(lease).is_none()));
+    assert_eq!(desk.kv.stats().snapshots, 3);
+}
+
+#[test]
+fn memory_and_files_that_leases_keep_have_a_budget_and_the_oldest_goes_first() {
+    let roomy = Config::default();
+    for (config, what) in [
+        (roomy, None),
+        (Config { leases_memory_bytes_max: 1 << 20, ..roomy }, Some("bytes of memory that leases keep")),
+        (Config { leases_file_bytes_max: 1 << 20, ..roomy }, Some("bytes of files that leases keep")),
+    ] {
+        let desk = with(config);
+        fill(&desk.kv, 1);
+        // For files: what is there is merged away beneath the lease. For memory: what is there is written out beneath it.
+        if config.leases_file_bytes_max < roomy.leases_file_bytes_max {
+            desk.kv.checkpoint().unwrap();
+        }
+        let old = desk.kv.lease(HOUR);
+        for round in 2..8 {
+            fill(&desk.kv, round);
+            desk.kv.checkpoint().unwrap();
+            keep(&desk.kv);
+        }
+        let young = desk.kv.lease(HOUR);
+        desk.kv.tick();
+        assert_eq!((ended(&old), ended(&young)), (what, None), "{what:?}");
+        assert_eq!(desk.kv.stats().snapshots, if what.is_some() { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn a_branch_whose_snapshot_was_ended_is_refused_at_its_next_read_and_at_its_vote() {
+    let desk = with(Config { branch_snapshot_ms: 1_000, ..Config::default() });
+    let kv = &desk.kv;
+    for number in 1..=4 {
+        kv.start(&xid(number)).unwrap();
+        if number != 3 {
+            assert!(kv.branch_get(&xid(number), 0, b"k").unwrap().is_some());
+        }
+        if number != 4 {
+            kv.branch_put(&xid(number), 0, &[number.to_le_bytes()[0]], b"v").unwrap();
+        }
+    }
+    assert_eq!(kv.stats().leases, 3);
+    desk.clock.advance(Duration::from_secs(1));
+    kv.tick();
+    assert_eq!((kv.stats().leases, kv.stats().snapshots), (0, 0), "no branch keeps anything for ever");
+    let refused = kv.branch_get(&xid(1), 0, b"k").unwrap_err();
+    assert!(matches!(refused, KvError::SnapshotEnded { .. }), "{refused}");
+    for number in 1..=4 {
+        kv.end(&xid(number), true).unwrap();
+    }
+    assert!(matches!(prepare(kv, &xid(1)).unwrap_err(), KvError::SnapshotEnded { .. }));
+    assert!(matches!(kv.commit_one_phase_begin(&xid(2)).unwrap_err(), KvError::SnapshotEnded { .. }));
+    // One that never read has nothing to lose, and one that only read has nothing to win.
+    assert_eq!(prepare(kv, &xid(3)).unwrap(), Vote::Yes);
+    assert_eq!(prepare(kv, &xid(4)).unwrap(), Vote::ReadOnly);
+    assert_eq!((kv.stats().branches, kv.prepared()), (1, vec![xid(3)]));
+    assert!(kv.stats().published > Lsn::ZERO);
+}
