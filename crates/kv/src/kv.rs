@@ -132,6 +132,8 @@ pub struct Stats {
     pub finished: u64,
     /// Bytes of the ledger's rows that only memory has.
     pub memory_bytes: u64,
+    /// Memory beside that which only snapshots keep, branches' ones among them: rows that were written out since they were taken.
+    pub pinned_bytes: u64,
     /// Bytes of values, with what is kept beside them, that the ledger's files point to.
     pub live_bytes: u64,
     /// Bytes on disk in which they stand: volumes, and the journal that is not compacted.
@@ -415,6 +417,7 @@ impl Kv {
             reclaimed_bytes: done.reclaimed,
             finished: count(desk.finished.len()),
             memory_bytes: ledger.memory_bytes(),
+            pinned_bytes: ledger.pinned_bytes(),
             runs: held.runs,
             runs_bytes: held.runs_bytes,
         }

@@ -359,6 +359,11 @@ impl Ledger {
         Ok(self.runs.merge(&owner, pace)?.is_some_and(|step| step != Step::Stopped))
     }
 
+    /// Bytes that only snapshots keep in memory.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.runs.pinned_bytes()
+    }
+
     /// What waits to be written out and merged.
     pub(crate) fn debt(&self) -> Debt {
         self.runs.debt()

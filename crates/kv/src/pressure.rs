@@ -10,6 +10,7 @@
 //!
 //! Walk: [`delay`] is a value, tested as a table · who writes and waits sleeps it before it comes to the desk, with no lock held.
 //! Deliberately absent: outcomes of prepared branches. Their rows were counted when they were prepared; they never wait.
+//! And room on disk that dead values take: compaction has hours of its own, and a delay while it may not run would buy nothing.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use assent_runs::Pace;
+use assent_runs::{AtOnce, Pace};
 
 use crate::desk::Desk;
 use crate::pressure::{self, Pressure};
@@ -25,6 +25,10 @@ use crate::{Kv, KvError, Op};
 /// After work failed, so many turns pass before the next try: at first, and at most.
 const REST_TURNS: u32 = 10;
 const REST_TURNS_MAX: u32 = 600;
+
+/// Runs at the first level of the ledger beyond which nothing more is written before some are merged: a reader may have to ask all
+/// of them.
+const LEVEL0_RUNS_MAX: u32 = 64;
 
 /// Counts of what was written out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -221,11 +225,19 @@ impl Kv {
         Ok(())
     }
 
-    /// Who finds memory full of what nobody has written out writes it out.
+    /// Who finds memory full of what nobody has written out writes it out; who finds far too many runs that nobody has merged merges
+    /// them, or waits for whoever does. Delays keep it from coming to that, where somebody ticks and works.
     ///
     /// # Errors
     /// As the disk says: then there is no room for this write.
     pub(crate) fn make_room(&self) -> Result<(), KvError> {
+        let level0_runs = || self.shared.ledger.debt().level0_runs;
+        while level0_runs() >= LEVEL0_RUNS_MAX {
+            if !self.shared.ledger.merge(&*self.shared.log, &AtOnce)? && level0_runs() >= LEVEL0_RUNS_MAX {
+                let limit = LEVEL0_RUNS_MAX.into();
+                return Err(KvError::Busy { what: "files of the ledger that wait to be merged", limit });
+            }
+        }
         let is_full = || self.shared.ledger.memory_bytes() >= self.config.memory_bytes_max();
         if !is_full() {
             return Ok(());

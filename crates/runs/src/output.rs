@@ -95,8 +95,9 @@ impl<'a> Output<'a> {
         Ok(self.done.clone())
     }
 
-    pub(crate) const fn keep(&mut self) {
-        self.is_kept = true;
+    /// Whether they stay when this is gone.
+    pub(crate) const fn keep(&mut self, is_kept: bool) {
+        self.is_kept = is_kept;
     }
 }
 

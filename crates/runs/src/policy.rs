@@ -3,7 +3,7 @@
 //! ```text
 //!   flush    a memtable waits; unless level 0 is far too full and it is the only one
 //!   drop     a run whose every entry was erased goes without being written again
-//!   merge    level 0 has enough runs · a level is over its bytes · a run is half tombstones · too many ranges wait for one
+//!   merge    level 0 has enough runs or a level is over its bytes, the fullest first · a run is half tombstones · too many ranges wait for one
 //!   move     a merge into nothing, of a run without tombstones: only the manifest changes
 //! ```
 //! Walk: [`next`] asks in this order, [`next_merge`] where flushes have a lane of their own · [`Work`] says what it is about, by run.
@@ -64,13 +64,22 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
     if let Some(run) = shape.levels.iter().flatten().find(erased) {
         return Some(Work::Drop(run.id));
     }
-    if at_level0 >= level0_runs {
-        return Some(shape.merge_level0());
-    }
-    let full =
-        (1..shape.levels.len().min(LEVELS_MAX - 1)).find(|level| shape.bytes(*level) > config.level_bytes(*level));
-    if let Some(run) = full.and_then(|level| shape.cheapest(level)) {
-        return Some(shape.down(run));
+    let too_full = |level: usize| match level {
+        0 => share(number(at_level0), number(level0_runs)),
+        _ => share(shape.bytes(level), config.level_bytes(level).saturating_add(1)),
+    };
+    // The fullest first, of two the upper one. Not always level 0: where it is due again whenever its merge ends, the level below
+    // would grow, and each merge with it.
+    let levels = (0..shape.levels.len().min(LEVELS_MAX - 1)).rev();
+    let fullest = levels.filter(|level| too_full(*level) >= WHOLE).max_by_key(|level| too_full(*level));
+    match fullest {
+        Some(0) => return Some(shape.merge_level0()),
+        Some(level) => {
+            if let Some(run) = shape.cheapest(level) {
+                return Some(shape.down(run));
+            }
+        }
+        None => {}
     }
     if let Some(run) = shape.densest() {
         return Some(shape.down(run));
@@ -79,6 +88,17 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
         return shape.most_ignorant();
     }
     None
+}
+
+const WHOLE: u64 = 1 << 16;
+
+/// What part of the whole a number is of another.
+fn share(number: u64, of: u64) -> u64 {
+    u64::try_from(u128::from(number) * u128::from(WHOLE) / u128::from(of.max(1))).unwrap_or(u64::MAX)
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// Whether a run may hold entries that a fragment erased, and that were not left out of it.

@@ -48,7 +48,7 @@ fn what_is_most_urgent() {
     let nothing = Erased::default();
     let some = |count: u64| (0..count).map(|id| run(id, "az", 100)).collect::<Vec<_>>();
     type Row = (&'static str, usize, Vec<Vec<RunFacts>>, Option<Work>);
-    let rows: [Row; 14] = [
+    let rows: [Row; 17] = [
         ("an empty map", 0, vec![], None),
         ("a memtable waits", 1, vec![], Some(Work::Flush)),
         ("a memtable goes before a merge", 1, vec![some(2)], Some(Work::Flush)),
@@ -69,6 +69,16 @@ fn what_is_most_urgent() {
             vec![vec![], vec![run(1, "ab", 600), run(2, "cd", 600)], vec![run(3, "aa", 900), run(4, "cc", 10)]],
             merge(&[2, 4], 2),
         ),
+        (
+            "a level three times too full goes before level 0 that has what it takes",
+            0,
+            vec![some(2), vec![run(3, "ab", 3075)]],
+            Some(Work::Move(RunId(3))),
+        ),
+        ("of two that are as full the upper one", 0, vec![some(2), vec![run(3, "yz", 1025)]], merge(&[0, 1, 3], 1)),
+        ("level 0 four times too full goes first", 0, vec![some(8), vec![run(9, "bc", 3075)]], {
+            merge(&[0, 1, 2, 3, 4, 5, 6, 7, 9], 1)
+        }),
         ("half of it tombstones, and nothing below", 0, vec![vec![], vec![dense(1, "ab")]], merge(&[1], 1)),
         (
             "half of it tombstones, and what they hide",

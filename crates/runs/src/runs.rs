@@ -12,9 +12,10 @@
 //! does what [`crate::policy`] finds most urgent.
 //! Deliberately absent: threads, and a lock of the folder: the owner's log has one.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 use assent_kind::Kind;
@@ -54,6 +55,8 @@ pub struct Runs {
     flushing: Mutex<()>,
     merging: Mutex<()>,
     next_id: AtomicU64,
+    /// Memtables that are in runs, and that somebody may still look at.
+    written_out: Mutex<Vec<Weak<Memtable>>>,
     closed: OnceLock<String>,
     is_read_only: bool,
 }
@@ -141,6 +144,7 @@ impl Runs {
             flushing: Mutex::default(),
             merging: Mutex::default(),
             next_id: AtomicU64::new(next_id),
+            written_out: Mutex::default(),
             closed: OnceLock::new(),
         };
         (runs, opened)
@@ -261,6 +265,13 @@ impl Runs {
         let version = self.current.load();
         let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum();
         frozen + version.active.used_bytes()
+    }
+
+    /// Bytes of the process that only views keep: memtables that were written out, and that somebody still looks at. They come
+    /// beside [`Runs::memory_bytes`], and go with the last view that sees them.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        lock(&self.written_out).iter().filter_map(Weak::upgrade).map(|table| table.memory_bytes()).sum()
     }
 
     /// Up to here everything is in durable runs: the owner replays what follows.
@@ -408,14 +419,15 @@ impl Runs {
         let applied = edit.flushed.as_ref().map_or(book.contents().applied, |flushed| flushed.mark);
         edit.flushed.iter().flat_map(|flushed| &flushed.erases).for_each(|range| erased.erase(range));
         erased.retain(|fragment| policy::is_needed(&levels, fragment));
-        let old = || now.levels.iter().flat_map(|level| level.iter());
-        let open = |facts: &RunFacts| match old().find(|run| run.id() == facts.id) {
+        let old: BTreeMap<RunId, &Arc<Run>> =
+            now.levels.iter().flat_map(|level| level.iter()).map(|run| (run.id(), run)).collect();
+        let open = |facts: &RunFacts| match old.get(&facts.id) {
             Some(run) => Arc::clone(run),
             None => Run::open(&self.disk, &self.folder, facts.clone(), &self.cache),
         };
         let opened: Levels = levels.iter().map(|level| level.iter().map(open).collect()).collect();
-        let is_kept = |run: &Run| levels.iter().flatten().any(|kept| kept.id == run.id());
-        let removed = old().filter(|run| !is_kept(run)).cloned().collect();
+        let kept: BTreeSet<RunId> = levels.iter().flatten().map(|run| run.id).collect();
+        let removed = old.iter().filter(|(id, _)| !kept.contains(id)).map(|(_, run)| Arc::clone(run)).collect();
         let next_id = self.next_id.load(Ordering::Relaxed);
         let done = book.commit(Commit { applied, levels, erased, removed }, next_id, tally.note(applied));
         self.judge_commit(done)?;
@@ -430,6 +442,11 @@ impl Runs {
         let version = self.current.load_full();
         let waits = |frozen: &&Arc<Frozen>| flushed.is_none_or(|flushed| !Arc::ptr_eq(frozen, flushed));
         let frozen: Vec<_> = version.frozen.iter().filter(waits).cloned().collect();
+        if let Some(flushed) = flushed {
+            let mut written_out = lock(&self.written_out);
+            written_out.retain(|table| table.strong_count() > 0);
+            written_out.push(Arc::downgrade(&flushed.table));
+        }
         let mut erased = Erased::clone(durable);
         for range in frozen.iter().rev().flat_map(|frozen| &frozen.erases).chain(&writer.erases) {
             erased.erase(range);

@@ -26,7 +26,7 @@ use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::{Reading, Run};
 use crate::runs::Runs;
-use crate::version::{Frozen, Version};
+use crate::version::{Frozen, Levels};
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,9 @@ impl Edit {
 /// A piece of work, and what it is about. No other of its kind is under way.
 pub(crate) struct Task<'a> {
     runs: &'a Runs,
-    version: Arc<Version>,
+    /// Nothing of the memory but what a flush is about: who works for long must not hold what others have written out by then.
+    shown: Arc<Levels>,
+    oldest: Option<Arc<Frozen>>,
     /// What was erased, as far as it is durable: a merge must not take away what a log that lost its end would still have.
     erased: Arc<Erased>,
     applied: u64,
@@ -142,7 +144,8 @@ impl<'a> Task<'a> {
         let frozen = version.frozen.iter().filter(|frozen| frozen.mark <= durable).count();
         let shape = Shape { frozen, levels: &levels, erased: &erased };
         let work = choose(shape)?;
-        Some(Self { runs, version, erased, applied, levels, work })
+        let oldest = if work == Work::Flush { version.frozen.last().cloned() } else { None };
+        Some(Self { runs, shown: Arc::clone(&version.levels), oldest, erased, applied, levels, work })
     }
 
     pub(crate) fn run(self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
@@ -155,7 +158,7 @@ impl<'a> Task<'a> {
     }
 
     fn flush(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
-        let Some(frozen) = self.version.frozen.last() else { return Err(Halt::Stopped) };
+        let Some(frozen) = &self.oldest else { return Err(Halt::Stopped) };
         let mut erased = Erased::clone(&self.erased);
         frozen.erases.iter().for_each(|range| erased.erase(range));
         let mut tally = owner.tally();
@@ -266,7 +269,7 @@ impl<'a> Task<'a> {
     /// Cursors over some runs, the newest first: each run of level 0, then what there is of each level.
     fn cursors(&self, ids: &[RunId]) -> Vec<Box<dyn Cursor>> {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
-        for (level, runs) in self.version.levels.iter().enumerate() {
+        for (level, runs) in self.shown.iter().enumerate() {
             let chosen: Arc<[Arc<Run>]> = runs.iter().filter(|run| ids.contains(&run.id())).cloned().collect();
             match level {
                 0 => cursors.extend(chosen.iter().map(|run| Box::new(run.cursor(Reading::Ahead)) as Box<dyn Cursor>)),
@@ -279,11 +282,10 @@ impl<'a> Task<'a> {
 
     /// Makes it so: the manifest with the note, then the version.
     fn commit(&self, tally: Box<dyn Tally + '_>, mut output: Output<'_>, edit: Edit) -> Result<(), RunsError> {
+        // From here on a manifest may name them, also where it is not known whether that counts, or the owner panics.
+        output.keep(true);
         let done = self.runs.commit(edit, tally);
-        // Where it is not known whether the manifest counts, it may name them.
-        if done.is_ok() || self.runs.is_closed() {
-            output.keep();
-        }
+        output.keep(done.is_ok() || self.runs.is_closed());
         done
     }
 }

@@ -11,7 +11,7 @@ use assent_kv::{Config, Durability, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_M
 use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_world::{Clock, Moment};
 
-use super::{fresh, open, xid};
+use super::{all, fresh, open, xid};
 
 fn refused(result: Result<impl std::fmt::Debug, KvError>, kind: Kind, numbers: [u64; 2]) {
     let error = result.unwrap_err();
@@ -180,6 +180,22 @@ fn what_is_behind_is_waited_for_by_who_writes_and_waits_and_by_nobody_else() {
     kv.checkpoint().unwrap();
     put(0);
     assert_eq!(clock.now(), Moment(0).after(waited), "nothing is behind any more");
+}
+
+#[test]
+fn where_nobody_merges_files_do_not_pile_up_and_a_snapshot_s_memory_is_counted_apart() {
+    let desk = open(&SimDisk::new(), Config { memory_bytes: 64 << 10, ..Config::default() });
+    let snapshot = desk.kv.snapshot();
+    for number in 0..200_u32 {
+        desk.kv.put(0, &number.to_be_bytes(), b"v", Durability::Buffered).unwrap();
+        desk.kv.checkpoint().unwrap();
+        assert!(desk.kv.stats().runs <= 64 + 2, "{:?}", desk.kv.stats());
+    }
+    assert_eq!(all(&desk.kv, 0).len(), 200);
+    let stats = desk.kv.stats();
+    assert!(stats.memory_bytes == 0 && stats.pinned_bytes > 0, "{stats:?}");
+    drop(snapshot);
+    assert_eq!(desk.kv.stats().pinned_bytes, 0);
 }
 
 #[test]
