@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::DocsError;
 use crate::config::{AUTHOR_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::database::Staging;
-use crate::document::{Document, Seat};
+use crate::document::Document;
 use crate::edit::Edit;
 use crate::entry::{KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
@@ -35,13 +35,12 @@ const FRAGMENT_BYTES_MAX: u64 = 2048;
 /// And so does every further one when there is as much: a commit's entry is read with one read.
 const FRAGMENTS_BYTES_MAX: u64 = 3072;
 
-/// A commit that is appended. It is neither durable nor visible before [`Pending::wait`]; until then nobody else writes the
-/// document.
+/// A commit that is appended. It is neither durable nor visible before [`Pending::wait`]. Dropped, it will be: by whoever waits
+/// next, for this document or for any that was committed later.
 #[derive(Debug)]
 #[must_use = "it is neither durable nor visible before Pending::wait"]
 pub struct Pending {
-    store: Arc<Store>,
-    seat: Seat,
+    document: Document,
     ticket: Option<Ticket>,
     revision: u32,
 }
@@ -64,11 +63,10 @@ impl Pending {
     /// # Errors
     /// [`DocsError::InDoubt`] if the journal failed: whether it was committed is known once the database is reopened.
     pub fn wait(self) -> Result<Revision, DocsError> {
-        let Self { store, seat, ticket, revision } = self;
+        let Self { document, ticket, revision } = self;
         if let Some(ticket) = ticket {
-            store.wait(ticket)?;
+            document.store.wait(ticket)?;
         }
-        let document = Document { store, doc: Arc::clone(&seat.0) };
         document.at(revision)
     }
 }
@@ -95,7 +93,8 @@ impl Edit {
         let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
         if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) {
             let Self { store, seat, base, .. } = self;
-            return Ok(Pending { store, seat, ticket: None, revision: base.revision });
+            let document = Document { store, doc: Arc::clone(&seat.0) };
+            return Ok(Pending { document, ticket: None, revision: base.revision });
         }
         let revision = self.base.revision.checked_add(1);
         let limit = u32::MAX.into();
@@ -120,12 +119,13 @@ impl Edit {
         };
         let laid = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
         let hash = xxh3_64(&laid);
-        let ticket = store.append(&laid, |ticket| {
+        let document = Document { store, doc: Arc::clone(&seat.0) };
+        let ticket = document.store.append(&laid, |ticket| {
             let root = settled(root, Entry::new(ticket.lsn, laid.len()), hash);
-            Staging::Committed(Arc::clone(&seat.0), Arc::new(root))
+            Staging::Committed(seat, Arc::new(root))
         })?;
-        keep(&store, Entry::new(ticket.lsn, laid.len()), fragments);
-        Ok(Pending { store, seat, ticket: Some(ticket), revision })
+        keep(&document.store, Entry::new(ticket.lsn, laid.len()), fragments);
+        Ok(Pending { document, ticket: Some(ticket), revision })
     }
 
     /// Lays the drafts as fragments, and forgets them; those that are to be in the commit's entry. With `apart` each stands in an

@@ -39,7 +39,8 @@ const DOCUMENTS_KEPT: usize = 4096;
 pub(crate) enum Staging {
     Created(Arc<str>, Named),
     Dropped(Arc<Doc>),
-    Committed(Arc<Doc>, Arc<Root>),
+    /// Nobody else writes the document before this is visible, whoever waits for it or not.
+    Committed(Seat, Arc<Root>),
 }
 
 /// What is appended and not yet visible, in log order.
@@ -180,6 +181,7 @@ impl Database {
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
         let Document { doc, .. } = self.document(name)?;
+        self.store.settle(&doc)?;
         let seat = Seat::take(&doc, self.store.config.writer_wait_ms)?;
         if self.store.index.name(name)?.is_none_or(|named| named.document != doc.id) {
             return Err(DocsError::NoDocument { name: name.to_owned() });
@@ -344,6 +346,13 @@ impl Store {
         self.publish(&mut self.desk())
     }
 
+    /// Waits for a commit of this document that is appended and for which, perhaps, nobody waits.
+    pub(crate) fn settle(&self, doc: &Arc<Doc>) -> Result<(), DocsError> {
+        let of = |staging: &Staging| matches!(staging, Staging::Committed(seat, _) if Arc::ptr_eq(&seat.0, doc));
+        let ticket = self.desk().queue.iter().rev().find(|(_, staging)| of(staging)).map(|(ticket, _)| *ticket);
+        ticket.map_or(Ok(()), |ticket| self.wait(ticket))
+    }
+
     /// Publishes what is durable, in log order.
     fn publish(&self, desk: &mut Desk) -> Result<(), DocsError> {
         if let Some(error) = &desk.broken {
@@ -363,9 +372,9 @@ impl Store {
             match staging {
                 Staging::Created(..) => {}
                 Staging::Dropped(doc) => _ = self.documents().remove(&doc.name),
-                Staging::Committed(doc, root) => {
-                    self.roots.insert((doc.id, root.revision), Arc::clone(&root));
-                    doc.head.store(root);
+                Staging::Committed(seat, root) => {
+                    self.roots.insert((root.document, root.revision), Arc::clone(&root));
+                    seat.0.head.store(root);
                 }
             }
         }

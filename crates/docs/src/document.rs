@@ -168,8 +168,11 @@ impl Document {
     /// Begins a change of the newest revision. Waits for another writer, for as long as the configuration says.
     ///
     /// # Errors
-    /// [`DocsError::Busy`]; [`DocsError::NoDocument`] if it was dropped.
+    /// [`DocsError::Busy`]; [`DocsError::NoDocument`] if it was dropped; [`DocsError::InDoubt`] if the journal failed under an earlier
+    /// commit.
     pub fn edit(&self) -> Result<Edit, DocsError> {
+        // Who has appended a commit may have gone without waiting for it.
+        self.store.settle(&self.doc)?;
         let seat = Seat::take(&self.doc, self.store.config.writer_wait_ms)?;
         match self.store.index.name(&self.doc.name)? {
             Some(named) if named.document == self.doc.id => Ok(Edit::begin(Arc::clone(&self.store), seat)),

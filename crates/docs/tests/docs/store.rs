@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assent_docs::{At, Config, Database, DocsError, Look, Meta, NodeKey, Value, Versioning, WINDOW_MAX};
 use assent_kind::Kind;
+use assent_sim::{Call, Fault, Operation};
 
 use super::tree::{push, read};
 use super::{fresh, fresh_with, says};
@@ -79,7 +80,6 @@ fn a_second_writer_is_told_that_it_is_busy_and_a_dropped_edit_never_was() {
     assert_eq!(edit.value(), None);
     push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
     let pending = edit.commit_begin(&Meta::default()).unwrap();
-    assert_eq!(doc.edit().unwrap_err().kind(), Kind::Busy, "before it is durable");
     assert_eq!((doc.latest().number(), pending.revision()), (0, 1));
     assert_eq!(pending.wait().unwrap().number(), 1);
     let revision = doc.edit().unwrap().commit(&Meta::default()).unwrap();
@@ -314,4 +314,49 @@ fn a_revert_is_a_revision_like_the_old_one_and_as_small_as_any() {
     edit.commit(&Meta::default()).unwrap().verify().unwrap();
     let other = desk.db.create("other", Versioning::default()).unwrap();
     assert_eq!(other.edit().unwrap().revert(&first).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_commit_for_which_nobody_waits_stands_before_the_next_one() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let value = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    drop(edit.commit_begin(&Meta::default()).unwrap());
+    assert_eq!(doc.latest().number(), 0, "neither durable nor visible");
+    let mut edit = doc.edit().unwrap();
+    edit.set(value, Value::Number("2")).unwrap();
+    assert_eq!(edit.commit(&Meta::default()).unwrap().number(), 2);
+    let mut edit = doc.edit().unwrap();
+    edit.set(value, Value::Number("3")).unwrap();
+    drop(edit.commit_begin(&Meta::default()).unwrap());
+    // A commit of another document carries it.
+    desk.db.create("other", Versioning::default()).unwrap();
+    assert_eq!(doc.latest().item(value).unwrap().text(), "3");
+    let desk = desk.again();
+    assert_eq!(desk.db.document("orders").unwrap().latest().number(), 3);
+}
+
+#[test]
+fn a_failed_sync_leaves_the_commit_in_doubt_and_readers_with_what_is_durable() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let value = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    edit.commit(&Meta::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    edit.set(value, Value::Number("2")).unwrap();
+    for operation in [Operation::SyncData, Operation::WriteDurable] {
+        desk.disk.inject(Call::of(operation, 1), Fault::Io);
+    }
+    assert_eq!(edit.commit(&Meta::default()).unwrap_err().kind(), Kind::InDoubt);
+    assert_eq!(doc.latest().item(value).unwrap().text(), "1");
+    assert_eq!(doc.edit().unwrap_err().kind(), Kind::InDoubt, "not busy for ever");
+    assert_eq!(desk.db.create("other", Versioning::default()).unwrap_err().kind(), Kind::Closed);
+    let desk = desk.again();
+    let doc = desk.db.document("orders").unwrap();
+    assert!((1..=2).contains(&doc.latest().number()));
+    let mut edit = doc.edit().unwrap();
+    edit.set(value, Value::Number("3")).unwrap();
+    assert_eq!(edit.commit(&Meta::default()).unwrap().item(value).unwrap().text(), "3");
 }
