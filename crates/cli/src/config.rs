@@ -96,15 +96,25 @@ pub(crate) struct Engine {
     pub(crate) memory_bytes: Option<u64>,
     /// Of the store: bytes of its ledger's files that are kept in memory.
     pub(crate) cache_bytes: Option<u64>,
+    /// Of the store: bytes that work in the background may write in a second.
+    pub(crate) background_bytes_per_second: Option<u64>,
 }
 
 impl Engine {
+    /// Whether it says anything that only a store has.
+    const fn has_store(&self) -> bool {
+        self.memory_bytes.is_some() || self.cache_bytes.is_some() || self.background_bytes_per_second.is_some()
+    }
+
     /// What the store is opened with.
     pub(crate) fn store(&self, store: assent_ids::NodeId) -> assent_kv::Config {
         let defaults = assent_kv::Config::default();
         assent_kv::Config {
             memory_bytes: self.memory_bytes.unwrap_or(defaults.memory_bytes),
             cache_bytes: self.cache_bytes.unwrap_or(defaults.cache_bytes),
+            background_bytes_per_second: self
+                .background_bytes_per_second
+                .unwrap_or(defaults.background_bytes_per_second),
             store,
             ..defaults
         }
@@ -195,6 +205,7 @@ const KEYS: &[(&str, Type)] = &[
     ("kv.dsync", Type::Boolean),
     ("kv.memory_bytes", Type::Number),
     ("kv.cache_bytes", Type::Number),
+    ("kv.background_bytes_per_second", Type::Number),
 ];
 
 #[derive(Clone, Copy)]
@@ -279,8 +290,11 @@ impl Config {
         if self.kv.as_ref().is_some_and(|section| section.engine.is_some()) {
             return wrong("kv.engine: the key-value store has one engine; remove the key".into());
         }
-        if self.coordinator.as_ref().is_some_and(|it| it.memory_bytes.is_some() || it.cache_bytes.is_some()) {
-            return wrong("coordinator: memory_bytes and cache_bytes are the store's; write them in [kv]".into());
+        if self.coordinator.as_ref().is_some_and(Engine::has_store) {
+            return wrong(
+                "coordinator: memory_bytes, cache_bytes and background_bytes_per_second are the store's; write them in [kv]"
+                    .into(),
+            );
         }
         if let Some(Err(error)) = self.kv.as_ref().map(|it| it.store(assent_ids::NodeId(0)).check()) {
             return wrong(format!("kv.{error}"));
@@ -383,6 +397,7 @@ mod tests {
             ),
             ("data_dir = \"d\"\n[kv]\ncache_bytes = -1", "cache_bytes"),
             ("data_dir = \"d\"\n[coordinator]\nmemory_bytes = 65536", "write them in [kv]"),
+            ("data_dir = \"d\"\n[coordinator]\nbackground_bytes_per_second = 1", "write them in [kv]"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"oracle\"\nurl = \"x\"", "oracle"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"", "url"),
             (

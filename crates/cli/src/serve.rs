@@ -130,7 +130,12 @@ impl House {
             let journal = house.journal(&folder.join("kv"), section, 64 << 20, Keeps::UntilReleased)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = section.store(identity.node);
-            info!(memory_bytes = settings.memory_bytes, cache_bytes = settings.cache_bytes, "the store's memory");
+            let (memory_bytes, cache_bytes) = (settings.memory_bytes, settings.cache_bytes);
+            let background_bytes_per_second = settings.background_bytes_per_second;
+            info!(
+                memory_bytes,
+                cache_bytes, background_bytes_per_second, "the store's memory, and its work in the background"
+            );
             let kv = Kv::open(log, disk, Arc::clone(&house.clock), &folder.join("kv-ledger"), settings)?;
             house.kv = Some((journal, Arc::new(kv)));
         }

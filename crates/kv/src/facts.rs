@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 
 impl Kv {
     /// The ledger's levels, its cache, and what was written of it; and what waits to be written or merged. Waits for a commit
-    /// of the ledger, so no desk asks.
+    /// of the ledger, as [`Kv::stats`] does.
     #[must_use]
     pub fn ledger_facts(&self) -> (Facts, Debt) {
         self.shared.ledger.facts()

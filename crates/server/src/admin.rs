@@ -108,6 +108,8 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
     }
     if let Some(kv) = &shared.kv {
         all.extend(views::store(&kv.stats()));
+        let (facts, debt) = kv.ledger_facts();
+        all.extend(views::ledger(&facts, &debt));
     }
     all.sort_unstable();
     all

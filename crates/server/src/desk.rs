@@ -281,7 +281,7 @@ impl Desk {
     /// or an outcome does not.
     fn pause(&self) {
         let Some(kv) = &self.shared.kv else { return };
-        if self.owed.iter().all(|owed| matches!(owed.due, Due::Write(_))) {
+        if self.owed.iter().all(|owed| matches!(owed.due, Due::Write(_) | Due::Judged(_))) {
             let delay = kv.delay(&[]);
             if delay > Duration::ZERO {
                 self.shared.clock.sleep(delay);

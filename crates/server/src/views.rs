@@ -167,9 +167,40 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.checkpoints_failed", it.checkpoints_failed),
         ("kv.merges_failed", it.merges_failed),
         ("kv.replayed", it.replayed),
+        ("kv.delayed", it.delayed),
+        ("kv.delayed_us", it.delayed_us),
         ("kv.rebuilt", it.rebuilt),
         ("kv.ledger_memory_bytes", it.memory_bytes),
         ("kv.ledger_runs", it.runs),
         ("kv.ledger_bytes", it.runs_bytes),
     ]
+}
+
+/// Names of a level's gauges: its sorted files, and their bytes.
+const LEVELS: [(&str, &str); 8] = [
+    ("kv.level_0_runs", "kv.level_0_bytes"),
+    ("kv.level_1_runs", "kv.level_1_bytes"),
+    ("kv.level_2_runs", "kv.level_2_bytes"),
+    ("kv.level_3_runs", "kv.level_3_bytes"),
+    ("kv.level_4_runs", "kv.level_4_bytes"),
+    ("kv.level_5_runs", "kv.level_5_bytes"),
+    ("kv.level_6_runs", "kv.level_6_bytes"),
+    ("kv.level_7_runs", "kv.level_7_bytes"),
+];
+
+/// The gauges of a store's ledger, by their names; levels as far as there are any.
+#[must_use]
+pub fn ledger(facts: &assent_kv::LedgerFacts, debt: &assent_kv::LedgerDebt) -> Vec<(&'static str, u64)> {
+    let levels = LEVELS.iter().zip(&facts.levels);
+    let levels = levels.flat_map(|((runs, bytes), level)| [(*runs, level.runs), (*bytes, level.bytes)]);
+    let others = [
+        ("kv.cache_bytes", facts.cache_bytes),
+        ("kv.cache_hits", facts.cache_hits),
+        ("kv.cache_misses", facts.cache_misses),
+        ("kv.ledger_debt_bytes", debt.merge_bytes),
+        ("kv.ledger_flushed_bytes", facts.flushed_bytes),
+        ("kv.ledger_merged_bytes", facts.merged_bytes),
+        ("kv.ledger_unwritten_bytes", debt.immutable_bytes),
+    ];
+    levels.chain(others).collect()
 }

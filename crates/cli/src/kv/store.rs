@@ -223,8 +223,11 @@ impl Store {
                 let plain = |(name, value): &(&str, u64)| (name.trim_start_matches("kv.").to_owned(), *value);
                 Ok(gauges.iter().map(plain).collect())
             }
-            Self::Stopped { stats, .. } => {
-                let named = assent_server::views::store(stats);
+            Self::Stopped { kv, stats, .. } => {
+                let (facts, debt) = kv.ledger_facts();
+                let mut named = assent_server::views::store(stats);
+                named.extend(assent_server::views::ledger(&facts, &debt));
+                named.sort_unstable();
                 Ok(named.iter().map(|(name, value)| (name.trim_start_matches("kv.").to_owned(), *value)).collect())
             }
         }

@@ -106,7 +106,9 @@ fn values_go_in_and_come_out_byte_for_byte() {
     assert_eq!(offline(&["get", "text"]).stdout, b"a value");
     assert!(offline(&["get", "large"]).stdout == bytes);
     assert_eq!(offline(&["scan", "--keys-only"]).stdout, b"empty\nlarge\ntext\n");
-    assert_eq!(json(&offline(&["stats", "--json"]))["prepared"], 0);
+    let stats = json(&offline(&["stats", "--json"]));
+    assert_eq!((&stats["prepared"], &stats["keys"], &stats["ledger_debt_bytes"]), (&json!(0), &json!(4), &json!(0)));
+    assert!(String::from_utf8_lossy(&offline(&["stats"]).stdout).contains("cache hits"));
     refused(&command(&["kv", "get", "text", "--server", &protocol]).output().unwrap(), 8, &protocol);
     let nowhere = folder.path().to_str().unwrap();
     refused(&command(&["kv", "get", "text", "--data", nowhere]).output().unwrap(), 3, "no folder kv");
