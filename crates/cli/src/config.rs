@@ -98,12 +98,25 @@ pub(crate) struct Engine {
     pub(crate) cache_bytes: Option<u64>,
     /// Of the store: bytes that work in the background may write in a second.
     pub(crate) background_bytes_per_second: Option<u64>,
+    /// Of the store: bytes of values on disk for each hundred that live.
+    pub(crate) space_amplification_max_percent: Option<u32>,
+    /// Of the store: from which hour to which values may be compacted.
+    pub(crate) compact_from_hour: Option<u8>,
+    pub(crate) compact_to_hour: Option<u8>,
+    /// Of the store: what those hours are ahead of UTC.
+    pub(crate) utc_offset_minutes: Option<i16>,
 }
 
 impl Engine {
     /// Whether it says anything that only a store has.
     const fn has_store(&self) -> bool {
-        self.memory_bytes.is_some() || self.cache_bytes.is_some() || self.background_bytes_per_second.is_some()
+        self.memory_bytes.is_some()
+            || self.cache_bytes.is_some()
+            || self.background_bytes_per_second.is_some()
+            || self.space_amplification_max_percent.is_some()
+            || self.compact_from_hour.is_some()
+            || self.compact_to_hour.is_some()
+            || self.utc_offset_minutes.is_some()
     }
 
     /// What the store is opened with.
@@ -115,6 +128,11 @@ impl Engine {
             background_bytes_per_second: self
                 .background_bytes_per_second
                 .unwrap_or(defaults.background_bytes_per_second),
+            space_amplification_max_percent: self
+                .space_amplification_max_percent
+                .unwrap_or(defaults.space_amplification_max_percent),
+            compact_hours: (self.compact_from_hour.unwrap_or(0), self.compact_to_hour.unwrap_or(0)),
+            utc_offset_minutes: self.utc_offset_minutes.unwrap_or(defaults.utc_offset_minutes),
             store,
             ..defaults
         }
@@ -206,6 +224,10 @@ const KEYS: &[(&str, Type)] = &[
     ("kv.memory_bytes", Type::Number),
     ("kv.cache_bytes", Type::Number),
     ("kv.background_bytes_per_second", Type::Number),
+    ("kv.space_amplification_max_percent", Type::Number),
+    ("kv.compact_from_hour", Type::Number),
+    ("kv.compact_to_hour", Type::Number),
+    ("kv.utc_offset_minutes", Type::Number),
 ];
 
 #[derive(Clone, Copy)]
@@ -292,7 +314,8 @@ impl Config {
         }
         if self.coordinator.as_ref().is_some_and(Engine::has_store) {
             return wrong(
-                "coordinator: memory_bytes, cache_bytes and background_bytes_per_second are the store's; write them in [kv]"
+                "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent and the \
+                 hours of compaction are the store's; write them in [kv]"
                     .into(),
             );
         }
@@ -398,6 +421,12 @@ mod tests {
             ("data_dir = \"d\"\n[kv]\ncache_bytes = -1", "cache_bytes"),
             ("data_dir = \"d\"\n[coordinator]\nmemory_bytes = 65536", "write them in [kv]"),
             ("data_dir = \"d\"\n[coordinator]\nbackground_bytes_per_second = 1", "write them in [kv]"),
+            ("data_dir = \"d\"\n[coordinator]\ncompact_to_hour = 1", "write them in [kv]"),
+            (
+                "data_dir = \"d\"\n[kv]\nspace_amplification_max_percent = 109",
+                "kv.space_amplification_max_percent = 109",
+            ),
+            ("data_dir = \"d\"\n[kv]\ncompact_from_hour = 24", "24"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"oracle\"\nurl = \"x\"", "oracle"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"", "url"),
             (

@@ -55,7 +55,7 @@ mod view;
 /// Every place of this room that makes something durable.
 pub const BARRIERS: &[assent_world::Barrier] = &[compaction::FOLDER, vault::FILE, vault::NAME];
 
-pub use assent_runs::{Debt as LedgerDebt, Facts as LedgerFacts, LevelFacts};
+pub use assent_runs::{Debt as LedgerDebt, Facts as LedgerFacts, Go, LevelFacts, Pace};
 pub use claims::{CLAIMS_MAX, Claim};
 pub use conditions::{CONDITIONS_MAX, Condition, Expect, Judged};
 pub use config::{Config, KEY_BYTES_MAX, METADATA_BYTES_MAX, VALUE_BYTES_MAX};

@@ -20,7 +20,7 @@ use assent_xa::Outcome;
 use crate::long::Share;
 use crate::role::Visit;
 use crate::shared::{Asked, Letter, Shared, Timed};
-use crate::{decisions, keyspaces, objects, views};
+use crate::{chores, decisions, keyspaces, objects, views};
 
 /// So many may wait; beyond, an inquiry is `Busy`.
 const WAITING_MAX: usize = 64;
@@ -34,6 +34,10 @@ pub(crate) enum Inquiry {
     Forget(TxId, Operator),
     Log(Filter),
     Verify(Option<(u64, Digest)>),
+    /// Reads everything in the store.
+    Check,
+    /// Compacts the store's values.
+    Compact,
     /// Makes a keyspace.
     Create(String),
     /// Drops a keyspace.
@@ -153,11 +157,20 @@ pub(crate) fn ask(visit: &mut Visit<'_>, inquiry: Inquiry) {
 
 /// Queues an inquiry about the store; it is answered later.
 pub(crate) fn ask_store(visit: &mut Visit<'_>, inquiry: Inquiry) {
+    queue(visit, inquiry, &visit.shared.inquiries);
+}
+
+/// Queues work on the whole store. It has a thread of its own: nobody's value waits behind it.
+pub(crate) fn ask_chore(visit: &mut Visit<'_>, inquiry: Inquiry) {
+    queue(visit, inquiry, &visit.shared.chores);
+}
+
+fn queue(visit: &mut Visit<'_>, inquiry: Inquiry, behind: &Inquiries) {
     if !visit.has_room() {
         return;
     }
     let asked = Asked { desk: visit.desk, token: visit.token, request: visit.mark };
-    if visit.shared.inquiries.put((asked, inquiry, visit.timed)) {
+    if behind.put((asked, inquiry, visit.timed)) {
         visit.timed = None;
         visit.connection.pending += 1;
     } else {
@@ -165,9 +178,9 @@ pub(crate) fn ask_store(visit: &mut Visit<'_>, inquiry: Inquiry) {
     }
 }
 
-/// Answers inquiries until the server stops.
-pub(crate) fn serve(shared: &Shared, log: Option<&Arc<dyn Log>>) {
-    while let Some((asked, inquiry, timed)) = shared.inquiries.take() {
+/// Answers these inquiries until the server stops.
+pub(crate) fn serve(shared: &Shared, inquiries: &Inquiries, log: Option<&Arc<dyn Log>>) {
+    while let Some((asked, inquiry, timed)) = inquiries.take() {
         let Asked { desk, token, request } = asked;
         let answered = answer(shared, log, inquiry, request);
         if let Some(timed) = timed {
@@ -210,6 +223,8 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
         }
         Inquiry::Log(filter) => page(shared, &**log()?, &filter, mark),
         Inquiry::Verify(kept) => verify(shared, &**log()?, kept, mark),
+        Inquiry::Check => chores::check(shared, mark),
+        Inquiry::Compact => chores::compact(shared, mark),
         Inquiry::Create(name) => keyspaces::create(shared, &name, mark),
         Inquiry::Drop(name) => keyspaces::drop(shared, &name, mark),
         Inquiry::Keyspaces { name, after } => keyspaces::list(shared, name.as_deref(), after.as_deref(), mark),

@@ -17,6 +17,7 @@
 
 mod admin;
 mod caretakers;
+mod chores;
 mod connection;
 mod decisions;
 mod desk;

@@ -179,6 +179,7 @@ impl Server {
             seats: Seats::default(),
             recovery: Recovery::new(attendance),
             inquiries: Inquiries::default(),
+            chores: Inquiries::default(),
             inboxes,
             failed: Mutex::new(None),
         });
@@ -222,7 +223,11 @@ impl Server {
             self.spawn("recovery", move || caretakers::recover(&shared, &attendance))?;
         }
         let shared = Arc::clone(&self.shared);
-        self.spawn("inquiries", move || inquiry::serve(&shared, log.as_ref()))?;
+        self.spawn("inquiries", move || inquiry::serve(&shared, &shared.inquiries, log.as_ref()))?;
+        if self.shared.kv.is_some() {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("chores", move || inquiry::serve(&shared, &shared.chores, None))?;
+        }
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
             self.spawn("tick-tx", move || caretakers::tick_coordinator(&shared, &coordinator))?;
@@ -256,6 +261,7 @@ impl Server {
         self.shared.inboxes.iter().for_each(Inbox::wake);
         self.shared.recovery.stop();
         self.shared.inquiries.stop();
+        self.shared.chores.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
         // inside its checkpoint: both are safe to leave.

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) registered: BTreeMap<String, ResourceId>,
     pub(crate) recovery: Recovery,
     pub(crate) inquiries: Inquiries,
+    /// Work on the whole store.
+    pub(crate) chores: Inquiries,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) failed: Mutex<Option<String>>,
 }

@@ -50,6 +50,8 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::KeyspaceCreate(_)
             | R::KeyspaceDrop(_)
             | R::Keyspaces(_)
+            | R::StoreVerify
+            | R::StoreCompact
     )
 }
 
@@ -93,6 +95,8 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::WriteIf(write) => write_if(visit, kv, &write),
         Request::KeyspaceCreate(name) => inquiry::ask_store(visit, Inquiry::Create(name.to_owned())),
         Request::KeyspaceDrop(name) => inquiry::ask_store(visit, Inquiry::Drop(name.to_owned())),
+        Request::StoreVerify => inquiry::ask_chore(visit, Inquiry::Check),
+        Request::StoreCompact => inquiry::ask_chore(visit, Inquiry::Compact),
         Request::Keyspaces(KeyspaceQuery { name, after }) => {
             let (name, after) = (name.map(str::to_owned), after.map(str::to_owned));
             inquiry::ask_store(visit, Inquiry::Keyspaces { name, after });

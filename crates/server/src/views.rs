@@ -155,6 +155,15 @@ pub fn past<'a>(past: &'a Past, names: &'a [String]) -> wire::PastView<'a> {
 #[must_use]
 pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
     vec![
+        ("kv.live_bytes", it.live_bytes),
+        ("kv.values_disk_bytes", it.value_bytes_on_disk),
+        ("kv.value_debt_bytes", it.value_debt_bytes),
+        ("kv.volumes", it.volumes),
+        ("kv.compactions", it.compactions),
+        ("kv.compactions_failed", it.compactions_failed),
+        ("kv.compacted_read_bytes", it.compacted_bytes_in),
+        ("kv.compacted_written_bytes", it.compacted_bytes_out),
+        ("kv.reclaimed_bytes", it.reclaimed_bytes),
         ("kv.keys", it.keys),
         ("kv.value_bytes", it.value_bytes),
         ("kv.branches", it.branches),

@@ -113,6 +113,19 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_branches_bytes", "Bytes of writes of branches that are not prepared", |it| it.branches_bytes);
     counter("kv_delayed", "Writes that waited for what is behind in the background", |it| it.delayed);
     counter("kv_delayed_microseconds", "How long they waited together", |it| it.delayed_us);
+    gauge("kv_live_bytes", "Bytes of values, with what is kept beside them, that are not dead", |it| it.live_bytes);
+    gauge("kv_values_disk_bytes", "Bytes on disk in which they stand: journal and volumes", |it| {
+        it.value_bytes_on_disk
+    });
+    gauge("kv_value_debt_bytes", "Of these, what compactions are to give back", |it| it.value_debt_bytes);
+    gauge("kv_volumes", "Compacted volumes", |it| it.volumes);
+    counter("kv_compactions", "Compactions of values", |it| it.compactions);
+    counter("kv_compactions_failed", "Compactions of values that failed; the store goes on", |it| {
+        it.compactions_failed
+    });
+    counter("kv_compacted_read_bytes", "Bytes that compactions of values read", |it| it.compacted_bytes_in);
+    counter("kv_compacted_written_bytes", "Bytes that compactions of values wrote", |it| it.compacted_bytes_out);
+    counter("kv_reclaimed_bytes", "Bytes that compactions of values gave back", |it| it.reclaimed_bytes);
     ledger(it, metrics);
     let (it, log) = (Arc::clone(it), Arc::clone(log));
     health.watch("kv", move || {

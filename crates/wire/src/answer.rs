@@ -7,6 +7,7 @@ use assent_ids::{Lsn, Xid};
 use assent_kind::Kind;
 
 use crate::admin::{RoundView, TransactionView, heuristic, put_heuristic};
+use crate::chores::{Checked, Compacted};
 use crate::history::{PastView, Verified};
 use crate::keyspaces::KeyspaceView;
 use crate::objects::{Object, Row, objects, put_objects};
@@ -148,6 +149,10 @@ pub enum Answer<'a> {
         /// In the order of their names.
         list: Vec<KeyspaceView<'a>>,
     },
+    /// To `StoreVerify`.
+    Checked(Checked<'a>),
+    /// To `StoreCompact`.
+    Compacted(Compacted),
     /// To `TxList` and `TxShow`.
     Transactions {
         /// Whether there are more behind the last one.
@@ -183,6 +188,8 @@ const PAIRS: u16 = 0x8032;
 const OBJECTS: u16 = 0x8033;
 const ROWS: u16 = 0x8034;
 const KEYSPACES: u16 = 0x8038;
+const CHECKED: u16 = 0x8039;
+const COMPACTED: u16 = 0x803a;
 const TRANSACTIONS: u16 = 0x8040;
 const ROUND: u16 = 0x8042;
 const STATS: u16 = 0x8043;
@@ -206,6 +213,8 @@ impl<'a> Answer<'a> {
             Self::Objects(_) => OBJECTS,
             Self::Rows { .. } => ROWS,
             Self::Keyspaces { .. } => KEYSPACES,
+            Self::Checked(_) => CHECKED,
+            Self::Compacted(_) => COMPACTED,
             Self::Transactions { .. } => TRANSACTIONS,
             Self::Round(_) => ROUND,
             Self::Stats(_) => STATS,
@@ -242,6 +251,8 @@ impl<'a> Answer<'a> {
                 to.u8(u8::from(*more));
                 rows.iter().for_each(|row| row.put(to));
             }
+            Self::Checked(checked) => checked.put(to),
+            Self::Compacted(compacted) => compacted.put(to),
             Self::Keyspaces { more, list } => {
                 to.u8(u8::from(*more));
                 list.iter().for_each(|view| view.put(to));
@@ -281,6 +292,8 @@ impl<'a> Answer<'a> {
             },
             OBJECTS => Self::Objects(objects(from)?),
             ROWS => Self::Rows { more: field::flag(from, "more")?, rows: field::rest(from, Row::take)? },
+            CHECKED => Self::Checked(Checked::take(from)?),
+            COMPACTED => Self::Compacted(Compacted::take(from)?),
             KEYSPACES => {
                 Self::Keyspaces { more: field::flag(from, "more")?, list: field::rest(from, KeyspaceView::take)? }
             }

@@ -18,6 +18,7 @@
 
 mod admin;
 mod answer;
+mod chores;
 mod conditions;
 mod decoder;
 mod error;
@@ -35,6 +36,7 @@ mod work;
 pub use admin::{BranchView, By, Fate, OperatorWord, Resolved, RoundView, Standing, TransactionView};
 pub use answer::{Answer, Found, Heuristic, Known, Native, Past, Reply};
 pub use assent_frame::PAYLOAD_BYTES_MAX;
+pub use chores::{Checked, Compacted};
 pub use conditions::{Condition, Expect, WriteIf};
 pub use decoder::Decoder;
 pub use error::WireError;

@@ -141,6 +141,10 @@ pub enum Request<'a> {
     KeyspaceDrop(&'a str),
     /// Answer `Keyspaces`, in the order of their names. Since version 2.
     Keyspaces(KeyspaceQuery<'a>),
+    /// Reads everything in the store. Answer `Checked`, after as long as that takes. Since version 2.
+    StoreVerify,
+    /// Compacts values as long as that is worth it. Answer `Compacted`, after as long as that takes. Since version 2.
+    StoreCompact,
     /// Transactions that the coordinator knows, in their order. Answer `Transactions`.
     TxList {
         /// Behind this one.
@@ -204,6 +208,8 @@ const WRITE_IF: u16 = 0x0035;
 const KEYSPACE_CREATE: u16 = 0x0036;
 const KEYSPACE_DROP: u16 = 0x0037;
 const KEYSPACES: u16 = 0x0038;
+const STORE_VERIFY: u16 = 0x0039;
+const STORE_COMPACT: u16 = 0x003a;
 const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
@@ -241,6 +247,8 @@ impl<'a> Request<'a> {
             Self::KeyspaceCreate(_) => KEYSPACE_CREATE,
             Self::KeyspaceDrop(_) => KEYSPACE_DROP,
             Self::Keyspaces(_) => KEYSPACES,
+            Self::StoreVerify => STORE_VERIFY,
+            Self::StoreCompact => STORE_COMPACT,
             Self::TxList { .. } => TX_LIST,
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
@@ -284,7 +292,9 @@ impl<'a> Request<'a> {
             | Self::WriteIf(_)
             | Self::KeyspaceCreate(_)
             | Self::KeyspaceDrop(_)
-            | Self::Keyspaces(_) => 2,
+            | Self::Keyspaces(_)
+            | Self::StoreVerify
+            | Self::StoreCompact => 2,
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
         }
@@ -292,7 +302,7 @@ impl<'a> Request<'a> {
 
     fn put(&self, to: &mut Writer) {
         match self {
-            Self::Ping | Self::TxRecover | Self::Stats => {}
+            Self::Ping | Self::TxRecover | Self::Stats | Self::StoreVerify | Self::StoreCompact => {}
             Self::Decide(decide) => decide.put(to),
             Self::Finished(list) | Self::Acknowledged(list) => list.iter().for_each(|tx| field::put_tx(to, *tx)),
             Self::Ask(tx) | Self::TxShow(tx) => field::put_tx(to, *tx),
@@ -382,6 +392,8 @@ impl<'a> Request<'a> {
             KEYSPACE_CREATE => Self::KeyspaceCreate(from.text("name")?),
             KEYSPACE_DROP => Self::KeyspaceDrop(from.text("name")?),
             KEYSPACES => Self::Keyspaces(KeyspaceQuery::take(from)?),
+            STORE_VERIFY => Self::StoreVerify,
+            STORE_COMPACT => Self::StoreCompact,
             TX_LIST => Self::TxList { after: field::option(from, "after", field::tx)?, limit: from.u32("limit")? },
             TX_SHOW => Self::TxShow(field::tx(from)?),
             TX_RECOVER => Self::TxRecover,

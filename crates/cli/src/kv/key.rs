@@ -9,7 +9,8 @@ pub(super) fn parse(text: &str, naming: &Naming) -> Result<Vec<u8>, Failure> {
         return Ok(text.as_bytes().to_vec());
     }
     let wrong = || Failure::invalid(format!("key {text:?} is not hexadecimal: write two digits a byte"));
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+    // A sign is a digit to `from_str_radix`.
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
     }
     text.as_bytes()

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use assent_ids::Lsn;
 use assent_kind::Kind;
 use assent_link::Link;
-use assent_wire::{Answer, Condition, Expect, Op, Request, Write, WriteIf};
+use assent_wire::{Answer, Compacted, Condition, Expect, Op, Request, Write, WriteIf};
 use assent_world::{Clock as _, RealClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -43,6 +43,8 @@ pub(crate) fn run(command: Kv, json: bool) -> Result<ExitCode, Failure> {
         Kv::Load(options) => return load::run(&options, json),
         Kv::Export(options) => export(&options, json),
         Kv::Stats(options) => show::stats(&options, json),
+        Kv::Verify(options) => return show::verified(&Store::open_for_long(&options.from)?.verify()?, json),
+        Kv::Compact(server) => compact(&server.server, json),
         Kv::Keyspace(options::Keyspace::Create { name, server }) => create_keyspace(&name, &server.server, json),
         Kv::Keyspace(options::Keyspace::Drop { name, server }) => {
             let arrived = serving(&server.server)?.request(&Request::KeyspaceDrop(&name))?;
@@ -95,6 +97,25 @@ impl If {
         };
         keys.iter().map(|key| Condition { keyspace, key, expects }).collect()
     }
+}
+
+fn compact(server: &str, json: bool) -> Result<(), Failure> {
+    let arrived = store::patient(server, store::WORK_MS)?.request(&Request::StoreCompact)?;
+    let Answer::Compacted(Compacted { compactions, read_bytes, written_bytes, reclaimed_bytes }) = arrived.answer()?
+    else {
+        return Err(unexpected());
+    };
+    if json {
+        let fields = [("compactions", compactions), ("read_bytes", read_bytes), ("written_bytes", written_bytes)];
+        let mut fields: serde_json::Map<_, _> =
+            fields.into_iter().map(|(name, number)| (name.to_owned(), number.into())).collect();
+        fields.insert("reclaimed_bytes".to_owned(), reclaimed_bytes.into());
+        return print_json(&fields);
+    }
+    println!(
+        "{compactions} compactions, {read_bytes} bytes read, {written_bytes} written, {reclaimed_bytes} given back"
+    );
+    Ok(())
 }
 
 fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> {

@@ -24,6 +24,10 @@ pub(crate) enum Kv {
     Export(Export),
     /// What the store holds and does.
     Stats(Stats),
+    /// Reads everything and prints each damage; exit code 13 if there is any.
+    Verify(Verify),
+    /// Has the server give back the room of what is dead, now, as long as that is worth it.
+    Compact(Server),
     /// Keyspaces that have names: makes, drops and lists them.
     #[command(subcommand)]
     Keyspace(Keyspace),
@@ -209,6 +213,12 @@ pub(crate) struct Export {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) from: From,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Verify {
     #[command(flatten)]
     pub(crate) from: From,
 }

@@ -8,7 +8,7 @@ use assent_kv::Keyspace;
 use serde_json::{Map, json};
 
 use super::options::{Head, Stats};
-use super::store::{Known, Store};
+use super::store::{Checked, Known, Store};
 use super::{absent, key, line};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
@@ -80,6 +80,22 @@ pub(super) fn stats(options: &Stats, json: bool) -> Result<(), Failure> {
     }
     println!("{rows}");
     Ok(())
+}
+
+/// `assent kv verify`.
+pub(super) fn verified(found: &Checked, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        print_json(found)?;
+    } else {
+        found.damages.iter().for_each(|damage| println!("{damage}"));
+        let Checked { runs, volumes, entries, values, damaged, .. } = found;
+        let how = match damaged {
+            0 => "everything is as it was written".to_owned(),
+            many => format!("{many} places are damaged"),
+        };
+        println!("{how}: {values} values, {entries} journal entries, {volumes} volumes, {runs} files of the ledger");
+    }
+    Ok(if found.damaged == 0 { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
 }
 
 /// `assent kv keyspace list`.

@@ -14,6 +14,7 @@ use assent_kv::{Keyspace, Snapshot};
 use assent_link::{Link, LinkConfig};
 use assent_wire::{Answer, Hello, KeyspaceQuery, KeyspaceView, Look, Object, Request, Role, Rows, Scan};
 use assent_world::{Disk as _, Lock, RealClock, RealDisk};
+use serde::Serialize;
 
 use super::key::Span;
 use super::options::From;
@@ -24,6 +25,9 @@ use crate::failure::Failure;
 const PAGE: u32 = 10_000;
 /// A long value needs its time on a slow disk.
 const ANSWER_MS: u64 = 300_000;
+
+/// All of a large store on a slow disk: a day.
+pub(super) const WORK_MS: u64 = 86_400_000;
 
 /// What is known of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,18 @@ impl Known {
     }
 }
 
+/// What a look at everything has found.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    pub(super) runs: u64,
+    pub(super) volumes: u64,
+    pub(super) items: u64,
+    pub(super) entries: u64,
+    pub(super) values: u64,
+    pub(super) damaged: u64,
+    pub(super) damages: Vec<String>,
+}
+
 /// Where keys are read.
 pub(super) enum Store {
     Served(Box<Link>),
@@ -72,10 +88,15 @@ pub(super) enum Store {
 
 /// A connection to a running server, to work on its store.
 pub(super) fn serving(server: &str) -> Result<Link, Failure> {
+    patient(server, ANSWER_MS)
+}
+
+/// The same for work that takes as long as it takes.
+pub(super) fn patient(server: &str, answer_ms: u64) -> Result<Link, Failure> {
     let address = server
         .parse()
         .map_err(|error: assent_world::net::AddressError| Failure::invalid(format!("--server {server:?}: {error}")))?;
-    let config = LinkConfig { answer_ms: ANSWER_MS, ..LinkConfig::default() };
+    let config = LinkConfig { answer_ms, ..LinkConfig::default() };
     Ok(Link::connect(&address, &Hello::new(Role::Store { label: "assent kv" }), &config)?)
 }
 
@@ -84,6 +105,14 @@ impl Store {
         match &from.data {
             Some(folder) => stopped(folder),
             None => serving(&from.server.server).map(|link| Self::Served(Box::new(link))),
+        }
+    }
+
+    /// To work on all of it.
+    pub(super) fn open_for_long(from: &From) -> Result<Self, Failure> {
+        match &from.data {
+            Some(folder) => stopped(folder),
+            None => patient(&from.server.server, WORK_MS).map(|link| Self::Served(Box::new(link))),
         }
     }
 
@@ -210,6 +239,31 @@ impl Store {
                 let more = heads.len() == page;
                 let read = |(key, head): (Vec<u8>, assent_kv::Head)| Known::read(key, head, None);
                 Ok((heads.into_iter().map(read).collect(), more))
+            }
+        }
+    }
+
+    /// Reads everything.
+    pub(super) fn verify(&self) -> Result<Checked, Failure> {
+        match self {
+            Self::Served(link) => {
+                let arrived = link.request(&Request::StoreVerify)?;
+                let Answer::Checked(it) = arrived.answer()? else { return Err(unexpected()) };
+                Ok(Checked {
+                    runs: it.runs,
+                    volumes: it.volumes,
+                    items: it.items,
+                    entries: it.entries,
+                    values: it.values,
+                    damaged: it.damaged,
+                    damages: it.damages.iter().map(|damage| (*damage).to_owned()).collect(),
+                })
+            }
+            Self::Stopped { kv, .. } => {
+                let mut damages = Vec::new();
+                let it = kv.verify(&mut |error| damages.push(error.to_string()));
+                let assent_kv::Verified { runs, volumes, items, entries, values, damaged } = it;
+                Ok(Checked { runs, volumes, items, entries, values, damaged, damages })
             }
         }
     }

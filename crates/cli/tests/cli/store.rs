@@ -168,6 +168,60 @@ fn keyspaces_have_names_and_go_with_all_that_is_in_them() {
     assert_eq!(offline(&["get", "k", "-k", "bills"]).stdout, b"of a bill");
 }
 
+#[test]
+fn what_is_dead_gives_its_room_back_and_everything_is_read_and_damage_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // Small segments, so that there are cells of the journal to compact.
+    configure(folder.path(), "log_size = 4194304\nmemory_bytes = 65536\n");
+    let served = serve(folder.path());
+    let value = "v".repeat(20_000);
+    let lines = |_: u32| -> String {
+        (0..400).map(|number| format!("{{\"key\":\"k{number:05}\",\"value\":\"{value}\"}}\n")).collect()
+    };
+    // The same keys again and again: most of what was written is dead.
+    for round in 0..6 {
+        assert!(fed(&served, &["load", "--batch", "50"], lines(round).as_bytes()).status.success());
+    }
+    let found = told(&served, &["compact"]);
+    assert!(found["compactions"].is_u64() && found["reclaimed_bytes"].is_u64(), "{found}");
+    let checked = told(&served, &["verify"]);
+    assert_eq!((&checked["values"], &checked["damaged"], &checked["damages"]), (&json!(400), &json!(0), &json!([])));
+    let said = String::from_utf8(done(&served, &["verify"])).unwrap();
+    assert!(said.starts_with("everything is as it was written: 400 values"), "{said}");
+    let stats = told(&served, &["stats"]);
+    let disk = stats["values_disk_bytes"].as_u64().unwrap();
+    assert!(disk > 0 && stats["live_bytes"].as_u64().unwrap() > 0, "{stats}");
+    done(&served, &["put", "last", &"w".repeat(50_000)]);
+    let metrics = served.get("/metrics");
+    for name in
+        ["kv_live_bytes", "kv_values_disk_bytes", "kv_volumes", "kv_compactions_total", "kv_reclaimed_bytes_total"]
+    {
+        assert!(metric(&metrics, &format!("assent_{name}")) >= 0.0, "{name}");
+    }
+    served.stop();
+    let data = folder.path().join("data");
+    let verify = || command(&["kv", "verify", "--json", "--data", data.to_str().unwrap()]).output().unwrap();
+    assert_eq!(json(&verify())["values"], 401);
+    // One byte in the middle of the value that was written last, on the disk behind the store's back.
+    let journal = std::fs::read_dir(data.join("kv")).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> = journal.filter(|path| path.extension().is_some_and(|it| it == "log")).collect();
+    segments.sort();
+    let pattern = [b'w'; 20_000];
+    let place = segments.iter().rev().find_map(|path| {
+        #[allow(clippy::disallowed_methods, reason = "a test damages a file")]
+        let bytes = std::fs::read(path).unwrap();
+        bytes.windows(pattern.len()).position(|window| window == pattern).map(|at| (path.clone(), at + 10_000, bytes))
+    });
+    let (path, at, mut bytes) = place.expect("the value is in the journal");
+    bytes[at] ^= 1;
+    #[allow(clippy::disallowed_methods, reason = "a test damages a file")]
+    std::fs::write(&path, &bytes).unwrap();
+    let damaged = verify();
+    let told = String::from_utf8_lossy(&damaged.stdout).into_owned();
+    assert_eq!(damaged.status.code(), Some(13), "{told}");
+    assert!(told.contains(".log") || told.contains("last"), "it names the place: {told}");
+}
+
 /// A number of `/metrics`.
 fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')));

@@ -3,8 +3,8 @@
 use assent_frame::Frame;
 use assent_ids::Lsn;
 use assent_wire::{
-    Answer, Bound, Condition, Expect, KeyspaceQuery, KeyspaceView, Look, Object, Op, Request, Row, Rows, Scan,
-    WireError, Write, WriteIf,
+    Answer, Bound, Checked, Compacted, Condition, Expect, KeyspaceQuery, KeyspaceView, Look, Object, Op, Request, Row,
+    Rows, Scan, WireError, Write, WriteIf,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -57,6 +57,8 @@ fn requests() -> Vec<(Request<'static>, u16, &'static str)> {
              02 05000000 01000000 6b",
         ),
         (Request::KeyspaceCreate("ab"), 0x36, "02000000 6162"),
+        (Request::StoreVerify, 0x39, ""),
+        (Request::StoreCompact, 0x3a, ""),
         (Request::KeyspaceDrop("ab"), 0x37, "02000000 6162"),
         (Request::Keyspaces(KeyspaceQuery { name: None, after: Some("ab") }), 0x38, "00 01 02000000 6162"),
         (Request::Rows(Rows { values: false, scan }), 0x34, "00 00 05000000 09000000 01 01000000 61 00"),
@@ -71,6 +73,25 @@ fn answers() -> Vec<(Answer<'static>, u16, &'static str)> {
             Answer::Objects(vec![None, Some(object(None)), Some(object(Some(b"vv")))]),
             0x8033,
             with("00 01 HEAD 00 01 HEAD 01 02000000 7676"),
+        ),
+        (
+            Answer::Checked(Checked {
+                runs: 1,
+                volumes: 2,
+                items: 3,
+                entries: 4,
+                values: 5,
+                damaged: 6,
+                damages: vec!["ab"],
+            }),
+            0x8039,
+            "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 0600000000000000 \
+             02000000 6162",
+        ),
+        (
+            Answer::Compacted(Compacted { compactions: 1, read_bytes: 2, written_bytes: 3, reclaimed_bytes: 4 }),
+            0x803a,
+            "0100000000000000 0200000000000000 0300000000000000 0400000000000000",
         ),
         (
             Answer::Keyspaces { more: false, list: vec![KeyspaceView { id: 5, name: "ab", created_ms: 6 }] },

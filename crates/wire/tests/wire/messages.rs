@@ -4,10 +4,11 @@ use assent_frame::{Frame, HEADER_BYTES};
 use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_wire::{
-    Action, Answer, Bound, BranchRecord, BranchView, By, Condition, Decide, Deviation, Expect, Fate, Found, Heuristic,
-    KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look, Native, Object, Op, OperatorWord, Outcome,
-    PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request, Resolved, RoundView, Row, Rows, Scan,
-    Seal, Secret, Session, Standing, TransactionView, Verified, Welcome, WireError, Write, WriteIf,
+    Action, Answer, Bound, BranchRecord, BranchView, By, Checked, Compacted, Condition, Decide, Deviation, Expect,
+    Fate, Found, Heuristic, KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look, Native, Object, Op,
+    OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request, Resolved,
+    RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Welcome, WireError, Write,
+    WriteIf,
 };
 
 pub(crate) fn tx() -> TxId {
@@ -117,6 +118,8 @@ fn works() -> Vec<Request<'static>> {
                 .to_vec(),
             ops: vec![Op::Delete { keyspace: 1, key: b"k" }],
         }),
+        Request::StoreVerify,
+        Request::StoreCompact,
         Request::KeyspaceCreate("orders"),
         Request::KeyspaceDrop(""),
         Request::Keyspaces(KeyspaceQuery { name: None, after: None }),
@@ -241,6 +244,9 @@ pub(crate) fn answers() -> Vec<Answer<'static>> {
         Answer::Pairs { more: true, pairs: vec![Found { key: b"k", value: b"v" }, Found { key: b"l", value: b"" }] },
         Answer::Objects(vec![]),
         Answer::Objects(vec![Some(object(None)), None, Some(object(Some(b""))), Some(object(Some(b"value")))]),
+        Answer::Checked(Checked::default()),
+        Answer::Checked(Checked { damaged: 5, damages: vec!["this", "and that"], ..Checked::default() }),
+        Answer::Compacted(Compacted { compactions: 1, read_bytes: 2, written_bytes: 3, reclaimed_bytes: 4 }),
         Answer::Keyspaces { more: false, list: vec![] },
         Answer::Keyspaces { more: true, list: vec![KeyspaceView { id: 5, name: "orders", created_ms: 6 }] },
         Answer::Rows { more: false, rows: vec![] },
@@ -352,7 +358,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 33, "each request is in the table");
+    assert_eq!(seen.len(), 35, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -360,7 +366,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 33 + 18, "each answer is in the table");
+    assert_eq!(seen.len(), 35 + 20, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 2");
