@@ -111,8 +111,8 @@ pub enum ArbiterError {
         /// Whether there was no room.
         full: bool,
     },
-    /// An earlier write or sync failed, and what reached the disk is not known.
-    #[error("the witness has shut itself after a failed write or sync; start it again")]
+    /// An earlier rename or sync failed, and what reached the disk is not known.
+    #[error("the witness has shut itself after its disk failed; start it again")]
     Poisoned,
     /// What is stored, or was answered, is no configuration.
     #[error("{place}: {why}")]

@@ -5,7 +5,7 @@
 //! ```
 //! Walk: [`Ledger::open`] takes the folder's lock, reads the file, and has its name durable before it believes it ·
 //! [`Ledger::change`] writes `witness.new`, syncs it, renames it, syncs the folder, and only then says so.
-//! A failed write or sync poisons it: what reached the disk is not known, and the next open finds out.
+//! A failed rename, or sync of the folder, poisons it: what reached the disk is not known, and the next open finds out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -78,7 +78,7 @@ impl Ledger {
     /// Holds this, durably, if that version is held; returns what is held.
     ///
     /// # Errors
-    /// `Version`, `Groups`, `Poisoned`; as the disk says: then it may be done or not, and this ledger says nothing more.
+    /// `Version`, `Groups`, `Poisoned`; `Disk`: full, and nothing was done; or else it may be done or not.
     pub fn change(
         &mut self,
         group: &GroupName,
@@ -97,12 +97,15 @@ impl Ledger {
         }
         let mut next = self.held.clone();
         next.insert(group.clone(), to.clone());
-        self.store(&next).inspect_err(|_| self.poisoned = true)?;
+        // A failure here leaves what was held: the new file has no name yet, and the next change begins another one.
+        self.lay(&next)?;
+        self.name().inspect_err(|_| self.poisoned = true)?;
         self.held = next;
         Ok(to.clone())
     }
 
-    fn store(&self, held: &BTreeMap<GroupName, Configuration>) -> Result<(), ArbiterError> {
+    /// Lays a new file, durably, beside the one that counts.
+    fn lay(&self, held: &BTreeMap<GroupName, Configuration>) -> Result<(), ArbiterError> {
         let new = self.folder.join(NAME_NEW);
         match self.disk.unlink(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused("removing", &new, &error)),
@@ -117,12 +120,20 @@ impl Ledger {
         let write = || {
             let file = self.disk.open(&new, Open { access: Access::Create, direct: false })?;
             write_all_at(&*file, 0, &bytes)?;
-            file.sync_all(barrier::BYTES)?;
-            self.disk.rename(&new, &self.folder.join(NAME))
+            file.sync_all(barrier::BYTES)
         };
-        write().map_err(|error| refused("writing", &new, &error))?;
+        write().map_err(|error| refused("writing", &new, &error))
+    }
+
+    /// Gives it the name. After a failure nobody knows which of both has it.
+    fn name(&self) -> Result<(), ArbiterError> {
+        let doubt = |error: io::Error| {
+            let path = self.folder.display().to_string();
+            ArbiterError::Disk { doing: "renaming in", path, error: error.to_string(), full: false }
+        };
+        self.disk.rename(&self.folder.join(NAME_NEW), &self.folder.join(NAME)).map_err(doubt)?;
         // POINT OF NO RETURN: the change is on the disk; whoever asks from now on hears it.
-        self.disk.sync_dir(&self.folder, barrier::NAME).map_err(|error| refused("syncing", &self.folder, &error))
+        self.disk.sync_dir(&self.folder, barrier::NAME).map_err(doubt)
     }
 }
 

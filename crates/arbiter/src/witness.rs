@@ -67,7 +67,7 @@ impl Witness {
                 ArbiterError::Version { expect: question.expect, to: to.version }
             }
             // Its disk failed under the change, and what is on it is not known.
-            (Some(_), Kind::Internal | Kind::Full | Kind::InDoubt) => ArbiterError::InDoubt { at, why },
+            (Some(_), Kind::Internal | Kind::InDoubt) => ArbiterError::InDoubt { at, why },
             _ => ArbiterError::Unavailable { at, why },
         }
     }

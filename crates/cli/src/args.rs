@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Runs the engines that a configuration names.
     Serve(Serve),
+    /// Keeps who leads in groups of replicas: the arbiter of pairs, on a third machine.
+    Witness(Witness),
     /// Asks every resource of a configuration whether it keeps what it says, and changes nothing.
     #[command(after_help = DOCTOR_EXIT)]
     Doctor(Doctor),
@@ -123,6 +125,19 @@ pub(crate) struct Serve {
     /// Lists the places where `ASSENT_STOP=name[:nth]` freezes a process, and ends.
     #[arg(long)]
     pub(crate) help_stops: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Witness {
+    /// Where it keeps what it holds. Nobody else's folder, and never a copy: a witness that forgets stops its groups.
+    #[arg(long, value_name = "DIR", env = "ASSENT_WITNESS_DIR")]
+    pub(crate) data: PathBuf,
+    /// Where members ask it.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7432", env = "ASSENT_WITNESS_LISTEN")]
+    pub(crate) listen: String,
+    /// Listens beyond loopback although there is neither TLS nor authentication.
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 const DOCTOR_EXIT: &str = "Exit code: 0 if nothing is worse than a warning, 2 if there is an error, 8 if there is none \

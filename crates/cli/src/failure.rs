@@ -61,6 +61,7 @@ macro_rules! from_room {
 }
 
 from_room!(
+    assent_arbiter::ArbiterError,
     assent_bench::BenchError,
     assent_client::WorkError,
     assent_coordinator::CoordinatorError,

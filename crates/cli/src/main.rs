@@ -18,6 +18,7 @@ mod logging;
 mod matrix;
 mod serve;
 mod tx;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Matrix(arguments) => matrix::run(&arguments, cli.json),
         Command::MatrixClient(arguments) => matrix::client(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Witness(arguments) => witness::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.json),
         Command::Tx(command) => tx::run(command, cli.json),
         Command::Kv(command) => kv::run(*command, cli.json),

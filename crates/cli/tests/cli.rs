@@ -48,3 +48,5 @@ mod town;
 mod tx;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/witness.rs"]
+mod witness;

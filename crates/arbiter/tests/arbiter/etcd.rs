@@ -64,7 +64,7 @@ impl Server {
     fn answers(&mut self) -> bool {
         let end = RealClock.now().after(Duration::from_secs(60));
         while RealClock.now() < end && self.process.try_wait().unwrap().is_none() {
-            if self.ask("ready", LIMIT).read().is_ok() {
+            if self.ask("ready", Duration::from_secs(1)).read().is_ok() {
                 return true;
             }
             RealClock.sleep(Duration::from_millis(50));
@@ -83,6 +83,23 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Waits until every thread of it stands still.
+    fn pause(&self) {
+        self.signal("-STOP");
+        let tasks = format!("/proc/{}/task", self.process.id());
+        let stands = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            stat.is_ok_and(|stat| stat.contains(") T "))
+        };
+        let end = RealClock.now().after(LIMIT);
+        while !std::fs::read_dir(&tasks).unwrap().all(stands) {
+            assert!(RealClock.now() < end, "it does not stand still");
+            RealClock.sleep(Duration::from_millis(2));
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         _ = self.process.kill();
@@ -97,7 +114,7 @@ fn etcd_keeps_what_every_arbiter_keeps_also_when_it_is_paused_and_killed() {
 
     let member = server.ask("faults", LIMIT);
     member.change(0, &configuration(1, 1)).unwrap();
-    server.signal("-STOP");
+    server.pause();
     let hasty = server.ask("faults", Duration::from_millis(100));
     assert_eq!(hasty.read().unwrap_err().kind(), Kind::Unavailable);
     assert_eq!(hasty.change(1, &configuration(2, 1)).unwrap_err().kind(), Kind::Unavailable, "it reads first");

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_arbiter::{BARRIERS, GroupName, Ledger};
-use assent_sim::{Explore, Rng, SimDisk, Subject, Witness};
+use assent_kind::Kind;
+use assent_sim::{Call, Explore, Fault, Operation, Rng, SimDisk, Subject, Witness};
 
 use crate::suite::configuration;
 
@@ -79,6 +80,35 @@ fn gate_a_witness_forgets_nothing_that_it_told() {
     let report = Explore { states_max: 10_000, ..Explore::new() }.run(&Changes).unwrap_or_else(|red| panic!("{red}"));
     println!("{report}");
     assert!(report.states > 200, "{report}");
+}
+
+#[test]
+fn a_disk_that_fails_is_said_so_and_what_was_told_stays() {
+    let cases = [
+        (Operation::Create, Fault::Full, Kind::Full, true),
+        (Operation::Write, Fault::Full, Kind::Full, true),
+        (Operation::Write, Fault::Io, Kind::Internal, true),
+        (Operation::SyncAll, Fault::Io, Kind::Internal, true),
+        (Operation::Rename, Fault::Io, Kind::Internal, false),
+        (Operation::SyncDir, Fault::Io, Kind::Internal, false),
+    ];
+    for (operation, fault, kind, goes_on) in cases {
+        let disk = SimDisk::new();
+        let mut ledger = open(&disk).unwrap();
+        ledger.change(&group(0), 0, &configuration(1, 1)).unwrap();
+        disk.inject(Call::of(operation, 1), fault);
+        let error = ledger.change(&group(0), 1, &configuration(2, 1)).unwrap_err();
+        assert_eq!(error.kind(), kind, "{operation}: {error}");
+        if goes_on {
+            assert_eq!(ledger.read(&group(0)).unwrap(), configuration(1, 1), "{operation}");
+            assert_eq!(ledger.change(&group(0), 1, &configuration(2, 2)).unwrap(), configuration(2, 2));
+        } else {
+            assert_eq!(ledger.read(&group(0)).unwrap_err().kind(), Kind::Closed, "{operation}");
+            assert_eq!(ledger.change(&group(0), 1, &configuration(2, 2)).unwrap_err().kind(), Kind::Closed);
+            drop(ledger);
+            assert!(open(&disk).unwrap().read(&group(0)).unwrap().version >= 1);
+        }
+    }
 }
 
 #[test]

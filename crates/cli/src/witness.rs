@@ -1,0 +1,33 @@
+//! `assent witness`: the built-in arbiter, served until it is told to stop.
+//!
+//! Walk: the ledger opens first, so that damage is found before anyone asks · one line on stdout says that it is ready ·
+//! SIGTERM or SIGINT: connections close; what was answered is on the disk anyway.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use assent_arbiter::{Door, Ledger};
+use assent_door::listen_address;
+use assent_world::{RealClock, RealDisk};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::info;
+
+use crate::args::Witness;
+use crate::failure::Failure;
+use crate::logging;
+
+/// Runs until it is told to stop.
+pub(crate) fn run(arguments: &Witness) -> Result<ExitCode, Failure> {
+    logging::start();
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
+    let listen = listen_address("--listen", &arguments.listen, arguments.insecure)?;
+    let ledger = Ledger::open(Arc::new(RealDisk), &arguments.data)?;
+    let door =
+        Door::open(ledger, &listen, Arc::new(RealClock)).map_err(|error| Failure::io("listen at", &listen, &error))?;
+    println!("ready witness={}", door.address());
+    let signal = signals.forever().next();
+    info!("stopping on signal {}", signal.unwrap_or_default());
+    door.stop();
+    Ok(ExitCode::SUCCESS)
+}
