@@ -34,6 +34,8 @@ use crate::time::Time;
 use crate::vault::{Accounts, Compacted, VaultError};
 use crate::view::View;
 
+/// Keys with their keyspace that are laid on the stack.
+const SHORT_KEY_BYTES: usize = 128;
 const ROW_VERSION: u8 = 2;
 const ROW_HEAD_BYTES: usize = 43;
 /// How a journal is counted that gives nothing back: as the default one would.
@@ -208,7 +210,7 @@ impl Ledger {
     /// # Errors
     /// As the disk says; `Corrupt`, naming the file, if a block that is needed is damaged. So for all below.
     pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
-        let found = self.runs.get(&laid_key(keyspace, key))?;
+        let found = with_laid_key(keyspace, key, |laid| self.runs.get(laid))?;
         found.map(|found| head(found.seq, &found.value)).transpose()
     }
 
@@ -410,6 +412,16 @@ fn believed(log: &dyn Log, opened: &Opened) -> Result<Option<Note>, KvError> {
     }
 }
 
+/// As [`laid_key`], on the stack where the key is short: a look-up allocates for what it finds, and for nothing else.
+fn with_laid_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
+    let mut short = [0; SHORT_KEY_BYTES];
+    let Some(laid) = short.get_mut(..4 + key.len()) else { return then(&laid_key(keyspace, key)) };
+    let (front, back) = laid.split_at_mut(4);
+    front.copy_from_slice(&keyspace.to_be_bytes());
+    back.copy_from_slice(key);
+    then(laid)
+}
+
 pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
     let mut laid = Vec::with_capacity(4 + key.len());
     laid.extend_from_slice(&keyspace.to_be_bytes());
@@ -482,6 +494,14 @@ pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_laid_the_same_on_the_stack_and_elsewhere() {
+        for length in [0, 1, SHORT_KEY_BYTES - 4, SHORT_KEY_BYTES - 3, 1000] {
+            let key: Vec<u8> = (0..=255).cycle().take(length).collect();
+            with_laid_key(0x0102_0304, &key, |laid| assert_eq!(laid, laid_key(0x0102_0304, &key)));
+        }
+    }
     use crate::keyed::Key;
 
     #[test]

@@ -120,8 +120,11 @@ fn lay(words: Option<&[AtomicU64]>, bytes: &[u8]) {
 }
 
 fn copy(words: Option<&[AtomicU64]>, length: usize, out: &mut Vec<u8>) {
+    let words = words.unwrap_or_default();
     out.clear();
-    for word in words.unwrap_or_default() {
+    // At once: it would grow four times on its way to the length of a row.
+    out.reserve(words.len() * WORD_BYTES);
+    for word in words {
         out.extend_from_slice(&word.load(Memory::Relaxed).to_be_bytes());
     }
     out.truncate(length);

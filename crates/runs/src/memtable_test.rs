@@ -40,6 +40,17 @@ fn walked(cursor: &mut MemCursor, step: impl Fn(&mut MemCursor)) -> Vec<(Vec<u8>
 }
 
 #[test]
+fn a_value_is_copied_into_one_piece_of_memory() {
+    let table = Memtable::with_room(1 << 16);
+    for length in [0, 1, 8, 47, 100, 1000] {
+        let seq = u64::try_from(length).unwrap() + 1;
+        assert!(table.insert(&Entry { key: b"k", seq, value: Some(&vec![7; length]) }));
+        let value = table.get(b"k", u64::MAX).unwrap().value.unwrap();
+        assert_eq!((value.len(), value.capacity()), (length, length.next_multiple_of(8)));
+    }
+}
+
+#[test]
 fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
     for seed in 0..120 {
         let mut rng = Rng::new(seed);
