@@ -13,6 +13,31 @@
 //! written as JSON by a [`Form`].
 //! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, queries, secondary
 //! indexes.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use assent_docs::{At, Config, Database, Form, Look, Meta, NodeKey, Value, Versioning};
+//! use assent_journal::Journal;
+//! use assent_world::{RealClock, RealDice, RealDisk};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
+//! let kept = assent_journal::Config { kept_until_released: true, ..Default::default() };
+//! let (log, _) = Journal::open(disk.clone(), clock.clone(), Arc::new(RealDice), &folder.join("log"), kept)?;
+//! let db = Database::open(log, disk, clock, &folder.join("index"), Config { trims: true, ..Config::default() })?;
+//! let doc = db.create("orders", Versioning::default())?;
+//! let mut edit = doc.edit()?;
+//! let order = edit.insert_json(At::Last(NodeKey::DOCUMENT), None, r#"{"item":"pen","price":1.50}"#.as_bytes())?;
+//! edit.commit(&Meta::default())?;
+//! let mut edit = doc.edit()?;
+//! let price = edit.member(order, "price")?.ok_or("no price")?;
+//! edit.set(price, Value::Number("1.75"))?;
+//! edit.commit(&Meta { message: "dearer".to_owned(), ..Meta::default() })?;
+//! assert_eq!(Form::default().text(&doc.latest())?, r#"{"item":"pen","price":1.75}"#);
+//! assert_eq!(Form::default().text(&doc.at(1)?)?, r#"{"item":"pen","price":1.50}"#);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod build;

@@ -199,6 +199,13 @@ fn an_open_replays_what_is_behind_the_last_checkpoint_and_walks_no_more() {
     let doc = desk.db.document("orders").unwrap();
     assert_eq!(doc.at(2).unwrap().item(leaf).unwrap().text(), format!("0{text}"), "before the trim");
     assert_eq!(doc.latest().item(leaf).unwrap().text(), format!("99{text}"));
+    // Without an index it is built anew, from the journal's oldest entry on.
+    let (log, disk) = (Arc::clone(&desk.log), Arc::new(desk.disk.clone()));
+    let db = Database::open(log, disk, Arc::new(desk.clock.clone()), Path::new("anew"), desk.config).unwrap();
+    assert!(db.stats().replayed > 101);
+    let doc = db.document("orders").unwrap();
+    assert_eq!((doc.latest().number(), doc.history(0..=u32::MAX, 1000).unwrap().len()), (101, 101));
+    assert_eq!(doc.at(2).unwrap().item(leaf).unwrap().text(), format!("0{text}"));
 }
 
 #[test]
@@ -359,4 +366,44 @@ fn a_failed_sync_leaves_the_commit_in_doubt_and_readers_with_what_is_durable() {
     let mut edit = doc.edit().unwrap();
     edit.set(value, Value::Number("3")).unwrap();
     assert_eq!(edit.commit(&Meta::default()).unwrap().item(value).unwrap().text(), "3");
+}
+
+#[test]
+fn on_a_real_disk_it_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let (disk, clock) = (Arc::new(assent_world::RealDisk), Arc::new(assent_world::RealClock));
+        let (log, index) = (folder.path().join("log"), folder.path().join("index"));
+        let dice = Arc::new(assent_world::RealDice);
+        let (log, _) = assent_journal::Journal::open(
+            Arc::clone(&disk) as _,
+            Arc::clone(&clock) as _,
+            dice,
+            &log,
+            super::journal(),
+        )
+        .unwrap();
+        let config = Config { trims: true, ..Config::default() };
+        Database::open(log, disk, clock, &index, config).unwrap()
+    };
+    let db = open();
+    let doc = db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let value = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    edit.commit(&Meta::default()).unwrap();
+    for number in 2..30 {
+        let mut edit = doc.edit().unwrap();
+        edit.set(value, Value::Number(&number.to_string())).unwrap();
+        edit.commit(&says("more")).unwrap();
+        if number == 20 {
+            db.checkpoint().unwrap();
+        }
+    }
+    drop((db, doc));
+    let db = open();
+    assert_eq!(db.stats().replayed, 9);
+    let doc = db.document("orders").unwrap();
+    for revision in 1..30 {
+        assert_eq!(doc.at(revision).unwrap().item(value).unwrap().text(), revision.to_string());
+    }
 }
