@@ -9,8 +9,8 @@ use crate::failure::Failure;
 
 /// Journals, checkpoints, listeners, event queues, standard streams.
 const OWN: u64 = 64;
-/// Of a store: files of its journal and of its ledger that are read from. Where few are left, half of them.
-const STORE: u64 = 192;
+/// Of a store: files of its journal, of its volumes and of its ledger that are read from. Where few are left, half of them.
+const STORE: u64 = 256;
 /// Of each registered resource: the agent's connections, and a few that are being closed.
 const EACH_RESOURCE: u64 = 8;
 /// Connections that are told that there is no place, while they are told.
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(share(u64::MAX, 1_024, 3, false).ok(), Some(Places { protocol: 1_024, admin: 64 }));
         assert_eq!(share(64 + 24 + 64 + 64 + 10, 1_024, 3, false).ok(), Some(Places { protocol: 10, admin: 64 }));
         let stored = |left: u64| share(192 + left, 1_024, 0, true).ok().map(|places| places.protocol);
-        assert_eq!((stored(1_000), stored(38), stored(1)), (Some(808), Some(19), Some(1)));
+        assert_eq!((stored(1_000), stored(38), stored(1)), (Some(744), Some(19), Some(1)));
         let refused = share(64 + 64 + 64, 1_024, 0, false).unwrap_err();
         assert_eq!(
             (refused.kind, refused.message.as_str()),

@@ -248,7 +248,7 @@ fn choose(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<Arc<
         }
         if facts.as_of > log.end().0 {
             let what = format!(
-                "the volume {} is as of LSN {}, and the journal ends at {}: it is another journal's",
+                "the volume {} is as of LSN {}, and the journal ends at {}: it has lost its end, or is another store's",
                 volume.path().display(),
                 facts.as_of,
                 log.end()

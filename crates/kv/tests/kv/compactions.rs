@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assent_journal::{Journal, Log};
 use assent_kv::{Config, Durability, Kv, Op, Snapshot};
@@ -348,4 +349,66 @@ fn whatever_is_compacted_and_wherever_it_dies_the_store_is_the_map() {
     }
     println!("{compactions} compactions, {rebuilds} rebuilds");
     assert!(compactions > 200 && rebuilds > 100, "{compactions} compactions, {rebuilds} rebuilds");
+}
+
+/// Values say what they are: key and turn, repeated.
+fn said(key: u64, turn: u64) -> Vec<u8> {
+    [key.to_le_bytes(), turn.to_le_bytes()].concat().repeat(40)
+}
+
+#[test]
+fn readers_see_every_value_whole_while_it_moves() {
+    const KEYS: u64 = 40;
+    let house = house(&SimDisk::new(), 1);
+    for key in 0..KEYS {
+        house.kv.put(0, &key.to_be_bytes(), &said(key, 0), Durability::Durable).unwrap();
+    }
+    let (kv, stop) = (&house.kv, AtomicBool::new(false));
+    let look = |get: &dyn Fn(&[u8]) -> Option<Vec<u8>>, seen: &mut BTreeMap<u64, u64>, rng: &mut Rng| {
+        let key = rng.below(KEYS);
+        let value = get(&key.to_be_bytes()).expect("it was never deleted");
+        let turn = u64::from_le_bytes(value[8..16].try_into().unwrap());
+        assert!(value == said(key, turn), "{key} {turn}");
+        assert!(seen.insert(key, turn).is_none_or(|before| before <= turn), "key {key} went back to turn {turn}");
+    };
+    let (reads, compactions) = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|number| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let (mut rng, mut seen, mut reads) = (Rng::new(number), BTreeMap::new(), 0_u64);
+                    while !stop.load(Ordering::Relaxed) {
+                        look(&|key| kv.get(0, key).unwrap(), &mut seen, &mut rng);
+                        let (snapshot, mut of_it) = (kv.snapshot(), BTreeMap::new());
+                        (0..20).for_each(|_| look(&|key| snapshot.get(0, key).unwrap(), &mut of_it, &mut rng));
+                        reads += 21;
+                    }
+                    reads
+                })
+            })
+            .collect();
+        let stopped = &stop;
+        let worker = scope.spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                kv.tick();
+                _ = kv.work(&AtOnce);
+            }
+        });
+        let mut rng = Rng::new(9);
+        for turn in 1..4000 {
+            let key = rng.below(KEYS);
+            kv.put(0, &key.to_be_bytes(), &said(key, turn), Durability::Durable).unwrap();
+            if turn % 100 == 0 {
+                _ = kv.checkpoint();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        worker.join().unwrap();
+        (readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>(), kv.stats().compactions)
+    });
+    println!("{reads} reads, {compactions} compactions");
+    assert!(compactions > 0 && reads > 0);
+    house.compact_all();
+    assert!(house.log.oldest().0 > 0, "{:?}", house.kv.stats());
+    assert_eq!(house.kv.stats().broken_accounts, 0);
 }

@@ -19,6 +19,7 @@ mod conflicts;
 mod counts;
 mod erase;
 mod expiry;
+mod faults;
 mod folds;
 mod fuzz;
 mod gate;

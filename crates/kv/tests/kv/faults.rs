@@ -1,0 +1,264 @@
+//! Compactions under a failing disk, and rot in any file of the store: named or harmless, and the rest is readable.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assent_journal::{Journal, Log};
+use assent_kind::Kind;
+use assent_kv::{Durability, Kv, KvError};
+use assent_runs::{AtOnce, Go, Pace};
+use assent_sim::{Call, Fault, SimClock, SimDice, SimDisk};
+use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
+
+use super::compactions::{House, config, house};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store whose journal has much that is dead, written out.
+fn filled(rounds: u64) -> (House, Map) {
+    let house = house(&SimDisk::new(), 1);
+    let mut model = Map::new();
+    for round in 0..rounds {
+        for key in 0..12_u64 {
+            let key = if key < 4 { 100 * round + key } else { key };
+            let value = (round * 1000 + key).to_le_bytes().repeat(60);
+            house.kv.put(0, &key.to_be_bytes(), &value, Durability::Durable).unwrap();
+            model.insert(key.to_be_bytes().to_vec(), value);
+        }
+        house.kv.checkpoint().unwrap();
+    }
+    (house, model)
+}
+
+fn holds(kv: &Kv, model: &Map) {
+    for (key, value) in model {
+        assert!(kv.get(0, key).unwrap().as_ref() == Some(value), "{key:?}");
+    }
+}
+
+fn volumes(disk: &SimDisk) -> usize {
+    disk.list(Path::new("kv-values")).unwrap_or_default().len()
+}
+
+#[test]
+fn a_compaction_on_a_full_disk_leaves_nothing_and_the_store_goes_on() {
+    let (house, model) = filled(12);
+    let before = house.kv.stats();
+    house.disk.set_capacity(Some(house.disk.used_bytes()));
+    let error = house.kv.compact_once(&AtOnce).unwrap_err();
+    assert_eq!((error.kind(), volumes(&house.disk)), (Kind::Full, 0), "{error}");
+    holds(&house.kv, &model);
+    let after = house.kv.stats();
+    assert_eq!((after.compactions, after.compactions_failed, after.volumes), (0, 1, 0));
+    assert_eq!(after.value_bytes_on_disk, before.value_bytes_on_disk);
+    house.disk.set_capacity(None);
+    assert!(house.compact_all() > 0);
+    holds(&house.kv, &model);
+    assert!(house.kv.stats().reclaimed_bytes > 0);
+}
+
+#[test]
+fn whatever_call_of_a_compaction_fails_nothing_is_lost() {
+    let (mut failed, mut closed) = (0, 0);
+    for fault in [Fault::Io, Fault::Full] {
+        for nth in 1.. {
+            let (house, model) = filled(12);
+            let before = house.disk.calls();
+            house.disk.inject(Call::any(nth), fault);
+            let done = house.kv.compact_once(&AtOnce);
+            let calls = house.disk.calls() - before;
+            failed += u64::from(done.is_err());
+            // A manifest whose sync failed counts or not: the next open knows.
+            closed += house.kv.stats().broken;
+            if nth > calls {
+                break;
+            }
+            let house = house.again(2);
+            holds(&house.kv, &model);
+            assert_eq!(volumes(&house.disk) as u64, house.kv.stats().volumes, "{fault:?} {nth}");
+            while house.kv.compact_once(&AtOnce).unwrap() {}
+            holds(&house.kv, &model);
+            assert_eq!(house.kv.stats().broken_accounts, 0);
+        }
+    }
+    assert!(failed > 20 && closed > 0, "{failed} failed, {closed} of them closed the ledger");
+}
+
+/// Stops when it is asked so often.
+struct Stops(AtomicU64);
+
+impl Pace for Stops {
+    fn wrote(&self, _: u64) -> Go {
+        if self.0.fetch_sub(1, Ordering::Relaxed) == 1 { Go::Stop } else { Go::On }
+    }
+}
+
+#[test]
+fn a_stopped_compaction_leaves_nothing_and_can_be_done_later() {
+    let (house, model) = filled(12);
+    assert!(!house.kv.compact_once(&Stops(AtomicU64::new(1))).unwrap());
+    assert_eq!((volumes(&house.disk), house.kv.stats().compactions_failed), (0, 0));
+    holds(&house.kv, &model);
+    assert!(house.compact_all() > 0);
+    holds(&house.kv, &model);
+}
+
+#[test]
+fn over_a_log_that_gives_nothing_back_nothing_is_compacted() {
+    let desk = super::fresh();
+    for number in 0..50_u64 {
+        desk.kv.put(0, b"k", &number.to_le_bytes().repeat(100), Durability::Durable).unwrap();
+        desk.kv.checkpoint().unwrap();
+    }
+    assert_eq!((desk.kv.compact_once(&AtOnce), desk.kv.stats().compacts, desk.kv.stats().volumes), (Ok(false), 0, 0));
+    assert_eq!(desk.kv.get(0, b"k").unwrap(), Some(49_u64.to_le_bytes().repeat(100)));
+}
+
+fn files(disk: &SimDisk) -> Vec<PathBuf> {
+    let folders = ["log", "kv", "kv-values"].map(Path::new);
+    folders.iter().flat_map(|folder| disk.list(folder).unwrap().into_iter().map(|name| folder.join(name))).collect()
+}
+
+fn flip(disk: &SimDisk, path: &Path, at: u64) -> bool {
+    let file = disk.open(path, Open { access: Access::Write, direct: false }).unwrap();
+    let mut sector = [0; 512];
+    let read = read_exact_at(&*file, at, &mut sector).unwrap();
+    // All of it, and not only a bit.
+    sector.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    write_all_at(&*file, at, &sector[..read]).unwrap();
+    read > 0
+}
+
+fn opened(disk: &SimDisk) -> Result<Kv, KvError> {
+    let settings = assent_journal::Config {
+        log_size: super::compactions::SEGMENT_BYTES + 4096,
+        max_buffer_log_size: 2 * 4096,
+        kept_until_released: true,
+        ..Default::default()
+    };
+    let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(9)));
+    let (log, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), settings)?;
+    let log: Arc<dyn Log> = log;
+    Kv::open(log, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), config())
+}
+
+#[test]
+fn one_rotten_sector_of_any_file_is_named_or_harmless_and_the_rest_is_readable() {
+    let (house, model) = filled(8);
+    assert!(house.compact_all() > 0);
+    let House { disk, log, kv } = house;
+    kv.put(0, b"after", b"that", Durability::Durable).unwrap();
+    drop(kv);
+    log.close().unwrap();
+    drop(log);
+    disk.kill();
+    let (mut harmless, mut refused, mut told, mut sectors) = (0, 0, 0, 0);
+    for path in files(&disk) {
+        for at in (0..).step_by(512) {
+            let disk = disk.copy();
+            if !flip(&disk, &path, at) {
+                break;
+            }
+            sectors += 1;
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let kv = match opened(&disk) {
+                Ok(kv) => kv,
+                Err(error) => {
+                    assert_eq!(error.kind(), Kind::Corrupt, "{name} {at}: {error}");
+                    // Rot in the journal's last claim looks like a torn tail to it; then a volume knows that it had more.
+                    let tail = name.ends_with(".log") && error.to_string().contains("has lost its end");
+                    assert!(tail || error.to_string().contains(&name), "{name} {at}: {error}");
+                    refused += 1;
+                    continue;
+                }
+            };
+            let mut lost = 0;
+            for (key, value) in &model {
+                match kv.get(0, key) {
+                    Ok(found) => assert!(found.as_ref() == Some(value), "{name} {at}: another value of {key:?}"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), Kind::Corrupt, "{name} {at}: {error}");
+                        assert!(error.to_string().contains(&name), "{name} {at}: {error}");
+                        lost += 1;
+                    }
+                }
+            }
+            // A run's index leads to all of its keys; a volume's sector has a value or two.
+            let is_run = name.ends_with(".run");
+            assert!(lost == 0 || is_run || lost <= 2, "{name} {at}: {lost} of {} are lost", model.len());
+            if lost == 0 {
+                harmless += 1;
+            } else {
+                let mut damages = Vec::new();
+                kv.verify(&mut |error| damages.push(error.to_string()));
+                assert!(damages.iter().any(|damage| damage.contains(&name)), "{name} {at}: {damages:?}");
+                told += 1;
+            }
+        }
+    }
+    println!("{sectors} sectors: {harmless} harmless, {refused} refused at the open, {told} told by reads");
+    assert!(refused > 10 && told > 30 && harmless > 50, "{harmless} {refused} {told}");
+}
+
+/// The newest manifest is lost after a compaction: the one before must not name what is gone.
+#[test]
+fn an_open_that_goes_back_to_the_older_manifest_finds_all_its_volumes() {
+    let (house, mut model) = filled(10);
+    let mut compactions = 0;
+    for round in 0..20_u64 {
+        let value = round.to_le_bytes().repeat(400);
+        house.kv.put(0, b"k", &value, Durability::Durable).unwrap();
+        model.insert(b"k".to_vec(), value);
+        house.kv.checkpoint().unwrap();
+        compactions += u64::from(house.kv.compact_once(&AtOnce).unwrap());
+        for name in ["manifest-a", "manifest-b"] {
+            let disk = house.disk.copy();
+            disk.kill();
+            flip(&disk, &Path::new("kv").join(name), 0);
+            let kv = opened(&disk).unwrap();
+            assert_eq!(kv.stats().rebuilt, 0);
+            holds(&kv, &model);
+        }
+    }
+    assert!(compactions > 1, "{compactions}");
+}
+
+#[test]
+fn a_volume_that_was_never_finished_gives_way_to_what_it_was_made_of() {
+    let (house, model) = filled(10);
+    assert!(house.compact_all() > 0);
+    let House { disk, log, kv } = house;
+    drop((log, kv));
+    disk.kill();
+    for name in disk.list(Path::new("kv")).unwrap() {
+        disk.unlink(&Path::new("kv").join(name)).unwrap();
+    }
+    let values = Path::new("kv-values");
+    let names = disk.list(values).unwrap();
+    let name = names.first().unwrap();
+    let (first, generation) = name.strip_suffix(".values").unwrap().split_once('-').unwrap();
+    let next = u32::from_str_radix(generation, 16).unwrap() + 1;
+    // A copy of it as the next generation would be, of which the power left any part; and no ledger.
+    let whole = disk.open(&values.join(name), Open { access: Access::Read, direct: false }).unwrap();
+    let mut bytes = vec![0; usize::try_from(whole.size().unwrap()).unwrap()];
+    read_exact_at(&*whole, 0, &mut bytes).unwrap();
+    for cut in (0..bytes.len()).step_by(1024) {
+        let disk = disk.copy();
+        let torn = format!("{first}-{next:08x}.values");
+        let file = disk.open(&values.join(&torn), Open { access: Access::Create, direct: false }).unwrap();
+        write_all_at(&*file, 0, &bytes[..cut]).unwrap();
+        drop(file);
+        let kv = opened(&disk).unwrap();
+        assert_eq!(kv.stats().rebuilt, 1);
+        holds(&kv, &model);
+        assert!(!disk.list(values).unwrap().contains(&torn), "it is removed");
+    }
+    // One that is damaged and nothing else has: the open says so, and keeps its hands off.
+    let damaged = disk.copy();
+    flip(&damaged, &values.join(name), 4096);
+    let error = opened(&damaged).unwrap_err();
+    assert!(error.kind() == Kind::Corrupt && error.to_string().contains(name.as_str()), "{error}");
+    assert_eq!(damaged.list(values).unwrap(), names);
+}
