@@ -280,6 +280,21 @@ impl Pace for Stops {
     }
 }
 
+/// All of a volume in one sync would stand before the next commit's few bytes.
+#[test]
+fn a_long_volume_is_synced_a_little_at_a_time_and_a_short_one_once() {
+    for (values_of_100_000, syncs) in [(5, 1), (20, 2), (55, 5)] {
+        let bytes = values(&vec![100_000; values_of_100_000]);
+        let items = sample(&bytes);
+        let fails = |nth| {
+            let (sim, disk) = sim();
+            sim.inject(Call::at(crate::vault::FILE, nth), Fault::Io);
+            write(&*disk, &items).is_err()
+        };
+        assert!(fails(syncs) && !fails(syncs + 1), "{values_of_100_000} values, {syncs} syncs");
+    }
+}
+
 #[test]
 fn a_stop_or_a_full_or_failing_disk_leaves_nothing_behind() {
     let (sim, disk) = sim();

@@ -20,6 +20,9 @@ use crate::vault::{FILE, NAME, VaultError};
 /// The pace is told about every so many bytes.
 pub(crate) const PACE_BYTES: usize = 256 << 10;
 
+/// So many bytes may wait for a sync, and a buffer's: all of a volume in one would stand before the next commit's few bytes.
+const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
+
 /// A volume that is being written.
 pub(crate) struct VolumeWriter<'a> {
     disk: &'a dyn Disk,
@@ -30,6 +33,8 @@ pub(crate) struct VolumeWriter<'a> {
     facts: Facts,
     /// Where the buffer's first byte goes.
     at: u64,
+    /// Bytes that were written since the last sync.
+    unsynced: u64,
     buffer: Vec<u8>,
     index: Building,
     last: Option<Address>,
@@ -61,7 +66,20 @@ impl<'a> VolumeWriter<'a> {
         let file = disk.open(&path, open).map_err(|error| VaultError::disk("making", &path, &error))?;
         let (buffer, index) = (vec![0; BLOCK_BYTES], Building::default());
         let folder = folder.to_path_buf();
-        Ok(Self { disk, pace, folder, path, file, facts, at: 0, buffer, index, last: None, finished: false })
+        Ok(Self {
+            disk,
+            pace,
+            folder,
+            path,
+            file,
+            facts,
+            at: 0,
+            unsynced: 0,
+            buffer,
+            index,
+            last: None,
+            finished: false,
+        })
     }
 
     /// One more item.
@@ -134,6 +152,11 @@ impl<'a> VolumeWriter<'a> {
         let length = bytes(self.buffer.len());
         self.at += length;
         self.buffer.clear();
+        self.unsynced += length;
+        if self.unsynced >= UNSYNCED_BYTES_MAX {
+            self.file.sync_data(FILE).map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
+            self.unsynced = 0;
+        }
         match self.pace.wrote(length) {
             Go::On => Ok(()),
             Go::Stop => Err(VaultError::Stopped),
