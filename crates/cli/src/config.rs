@@ -103,6 +103,10 @@ pub(crate) struct Engine {
     /// Of the store: from which hour to which values may be compacted.
     pub(crate) compact_from_hour: Option<u8>,
     pub(crate) compact_to_hour: Option<u8>,
+    /// Of the store: leases of its readers and branches, and the bytes of memory and of files that they alone keep.
+    pub(crate) leases_max: Option<u32>,
+    pub(crate) leases_memory_bytes_max: Option<u64>,
+    pub(crate) leases_file_bytes_max: Option<u64>,
     /// Of the store: what those hours are ahead of UTC.
     pub(crate) utc_offset_minutes: Option<i16>,
 }
@@ -117,6 +121,9 @@ impl Engine {
             || self.compact_from_hour.is_some()
             || self.compact_to_hour.is_some()
             || self.utc_offset_minutes.is_some()
+            || self.leases_max.is_some()
+            || self.leases_memory_bytes_max.is_some()
+            || self.leases_file_bytes_max.is_some()
     }
 
     /// What the store is opened with.
@@ -131,6 +138,9 @@ impl Engine {
             space_amplification_max_percent: self
                 .space_amplification_max_percent
                 .unwrap_or(defaults.space_amplification_max_percent),
+            leases_max: self.leases_max.unwrap_or(defaults.leases_max),
+            leases_memory_bytes_max: self.leases_memory_bytes_max.unwrap_or(defaults.leases_memory_bytes_max),
+            leases_file_bytes_max: self.leases_file_bytes_max.unwrap_or(defaults.leases_file_bytes_max),
             compact_hours: (self.compact_from_hour.unwrap_or(0), self.compact_to_hour.unwrap_or(0)),
             utc_offset_minutes: self.utc_offset_minutes.unwrap_or(defaults.utc_offset_minutes),
             store,
@@ -225,6 +235,9 @@ const KEYS: &[(&str, Type)] = &[
     ("kv.cache_bytes", Type::Number),
     ("kv.background_bytes_per_second", Type::Number),
     ("kv.space_amplification_max_percent", Type::Number),
+    ("kv.leases_max", Type::Number),
+    ("kv.leases_memory_bytes_max", Type::Number),
+    ("kv.leases_file_bytes_max", Type::Number),
     ("kv.compact_from_hour", Type::Number),
     ("kv.compact_to_hour", Type::Number),
     ("kv.utc_offset_minutes", Type::Number),
@@ -314,8 +327,8 @@ impl Config {
         }
         if self.coordinator.as_ref().is_some_and(Engine::has_store) {
             return wrong(
-                "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent and the \
-                 hours of compaction are the store's; write them in [kv]"
+                "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent, the \
+                 leases and the hours of compaction are the store's; write them in [kv]"
                     .into(),
             );
         }
@@ -427,6 +440,8 @@ mod tests {
                 "kv.space_amplification_max_percent = 109",
             ),
             ("data_dir = \"d\"\n[kv]\ncompact_from_hour = 24", "24"),
+            ("data_dir = \"d\"\n[kv]\nleases_max = 0", "kv.leases_max = 0; it must be at least 1"),
+            ("data_dir = \"d\"\n[coordinator]\nleases_max = 1", "write them in [kv]"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"oracle\"\nurl = \"x\"", "oracle"),
             ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"", "url"),
             (
@@ -449,7 +464,10 @@ mod tests {
             let config = Config::parse(text, "assent.toml", environment, &[]).unwrap();
             config.kv.unwrap().store(assent_ids::NodeId(7))
         };
-        let told = store("data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5");
+        let told = store(
+            "data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5\nleases_max = 7\ncompact_to_hour = 6",
+        );
+        assert_eq!((told.leases_max, told.compact_hours), (7, (0, 6)));
         assert_eq!((told.memory_bytes, told.cache_bytes, told.store), (256 << 20, 0, assent_ids::NodeId(7)));
         let own = parse("data_dir = \"d\"\n[kv]").unwrap().kv.unwrap().store(assent_ids::NodeId(0));
         assert_eq!(own, assent_kv::Config::default());
