@@ -24,6 +24,7 @@ mod folds;
 mod fuzz;
 mod gate;
 mod history;
+mod isolation;
 mod keyspaces;
 mod leases;
 mod limits;
