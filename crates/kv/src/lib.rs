@@ -7,10 +7,39 @@
 //!   head         ledger alone
 //! ```
 //! Walk: [`Kv::open`] opens the ledger and replays the journal behind it · [`Kv::batch_begin`] and its like append and
-//! never wait, [`Kv::wait`] makes durable and publishes · [`Kv::batch_if`] is a batch under conditions · [`Snapshot`] is the store as it was · a branch
+//! never wait, [`Kv::wait`] makes durable and publishes · [`Kv::batch_if`] is a batch under conditions · [`Snapshot`] is the store as it was,
+//! [`Lease`] the same with a budget · a branch
 //! ([`Kv::start`] to [`Kv::commit_begin`]) is snapshot-isolated: the first committer of a key wins, and keys that were
 //! only read are not protected (write skew is possible; write what must not change under you) · [`KvResource`] makes
 //! it a resource manager of a transaction.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use assent_journal::Journal;
+//! # use assent_kv::{Condition, Config, Durability, Expect, Fold, Kv, KvError, Op, What};
+//! # use assent_world::{RealClock, RealDice, RealDisk};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?; let folder = folder.path();
+//! let (disk, clock, dice) = (Arc::new(RealDisk), Arc::new(RealClock), Arc::new(RealDice));
+//! let config = assent_journal::Config { log_size: 1 << 20, kept_until_released: true, ..Default::default() };
+//! let (log, _) = Journal::open(disk.clone(), clock.clone(), dice, &folder.join("log"), config)?;
+//! let kv = Kv::open(log, disk, clock, &folder.join("kv"), Config::default())?;
+//! let orders = kv.keyspace_create("orders")?;
+//! let at = kv.put(orders, b"1", b"new", Durability::Durable)?;
+//! let unchanged = [Condition::new(orders, b"1", Expect::At(at))];
+//! let paid = [Op::put(orders, b"1", b"paid"), Op::put(orders, b"log/1", b"paid").expiring(4_102_444_800_000)];
+//! kv.batch_if(&unchanged, &paid, Durability::Durable)?;
+//! assert!(matches!(kv.batch_if(&unchanged, &paid, Durability::Durable), Err(KvError::Unmet { .. })));
+//! let lease = kv.lease(std::time::Duration::from_secs(60));
+//! kv.keyspace_drop("orders")?;
+//! let mut keys = Vec::new();
+//! _ = lease.fold(&Fold::new(What::Keys, orders), &mut |row| {
+//!     keys.push(row.key().to_vec());
+//!     std::ops::ControlFlow::Continue(())
+//! })?;
+//! assert_eq!((keys, kv.get(orders, b"1")?), (vec![b"1".to_vec(), b"log/1".to_vec()], None));
+//! # Ok(()) }
+//! ```
 //! Deliberately absent: threads (whoever owns loops calls [`Kv::tick`] and [`Kv::work`]), files of values, knowledge of any coordinator,
 //! and trimming of the journal.
 #![forbid(unsafe_code)]
