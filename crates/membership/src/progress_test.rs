@@ -159,10 +159,14 @@ fn expected(group: &Group, shape: &Shape, faults: &Faults) -> bool {
         let Some(node) = group.seats[at].node.as_ref() else { return false };
         let sets = [Some(&node.configuration().in_sync), node.asked.as_ref().map(|asked| &asked.to.in_sync)];
         // Who wants to lead, and may have been heard by the arbiter, confirms nothing until it knows.
-        let follows = |other: &Node| {
+        let follows = |there: usize, other: &Node| {
+            let learns = |expect: u64| faults.hears_arbiter[there] && arbiter.version > expect;
             let wants = match &other.asked {
-                Some(asked) => asked.expect >= node.configuration().version,
-                None => other.standing() == Standing::Waits(Why::Unsynced),
+                Some(asked) => asked.expect >= node.configuration().version && !learns(asked.expect),
+                None => {
+                    let unsynced = other.standing() == Standing::Waits(Why::Unsynced);
+                    unsynced && !learns(other.configuration().version)
+                }
             };
             !wants && other.configuration().epoch <= arbiter.epoch
         };
@@ -171,7 +175,7 @@ fn expected(group: &Group, shape: &Shape, faults: &Faults) -> bool {
             && sets.into_iter().flatten().flat_map(|set| set.iter()).all(|(other, life)| {
                 let there = usize::from(other.0);
                 let same = lives(there) == life;
-                let ready = group.seats[there].node.as_ref().is_some_and(follows);
+                let ready = group.seats[there].node.as_ref().is_some_and(|other| follows(there, other));
                 there == at || (faults.linked(at, there) && same && ready)
             })
     });
