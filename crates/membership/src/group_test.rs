@@ -225,9 +225,17 @@ impl Group {
         self.reads.retain(|(member, ..)| usize::from(member.0) != at);
     }
 
-    /// Whether the mode promises to lose nothing by this crash, after all that has gone before.
+    /// Whether the mode promises to lose nothing by this crash, after all that has gone before: also by the sets that are on
+    /// their way to the arbiter, since any of them may be the recorded one when it counts.
     pub(crate) fn is_survived(&self, shape: &Shape, at: usize, how: Crash) -> bool {
-        let set = &self.arbiter.in_sync;
+        let under_way = self.net.iter().filter_map(|wire| match wire {
+            Wire::Change { expect, to, .. } if *expect >= self.arbiter.version => Some(&to.in_sync),
+            _ => None,
+        });
+        std::iter::once(&self.arbiter.in_sync).chain(under_way).all(|set| self.is_survived_by(shape, at, how, set))
+    }
+
+    fn is_survived_by(&self, shape: &Shape, at: usize, how: Crash, set: &InSync) -> bool {
         let me = member(at);
         let kept = match (shape.ack, how) {
             (Ack::None, _) => true,
