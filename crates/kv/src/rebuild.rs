@@ -76,7 +76,8 @@ pub(crate) fn rebuild(
     let mut build = Build {
         bulk: Bulk::new(Arc::clone(disk), folder, config.ledger())?,
         ranges: Vec::new(),
-        raw_from,
+        // What begins before, and is not in a volume, was released with nothing left of it.
+        raw_from: from,
         outcomes: BTreeMap::new(),
         progress: Progress { read: 0, total },
         untold: 0,
