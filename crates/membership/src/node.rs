@@ -277,6 +277,8 @@ impl Node {
                 self.led(from, epoch, &base, (beat, aside), out);
             }
             Body::Held { life, reach, beat, out: told } => self.confirmed_by(from, epoch, (life, reach, beat, told)),
+            // A letter may be old, and a person may have forced another since: to lead, the arbiter's own word is needed.
+            Body::News(configuration) if self.would_lead(&configuration) => out.push(Action::Read),
             Body::News(configuration) => self.learn(configuration, out),
             Body::Hello { .. } => {}
         }
@@ -307,6 +309,11 @@ impl Node {
             Role::Following(following) => following.read = true,
             Role::Leading(leading) => leading.stuck = false,
         }
+    }
+
+    /// Whether to believe it would be to lead an epoch that it does not know of.
+    fn would_lead(&self, configuration: &Configuration) -> bool {
+        configuration.epoch > self.known.epoch && configuration.primary == Some(self.setup.me)
     }
 
     /// Takes a configuration in, wherever it comes from: each was once the arbiter's.

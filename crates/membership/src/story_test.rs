@@ -5,7 +5,8 @@ use assent_ids::Epoch;
 use crate::group_test::{Crash, Group, Shape};
 use crate::progress_test::{Faults, formed, settle};
 use crate::{
-    Ack, Action, Configuration, Event, History, Member, Node, Setup, SetupError, Standing, Why, Word, WordError,
+    Ack, Action, Body, Configuration, Event, History, Letter, Member, Node, Setup, SetupError, Standing, Why, Word,
+    WordError,
 };
 
 const A: Member = Member(0);
@@ -150,6 +151,24 @@ fn a_living_primary_tells_a_witness_that_forgot_by_a_persons_word() {
     assert_eq!((group.arbiter.epoch, group.arbiter.in_sync.len()), (Epoch(1), 2));
     assert_eq!(standing(&group, 0), Standing::Leads);
     assert!(!group.word(0, Word::Force), "once is enough");
+}
+
+#[test]
+fn an_old_letter_makes_nobody_lead_whom_a_person_has_replaced() {
+    let (_, mut group) = pair();
+    // The arbiter held once that the standby leads, and a letter says so late: somebody may have been forced since.
+    let old = Configuration {
+        version: group.arbiter.version + 1,
+        epoch: Epoch(2),
+        primary: Some(B),
+        ..group.arbiter.clone()
+    };
+    let standby = group.seats[1].node.as_mut().unwrap();
+    let letter = Letter { from: A, to: B, epoch: Epoch(2), body: Body::News(old.clone()) };
+    assert_eq!((standby.step(Event::Heard(letter)), standby.leads()), (vec![Action::Read], None));
+    // The arbiter itself is believed.
+    standby.step(Event::Arbiter(old));
+    assert_eq!(standby.leads(), Some(Epoch(2)));
 }
 
 #[test]
