@@ -1,0 +1,58 @@
+//! Plain functions that fuzzers feed: bytes never panic, and what is taken does the same twice.
+
+use assent_frame::{PAYLOAD_BYTES_MAX, parse};
+use assent_membership::Sequence;
+
+use crate::{Answer, Command, Limits, Loading, Logics, Machine};
+
+/// Reads these bytes as commands, each behind its length (2 bytes), executes them on two machines in the two ways, and compares.
+pub fn fuzz_commands(bytes: &[u8]) {
+    let limits = Limits { sessions_max: 3, answer_bytes_max: 200, prepared_max: 2, finished_max: 2 };
+    let (mut one, mut other) = (Machine::new(limits, Logics::default()), Machine::new(limits, Logics::default()));
+    let mut rest = bytes;
+    while let Some((length, behind)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length));
+        let (command, behind) = behind.split_at_checked(length).unwrap_or((behind, &[]));
+        rest = behind;
+        let mut answers = Vec::new();
+        let sequence = Sequence(one.sequence().0 + 1);
+        let time_ms = u64::from(command.first().copied().unwrap_or(0));
+        if one.apply(sequence, time_ms, command, &mut answers).is_err() {
+            assert!(Command::read(command).is_err());
+            continue;
+        }
+        assert!(Answer::read(&answers).is_ok(), "an answer that cannot be read");
+        let Ok(read) = Command::read(command) else { continue };
+        let (hash, mut again) = (other.hash(), Vec::new());
+        let begun = other.begin(time_ms, &read, &mut again);
+        other.cancel();
+        assert_eq!(other.hash(), hash, "a cancelled command left something");
+        again.clear();
+        _ = (begun, other.begin(time_ms, &read, &mut again));
+        other.finish(&again);
+        assert_eq!((one.hash(), answers), (other.hash(), again), "two ways, two states");
+    }
+    let view = one.view();
+    let mut loading = Loading::new(limits, Logics::default());
+    let written = view.write(7, |frame| match parse(frame, PAYLOAD_BYTES_MAX) {
+        Ok(Some((frame, _))) => loading.take(&frame).map_err(|error| error.to_string()),
+        _ => Err("no frame".to_owned()),
+    });
+    assert_eq!(written, Ok(()));
+    let loaded = loading.finish().map(|(machine, head)| (machine.hash(), head.place));
+    assert_eq!(loaded, Ok((one.hash(), 7)), "a snapshot is another state");
+}
+
+/// Reads these bytes as the frames of a snapshot, and as an answer.
+pub fn fuzz_image(bytes: &[u8]) {
+    _ = Answer::read(bytes).is_ok();
+    let mut loading = Loading::new(Limits::default(), Logics::default());
+    let mut rest = bytes;
+    while let Ok(Some((frame, used))) = parse(rest, PAYLOAD_BYTES_MAX) {
+        if loading.take(&frame).is_err() {
+            return;
+        }
+        rest = rest.get(used..).unwrap_or_default();
+    }
+    _ = loading.finish().is_ok();
+}

@@ -1,0 +1,87 @@
+//! Assets: numbers in memory that many change at once, each change a command of one ordered log.
+//!
+//! ```text
+//!   command   what is asked, and its one layout from the client to the log and the standby          (command, answer, refusal)
+//!   machine   apply(sequence, time, command) -> answer: the same on every member of a group         (machine, work, logic)
+//!   state     assets in a table of pages, notes of business logic, sessions, branches               (table, notes, sessions, branches)
+//!   image     all of it as checksummed frames, taken without a stop                                 (image)
+//!   engine    the machine over a `Log`: one ordering point, answers by watermark, two snapshots     (engine, recover, store)
+//! ```
+//! Walk: [`Engine::open`] loads a snapshot and replays the log behind it · [`Engine::order`] gives a command its place and its
+//! answer, [`Engine::confirm`] waits until that may be told · [`Engine::snapshot`] bounds the replay · [`Subscriptions`] tell
+//! who wants to know · [`Logic`] is business logic, in one atomic command (`examples/order_book.rs`).
+//! Deliberately absent: threads, sockets, roles of a group; who is primary is `membership`'s to say.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use assent_assets::{Answer, AssetId, Command, Config, Engine, Logics, Op};
+//! use assent_frame::Writer;
+//! use assent_journal::Journal;
+//! use assent_world::{RealClock, RealDice, RealDisk};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
+//! let (log, _) = Journal::open(disk.clone(), clock.clone(), Arc::new(RealDice), &folder.join("log"), Default::default())?;
+//! let (assets, _) = Engine::open(log, disk, clock, &folder.join("assets"), Config::default(), Logics::default())?;
+//! let run = |ops: &[Op]| {
+//!     let mut command = Writer::new();
+//!     Command::lay_batch(&mut command, None, ops);
+//!     assets.execute(command.as_slice())
+//! };
+//! let (cash, pens) = (AssetId(1), AssetId(2));
+//! run(&[Op::Create { id: cash, value: 100 }, Op::Create { id: pens, value: 0 }])?;
+//! // A pen for 30, three times; the fourth time there is not enough, and no pen either.
+//! let buy = [Op::Add { id: pens, by: 1 }, Op::AddWithin { id: cash, by: -30, min: 0, max: i64::MAX }];
+//! for _ in 0..3 {
+//!     assert!(matches!(run(&buy)?, Answer::Done(_)));
+//! }
+//! assert!(matches!(run(&buy)?, Answer::Refused { op: 1, .. }));
+//! let Answer::Done(results) = run(&[Op::Get { id: cash }, Op::Get { id: pens }])? else { unreachable!() };
+//! assert_eq!(results.assets.iter().map(|asset| asset.value).collect::<Vec<_>>(), [10, 3]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod answer;
+mod asset;
+mod barrier;
+mod branches;
+mod command;
+mod config;
+mod engine;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod image;
+mod logic;
+mod machine;
+mod notes;
+mod recover;
+mod refusal;
+mod sessions;
+mod store;
+mod subscribe;
+mod table;
+mod trace;
+mod work;
+
+pub use answer::{Answer, OUTPUT_BYTES_MAX, Results};
+pub use asset::{Asset, AssetId};
+pub use barrier::BARRIERS;
+pub use branches::{InDoubt, Known};
+pub use command::{COMMAND_BYTES_MAX, Command, INPUT_BYTES_MAX, OPS_MAX, Op, Ops, Request, What};
+pub use config::{Config, Limits};
+pub use engine::{Engine, KIND_COMMAND, Ordered, Snapshot, Stats};
+pub use error::AssetsError;
+pub use image::{ImageHead, Loading, View};
+pub use logic::{Logic, Logics};
+pub use machine::{Begun, Machine};
+pub use notes::{NOTE_BYTES_MAX, NOTES_PER_BOOK_MAX};
+pub use recover::Recovery;
+pub use refusal::Refusal;
+pub use sessions::{SESSION_BYTES_MAX, WINDOW_MAX};
+pub use store::Verified;
+pub use subscribe::{Change, News, SubscriptionId, Subscriptions, WANTED_MAX};
+pub use trace::{Step, Steps, Trace};
+pub use work::Work;

@@ -1,0 +1,280 @@
+//! Two snapshots on disk, written alternately: the newest that is whole is believed, and the log behind the older one is kept.
+//!
+//! Walk: [`Store::load`] at an open · [`Store::write`] lays a fresh file beside both, makes it durable, and gives it the name of the
+//! one that is not believed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_frame::{PAYLOAD_BYTES_MAX, parse};
+use assent_ids::Lsn;
+use assent_membership::Sequence;
+use assent_world::{Access, Clock, Disk, File, Moment, Open, read_exact_at, write_all_at};
+
+use crate::barrier;
+use crate::config::Limits;
+use crate::error::{AssetsError, refused};
+use crate::image::{ImageHead, Loading, View};
+use crate::logic::Logics;
+use crate::machine::Machine;
+
+const NAMES: [&str; 2] = ["assets-1", "assets-2"];
+const NAME_NEW: &str = "assets.new";
+const READ_BYTES: usize = 1 << 20;
+/// How long a rate-limited snapshot writes before it looks at the clock again, in bytes.
+const PACE_BYTES: u64 = 1 << 18;
+
+/// A snapshot that is whole, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) sequence: Sequence,
+    /// Where the log goes on behind it.
+    pub(crate) place: Lsn,
+}
+
+/// What stands under each name.
+pub(crate) type Slots = [Option<Kept>; 2];
+
+/// Where snapshots are.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) folder: PathBuf,
+}
+
+/// What an open found.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// The newest whole snapshot.
+    pub(crate) machine: Option<(Machine, Lsn)>,
+    pub(crate) slots: Slots,
+    /// Files that are not whole, and what is wrong with them.
+    pub(crate) damaged: Vec<(PathBuf, String)>,
+}
+
+impl Store {
+    /// The folder is there, durably.
+    pub(crate) fn make_folder(&self) -> Result<(), AssetsError> {
+        self.disk.create_dir(&self.folder).map_err(|error| refused("making", &self.folder, &error))?;
+        let parent = match self.folder.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => &self.folder,
+        };
+        self.disk.sync_dir(parent, barrier::FOLDER).map_err(|error| refused("syncing", parent, &error))
+    }
+
+    /// Loads the newest snapshot that is whole. One that is not is named, and the other one is tried.
+    pub(crate) fn load(&self, limits: Limits, logics: &Logics) -> Result<Loaded, AssetsError> {
+        let mut loaded = Loaded::default();
+        let mut found: Vec<(usize, PathBuf, Arc<dyn File>, ImageHead)> = Vec::new();
+        for (slot, name) in NAMES.iter().enumerate() {
+            let path = self.folder.join(name);
+            let file = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(refused("opening", &path, &error)),
+            };
+            match Frames::new(&*file, &path).head()? {
+                Ok(head) => found.push((slot, path, file, head)),
+                Err(what) => loaded.damaged.push((path, what)),
+            }
+        }
+        found.sort_by_key(|(_, _, _, head)| std::cmp::Reverse(head.sequence));
+        for (slot, path, file, head) in found {
+            let kept = Kept { sequence: head.sequence, place: Lsn(head.place) };
+            if loaded.machine.is_some() {
+                // It is believed when it is needed. Its place only says how much log is kept.
+                if let Some(place) = loaded.slots.get_mut(slot) {
+                    *place = Some(kept);
+                }
+                continue;
+            }
+            match Frames::new(&*file, &path).load(Loading::new(limits, logics.clone()))? {
+                Ok(machine) => {
+                    loaded.machine = Some((machine, kept.place));
+                    if let Some(place) = loaded.slots.get_mut(slot) {
+                        *place = Some(kept);
+                    }
+                }
+                Err(what) => loaded.damaged.push((path, what)),
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Writes a snapshot in the place of the older one. `settle` is called when its bytes are durable and nobody can find it yet.
+    pub(crate) fn write(
+        &self,
+        slots: &mut Slots,
+        view: &View,
+        place: Lsn,
+        pace: &mut Pace<'_>,
+        settle: impl FnOnce() -> Result<(), AssetsError>,
+    ) -> Result<u64, AssetsError> {
+        let new = self.folder.join(NAME_NEW);
+        let written = self.write_new(&new, view, place, pace).and_then(|bytes| settle().map(|()| bytes));
+        let bytes = match written {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // What cannot be removed now is removed by the next one.
+                _ = self.disk.unlink(&new);
+                return Err(error);
+            }
+        };
+        let newest = slots.iter().enumerate().max_by_key(|(_, kept)| kept.map(|kept| kept.sequence));
+        let slot = newest.filter(|(_, kept)| kept.is_some()).map_or(0, |(newest, _)| 1 - newest);
+        let (Some(name), Some(kept)) = (NAMES.get(slot), slots.get_mut(slot)) else { return Ok(bytes) };
+        // From here on it is unknown which one stands there, until the folder is synced.
+        *kept = None;
+        self.disk.rename(&new, &self.folder.join(name)).map_err(|error| refused("naming", &new, &error))?;
+        self.disk.sync_dir(&self.folder, barrier::NAME).map_err(|error| refused("syncing", &self.folder, &error))?;
+        *kept = Some(Kept { sequence: view.sequence(), place });
+        Ok(bytes)
+    }
+
+    fn write_new(&self, new: &Path, view: &View, place: Lsn, pace: &mut Pace<'_>) -> Result<u64, AssetsError> {
+        let failed = |error: &io::Error| refused("writing", new, error);
+        match self.disk.unlink(new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused("removing", new, &error)),
+            _ => {}
+        }
+        let file = self.disk.open(new, Open { access: Access::Create, direct: false });
+        let file = file.map_err(|error| failed(&error))?;
+        let mut bytes = 0;
+        view.write(place.0, |frame| {
+            write_all_at(&*file, bytes, frame).map_err(|error| failed(&error))?;
+            bytes += length(frame.len());
+            pace.wrote(length(frame.len()));
+            Ok::<(), AssetsError>(())
+        })?;
+        file.sync_all(barrier::IMAGE).map_err(|error| failed(&error))?;
+        Ok(bytes)
+    }
+
+    /// Reads both files from one end to the other; what each is, or what is wrong with it.
+    pub(crate) fn verify(&self, limits: Limits, logics: &Logics) -> Result<Vec<Verified>, AssetsError> {
+        let mut verified = Vec::new();
+        for name in NAMES {
+            let path = self.folder.join(name);
+            let file = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(refused("opening", &path, &error)),
+            };
+            let loaded = Frames::new(&*file, &path).load(Loading::new(limits, logics.clone()))?;
+            verified.push(Verified { path, found: loaded.map(|machine| (machine.sequence(), machine.hash())) });
+        }
+        Ok(verified)
+    }
+}
+
+/// One snapshot file, read as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The file.
+    pub path: PathBuf,
+    /// Its sequence and the hash of its state; or what is wrong with it.
+    pub found: Result<(Sequence, u64), String>,
+}
+
+fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Frames of a file, read in order.
+struct Frames<'a> {
+    file: &'a dyn File,
+    path: &'a Path,
+    /// Bytes that were read, from this offset on.
+    bytes: Vec<u8>,
+    offset: u64,
+    used: usize,
+}
+
+impl<'a> Frames<'a> {
+    const fn new(file: &'a dyn File, path: &'a Path) -> Self {
+        Self { file, path, bytes: Vec::new(), offset: 0, used: 0 }
+    }
+
+    /// Gives the next frame to `take`. The inner error says what is wrong with the file.
+    fn next<T>(
+        &mut self,
+        take: impl FnOnce(&assent_frame::Frame<'_>) -> Result<T, assent_frame::Malformed>,
+    ) -> Result<Result<T, String>, AssetsError> {
+        loop {
+            let at = self.offset + length(self.used);
+            let rest = self.bytes.get(self.used..).unwrap_or_default();
+            match parse(rest, PAYLOAD_BYTES_MAX) {
+                Err(error) => return Ok(Err(format!("damaged at byte {at}: {error}"))),
+                Ok(Some((frame, bytes))) => {
+                    let taken = take(&frame).map_err(|error| format!("damaged at byte {at}: {error}"));
+                    self.used += bytes;
+                    return Ok(taken);
+                }
+                Ok(None) => {}
+            }
+            if !self.more()? {
+                return Ok(Err(format!("it ends at byte {at}, within a snapshot")));
+            }
+        }
+    }
+
+    /// Reads on; false at the end of the file.
+    fn more(&mut self) -> Result<bool, AssetsError> {
+        self.bytes.drain(..self.used.min(self.bytes.len()));
+        self.offset += length(self.used);
+        self.used = 0;
+        let have = self.bytes.len();
+        self.bytes.resize(have + READ_BYTES, 0);
+        let buffer = self.bytes.get_mut(have..).unwrap_or_default();
+        let read = read_exact_at(self.file, self.offset + length(have), buffer)
+            .map_err(|error| refused("reading", self.path, &error))?;
+        self.bytes.truncate(have + read);
+        Ok(read > 0)
+    }
+
+    fn head(mut self) -> Result<Result<ImageHead, String>, AssetsError> {
+        self.next(ImageHead::read)
+    }
+
+    fn load(mut self, mut loading: Loading) -> Result<Result<Machine, String>, AssetsError> {
+        while !loading.is_whole() {
+            if let Err(what) = self.next(|frame| loading.take(frame))? {
+                return Ok(Err(what));
+            }
+        }
+        Ok(loading.finish().map(|(machine, _)| machine).map_err(|error| error.to_string()))
+    }
+}
+
+/// Holds a snapshot back, so that it takes no more of the disk than it may.
+pub(crate) struct Pace<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) bytes_per_second: u64,
+    began: Moment,
+    bytes: u64,
+    looked: u64,
+}
+
+impl<'a> Pace<'a> {
+    pub(crate) fn new(clock: &'a dyn Clock, bytes_per_second: u64) -> Self {
+        Self { clock, bytes_per_second, began: clock.now(), bytes: 0, looked: 0 }
+    }
+
+    fn wrote(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.bytes_per_second == 0 || self.bytes - self.looked < PACE_BYTES {
+            return;
+        }
+        self.looked = self.bytes;
+        let due_us = u128::from(self.bytes) * 1_000_000 / u128::from(self.bytes_per_second);
+        let due = Duration::from_micros(u64::try_from(due_us).unwrap_or(u64::MAX));
+        let ahead = due.saturating_sub(self.clock.now().since(self.began));
+        if !ahead.is_zero() {
+            self.clock.sleep(ahead);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A failing disk: what is refused was not done, what is in doubt says so, and a snapshot that fails harms nobody.
+
+use assent_assets::Trace;
+use assent_journal::Log;
+use assent_kind::Kind;
+use assent_sim::{Call, Fault, Operation};
+use assent_world::Disk;
+
+use super::{add, batch, create, fresh, get, open};
+
+#[test]
+fn a_full_disk_refuses_the_command_and_nothing_of_it_is_there() {
+    let house = fresh();
+    house.run(&(0..200).map(|id| create(id, 0)).collect::<Vec<_>>());
+    house.disk.set_capacity(Some(house.disk.used_bytes()));
+    let ops: Vec<_> = (0..200).map(|id| add(id, 1)).collect();
+    let (mut done, before) = (0, house.engine.stats());
+    let error = loop {
+        match house.engine.execute(&batch(None, &ops)) {
+            Ok(_) => done += 1,
+            Err(error) => break error,
+        }
+        assert!(done < 100);
+    };
+    assert_eq!(error.kind(), Kind::Full, "{error}");
+    assert_eq!((house.value(0), house.value(199)), (Some(done), Some(done)));
+    assert_eq!(house.engine.stats().sequence.0, before.sequence.0 + done as u64);
+    assert!(house.engine.snapshot().is_err(), "no room for it either");
+    house.disk.set_capacity(None);
+    house.run(&ops);
+    house.engine.snapshot().unwrap().unwrap();
+    let house = house.again(2);
+    assert_eq!(house.value(7), Some(done + 1));
+}
+
+#[test]
+fn a_failed_sync_leaves_the_command_in_doubt_and_closes_the_engine() {
+    let house = fresh();
+    house.run(&[create(1, 0)]);
+    house.disk.inject(Call::of(Operation::WriteDurable, 1), Fault::Io);
+    let error = house.engine.execute(&batch(None, &[add(1, 1)])).unwrap_err();
+    assert_eq!(error.kind(), Kind::InDoubt, "{error}");
+    for ops in [[add(1, 1)], [get(1)]] {
+        let refused = house.engine.order(&batch(None, &ops), &mut Vec::new(), &mut Trace::default()).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Closed, "what nobody can know is not read: {refused}");
+    }
+    assert_eq!(house.engine.snapshot().unwrap_err().kind(), Kind::Closed);
+    let house = house.again(2);
+    assert!([Some(0), Some(1)].contains(&house.value(1)));
+    house.run(&[add(1, 1)]);
+}
+
+#[test]
+fn whatever_call_of_a_snapshot_fails_nothing_is_lost_and_the_next_one_works() {
+    let (mut failed, mut untrimmed) = (0, 0);
+    for fault in [Fault::Io, Fault::Full, Fault::Short] {
+        for nth in 1.. {
+            let house = fresh();
+            house.run(&(0..60).map(|id| create(id, 0)).collect::<Vec<_>>());
+            let work = || (0..20).for_each(|_| drop(house.run(&(0..60).map(|id| add(id, 1)).collect::<Vec<_>>())));
+            for _ in 0..2 {
+                work();
+                house.engine.snapshot().unwrap();
+            }
+            work();
+            let before = house.disk.calls();
+            house.disk.inject(Call::any(nth), fault);
+            let written = house.engine.snapshot();
+            let calls = house.disk.calls() - before;
+            failed += u64::from(written.is_err());
+            untrimmed +=
+                u64::from(written.as_ref().is_ok_and(|one| one.as_ref().is_some_and(|one| one.untrimmed.is_some())));
+            assert!(fault != Fault::Short || written.is_ok(), "{written:?}");
+            if nth > calls {
+                break;
+            }
+            let (hash, disk) = (house.engine.stats().hash, house.disk.clone());
+            let copy = disk.copy();
+            copy.kill();
+            let other = open(&copy, 50);
+            assert_eq!((other.engine.stats().hash, other.recovery.damaged.len()), (hash, 0), "{fault:?} {nth}");
+            if house.log.state() == assent_journal::State::Open {
+                house.run(&[add(1, 1)]);
+                house.engine.snapshot().unwrap().unwrap();
+                assert_eq!(house.disk.list("assets".as_ref()).unwrap(), ["assets-1", "assets-2"]);
+            }
+        }
+    }
+    assert!(failed > 8 && untrimmed > 0, "{failed} failed, {untrimmed} gave no log back");
+}
