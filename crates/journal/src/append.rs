@@ -170,10 +170,19 @@ impl Journal {
     }
 
     fn make(&self, first: u64, making: &mut journal::Making) -> Result<Arc<Segment>, Unmade> {
-        let recycled = std::mem::take(&mut making.recycled);
-        let head = SegmentHead { first, size: self.config.log_size, epoch: self.epoch, salt: self.salt, recycled };
+        let recycled = making.recycled.checked_sub(1).map(|others| self.folder.join(segment::recycled_name(others)));
+        making.recycled = making.recycled.saturating_sub(1);
+        let (size, epoch, salt) = (self.config.log_size, self.epoch, self.salt);
+        let head = SegmentHead { first, size, epoch, salt, recycled: recycled.is_some() };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
-        let order = Making { folder: &self.folder, head, direct: self.config.direct(), barriers };
+        let order = Making {
+            folder: &self.folder,
+            head,
+            recycled,
+            direct: self.config.direct(),
+            lazy: self.config.lazy(),
+            barriers,
+        };
         segment::make(&*self.files.disk, &order, |_, _| Ok(()))
     }
 }

@@ -117,20 +117,22 @@ impl Journal {
 
     /// Takes a write back, publishes how far the log has landed and wakes whom that concerns.
     pub(crate) fn land(&self, flight: Flight, result: Result<(), String>) {
-        let (segment, file) = (Arc::clone(&flight.segment), flight.file.clone());
+        let unsynced = Unsynced { segment: Arc::clone(&flight.segment), file: flight.file.clone() };
+        let (_, written) = flight.batch.exact();
+        let written = bytes(written.len());
         let mut core = self.core();
-        let mut first = false;
+        let mut due = false;
         let landed = core.land(flight, result, self.config.in_flight());
         if let Some(end) = landed.end {
             if self.config.lazy() {
-                first = self.backlog().wrote(&segment, file, end, self.clock.now());
+                due = self.backlog().wrote(unsynced, written, end, self.clock.now());
             } else {
                 self.durable.store(end, Ordering::Release);
             }
             self.landed.store(end, Ordering::Release);
         }
         drop(core);
-        if first {
+        if due {
             self.call_keeper();
         }
         landed.wake();

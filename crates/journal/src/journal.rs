@@ -55,8 +55,8 @@ pub struct Journal {
 /// What the one thread that makes or gives back segments knows.
 #[derive(Debug, Default)]
 pub(crate) struct Making {
-    /// A trimmed segment waits to be used again.
-    pub(crate) recycled: bool,
+    /// How many trimmed segments wait to be used again.
+    pub(crate) recycled: usize,
     /// The bytes of all archived segments.
     pub(crate) archived_bytes: u64,
     /// Whether a trimmed segment is gone is unknown.
@@ -280,12 +280,18 @@ fn settle(
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
     let (disk, direct) = (&*files.disk, config.direct());
     // A trimmed segment that waited to be used again may be of any length and age.
-    _ = disk.unlink(&folder.join(segment::RECYCLED));
+    for others in 0..segment::RECYCLED_MAX {
+        _ = disk.unlink(&folder.join(segment::recycled_name(others)));
+    }
     if found.segments.is_empty() {
         let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
-        let first = segment::make(disk, &segment::Making { folder, head, direct, barriers }, |_, _| Ok(()))
-            .map_err(|unmade| unmade.error)?;
+        let first = segment::make(
+            disk,
+            &segment::Making { folder, head, recycled: None, direct, lazy: config.lazy(), barriers },
+            |_, _| Ok(()),
+        )
+        .map_err(|unmade| unmade.error)?;
         return Ok((vec![first], 0));
     }
     recovery::rescue(files, folder, found, (epoch, salt), direct)

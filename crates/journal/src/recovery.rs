@@ -186,8 +186,9 @@ pub(crate) fn rescue(
         let head = SegmentHead { first: from, size, epoch, salt, recycled: false };
         let barriers = [barrier::RESCUE, barrier::RESCUE_ENTRY];
         let copy = |file: &dyn File, new: &Segment| copy(files, old, file, new, from, *end);
-        let new = segment::make(&*files.disk, &Making { folder, head, direct, barriers }, copy)
-            .map_err(|unmade| unmade.error)?;
+        let new =
+            segment::make(&*files.disk, &Making { folder, head, recycled: None, direct, lazy: false, barriers }, copy)
+                .map_err(|unmade| unmade.error)?;
         new.inherit(old, from);
         rescued += end - from;
         if let Some(index) = segment::holder(&segments, from) {

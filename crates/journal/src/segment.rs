@@ -40,6 +40,16 @@ pub(crate) struct Segment {
     writer: Mutex<Option<Arc<dyn File>>>,
     reader: Mutex<Option<Arc<dyn File>>>,
     marks: Mutex<Vec<u64>>,
+    /// Its file, from the moment when its name is to go.
+    leaving: OnceLock<Arc<dyn File>>,
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if let Some(file) = self.leaving.take() {
+            file.give_back();
+        }
+    }
 }
 
 /// A log's files of one moment, in order.
@@ -91,7 +101,15 @@ impl Segment {
     pub(crate) fn new(head: SegmentHead, path: PathBuf, writer: Option<Arc<dyn File>>) -> Self {
         let writer = Mutex::new(writer);
         let archived = OnceLock::new();
-        Self { head, named: path, archived, writer, reader: Mutex::default(), marks: Mutex::default() }
+        Self {
+            head,
+            named: path,
+            archived,
+            writer,
+            reader: Mutex::default(),
+            marks: Mutex::default(),
+            leaving: OnceLock::new(),
+        }
     }
 
     /// One that was archived before this opening, and ends there at the latest.
@@ -124,6 +142,14 @@ impl Segment {
         _ = self.archived.set((to, end));
         drop(reader);
         Ok(())
+    }
+
+    /// Its name is about to go: its room comes back in steps once nobody reads it.
+    pub(crate) fn leave(&self, disk: &dyn Disk) {
+        // What cannot be opened goes all at once.
+        if let Ok(file) = disk.open(self.path(), Open { access: Access::Write, direct: false }) {
+            _ = self.leaving.set(file);
+        }
     }
 
     /// Forgets where batches begin: memory must not grow with history. A walk in here begins at the segment's first batch.
@@ -190,14 +216,24 @@ impl Segment {
 pub(crate) struct Making<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) head: SegmentHead,
+    /// A file of that size to be used again, not zeroed.
+    pub(crate) recycled: Option<PathBuf>,
     pub(crate) direct: bool,
+    /// It is synced now and then only: its zeroes need not be written.
+    pub(crate) lazy: bool,
     /// The barriers of its content and of its entry.
     pub(crate) barriers: [Barrier; 2],
 }
 
-/// The file that waits to become a segment again, and the one that becomes a segment.
-pub(crate) const RECYCLED: &str = "recycled.tmp";
+/// The most files that wait to become segments again.
+pub(crate) const RECYCLED_MAX: usize = 3;
+/// The file that becomes a segment.
 const NEXT: &str = "next.tmp";
+
+/// The file that waits to become a segment again behind so many others.
+pub(crate) fn recycled_name(others: usize) -> String {
+    format!("recycled-{others}.tmp")
+}
 
 /// Why there is no new segment.
 #[derive(Debug)]
@@ -237,9 +273,8 @@ fn build(
     fill: impl FnOnce(&dyn File, &Segment) -> Result<(), JournalError>,
 ) -> Result<Arc<Segment>, JournalError> {
     let SegmentHead { first, size, recycled, .. } = making.head;
-    let access = if recycled {
-        let from = making.folder.join(RECYCLED);
-        disk.rename(&from, unnamed).map_err(|error| refused("renaming", &from, &error))?;
+    let access = if let Some(from) = &making.recycled {
+        disk.rename(from, unnamed).map_err(|error| refused("renaming", from, &error))?;
         Access::Write
     } else {
         match disk.unlink(unnamed) {
@@ -250,7 +285,8 @@ fn build(
     let direct = making.direct;
     let file = disk.open(unnamed, Open { access, direct }).map_err(|error| refused("making", unnamed, &error))?;
     if !recycled {
-        file.preallocate_zeroed(size).map_err(|error| refused("zeroing", unnamed, &error))?;
+        let zeroed = if making.lazy { file.reserve_zeroed(size) } else { file.preallocate_zeroed(size) };
+        zeroed.map_err(|error| refused("zeroing", unnamed, &error))?;
     }
     write_all_at(&*file, 0, &making.head.lay()).map_err(|error| refused("writing", unnamed, &error))?;
     let path = making.folder.join(name(first));

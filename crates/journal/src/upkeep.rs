@@ -215,10 +215,15 @@ impl Journal {
     fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let unread = Arc::strong_count(segment) == 1;
-        let mut again = !making.recycled && segment.head.size == self.config.log_size && unread;
+        // Releases come several at a time, and new segments one by one.
+        let most = if self.config.kept_until_released { segment::RECYCLED_MAX } else { 1 };
+        let mut again = making.recycled < most && segment.head.size == self.config.log_size && unread;
         let removed = if again {
-            disk.rename(segment.path(), &self.folder.join(segment::RECYCLED))
+            disk.rename(segment.path(), &self.folder.join(segment::recycled_name(making.recycled)))
         } else {
+            if barrier == barrier::RELEASE {
+                segment.leave(disk);
+            }
             disk.unlink(segment.path())
         };
         match removed {
@@ -227,7 +232,7 @@ impl Journal {
             other => other.map_err(|error| refused("removing", segment.path(), &error))?,
         }
         disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
-        making.recycled |= again;
+        making.recycled += usize::from(again);
         if archived {
             making.archived_bytes = making.archived_bytes.saturating_sub(segment.head.size);
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use assent_frame::{Malformed, Reader};
-use assent_world::{Access, Disk, File, Open, read_exact_at};
+use assent_world::{Access, Disk, File, Open, read_exact_at, remove_in_steps};
 
 use crate::RunsError;
 use crate::block::{Block, BlockCursor};
@@ -278,7 +278,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if self.doomed.load(Ordering::Acquire) {
             // What cannot be taken away now is in no manifest, and goes at the next open.
-            _ = self.disk.unlink(&self.path);
+            _ = remove_in_steps(&*self.disk, &self.path);
         }
     }
 }

@@ -144,6 +144,15 @@ pub trait File: Send + Sync + Debug {
     /// `StorageFull` and others.
     fn preallocate_zeroed(&self, bytes: u64) -> io::Result<()>;
 
+    /// As [`File::preallocate_zeroed`], but the zeroes may be the file system's word alone: half of what the disk must write,
+    /// and syncs of what is written there later touch metadata. For files that are synced now and then.
+    ///
+    /// # Errors
+    /// As [`File::preallocate_zeroed`].
+    fn reserve_zeroed(&self, bytes: u64) -> io::Result<()> {
+        self.preallocate_zeroed(bytes)
+    }
+
     /// Cuts or extends the file.
     ///
     /// # Errors
@@ -161,6 +170,22 @@ pub trait File: Send + Sync + Debug {
     /// # Errors
     /// As [`File::sync_data`].
     fn sync_all(&self, barrier: Barrier) -> io::Result<()>;
+
+    /// Gives back the room of a file that is open to be written, has no name any more and is read by nobody: in steps, so
+    /// that a disk that is told of freed blocks does not stand still. Who still reads it finds it cut.
+    fn give_back(&self) {}
+}
+
+/// Removes a file that nobody reads: its entry at once, its room in steps ([`File::give_back`]).
+///
+/// # Errors
+/// As [`Disk::unlink`].
+pub fn remove_in_steps(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    // What cannot be opened goes all at once.
+    let file = disk.open(path, Open { access: Access::Write, direct: false });
+    disk.unlink(path)?;
+    file.into_iter().for_each(|file| file.give_back());
+    Ok(())
 }
 
 /// Writes all of `bytes`, in as many calls as it takes.

@@ -14,11 +14,15 @@ mod disk;
 mod gate;
 pub mod net;
 mod real;
+mod room;
 pub mod stop;
 
 pub use buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use clock::{Clock, Moment, RealClock};
 pub use dice::{Dice, RealDice};
-pub use disk::{Access, Barrier, Disk, Durably, File, Lock, Open, read_exact_at, write_all_at, write_all_durable_at};
+pub use disk::{
+    Access, Barrier, Disk, Durably, File, Lock, Open, read_exact_at, remove_in_steps, write_all_at,
+    write_all_durable_at,
+};
 pub use gate::Gate;
 pub use real::RealDisk;

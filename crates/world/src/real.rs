@@ -13,6 +13,7 @@ use rustix::io::ReadWriteFlags;
 
 use crate::buffer::is_aligned;
 use crate::disk::{Access, Barrier, Disk, Durably, File, Lock, Open, write_all_at};
+use crate::room;
 
 const ZEROES_BYTES: usize = 1 << 20;
 static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
@@ -124,10 +125,7 @@ impl File for RealFile {
 
     fn preallocate_zeroed(&self, bytes: u64) -> io::Result<()> {
         // Reserve first: a full disk is found before anything is written.
-        match rustix::fs::fallocate(&self.buffered, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
+        reserve(&self.buffered, bytes)?;
         self.buffered.set_len(bytes)?;
         let mut at = 0;
         while at < bytes {
@@ -142,6 +140,14 @@ impl File for RealFile {
         Ok(())
     }
 
+    fn reserve_zeroed(&self, bytes: u64) -> io::Result<()> {
+        // Over what was written before nothing but zeroes will do, and where nothing can be reserved neither.
+        if self.size()? == 0 && reserve(&self.buffered, bytes)? {
+            return self.buffered.set_len(bytes);
+        }
+        self.preallocate_zeroed(bytes)
+    }
+
     fn set_size(&self, bytes: u64) -> io::Result<()> {
         self.buffered.set_len(bytes)
     }
@@ -152,6 +158,20 @@ impl File for RealFile {
 
     fn sync_all(&self, _: Barrier) -> io::Result<()> {
         self.buffered.sync_all()
+    }
+
+    fn give_back(&self) {
+        // Without a second descriptor it goes all at once.
+        _ = self.buffered.try_clone().map(room::give_back);
+    }
+}
+
+/// Takes room for that many bytes; false where the file system cannot.
+fn reserve(file: &fs::File, bytes: u64) -> io::Result<bool> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -127,6 +127,11 @@ impl File for SlowFile {
         self.file.preallocate_zeroed(bytes)
     }
 
+    fn reserve_zeroed(&self, bytes: u64) -> io::Result<()> {
+        self.turns.take(1);
+        self.file.reserve_zeroed(bytes)
+    }
+
     fn set_size(&self, bytes: u64) -> io::Result<()> {
         self.file.set_size(bytes)
     }
@@ -139,6 +144,10 @@ impl File for SlowFile {
     fn sync_all(&self, barrier: Barrier) -> io::Result<()> {
         self.turns.take(1);
         self.file.sync_all(barrier)
+    }
+
+    fn give_back(&self) {
+        self.file.give_back();
     }
 }
 

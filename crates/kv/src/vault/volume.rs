@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
 use assent_runs::{OpenFiles, Slot};
-use assent_world::{Access, Disk, File, Open, read_exact_at};
+use assent_world::{Access, Disk, File, Open, read_exact_at, remove_in_steps};
 
 use crate::vault::index::{self, Row, Top};
 use crate::vault::item::{self, Address, Item, Record};
@@ -259,7 +259,7 @@ impl Drop for Volume {
     fn drop(&mut self) {
         if self.doomed.load(Ordering::Acquire) {
             // One that stays is in no manifest: the next open removes it.
-            _ = self.disk.unlink(&self.path);
+            _ = remove_in_steps(&*self.disk, &self.path);
         }
     }
 }
