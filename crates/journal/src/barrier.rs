@@ -31,9 +31,19 @@ pub(crate) const PRUNE: Barrier = Barrier::new("journal: a pruned segment before
 /// A released segment's name gone, before its owner is told so: he may have told others that the place is empty.
 pub(crate) const RELEASE: Barrier = Barrier::new("journal: a released segment's name gone before its owner is told");
 
-/// All of them, but for those of an archive.
+/// One segment behind a cut gone, before the one before it goes: no hole may appear.
+pub(crate) const CUT_SEGMENT: Barrier = Barrier::new("journal: a segment behind the cut before the one before it goes");
+/// What stays of the last segment, before it takes the name of what was longer.
+pub(crate) const CUT: Barrier = Barrier::new("journal: what a cut leaves before it replaces what was longer");
+/// Its entry, before the log is written again behind the cut.
+pub(crate) const CUT_ENTRY: Barrier =
+    Barrier::new("journal: the cut segment's entry before anything is laid behind the cut");
+
+/// All of them, but for those of an archive and of a cut.
 pub const BARRIERS: &[Barrier] =
     &[FOLDER, EPOCHS, EPOCHS_ENTRY, SEGMENT, SEGMENT_ENTRY, RESCUE, RESCUE_ENTRY, BATCH, BACKLOG, TRIM];
 
 /// Those passed only where trimmed segments are kept.
 pub const BARRIERS_OF_ARCHIVE: &[Barrier] = &[ARCHIVE, PRUNE, RELEASE];
+/// Those passed only where the end of a log is moved back.
+pub const BARRIERS_OF_CUT: &[Barrier] = &[CUT_SEGMENT, CUT, CUT_ENTRY];

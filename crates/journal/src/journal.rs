@@ -2,7 +2,7 @@
 //!
 //! Walk: [`Journal::open`] examines, makes the new epoch durable, rescues what is in doubt, and only then serves ·
 //! `append` lays frames · `commit` makes them durable · `reader` reads them · `upkeep` does what is off the commit path ·
-//! [`Journal::close`] leaves a claim that everything is durable.
+//! `cut` moves the end back · [`Journal::close`] leaves a claim that everything is durable.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::listing;
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
 use crate::segment::{self, Files, Segment, Segments};
-use crate::{JournalError, barrier};
+use crate::{JournalError, barrier, cut};
 
 /// A log on this machine's disk. Shared by [`Arc`]; all methods may be called from many threads.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Journal {
     pub(crate) counters: Counters,
     /// Where the keeper sleeps.
     keeper: OnceLock<Arc<Gate>>,
-    lock: Mutex<Option<Box<dyn Lock>>>,
+    pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
 /// What the one thread that makes or gives back segments knows.
@@ -106,13 +106,24 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovery), JournalError> {
         config.check()?;
         let lock = enter(&*disk, folder)?;
+        Self::begin((disk, clock, dice), folder, config, lock, None)
+    }
+
+    /// Begins an opening of a folder that is locked; with `cut`, the log ends there.
+    pub(crate) fn begin(
+        (disk, clock, dice): (Arc<dyn Disk>, Arc<dyn Clock>, Arc<dyn Dice>),
+        folder: &Path,
+        config: Config,
+        lock: Box<dyn Lock>,
+        cut: Option<u64>,
+    ) -> Result<(Arc<Self>, Recovery), JournalError> {
         let files = Files::new(disk);
-        let (found, mut epochs) = examine(&files, folder)?;
+        let (mut found, mut epochs) = examine(&files, folder)?;
         let last = epochs.last();
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1));
         let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
         epochs.open(epoch, opening, &found.living);
-        let (segments, rescued) = loop {
+        let (mut segments, rescued) = loop {
             let settled = epochs::store(&*files.disk, folder, &epochs)
                 .and_then(|()| settle(&files, folder, &found, (epoch, opening.salt), &config));
             match settled {
@@ -124,6 +135,13 @@ impl Journal {
                 settled => break settled?,
             }
         };
+        let epochs = Arc::new(epochs);
+        if let Some(to) = cut.filter(|to| *to < found.end) {
+            let source =
+                Source { files: Arc::clone(&files), segments: Arc::new(segments), epochs: Arc::clone(&epochs) };
+            segments = cut::cut(source, folder, to, (epoch, opening.salt), config.direct())?;
+            (found.end, found.synced) = (to, found.synced.min(to));
+        }
         let start = segments.first().map_or(0, |segment| segment.first());
         let archived = listing::list_archived(&*files.disk, folder, start)?;
         let making =
@@ -134,7 +152,7 @@ impl Journal {
         let journal = Self {
             epoch,
             salt: opening.salt,
-            epochs: Arc::new(epochs),
+            epochs,
             may_have_lost: recovery.may_have_lost,
             segments: RwLock::new(Arc::new([archived, segments].concat())),
             making: Mutex::new(making),

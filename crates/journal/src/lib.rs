@@ -3,7 +3,7 @@
 //! Walk: [`Log`] is the contract, [`Journal`] its local-disk form · an append: `append` lays the entry into the open
 //! batch (`buffer`, `group`), `commit` makes the batch durable for all who wait · an open: `recovery` walks the batches
 //! (`walk`), refuses damage, rescues what is in doubt; `epochs` makes the new opening known first · a read: `reader` ·
-//! off the commit path: `upkeep`, called by the [`Keeper`] · bytes: `layout`, drawn in `docs/format.md`; files: `segment`.
+//! off the commit path: `upkeep`, called by the [`Keeper`] · a diverged tail goes: `cut` · bytes: `layout`, drawn in `docs/format.md`; files: `segment`.
 //! Deliberately absent: knowledge of what a payload means, async, callbacks, repair.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod barrier;
 mod buffer;
 mod commit;
 mod config;
+mod cut;
 mod epochs;
 mod error;
 #[doc(hidden)]
@@ -34,7 +35,7 @@ mod upkeep;
 mod walk;
 
 pub use archive::{Archive, BatchView};
-pub use barrier::{BARRIERS, BARRIERS_OF_ARCHIVE};
+pub use barrier::{BARRIERS, BARRIERS_OF_ARCHIVE, BARRIERS_OF_CUT};
 pub use config::{Config, ENTRY_BYTES_MAX, LOG_SIZE_MAX, LOG_SIZE_MIN};
 pub use error::JournalError;
 pub use journal::{Counts, Journal};

@@ -200,7 +200,11 @@ pub(crate) fn rescue(
     Ok((segments, rescued))
 }
 
-fn copy(
+/// Copies the bytes from one place to another out of a segment into the file of a new one.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn copy(
     files: &Files,
     old: &Arc<Segment>,
     file: &dyn File,

@@ -10,6 +10,7 @@
 mod archive;
 mod basics;
 mod contract;
+mod cut;
 mod faults;
 mod gate;
 mod indirect;
