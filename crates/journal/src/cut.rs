@@ -108,7 +108,8 @@ pub(crate) fn cut(
     let ending = last.as_ref().and_then(|last| segment::holder(&segments, last.head.lsn)).unwrap_or(0);
     let shorter = |old: &Arc<Segment>, end: u64, last: Option<&Last>| {
         let head = SegmentHead { first: old.first(), size: old.head.size, epoch, salt, recycled: false };
-        let making = Making { folder, head, direct, barriers: [barrier::CUT, barrier::CUT_ENTRY] };
+        let barriers = [barrier::CUT, barrier::CUT_ENTRY];
+        let making = Making { folder, head, recycled: None, direct, lazy: false, barriers };
         let fill = |file: &dyn File, new: &Segment| {
             copy(&source.files, old, file, new, old.first(), end)?;
             last.map_or(Ok(()), |last| lay(file, new, last))
