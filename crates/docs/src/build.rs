@@ -15,6 +15,7 @@ use crate::link::number;
 use crate::look::{Item, Look, Text};
 use crate::node::{Node, NodeKey, field};
 use crate::path::PathId;
+use crate::record::length;
 use crate::trie::Tree;
 use crate::{DocsError, hash};
 
@@ -153,7 +154,7 @@ impl Build<'_> {
             return Err(DocsError::Duplicate { key: parent, name: name.to_owned() });
         }
         *self.counts.entry(path).or_default() += 1;
-        let key = self.edit.new_key()?;
+        let key = self.edit.new_key(text)?;
         Ok(Node::new(key, kind, path, parent))
     }
 
@@ -183,13 +184,13 @@ impl Build<'_> {
     }
 
     fn draft(&mut self, item: Item) {
+        self.edit.text_bytes = self.edit.text_bytes.saturating_add(length(item.text().as_bytes()));
         self.edit.drafts.insert(item.node.key.0, Draft { item, mask: field::WHOLE, is_gone: false });
     }
 
     /// Lays what is drafted, if it is much; what was drafted before the build goes first, so that it stays if the build fails.
     fn make_room(&mut self) -> Result<(), DocsError> {
-        let drafts = u64::try_from(self.edit.drafts.len()).unwrap_or(u64::MAX);
-        if drafts <= self.edit.store.config.edit_nodes_max.into() {
+        if !self.edit.is_large() {
             return Ok(());
         }
         if self.trees.is_none() {

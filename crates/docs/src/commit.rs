@@ -17,9 +17,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::DocsError;
 use crate::config::{AUTHOR_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::database::Staging;
-use crate::document::Document;
+use crate::document::{Document, Seat};
 use crate::edit::Edit;
-use crate::entry::{KIND_PAGE, Meta, Root, lay_commit, lay_page};
+use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
 use crate::node::NodeKey;
 use crate::page::Page;
@@ -35,6 +35,9 @@ const FRAGMENT_BYTES_MAX: u64 = 2048;
 /// And so does every further one when there is as much: a commit's entry is read with one read.
 const FRAGMENTS_BYTES_MAX: u64 = 3072;
 
+/// An edit keeps so many bytes of texts in memory.
+const TEXT_BYTES_HELD: u64 = 8 << 20;
+
 /// A commit that is appended. It is neither durable nor visible before [`Pending::wait`]. Dropped, it will be: by whoever waits
 /// next, for this document or for any that was committed later.
 #[derive(Debug)]
@@ -42,14 +45,14 @@ const FRAGMENTS_BYTES_MAX: u64 = 3072;
 pub struct Pending {
     document: Document,
     ticket: Option<Ticket>,
-    revision: u32,
+    root: Arc<Root>,
 }
 
 impl Pending {
     /// The revision that it will be.
     #[must_use]
-    pub const fn revision(&self) -> u32 {
-        self.revision
+    pub fn revision(&self) -> u32 {
+        self.root.revision
     }
 
     /// Where its entry begins; nothing where nothing had changed.
@@ -63,12 +66,22 @@ impl Pending {
     /// # Errors
     /// [`DocsError::InDoubt`] if the journal failed: whether it was committed is known once the database is reopened.
     pub fn wait(self) -> Result<Revision, DocsError> {
-        let Self { document, ticket, revision } = self;
+        let Self { document, ticket, root } = self;
         if let Some(ticket) = ticket {
             document.store.wait(ticket)?;
         }
-        document.at(revision)
+        // Not looked up: by now the document may have been dropped.
+        Ok(Revision::of(&document, root))
     }
+}
+
+/// What is laid of an edit, and not yet appended.
+#[derive(Debug)]
+pub(crate) struct Laid {
+    pub(crate) seat: Seat,
+    pub(crate) root: Root,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fragments: Vec<Fragment>,
 }
 
 impl Edit {
@@ -85,16 +98,35 @@ impl Edit {
     /// # Errors
     /// [`DocsError::Size`] of what is said of it; `Full`, `Busy` or `Closed` as the journal says; why an earlier change of this edit
     /// was left half made. Nothing was committed then.
-    pub fn commit_begin(mut self, meta: &Meta) -> Result<Pending, DocsError> {
+    pub fn commit_begin(self, meta: &Meta) -> Result<Pending, DocsError> {
+        let base = Arc::clone(&self.base);
+        let document = self.document();
+        let mut pending = Pending { document, ticket: None, root: base };
+        let Some(Laid { seat, root, bytes, fragments }) = self.lay(meta)? else { return Ok(pending) };
+        let hash = xxh3_64(&bytes);
+        let store = Arc::clone(&pending.document.store);
+        let ticket = store.append(KIND_COMMIT, &bytes, |ticket| {
+            pending.root = Arc::new(settled(root, Entry::new(ticket.lsn, bytes.len()), hash));
+            Staging::Committed(seat.leaving(), Arc::clone(&pending.root))
+        })?;
+        keep(&store, &pending.root, fragments);
+        pending.ticket = Some(ticket);
+        Ok(pending)
+    }
+
+    pub(crate) fn document(&self) -> Document {
+        Document { store: Arc::clone(&self.store), doc: Arc::clone(&self.seat.0) }
+    }
+
+    /// Lays all that has changed; nothing where nothing has.
+    pub(crate) fn lay(mut self, meta: &Meta) -> Result<Option<Laid>, DocsError> {
         check(meta)?;
         if let Some(error) = self.failed {
             return Err(error);
         }
         let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
         if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) {
-            let Self { store, seat, base, .. } = self;
-            let document = Document { store, doc: Arc::clone(&seat.0) };
-            return Ok(Pending { document, ticket: None, revision: base.revision });
+            return Ok(None);
         }
         let revision = self.base.revision.checked_add(1);
         let limit = u32::MAX.into();
@@ -115,17 +147,11 @@ impl Edit {
             paths: paths.tree,
             changes,
             is_listed,
+            epoch: base.epoch,
             ..Root::default()
         };
-        let laid = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
-        let hash = xxh3_64(&laid);
-        let document = Document { store, doc: Arc::clone(&seat.0) };
-        let ticket = document.store.append(&laid, |ticket| {
-            let root = settled(root, Entry::new(ticket.lsn, laid.len()), hash);
-            Staging::Committed(seat, Arc::new(root))
-        })?;
-        keep(&document.store, Entry::new(ticket.lsn, laid.len()), fragments);
-        Ok(Pending { document, ticket: Some(ticket), revision })
+        let bytes = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
+        Ok(Some(Laid { seat, root, bytes, fragments }))
     }
 
     /// Lays the drafts as fragments, and forgets them; those that are to be in the commit's entry. With `apart` each stands in an
@@ -142,6 +168,7 @@ impl Edit {
         self.drafts.clear();
         self.paths.drafts.clear();
         (self.nodes, self.paths.tree, self.unlaid_from) = (nodes, paths, self.next_node);
+        self.text_bytes = 0;
         Ok(fragments)
     }
 
@@ -158,10 +185,13 @@ impl Edit {
 
     /// Lays what is in memory into the journal, if it is much. A later change of it is a further fragment.
     pub(crate) fn make_room(&mut self) -> Result<(), DocsError> {
-        if u64::try_from(self.drafts.len()).unwrap_or(u64::MAX) > self.store.config.edit_nodes_max.into() {
-            self.lay_drafts(true)?;
-        }
-        Ok(())
+        if self.is_large() { self.lay_drafts(true).map(drop) } else { Ok(()) }
+    }
+
+    /// Whether there is much in memory: many nodes, or long texts.
+    pub(crate) fn is_large(&self) -> bool {
+        let drafts = u64::try_from(self.drafts.len()).unwrap_or(u64::MAX);
+        drafts > self.store.config.edit_nodes_max.into() || self.text_bytes > TEXT_BYTES_HELD
     }
 }
 
@@ -173,14 +203,15 @@ fn check(meta: &Meta) -> Result<(), DocsError> {
 }
 
 /// The next reader and the next commit find the pages in memory.
-fn keep(store: &Store, entry: Entry, fragments: Vec<Fragment>) {
+pub(crate) fn keep(store: &Store, root: &Root, fragments: Vec<Fragment>) {
+    let entry = root.entry;
     for (index, Fragment { page, mut bytes, before, superseded, .. }) in (0..).zip(fragments) {
         // Whoever reads it from the journal is told what is wrong, if anything is.
         if page.level > 0 && resolve(&mut bytes, entry).is_err() {
             continue;
         }
         if let Ok(after) = before.after(bytes.into(), superseded) {
-            store.pages.insert(Place { entry, index }, Arc::new(after));
+            store.pages.insert((root.document, Place { entry, index }), Arc::new(after));
         }
     }
 }
@@ -202,7 +233,7 @@ impl Laying<'_> {
         let ticket = store.log.append(KIND_PAGE, &[&laid])?;
         let place = Place { entry: Entry::new(ticket.lsn, laid.len()), index: 0 };
         if let Ok(after) = before.after(bytes.into(), superseded) {
-            store.pages.insert(place, Arc::new(after));
+            store.pages.insert((doc.id, place), Arc::new(after));
         }
         Ok(place)
     }

@@ -13,22 +13,22 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use assent_ids::Lsn;
-use assent_journal::{Entry as Laid, Log, Ticket};
+use assent_ids::{Lsn, Xid};
+use assent_journal::{Log, Ticket};
 use assent_runs::RunsError;
 use assent_world::{Clock, Disk};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder};
-use xxhash_rust::xxh3::xxh3_64;
 
+use crate::act::{KIND_CREATE, KIND_DROP, Truncation, lay_create, lay_drop};
+use crate::branch::Branches;
 use crate::config::{Config, NAME_BYTES_MAX};
 use crate::document::{Doc, Document, Seat};
-use crate::entry::{
-    KIND_COMMIT, KIND_CREATE, KIND_DROP, KIND_PAGE, Root, lay_create, lay_drop, read_commit, read_create, read_drop,
-};
+use crate::entry::Root;
 use crate::index::{Effect, Index, Named};
 use crate::place::{Entry, LSN_END};
-use crate::store::{Bytes, Store, settled};
+use crate::replay::replay;
+use crate::store::{Bytes, Store};
 use crate::{DocsError, Versioning};
 
 /// More documents than this that nobody holds are forgotten until they are asked for again.
@@ -41,14 +41,59 @@ pub(crate) enum Staging {
     Dropped(Arc<Doc>),
     /// Nobody else writes the document before this is visible, whoever waits for it or not.
     Committed(Seat, Arc<Root>),
+    /// The same while it is cut back; with what is the newest revision then.
+    Truncated(Seat, Truncation, Arc<Root>),
+    Prepared(Xid, Entry),
+    Tagged(Arc<Doc>, String, Option<u32>),
+    /// The outcome of a branch, with the documents that it held and the revisions that it commits.
+    Ended(Xid, Vec<Seat>, Vec<Root>),
+}
+
+impl Staging {
+    /// Whether nobody writes the document before this is visible.
+    fn holds(&self, doc: &Arc<Doc>) -> bool {
+        let is_of = |seat: &Seat| Arc::ptr_eq(&seat.0, doc);
+        match self {
+            Self::Committed(seat, _) | Self::Truncated(seat, ..) => is_of(seat),
+            Self::Ended(_, seats, _) => seats.iter().any(is_of),
+            Self::Created(..) | Self::Dropped(_) | Self::Prepared(..) | Self::Tagged(..) => false,
+        }
+    }
 }
 
 /// What is appended and not yet visible, in log order.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     queue: VecDeque<(Ticket, Staging)>,
+    pub(crate) branches: Branches,
     /// Why nothing more can become visible.
     broken: Option<RunsError>,
+}
+
+impl Desk {
+    pub(crate) fn push(&mut self, ticket: Ticket, staging: Staging) {
+        self.queue.push_back((ticket, staging));
+    }
+
+    /// Whether a document's drop is on its way.
+    pub(crate) fn drops(&self, doc: &Arc<Doc>) -> bool {
+        let is_drop = |staging: &Staging| matches!(staging, Staging::Dropped(of) if Arc::ptr_eq(of, doc));
+        self.queue.iter().any(|(_, staging)| is_drop(staging))
+    }
+
+    /// The newest revision that is left once a truncation is visible that is on its way.
+    pub(crate) fn truncated(&self, doc: &Arc<Doc>) -> Option<u32> {
+        self.queue.iter().rev().find_map(|(_, staging)| match staging {
+            Staging::Truncated(seat, truncation, _) if Arc::ptr_eq(&seat.0, doc) => Some(truncation.to),
+            _ => None,
+        })
+    }
+
+    /// Whether a tag is on its way to a document.
+    pub(crate) fn has_tag(&self, doc: &Arc<Doc>, tag: &str) -> bool {
+        let is_one = |staging: &Staging| matches!(staging, Staging::Tagged(of, name, Some(_)) if Arc::ptr_eq(of, doc) && name == tag);
+        self.queue.iter().any(|(_, staging)| is_one(staging))
+    }
 }
 
 /// Numbers about a database, each of one moment.
@@ -106,7 +151,9 @@ impl Database {
             documents: Mutex::default(),
             stepping: Mutex::default(),
         };
-        Ok(Self { store: Arc::new(store), replayed, rebuilt })
+        let database = Self { store: Arc::new(store), replayed, rebuilt };
+        database.recover_branches()?;
+        Ok(database)
     }
 
     /// Makes a document without a revision.
@@ -161,9 +208,7 @@ impl Database {
 
     fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
         let doc = Doc::new(document, name.into(), versioning, Root::empty(document));
-        if let Some(row) = self.store.index.newest(document)? {
-            doc.head.store(Arc::new(self.store.read_root(&doc, row.revision, row.entry)?));
-        }
+        doc.head.store(Arc::new(self.store.head(&doc)?));
         Ok(doc)
     }
 
@@ -181,8 +226,7 @@ impl Database {
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
         let Document { doc, .. } = self.document(name)?;
-        self.store.settle(&doc)?;
-        let seat = Seat::take(&doc, self.store.config.writer_wait_ms)?;
+        let seat = Seat::take(&self.store, &doc)?;
         if self.store.index.name(name)?.is_none_or(|named| named.document != doc.id) {
             return Err(DocsError::NoDocument { name: name.to_owned() });
         }
@@ -243,68 +287,18 @@ where
     }
 }
 
-/// Every journal entry behind what the index is durable up to. The journal believes nothing before it is durable.
-fn replay(log: &dyn Log, index: &Index) -> Result<u64, DocsError> {
-    let mut replayed = 0;
-    for entry in log.read(index.published())? {
-        let entry = entry?;
-        replay_entry(index, &entry)?;
-        replayed += 1;
-        if index.memory_bytes() > (16 << 20) && index.close_memory() {
-            index.flush(log)?;
-        }
-    }
-    Ok(replayed)
-}
-
-fn replay_entry(index: &Index, entry: &Laid) -> Result<(), DocsError> {
-    let wrong = |what: &dyn std::fmt::Display| DocsError::Record { lsn: entry.lsn, what: what.to_string() };
-    let malformed = |malformed: assent_frame::Malformed| wrong(&malformed);
-    match entry.kind {
-        KIND_CREATE => {
-            let (document, versioning, name) = read_create(&entry.payload).map_err(malformed)?;
-            if index.name(name)?.is_some() {
-                return Err(wrong(&format!("it makes document {name:?}, which is there already")));
-            }
-            index.apply(entry.lsn, entry.end, &Effect::Created(name, Named { document, versioning }))?;
-        }
-        KIND_DROP => {
-            let (document, name) = read_drop(&entry.payload).map_err(malformed)?;
-            if index.name(name)?.is_none_or(|named| named.document != document) {
-                return Err(wrong(&format!("it drops document {name:?}, which is not there")));
-            }
-            index.apply(entry.lsn, entry.end, &Effect::Dropped(name, document))?;
-        }
-        // It means nothing before a commit leads to it.
-        KIND_PAGE => {}
-        KIND_COMMIT => {
-            let (root, _) = read_commit(&entry.payload).map_err(malformed)?;
-            let before = index.newest(root.document)?;
-            let (revision, previous) = before.map_or((0, Entry::HERE), |row| (row.revision, row.entry));
-            if revision.checked_add(1) != Some(root.revision) || previous != root.previous {
-                return Err(wrong(&format!("it commits revision {} after revision {revision}", root.revision)));
-            }
-            let own = Entry::new(entry.lsn, entry.payload.len());
-            let root = settled(root, own, xxh3_64(&entry.payload));
-            index.apply(entry.lsn, entry.end, &Effect::Committed(&root))?;
-        }
-        kind => return Err(wrong(&format!("its kind is {kind}"))),
-    }
-    Ok(())
-}
-
 impl Store {
     pub(crate) fn documents(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Doc>>> {
         self.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // A thread that died in the lock said so; the desk is whole between operations.
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The desk of somebody who will append one entry.
-    fn writer(&self) -> Result<MutexGuard<'_, Desk>, DocsError> {
+    pub(crate) fn writer(&self) -> Result<MutexGuard<'_, Desk>, DocsError> {
         if self.index.memory_bytes() >= 4 * self.config.memory_bytes {
             self.checkpoint()?;
         }
@@ -320,7 +314,7 @@ impl Store {
     }
 
     /// Appends an entry and stages what it makes visible. Under one lock, so the queue's order is the log's order.
-    fn stage(
+    pub(crate) fn stage(
         &self,
         desk: &mut Desk,
         kind: u16,
@@ -328,14 +322,19 @@ impl Store {
         staging: impl FnOnce(Ticket) -> Staging,
     ) -> Result<Ticket, DocsError> {
         let ticket = self.log.append(kind, &[laid])?;
-        desk.queue.push_back((ticket, staging(ticket)));
+        desk.push(ticket, staging(ticket));
         Ok(ticket)
     }
 
-    /// Appends a commit and stages it.
-    pub(crate) fn append(&self, laid: &[u8], staging: impl FnOnce(Ticket) -> Staging) -> Result<Ticket, DocsError> {
+    /// Appends an entry and stages it.
+    pub(crate) fn append(
+        &self,
+        kind: u16,
+        laid: &[u8],
+        staging: impl FnOnce(Ticket) -> Staging,
+    ) -> Result<Ticket, DocsError> {
         let mut desk = self.writer()?;
-        self.stage(&mut desk, KIND_COMMIT, laid, staging)
+        self.stage(&mut desk, kind, laid, staging)
     }
 
     /// Waits until it is durable and visible. May be called in any order, from any thread.
@@ -348,8 +347,7 @@ impl Store {
 
     /// Waits for a commit of this document that is appended and for which, perhaps, nobody waits.
     pub(crate) fn settle(&self, doc: &Arc<Doc>) -> Result<(), DocsError> {
-        let of = |staging: &Staging| matches!(staging, Staging::Committed(seat, _) if Arc::ptr_eq(&seat.0, doc));
-        let ticket = self.desk().queue.iter().rev().find(|(_, staging)| of(staging)).map(|(ticket, _)| *ticket);
+        let ticket = self.desk().queue.iter().rev().find(|(_, staging)| staging.holds(doc)).map(|(ticket, _)| *ticket);
         ticket.map_or(Ok(()), |ticket| self.wait(ticket))
     }
 
@@ -364,21 +362,34 @@ impl Store {
                 Staging::Created(name, named) => Effect::Created(name, *named),
                 Staging::Dropped(doc) => Effect::Dropped(&doc.name, doc.id),
                 Staging::Committed(_, root) => Effect::Committed(root),
+                Staging::Truncated(_, truncation, _) => Effect::Truncated(truncation),
+                Staging::Prepared(xid, entry) => Effect::Prepared(xid, *entry),
+                Staging::Tagged(doc, tag, revision) => Effect::Tagged(doc.id, tag, *revision),
+                Staging::Ended(xid, _, roots) => Effect::Ended(xid, roots),
             };
             if let Err(error) = self.index.apply(ticket.lsn, ticket.end, &effect) {
                 desk.broken = Some(error.clone());
                 return Err(DocsError::Unpublished(error));
             }
             match staging {
-                Staging::Created(..) => {}
+                Staging::Created(..) | Staging::Tagged(..) => {}
                 Staging::Dropped(doc) => _ = self.documents().remove(&doc.name),
-                Staging::Committed(seat, root) => {
-                    self.roots.insert((root.document, root.revision), Arc::clone(&root));
-                    seat.0.head.store(root);
+                Staging::Committed(seat, root) => self.show(&seat, root),
+                Staging::Truncated(seat, _, root) => seat.0.show(root),
+                Staging::Prepared(xid, _) => desk.branches.listed(&xid),
+                Staging::Ended(xid, seats, roots) => {
+                    seats.iter().zip(roots).for_each(|(seat, root)| self.show(seat, Arc::new(root)));
+                    desk.branches.gone(&xid);
                 }
             }
         }
         Ok(())
+    }
+
+    /// A revision is the newest from here on.
+    fn show(&self, seat: &Seat, root: Arc<Root>) {
+        self.roots.insert((root.document, root.epoch, root.revision), Arc::clone(&root));
+        seat.0.show(root);
     }
 
     fn checkpoint(&self) -> Result<(), DocsError> {

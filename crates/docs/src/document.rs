@@ -27,14 +27,51 @@ pub(crate) struct Doc {
     pub(crate) versioning: Versioning,
     /// The newest revision that is visible: it is durable.
     pub(crate) head: ArcSwap<Root>,
-    seat: Mutex<bool>,
+    seat: Mutex<Seated>,
     left: Condvar,
+    /// Whoever waits for another newest revision.
+    watched: Mutex<()>,
+    shown: Condvar,
+}
+
+/// Who has the writer's seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seated {
+    Nobody,
+    Writer,
+    /// Its commit is appended: the seat is free once that is visible, and whoever wants it can see to that.
+    Leaving,
 }
 
 impl Doc {
     pub(crate) fn new(id: u64, name: Arc<str>, versioning: Versioning, head: Root) -> Self {
         let head = ArcSwap::from_pointee(head);
-        Self { id, name, versioning, head, seat: Mutex::new(false), left: Condvar::new() }
+        Self {
+            id,
+            name,
+            versioning,
+            head,
+            seat: Mutex::new(Seated::Nobody),
+            left: Condvar::new(),
+            watched: Mutex::default(),
+            shown: Condvar::new(),
+        }
+    }
+
+    /// This is the newest revision from here on.
+    pub(crate) fn show(&self, root: Arc<Root>) {
+        self.head.store(root);
+        // Who has looked in vain waits by now, or has not looked yet.
+        drop(self.watched.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shown.notify_all();
+    }
+
+    /// The newest revision; waits that long for another one than the commit there.
+    pub(crate) fn wait_for_other(&self, seen: Lsn, wait: Duration) -> Arc<Root> {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |(): &mut ()| self.head.load().entry.lsn() == seen;
+        drop(self.shown.wait_timeout_while(watched, wait, is_same));
+        self.head.load_full()
     }
 
     pub(crate) fn damaged(&self, revision: u32, lsn: Lsn, what: impl fmt::Display) -> DocsError {
@@ -47,23 +84,42 @@ impl Doc {
 pub(crate) struct Seat(pub(crate) Arc<Doc>);
 
 impl Seat {
-    /// Takes the seat, or waits for it that long.
-    pub(crate) fn take(doc: &Arc<Doc>, wait_ms: u64) -> Result<Self, DocsError> {
-        let taken = doc.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        let at_most = Duration::from_millis(wait_ms);
-        let (mut taken, _) =
-            doc.left.wait_timeout_while(taken, at_most, |taken| *taken).unwrap_or_else(PoisonError::into_inner);
-        if *taken {
-            return Err(DocsError::Busy { name: doc.name.to_string(), waited_ms: wait_ms });
+    /// Takes the seat, or waits for it as long as the configuration says.
+    ///
+    /// # Errors
+    /// [`DocsError::Busy`]; [`DocsError::InDoubt`] if the journal failed under an earlier commit.
+    pub(crate) fn take(store: &Store, doc: &Arc<Doc>) -> Result<Self, DocsError> {
+        let wait_ms = store.config.writer_wait_ms;
+        let (began, wait) = (store.clock.now(), Duration::from_millis(wait_ms));
+        loop {
+            // Who has appended a commit may have gone without waiting for it.
+            store.settle(doc)?;
+            let left = wait.saturating_sub(store.clock.now().since(began));
+            let seat = doc.seat.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = doc.left.wait_timeout_while(seat, left, |seat| *seat == Seated::Writer);
+            let (mut seat, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            match *seat {
+                Seated::Nobody => {
+                    *seat = Seated::Writer;
+                    return Ok(Self(Arc::clone(doc)));
+                }
+                Seated::Writer => return Err(DocsError::Busy { name: doc.name.to_string(), waited_ms: wait_ms }),
+                Seated::Leaving => {}
+            }
         }
-        *taken = true;
-        Ok(Self(Arc::clone(doc)))
+    }
+
+    /// Its commit is appended. Under the desk's lock, so that whoever is woken finds it in the queue.
+    pub(crate) fn leaving(self) -> Self {
+        *self.0.seat.lock().unwrap_or_else(PoisonError::into_inner) = Seated::Leaving;
+        self.0.left.notify_all();
+        self
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        *self.0.seat.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *self.0.seat.lock().unwrap_or_else(PoisonError::into_inner) = Seated::Nobody;
         self.0.left.notify_one();
     }
 }
@@ -125,12 +181,12 @@ impl Document {
         let root = match revision {
             0 => Arc::new(Root::empty(self.doc.id)),
             revision if revision == head.revision => head,
-            revision => self.store.root(&self.doc, revision, || self.none(revision))?,
+            revision => self.store.root(&self.doc, (head.epoch, revision), || self.none(revision))?,
         };
         Ok(Revision::of(self, root))
     }
 
-    fn none(&self, revision: u32) -> DocsError {
+    pub(crate) fn none(&self, revision: u32) -> DocsError {
         let newest = self.doc.head.load().revision;
         DocsError::NoRevision { name: self.doc.name.to_string(), revision: revision.into(), newest }
     }
@@ -171,11 +227,16 @@ impl Document {
     /// [`DocsError::Busy`]; [`DocsError::NoDocument`] if it was dropped; [`DocsError::InDoubt`] if the journal failed under an earlier
     /// commit.
     pub fn edit(&self) -> Result<Edit, DocsError> {
-        // Who has appended a commit may have gone without waiting for it.
-        self.store.settle(&self.doc)?;
-        let seat = Seat::take(&self.doc, self.store.config.writer_wait_ms)?;
+        let seat = Seat::take(&self.store, &self.doc)?;
+        self.refuse_dropped()?;
+        Ok(Edit::begin(Arc::clone(&self.store), seat))
+    }
+
+    /// # Errors
+    /// [`DocsError::NoDocument`] if it was dropped, whatever has its name now.
+    pub(crate) fn refuse_dropped(&self) -> Result<(), DocsError> {
         match self.store.index.name(&self.doc.name)? {
-            Some(named) if named.document == self.doc.id => Ok(Edit::begin(Arc::clone(&self.store), seat)),
+            Some(named) if named.document == self.doc.id => Ok(()),
             _ => Err(DocsError::NoDocument { name: self.doc.name.to_string() }),
         }
     }

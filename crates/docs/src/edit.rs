@@ -17,13 +17,18 @@ use crate::error::within;
 use crate::link::{Hook, rehashed};
 use crate::look::{Item, Look, Named, Text};
 use crate::node::{Kind, Node, NodeKey, field};
+use crate::page::SLOTS;
 use crate::path::PathId;
 use crate::paths::Paths;
+use crate::record::length;
 use crate::store::{Reading, Store};
 use crate::trie::Tree;
 
 #[cfg(doc)]
 use crate::Pending;
+
+/// A text of so many bytes is the last one of its page.
+const TEXT_BYTES_LONG: usize = 64 << 10;
 
 /// Where something is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +75,7 @@ impl<'a> Value<'a> {
 }
 
 /// A node as it will be, and which of its fields have changed since the tree below.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) mask: u16,
@@ -89,6 +94,8 @@ pub struct Edit {
     pub(crate) unlaid_from: u64,
     pub(crate) nodes: Tree,
     pub(crate) drafts: BTreeMap<u64, Draft>,
+    /// Bytes of texts that came into the drafts.
+    pub(crate) text_bytes: u64,
     pub(crate) paths: Paths,
     pub(crate) changes: Vec<Change>,
     pub(crate) is_listed: bool,
@@ -105,6 +112,7 @@ impl Edit {
             unlaid_from: base.next_node,
             nodes: base.nodes.clone(),
             drafts: BTreeMap::new(),
+            text_bytes: 0,
             paths: Paths::over(&base),
             changes: Vec::new(),
             is_listed: true,
@@ -127,6 +135,22 @@ impl Edit {
             && matches!(error.kind(), Class::Corrupt | Class::Unavailable | Class::Closed | Class::Denied)
         {
             self.failed.get_or_insert_with(|| error.clone());
+        }
+        changed
+    }
+
+    /// Makes several changes, all or none: what fails has changed nothing.
+    pub(crate) fn all_or_nothing<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T, DocsError>,
+    ) -> Result<T, DocsError> {
+        let (drafts, paths) = (self.drafts.clone(), self.paths.copy());
+        let (nodes, changes, failed) = (self.nodes.clone(), self.changes.clone(), self.failed.clone());
+        let Self { value, next_node, unlaid_from, is_listed, .. } = *self;
+        let changed = change(self);
+        if changed.is_err() {
+            (self.drafts, self.paths, self.nodes, self.changes, self.failed) = (drafts, paths, nodes, changes, failed);
+            (self.value, self.next_node, self.unlaid_from, self.is_listed) = (value, next_node, unlaid_from, is_listed);
         }
         changed
     }
@@ -154,6 +178,7 @@ impl Edit {
     }
 
     fn set_value(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
+        self.make_room()?;
         let (kind, text) = value.parts();
         let before = self.item(key)?;
         if before.node.kind.is_container() || kind.is_container() {
@@ -173,6 +198,7 @@ impl Edit {
         draft.item.node.kind = kind;
         draft.item.text = Text::own(text);
         let item = draft.item.clone();
+        self.text_bytes = self.text_bytes.saturating_add(length(text.as_bytes()));
         let new = self.hash(&item)?;
         self.bubble(item.node.parent, rehashed(&item.node, old, new))?;
         self.note(What::Set, key);
@@ -185,6 +211,7 @@ impl Edit {
     /// [`DocsError::NoNode`].
     pub fn remove(&mut self, key: NodeKey) -> Result<(), DocsError> {
         self.whole(|edit| {
+            edit.make_room()?;
             let item = edit.item(key)?;
             edit.unlink(&item)?;
             edit.forget(key)?;
@@ -300,10 +327,13 @@ impl Edit {
         paths.count(&Reading { store, doc: &seat.0, revision: base.revision }, path, delta)
     }
 
-    pub(crate) fn new_key(&mut self) -> Result<NodeKey, DocsError> {
-        within("nodes", self.next_node, NodeKey::END - 1)?;
-        self.next_node += 1;
-        Ok(NodeKey(self.next_node - 1))
+    /// The key of a new node. Behind a long text a new page begins: a page is read and written as a whole, and many of them in
+    /// one would be more than an entry of the journal takes.
+    pub(crate) fn new_key(&mut self, text: &str) -> Result<NodeKey, DocsError> {
+        within("nodes", self.next_node, NodeKey::END - SLOTS)?;
+        let key = self.next_node;
+        self.next_node = if text.len() < TEXT_BYTES_LONG { key + 1 } else { (key / SLOTS + 1) * SLOTS };
+        Ok(NodeKey(key))
     }
 
     /// The draft of a node, made of what is there.

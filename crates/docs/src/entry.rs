@@ -1,8 +1,6 @@
-//! What a database appends to its journal: documents made and dropped, pages of large commits, and commits.
+//! What a database appends to its journal when a document changes: commits, and pages of large ones.
 //!
 //! ```text
-//!   create  version 1 · document (varint) · versioning 2 · name (all that is left)
-//!   drop    version 1 · document (varint) · name (all that is left)
 //!   page    version 1 · document (varint) · page · fragment (all that is left)
 //!   commit  version 1 · document (varint) · revision 4 · the entry of the revision before 6, its hash 8 · time 6
 //!           author · message · fields: how many, name and value of each            (texts: length as a varint, bytes)
@@ -15,22 +13,18 @@
 
 use assent_frame::{Malformed, Reader};
 
+use crate::act::{KIND_PREPARE, read_prepare};
 use crate::place::{Entry, lay_lsn, read_lsn};
 use crate::record::length;
 use crate::trie::{PageName, Tree};
 use crate::varint;
-use crate::versioning::Versioning;
 
-/// A document is made.
-pub const KIND_CREATE: u16 = 1;
-/// A document is dropped.
-pub const KIND_DROP: u16 = 2;
 /// A fragment that a later commit leads to.
 pub const KIND_PAGE: u16 = 3;
 /// A revision.
 pub const KIND_COMMIT: u16 = 4;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// More changes than this are not listed: whoever wants them compares the revisions.
 pub(crate) const CHANGES_MAX: usize = 1024;
 
@@ -106,6 +100,8 @@ pub(crate) struct Root {
     /// Its own entry, and the hash of that: known once it is appended.
     pub(crate) entry: Entry,
     pub(crate) hash: u64,
+    /// How often the document was cut back since the open. Before and after that a number may be another revision's.
+    pub(crate) epoch: u32,
 }
 
 impl Root {
@@ -115,62 +111,35 @@ impl Root {
     }
 }
 
-fn lay_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn lay_text(out: &mut Vec<u8>, text: &str) {
     varint::lay(out, length(text.as_bytes()));
     out.extend_from_slice(text.as_bytes());
 }
 
-fn read_text(reader: &mut Reader<'_>, field: &'static str) -> Result<String, Malformed> {
+pub(crate) fn read_text(reader: &mut Reader<'_>, field: &'static str) -> Result<String, Malformed> {
     let wrong = Malformed { field };
     let length = usize::try_from(varint::read(reader, field)?).map_err(|_| wrong)?;
     std::str::from_utf8(reader.raw(length, field)?).map(str::to_owned).map_err(|_| wrong)
 }
 
-fn read_count(reader: &mut Reader<'_>, field: &'static str) -> Result<usize, Malformed> {
+pub(crate) fn read_count(reader: &mut Reader<'_>, field: &'static str) -> Result<usize, Malformed> {
     usize::try_from(varint::read(reader, field)?).map_err(|_| Malformed { field })
 }
 
 /// The first bytes of every payload.
-fn start(document: u64, room: usize) -> Vec<u8> {
+pub(crate) fn start(document: u64, room: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + room);
     out.push(VERSION);
     varint::lay(&mut out, document);
     out
 }
 
-fn opened(payload: &[u8]) -> Result<(u64, Reader<'_>), Malformed> {
+pub(crate) fn opened(payload: &[u8]) -> Result<(u64, Reader<'_>), Malformed> {
     let mut reader = Reader::new(payload);
     if reader.u8("version")? != VERSION {
         return Err(Malformed { field: "version" });
     }
     Ok((varint::read(&mut reader, "document")?, reader))
-}
-
-pub(crate) fn lay_create(document: u64, versioning: Versioning, name: &str) -> Vec<u8> {
-    let mut out = start(document, name.len());
-    out.extend_from_slice(&versioning.laid());
-    out.extend_from_slice(name.as_bytes());
-    out
-}
-
-pub(crate) fn read_create(payload: &[u8]) -> Result<(u64, Versioning, &str), Malformed> {
-    let (document, mut reader) = opened(payload)?;
-    let laid = [reader.u8("versioning")?, reader.u8("versioning")?];
-    let versioning = Versioning::of(laid).ok_or(Malformed { field: "versioning" })?;
-    let name = std::str::from_utf8(reader.rest()).map_err(|_| Malformed { field: "name" })?;
-    Ok((document, versioning, name))
-}
-
-pub(crate) fn lay_drop(document: u64, name: &str) -> Vec<u8> {
-    let mut out = start(document, name.len());
-    out.extend_from_slice(name.as_bytes());
-    out
-}
-
-pub(crate) fn read_drop(payload: &[u8]) -> Result<(u64, &str), Malformed> {
-    let (document, reader) = opened(payload)?;
-    let name = std::str::from_utf8(reader.rest()).map_err(|_| Malformed { field: "name" })?;
-    Ok((document, name))
 }
 
 pub(crate) fn lay_page(document: u64, page: PageName, fragment: &[u8]) -> Vec<u8> {
@@ -214,7 +183,7 @@ pub(crate) fn lay_commit<'a>(root: &Root, fragments: impl ExactSizeIterator<Item
     out
 }
 
-fn count(length: usize) -> u64 {
+pub(crate) fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
@@ -259,6 +228,19 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, Malformed> {
     Ok(Change { what, node: varint::read(reader, "change")? })
 }
 
+/// The commit of a document: the whole payload, or one of those that were prepared.
+pub(crate) fn commit_of(kind: u16, payload: &[u8], document: u64) -> Result<&[u8], Malformed> {
+    match kind {
+        KIND_COMMIT => Ok(payload),
+        KIND_PREPARE => {
+            let (_, parts) = read_prepare(payload)?;
+            let is_of = |commit: &&[u8]| opened(commit).is_ok_and(|(of, _)| of == document);
+            parts.into_iter().map(|(_, commit)| commit).find(is_of).ok_or(Malformed { field: "document" })
+        }
+        _ => Err(Malformed { field: "kind" }),
+    }
+}
+
 /// The fragment with this index, of this document and page.
 ///
 /// # Errors
@@ -270,14 +252,15 @@ pub(crate) fn fragment(
     page: PageName,
     index: u32,
 ) -> Result<&[u8], Malformed> {
-    let (of, mut reader) = opened(payload)?;
+    let commit = if kind == KIND_PAGE { payload } else { commit_of(kind, payload, document)? };
+    let (of, mut reader) = opened(commit)?;
     if of != document {
         return Err(Malformed { field: "document" });
     }
     let found = match kind {
         KIND_PAGE if index == 0 => (PageName::read(&mut reader)?, reader.rest()),
-        KIND_COMMIT => {
-            let (_, mut reader) = read_commit(payload)?;
+        KIND_COMMIT | KIND_PREPARE => {
+            let (_, mut reader) = read_commit(commit)?;
             let count = varint::read(&mut reader, "fragments")?;
             if u64::from(index) >= count {
                 return Err(Malformed { field: "fragments" });
@@ -301,6 +284,7 @@ mod tests {
     use assent_ids::Lsn;
 
     use super::*;
+    use crate::act::{KIND_DROP, lay_prepare};
     use crate::place::{Chain, Place};
     use crate::trie::Which;
 
@@ -343,14 +327,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_commit_comes_back_too() {
-        let laid = lay_create(9, Versioning::Differential, "orders");
-        assert_eq!(read_create(&laid), Ok((9, Versioning::Differential, "orders")));
-        assert_eq!(read_drop(&lay_drop(9, "orders")), Ok((9, "orders")));
+    fn a_page_comes_back_and_one_of_many_prepared_commits_is_found() {
         let page = PageName { which: Which::Paths, level: 2, number: 70_000 };
         let laid = lay_page(9, page, b"bytes");
         assert_eq!(fragment(KIND_PAGE, &laid, 9, page, 0), Ok(b"bytes".as_slice()));
         assert!(fragment(KIND_PAGE, &laid, 9, page, 1).is_err());
         assert!(fragment(KIND_DROP, &laid, 9, page, 0).is_err());
+        let commit = |document| {
+            let root = Root { document, ..Root::default() };
+            lay_commit(&root, [(page, document.to_string().as_bytes())].into_iter())
+        };
+        let xid = assent_ids::Xid::new(1, b"x", b"").unwrap();
+        let laid = lay_prepare(&xid, &[("a", &commit(7)), ("b", &commit(300))]);
+        assert_eq!(fragment(KIND_PREPARE, &laid, 300, page, 0), Ok(b"300".as_slice()));
+        assert_eq!(commit_of(KIND_PREPARE, &laid, 7), Ok(commit(7).as_slice()));
+        assert!(fragment(KIND_PREPARE, &laid, 8, page, 0).is_err(), "of another document");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assent_ids::Lsn;
+use assent_ids::{Lsn, Xid};
 use assent_journal::JournalError;
 use assent_kind::Kind;
 use assent_runs::RunsError;
@@ -98,6 +98,70 @@ pub enum DocsError {
         /// As the system says.
         error: String,
     },
+    /// A text that is no JSON Pointer.
+    #[error("{pointer:?} is no JSON Pointer: {why}")]
+    Pointer {
+        /// The text.
+        pointer: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// JSON that is no patch. Nothing has changed.
+    #[error("operation {operation} of the patch: {what}")]
+    Patch {
+        /// Which operation, from 0.
+        operation: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A patch that cannot be made to this document. Nothing has changed.
+    #[error("operation {operation} of the patch, {op} {pointer:?}: {why}")]
+    Unpatched {
+        /// Which operation, from 0.
+        operation: usize,
+        /// What it does.
+        op: String,
+        /// Where.
+        pointer: String,
+        /// Why not.
+        why: String,
+        /// What the caller must do: another document would take it (`Conflict`), or none would (`Invalid`).
+        kind: Kind,
+    },
+    /// A name that no tag can have.
+    #[error("a tag cannot be called {tag:?}: a name has 1 to 255 bytes and no control characters")]
+    TagName {
+        /// The name.
+        tag: String,
+    },
+    /// No such tag.
+    #[error("document {name:?} has no tag {tag:?}")]
+    NoTag {
+        /// The document.
+        name: String,
+        /// The tag.
+        tag: String,
+    },
+    /// A revision that was seen and is not there any more.
+    #[error("revision {revision} of document {name:?} was dropped after it had been seen; the newest is {newest}")]
+    Truncated {
+        /// The document.
+        name: String,
+        /// The revision that was seen.
+        revision: u32,
+        /// What there is.
+        newest: u32,
+    },
+    /// A line of a load that was not taken. What was committed before it stays.
+    #[error("line {line}: {error}; {committed} values before it are committed")]
+    Line {
+        /// Which line, from 1.
+        line: u64,
+        /// How many values stay.
+        committed: u64,
+        /// Why.
+        error: Box<DocsError>,
+    },
     /// Somebody else writes this document.
     #[error("document {name:?} has a writer; another waited {waited_ms} ms for it: try again")]
     Busy {
@@ -105,6 +169,28 @@ pub enum DocsError {
         name: String,
         /// How long.
         waited_ms: u64,
+    },
+    /// No branch of that name is known here.
+    #[error("branch {xid} is not known here")]
+    Unknown {
+        /// The branch.
+        xid: Box<Xid>,
+    },
+    /// A branch of that name is known already.
+    #[error("branch {xid} is known here already")]
+    Known {
+        /// The branch.
+        xid: Box<Xid>,
+    },
+    /// What is asked of a branch does not fit its state. Nothing has changed.
+    #[error("branch {xid} is {state}: no {verb}")]
+    State {
+        /// The branch.
+        xid: Box<Xid>,
+        /// Its state.
+        state: &'static str,
+        /// What was asked.
+        verb: &'static str,
     },
     /// The journal refused; nothing was committed.
     #[error(transparent)]
@@ -149,16 +235,26 @@ fn of(page: Option<&PageName>) -> String {
 impl DocsError {
     /// What the caller must do.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self {
             Self::Size { .. }
             | Self::Config { .. }
             | Self::Name { .. }
             | Self::Unfit { .. }
             | Self::Duplicate { .. }
-            | Self::Json { .. } => Kind::Invalid,
-            Self::NoDocument { .. } | Self::NoRevision { .. } | Self::NoNode { .. } => Kind::NotFound,
-            Self::Exists { .. } => Kind::Conflict,
+            | Self::Json { .. }
+            | Self::Patch { .. }
+            | Self::TagName { .. }
+            | Self::Pointer { .. }
+            | Self::State { .. } => Kind::Invalid,
+            Self::Unpatched { kind, .. } => *kind,
+            Self::Line { error, .. } => error.kind(),
+            Self::NoDocument { .. }
+            | Self::NoRevision { .. }
+            | Self::NoNode { .. }
+            | Self::NoTag { .. }
+            | Self::Unknown { .. } => Kind::NotFound,
+            Self::Exists { .. } | Self::Known { .. } | Self::Truncated { .. } => Kind::Conflict,
             Self::Busy { .. } => Kind::Busy,
             Self::Stream { .. } => Kind::Unavailable,
             Self::Journal(error) => error.kind(),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use assent_ids::Lsn;
 
-use crate::entry::{KIND_COMMIT, KIND_PAGE, fragment, read_commit, read_create, read_drop};
+use crate::act::{KIND_PREPARE, read_create, read_drop, read_outcome, read_prepare, read_tag, read_truncate};
+use crate::entry::{KIND_COMMIT, KIND_PAGE, fragment, read_commit};
 use crate::node::{Node, NodeKey};
 use crate::page::Page;
 use crate::path::Path;
@@ -14,8 +15,14 @@ use crate::versioning::Versioning;
 
 /// Takes these bytes for an entry of each kind.
 pub fn fuzz_entry(bytes: &[u8]) {
-    _ = (read_create(bytes).is_ok(), read_drop(bytes).is_ok(), read_commit(bytes).is_ok());
-    for kind in [KIND_COMMIT, KIND_PAGE] {
+    _ = (
+        read_create(bytes).is_ok(),
+        read_drop(bytes).is_ok(),
+        read_commit(bytes).is_ok(),
+        read_truncate(bytes).is_ok(),
+    );
+    _ = (read_prepare(bytes).is_ok(), read_outcome(bytes).is_ok(), read_tag(bytes).is_ok());
+    for kind in [KIND_COMMIT, KIND_PAGE, KIND_PREPARE] {
         for index in 0..3 {
             for (level, number) in [(0, 0), (1, 0), (0, 7)] {
                 let page = PageName { which: Which::Nodes, level, number };

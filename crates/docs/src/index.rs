@@ -1,9 +1,12 @@
 //! The index: names of documents, and for each revision where its commit stands. Derived: the journal has everything.
 //!
 //! ```text
-//!   'n' name                  -> version 1, document (varint), versioning 2
-//!   'r' document 8, revision 4 (big endian) -> version 1, entry 6, time 6, author (length 1), message (all that is left)
-//!   note                      -> version 1, last entry 8, its end 8, its hash 8, next document 8
+//!   'n' name                  -> version 2, document (varint), versioning 2
+//!   'r' document 8, revision 4 (big endian) -> version 2, entry 6, time 6, hash 8, author (length 1), message (all that is left)
+//!   'p' xid                   -> version 2, entry 6: it is prepared there and has no outcome
+//!   't' document 8, tag       -> version 2, revision 4
+//!   'k' document 8            -> version 2, next node key (varint): not below this, once revisions were dropped
+//!   note                      -> version 2, last entry 8, its end 8, its hash 8, next document 8
 //! ```
 //! Walk: [`Index::open`] says from where to replay · [`Index::apply`] makes one journal entry visible · [`Index::name`],
 //! [`Index::row`], [`Index::newest`], [`Index::rows`] look · [`Index::close_memory`] and [`Index::flush`] bound the next replay.
@@ -16,19 +19,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::Lsn;
+use assent_ids::{Lsn, Xid};
 use assent_journal::Log;
 use assent_kind::Kind;
 use assent_runs::{AtOnce, Change, Entry as Run, Opened, Owner, Runs, RunsError, Tally};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::act::{Truncation, lay_xid, read_xid};
 use crate::entry::Root;
 use crate::place::{Entry, lay_lsn, read_lsn};
 use crate::versioning::Versioning;
 use crate::{DocsError, varint};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// What the index's memory may take, whatever happens. Commits wait long before.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
@@ -45,6 +49,8 @@ pub(crate) struct Row {
     pub(crate) revision: u32,
     pub(crate) entry: Entry,
     pub(crate) time_ms: u64,
+    /// The XXH3-64 of the entry's payload.
+    pub(crate) hash: u64,
     pub(crate) author: String,
     pub(crate) message: String,
 }
@@ -55,6 +61,12 @@ pub(crate) enum Effect<'a> {
     Created(&'a str, Named),
     Dropped(&'a str, u64),
     Committed(&'a Root),
+    Truncated(&'a Truncation),
+    Prepared(&'a Xid, Entry),
+    /// The tag of a document's revision; none: it has no such tag any more.
+    Tagged(u64, &'a str, Option<u32>),
+    /// With the revisions that are committed by it: none at a rollback.
+    Ended(&'a Xid, &'a [Root]),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,7 +145,44 @@ impl Index {
             Effect::Dropped(name, document) => {
                 let (from, to) = (row_key(*document, 0), row_key(document.saturating_add(1), 0));
                 let rows = Change::Erase { from: &from, to: Some(&to) };
-                self.runs.apply(end.0, &[Change::Delete { key: &name_key(name) }, rows])?;
+                let (name, floor) = (name_key(name), floor_key(*document));
+                let (first, behind) = (tag_key(*document, ""), tag_key(document.saturating_add(1), ""));
+                let tags = Change::Erase { from: &first, to: Some(&behind) };
+                let gone = [Change::Delete { key: &name }, Change::Delete { key: &floor }, rows, tags];
+                self.runs.apply(end.0, &gone)?;
+            }
+            Effect::Tagged(document, tag, revision) => {
+                let key = tag_key(*document, tag);
+                let row = [&[VERSION], revision.unwrap_or_default().to_le_bytes().as_slice()].concat();
+                let change = match revision {
+                    Some(_) => Change::Put { key: &key, value: &row },
+                    None => Change::Delete { key: &key },
+                };
+                self.runs.apply(end.0, &[change])?;
+            }
+            Effect::Prepared(xid, entry) => {
+                let mut row = vec![VERSION];
+                lay_lsn(&mut row, entry.laid());
+                self.runs.apply(end.0, &[Change::Put { key: &xid_key(xid), value: &row }])?;
+            }
+            Effect::Ended(xid, roots) => {
+                let prepared = xid_key(xid);
+                let row = |root: &Root| (row_key(root.document, root.revision), lay_row(root));
+                let rows: Vec<_> = roots.iter().map(row).collect();
+                let put = rows.iter().map(|(key, value)| Change::Put { key, value });
+                let changes: Vec<_> = put.chain([Change::Delete { key: &prepared }]).collect();
+                self.runs.apply(end.0, &changes)?;
+            }
+            Effect::Truncated(Truncation { document, to, next_node, .. }) => {
+                let from = row_key(*document, to.saturating_add(1));
+                let behind = row_key(document.saturating_add(1), 0);
+                let mut floor = vec![VERSION];
+                varint::lay(&mut floor, *next_node);
+                let rows = Change::Erase { from: &from, to: Some(&behind) };
+                let floor = Change::Put { key: &floor_key(*document), value: &floor };
+                let gone = self.tags_behind(*document, *to)?;
+                let gone = gone.iter().map(|key| Change::Delete { key });
+                self.runs.apply(end.0, &gone.chain([rows, floor]).collect::<Vec<_>>())?;
             }
             Effect::Committed(root) => {
                 let key = row_key(root.document, root.revision);
@@ -176,6 +225,74 @@ impl Index {
     /// The row of the newest revision.
     pub(crate) fn newest(&self, document: u64) -> Result<Option<Row>, DocsError> {
         Ok(self.rows(document, 0..=u32::MAX, 1)?.pop())
+    }
+
+    /// The revision of a tag.
+    pub(crate) fn tag(&self, document: u64, tag: &str) -> Result<Option<u32>, DocsError> {
+        let Some(found) = self.runs.get(&tag_key(document, tag))? else { return Ok(None) };
+        read_tagged(&found.value).map(Some).map_err(|malformed| wrong(found.seq, &malformed))
+    }
+
+    /// The tags of a document behind this one, in order.
+    pub(crate) fn tags(
+        &self,
+        document: u64,
+        behind: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, u32)>, DocsError> {
+        let from = tag_key(document, behind.unwrap_or_default());
+        let from = if behind.is_some() { Bound::Excluded(&*from) } else { Bound::Included(&*from) };
+        let to = tag_key(document.saturating_add(1), "");
+        let view = self.runs.view();
+        let mut walk = view.range(from, Bound::Excluded(&to));
+        let mut tags = Vec::new();
+        while tags.len() < limit
+            && let Some((key, found)) = walk.next()?
+        {
+            let revision = read_tagged(&found.value).map_err(|malformed| wrong(found.seq, &malformed))?;
+            tags.push((String::from_utf8_lossy(key.get(9..).unwrap_or_default()).into_owned(), revision));
+        }
+        Ok(tags)
+    }
+
+    /// The keys of tags whose revisions are behind this one.
+    fn tags_behind(&self, document: u64, revision: u32) -> Result<Vec<Vec<u8>>, RunsError> {
+        let (from, to) = (tag_key(document, ""), tag_key(document.saturating_add(1), ""));
+        let view = self.runs.view();
+        let mut walk = view.range(Bound::Included(&from), Bound::Excluded(&to));
+        let mut keys = Vec::new();
+        while let Some((key, found)) = walk.next()? {
+            // One that cannot be read is told by whoever asks for it.
+            if read_tagged(&found.value).is_ok_and(|of| of > revision) {
+                keys.push(key.to_vec());
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Where a branch is prepared that has no outcome.
+    pub(crate) fn prepared_at(&self, xid: &Xid) -> Result<Option<Entry>, DocsError> {
+        let Some(found) = self.runs.get(&xid_key(xid))? else { return Ok(None) };
+        read_prepared(&found.value).map(Some).map_err(|malformed| wrong(found.seq, &malformed))
+    }
+
+    /// All branches that are prepared and have no outcome.
+    pub(crate) fn prepared(&self) -> Result<Vec<(Xid, Entry)>, DocsError> {
+        let view = self.runs.view();
+        let mut walk = view.range(Bound::Included(b"p"), Bound::Excluded(b"q"));
+        let mut prepared = Vec::new();
+        while let Some((key, found)) = walk.next()? {
+            let xid = read_xid(&mut Reader::new(key.get(1..).unwrap_or_default()));
+            let row = xid.and_then(|xid| Ok((xid, read_prepared(&found.value)?)));
+            prepared.push(row.map_err(|malformed| wrong(found.seq, &malformed))?);
+        }
+        Ok(prepared)
+    }
+
+    /// Keys of new nodes do not begin before this, whatever the newest revision says: those of dropped ones are not used again.
+    pub(crate) fn next_node(&self, document: u64) -> Result<u64, DocsError> {
+        let Some(found) = self.runs.get(&floor_key(document))? else { return Ok(0) };
+        read_floor(&found.value).map_err(|malformed| wrong(found.seq, &malformed))
     }
 
     /// The rows of revisions in a range, the newest first.
@@ -244,6 +361,11 @@ impl Index {
         self.next_document.fetch_add(1, Ordering::AcqRel)
     }
 
+    /// Whether a document of that number was ever made.
+    pub(crate) fn knows(&self, document: u64) -> bool {
+        document < self.next_document.load(Ordering::Acquire)
+    }
+
     /// Up to here no manifest asks for the journal.
     pub(crate) fn replay_floor(&self) -> Lsn {
         Lsn(self.runs.replay_floor())
@@ -264,6 +386,54 @@ fn wrong(committed: u64, malformed: &Malformed) -> DocsError {
 
 fn name_key(name: &str) -> Vec<u8> {
     [b"n", name.as_bytes()].concat()
+}
+
+fn xid_key(xid: &Xid) -> Vec<u8> {
+    let mut key = vec![b'p'];
+    lay_xid(&mut key, xid);
+    key
+}
+
+fn read_prepared(row: &[u8]) -> Result<Entry, Malformed> {
+    let mut reader = Reader::new(row);
+    if reader.u8("version")? != VERSION {
+        return Err(Malformed { field: "version" });
+    }
+    let entry = Entry::of(read_lsn(&mut reader, "entry")?);
+    reader.end()?;
+    Ok(entry)
+}
+
+fn floor_key(document: u64) -> [u8; 9] {
+    let mut key = [b'k'; 9];
+    if let Some(place) = key.get_mut(1..) {
+        place.copy_from_slice(&document.to_be_bytes());
+    }
+    key
+}
+
+fn tag_key(document: u64, tag: &str) -> Vec<u8> {
+    [b"t", document.to_be_bytes().as_slice(), tag.as_bytes()].concat()
+}
+
+fn read_tagged(row: &[u8]) -> Result<u32, Malformed> {
+    let mut reader = Reader::new(row);
+    if reader.u8("version")? != VERSION {
+        return Err(Malformed { field: "version" });
+    }
+    let revision = reader.u32("revision")?;
+    reader.end()?;
+    Ok(revision)
+}
+
+fn read_floor(row: &[u8]) -> Result<u64, Malformed> {
+    let mut reader = Reader::new(row);
+    if reader.u8("version")? != VERSION {
+        return Err(Malformed { field: "version" });
+    }
+    let next_node = varint::read(&mut reader, "next node")?;
+    reader.end()?;
+    Ok(next_node)
 }
 
 fn row_key(document: u64, revision: u32) -> [u8; 13] {
@@ -290,10 +460,11 @@ fn read_named(row: &[u8]) -> Result<Named, Malformed> {
 
 fn lay_row(root: &Root) -> Vec<u8> {
     let (author, message) = (root.meta.author.as_bytes(), root.meta.message.as_bytes());
-    let mut row = Vec::with_capacity(14 + author.len() + message.len());
+    let mut row = Vec::with_capacity(22 + author.len() + message.len());
     row.push(VERSION);
     lay_lsn(&mut row, root.entry.laid());
     lay_lsn(&mut row, root.time_ms);
+    row.extend_from_slice(&root.hash.to_le_bytes());
     row.push(u8::try_from(author.len()).unwrap_or(u8::MAX));
     row.extend_from_slice(author);
     row.extend_from_slice(message);
@@ -307,9 +478,10 @@ fn read_row(revision: u32, row: &[u8]) -> Result<Row, Malformed> {
     }
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| Malformed { field: "text" });
     let (entry, time_ms) = (Entry::of(read_lsn(&mut reader, "entry")?), read_lsn(&mut reader, "time")?);
+    let hash = reader.u64("hash")?;
     let author = reader.u8("author")?;
     let author = text(reader.raw(author.into(), "author")?)?;
-    Ok(Row { revision, entry, time_ms, author, message: text(reader.rest())? })
+    Ok(Row { revision, entry, time_ms, hash, author, message: text(reader.rest())? })
 }
 
 /// What a note says, if it is one of this journal's.

@@ -10,7 +10,7 @@
 //! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Document::edit`] takes the writer's seat,
 //! [`Edit::commit_begin`] appends one entry, [`Pending::wait`] makes it durable and visible · [`Document::latest`],
 //! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock: by key, by a [`Cursor`], or
-//! written as JSON by a [`Form`].
+//! written as JSON by a [`Form`] · [`Database::prepare_begin`] makes edits a branch of a distributed transaction.
 //! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, queries, secondary
 //! indexes.
 //!
@@ -40,6 +40,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod act;
+mod branch;
 mod build;
 mod commit;
 mod config;
@@ -49,42 +51,59 @@ mod document;
 mod edit;
 mod entry;
 mod error;
+mod flat;
 mod fragment;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hash;
 mod index;
 mod link;
+mod load;
 mod look;
+mod merge_patch;
 mod node;
 mod page;
 mod parse;
+mod past;
+mod patch;
 mod path;
 mod paths;
 mod place;
+mod pointer;
 mod rearrange;
 mod record;
+mod replay;
 mod revert;
 mod revision;
 mod serialise;
 mod store;
+mod tag;
 mod trie;
+mod truncate;
 mod varint;
 mod verify;
 mod versioning;
+mod watch;
+mod writer;
 
+pub use act::{KIND_CREATE, KIND_DROP, KIND_OUTCOME, KIND_PREPARE, KIND_TAG, KIND_TRUNCATE};
+pub use branch::{Appended, InDoubt, Voted};
 pub use commit::Pending;
 pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 pub use cursor::Cursor;
 pub use database::{Database, Stats};
 pub use document::{Document, Told};
 pub use edit::{At, Edit, Value};
-pub use entry::{Change, KIND_COMMIT, KIND_CREATE, KIND_DROP, KIND_PAGE, Meta, What};
+pub use entry::{Change, KIND_COMMIT, KIND_PAGE, Meta, What};
 pub use error::DocsError;
+pub use load::Loaded;
 pub use look::{Item, Look, Text};
 pub use node::{Kind, Node, NodeKey};
+pub use past::Run;
 pub use path::PathCount;
 pub use revision::Revision;
 pub use serialise::{Form, Metadata};
 pub use trie::PageName;
 pub use versioning::{Versioning, WINDOW_MAX};
+pub use watch::{Mark, Since};
+pub use writer::{Every, Writer};

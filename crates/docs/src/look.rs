@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::node::{Kind, Node, NodeKey};
 use crate::page::Page;
 use crate::path::{PathId, Step};
+use crate::pointer::Pointer;
 use crate::{DocsError, hash};
 
 /// A text where it was read: no copy.
@@ -170,6 +171,15 @@ pub trait Look {
             item = parent;
         }
         Ok(steps.iter().rev().fold(String::new(), |pointer, step| format!("{pointer}/{step}")))
+    }
+
+    /// The value that a JSON Pointer (RFC 6901) leads to.
+    ///
+    /// # Errors
+    /// [`DocsError::Pointer`] for what is none; as [`Look::find`].
+    fn at_pointer(&self, pointer: &str) -> Result<Option<NodeKey>, DocsError> {
+        let parsed = Pointer::parse(pointer);
+        parsed.map_err(|why| DocsError::Pointer { pointer: pointer.to_owned(), why })?.find(self)
     }
 
     /// How many siblings are before a node.

@@ -54,7 +54,7 @@ pub(crate) fn fill(
     }
 }
 
-fn told(error: &JsonParseError) -> DocsError {
+pub(crate) fn told(error: &JsonParseError) -> DocsError {
     match error {
         JsonParseError::Io(error) => DocsError::Stream { doing: "reading JSON", error: error.to_string() },
         JsonParseError::Syntax(error) => {

@@ -15,7 +15,7 @@ use crate::store::Reading;
 use crate::trie::{Changes, Tree};
 
 /// A path as it will be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PathDraft {
     pub(crate) named: Named,
     /// It is not in the tree; else only its count has changed.
@@ -59,6 +59,11 @@ pub(crate) struct Paths {
 impl Paths {
     pub(crate) fn over(base: &Root) -> Self {
         Self { tree: base.paths.clone(), next: base.next_path, drafts: BTreeMap::new(), known: None }
+    }
+
+    /// The same, for whoever may come back to it.
+    pub(crate) fn copy(&self) -> Self {
+        Self { tree: self.tree.clone(), next: self.next, drafts: self.drafts.clone(), known: None }
     }
 
     pub(crate) fn find(&self, reading: &Reading<'_>, path: PathId) -> Result<Option<Named>, DocsError> {

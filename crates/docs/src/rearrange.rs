@@ -27,6 +27,7 @@ impl Edit {
     }
 
     fn rename_member(&mut self, key: NodeKey, name: &str) -> Result<(), DocsError> {
+        self.make_room()?;
         let item = self.item(key)?;
         let Node { parent, left, right, .. } = item.node;
         let Some(before) = self.name(&item.node)? else {
@@ -54,6 +55,7 @@ impl Edit {
     }
 
     fn move_node(&mut self, key: NodeKey, at: At, name: Option<&str>) -> Result<(), DocsError> {
+        self.make_room()?;
         let item = self.item(key)?;
         let hook = self.hook_for(&item, at)?;
         self.fits(hook, name, Some(key))?;
@@ -89,23 +91,30 @@ impl Edit {
     /// # Errors
     /// As [`Edit::insert_json`]: nothing has changed then.
     pub fn replace(&mut self, key: NodeKey, json: impl Read) -> Result<NodeKey, DocsError> {
-        self.whole(|edit| edit.replace_node(key, json))
+        let text_bytes_max = self.store.config.text_bytes_max;
+        self.replace_built(key, |build, name| fill(build, name, json, text_bytes_max))
     }
 
-    fn replace_node(&mut self, key: NodeKey, json: impl Read) -> Result<NodeKey, DocsError> {
-        self.make_room()?;
-        let item = self.item(key)?;
-        let name = self.name(&item.node)?;
-        let name = name.as_ref().map(crate::Text::as_str);
-        let text_bytes_max = self.store.config.text_bytes_max;
-        let new = self.built(item.node.parent, |build| fill(build, name, json, text_bytes_max))?;
-        self.unlink(&item)?;
-        self.forget(key)?;
-        let Node { parent, left, right, .. } = item.node;
-        self.link(new, Hook { parent, left, right })?;
-        self.note(What::Removed, key);
-        self.note(What::Inserted, new);
-        Ok(new)
+    /// Builds a subtree and hangs it in a node's place, under its name. The node is gone.
+    pub(crate) fn replace_built(
+        &mut self,
+        key: NodeKey,
+        fill: impl FnOnce(&mut Build<'_>, Option<&str>) -> Result<(), DocsError>,
+    ) -> Result<NodeKey, DocsError> {
+        self.whole(|edit| {
+            edit.make_room()?;
+            let item = edit.item(key)?;
+            let name = edit.name(&item.node)?;
+            let name = name.as_ref().map(crate::Text::as_str);
+            let new = edit.built(item.node.parent, |build| fill(build, name))?;
+            edit.unlink(&item)?;
+            edit.forget(key)?;
+            let Node { parent, left, right, .. } = item.node;
+            edit.link(new, Hook { parent, left, right })?;
+            edit.note(What::Removed, key);
+            edit.note(What::Inserted, new);
+            Ok(new)
+        })
     }
 
     /// Where a node that is there already would hang.
@@ -134,7 +143,7 @@ impl Edit {
     }
 
     /// How many containers a new child of this one is within.
-    fn levels_above(&self, parent: NodeKey, moved: NodeKey) -> Result<u64, DocsError> {
+    pub(crate) fn levels_above(&self, parent: NodeKey, moved: NodeKey) -> Result<u64, DocsError> {
         let (mut at, mut levels) = (parent, 0);
         while at != NodeKey::DOCUMENT {
             if at == moved {
@@ -146,7 +155,7 @@ impl Edit {
     }
 
     /// How many levels a subtree has.
-    fn levels_below(&self, top: NodeKey) -> Result<u64, DocsError> {
+    pub(crate) fn levels_below(&self, top: NodeKey) -> Result<u64, DocsError> {
         let (mut node, mut level, mut levels) = (self.item(top)?.node, 1, 1);
         while let Some(next) = self.after(&node, top)? {
             let found = self.item(next)?.node;
@@ -164,7 +173,7 @@ impl Edit {
     }
 
     /// Gives a subtree the paths that it has where its top now is.
-    fn repath(&mut self, top: NodeKey, name: Option<&str>) -> Result<(), DocsError> {
+    pub(crate) fn repath(&mut self, top: NodeKey, name: Option<&str>) -> Result<(), DocsError> {
         let mut next = Some(top);
         while let Some(key) = next {
             let node = self.item(key)?.node;

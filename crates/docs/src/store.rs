@@ -21,8 +21,8 @@ use crate::DocsError;
 use crate::config::Config;
 use crate::database::Desk;
 use crate::document::Doc;
-use crate::entry::{KIND_COMMIT, Root, fragment, read_commit};
-use crate::index::Index;
+use crate::entry::{Root, commit_of, fragment, read_commit};
+use crate::index::{Index, Row};
 use crate::look::{Item, Named, Stepped, Text};
 use crate::node::{Node, NodeKey};
 use crate::page::{Page, SLOTS};
@@ -33,17 +33,22 @@ use crate::trie::{Bad, PageName, Pages, Tree, Which};
 /// What a kept page or revision costs beside its bytes.
 const ITEM_BYTES: usize = 96;
 
+/// Document of a page, and its newest fragment. An entry may have those of several documents.
+pub(crate) type PageKey = (u64, Place);
+/// Document, epoch and number of a revision.
+pub(crate) type RootKey = (u64, u32, u32);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes;
 
-impl Weighter<Place, Arc<Page>> for Bytes {
-    fn weight(&self, _: &Place, page: &Arc<Page>) -> u64 {
+impl Weighter<PageKey, Arc<Page>> for Bytes {
+    fn weight(&self, _: &PageKey, page: &Arc<Page>) -> u64 {
         u64::try_from(page.held_bytes() + ITEM_BYTES).unwrap_or(u64::MAX)
     }
 }
 
-impl Weighter<(u64, u32), Arc<Root>> for Bytes {
-    fn weight(&self, _: &(u64, u32), root: &Arc<Root>) -> u64 {
+impl Weighter<RootKey, Arc<Root>> for Bytes {
+    fn weight(&self, _: &RootKey, root: &Arc<Root>) -> u64 {
         let meta = &root.meta;
         let texts: usize = meta.fields.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
         let changes = root.changes.len() * 16;
@@ -56,8 +61,8 @@ pub(crate) struct Store {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) index: Index,
-    pub(crate) pages: Cache<Place, Arc<Page>, Bytes>,
-    pub(crate) roots: Cache<(u64, u32), Arc<Root>, Bytes>,
+    pub(crate) pages: Cache<PageKey, Arc<Page>, Bytes>,
+    pub(crate) roots: Cache<RootKey, Arc<Root>, Bytes>,
     pub(crate) desk: Mutex<Desk>,
     pub(crate) documents: Mutex<HashMap<Arc<str>, Arc<Doc>>>,
     /// Held by whoever writes the index out.
@@ -65,36 +70,58 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The revision of this number; `none` says that there is none.
+    /// The revision of this number in that epoch of the document; `none` says that there is none.
     ///
     /// # Errors
     /// [`DocsError::Damaged`] if its commit cannot be read; as the disk says.
     pub(crate) fn root(
         &self,
         doc: &Doc,
-        revision: u32,
+        (epoch, revision): (u32, u32),
         none: impl FnOnce() -> DocsError,
     ) -> Result<Arc<Root>, DocsError> {
-        if let Some(root) = self.roots.get(&(doc.id, revision)) {
+        if let Some(root) = self.roots.get(&(doc.id, epoch, revision)) {
             return Ok(root);
         }
         let row = self.index.row(doc.id, revision)?.ok_or_else(none)?;
-        let root = Arc::new(self.read_root(doc, revision, row.entry)?);
-        self.roots.insert((doc.id, revision), Arc::clone(&root));
+        let root = Arc::new(self.read_root(doc, &row)?);
+        self.roots.insert((doc.id, epoch, revision), Arc::clone(&root));
         Ok(root)
     }
 
-    pub(crate) fn read_root(&self, doc: &Doc, revision: u32, entry: Entry) -> Result<Root, DocsError> {
+    /// The newest revision, as the index has it.
+    ///
+    /// # Errors
+    /// As [`Store::root`].
+    pub(crate) fn head(&self, doc: &Doc) -> Result<Root, DocsError> {
+        let mut root = match self.index.newest(doc.id)? {
+            Some(row) => self.read_root(doc, &row)?,
+            None => Root::empty(doc.id),
+        };
+        root.next_node = root.next_node.max(self.index.next_node(doc.id)?);
+        Ok(root)
+    }
+
+    /// The revision of a row.
+    ///
+    /// # Errors
+    /// As [`Store::root`].
+    pub(crate) fn read_root(&self, doc: &Doc, row: &Row) -> Result<Root, DocsError> {
+        let (revision, entry) = (row.revision, row.entry);
         let fetched = self.fetch(entry, |what| doc.damaged(revision, entry.lsn(), what))?;
         let wrong = |what: &dyn fmt::Display| doc.damaged(revision, entry.lsn(), what);
-        if fetched.kind != KIND_COMMIT {
-            return Err(wrong(&"the entry there is no commit"));
-        }
-        let (root, _) = read_commit(fetched.payload()).map_err(|malformed| wrong(&malformed))?;
+        let malformed = |malformed: Malformed| wrong(&malformed);
+        let commit = commit_of(fetched.kind, fetched.payload(), doc.id).map_err(malformed)?;
+        let (root, _) = read_commit(commit).map_err(malformed)?;
         if (root.document, root.revision) != (doc.id, revision) {
             return Err(wrong(&"the commit there is of another document or revision"));
         }
-        Ok(settled(root, entry, xxh3_64(fetched.payload())))
+        let hash = xxh3_64(commit);
+        if hash != row.hash {
+            return Err(wrong(&"the commit there is not the one that was published"));
+        }
+        // One that was prepared is as old as its decision.
+        Ok(Root { time_ms: row.time_ms, ..settled(root, entry, hash) })
     }
 
     /// An entry; what is damaged or gone is told as `damaged` says.
@@ -177,13 +204,13 @@ impl Pages for Reading<'_> {
         let Some(newest) = chain.newest() else {
             return Err(self.bad(Bad { page, what: Malformed { field: "chain" } }));
         };
-        if let Some(found) = self.store.pages.get(&newest) {
+        if let Some(found) = self.store.pages.get(&(self.doc.id, newest)) {
             return Ok(found);
         }
         let fragments = chain.0.iter().map(|place| self.fragment(page, *place)).collect::<Result<Vec<_>, _>>()?;
         let combined = Page::combine(fragments).map_err(|what| self.damaged(page, newest.entry.lsn(), &what))?;
         let combined = Arc::new(combined);
-        self.store.pages.insert(newest, Arc::clone(&combined));
+        self.store.pages.insert((self.doc.id, newest), Arc::clone(&combined));
         Ok(combined)
     }
 

@@ -1,13 +1,17 @@
 //! Verifying a revision: every node is read, and every link, count, hash and path is held against what is found.
 //!
-//! Walk: [`Revision::verify`] walks in document order; a node is judged when all below it has been.
+//! Walk: [`Revision::verify`] walks in document order; a node is judged when all below it has been · [`Document::verify`] walks
+//! back from revision to revision, each of which says what its predecessor was.
 //! Deliberately absent: repair.
 
 use std::collections::BTreeMap;
 
+use crate::document::Document;
+use crate::entry::Root;
 use crate::look::{Item, Look, Text};
 use crate::node::{Kind, Node, NodeKey};
 use crate::path::PathId;
+use crate::place::Entry;
 use crate::revision::Revision;
 use crate::{DocsError, hash};
 
@@ -26,6 +30,42 @@ impl Open {
     }
 }
 
+impl Document {
+    /// Reads the commits of all revisions, the newest first, and holds each against what its successor says of it and against the
+    /// index. Not their nodes: [`Revision::verify`] does that of one. Gives how many there are.
+    ///
+    /// # Errors
+    /// [`DocsError::Damaged`] naming the first revision that is not what it should be; as the disk says.
+    pub fn verify(&self) -> Result<u32, DocsError> {
+        loop {
+            let newest = self.doc.head.load_full();
+            let verified = self.verify_from(&newest);
+            // Cut back meanwhile: other revisions have the numbers now.
+            if verified.is_ok() || self.doc.head.load().epoch == newest.epoch {
+                return verified.map(|()| newest.revision);
+            }
+        }
+    }
+
+    fn verify_from(&self, newest: &Root) -> Result<(), DocsError> {
+        let Root { mut revision, mut entry, mut hash, .. } = *newest;
+        while revision > 0 {
+            let wrong = |what| self.doc.damaged(revision, entry.lsn(), what);
+            let row = self.store.index.row(self.doc.id, revision)?;
+            let row = row.ok_or_else(|| wrong("the index does not know it"))?;
+            if (row.entry, row.hash) != (entry, hash) {
+                return Err(wrong("its successor stands on another one than is there"));
+            }
+            let root = self.store.read_root(&self.doc, &row)?;
+            (revision, entry, hash) = (revision - 1, root.previous, root.previous_hash);
+        }
+        match (entry, hash) {
+            (Entry::HERE, 0) => Ok(()),
+            _ => Err(self.doc.damaged(0, entry.lsn(), "the first revision stands on another one")),
+        }
+    }
+}
+
 impl Revision {
     /// Reads all of it and holds it against itself. Gives how many nodes there are.
     ///
@@ -41,6 +81,9 @@ impl Revision {
                 let item = self.find(key)?.ok_or_else(|| self.wrong(key, "it is not there"))?;
                 if (item.node.parent, item.node.left) != (parent, left) {
                     return Err(self.wrong(key, "it does not lead back to where it hangs"));
+                }
+                if key.0 >= self.root.next_node {
+                    return Err(self.wrong(key, "its key will be given to another node"));
                 }
                 *paths.entry(item.node.path).or_default() += 1;
                 nodes += 1;

@@ -1,25 +1,72 @@
 //! The power is cut everywhere: what was acknowledged is there with every revision before it, the rest is wholly there or wholly
-//! absent, and no reader has seen what is gone afterwards.
+//! absent, no reader has seen what is gone afterwards, and a branch that voted waits for its outcome.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use assent_docs::{At, Config, Database, Document, Edit, Look, Meta, NodeKey, Pending, Value, Versioning};
+use assent_ids::Xid;
 use assent_journal::Journal;
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
+use assent_xa::Vote;
 
 use super::tree::read;
 
 /// A document has this much: its items' numbers, each with how often its digits are repeated. So a red state can be read.
 type Content = BTreeMap<u64, (u64, usize)>;
 
+/// What is done to a document.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Op {
+    Commit(Content),
+    /// Revisions behind this one are dropped.
+    Truncate(usize),
+    /// By a branch.
+    Prepare(u64, Content),
+    /// The branch's outcome.
+    End(bool),
+}
+
+/// A document: its revisions, and the one that a branch has prepared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct State {
+    revisions: Vec<Content>,
+    prepared: Option<(u64, Content)>,
+}
+
+impl State {
+    fn after(mut self, op: &Op) -> State {
+        match op {
+            Op::Commit(content) => self.revisions.push(content.clone()),
+            Op::Truncate(to) => self.revisions.truncate(*to),
+            Op::Prepare(branch, content) => self.prepared = Some((*branch, content.clone())),
+            Op::End(is_commit) => {
+                let prepared = self.prepared.take();
+                self.revisions.extend(prepared.filter(|_| *is_commit).map(|(_, content)| content));
+            }
+        }
+        self
+    }
+
+    /// All that an outsider sees of it.
+    fn seen(&self) -> (&[Content], Option<u64>) {
+        (&self.revisions, self.prepared.as_ref().map(|(branch, _)| *branch))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Fact {
     Made(u64),
     Dropped(u64),
-    /// A revision of a document, with its content. A reader that saw it acknowledges it as much as its writer does.
-    Revision(u64, u32, Content),
+    /// A document as an open found it: what was done before does not count any more.
+    Found(u64, State),
+    /// What is done to a document, with a number that grows.
+    Did(u64, u64, Op),
+    /// It did nothing: nothing had changed.
+    Void(u64, u64),
+    /// Everything up to that number is done. A reader that saw it acknowledges it as much as its writer does.
+    Done(u64, u64),
     /// A checkpoint at a place of the journal.
     Checkpoint(u64),
 }
@@ -34,6 +81,18 @@ fn text(error: impl std::fmt::Display) -> String {
 
 fn name(document: u64) -> String {
     format!("doc {document}")
+}
+
+fn number(name: &str) -> Result<u64, String> {
+    Ok(name.strip_prefix("doc ").and_then(|number| number.parse().ok()).ok_or("a name of nobody")?)
+}
+
+fn xid(branch: u64) -> Xid {
+    Xid::new(1, &branch.to_be_bytes(), b"docs").unwrap()
+}
+
+fn branch(xid: &Xid) -> u64 {
+    u64::from_be_bytes(xid.gtrid().try_into().unwrap())
 }
 
 impl Store {
@@ -68,7 +127,11 @@ fn content(look: &impl Look) -> Result<Content, String> {
     tree.children().iter().map(item).collect()
 }
 
-fn found(db: &Database) -> Result<BTreeMap<u64, Vec<Content>>, String> {
+/// A document's revisions, and the branch that holds it.
+type Found = (Vec<Content>, Option<u64>);
+
+/// The documents as they are.
+fn found(db: &Database) -> Result<BTreeMap<u64, Found>, String> {
     let mut all = BTreeMap::new();
     for name in db.names(None, usize::MAX).map_err(text)? {
         let doc = db.document(&name).map_err(text)?;
@@ -78,23 +141,74 @@ fn found(db: &Database) -> Result<BTreeMap<u64, Vec<Content>>, String> {
             revision.verify().map_err(text)?;
             content(&revision)
         };
-        let number = name.strip_prefix("doc ").and_then(|number| number.parse().ok()).ok_or("a name of nobody")?;
         let told = doc.history(0..=u32::MAX, usize::MAX).map_err(text)?;
         if told.len() != revisions.clone().count() {
             return Err(format!("{} revisions in the history of {name}", told.len()));
         }
-        all.insert(number, revisions.map(read).collect::<Result<Vec<_>, String>>()?);
+        doc.verify().map_err(text)?;
+        all.insert(number(&name)?, (revisions.map(read).collect::<Result<Vec<_>, String>>()?, None));
+    }
+    for in_doubt in db.in_doubt() {
+        for (name, revision) in &in_doubt.documents {
+            let (revisions, holder) = all.get_mut(&number(name)?).ok_or("a branch holds what is not there")?;
+            if holder.is_some() || revisions.len() + 1 != *revision as usize {
+                return Err(format!("{in_doubt:?} holds a document of {} revisions", revisions.len()));
+            }
+            *holder = Some(branch(&in_doubt.xid));
+        }
     }
     Ok(all)
+}
+
+/// A document as it was found, and all that was done to it since.
+fn story(attempted: &[Fact], document: u64) -> (State, Vec<(u64, &Op)>) {
+    let (mut state, mut ops) = (State::default(), Vec::new());
+    for fact in attempted {
+        match fact {
+            Fact::Found(of, found) if *of == document => (state, ops) = (found.clone(), Vec::new()),
+            Fact::Did(of, serial, op) if *of == document => ops.push((*serial, op)),
+            Fact::Void(of, serial) if *of == document => ops.retain(|(of, _)| of != serial),
+            _ => {}
+        }
+    }
+    (state, ops)
+}
+
+/// What a run knows of a document.
+struct Known {
+    doc: Document,
+    /// All states that it has had or may have, each with the number of what led to it; the first is as it was found.
+    states: Vec<(u64, State)>,
+    /// So many of them are over.
+    over: usize,
+}
+
+impl Known {
+    fn newest(&self) -> &State {
+        &self.states.last().unwrap().1
+    }
+}
+
+/// What its newest revision has.
+fn known_before(known: &Known) -> Content {
+    known.newest().revisions.last().cloned().unwrap_or_default()
+}
+
+/// Something that is appended and not yet waited for.
+enum Waiting {
+    Commit(Pending, u64, u64),
+    /// Of a branch: it is done to all of these.
+    Branch(assent_docs::Appended, Vec<(u64, u64)>),
 }
 
 struct Run<'a> {
     db: Database,
     rng: Rng,
     witness: &'a Witness<Fact>,
-    docs: BTreeMap<u64, Document>,
+    docs: BTreeMap<u64, Known>,
     next: u64,
-    waiting: Vec<(Pending, Fact)>,
+    serial: u64,
+    waiting: Vec<Waiting>,
 }
 
 impl Run<'_> {
@@ -111,13 +225,15 @@ impl Run<'_> {
         self.witness.attempt(Fact::Made(number));
         let doc = self.db.create(&name(number), versioning).map_err(text)?;
         self.witness.acknowledge(Fact::Made(number));
-        self.docs.insert(number, doc);
+        self.docs.insert(number, Known { doc, states: vec![(0, State::default())], over: 1 });
         Ok(())
     }
 
     fn drop_one(&mut self) -> Result<(), String> {
         self.wait()?;
-        let Some((number, _)) = self.docs.pop_first() else { return Ok(()) };
+        let free = self.docs.iter().find(|(_, known)| known.newest().prepared.is_none()).map(|(number, _)| *number);
+        let Some(number) = free else { return Ok(()) };
+        self.docs.remove(&number);
         self.witness.attempt(Fact::Dropped(number));
         self.db.drop_document(&name(number)).map_err(text)?;
         self.witness.acknowledge(Fact::Dropped(number));
@@ -142,35 +258,135 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn commit(&mut self) -> Result<(), String> {
+    /// Some document with a change of it; none while a branch holds it.
+    fn edit(&mut self) -> Result<Option<(u64, Edit)>, String> {
         let numbers: Vec<u64> = self.docs.keys().copied().collect();
-        let Some(number) = numbers.get(self.rng.index(numbers.len())).copied() else { return self.make() };
-        let doc = self.docs[&number].clone();
-        let Ok(mut edit) = doc.edit() else { return Ok(()) };
+        let Some(number) = numbers.get(self.rng.index(numbers.len())).copied() else {
+            self.make()?;
+            return Ok(None);
+        };
+        let known = &self.docs[&number];
+        let doc = known.doc.clone();
+        let mut edit = match doc.edit() {
+            Ok(edit) if known.newest().prepared.is_none() => edit,
+            Err(_) if known.newest().prepared.is_some() => return Ok(None),
+            Ok(_) => return Err(format!("somebody writes document {number}, which a branch holds")),
+            Err(error) => return Err(text(error)),
+        };
         if self.rng.below(8) == 0 {
             let to = u32::try_from(self.rng.below(u64::from(doc.latest().number()) + 1)).map_err(text)?;
             edit.revert(&doc.at(to).map_err(text)?).map_err(text)?;
         }
         Self::change(&mut self.rng, &mut edit)?;
+        Ok(Some((number, edit)))
+    }
+
+    /// Says what will be done to a document.
+    fn attempt(&mut self, number: u64, op: Op) -> u64 {
+        self.serial += 1;
+        self.witness.attempt(Fact::Did(number, self.serial, op.clone()));
+        let states = &mut self.docs.get_mut(&number).unwrap().states;
+        let state = states.last().unwrap().1.clone().after(&op);
+        states.push((self.serial, state));
+        self.serial
+    }
+
+    /// It did nothing.
+    fn void(&mut self, number: u64, serial: u64) {
+        self.witness.attempt(Fact::Void(number, serial));
+        self.docs.get_mut(&number).unwrap().states.retain(|(of, _)| *of != serial);
+    }
+
+    fn done(&mut self, number: u64, serial: u64) {
+        self.witness.acknowledge(Fact::Done(number, serial));
+        let Some(known) = self.docs.get_mut(&number) else { return };
+        known.over = known.over.max(known.states.iter().take_while(|(of, _)| *of <= serial).count());
+    }
+
+    fn commit(&mut self) -> Result<(), String> {
+        let Some((number, edit)) = self.edit()? else { return Ok(()) };
         if self.rng.below(8) == 0 {
             // Rolled back: what was laid before means nothing.
             return Ok(());
         }
-        let fact = Fact::Revision(number, doc.latest().number() + 1, content(&edit)?);
-        self.witness.attempt(fact.clone());
+        let serial = self.attempt(number, Op::Commit(content(&edit)?));
         let pending = edit.commit_begin(&Meta::default()).map_err(text)?;
-        // Nothing had changed; else whoever looks now must not see it, for a power cut may still take it.
-        if pending.lsn().is_some() {
-            self.waiting.push((pending, fact));
+        match pending.lsn() {
+            // Whoever looks now must not see it, for a power cut may still take it.
+            Some(_) => self.waiting.push(Waiting::Commit(pending, number, serial)),
+            None => self.void(number, serial),
         }
         self.look(number)
     }
 
-    /// What a reader sees is there for ever.
-    fn look(&self, number: u64) -> Result<(), String> {
-        let newest = self.docs[&number].latest();
-        if newest.number() > 0 {
-            self.witness.acknowledge(Fact::Revision(number, newest.number(), content(&newest)?));
+    /// A branch of one document or two.
+    fn prepare(&mut self) -> Result<(), String> {
+        let (mut parts, mut edits) = (Vec::new(), Vec::new());
+        let branch = self.serial + 1;
+        for _ in 0..1 + self.rng.below(2) {
+            let held: Vec<u64> = parts.iter().map(|(number, _)| *number).collect();
+            let known =
+                self.docs.iter().filter(|(number, known)| !held.contains(number) && known.newest().prepared.is_none());
+            let free: Vec<u64> = known.map(|(number, _)| *number).collect();
+            let Some(number) = free.get(self.rng.index(free.len().max(1))).copied() else { break };
+            let mut edit = self.docs[&number].doc.edit().map_err(text)?;
+            Self::change(&mut self.rng, &mut edit)?;
+            let content = content(&edit)?;
+            // What has not changed is no part of the branch.
+            if content != known_before(&self.docs[&number]) {
+                parts.push((number, content));
+                edits.push(edit);
+            }
+        }
+        let did = |(number, content): (u64, Content)| (number, self.attempt(number, Op::Prepare(branch, content)));
+        let did: Vec<(u64, u64)> = parts.into_iter().map(did).collect();
+        let voted = self.db.prepare_begin(&xid(branch), edits, &Meta::default()).map_err(text)?;
+        if (voted.vote == Vote::ReadOnly) != did.is_empty() {
+            return Err(format!("{voted:?} for {did:?}"));
+        }
+        self.waiting.push(Waiting::Branch(voted.appended, did));
+        Ok(())
+    }
+
+    /// The outcome of some branch.
+    fn end(&mut self) -> Result<(), String> {
+        let holder = |(number, known): (&u64, &Known)| known.newest().prepared.as_ref().map(|(of, _)| (*of, *number));
+        let held: Vec<(u64, u64)> = self.docs.iter().filter_map(holder).collect();
+        let Some((branch, _)) = held.get(self.rng.index(held.len().max(1))).copied() else { return Ok(()) };
+        let is_commit = self.rng.below(3) > 0;
+        let numbers = held.iter().filter(|(of, _)| *of == branch).map(|(_, number)| *number);
+        let did: Vec<(u64, u64)> = numbers.map(|number| (number, self.attempt(number, Op::End(is_commit)))).collect();
+        let verb = if is_commit { Database::commit_prepared_begin } else { Database::rollback_prepared_begin };
+        let appended = verb(&self.db, &xid(branch)).map_err(text)?;
+        self.waiting.push(Waiting::Branch(appended, did));
+        Ok(())
+    }
+
+    fn truncate(&mut self) -> Result<(), String> {
+        let free = self.docs.iter().filter(|(_, known)| known.newest().prepared.is_none());
+        let numbers: Vec<u64> = free.map(|(number, _)| *number).collect();
+        let Some(number) = numbers.get(self.rng.index(numbers.len().max(1))).copied() else { return Ok(()) };
+        let known = &self.docs[&number];
+        let to = self.rng.index(known.newest().revisions.len() + 1);
+        let doc = known.doc.clone();
+        let serial = self.attempt(number, Op::Truncate(to));
+        doc.truncate(u32::try_from(to).map_err(text)?).map_err(text)?;
+        self.done(number, serial);
+        self.look(number)
+    }
+
+    /// What a reader sees is there for ever, or until it is truncated.
+    fn look(&mut self, number: u64) -> Result<(), String> {
+        let Some(known) = self.docs.get(&number) else { return Ok(()) };
+        let newest = known.doc.latest();
+        let content = content(&newest)?;
+        let is_seen = |(_, state): &&(u64, State)| {
+            state.revisions.len() == newest.number() as usize
+                && state.revisions.last().is_none_or(|last| *last == content)
+        };
+        match known.states[known.over - 1..].iter().find(is_seen) {
+            Some((serial, _)) => self.done(number, *serial),
+            None => return Err(format!("a reader of {number} sees revision {} of nobody", newest.number())),
         }
         Ok(())
     }
@@ -179,12 +395,18 @@ impl Run<'_> {
     fn wait(&mut self) -> Result<(), String> {
         while !self.waiting.is_empty() {
             let at = self.rng.index(self.waiting.len());
-            let (pending, fact) = self.waiting.swap_remove(at);
-            pending.wait().map_err(text)?;
-            self.witness.acknowledge(fact);
-            for number in self.docs.keys() {
-                self.look(*number)?;
+            match self.waiting.swap_remove(at) {
+                Waiting::Commit(pending, number, serial) => {
+                    pending.wait().map_err(text)?;
+                    self.done(number, serial);
+                }
+                Waiting::Branch(appended, did) => {
+                    self.db.wait(appended).map_err(text)?;
+                    did.iter().for_each(|(number, serial)| self.done(*number, *serial));
+                }
             }
+            let numbers: Vec<u64> = self.docs.keys().copied().collect();
+            numbers.into_iter().try_for_each(|number| self.look(number))?;
         }
         Ok(())
     }
@@ -201,23 +423,38 @@ impl Subject for Store {
 
     fn workload(&self, disk: &SimDisk, seed: u64, witness: &Witness<Fact>) -> Result<(), String> {
         let (_log, db) = Store::open(disk, seed)?;
+        let attempted = witness.attempted();
         let made = |fact: &Fact| if let Fact::Made(number) = fact { Some(*number) } else { None };
-        let next = witness.attempted().iter().filter_map(made).max().map_or(0, |last| last + 1);
+        let did = |fact: &Fact| if let Fact::Did(_, serial, _) = fact { Some(*serial) } else { None };
+        let next = attempted.iter().filter_map(made).max().map_or(0, |last| last + 1);
+        let serial = attempted.iter().filter_map(did).max().unwrap_or(0);
         let mut docs = BTreeMap::new();
         // What a power cut left stays: from here on it is promised.
-        for (number, revisions) in found(&db)? {
-            witness.acknowledge(Fact::Made(number));
-            for (revision, content) in (1..).zip(revisions) {
-                witness.acknowledge(Fact::Revision(number, revision, content));
+        for (number, (revisions, holder)) in found(&db)? {
+            let (before, ops) = story(&attempted, number);
+            let earlier = before.prepared.filter(|(of, _)| Some(*of) == holder);
+            let of_branch = ops.into_iter().find_map(|(_, op)| match op {
+                Op::Prepare(of, content) if Some(*of) == holder => Some((*of, content.clone())),
+                _ => None,
+            });
+            let state = State { revisions, prepared: of_branch.or(earlier) };
+            if state.seen().1 != holder {
+                return Err(format!("a branch of nobody holds {number}"));
             }
-            docs.insert(number, db.document(&name(number)).map_err(text)?);
+            witness.attempt(Fact::Found(number, state.clone()));
+            witness.acknowledge(Fact::Made(number));
+            let doc = db.document(&name(number)).map_err(text)?;
+            docs.insert(number, Known { doc, states: vec![(0, state)], over: 1 });
         }
-        let mut run = Run { db, rng: Rng::new(seed), witness, docs, next, waiting: Vec::new() };
+        let mut run = Run { db, rng: Rng::new(seed), witness, docs, next, serial, waiting: Vec::new() };
         for _ in 0..run.rng.range(4..12) {
-            match run.rng.below(10) {
+            match run.rng.below(14) {
                 0 => run.make()?,
                 1 => run.checkpoint()?,
                 2 if run.rng.below(3) == 0 => run.drop_one()?,
+                3 => run.truncate()?,
+                4 | 5 => run.prepare()?,
+                6 | 7 => run.end()?,
                 _ => run.commit()?,
             }
             if run.rng.below(3) > 0 {
@@ -239,25 +476,44 @@ impl Subject for Store {
                 Fact::Dropped(number) if found.contains_key(number) => {
                     return Err(format!("document {number} was dropped and is there"));
                 }
-                Fact::Revision(number, revision, content) => {
-                    let at = *revision as usize - 1;
-                    match found.get(number).and_then(|revisions| revisions.get(at)) {
-                        Some(found) if found == content => {}
-                        None if gone(number) => {}
-                        other => return Err(format!("{fact:?} was promised, {other:?} is there")),
-                    }
-                }
                 Fact::Checkpoint(place) if db.stats().checkpoint.0 < *place => {
                     return Err(format!("a checkpoint at {place} was promised, it is {:?}", db.stats().checkpoint));
                 }
-                Fact::Made(_) | Fact::Dropped(_) | Fact::Checkpoint(_) => {}
+                _ => {}
             }
         }
-        for (number, revisions) in &found {
-            for (revision, content) in (1..).zip(revisions) {
-                if !attempted.contains(&Fact::Revision(*number, revision, content.clone())) {
-                    return Err(format!("revision {revision} of {number} was never committed: {content:?}"));
+        let mut parts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for number in found.keys() {
+            let (state, ops) = story(attempted, *number);
+            let prepared = ops.iter().filter_map(|(_, op)| if let Op::Prepare(of, _) = op { Some(*of) } else { None });
+            for branch in prepared.chain(state.prepared.map(|(of, _)| of)) {
+                parts.entry(branch).or_default().push(*number);
+            }
+        }
+        for (branch, numbers) in parts {
+            let held = numbers.iter().filter(|number| found[number].1 == Some(branch)).count();
+            if held > 0 && held < numbers.len() {
+                return Err(format!("branch {branch} holds some of {numbers:?} and not the others"));
+            }
+        }
+        for (number, (revisions, holder)) in &found {
+            if !attempted.contains(&Fact::Made(*number)) {
+                return Err(format!("document {number} was never made"));
+            }
+            let (mut state, ops) = story(attempted, *number);
+            let done =
+                |fact: &Fact| if let Fact::Done(of, serial) = fact { (of == number).then_some(*serial) } else { None };
+            let done = acknowledged.iter().filter_map(done).max().unwrap_or(0);
+            let mut may_be = vec![(0, state.clone())];
+            for (serial, op) in ops {
+                state = state.after(op);
+                if serial <= done {
+                    may_be.clear();
                 }
+                may_be.push((serial, state.clone()));
+            }
+            if !may_be.iter().any(|(_, state)| state.seen() == (revisions, *holder)) {
+                return Err(format!("{number} has {revisions:?}, held by {holder:?}; it may be {may_be:?}"));
             }
         }
         Ok(())

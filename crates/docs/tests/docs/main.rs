@@ -11,14 +11,20 @@
     reason = "helpers of tests may"
 )]
 
+mod branches;
 mod counts;
 mod damage;
 mod fuzz;
 mod gate;
 mod json;
+mod load;
 mod model;
+mod past;
+mod patch;
 mod store;
+mod tags;
 mod tree;
+mod truncate;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -11,6 +11,8 @@ struct Model {
     rng: Rng,
     tree: Option<Tree>,
     texts: u64,
+    /// No node gets the key that another has had.
+    key: NodeKey,
 }
 
 impl Model {
@@ -63,6 +65,8 @@ impl Model {
             new.name = Some(name);
         }
         new.key = edit.insert(place, new.name.as_deref(), new.value()).unwrap();
+        assert!(new.key > self.key, "{} after {}", new.key, self.key);
+        self.key = new.key;
         parent.children_mut().unwrap().insert(index, new);
     }
 
@@ -204,14 +208,22 @@ fn play(versioning: Versioning, seed: u64, config: Config) {
     println!("{versioning:?}, seed {seed}");
     let mut desk: Desk = fresh_with(config);
     desk.db.create("model", versioning).unwrap();
-    let mut model = Model { rng: Rng::new(seed), tree: None, texts: 0 };
+    let mut model = Model { rng: Rng::new(seed), tree: None, texts: 0, key: NodeKey(0) };
     let mut kept = vec![None];
     for _ in 0..70 {
         let doc = desk.db.document("model").unwrap();
+        if model.rng.below(12) == 0 {
+            let to = kept.len() - 1 - model.rng.index(kept.len().min(4));
+            kept.truncate(to + 1);
+            model.tree = kept[to].clone();
+            let newest = doc.truncate(u32::try_from(to).unwrap()).unwrap();
+            assert_eq!((newest.number(), doc.latest().number()), (to as u32, to as u32));
+            compare(&newest, model.tree.as_ref());
+        }
         let newest = doc.latest().number();
         let before_it = doc.at(newest - newest.min(3)).unwrap();
         let mut edit = doc.edit().unwrap();
-        let before = (model.tree.clone(), model.texts);
+        let before = (model.tree.clone(), model.texts, model.key);
         if model.rng.below(8) == 0 {
             let to = model.rng.index(kept.len());
             edit.revert(&doc.at(u32::try_from(to).unwrap()).unwrap()).unwrap();
@@ -223,7 +235,7 @@ fn play(versioning: Versioning, seed: u64, config: Config) {
         assert_eq!(read(&edit), model.tree, "before the commit");
         if model.rng.below(8) == 0 {
             drop(edit);
-            (model.tree, model.texts) = before;
+            (model.tree, model.texts, model.key) = before;
             continue;
         }
         let revision = edit.commit(&Meta::default()).unwrap();
@@ -240,6 +252,7 @@ fn play(versioning: Versioning, seed: u64, config: Config) {
         }
     }
     let doc = desk.db.document("model").unwrap();
+    assert_eq!(doc.verify().unwrap() as usize + 1, kept.len());
     for (revision, tree) in kept.iter().enumerate() {
         compare(&doc.at(u32::try_from(revision).unwrap()).unwrap(), tree.as_ref());
     }

@@ -111,6 +111,46 @@ fn a_second_writer_gets_the_seat_when_the_first_leaves_it() {
 }
 
 #[test]
+fn a_second_writer_does_not_wait_for_a_commit_for_which_nobody_waits() {
+    // The first has appended its commit and gone: the second waited for the seat until its time was over, and was told `Busy`.
+    let desk = super::open_with(
+        &assent_sim::SimDisk::new(),
+        &assent_sim::SimClock::new(),
+        1,
+        super::journal(),
+        Config { writer_wait_ms: 600_000, ..Config::default() },
+    );
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| doc.edit().unwrap().value().is_some());
+        // Whether the second waits by now or not, it gets the seat.
+        std::thread::yield_now();
+        drop(edit.commit_begin(&Meta::default()).unwrap());
+        assert!(second.join().unwrap(), "it sees what was committed");
+    });
+}
+
+#[test]
+fn a_long_text_is_the_last_of_its_page_so_that_pages_stay_small() {
+    // Seventeen texts of sixteen megabytes in one page were more than an entry of the journal takes.
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    let (below, long) = ("x".repeat((64 << 10) - 1), "y".repeat(64 << 10));
+    let keys = [&below, &long, &long, &below, &below].map(|text| push(&mut edit, root, None, Value::String(text)));
+    assert_eq!(keys, [2, 3, 256, 512, 513].map(NodeKey));
+    let revision = edit.commit(&Meta::default()).unwrap();
+    assert_eq!(revision.verify().unwrap(), 6);
+    let desk = desk.again();
+    let revision = desk.db.document("orders").unwrap().latest();
+    assert_eq!(revision.item(keys[2]).unwrap().text(), long);
+    assert_eq!(revision.item(keys[4]).unwrap().text(), below);
+}
+
+#[test]
 fn names_are_checked_listed_and_free_again_after_a_drop() {
     let desk = fresh();
     for name in ["b", "a", "c"] {

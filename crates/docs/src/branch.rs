@@ -1,0 +1,245 @@
+//! Branches of distributed transactions: revisions that are prepared, and wait for their outcome through any crash.
+//!
+//! ```text
+//!   edits -> prepare: ONE entry with all their commits -> Prepared, the writers' seats stay taken
+//!         -> commit | rollback: one small entry -> Finishing -> visible, or nothing -> gone
+//! ```
+//! Walk: [`Database::prepare_begin`] votes · [`Database::commit_prepared_begin`] and [`Database::rollback_prepared_begin`] append
+//! the outcome · [`Database::wait`] for each of the three · [`Database::in_doubt`] lists, [`Database::recover`] one coordinator's.
+//! Deliberately absent: outcomes that this store decides on its own, and the memory of branches that are finished.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+use std::sync::Arc;
+
+use assent_ids::{Branch as Ours, NodeId, Xid};
+use assent_journal::Ticket;
+use assent_xa::Vote;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::act::{KIND_OUTCOME, KIND_PREPARE, Outcome, lay_outcome, lay_prepare, read_prepare};
+use crate::commit::{Laid, keep};
+use crate::database::{Database, Staging};
+use crate::document::Seat;
+use crate::edit::Edit;
+use crate::entry::{Meta, Root, read_commit};
+use crate::place::Entry;
+use crate::store::settled;
+use crate::{DocsError, NodeKey};
+
+/// Something that is appended. It holds once [`Database::wait`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it holds once Database::wait has returned"]
+pub struct Appended {
+    ticket: Option<Ticket>,
+}
+
+/// A vote, which holds once it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voted {
+    /// What the branch will do.
+    pub vote: Vote,
+    /// Wait for this before the vote is told.
+    pub appended: Appended,
+}
+
+/// A branch without an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InDoubt {
+    /// Its name.
+    pub xid: Xid,
+    /// The documents that it holds, each with the number that its revision will have.
+    pub documents: Vec<(String, u32)>,
+}
+
+/// A branch that is known here.
+#[derive(Debug)]
+enum Branch {
+    /// Its edits are being laid.
+    Preparing,
+    Prepared {
+        prepare: Entry,
+        seats: Vec<Seat>,
+        roots: Vec<Root>,
+        /// Whether its vote is durable.
+        is_listed: bool,
+    },
+    /// Its outcome is appended. Asked again, it waits for the same one.
+    Finishing { ticket: Ticket, is_commit: bool },
+}
+
+impl Branch {
+    const fn state(&self) -> &'static str {
+        match self {
+            Self::Preparing => "being prepared",
+            Self::Prepared { .. } => "prepared",
+            Self::Finishing { is_commit: true, .. } => "being committed",
+            Self::Finishing { is_commit: false, .. } => "being rolled back",
+        }
+    }
+}
+
+/// The branches of a database.
+#[derive(Debug, Default)]
+pub(crate) struct Branches(BTreeMap<Xid, Branch>);
+
+impl Branches {
+    /// Its vote is durable.
+    pub(crate) fn listed(&mut self, xid: &Xid) {
+        if let Some(Branch::Prepared { is_listed, .. }) = self.0.get_mut(xid) {
+            *is_listed = true;
+        }
+    }
+
+    /// Its outcome is durable.
+    pub(crate) fn gone(&mut self, xid: &Xid) {
+        self.0.remove(xid);
+    }
+}
+
+impl Database {
+    /// Votes for all these edits together. Nothing changed: `ReadOnly`, and the branch is gone. Otherwise they are appended in one
+    /// entry; nobody else writes their documents, through any crash, until the branch is told its outcome.
+    ///
+    /// # Errors
+    /// [`DocsError::Known`]; as [`Edit::commit_begin`]. Nothing is prepared then, and the edits are gone.
+    pub fn prepare_begin(&self, xid: &Xid, edits: Vec<Edit>, meta: &Meta) -> Result<Voted, DocsError> {
+        match self.store.desk().branches.0.entry(*xid) {
+            Slot::Occupied(_) => return Err(DocsError::Known { xid: Box::new(*xid) }),
+            Slot::Vacant(free) => _ = free.insert(Branch::Preparing),
+        }
+        let voted = self.prepare(xid, edits, meta);
+        if !matches!(voted, Ok(Voted { vote: Vote::Yes, .. })) {
+            self.store.desk().branches.gone(xid);
+        }
+        voted
+    }
+
+    fn prepare(&self, xid: &Xid, edits: Vec<Edit>, meta: &Meta) -> Result<Voted, DocsError> {
+        let mut laid = Vec::new();
+        for edit in edits {
+            if !Arc::ptr_eq(&edit.store, &self.store) {
+                return Err(DocsError::Unfit { key: NodeKey::DOCUMENT, why: "the edit is of another database" });
+            }
+            laid.extend(edit.lay(meta)?);
+        }
+        if laid.is_empty() {
+            return Ok(Voted { vote: Vote::ReadOnly, appended: Appended { ticket: None } });
+        }
+        let parts: Vec<_> = laid.iter().map(|laid| (&*laid.seat.0.name, laid.bytes.as_slice())).collect();
+        let bytes = lay_prepare(xid, &parts);
+        let mut desk = self.store.writer()?;
+        let mut prepare = Entry::HERE;
+        let ticket = self.store.stage(&mut desk, KIND_PREPARE, &bytes, |ticket| {
+            prepare = Entry::new(ticket.lsn, bytes.len());
+            Staging::Prepared(*xid, prepare)
+        })?;
+        let (mut seats, mut roots) = (Vec::new(), Vec::new());
+        for Laid { seat, root, bytes, fragments } in laid {
+            let root = settled(root, prepare, xxh3_64(&bytes));
+            keep(&self.store, &root, fragments);
+            seats.push(seat);
+            roots.push(root);
+        }
+        desk.branches.0.insert(*xid, Branch::Prepared { prepare, seats, roots, is_listed: false });
+        Ok(Voted { vote: Vote::Yes, appended: Appended { ticket: Some(ticket) } })
+    }
+
+    /// Commits a prepared branch: all its revisions become visible at once.
+    ///
+    /// # Errors
+    /// [`DocsError::Unknown`], [`DocsError::State`]; `Full`, `Busy` or `Closed` as the journal says: it is as it was.
+    pub fn commit_prepared_begin(&self, xid: &Xid) -> Result<Appended, DocsError> {
+        self.end(xid, true)
+    }
+
+    /// Rolls a prepared branch back: its documents are what they were.
+    ///
+    /// # Errors
+    /// As [`Database::commit_prepared_begin`].
+    pub fn rollback_prepared_begin(&self, xid: &Xid) -> Result<Appended, DocsError> {
+        self.end(xid, false)
+    }
+
+    fn end(&self, xid: &Xid, is_commit: bool) -> Result<Appended, DocsError> {
+        let mut desk = self.store.writer()?;
+        let verb = if is_commit { "commit" } else { "rollback" };
+        let unknown = || DocsError::Unknown { xid: Box::new(*xid) };
+        let (prepare, time_ms) = match desk.branches.0.get(xid).ok_or_else(unknown)? {
+            Branch::Prepared { prepare, roots, .. } => {
+                // Whoever asks for a time in between has seen the revisions before, and shall see them again.
+                let time_ms = roots.iter().map(|root| root.time_ms).max().unwrap_or_default();
+                (*prepare, time_ms.max(self.store.clock.wall_ms()))
+            }
+            Branch::Finishing { ticket, is_commit: as_before } if *as_before == is_commit => {
+                return Ok(Appended { ticket: Some(*ticket) });
+            }
+            branch => return Err(DocsError::State { xid: Box::new(*xid), state: branch.state(), verb }),
+        };
+        let outcome = Outcome { is_commit, time_ms, prepare, xid: *xid };
+        // POINT OF NO RETURN for a commit: once this entry is durable, we only ever complete.
+        let ticket = self.store.log.append(KIND_OUTCOME, &[&lay_outcome(&outcome)])?;
+        let finishing = Branch::Finishing { ticket, is_commit };
+        if let Some(Branch::Prepared { seats, mut roots, .. }) = desk.branches.0.insert(*xid, finishing) {
+            roots.iter_mut().for_each(|root| root.time_ms = time_ms);
+            let roots = if is_commit { roots } else { Vec::new() };
+            let seats = seats.into_iter().map(Seat::leaving).collect();
+            desk.push(ticket, Staging::Ended(*xid, seats, roots));
+        }
+        Ok(Appended { ticket: Some(ticket) })
+    }
+
+    /// Waits until it is durable; an outcome is visible then.
+    ///
+    /// # Errors
+    /// [`DocsError::InDoubt`] if the journal failed: whether it holds is known once the database is reopened.
+    pub fn wait(&self, appended: Appended) -> Result<(), DocsError> {
+        appended.ticket.map_or(Ok(()), |ticket| self.store.wait(ticket))
+    }
+
+    /// All branches that wait for their outcome: their vote is durable.
+    #[must_use]
+    pub fn in_doubt(&self) -> Vec<InDoubt> {
+        let desk = self.store.desk();
+        let listed = desk.branches.0.iter().filter_map(|(xid, branch)| match branch {
+            Branch::Prepared { is_listed: true, seats, roots, .. } => {
+                let documents = seats.iter().zip(roots).map(|(seat, root)| (seat.0.name.to_string(), root.revision));
+                Some(InDoubt { xid: *xid, documents: documents.collect() })
+            }
+            _ => None,
+        });
+        listed.collect()
+    }
+
+    /// The branches of [`Database::in_doubt`] that are of one coordinator's node.
+    #[must_use]
+    pub fn recover(&self, node: NodeId) -> Vec<Xid> {
+        let prefix = Ours::prefix(node);
+        let all = self.in_doubt().into_iter().map(|branch| branch.xid);
+        all.filter(|xid| xid.gtrid().starts_with(&prefix) && xid.branch().is_some()).collect()
+    }
+
+    /// At the open: branches that are prepared take the seats of their documents again.
+    pub(crate) fn recover_branches(&self) -> Result<(), DocsError> {
+        for (xid, prepare) in self.store.index.prepared()? {
+            let entry = self.store.log.read_at(prepare.lsn())?;
+            let wrong = |what: &dyn std::fmt::Display| DocsError::Record { lsn: entry.lsn, what: what.to_string() };
+            let (_, parts) = read_prepare(&entry.payload).map_err(|malformed| wrong(&malformed))?;
+            let (mut seats, mut roots) = (Vec::new(), Vec::new());
+            for (name, commit) in parts {
+                let (root, _) = read_commit(commit).map_err(|malformed| wrong(&malformed))?;
+                let document = self.document(name)?;
+                if document.doc.id != root.document || document.latest().number() + 1 != root.revision {
+                    return Err(wrong(&format!(
+                        "it prepares revision {} of {name:?}, which is elsewhere",
+                        root.revision
+                    )));
+                }
+                seats.push(Seat::take(&self.store, &document.doc)?);
+                roots.push(settled(root, prepare, xxh3_64(commit)));
+            }
+            self.store.desk().branches.0.insert(xid, Branch::Prepared { prepare, seats, roots, is_listed: true });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Revisions that are dropped, and the chain of those that stay.
+
+use assent_docs::{DocsError, Look, Meta, NodeKey, Value, Versioning};
+use assent_kind::Kind;
+
+use super::tree::{push, read};
+use super::{Desk, fresh, says};
+
+/// A document with a number that is that of its revision.
+fn counted(desk: &Desk, revisions: u32) -> (assent_docs::Document, NodeKey) {
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    let leaf = push(&mut edit, root, None, Value::Number("1"));
+    edit.commit(&says("1")).unwrap();
+    for number in 2..=revisions {
+        set(&doc, leaf, &number.to_string());
+    }
+    (doc, leaf)
+}
+
+fn set(doc: &assent_docs::Document, leaf: NodeKey, digits: &str) -> u32 {
+    let mut edit = doc.edit().unwrap();
+    edit.set(leaf, Value::Number(digits)).unwrap();
+    edit.commit(&says(digits)).unwrap().number()
+}
+
+#[test]
+fn what_is_truncated_is_gone_and_its_numbers_are_those_of_what_comes_next() {
+    let desk = fresh();
+    let (doc, leaf) = counted(&desk, 9);
+    let mut edit = doc.edit().unwrap();
+    let dropped = push(&mut edit, doc.latest().value().unwrap(), None, Value::Null);
+    edit.commit(&Meta::default()).unwrap();
+    let held = doc.at(7).unwrap();
+    let entries = desk.log.counts();
+    assert_eq!(doc.truncate(4).unwrap().item(leaf).unwrap().text(), "4");
+    let after = desk.log.counts();
+    assert_eq!((after.entries - entries.entries, after.syncs - entries.syncs), (1, 1));
+    assert_eq!((doc.latest().number(), doc.history(0..=99, 99).unwrap().len()), (4, 4));
+    assert!(matches!(doc.at(5), Err(DocsError::NoRevision { newest: 4, .. })));
+    assert_eq!(held.item(leaf).unwrap().text(), "7", "who holds it can read it");
+    // Whatever was kept in memory of the old revision 5 is not shown for the new one.
+    assert_eq!(set(&doc, leaf, "50"), 5);
+    for (revision, text) in [(3, "3"), (4, "4"), (5, "50")] {
+        assert_eq!(doc.at(revision).unwrap().item(leaf).unwrap().text(), text);
+    }
+    assert_eq!(doc.truncate(4).unwrap().number(), 4);
+    let desk = desk.again();
+    let doc = desk.db.document("orders").unwrap();
+    assert_eq!((doc.latest().number(), doc.verify().unwrap()), (4, 4));
+    let mut edit = doc.edit().unwrap();
+    let new = push(&mut edit, doc.latest().value().unwrap(), None, Value::Null);
+    assert!(new > dropped, "the key of a dropped node is not used again: {new} after {dropped}");
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    assert_eq!(doc.truncate(9).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(doc.truncate(0).unwrap().value(), None);
+    let desk = desk.again();
+    let doc = desk.db.document("orders").unwrap();
+    assert_eq!((doc.latest().number(), read(&doc.latest()), doc.verify().unwrap()), (0, None, 0));
+    let mut edit = doc.edit().unwrap();
+    assert!(push(&mut edit, NodeKey::DOCUMENT, None, Value::Null) > new);
+    assert_eq!(edit.commit(&Meta::default()).unwrap().number(), 1);
+    desk.db.drop_document("orders").unwrap();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    assert_eq!(push(&mut doc.edit().unwrap(), NodeKey::DOCUMENT, None, Value::Null), NodeKey(1), "another document");
+}
+
+#[test]
+fn what_was_truncated_stays_so_behind_a_checkpoint_and_without_the_index() {
+    let desk = fresh();
+    let (doc, leaf) = counted(&desk, 9);
+    desk.db.checkpoint().unwrap();
+    doc.truncate(6).unwrap();
+    desk.db.checkpoint().unwrap();
+    assert_eq!(set(&doc, leaf, "70"), 7);
+    let desk = desk.again();
+    assert_eq!(desk.db.stats().replayed, 1);
+    let (log, disk) = (std::sync::Arc::clone(&desk.log), std::sync::Arc::new(desk.disk.clone()));
+    let clock = std::sync::Arc::new(desk.clock.clone());
+    let anew = assent_docs::Database::open(log, disk, clock, std::path::Path::new("anew"), desk.config).unwrap();
+    for db in [&desk.db, &anew] {
+        let doc = db.document("orders").unwrap();
+        assert_eq!((doc.latest().number(), doc.verify().unwrap()), (7, 7));
+        for (revision, text) in [(5, "5"), (6, "6"), (7, "70")] {
+            assert_eq!(doc.at(revision).unwrap().item(leaf).unwrap().text(), text);
+        }
+        assert_eq!(doc.history(7..=7, 1).unwrap()[0].message, "70");
+    }
+}
+
+#[test]
+fn a_truncation_waits_for_the_writer_and_refuses_where_there_is_one() {
+    let desk = fresh();
+    let (doc, leaf) = counted(&desk, 3);
+    let edit = doc.edit().unwrap();
+    assert_eq!(doc.truncate(1).unwrap_err().kind(), Kind::Busy);
+    drop(edit);
+    let mut edit = doc.edit().unwrap();
+    edit.set(leaf, Value::Number("4")).unwrap();
+    drop(edit.commit_begin(&Meta::default()).unwrap());
+    assert_eq!(doc.truncate(3).unwrap().item(leaf).unwrap().text(), "3", "after a commit for which nobody waited");
+    assert_eq!((doc.latest().number(), doc.verify().unwrap()), (3, 3));
+}
