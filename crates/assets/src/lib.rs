@@ -10,7 +10,8 @@
 //! Walk: [`Engine::open`] loads a snapshot and replays the log behind it · [`Engine::order`] gives a command its place and its
 //! answer, [`Engine::confirm`] waits until that may be told · [`Engine::snapshot`] bounds the replay · [`Subscriptions`] tell
 //! who wants to know · [`Logic`] is business logic, in one atomic command (`examples/order_book.rs`).
-//! Deliberately absent: threads, sockets, roles of a group; who is primary is `membership`'s to say.
+//! [`Door`] serves it with one desk thread, [`Client`] asks it there, pipelined, and once.
+//! Deliberately absent: roles of a group; who is primary is `membership`'s to say. TLS and accounts.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,15 +48,19 @@ mod answer;
 mod asset;
 mod barrier;
 mod branches;
+mod client;
 mod command;
 mod config;
+mod door;
 mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod image;
+mod inspect;
 mod logic;
 mod machine;
+mod message;
 mod notes;
 mod recover;
 mod refusal;
@@ -70,13 +75,17 @@ pub use answer::{Answer, OUTPUT_BYTES_MAX, Results};
 pub use asset::{Asset, AssetId};
 pub use barrier::BARRIERS;
 pub use branches::{InDoubt, Known};
+pub use client::{Client, ClientError, Event, Feed, Options};
 pub use command::{COMMAND_BYTES_MAX, Command, INPUT_BYTES_MAX, OPS_MAX, Op, Ops, Request, What};
 pub use config::{Config, Limits};
+pub use door::{CLIENTS_MAX, Door, Promise};
 pub use engine::{Engine, KIND_COMMAND, Ordered, Snapshot, Stats};
 pub use error::AssetsError;
 pub use image::{ImageHead, Loading, View};
+pub use inspect::{Compared, Found, Kept, compare, verify};
 pub use logic::{Logic, Logics};
 pub use machine::{Begun, Machine};
+pub use message::Status;
 pub use notes::{NOTE_BYTES_MAX, NOTES_PER_BOOK_MAX};
 pub use recover::Recovery;
 pub use refusal::Refusal;

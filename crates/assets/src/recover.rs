@@ -63,16 +63,26 @@ pub(crate) fn recover(log: &dyn Log, store: &Store, limits: Limits, logics: &Log
     Ok(Recovered { machine, end, slots: loaded.slots, recovery })
 }
 
-fn apply(machine: &mut Machine, entry: &Entry, answers: &mut Vec<u8>) -> Result<(), AssetsError> {
-    let wrong = |what: String| corrupt_log(format!("the entry at {}: {what}", entry.lsn));
+/// Applies the next command of a log. What it was answered stands in `answers`, alone.
+pub(crate) fn apply(machine: &mut Machine, entry: &Entry, answers: &mut Vec<u8>) -> Result<(), AssetsError> {
+    let (sequence, time_ms, command) = head(entry)?;
+    answers.clear();
+    machine.apply(sequence, time_ms, command, answers).map_err(|error| wrong(entry, &error.to_string()))
+}
+
+/// An entry's sequence, time and command.
+pub(crate) fn head(entry: &Entry) -> Result<(Sequence, u64, &[u8]), AssetsError> {
     if entry.kind != KIND_COMMAND {
-        return Err(wrong(format!("kind {} is not of assets", entry.kind)));
+        return Err(wrong(entry, &format!("kind {} is not of assets", entry.kind)));
     }
     let mut reader = Reader::new(&entry.payload);
     let head = reader.u64("sequence").and_then(|sequence| Ok((Sequence(sequence), reader.u64("time")?)));
-    let (sequence, time_ms) = head.map_err(|error| wrong(error.to_string()))?;
-    answers.clear();
-    machine.apply(sequence, time_ms, reader.rest(), answers).map_err(|error| wrong(error.to_string()))
+    let (sequence, time_ms) = head.map_err(|error| wrong(entry, &error.to_string()))?;
+    Ok((sequence, time_ms, reader.rest()))
+}
+
+fn wrong(entry: &Entry, what: &str) -> AssetsError {
+    corrupt_log(format!("the entry at {}: {what}", entry.lsn))
 }
 
 /// No snapshot can be read, and the log does not begin at the beginning any more.

@@ -154,6 +154,21 @@ impl Store {
         Ok(bytes)
     }
 
+    /// The older one of two that are whole, or the only one.
+    pub(crate) fn load_older(&self, limits: Limits, logics: &Logics) -> Result<Option<(Machine, Lsn)>, AssetsError> {
+        let mut older: Option<(Machine, Lsn)> = None;
+        for name in NAMES {
+            let path = self.folder.join(name);
+            let Ok(file) = self.disk.open(&path, Open { access: Access::Read, direct: false }) else { continue };
+            let Ok(head) = Frames::new(&*file, &path).head()? else { continue };
+            let Ok(machine) = Frames::new(&*file, &path).load(Loading::new(limits, logics.clone()))? else { continue };
+            if older.as_ref().is_none_or(|(older, _)| machine.sequence() < older.sequence()) {
+                older = Some((machine, Lsn(head.place)));
+            }
+        }
+        Ok(older)
+    }
+
     /// Reads both files from one end to the other; what each is, or what is wrong with it.
     pub(crate) fn verify(&self, limits: Limits, logics: &Logics) -> Result<Vec<Verified>, AssetsError> {
         let mut verified = Vec::new();

@@ -23,6 +23,7 @@ mod limits;
 mod model;
 mod recovery;
 mod retries;
+mod served;
 mod subscriptions;
 mod threads;
 

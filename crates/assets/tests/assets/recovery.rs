@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assent_assets::{AssetsError, Config, Engine, Logics};
+use assent_assets::{AssetsError, Config, Engine, Kept, Limits, Logics, compare, verify};
 use assent_journal::{Journal, Log};
 use assent_kind::Kind;
 use assent_sim::{SimClock, SimDice, SimDisk};
@@ -185,6 +185,69 @@ fn a_rate_limited_snapshot_waits_and_is_due_when_the_log_says_so() {
     assert!((4_000_000..4_300_000).contains(&stats.replay_bytes), "{}", stats.replay_bytes);
     house.engine.snapshot().unwrap();
     assert!(!house.engine.snapshot_due());
+}
+
+/// A stopped server's data, looked at.
+fn inspect<T>(disk: &SimDisk, look: impl FnOnce(&Kept<'_>) -> T) -> T {
+    let the_disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (log, _) = Journal::open_read_only(the_disk.clone(), &SimClock::new(), Path::new("log")).unwrap();
+    let (limits, logics) = (Limits::default(), Logics::default());
+    look(&Kept { log: &log, disk: the_disk, folder: Path::new("assets"), limits, logics })
+}
+
+fn stopped(house: House) -> SimDisk {
+    let House { disk, log, engine, .. } = house;
+    log.close().unwrap();
+    drop((log, engine));
+    disk
+}
+
+#[test]
+fn what_is_whole_is_verified_and_a_state_that_the_log_does_not_lead_to_is_named() {
+    let house = filled();
+    house.engine.snapshot().unwrap();
+    work(&house, 30);
+    house.engine.snapshot().unwrap();
+    work(&house, 5);
+    let stats = house.engine.stats();
+    let disk = stopped(house);
+    let found = inspect(&disk, |kept| verify(kept).unwrap());
+    assert_eq!((found.hash, found.sequence, found.assets), (stats.hash, stats.sequence, 60));
+    assert_eq!((found.reached, found.snapshots.len(), found.recovery.replayed), (1, 2, 5), "the newer one, on the way");
+    // A whole snapshot of another history: as after a restored file.
+    let other = filled();
+    other.run(&[add(1, 7)]);
+    work(&other, 29);
+    other.engine.snapshot().unwrap();
+    let other = stopped(other);
+    let read = Open { access: Access::Read, direct: false };
+    let file = other.open(Path::new("assets/assets-1"), read).unwrap();
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    let place = Open { access: Access::Write, direct: false };
+    let file = disk.open(Path::new("assets/assets-2"), place).unwrap();
+    file.set_size(bytes.len() as u64).unwrap();
+    write_all_at(&*file, 0, &bytes).unwrap();
+    let error = inspect(&disk, |kept| verify(kept).unwrap_err());
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+}
+
+#[test]
+fn two_that_applied_the_same_are_the_same_and_the_first_other_command_is_named() {
+    let one = stopped(filled());
+    let longer = filled();
+    work(&longer, 3);
+    let longer = stopped(longer);
+    let other = filled();
+    other.run(&[add(1, 7)]);
+    work(&other, 2);
+    let other = stopped(other);
+    let pair = |a: &SimDisk, b: &SimDisk| inspect(a, |a| inspect(b, |b| compare([a, b]).unwrap()));
+    let same = pair(&one, &longer);
+    assert_eq!((same.commands, same.differs, same.are_same()), (31, None, true));
+    assert_eq!(same.ends.map(|end| end.0), [31, 34]);
+    let differs = pair(&longer, &other);
+    assert_eq!((differs.commands, differs.differs.map(|at| at.0), differs.are_same()), (31, Some(32), false));
 }
 
 #[test]
