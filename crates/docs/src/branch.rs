@@ -135,7 +135,7 @@ impl Database {
             Staging::Prepared(*xid, prepare)
         })?;
         let (mut seats, mut roots) = (Vec::new(), Vec::new());
-        for Laid { seat, root, bytes, fragments } in laid {
+        for Laid { seat, root, bytes, fragments, .. } in laid {
             let root = settled(root, prepare, xxh3_64(&bytes));
             keep(&self.store, &root, fragments);
             seats.push(seat);
@@ -145,7 +145,8 @@ impl Database {
         Ok(Voted { vote: Vote::Yes, appended: Appended { ticket: Some(ticket) } })
     }
 
-    /// Commits a prepared branch: all its revisions become visible at once.
+    /// Commits a prepared branch: all its revisions, or after a crash none. Who looks at several of its documents at that moment may
+    /// see one of them before another.
     ///
     /// # Errors
     /// [`DocsError::Unknown`], [`DocsError::State`]; `Full`, `Busy` or `Closed` as the journal says: it is as it was.

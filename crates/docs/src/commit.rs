@@ -23,6 +23,7 @@ use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
 use crate::node::NodeKey;
 use crate::page::Page;
+use crate::paths::{Known, Paths};
 use crate::place::{Chain, Entry, Place, resolve};
 use crate::record::{Record, length};
 use crate::revision::Revision;
@@ -82,6 +83,7 @@ pub(crate) struct Laid {
     pub(crate) root: Root,
     pub(crate) bytes: Vec<u8>,
     pub(crate) fragments: Vec<Fragment>,
+    pub(crate) known: Option<Known>,
 }
 
 impl Edit {
@@ -102,11 +104,14 @@ impl Edit {
         let base = Arc::clone(&self.base);
         let document = self.document();
         let mut pending = Pending { document, ticket: None, root: base };
-        let Some(Laid { seat, root, bytes, fragments }) = self.lay(meta)? else { return Ok(pending) };
+        let Some(Laid { seat, root, bytes, fragments, known }) = self.lay(meta)? else { return Ok(pending) };
+        let before = Arc::clone(&pending.root);
         let hash = xxh3_64(&bytes);
         let store = Arc::clone(&pending.document.store);
         let ticket = store.append(KIND_COMMIT, &bytes, |ticket| {
             pending.root = Arc::new(settled(root, Entry::new(ticket.lsn, bytes.len()), hash));
+            // Before the seat is left.
+            Paths::keep(known, &seat.0, &before, &pending.root);
             Staging::Committed(seat.leaving(), Arc::clone(&pending.root))
         })?;
         keep(&store, &pending.root, fragments);
@@ -151,7 +156,7 @@ impl Edit {
             ..Root::default()
         };
         let bytes = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
-        Ok(Some(Laid { seat, root, bytes, fragments }))
+        Ok(Some(Laid { seat, root, bytes, fragments, known: paths.known }))
     }
 
     /// Lays the drafts as fragments, and forgets them; those that are to be in the commit's entry. With `apart` each stands in an

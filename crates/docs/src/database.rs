@@ -259,6 +259,17 @@ impl Database {
         self.store.checkpoint()
     }
 
+    /// A clean stop: whatever was appended is made durable and visible, and the index is written out, so that the next open replays
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`Database::checkpoint`]: the next open replays what is missing.
+    pub fn close(self) -> Result<(), DocsError> {
+        self.store.log.sync()?;
+        self.store.publish(&mut self.store.desk())?;
+        self.checkpoint()
+    }
+
     /// Numbers about it.
     #[must_use]
     pub fn stats(&self) -> Stats {

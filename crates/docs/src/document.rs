@@ -15,6 +15,7 @@ use assent_ids::Lsn;
 use crate::edit::Edit;
 use crate::entry::Root;
 use crate::index::Row;
+use crate::paths::Kept;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::{DocsError, Versioning};
@@ -29,6 +30,8 @@ pub(crate) struct Doc {
     pub(crate) head: ArcSwap<Root>,
     seat: Mutex<Seated>,
     left: Condvar,
+    /// The paths of some revision, most likely of the newest.
+    paths: Mutex<Option<Kept>>,
     /// Whoever waits for another newest revision.
     watched: Mutex<()>,
     shown: Condvar,
@@ -53,9 +56,18 @@ impl Doc {
             head,
             seat: Mutex::new(Seated::Nobody),
             left: Condvar::new(),
+            paths: Mutex::default(),
             watched: Mutex::default(),
             shown: Condvar::new(),
         }
+    }
+
+    pub(crate) fn take_paths(&self) -> Option<Kept> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn keep_paths(&self, kept: Kept) {
+        *self.paths.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
     /// This is the newest revision from here on.

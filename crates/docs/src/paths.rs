@@ -1,12 +1,14 @@
 //! The paths of an edit: those of the revision with what has changed of them.
 //!
 //! Walk: [`Paths::step`] finds or makes the path one step further · [`Paths::count`] counts a node in or out.
-//! Names are looked up in maps that are filled once, when the first new node needs its path: a changed value needs none.
+//! Names are looked up in maps that are filled once, when the first new node needs its path: a changed value needs none. A commit
+//! leaves them to the next edit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::DocsError;
+use crate::document::Doc;
 use crate::entry::Root;
 use crate::look::{Named, Stepped, Text};
 use crate::node::NodeKey;
@@ -22,12 +24,29 @@ pub(crate) struct PathDraft {
     pub(crate) is_new: bool,
 }
 
+/// The paths of a revision by their steps, kept from one edit to the next: filling them costs a walk over all of them.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    tree: Tree,
+    next: PathId,
+    known: Known,
+}
+
+/// More paths than this are not kept.
+const KEPT_MAX: PathId = 1 << 16;
+
 /// Which path is one step behind which.
 #[derive(Debug, Default)]
-struct Known {
+pub(crate) struct Known {
     members: HashMap<PathId, HashMap<Arc<str>, PathId>>,
     items: HashMap<PathId, PathId>,
     root: Option<PathId>,
+}
+
+impl Kept {
+    fn is_of(&self, tree: &Tree, next: PathId) -> bool {
+        (&self.tree, self.next) == (tree, next)
+    }
 }
 
 impl Known {
@@ -53,7 +72,7 @@ pub(crate) struct Paths {
     pub(crate) tree: Tree,
     pub(crate) next: PathId,
     pub(crate) drafts: BTreeMap<PathId, PathDraft>,
-    known: Option<Known>,
+    pub(crate) known: Option<Known>,
 }
 
 impl Paths {
@@ -88,7 +107,10 @@ impl Paths {
         };
         let mut known = match self.known.take() {
             Some(known) => known,
-            None => self.known(reading)?,
+            None => match reading.doc.take_paths().filter(|kept| kept.is_of(&self.tree, self.next)) {
+                Some(kept) => kept.known,
+                None => self.known(reading)?,
+            },
         };
         let path = known.find(before, step).unwrap_or_else(|| {
             let named = Named { before, step: stepped, name: Text::own(name.unwrap_or_default()), references: 0 };
@@ -99,6 +121,16 @@ impl Paths {
         });
         self.known = Some(known);
         Ok(path)
+    }
+
+    /// What the next edit may go on with, when these are the committed paths. `before`: those that this edit began with.
+    pub(crate) fn keep(known: Option<Known>, doc: &Doc, before: &Root, after: &Root) {
+        let kept = doc.take_paths().filter(|kept| kept.is_of(&before.paths, before.next_path));
+        // Without a new path the known ones are the same, but for a revert: that lists no changes.
+        let kept = kept.filter(|_| after.is_listed && before.next_path == after.next_path).map(|kept| kept.known);
+        if let Some(known) = known.or(kept).filter(|_| after.next_path <= KEPT_MAX) {
+            doc.keep_paths(Kept { tree: after.paths.clone(), next: after.next_path, known });
+        }
     }
 
     fn known(&self, reading: &Reading<'_>) -> Result<Known, DocsError> {

@@ -1,17 +1,21 @@
 //! A revision: the document as one commit left it, for as long as somebody looks. No lock is held.
 //!
-//! Walk: [`Revision`] is a [`Look`].
+//! Walk: [`Revision`] is a [`Look`]; it keeps the page that it looked at last.
 //! Deliberately absent: writing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
+
 use crate::document::{Doc, Document};
 use crate::entry::{Change, Meta, Root};
 use crate::look::{Item, Look, Named};
 use crate::node::NodeKey;
+use crate::page::{Page, SLOTS};
 use crate::path::PathId;
 use crate::store::{Reading, Store};
+use crate::trie::Which;
 use crate::{DocsError, PathCount};
 
 /// One revision of a document.
@@ -20,11 +24,41 @@ pub struct Revision {
     pub(crate) store: Arc<Store>,
     pub(crate) doc: Arc<Doc>,
     pub(crate) root: Arc<Root>,
+    nodes: Last,
+    paths: Last,
+}
+
+/// The page that was looked at last: what is looked at next is often there too, and needs no walk down the trie.
+#[derive(Debug, Default)]
+struct Last(ArcSwapOption<(u64, Option<Arc<Page>>)>);
+
+impl Clone for Last {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Last {
+    fn page(
+        &self,
+        number: u64,
+        find: impl FnOnce() -> Result<Option<Arc<Page>>, DocsError>,
+    ) -> Result<Option<Arc<Page>>, DocsError> {
+        if let Some(last) = &*self.0.load()
+            && last.0 == number
+        {
+            return Ok(last.1.clone());
+        }
+        let page = find()?;
+        self.0.store(Some(Arc::new((number, page.clone()))));
+        Ok(page)
+    }
 }
 
 impl Revision {
     pub(crate) fn of(document: &Document, root: Arc<Root>) -> Self {
-        Self { store: Arc::clone(&document.store), doc: Arc::clone(&document.doc), root }
+        let (store, doc) = (Arc::clone(&document.store), Arc::clone(&document.doc));
+        Self { store, doc, root, nodes: Last::default(), paths: Last::default() }
     }
 
     /// Its number, from 1; 0 is the document before its first commit.
@@ -86,10 +120,14 @@ impl Look for Revision {
     }
 
     fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
-        self.reading().item(&self.root.nodes, key)
+        let (reading, number) = (self.reading(), key.0 / SLOTS);
+        let page = self.nodes.page(number, || reading.leaf(&self.root.nodes, Which::Nodes, number))?;
+        reading.item_of(page, key)
     }
 
     fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
-        self.reading().path(&self.root.paths, path)
+        let (reading, number) = (self.reading(), path / SLOTS);
+        let page = self.paths.page(number, || reading.leaf(&self.root.paths, Which::Paths, number))?;
+        reading.path_of(page, path)
     }
 }

@@ -166,14 +166,19 @@ impl Reading<'_> {
         Ok(bytes.into())
     }
 
-    /// The page of level 0 that has a key.
-    fn leaf(&self, tree: &Tree, which: Which, key: u64) -> Result<Option<Arc<Page>>, DocsError> {
-        Ok(tree.find(which, (0, key / SLOTS), self)?.map(|(_, page)| page))
+    /// The page of level 0 with that number.
+    pub(crate) fn leaf(&self, tree: &Tree, which: Which, number: u64) -> Result<Option<Arc<Page>>, DocsError> {
+        Ok(tree.find(which, (0, number), self)?.map(|(_, page)| page))
     }
 
     pub(crate) fn item(&self, tree: &Tree, key: NodeKey) -> Result<Option<Item>, DocsError> {
+        self.item_of(self.leaf(tree, Which::Nodes, key.0 / SLOTS)?, key)
+    }
+
+    /// A node of the page that would have it.
+    pub(crate) fn item_of(&self, page: Option<Arc<Page>>, key: NodeKey) -> Result<Option<Item>, DocsError> {
         let (number, slot) = key.page();
-        let Some(page) = self.leaf(tree, Which::Nodes, key.0)? else { return Ok(None) };
+        let Some(page) = page else { return Ok(None) };
         let bad = |what| self.bad(Bad { page: PageName { which: Which::Nodes, level: 0, number }, what });
         let Some((record, range)) = page.placed(slot).map_err(bad)? else { return Ok(None) };
         let node = Node::read(key, &record).map_err(bad)?;
@@ -182,8 +187,13 @@ impl Reading<'_> {
     }
 
     pub(crate) fn path(&self, tree: &Tree, path: PathId) -> Result<Option<Named>, DocsError> {
+        self.path_of(self.leaf(tree, Which::Paths, path / SLOTS)?, path)
+    }
+
+    /// A path of the page that would have it.
+    pub(crate) fn path_of(&self, page: Option<Arc<Page>>, path: PathId) -> Result<Option<Named>, DocsError> {
         let (number, slot) = NodeKey(path).page();
-        let Some(page) = self.leaf(tree, Which::Paths, path)? else { return Ok(None) };
+        let Some(page) = page else { return Ok(None) };
         let bad = |what| self.bad(Bad { page: PageName { which: Which::Paths, level: 0, number }, what });
         let Some((record, range)) = page.placed(slot).map_err(bad)? else { return Ok(None) };
         let Path { before, step, references } = Path::read(&record).map_err(bad)?;

@@ -26,6 +26,8 @@ enum Op {
     Prepare(u64, Content),
     /// The branch's outcome.
     End(bool),
+    /// A tag is put to a revision, or taken away.
+    Tag(u64, Option<usize>),
 }
 
 /// A document: its revisions, and the one that a branch has prepared.
@@ -33,13 +35,19 @@ enum Op {
 struct State {
     revisions: Vec<Content>,
     prepared: Option<(u64, Content)>,
+    tags: BTreeMap<u64, usize>,
 }
 
 impl State {
     fn after(mut self, op: &Op) -> State {
         match op {
             Op::Commit(content) => self.revisions.push(content.clone()),
-            Op::Truncate(to) => self.revisions.truncate(*to),
+            Op::Truncate(to) => {
+                self.revisions.truncate(*to);
+                self.tags.retain(|_, revision| *revision <= *to);
+            }
+            Op::Tag(tag, Some(revision)) => _ = self.tags.insert(*tag, *revision),
+            Op::Tag(tag, None) => _ = self.tags.remove(tag),
             Op::Prepare(branch, content) => self.prepared = Some((*branch, content.clone())),
             Op::End(is_commit) => {
                 let prepared = self.prepared.take();
@@ -50,8 +58,9 @@ impl State {
     }
 
     /// All that an outsider sees of it.
-    fn seen(&self) -> (&[Content], Option<u64>) {
-        (&self.revisions, self.prepared.as_ref().map(|(branch, _)| *branch))
+    fn seen(&self) -> Found {
+        let holder = self.prepared.as_ref().map(|(branch, _)| *branch);
+        Found { revisions: self.revisions.clone(), holder, tags: self.tags.clone() }
     }
 }
 
@@ -127,8 +136,14 @@ fn content(look: &impl Look) -> Result<Content, String> {
     tree.children().iter().map(item).collect()
 }
 
-/// A document's revisions, and the branch that holds it.
-type Found = (Vec<Content>, Option<u64>);
+/// A document as an outsider sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    revisions: Vec<Content>,
+    /// The branch that holds it.
+    holder: Option<u64>,
+    tags: BTreeMap<u64, usize>,
+}
 
 /// The documents as they are.
 fn found(db: &Database) -> Result<BTreeMap<u64, Found>, String> {
@@ -146,11 +161,17 @@ fn found(db: &Database) -> Result<BTreeMap<u64, Found>, String> {
             return Err(format!("{} revisions in the history of {name}", told.len()));
         }
         doc.verify().map_err(text)?;
-        all.insert(number(&name)?, (revisions.map(read).collect::<Result<Vec<_>, String>>()?, None));
+        let revisions = revisions.map(read).collect::<Result<Vec<_>, String>>()?;
+        let mut tags = BTreeMap::new();
+        for (tag, revision) in doc.tags(None, usize::MAX).map_err(text)? {
+            tags.insert(tag.parse().map_err(text)?, revision as usize);
+        }
+        all.insert(number(&name)?, Found { revisions, holder: None, tags });
     }
     for in_doubt in db.in_doubt() {
         for (name, revision) in &in_doubt.documents {
-            let (revisions, holder) = all.get_mut(&number(name)?).ok_or("a branch holds what is not there")?;
+            let Found { revisions, holder, .. } =
+                all.get_mut(&number(name)?).ok_or("a branch holds what is not there")?;
             if holder.is_some() || revisions.len() + 1 != *revision as usize {
                 return Err(format!("{in_doubt:?} holds a document of {} revisions", revisions.len()));
             }
@@ -362,6 +383,27 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn tag(&mut self) -> Result<(), String> {
+        let numbers: Vec<u64> = self.docs.keys().copied().collect();
+        let Some(number) = numbers.get(self.rng.index(numbers.len().max(1))).copied() else { return Ok(()) };
+        let doc = self.docs[&number].doc.clone();
+        // Few names, so that tags are moved. Whatever else waits is durable with it.
+        let tag = self.rng.below(3);
+        let revision = self.rng.index(doc.latest().number() as usize + 1);
+        let revision = Some(revision).filter(|_| self.rng.below(4) > 0);
+        if revision.is_none() && !self.docs[&number].newest().tags.contains_key(&tag) {
+            return Ok(());
+        }
+        let serial = self.attempt(number, Op::Tag(tag, revision));
+        let told = match revision {
+            Some(revision) => doc.tag(&tag.to_string(), u32::try_from(revision).map_err(text)?),
+            None => doc.untag(&tag.to_string()),
+        };
+        told.map_err(text)?;
+        self.done(number, serial);
+        self.look(number)
+    }
+
     fn truncate(&mut self) -> Result<(), String> {
         let free = self.docs.iter().filter(|(_, known)| known.newest().prepared.is_none());
         let numbers: Vec<u64> = free.map(|(number, _)| *number).collect();
@@ -430,15 +472,16 @@ impl Subject for Store {
         let serial = attempted.iter().filter_map(did).max().unwrap_or(0);
         let mut docs = BTreeMap::new();
         // What a power cut left stays: from here on it is promised.
-        for (number, (revisions, holder)) in found(&db)? {
+        for (number, seen) in found(&db)? {
+            let Found { revisions, holder, tags } = seen.clone();
             let (before, ops) = story(&attempted, number);
             let earlier = before.prepared.filter(|(of, _)| Some(*of) == holder);
             let of_branch = ops.into_iter().find_map(|(_, op)| match op {
                 Op::Prepare(of, content) if Some(*of) == holder => Some((*of, content.clone())),
                 _ => None,
             });
-            let state = State { revisions, prepared: of_branch.or(earlier) };
-            if state.seen().1 != holder {
+            let state = State { revisions, prepared: of_branch.or(earlier), tags };
+            if state.seen() != seen {
                 return Err(format!("a branch of nobody holds {number}"));
             }
             witness.attempt(Fact::Found(number, state.clone()));
@@ -453,7 +496,8 @@ impl Subject for Store {
                 1 => run.checkpoint()?,
                 2 if run.rng.below(3) == 0 => run.drop_one()?,
                 3 => run.truncate()?,
-                4 | 5 => run.prepare()?,
+                4 => run.tag()?,
+                5 => run.prepare()?,
                 6 | 7 => run.end()?,
                 _ => run.commit()?,
             }
@@ -491,12 +535,12 @@ impl Subject for Store {
             }
         }
         for (branch, numbers) in parts {
-            let held = numbers.iter().filter(|number| found[number].1 == Some(branch)).count();
+            let held = numbers.iter().filter(|number| found[number].holder == Some(branch)).count();
             if held > 0 && held < numbers.len() {
                 return Err(format!("branch {branch} holds some of {numbers:?} and not the others"));
             }
         }
-        for (number, (revisions, holder)) in &found {
+        for (number, seen) in &found {
             if !attempted.contains(&Fact::Made(*number)) {
                 return Err(format!("document {number} was never made"));
             }
@@ -512,8 +556,8 @@ impl Subject for Store {
                 }
                 may_be.push((serial, state.clone()));
             }
-            if !may_be.iter().any(|(_, state)| state.seen() == (revisions, *holder)) {
-                return Err(format!("{number} has {revisions:?}, held by {holder:?}; it may be {may_be:?}"));
+            if !may_be.iter().any(|(_, state)| state.seen() == *seen) {
+                return Err(format!("document {number} is {seen:?}; it may be {may_be:?}"));
             }
         }
         Ok(())

@@ -249,6 +249,93 @@ fn an_open_replays_what_is_behind_the_last_checkpoint_and_walks_no_more() {
 }
 
 #[test]
+fn a_clean_stop_leaves_nothing_to_replay_and_a_commit_for_which_nobody_waited_is_there() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+    drop(edit.commit_begin(&Meta::default()).unwrap());
+    let super::Desk { disk, clock, log, db, config } = desk;
+    db.close().unwrap();
+    drop((log, doc));
+    disk.kill();
+    let desk = super::open_with(&disk, &clock, 2, super::journal(), config);
+    assert_eq!((desk.db.stats().replayed, desk.db.document("orders").unwrap().latest().number()), (0, 1));
+}
+
+#[test]
+fn a_page_of_another_revision_is_never_taken_for_that_of_this_one() {
+    // Each revision keeps the page that it looked at last.
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    let leaves: Vec<NodeKey> = (0..600).map(|_| push(&mut edit, root, None, Value::Number("1"))).collect();
+    edit.commit(&Meta::default()).unwrap();
+    for number in 2..6 {
+        let mut edit = doc.edit().unwrap();
+        leaves.iter().step_by(3).for_each(|leaf| edit.set(*leaf, Value::Number(&number.to_string())).unwrap());
+        edit.commit(&Meta::default()).unwrap();
+    }
+    let revisions: Vec<_> = (1..6).map(|revision| doc.at(revision).unwrap()).collect();
+    for (at, leaf) in leaves.iter().enumerate() {
+        for revision in
+            revisions.iter().flat_map(|revision| [revision.clone(), revision.clone()]).chain(revisions.clone())
+        {
+            let expected = if at % 3 == 0 { revision.number() } else { 1 };
+            assert_eq!(revision.item(*leaf).unwrap().text(), expected.to_string());
+        }
+        for revision in &revisions {
+            let expected = if at % 3 == 0 { revision.number() } else { 1 };
+            assert_eq!(revision.item(*leaf).unwrap().text(), expected.to_string());
+            assert!(revision.find(NodeKey(9999)).unwrap().is_none());
+        }
+    }
+}
+
+#[test]
+fn paths_that_an_edit_leaves_to_the_next_are_those_of_the_newest_revision() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+    push(&mut edit, root, Some("a"), Value::Null);
+    let first = edit.commit(&Meta::default()).unwrap();
+    // A commit without new paths, one that is dropped, one that goes back, and one that is cut off: all of them change them.
+    let mut edit = doc.edit().unwrap();
+    edit.remove(edit.member(root, "a").unwrap().unwrap()).unwrap();
+    edit.commit(&Meta::default()).unwrap();
+    for step in 0..30 {
+        if step % 6 == 5 {
+            let mut edit = doc.edit().unwrap();
+            edit.revert(&first).unwrap();
+            edit.commit(&Meta::default()).unwrap().verify().unwrap();
+        }
+        let mut edit = doc.edit().unwrap();
+        let name = format!("name {}", step % 5);
+        if edit.member(root, &name).unwrap().is_none() {
+            push(&mut edit, root, Some(&name), Value::Array);
+        }
+        match step % 4 {
+            0 => drop(edit),
+            1 => {
+                edit.revert(&first).unwrap();
+                push(&mut edit, root, Some(&name), Value::Null);
+                edit.commit(&Meta::default()).unwrap().verify().unwrap();
+            }
+            2 => {
+                edit.commit(&Meta::default()).unwrap().verify().unwrap();
+                doc.truncate(doc.latest().number() - 1).unwrap();
+            }
+            _ => _ = edit.commit(&Meta::default()).unwrap().verify().unwrap(),
+        }
+        let paths = doc.latest().paths().unwrap();
+        let names: std::collections::HashSet<_> = paths.iter().map(|path| &path.path).collect();
+        assert_eq!(names.len(), paths.len(), "each path once: {paths:?}");
+    }
+}
+
+#[test]
 fn an_index_of_another_journal_or_none_is_built_anew() {
     let desk = fresh();
     let doc = desk.db.create("orders", Versioning::default()).unwrap();

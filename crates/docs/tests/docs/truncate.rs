@@ -1,7 +1,12 @@
 //! Revisions that are dropped, and the chain of those that stay.
 
-use assent_docs::{DocsError, Look, Meta, NodeKey, Value, Versioning};
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_docs::{Database, DocsError, Look, Meta, NodeKey, Value, Versioning};
+use assent_journal::{Journal, Log};
 use assent_kind::Kind;
+use assent_sim::{SimDice, SimDisk};
 
 use super::tree::{push, read};
 use super::{Desk, fresh, says};
@@ -76,9 +81,9 @@ fn what_was_truncated_stays_so_behind_a_checkpoint_and_without_the_index() {
     assert_eq!(set(&doc, leaf, "70"), 7);
     let desk = desk.again();
     assert_eq!(desk.db.stats().replayed, 1);
-    let (log, disk) = (std::sync::Arc::clone(&desk.log), std::sync::Arc::new(desk.disk.clone()));
-    let clock = std::sync::Arc::new(desk.clock.clone());
-    let anew = assent_docs::Database::open(log, disk, clock, std::path::Path::new("anew"), desk.config).unwrap();
+    let (log, disk) = (Arc::clone(&desk.log), Arc::new(desk.disk.clone()));
+    let clock = Arc::new(desk.clock.clone());
+    let anew = Database::open(log, disk, clock, Path::new("anew"), desk.config).unwrap();
     for db in [&desk.db, &anew] {
         let doc = db.document("orders").unwrap();
         assert_eq!((doc.latest().number(), doc.verify().unwrap()), (7, 7));
@@ -101,4 +106,55 @@ fn a_truncation_waits_for_the_writer_and_refuses_where_there_is_one() {
     drop(edit.commit_begin(&Meta::default()).unwrap());
     assert_eq!(doc.truncate(3).unwrap().item(leaf).unwrap().text(), "3", "after a commit for which nobody waited");
     assert_eq!((doc.latest().number(), doc.verify().unwrap()), (3, 3));
+}
+
+/// The same journal with one byte of one entry changed: as somebody would forge it, checksums and all.
+fn forged(desk: &Desk, message: &[u8]) -> (SimDisk, Arc<Journal>) {
+    let disk = SimDisk::new();
+    let dice = Arc::new(SimDice::new(1));
+    let opened =
+        Journal::open(Arc::new(disk.clone()), Arc::new(desk.clock.clone()), dice, Path::new("log"), super::journal());
+    let (log, _) = opened.unwrap();
+    let mut forged = 0;
+    for entry in desk.log.read(desk.log.oldest()).unwrap() {
+        let mut entry = entry.unwrap();
+        if let Some(at) = entry.payload.windows(message.len()).position(|window| window == message) {
+            entry.payload[at] ^= 1;
+            forged += 1;
+        }
+        assert_eq!(log.append(entry.kind, &[&entry.payload]).unwrap().lsn, entry.lsn);
+        log.sync().unwrap();
+    }
+    assert_eq!(forged, 1);
+    (disk, log)
+}
+
+#[test]
+fn a_revision_that_is_not_the_one_on_which_its_successor_stands_is_refused_and_named() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let leaf = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    edit.commit(&says("what was said")).unwrap();
+    set(&doc, leaf, "2");
+    set(&doc, leaf, "3");
+    assert_eq!(doc.verify().unwrap(), 3);
+    let (disk, log) = forged(&desk, b"what was said");
+    let open =
+        |log, disk| Database::open(log, Arc::new(disk), Arc::new(desk.clock.clone()), Path::new("index"), desk.config);
+    let error = open(log, disk).unwrap_err();
+    assert!(
+        matches!(&error, DocsError::Record { what, .. } if what.contains("is not the one that is there")),
+        "{error}"
+    );
+    // An index that knows what was published knows it is another one.
+    desk.db.checkpoint().unwrap();
+    let (_, log) = forged(&desk, b"what was said");
+    let db = open(log, desk.disk.clone()).unwrap();
+    assert_eq!(db.stats().replayed, 0);
+    let doc = db.document("orders").unwrap();
+    assert_eq!(doc.latest().item(leaf).unwrap().text(), "3");
+    for error in [doc.verify().unwrap_err(), doc.at(1).unwrap_err()] {
+        assert!(matches!(error, DocsError::Damaged { revision: 1, .. }), "{error}");
+    }
 }
