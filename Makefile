@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-real bench-recover peers-tx peers-kv gate model matrix hostile kv-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-real bench-recover peers-tx peers-kv gate model sim matrix hostile kv-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -52,6 +52,9 @@ gate: ## the gate tests only, for BUDGET seconds each (default 600)
 
 model: ## the model check of the membership rules for BUDGET seconds a gate (default 600); SEED=number for other walks
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) ASSENT_GATE_SEED=$(or $(SEED),1) cargo test -p assent-membership gate_ -- --nocapture $(ARGS)
+
+sim: ## groups of replicas in simulated time, SEEDS of them (default 20000) from SEED (default 1) on
+	ASSENT_SIM_SEEDS=$(or $(SEEDS),20000) ASSENT_SIM_SEED=$(or $(SEED),1) cargo test -p assent-replica gate_no_seed -- --nocapture $(ARGS)
 
 matrix: ## every process killed at every stop point, alone and under load, for BUDGET seconds (default 600)
 	scripts/matrix $(or $(BUDGET),600) $(ARGS)

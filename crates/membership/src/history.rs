@@ -76,6 +76,11 @@ impl History {
         meeting
     }
 
+    /// Each epoch that wrote into it, with the last sequence that it wrote; [`History::grew`], told so in this order, makes the same.
+    pub fn tenures(&self) -> impl Iterator<Item = (Epoch, Sequence)> + '_ {
+        self.0.iter().copied()
+    }
+
     /// Each epoch with the sequence before its first entry and that of its last.
     fn stretches(&self) -> impl Iterator<Item = (Epoch, Sequence, Sequence)> + '_ {
         let mut before = Sequence(0);

@@ -19,7 +19,7 @@ use crate::event::{Action, Body, Event, Letter, Standing, Word, WordError};
 use crate::follow::Following;
 use crate::history::{History, Place, Sequence};
 use crate::lead::Leading;
-use crate::member::{Life, MEMBERS_MAX, Member};
+use crate::member::{InSync, Life, MEMBERS_MAX, Member};
 use crate::reach::{Ack, Reach};
 use crate::rules::Rule;
 use crate::wait::Waiting;
@@ -206,6 +206,17 @@ impl Node {
     #[must_use]
     pub fn leads(&self) -> Option<Epoch> {
         matches!(self.role, Role::Leading(_)).then_some(self.known.epoch)
+    }
+
+    /// Whom it follows.
+    #[must_use]
+    pub const fn follows(&self) -> Option<Member> {
+        if let Role::Following(following) = &self.role { Some(following.primary) } else { None }
+    }
+
+    /// The sets that count: the recorded one, and the one that was asked of the arbiter and may be recorded any moment.
+    pub fn sets(&self) -> impl Iterator<Item = &InSync> {
+        std::iter::once(&self.known.in_sync).chain(self.asked.as_ref().map(|asked| &asked.to.in_sync))
     }
 
     /// The last configuration known.

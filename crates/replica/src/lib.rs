@@ -1,0 +1,50 @@
+//! One log in several members: what a primary puts behind its log comes to its standbys in the same order, the same bytes.
+//!
+//! Walk: [`Replica`] is one member as a value: an [`Input`] in, [`Output`]s out, to be done in their order; who leads is decided by
+//! the `membership` inside it · [`Entry`] and its [`Chain`] · [`Message`] is what members say, in bytes · [`OwnLog`] is a
+//! member's copy of the log in its journal, [`Own`] what else it must not forget, [`Snapshot`] where replay begins.
+//! Deliberately absent: threads, sockets, and what a command means.
+#![forbid(unsafe_code)]
+
+mod barrier;
+mod entry;
+mod error;
+mod event;
+#[doc(hidden)]
+pub mod fuzzing;
+mod letters;
+mod message;
+mod own;
+mod own_log;
+mod primary;
+mod recent;
+mod replica;
+mod rules;
+mod settings;
+mod snapshot;
+mod standby;
+mod states;
+mod watch;
+mod whole;
+
+#[cfg(test)]
+mod gate_test;
+#[cfg(test)]
+mod group_test;
+#[cfg(test)]
+mod seat_test;
+#[cfg(test)]
+mod sim_test;
+#[cfg(test)]
+mod story_test;
+
+pub use barrier::BARRIERS;
+pub use entry::{COMMAND_BYTES_MAX, Chain, Entry, Mark};
+pub use error::ReplicaError;
+pub use event::{Fault, Input, Opened, Output, ReadAt, Refused};
+pub use message::{Base, Message, MessageError, PIECE_BYTES_MAX, Piece, STREAM_BYTES_MAX, Said};
+pub use own::Own;
+pub use own_log::{Fetched, OwnLog};
+pub use replica::Replica;
+pub use settings::{LeaseSettings, Settings, SettingsError};
+pub use snapshot::Snapshot;

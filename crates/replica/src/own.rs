@@ -1,0 +1,138 @@
+//! What a member must not forget beside its log: the configuration it knew last, which is its fence, and what its
+//! confirmations live in.
+//!
+//! ```text
+//!   own: one frame, kind 1: | version 1 | disk 8 | starts 8 | boots 8 | boot id 16 | out 1 | configuration |
+//! ```
+//! Walk: [`Own::open`] at each start counts it, durably, before anything is said to anybody · [`Own::store`] as the replica
+//! wants · [`Own::life`] for its setup.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use assent_frame::{Head, Malformed, PAYLOAD_BYTES_MAX, Reader, Writer};
+use assent_membership::{Ack, Configuration, Life};
+use assent_world::{Clock, Dice, Disk};
+
+use crate::barrier;
+use crate::error::{ReplicaError, damaged};
+use crate::{letters, whole};
+
+const NAME: &str = "own";
+const KIND: u16 = 1;
+const VERSION: u8 = 1;
+
+/// What a member keeps of itself.
+#[derive(Debug)]
+pub struct Own {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    kept: Kept,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Random bits born with the folder.
+    identity: u64,
+    starts: u64,
+    boots: u64,
+    boot_id: u128,
+    out: bool,
+    known: Configuration,
+}
+
+impl Own {
+    /// Reads what the folder's member kept, and counts this start. The folder is there, locked by its journal.
+    ///
+    /// # Errors
+    /// `Damaged`, or as the disk says.
+    pub fn open(disk: Arc<dyn Disk>, clock: &dyn Clock, dice: &dyn Dice, folder: &Path) -> Result<Self, ReplicaError> {
+        let path = folder.join(NAME);
+        let mut kept = match whole::read(&*disk, folder, NAME)? {
+            Some(bytes) => parse(&bytes).ok_or_else(|| damaged(&path, "its checksum or its fields are wrong"))?,
+            None => Kept { identity: dice.roll(), ..Kept::default() },
+        };
+        let boot_id = clock.boot_id();
+        kept.starts = kept.starts.saturating_add(1);
+        if boot_id == 0 || boot_id != kept.boot_id {
+            kept.boots = kept.boots.saturating_add(1);
+        }
+        kept.boot_id = boot_id;
+        let own = Self { disk, folder: folder.to_path_buf(), kept };
+        own.write()?;
+        Ok(own)
+    }
+
+    /// What confirmations live in, as this acknowledgement means them.
+    #[must_use]
+    pub const fn life(&self, ack: Ack) -> Life {
+        let memory = match ack {
+            Ack::None | Ack::Received => self.kept.starts,
+            Ack::Written => self.kept.boots,
+            Ack::Durable => 0,
+        };
+        Life { disk: self.kept.identity, memory }
+    }
+
+    /// The configuration that was stored last.
+    #[must_use]
+    pub const fn known(&self) -> &Configuration {
+        &self.kept.known
+    }
+
+    /// Whether a person told it to stay out.
+    #[must_use]
+    pub const fn out(&self) -> bool {
+        self.kept.out
+    }
+
+    /// Keeps this configuration, durably.
+    ///
+    /// # Errors
+    /// As the disk says: then nothing that follows from it may be done.
+    pub fn store(&mut self, known: Configuration) -> Result<(), ReplicaError> {
+        self.kept.known = known;
+        self.write()
+    }
+
+    /// Keeps whether it is to stay out, durably.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub fn stay_out(&mut self, out: bool) -> Result<(), ReplicaError> {
+        self.kept.out = out;
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), ReplicaError> {
+        let barriers = [barrier::OWN, barrier::OWN_ENTRY];
+        whole::replace(&*self.disk, &self.folder, NAME, &lay(&self.kept), barriers)
+    }
+}
+
+fn lay(kept: &Kept) -> Vec<u8> {
+    let mut fields = Writer::new();
+    fields.u8(VERSION).u64(kept.identity).u64(kept.starts).u64(kept.boots).u128(kept.boot_id).u8(u8::from(kept.out));
+    letters::lay_configuration(&mut fields, &kept.known);
+    let mut out = Vec::new();
+    assent_frame::lay(&mut out, Head { kind: KIND, ..Head::default() }, &[fields.as_slice()]);
+    out
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> Option<Kept> {
+    let Ok(Some((frame, _))) = assent_frame::parse(bytes, PAYLOAD_BYTES_MAX) else { return None };
+    let fields = || -> Result<(u8, Kept), Malformed> {
+        let mut fields = Reader::new(frame.payload);
+        let version = fields.u8("version")?;
+        let kept = Kept {
+            identity: fields.u64("disk")?,
+            starts: fields.u64("starts")?,
+            boots: fields.u64("boots")?,
+            boot_id: fields.u128("boot id")?,
+            out: letters::flag(&mut fields, "out")?,
+            known: letters::read_configuration(&mut fields)?,
+        };
+        fields.end().map(|()| (version, kept))
+    };
+    fields().ok().filter(|(version, _)| frame.kind == KIND && *version == VERSION).map(|(_, kept)| kept)
+}

@@ -1,0 +1,275 @@
+//! A member's copy of the group's log, in its journal.
+//!
+//! Walk: [`OwnLog::open`] verifies what the journal holds behind the snapshot, entry by entry · [`OwnLog::append`] ·
+//! [`OwnLog::write`] into the kernel, [`OwnLog::sync`] to the disk · [`OwnLog::fetch`] reads on behind an entry ·
+//! [`OwnLog::cut`] takes a diverged tail away · [`OwnLog::begin`] goes on behind a snapshot that came from elsewhere ·
+//! [`OwnLog::trim`] lets go what a snapshot holds.
+//! Numbers lead to places by a sparse index in memory. The journal may hold entries from before a snapshot that came from
+//! elsewhere, and then a gap: what stands before it is not read any more.
+//! Deliberately absent: threads. One owner calls, and knows in which order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use assent_ids::Lsn;
+use assent_journal::{Entry as Laid, Journal, Log, Ticket};
+use assent_membership::{History, Sequence};
+use assent_world::Dice;
+
+use crate::entry::{Chain, Entry, Mark};
+use crate::error::{ReplicaError, damaged};
+use crate::message::Base;
+
+/// One place in so many entries is remembered.
+const MARK_EVERY: u64 = 64;
+
+/// A member's copy of the log.
+#[derive(Debug)]
+pub struct OwnLog {
+    journal: Arc<Journal>,
+    dice: Arc<dyn Dice>,
+    end: Mark,
+    /// What stands right before the first entry that can be read, if that is known.
+    floor: Option<Mark>,
+    /// Where some entries begin; the first that can be read is one of them.
+    places: BTreeMap<Sequence, Lsn>,
+    /// Appended, and not known to be durable.
+    open: VecDeque<(Sequence, Ticket)>,
+    written: Sequence,
+    durable: Sequence,
+}
+
+/// What was read of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The chain up to the entry behind which it was read; none if the log does not reach back so far.
+    pub chain: Option<Chain>,
+    /// What follows.
+    pub entries: Vec<Entry>,
+}
+
+impl OwnLog {
+    /// Reads the journal of a member whose snapshot stands there. Returns the log, and which epochs wrote it.
+    ///
+    /// # Errors
+    /// `Damaged` if the entries behind the snapshot are not one history that continues it; as the journal says.
+    pub fn open(journal: Arc<Journal>, dice: Arc<dyn Dice>, base: &Base) -> Result<(Self, History), ReplicaError> {
+        let floor = Some(Mark::default());
+        let (places, open) = (BTreeMap::new(), VecDeque::new());
+        let zero = Sequence(0);
+        let mut log = Self { journal, dice, end: Mark::default(), floor, places, open, written: zero, durable: zero };
+        let mut history = base.history.clone();
+        let journal = Arc::clone(&log.journal);
+        for laid in journal.read(journal.start())? {
+            let laid = laid?;
+            let entry = log.parse(&laid)?;
+            if entry.sequence > base.end.sequence {
+                if log.end.sequence < base.end.sequence {
+                    log.begin(base.end);
+                }
+                history.grew(entry.epoch, entry.sequence);
+            }
+            if !entry.follows(log.end) {
+                if entry.sequence > base.end.sequence {
+                    return Err(log.wrong(&entry, "does not follow the one before it"));
+                }
+                // What stands before was trimmed, or a snapshot came from elsewhere.
+                log.places.clear();
+                log.floor = None;
+            }
+            if entry.sequence == base.end.sequence && entry.chain != base.end.chain {
+                return Err(log.wrong(&entry, "is not the one that the snapshot ends with"));
+            }
+            log.place(entry.sequence, laid.lsn);
+            log.end = entry.mark();
+        }
+        if log.end.sequence < base.end.sequence {
+            log.begin(base.end);
+        }
+        (log.written, log.durable) = (log.end.sequence, log.end.sequence);
+        Ok((log, history))
+    }
+
+    /// Its end.
+    #[must_use]
+    pub const fn end(&self) -> Mark {
+        self.end
+    }
+
+    /// How far it is in the kernel, and how far on the disk.
+    #[must_use]
+    pub const fn held(&self) -> (Sequence, Sequence) {
+        (self.written, self.durable)
+    }
+
+    /// Puts an entry that follows the end behind it: in memory.
+    ///
+    /// # Errors
+    /// As the journal says.
+    pub fn append(&mut self, entry: &Entry) -> Result<(), ReplicaError> {
+        let ticket = self.journal.append(entry.kind, &[&entry.header(), &entry.payload])?;
+        self.place(entry.sequence, ticket.lsn);
+        self.end = entry.mark();
+        self.open.push_back((entry.sequence, ticket));
+        Ok(())
+    }
+
+    /// Writes what was appended: a killed process keeps it.
+    ///
+    /// # Errors
+    /// As the journal says: the member must stop.
+    pub fn write(&mut self) -> Result<(), ReplicaError> {
+        if let Some((last, ticket)) = self.open.back().copied() {
+            self.journal.wait(ticket)?;
+            self.written = self.written.max(last);
+        }
+        self.look();
+        Ok(())
+    }
+
+    /// Syncs what was appended.
+    ///
+    /// # Errors
+    /// As the journal says: the member must stop.
+    pub fn sync(&mut self) -> Result<(), ReplicaError> {
+        self.write()?;
+        self.journal.sync()?;
+        self.look();
+        Ok(())
+    }
+
+    /// Looks how far the journal has come by itself.
+    fn look(&mut self) {
+        let durable = self.journal.durable();
+        while let Some((sequence, _)) = self.open.pop_front_if(|(_, ticket)| ticket.end <= durable) {
+            self.durable = sequence;
+            self.written = self.written.max(sequence);
+        }
+    }
+
+    /// Reads on behind an entry, about so many bytes, one entry at least.
+    ///
+    /// # Errors
+    /// As the journal says.
+    pub fn fetch(&self, after: Sequence, bytes_max: u64) -> Result<Fetched, ReplicaError> {
+        if after >= self.end.sequence {
+            let chain = (after == self.end.sequence).then_some(self.end.chain);
+            return Ok(Fetched { chain, entries: Vec::new() });
+        }
+        let mut fetched = Fetched {
+            chain: self.floor.filter(|floor| floor.sequence == after).map(|floor| floor.chain),
+            entries: Vec::new(),
+        };
+        let from = match fetched.chain {
+            Some(_) => self.places.first_key_value(),
+            None => self.places.range(..=after).next_back(),
+        };
+        let Some((_, from)) = from else { return Ok(fetched) };
+        let mut bytes = 0_u64;
+        for laid in self.journal.read(*from)? {
+            let laid = laid?;
+            let entry = self.parse(&laid)?;
+            if entry.sequence == after {
+                fetched.chain = Some(entry.chain);
+            }
+            if entry.sequence > after {
+                bytes = bytes.saturating_add(u64::try_from(entry.bytes()).unwrap_or(u64::MAX));
+                fetched.entries.push(entry);
+                if bytes >= bytes_max {
+                    break;
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// Moves the end back behind this entry, durably. Returns it.
+    ///
+    /// # Errors
+    /// `Missing` if that entry is not in the log any more; nothing has happened then. As the journal says: the member must stop.
+    pub fn cut(&mut self, to: Sequence) -> Result<Mark, ReplicaError> {
+        if to >= self.end.sequence {
+            return Ok(self.end);
+        }
+        self.sync()?;
+        let from = self.places.range(..=to).next_back().map_or_else(|| self.journal.start(), |(_, lsn)| *lsn);
+        let mut last = self.floor.filter(|floor| floor.sequence == to);
+        let mut place = self.journal.start();
+        for laid in self.journal.read(from)? {
+            let laid = laid?;
+            let entry = self.parse(&laid)?;
+            if entry.sequence > to {
+                break;
+            }
+            place = laid.end;
+            if entry.sequence == to {
+                last = Some(entry.mark());
+            }
+        }
+        let end = last.ok_or(ReplicaError::Missing { at: to })?;
+        let (journal, _) = self.journal.cut_back(Arc::clone(&self.dice), place)?;
+        self.journal = journal;
+        self.places.retain(|sequence, _| *sequence <= to);
+        self.open.clear();
+        (self.end, self.written, self.durable) = (end, to, to);
+        Ok(end)
+    }
+
+    /// The log goes on behind a snapshot that came from elsewhere, and that is durable; all before it is not read any more.
+    pub fn begin(&mut self, end: Mark) {
+        self.places.clear();
+        self.open.clear();
+        self.floor = Some(end);
+        (self.end, self.written, self.durable) = (end, end.sequence, end.sequence);
+    }
+
+    /// Lets go what stands before this entry, as far as whole segments do: a durable snapshot holds it.
+    ///
+    /// # Errors
+    /// As the journal says; the log goes on.
+    pub fn trim(&mut self, to: Sequence) -> Result<(), ReplicaError> {
+        let Some((_, near)) = self.places.range(..=to).next_back() else { return Ok(()) };
+        let mut place = None;
+        for laid in self.journal.read(*near)? {
+            let laid = laid?;
+            if self.parse(&laid)?.sequence == to {
+                place = Some(laid.lsn);
+                break;
+            }
+        }
+        let Some(place) = place else { return Ok(()) };
+        self.journal.trim(place)?;
+        // It is there for certain: what can be read begins here, or before.
+        self.places.insert(to, place);
+        let start = self.journal.start();
+        let first = self.places.first_key_value().map(|(sequence, _)| *sequence);
+        self.places.retain(|_, lsn| *lsn >= start);
+        if self.places.first_key_value().map(|(sequence, _)| *sequence) != first {
+            // What stood before the first one is gone, and its chain with it.
+            self.floor = None;
+        }
+        Ok(())
+    }
+
+    /// Its journal, as it is now: a cut opens it anew.
+    #[must_use]
+    pub const fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    fn place(&mut self, sequence: Sequence, lsn: Lsn) {
+        let far = self.places.last_key_value().is_none_or(|(last, _)| sequence.0.saturating_sub(last.0) >= MARK_EVERY);
+        if far {
+            self.places.insert(sequence, lsn);
+        }
+    }
+
+    fn parse(&self, laid: &Laid) -> Result<Entry, ReplicaError> {
+        Entry::parse(laid.kind, &laid.payload)
+            .map_err(|error| damaged(self.journal.folder(), format!("the entry at {}: {error}", laid.lsn)))
+    }
+
+    fn wrong(&self, entry: &Entry, what: &str) -> ReplicaError {
+        damaged(self.journal.folder(), format!("entry {} of epoch {} {what}", entry.sequence, entry.epoch))
+    }
+}

@@ -1,0 +1,455 @@
+//! One member's share of a group's log: who leads is `membership`'s, what is in the log and how it comes to the others is here.
+//!
+//! ```text
+//!   client ── submit ──▶ Append, Stream ──────────────▶ take: sequence, chain, epoch ──▶ Append
+//!                          │  Held (own disk)                                  │ Held (own disk)
+//!                          ▼                                                   ▼
+//!                        watermark of the set ◀────────────── Held { reach } ──┘    one number, for all that waits
+//!                          ▼
+//!                        Commit: apply, answer        Commit: apply, answer nobody
+//! ```
+//! Walk: [`Replica::start`] with what was found · [`Replica::submit`] takes a command, [`Replica::read`] a read ·
+//! [`Replica::step`] takes an [`Input`], and everything that was submitted since, and answers what is to be done · the
+//! sending side is `primary`, the receiving one `standby`.
+//! Nothing is applied before it is confirmed: so no state is ever taken back, and a request that was sent twice is told apart
+//! by the state itself, at the moment when it is applied.
+//! Deliberately absent: I/O, threads, clocks, and what a command means.
+
+use assent_journal::KIND_RESERVED;
+use assent_membership::{
+    Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
+};
+
+use crate::entry::{COMMAND_BYTES_MAX, Entry, Mark};
+use crate::event::{Fault, Input, Opened, Output, ReadAt, Refused};
+use crate::message::{Message, Said};
+use crate::primary::Primary;
+use crate::recent::Recent;
+use crate::rules::Rule;
+use crate::settings::{Settings, SettingsError};
+use crate::standby::Standby;
+use crate::states::States;
+use crate::watch::Watch;
+
+/// One member of a group.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    pub(crate) settings: Settings,
+    pub(crate) node: Node,
+    pub(crate) side: Side,
+    /// The own log's end.
+    pub(crate) end: Mark,
+    pub(crate) reach: Reach,
+    /// Entries that the node has not been told of: since the last step.
+    grown: bool,
+    pub(crate) recent: Recent,
+    /// Everything up to here is confirmed, as far as known here.
+    pub(crate) confirmed: Sequence,
+    /// Nothing before it can be cut.
+    pub(crate) base: Sequence,
+    pub(crate) states: States,
+    pub(crate) watch: Watch,
+    promise: Option<Promise>,
+    /// The last beat that was answered, and of which epoch.
+    promised: (u32, u64),
+    halted: bool,
+    pub(crate) out: Vec<Output>,
+    #[cfg(test)]
+    pub(crate) left_out: Option<Rule>,
+}
+
+/// What it does in the stream.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    Neither,
+    Primary(Primary),
+    Standby(Standby),
+}
+
+impl Replica {
+    /// A member that has just started.
+    ///
+    /// # Errors
+    /// [`SettingsError`] for a group or numbers that cannot be.
+    pub fn start(settings: Settings, opened: Opened, now_ms: u64) -> Result<(Self, Vec<Output>), SettingsError> {
+        settings.check()?;
+        let Opened { known, out, history, end, base } = opened;
+        let (node, actions) = Node::start(settings.setup.clone(), known, history, out)?;
+        let mut replica = Self {
+            promise: settings.lease.map(|lease| Promise::at_start(lease.length_ms, now_ms)),
+            promised: (0, 0),
+            settings,
+            node,
+            side: Side::Neither,
+            end,
+            reach: Reach::durable(end.sequence),
+            grown: false,
+            recent: Recent::default(),
+            confirmed: base,
+            base,
+            states: States::default(),
+            watch: Watch::new(now_ms),
+            halted: false,
+            out: Vec::new(),
+            #[cfg(test)]
+            left_out: None,
+        };
+        replica.act(actions);
+        let out = replica.done();
+        Ok((replica, out))
+    }
+
+    /// Puts a command behind the log. It is on its way with the next step; it is done when [`Output::Commit`] has passed its
+    /// sequence, and in doubt if [`Output::Yield`] comes before.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has happened then.
+    pub fn submit(&mut self, kind: u16, payload: &[u8]) -> Result<Sequence, Refused> {
+        let Some(epoch) = self.node.leads().filter(|_| self.node.takes_commands() && !self.halted) else {
+            return Err(Refused::NotLeading { primary: self.node.configuration().primary });
+        };
+        if kind >= KIND_RESERVED {
+            return Err(Refused::Kind { kind });
+        }
+        if payload.len() > COMMAND_BYTES_MAX {
+            return Err(Refused::Long { bytes: payload.len() });
+        }
+        let bytes = self.recent.unconfirmed_bytes();
+        if bytes >= self.settings.unconfirmed_bytes_max {
+            return Err(Refused::Busy { bytes });
+        }
+        let entry = Entry::behind(self.end, epoch, kind, payload.into());
+        self.append(entry);
+        self.grown = true;
+        Ok(self.end.sequence)
+    }
+
+    /// Asks when a read may be answered.
+    ///
+    /// # Errors
+    /// [`Refused::NotLeading`].
+    pub fn read(&mut self, now_ms: u64) -> Result<ReadAt, Refused> {
+        self.watch.look(now_ms, self.settings.silent_ms);
+        if self.node.leads().is_none() || self.halted {
+            return Err(Refused::NotLeading { primary: self.node.configuration().primary });
+        }
+        if self.reads_alone() {
+            return Ok(ReadAt::Now);
+        }
+        self.ask();
+        Ok(ReadAt::Beat(if let Side::Primary(primary) = &self.side { primary.beat } else { 0 }))
+    }
+
+    /// Takes an input in, and all commands and reads since the last one.
+    pub fn step(&mut self, input: Input, now_ms: u64) -> Vec<Output> {
+        if self.halted {
+            return Vec::new();
+        }
+        self.watch.look(now_ms, self.settings.silent_ms);
+        self.grew();
+        match input {
+            Input::Time => {}
+            Input::Heard(message) => self.heard(message),
+            Input::Connected(member) => self.connected(member),
+            Input::Lost(member) => self.suspect(member),
+            Input::Arbiter(configuration) => self.node(Event::Arbiter(configuration)),
+            Input::ArbiterSilent => self.node(Event::ArbiterSilent),
+            Input::Held { written, durable } => self.held(written, durable),
+            Input::WasCut(end) => self.was_cut(end),
+            Input::Fetched { to, after, chain, entries } => self.fetched(to, after, chain, entries),
+            Input::PieceRead { to, piece } => self.piece_read(to, piece),
+            Input::Installed => self.installed(),
+            Input::SnapshotKept(at) => self.base = self.base.max(at.min(self.confirmed)),
+            Input::State { at, hash } => self.own_state(at, hash),
+        }
+        if self.watch.tick(self.settings.tick_ms) && !self.halted {
+            self.tick();
+        }
+        self.feed();
+        self.done()
+    }
+
+    /// When it is to be stepped again, if nothing comes before.
+    #[must_use]
+    pub const fn due_ms(&self) -> u64 {
+        self.watch.due_ms()
+    }
+
+    /// Follows a person's word.
+    ///
+    /// # Errors
+    /// [`WordError`] where that cannot be; nothing has changed then.
+    pub fn word(&mut self, word: Word, now_ms: u64) -> Result<Vec<Output>, WordError> {
+        self.watch.look(now_ms, self.settings.silent_ms);
+        self.grew();
+        let actions = self.node.word(word)?;
+        self.act(actions);
+        Ok(self.done())
+    }
+
+    /// Where it stands, and if nothing goes on, why.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.node.standing()
+    }
+
+    /// The last configuration known.
+    #[must_use]
+    pub const fn configuration(&self) -> &Configuration {
+        self.node.configuration()
+    }
+
+    /// The end of its log.
+    #[must_use]
+    pub const fn end(&self) -> Mark {
+        self.end
+    }
+
+    /// Everything up to here is confirmed, as far as known here.
+    #[must_use]
+    pub const fn confirmed(&self) -> Sequence {
+        self.confirmed
+    }
+
+    /// The member who decides: whom it follows or waits for, and the sets that count.
+    #[must_use]
+    pub const fn membership(&self) -> &Node {
+        &self.node
+    }
+}
+
+/// What both sides do.
+impl Replica {
+    pub(crate) const fn me(&self) -> Member {
+        self.settings.setup.me
+    }
+
+    pub(crate) fn others(&self) -> Vec<Member> {
+        self.settings.setup.members.iter().copied().filter(|member| *member != self.me()).collect()
+    }
+
+    pub(crate) fn send(&mut self, to: Member, said: Said) {
+        let (from, epoch) = (self.me(), self.node.configuration().epoch);
+        self.out.push(Output::Send(Message { from, to, epoch, said }));
+    }
+
+    /// Puts an entry that follows the end behind it.
+    pub(crate) fn append(&mut self, entry: Entry) {
+        self.end = entry.mark();
+        self.reach.received = entry.sequence;
+        if !self.keeps(Rule::HeldIsHeld) {
+            self.reach = Reach::durable(entry.sequence);
+        }
+        self.recent.push(entry.clone());
+        self.out.push(Output::Append(entry));
+    }
+
+    /// Tells the node that entries of this epoch were put behind the log, or are held better now.
+    pub(crate) fn tell_reach(&mut self, epoch: assent_ids::Epoch) {
+        self.node(Event::Log { epoch, reach: self.reach });
+    }
+
+    pub(crate) fn confirm(&mut self, to: Sequence) {
+        let to = to.min(self.end.sequence);
+        if to > self.confirmed {
+            self.confirmed = to;
+            self.recent.confirm(to, self.settings.recent_bytes_max);
+            self.out.push(Output::Commit(to));
+        }
+    }
+
+    pub(crate) fn halt(&mut self, fault: Fault) {
+        self.halted = true;
+        self.out.push(Output::Halt(fault));
+    }
+
+    /// A member has been silent for too long. A promise is kept first.
+    pub(crate) fn suspect(&mut self, member: Member) {
+        let primary = self.node.configuration().primary == Some(member) && self.node.leads().is_none();
+        if !primary || self.is_free() {
+            self.node(Event::Silent(member));
+        }
+    }
+
+    /// Whether nothing that was promised keeps it from asking for the lead.
+    fn is_free(&self) -> bool {
+        let over = self.promise.is_none_or(|promise| promise.is_over(self.watch.now_ms));
+        over || !self.keeps(Rule::Promise)
+    }
+
+    pub(crate) fn node_step(&mut self, event: Event, no_heartbeat: bool) {
+        let before = (self.node.leads(), self.node.follows());
+        let mut actions = self.node.step(event);
+        if no_heartbeat {
+            actions.retain(|action| !matches!(action, Action::Send(Letter { body: Body::Lead { .. }, .. })));
+        }
+        self.act(actions);
+        if before != (self.node.leads(), self.node.follows()) {
+            self.watch.begin();
+        }
+    }
+
+    pub(crate) fn node(&mut self, event: Event) {
+        self.node_step(event, false);
+    }
+
+    /// The node hears of what was submitted, in one go.
+    fn grew(&mut self) {
+        if std::mem::take(&mut self.grown)
+            && let Some(epoch) = self.node.leads()
+        {
+            self.tell_reach(epoch);
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            if self.halted {
+                return;
+            }
+            match action {
+                Action::Store(configuration) => self.out.push(Output::Store(configuration)),
+                Action::Send(letter) => self.post(letter),
+                Action::Read => self.out.push(Output::Read),
+                Action::Change { expect, to } => self.change(expect, to),
+                Action::Lead(epoch) => {
+                    self.side = Side::Primary(Primary::new(self.settings.lease, self.end.sequence));
+                    self.out.push(Output::Lead(epoch));
+                }
+                Action::Yield => {
+                    self.side = Side::Neither;
+                    self.out.push(Output::Yield);
+                }
+                Action::Sync => self.out.push(Output::Sync),
+                Action::Release(to) => self.confirm(to),
+                Action::Confirmed(beat) => self.out.push(Output::Confirmed(beat)),
+                Action::Follow { primary, cut, .. } => self.follow(primary, cut),
+            }
+        }
+    }
+
+    fn change(&mut self, expect: u64, to: Configuration) {
+        let known = self.node.configuration().epoch;
+        let asks_for_lead = to.primary == Some(self.me()) && to.epoch > known;
+        // What is not said now is said again with a tick.
+        if !asks_for_lead || to.forced || self.is_free() {
+            self.out.push(Output::Change { expect, to });
+        }
+    }
+
+    fn post(&mut self, letter: Letter) {
+        let now = self.watch.now_ms;
+        match &letter.body {
+            Body::Lead { beat, .. } => {
+                if let Side::Primary(primary) = &mut self.side {
+                    primary.beats(*beat, now);
+                }
+            }
+            // Only the first answer to a beat promises: the lease counts from when that beat was sent.
+            Body::Held { beat, .. } if (letter.epoch.0, *beat) > self.promised => {
+                self.promised = (letter.epoch.0, *beat);
+                if let Some(promise) = &mut self.promise {
+                    promise.answered(now);
+                }
+            }
+            _ => {}
+        }
+        let Letter { from, to, epoch, body } = letter;
+        self.out.push(Output::Send(Message { from, to, epoch, said: Said::Letter(body) }));
+    }
+
+    fn heard(&mut self, message: Message) {
+        let Message { from, to, epoch, said } = message;
+        if to != self.me() || from == to || !self.settings.setup.members.contains(&from) {
+            return;
+        }
+        let Said::Letter(body) = said else {
+            let current = epoch == self.node.configuration().epoch;
+            if current || !self.keeps(Rule::Epoch) {
+                self.streamed(from, epoch, said);
+            }
+            return;
+        };
+        let (held, leads) = match &body {
+            Body::Held { reach, beat, .. } => (Some((*reach, *beat)), false),
+            Body::Lead { .. } => (None, true),
+            _ => (None, false),
+        };
+        self.node(Event::Heard(Letter { from, to, epoch, body }));
+        let current = epoch == self.node.configuration().epoch;
+        match &mut self.side {
+            _ if self.node.leads().is_none() && self.node.follows().is_none() => self.watch.heard(from),
+            Side::Primary(primary) => {
+                if let Some((reach, beat)) = held.filter(|_| current) {
+                    primary.answered(from, reach, beat);
+                    self.watch.heard(from);
+                }
+            }
+            _ if leads && current => self.watch.heard(from),
+            _ => {}
+        }
+    }
+
+    fn streamed(&mut self, from: Member, epoch: assent_ids::Epoch, said: Said) {
+        match said {
+            Said::Resume(mark) => self.resumed(from, mark),
+            Said::More { at, offset } => self.more(from, at, offset),
+            said if self.node.takes_stream(from, epoch) || !self.keeps(Rule::Epoch) => match said {
+                Said::Stream { end, confirmed, entries } => self.take(end, confirmed, entries),
+                Said::Differs(at) => self.halt(Fault::LogDiffers { at }),
+                Said::Piece(piece) => self.piece(piece),
+                Said::State { at, hash } => self.their_state(at, hash),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// How far the own log has come.
+    fn held(&mut self, written: Sequence, durable: Sequence) {
+        let received = self.end.sequence;
+        let reach = Reach { received, written: written.min(received), durable: durable.min(written).min(received) };
+        if reach != self.reach {
+            self.reach = reach;
+            self.tell_reach(self.node.place().epoch);
+        }
+    }
+
+    fn tick(&mut self) {
+        let leads = self.node.leads().is_some();
+        let asked = leads && self.settings.lease.is_some();
+        if asked {
+            self.ask();
+        }
+        self.node_step(Event::Tick, asked);
+        for member in self.others() {
+            if self.watch.silence_ms(member) >= self.settings.silent_ms {
+                self.suspect(member);
+            }
+        }
+        let waits = self.node.leads().is_none() && self.node.follows().is_none();
+        if waits && self.watch.waited_ms() >= self.settings.patience_ms {
+            self.node(Event::Patience);
+        }
+        match self.side {
+            Side::Primary(_) => self.tick_primary(),
+            Side::Standby(_) => self.tick_standby(),
+            Side::Neither => {}
+        }
+    }
+
+    fn done(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.left_out != Some(rule)
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "only a test leaves a rule out")]
+    pub(crate) const fn keeps(&self, _: Rule) -> bool {
+        true
+    }
+}

@@ -1,0 +1,448 @@
+//! One member as the simulation sees it: the value, its journal, snapshot and configuration on a simulated disk, and a toy that
+//! is what the log leads to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_ids::Epoch;
+use assent_journal::{Config, Journal};
+use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Setup};
+use assent_sim::{SimClock, SimDice, SimDisk};
+
+use crate::rules::Rule;
+use crate::{
+    Base, Entry, Fault, Input, LeaseSettings, Mark, Message, Opened, Output, Own, OwnLog, ReadAt, Replica, Settings,
+    Snapshot,
+};
+
+pub(crate) const FOLDER: &str = "member";
+
+/// A request of a client: its number, and how much it adds to which asset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Request {
+    pub(crate) client: u8,
+    pub(crate) number: u64,
+}
+
+impl Request {
+    pub(crate) fn asset(self) -> u8 {
+        (self.client ^ self.number.to_le_bytes()[0]) % 5
+    }
+
+    pub(crate) fn adds(self) -> u64 {
+        self.number * 3 + u64::from(self.client)
+    }
+
+    /// Of different lengths, so that segments and batches are full at different moments.
+    pub(crate) fn payload(self) -> Vec<u8> {
+        let mut bytes = vec![self.client];
+        bytes.extend(self.number.to_le_bytes());
+        bytes.resize(9 + usize::try_from(self.number * 37 % 300).unwrap(), 0xa5);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        Self { client: bytes[0], number: u64::from_le_bytes(*bytes[1..].first_chunk().unwrap()) }
+    }
+}
+
+/// What the log leads to. A request that was executed is answered again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Toy {
+    pub(crate) assets: BTreeMap<u8, u64>,
+    /// The last request of each client, and its answer.
+    pub(crate) last: BTreeMap<u8, (u64, u64)>,
+}
+
+impl Toy {
+    pub(crate) fn apply(&mut self, request: Request) -> Result<u64, String> {
+        let last = self.last.get(&request.client).copied().unwrap_or_default();
+        if request.number <= last.0 {
+            return Ok(last.1);
+        }
+        if request.number != last.0 + 1 {
+            return Err(format!("{request:?} is applied after {}: a client asks for one after the other", last.0));
+        }
+        let value = self.assets.entry(request.asset()).or_default();
+        *value += request.adds();
+        let answer = *value;
+        self.last.insert(request.client, (request.number, answer));
+        Ok(answer)
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(&self.save())
+    }
+
+    pub(crate) fn save(&self) -> Vec<u8> {
+        let mut fields = assent_frame::Writer::new();
+        fields.u32(u32::try_from(self.assets.len()).unwrap());
+        for (asset, value) in &self.assets {
+            fields.u8(*asset).u64(*value);
+        }
+        for (client, (number, answer)) in &self.last {
+            fields.u8(*client).u64(*number).u64(*answer);
+        }
+        fields.into_vec()
+    }
+
+    pub(crate) fn load(bytes: &[u8]) -> Self {
+        let mut toy = Self::default();
+        if bytes.is_empty() {
+            return toy;
+        }
+        let mut fields = assent_frame::Reader::new(bytes);
+        for _ in 0..fields.u32("count").unwrap() {
+            toy.assets.insert(fields.u8("asset").unwrap(), fields.u64("value").unwrap());
+        }
+        while !fields.rest().is_empty() {
+            let client = fields.u8("client").unwrap();
+            toy.last.insert(client, (fields.u64("number").unwrap(), fields.u64("answer").unwrap()));
+        }
+        toy
+    }
+}
+
+/// What is simulated, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) members: u8,
+    pub(crate) ack: Ack,
+    pub(crate) lease: bool,
+    pub(crate) left_out: Option<Rule>,
+    /// What is stored of a configuration is not durable, and acted on.
+    pub(crate) forgets: bool,
+}
+
+/// A member's machine.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) me: Member,
+    pub(crate) disk: SimDisk,
+    pub(crate) clock: SimClock,
+    dice: Arc<SimDice>,
+    pub(crate) up: Option<Up>,
+    /// Its clock, in thousandths of true time, and what it showed at the beginning.
+    pub(crate) rate: u64,
+    pub(crate) offset_ms: u64,
+    /// The life that it had when it was last up.
+    pub(crate) life: Life,
+}
+
+/// A member that runs.
+#[derive(Debug)]
+pub(crate) struct Up {
+    pub(crate) replica: Replica,
+    pub(crate) log: OwnLog,
+    own: Own,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) toy: Toy,
+    pub(crate) applied: Mark,
+    applied_history: History,
+    /// Appended and not applied.
+    fresh: VecDeque<Entry>,
+    coming: Vec<u8>,
+    /// Commands whose clients wait.
+    pub(crate) waiting: BTreeMap<Sequence, Request>,
+    /// Reads that wait for a beat, with what they must see.
+    pub(crate) reads: Vec<(u64, Sequence)>,
+    pub(crate) wants_sync: bool,
+    pub(crate) installs: u64,
+    pub(crate) fetches: u64,
+}
+
+/// What a member says to the world around it.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    Message(Message),
+    Read,
+    Change {
+        expect: u64,
+        to: Configuration,
+    },
+    /// An entry was applied; a client hears of it if one waits.
+    Applied {
+        entry: Mark,
+        request: Request,
+        answer: u64,
+        client: bool,
+    },
+    /// A read is answered; it must have seen this.
+    Answered {
+        seen: Sequence,
+        must: Sequence,
+    },
+    Halted(Fault),
+    Broken(String),
+    Leads(Epoch),
+    Installed,
+}
+
+impl Seat {
+    pub(crate) fn new(me: u8, seed: u64) -> Self {
+        let dice = Arc::new(SimDice::new(seed ^ (u64::from(me) << 32)));
+        let life = Life { disk: 0, memory: 0 };
+        let (disk, clock) = (SimDisk::new(), SimClock::new());
+        Self { me: Member(me), disk, clock, dice, up: None, rate: 1_000, offset_ms: 0, life }
+    }
+
+    pub(crate) fn time(&self, now_ms: u64) -> u64 {
+        self.offset_ms + now_ms * self.rate / 1_000
+    }
+
+    pub(crate) fn settings(&self, shape: &Shape, life: Life) -> Settings {
+        let members = (0..shape.members).map(Member).collect();
+        let setup = Setup { me: self.me, members, preferred: Member(0), life, ack: shape.ack };
+        Settings {
+            tick_ms: 20,
+            silent_ms: 120,
+            patience_ms: 300,
+            slow_ms: 250,
+            resend_ms: 40,
+            lease: shape.lease.then_some(LeaseSettings { length_ms: 100, drift_ppm: 50_000 }),
+            window_bytes: 2_000,
+            unconfirmed_bytes_max: 6_000,
+            recent_bytes_max: 1_500,
+            catch_up_bytes_per_s: 64 << 20,
+            compare_every: 8,
+            ..Settings::new(setup)
+        }
+    }
+
+    pub(crate) fn start(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+        let disk: Arc<dyn assent_world::Disk> = Arc::new(self.disk.clone());
+        let folder = Path::new(FOLDER);
+        let config = Config {
+            log_size: 5 * 4096,
+            max_buffer_log_size: 2 * 4096,
+            max_elapsed_sync_time: 10,
+            ..Config::default()
+        };
+        let clock = Arc::new(self.clock.clone());
+        let (journal, _) = Journal::open(Arc::clone(&disk), clock, self.dice.clone(), folder, config).unwrap();
+        let own = Own::open(Arc::clone(&disk), &self.clock, &*self.dice, folder).unwrap();
+        let snapshot = Snapshot::open(&*disk, folder).unwrap();
+        let (log, history) = OwnLog::open(journal, self.dice.clone(), &snapshot.base).unwrap();
+        self.life = own.life(shape.ack);
+        let known = own.known().clone();
+        let opened = Opened { known, out: false, history, end: log.end(), base: snapshot.base.end.sequence };
+        let settings = self.settings(shape, self.life);
+        let (mut replica, outputs) = Replica::start(settings, opened, self.time(now_ms)).unwrap();
+        replica.left_out = shape.left_out;
+        self.up = Some(Up {
+            replica,
+            log,
+            own,
+            toy: Toy::load(&snapshot.state),
+            applied: snapshot.base.end,
+            applied_history: snapshot.base.history.clone(),
+            snapshot,
+            fresh: VecDeque::new(),
+            coming: Vec::new(),
+            waiting: BTreeMap::new(),
+            reads: Vec::new(),
+            wants_sync: false,
+            installs: 0,
+            fetches: 0,
+        });
+        let mut said = Vec::new();
+        self.act(shape, now_ms, outputs, &mut said);
+        said
+    }
+
+    /// The process dies, or the machine.
+    pub(crate) fn crash(&mut self, power: Option<u64>) {
+        self.up = None;
+        match power {
+            Some(seed) => {
+                self.disk.cut_power(assent_sim::Survival::Seeded(seed));
+                self.clock.reboot();
+            }
+            None => self.disk.kill(),
+        }
+    }
+
+    pub(crate) fn step(&mut self, shape: &Shape, now_ms: u64, input: Input) -> Vec<Said> {
+        let mut said = Vec::new();
+        self.feed(shape, now_ms, input, &mut said);
+        said
+    }
+
+    fn feed(&mut self, shape: &Shape, now_ms: u64, input: Input, said: &mut Vec<Said>) {
+        let time = self.time(now_ms);
+        let Some(up) = &mut self.up else { return };
+        let outputs = up.replica.step(input, time);
+        self.act(shape, now_ms, outputs, said);
+    }
+
+    fn act(&mut self, shape: &Shape, now_ms: u64, outputs: Vec<Output>, said: &mut Vec<Said>) {
+        // Cuts and installations are answered at once; what else is answered comes when all of this is done.
+        let mut later = Vec::new();
+        for output in outputs {
+            let Some(up) = &mut self.up else { return };
+            match output {
+                Output::Store(configuration) if shape.forgets => drop(configuration),
+                Output::Store(configuration) => up.own.store(configuration).unwrap(),
+                Output::Send(message) => said.push(Said::Message(message)),
+                Output::Read => said.push(Said::Read),
+                Output::Change { expect, to } => said.push(Said::Change { expect, to }),
+                Output::Append(entry) => {
+                    up.log.append(&entry).unwrap();
+                    up.fresh.push_back(entry);
+                }
+                Output::Sync => up.wants_sync = true,
+                Output::Cut(to) => {
+                    let end = up.log.cut(to).unwrap();
+                    up.fresh.retain(|entry| entry.sequence <= to);
+                    if up.applied.sequence > to {
+                        up.load();
+                    }
+                    self.feed(shape, now_ms, Input::WasCut(end), said);
+                }
+                Output::Commit(to) => {
+                    let states = up.commit(to, said);
+                    later.extend(states.into_iter().map(|(at, hash)| Input::State { at, hash }));
+                }
+                Output::Confirmed(beat) => {
+                    let seen = up.applied.sequence;
+                    let (ready, rest) =
+                        std::mem::take(&mut up.reads).into_iter().partition(|(asked, _)| *asked <= beat);
+                    up.reads = rest;
+                    let ready: Vec<(u64, Sequence)> = ready;
+                    said.extend(ready.into_iter().map(|(_, must)| Said::Answered { seen, must }));
+                }
+                Output::Lead(epoch) => said.push(Said::Leads(epoch)),
+                Output::Yield => {
+                    up.waiting.clear();
+                    up.reads.clear();
+                }
+                Output::Fetch { to, after, bytes_max } => {
+                    up.fetches += 1;
+                    let fetched = up.log.fetch(after, bytes_max.min(1_500)).unwrap();
+                    let (chain, entries) = (fetched.chain, fetched.entries);
+                    later.push(Input::Fetched { to, after, chain, entries });
+                }
+                Output::ReadPiece { to, at, offset, bytes_max } => {
+                    let piece = up.snapshot.is_there().then(|| up.snapshot.piece(at, offset, bytes_max.min(40)));
+                    later.push(Input::PieceRead { to, piece });
+                }
+                Output::KeepPiece(piece) => {
+                    if piece.offset == 0 {
+                        up.coming.clear();
+                    }
+                    assert_eq!(up.coming.len() as u64, piece.offset, "pieces come in order");
+                    up.coming.extend(piece.bytes);
+                }
+                Output::Install(base) => {
+                    up.install(&self.disk, base);
+                    said.push(Said::Installed);
+                    self.feed(shape, now_ms, Input::Installed, said);
+                }
+                Output::Halt(fault) => said.push(Said::Halted(fault)),
+            }
+        }
+        for input in later {
+            self.feed(shape, now_ms, input, said);
+        }
+    }
+
+    /// The disk gets round to it.
+    pub(crate) fn disk_works(&mut self, shape: &Shape, now_ms: u64, to_disk: bool) -> Vec<Said> {
+        let Some(up) = &mut self.up else { return Vec::new() };
+        if to_disk {
+            up.log.sync().unwrap();
+            up.wants_sync = false;
+        } else {
+            up.log.write().unwrap();
+        }
+        let (written, durable) = up.log.held();
+        self.step(shape, now_ms, Input::Held { written, durable })
+    }
+
+    /// The state as it is now becomes the snapshot, and the log before it may go.
+    pub(crate) fn snap(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+        let Some(up) = &mut self.up else { return Vec::new() };
+        if up.applied.sequence <= up.snapshot.base.end.sequence {
+            return Vec::new();
+        }
+        let base = Base { history: up.applied_history.clone(), end: up.applied };
+        up.snapshot = Snapshot { base, state: up.toy.save() };
+        up.snapshot.write(&self.disk, Path::new(FOLDER)).unwrap();
+        up.log.trim(up.applied.sequence).unwrap();
+        let at = up.applied.sequence;
+        self.step(shape, now_ms, Input::SnapshotKept(at))
+    }
+}
+
+impl Up {
+    /// The state of the snapshot; the log leads on from there.
+    fn load(&mut self) {
+        self.toy = Toy::load(&self.snapshot.state);
+        self.applied = self.snapshot.base.end;
+        self.applied_history = self.snapshot.base.history.clone();
+        self.fresh.clear();
+    }
+
+    fn install(&mut self, disk: &SimDisk, base: Base) {
+        self.installs += 1;
+        self.snapshot = Snapshot { base, state: std::mem::take(&mut self.coming) };
+        self.snapshot.write(disk, Path::new(FOLDER)).unwrap();
+        self.log.begin(self.snapshot.base.end);
+        self.load();
+    }
+
+    /// Applies what is confirmed; the hashes of states that are to be compared come back.
+    fn commit(&mut self, to: Sequence, said: &mut Vec<Said>) -> Vec<(Sequence, u64)> {
+        let mut states = Vec::new();
+        while self.applied.sequence < to {
+            self.fresh.retain(|entry| entry.sequence > self.applied.sequence);
+            let next = self.fresh.front().is_some_and(|entry| entry.sequence.0 == self.applied.sequence.0 + 1);
+            let entries = if next {
+                vec![self.fresh.pop_front().unwrap()]
+            } else {
+                self.log.fetch(self.applied.sequence, 1).unwrap().entries
+            };
+            for entry in entries.into_iter().filter(|entry| entry.sequence <= to) {
+                let request = Request::parse(&entry.payload);
+                let answer = match self.toy.apply(request) {
+                    Ok(answer) => answer,
+                    Err(broken) => {
+                        said.push(Said::Broken(broken));
+                        return states;
+                    }
+                };
+                self.applied = entry.mark();
+                self.applied_history.grew(entry.epoch, entry.sequence);
+                let client = self.waiting.remove(&entry.sequence) == Some(request);
+                said.push(Said::Applied { entry: entry.mark(), request, answer, client });
+                if entry.sequence.0 % 8 == 0 {
+                    states.push((entry.sequence, self.toy.hash()));
+                }
+            }
+        }
+        states
+    }
+
+    /// A client's command.
+    pub(crate) fn submit(&mut self, request: Request) -> bool {
+        match self.replica.submit(1, &request.payload()) {
+            Ok(sequence) => {
+                self.waiting.insert(sequence, request);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// A client's read, which must see this.
+    pub(crate) fn read(&mut self, time: u64, must: Sequence) -> Option<Said> {
+        match self.replica.read(time).ok()? {
+            ReadAt::Now => Some(Said::Answered { seen: self.applied.sequence, must }),
+            ReadAt::Beat(beat) => {
+                self.reads.push((beat, must));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What people will see: a standby that is too slow, a standby that was away for long, damage, states that differ, too much at once.
+
+use assent_ids::Epoch;
+use assent_membership::{Ack, Configuration, History, InSync, Life, Member, Sequence, Setup, Standing};
+
+use crate::group_test::Group;
+use crate::rules::Rule;
+use crate::seat_test::{Request, Shape};
+use crate::{Chain, Entry, Fault, Input, Mark, Message, Opened, Output, ReadAt, Refused, Replica, Said, Settings};
+
+const A: Member = Member(0);
+const B: Member = Member(1);
+
+fn shape(ack: Ack) -> Shape {
+    Shape { members: 2, ack, lease: false, left_out: None, forgets: false }
+}
+
+fn formed(shape: &Shape) -> Group {
+    let mut group = Group::new(shape, 7);
+    group.run(600);
+    assert_eq!(group.broken, None);
+    assert_eq!(group.arbiter.in_sync.len(), usize::from(shape.members), "{}", group.brief());
+    assert!(group.acked.len() > 5, "{}", group.brief());
+    group
+}
+
+fn life(member: Member) -> Life {
+    Life { disk: u64::from(member.0), memory: 1 }
+}
+
+/// A primary of two in epoch 1, as a value alone, with nothing in its log.
+fn primary() -> Replica {
+    let setup = Setup { me: A, members: vec![A, B], preferred: A, life: life(A), ack: Ack::Received };
+    let (mut replica, _) = Replica::start(Settings::new(setup), Opened::default(), 0).unwrap();
+    let in_sync = InSync::only(A, life(A)).with(B, life(B));
+    let led = Configuration { version: 1, epoch: Epoch(1), primary: Some(A), in_sync, forced: false };
+    let out = replica.step(Input::Arbiter(led), 0);
+    assert!(out.contains(&Output::Lead(Epoch(1))), "{out:?}");
+    replica
+}
+
+fn said(from: Member, to: Member, said: Said) -> Input {
+    Input::Heard(Message { from, to, epoch: Epoch(1), said })
+}
+
+fn sent(outputs: Vec<Output>) -> Vec<Said> {
+    outputs
+        .into_iter()
+        .filter_map(|output| if let Output::Send(message) = output { Some(message.said) } else { None })
+        .collect()
+}
+
+#[test]
+fn a_standby_that_confirms_nothing_is_taken_out_and_comes_back() {
+    let mut group = formed(&shape(Ack::Durable));
+    group.stuck_disks.insert(1);
+    let before = group.acked.len();
+    group.run(1_000);
+    assert!(group.arbiter.in_sync.is_only(A), "{}", group.brief());
+    assert!(group.acked.len() > before + 5, "the primary goes on alone: {}", group.brief());
+    group.stuck_disks.clear();
+    group.run(1_000);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+    // And without the rule it is waited for, as its heartbeats come.
+    let mut group = formed(&Shape { left_out: Some(Rule::SlowGoes), ..shape(Ack::Durable) });
+    group.stuck_disks.insert(1);
+    group.run(100);
+    let before = group.acked.len();
+    group.run(1_500);
+    assert_eq!((group.acked.len(), group.arbiter.in_sync.len()), (before, 2), "{}", group.brief());
+}
+
+#[test]
+fn a_standby_that_was_away_for_long_gets_a_snapshot_and_then_the_log() {
+    let mut group = formed(&shape(Ack::Received));
+    group.crash(1, None, 9_000);
+    group.run(9_000);
+    let floor = group.seats[0].up.as_ref().unwrap().snapshot.base.end.sequence;
+    let end = group.seats[1].disk.used_bytes();
+    assert!(floor > Sequence(100) && end > 0, "{}", group.brief());
+    group.run(1_500);
+    let standby = group.seats[1].up.as_ref().unwrap();
+    assert!(standby.installs > 0, "{}", group.brief());
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+    group.quiet();
+    group.run(500);
+    assert!(group.is_healed(), "{}", group.brief());
+    group.audit();
+    assert_eq!(group.broken, None);
+}
+
+#[test]
+fn a_state_that_differs_is_noticed_and_its_member_stops() {
+    for left_out in [None, Some(Rule::Compare)] {
+        let mut group = formed(&Shape { left_out, ..shape(Ack::Received) });
+        let toy = &mut group.seats[1].up.as_mut().unwrap().toy;
+        *toy.assets.entry(0).or_default() += 1;
+        group.run(1_000);
+        let noticed = group.broken.as_ref().is_some_and(|broken| broken.contains("member 1 halts: after entry"));
+        assert_eq!(noticed, left_out.is_none(), "{:?}", group.broken);
+    }
+}
+
+#[test]
+fn a_log_that_is_not_what_its_history_says_is_refused() {
+    for left_out in [None, Some(Rule::SameChain)] {
+        let mut primary = primary();
+        primary.left_out = left_out;
+        primary.submit(1, b"one").unwrap();
+        primary.submit(1, b"two").unwrap();
+        let out = primary.step(Input::Time, 1);
+        assert_eq!(out.iter().filter(|output| matches!(output, Output::Append(_))).count(), 2);
+        let damaged = Mark { sequence: Sequence(1), chain: Chain(4711) };
+        let said = sent(primary.step(said(B, A, Said::Resume(damaged)), 2));
+        let refused = said.contains(&Said::Differs(Sequence(1)));
+        let streams = said.iter().any(|said| matches!(said, Said::Stream { .. }));
+        assert_eq!((refused, streams), (left_out.is_none(), left_out.is_some()), "{said:?}");
+    }
+    // And who is told so stops.
+    let mut group = formed(&shape(Ack::Received));
+    let up = group.seats[1].up.as_mut().unwrap();
+    let epoch = up.replica.configuration().epoch;
+    let message = Message { from: A, to: B, epoch, said: Said::Differs(Sequence(1)) };
+    let out = up.replica.step(Input::Heard(message), u64::MAX / 2);
+    assert!(out.contains(&Output::Halt(Fault::LogDiffers { at: Sequence(1) })), "{out:?}");
+    assert_eq!(up.replica.step(Input::Time, u64::MAX / 2), [], "it says nothing any more");
+}
+
+#[test]
+fn a_lower_epoch_is_refused_in_every_message_of_the_stream() {
+    let mut primary = primary();
+    let out =
+        primary.step(Input::Heard(Message { from: B, to: A, epoch: Epoch(0), said: Said::Resume(Mark::default()) }), 1);
+    assert!(!sent(out).iter().any(|said| matches!(said, Said::Stream { .. })));
+    primary.submit(1, b"one").unwrap();
+    let out = primary.step(Input::Time, 1);
+    assert!(!sent(out).iter().any(|said| matches!(said, Said::Stream { .. })), "nobody resumed");
+    let out = primary.step(said(B, A, Said::Resume(Mark::default())), 1);
+    assert!(sent(out).iter().any(|said| matches!(said, Said::Stream { entries, .. } if entries.len() == 1)));
+}
+
+#[test]
+fn one_message_takes_all_that_was_submitted_and_the_window_bounds_what_is_on_its_way() {
+    let mut primary = primary();
+    primary.settings.window_bytes = 1_000;
+    primary.settings.unconfirmed_bytes_max = 5_000;
+    primary.step(said(B, A, Said::Resume(Mark::default())), 1);
+    for _ in 0..3 {
+        primary.submit(1, &[7; 80]).unwrap();
+    }
+    let entries = |said: Vec<Said>| -> Vec<Entry> {
+        said.into_iter()
+            .flat_map(|said| if let Said::Stream { entries, .. } = said { entries } else { Vec::new() })
+            .collect()
+    };
+    let said_first = sent(primary.step(Input::Time, 2));
+    assert_eq!(said_first.iter().filter(|said| matches!(said, Said::Stream { .. })).count(), 1, "{said_first:?}");
+    assert_eq!(entries(said_first).len(), 3);
+    // Twelve more, one after the other: what is on its way is bounded, what waits is too.
+    let (mut sent_now, mut refused) = (3, None);
+    for at in 0..60 {
+        match primary.submit(1, &[7; 80]) {
+            Ok(_) => sent_now += entries(sent(primary.step(Input::Time, 3))).len(),
+            Err(error) => {
+                refused = Some((at, error));
+                break;
+            }
+        }
+    }
+    assert_eq!(sent_now, 10, "1000 bytes are on their way");
+    assert_eq!(refused, Some((47, Refused::Busy { bytes: 5_000 })));
+    let held = |received: u64| assent_membership::Body::Held {
+        life: life(B),
+        reach: assent_membership::Reach { received: Sequence(received), ..Default::default() },
+        beat: 0,
+        out: false,
+    };
+    let out = primary.step(said(B, A, Said::Letter(held(10))), 4);
+    assert!(out.contains(&Output::Commit(Sequence(10))), "one number for all ten: {out:?}");
+    assert_eq!(entries(sent(out)).len(), 40, "and as much again as one message takes");
+    assert!(primary.submit(1, b"room").is_ok());
+    assert_eq!(primary.submit(0xfff0, b"x"), Err(Refused::Kind { kind: 0xfff0 }));
+    let long = vec![0; crate::COMMAND_BYTES_MAX + 1];
+    assert_eq!(primary.submit(1, &long), Err(Refused::Long { bytes: long.len() }));
+}
+
+#[test]
+fn a_paused_primary_acknowledges_nothing_and_its_standby_leads_soon() {
+    let mut group = formed(&shape(Ack::Received));
+    group.pause(0, 2_000);
+    group.run(500);
+    let standing = group.seats[1].up.as_ref().unwrap().replica.standing();
+    assert_eq!((standing, group.arbiter.epoch), (Standing::Leads, Epoch(2)), "{}", group.brief());
+    group.run(3_000);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+}
+
+#[test]
+fn a_primary_cut_off_from_everybody_acknowledges_nothing() {
+    let mut group = formed(&shape(Ack::Received));
+    group.cut_off(0, true, 1_500);
+    group.run(1_400);
+    let up = group.seats[0].up.as_mut().unwrap();
+    let before = up.replica.confirmed();
+    for number in 1..4 {
+        up.submit(Request { client: 9, number });
+    }
+    group.run(90);
+    assert_eq!(group.seats[0].up.as_ref().unwrap().replica.confirmed(), before);
+    assert_eq!(group.seats[1].up.as_ref().unwrap().replica.standing(), Standing::Leads);
+    group.run(3_000);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+    group.audit();
+    assert_eq!(group.broken, None);
+}
+
+#[test]
+fn a_lease_answers_reads_alone_and_ends_when_its_standby_is_gone() {
+    let shape = Shape { lease: true, ..shape(Ack::Received) };
+    let mut group = formed(&shape);
+    let time = group.seats[0].time(group.now_ms);
+    assert_eq!(group.seats[0].up.as_mut().unwrap().replica.read(time), Ok(ReadAt::Now));
+    let time = group.seats[1].time(group.now_ms);
+    assert!(matches!(
+        group.seats[1].up.as_mut().unwrap().replica.read(time),
+        Err(Refused::NotLeading { primary: Some(A) })
+    ));
+    group.cut_off(0, true, 1_000);
+    group.run(115);
+    let time = group.seats[0].time(group.now_ms);
+    assert!(matches!(group.seats[0].up.as_mut().unwrap().replica.read(time), Ok(ReadAt::Beat(_))), "the lease is over");
+    assert_ne!(group.seats[1].up.as_ref().unwrap().replica.standing(), Standing::Leads, "and nobody else leads yet");
+    group.run(500);
+    assert_eq!(group.seats[1].up.as_ref().unwrap().replica.standing(), Standing::Leads);
+}
+
+#[test]
+fn a_cut_behind_the_snapshot_stops_the_member() {
+    let mut history = History::default();
+    history.grew(Epoch(1), Sequence(9));
+    let setup = Setup { me: B, members: vec![A, B], preferred: A, life: life(B), ack: Ack::None };
+    let end = Mark { sequence: Sequence(9), chain: Chain(9) };
+    let opened = Opened { history, end, base: Sequence(8), ..Opened::default() };
+    let (mut replica, _) = Replica::start(Settings::new(setup), opened, 0).unwrap();
+    let configuration = Configuration {
+        version: 5,
+        epoch: Epoch(2),
+        primary: Some(A),
+        in_sync: InSync::only(A, life(A)),
+        forced: true,
+    };
+    let mut base = History::default();
+    base.grew(Epoch(1), Sequence(5));
+    let lead = assent_membership::Body::Lead { configuration, base, beat: 0, aside: false };
+    let out = replica.step(Input::Heard(Message { from: A, to: B, epoch: Epoch(2), said: Said::Letter(lead) }), 1);
+    assert!(out.contains(&Output::Halt(Fault::CutBehindSnapshot { to: Sequence(5), base: Sequence(8) })), "{out:?}");
+}
