@@ -90,6 +90,14 @@ pub enum DocsError {
         /// Where and why.
         what: String,
     },
+    /// Text that is no JSONPath.
+    #[error("the query, character {at}: {what}")]
+    Query {
+        /// Which character, from 1.
+        at: usize,
+        /// What is wrong there.
+        what: String,
+    },
     /// What JSON is written to did not take it, or what it is read from did not give it.
     #[error("{doing}: {error}")]
     Stream {
@@ -243,6 +251,7 @@ impl DocsError {
             | Self::Unfit { .. }
             | Self::Duplicate { .. }
             | Self::Json { .. }
+            | Self::Query { .. }
             | Self::Patch { .. }
             | Self::TagName { .. }
             | Self::Pointer { .. }

@@ -1,4 +1,4 @@
-//! Plain functions that fuzzers feed: bytes from a journal never panic.
+//! Plain functions that fuzzers feed: bytes from a journal never panic, and neither does a query.
 
 use std::sync::Arc;
 
@@ -29,6 +29,13 @@ pub fn fuzz_entry(bytes: &[u8]) {
                 _ = fragment(kind, bytes, 1, page, index).is_ok();
             }
         }
+    }
+}
+
+/// Takes these bytes for a query, for a regular expression, and for two numbers with a blank between them.
+pub fn fuzz_jsonpath(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        crate::jsonpath::fuzz(text);
     }
 }
 

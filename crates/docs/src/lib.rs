@@ -10,8 +10,8 @@
 //! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Document::edit`] takes the writer's seat,
 //! [`Edit::commit_begin`] appends one entry, [`Pending::wait`] makes it durable and visible · [`Document::latest`],
 //! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock: by key, by a [`Cursor`], or
-//! written as JSON by a [`Form`] · [`Database::prepare_begin`] makes edits a branch of a distributed transaction.
-//! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, queries, secondary
+//! written as JSON by a [`Form`], selected from by a [`JsonPath`] · [`Database::prepare_begin`] makes edits a branch of a distributed transaction.
+//! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, secondary
 //! indexes.
 //!
 //! ```
@@ -57,6 +57,7 @@ mod fragment;
 pub mod fuzzing;
 mod hash;
 mod index;
+mod jsonpath;
 mod link;
 mod load;
 mod look;
@@ -96,6 +97,7 @@ pub use document::{Document, Told};
 pub use edit::{At, Edit, Value};
 pub use entry::{Change, KIND_COMMIT, KIND_PAGE, Meta, What};
 pub use error::DocsError;
+pub use jsonpath::{JsonPath, Match, Matches, QueryLimits};
 pub use load::Loaded;
 pub use look::{Item, Look, Text};
 pub use node::{Kind, Node, NodeKey};

@@ -17,6 +17,8 @@ mod damage;
 mod fuzz;
 mod gate;
 mod json;
+mod jsonpath;
+mod kills;
 mod load;
 mod model;
 mod past;
