@@ -76,6 +76,16 @@ pub enum DocsError {
         /// Why.
         why: &'static str,
     },
+    /// What a form of JSON has no word for. Nothing was written.
+    #[error("{form} cannot say it: node {key}: {why}")]
+    Inexpressible {
+        /// The form.
+        form: &'static str,
+        /// The node.
+        key: NodeKey,
+        /// Why.
+        why: &'static str,
+    },
     /// An object has a member of that name already.
     #[error("object {key} has a member {name:?} already")]
     Duplicate {
@@ -249,6 +259,7 @@ impl DocsError {
             | Self::Config { .. }
             | Self::Name { .. }
             | Self::Unfit { .. }
+            | Self::Inexpressible { .. }
             | Self::Duplicate { .. }
             | Self::Json { .. }
             | Self::Query { .. }

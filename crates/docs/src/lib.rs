@@ -41,12 +41,14 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod align;
 mod branch;
 mod build;
 mod commit;
 mod config;
 mod cursor;
 mod database;
+mod diff;
 mod document;
 mod edit;
 mod entry;
@@ -93,6 +95,7 @@ pub use commit::Pending;
 pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 pub use cursor::Cursor;
 pub use database::{Database, Stats};
+pub use diff::{Diff, DiffOp, DiffPatch, Difference, Scope, Spot};
 pub use document::{Document, Told};
 pub use edit::{At, Edit, Value};
 pub use entry::{Change, KIND_COMMIT, KIND_PAGE, Meta, What};

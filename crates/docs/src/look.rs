@@ -196,6 +196,7 @@ pub trait Look {
     }
 }
 
-fn escaped(name: &str) -> String {
+/// A name as a step of a JSON Pointer.
+pub(crate) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

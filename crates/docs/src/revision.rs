@@ -105,7 +105,7 @@ impl Revision {
         Ok(paths)
     }
 
-    fn reading(&self) -> Reading<'_> {
+    pub(crate) fn reading(&self) -> Reading<'_> {
         Reading { store: &self.store, doc: &self.doc, revision: self.root.revision }
     }
 }

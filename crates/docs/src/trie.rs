@@ -52,6 +52,11 @@ impl PageName {
         let which = if first & 1 == 0 { Which::Nodes } else { Which::Paths };
         Ok(Self { which, level: first >> 1, number: varint::read(reader, "page")? })
     }
+
+    /// The number of the page that a slot of this one leads to.
+    pub(crate) fn below(self, slot: u8) -> u64 {
+        self.number << FAN_BITS | u64::from(slot)
+    }
 }
 
 impl fmt::Display for PageName {

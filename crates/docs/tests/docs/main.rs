@@ -14,6 +14,7 @@
 mod branches;
 mod counts;
 mod damage;
+mod diff;
 mod fuzz;
 mod gate;
 mod json;

@@ -7,12 +7,12 @@ use super::tree::{Tree, What, read, read_from};
 use super::{Desk, fresh_with};
 
 /// What is in the document, and what is done to it.
-struct Model {
-    rng: Rng,
-    tree: Option<Tree>,
-    texts: u64,
+pub struct Model {
+    pub rng: Rng,
+    pub tree: Option<Tree>,
+    pub texts: u64,
     /// No node gets the key that another has had.
-    key: NodeKey,
+    pub key: NodeKey,
 }
 
 impl Model {
@@ -168,7 +168,7 @@ impl Model {
         }
     }
 
-    fn step(&mut self, edit: &mut Edit, before: &Revision) {
+    pub fn step(&mut self, edit: &mut Edit, before: &Revision) {
         match self.rng.below(28) {
             0..12 => self.insert(edit),
             20 | 21 => self.rename(edit),
