@@ -16,6 +16,7 @@ mod merge;
 mod patch;
 mod work;
 
+pub(crate) use judge::children;
 pub use patch::{DiffOp, DiffPatch};
 
 use judge::Judge;

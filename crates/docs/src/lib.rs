@@ -58,6 +58,7 @@ mod fragment;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hash;
+mod import;
 mod index;
 mod jsonpath;
 mod link;
@@ -100,6 +101,7 @@ pub use document::{Document, Told};
 pub use edit::{At, Edit, Value};
 pub use entry::{Change, KIND_COMMIT, KIND_PAGE, Meta, What};
 pub use error::DocsError;
+pub use import::Imported;
 pub use jsonpath::{JsonPath, Match, Matches, QueryLimits};
 pub use load::Loaded;
 pub use look::{Item, Look, Text};

@@ -1,6 +1,7 @@
 //! JSON in: streamed, in bounded memory, numbers by their digits.
 //!
-//! Walk: [`Edit::insert_json`] and [`Edit::replace`] read one value · the parser's events go into a [`Build`].
+//! Walk: [`Edit::insert_json`] and [`Edit::replace`] read one value · the parser's events go into a [`Build`], or whatever else
+//! [`Takes`] them.
 //! Deliberately absent: more than RFC 8259: no comments, no NaN, no second value behind the first.
 
 use std::io::Read;
@@ -26,9 +27,35 @@ impl Edit {
     }
 }
 
+/// What takes a value in, piece by piece.
+pub(crate) trait Takes {
+    /// A container begins.
+    fn open(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError>;
+
+    /// A value that is no container.
+    fn leaf(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError>;
+
+    /// The innermost container ends.
+    fn close(&mut self) -> Result<(), DocsError>;
+}
+
+impl Takes for Build<'_> {
+    fn open(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError> {
+        Build::open(self, value, name)
+    }
+
+    fn leaf(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError> {
+        Build::leaf(self, value, name)
+    }
+
+    fn close(&mut self) -> Result<(), DocsError> {
+        Build::close(self)
+    }
+}
+
 /// Reads one value into a build.
 pub(crate) fn fill(
-    build: &mut Build<'_>,
+    build: &mut impl Takes,
     name: Option<&str>,
     json: impl Read,
     text_bytes_max: u32,

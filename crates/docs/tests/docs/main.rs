@@ -17,6 +17,7 @@ mod damage;
 mod diff;
 mod fuzz;
 mod gate;
+mod import;
 mod json;
 mod jsonpath;
 mod kills;
