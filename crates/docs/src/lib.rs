@@ -109,7 +109,7 @@ pub use node::{Kind, Node, NodeKey};
 pub use past::Run;
 pub use path::PathCount;
 pub use revision::Revision;
-pub use serialise::{Form, Metadata};
+pub use serialise::{Chunks, Form, Metadata, Written};
 pub use trie::PageName;
 pub use versioning::{Versioning, WINDOW_MAX};
 pub use watch::{Mark, Since};

@@ -196,6 +196,24 @@ pub trait Look {
     }
 }
 
+impl<L: Look + ?Sized> Look for &L {
+    fn value(&self) -> Option<NodeKey> {
+        (**self).value()
+    }
+
+    fn revision(&self) -> u32 {
+        (**self).revision()
+    }
+
+    fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
+        (**self).find(key)
+    }
+
+    fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
+        (**self).path(path)
+    }
+}
+
 /// A name as a step of a JSON Pointer.
 pub(crate) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")

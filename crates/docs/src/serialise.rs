@@ -1,10 +1,17 @@
 //! JSON out: a subtree of any revision, whole or cut, with or without what is known of its nodes.
 //!
-//! Walk: [`Form`] says how · [`Form::write`] walks once, in document order, in memory for the way down only.
+//! Walk: [`Form`] says how · [`Form::write`] walks once, in document order, in memory for the way down only · [`Form::page`] says
+//! where the next page begins too · [`Form::chunks`] for whoever asks for bytes when there is room for them (`chunks`) ·
+//! [`Form::envelope`] several revisions (`envelope`).
 //! Deliberately absent: changing numbers: their digits come out as they came in.
+
+mod chunks;
+mod envelope;
 
 use std::collections::HashMap;
 use std::io::Write;
+
+pub use chunks::Chunks;
 
 use crate::DocsError;
 use crate::look::{Item, Look, Text};
@@ -13,6 +20,8 @@ use crate::path::PathId;
 
 /// So many names are remembered on the way.
 const NAMES_MAX: usize = 4096;
+/// Deeper lines are indented no further, so that a deep document does not become a vast one.
+const INDENT_LEVELS_MAX: usize = 64;
 
 /// What is written of a node beside its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,10 +48,23 @@ pub struct Form {
     pub max_children: Option<u64>,
     /// So many nodes, in document order.
     pub max_nodes: Option<u64>,
+    /// Of the first node's children only those behind this one.
+    pub after: Option<NodeKey>,
+    /// Of the first node's children so many.
+    pub max_top: Option<u64>,
     /// What is written beside values. With any, an object is the array of its members, each `{"key", "metadata", "value"}`.
     pub metadata: Metadata,
     /// In lines, indented by two blanks.
     pub pretty: bool,
+}
+
+/// What was written of a subtree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// How many nodes.
+    pub nodes: u64,
+    /// The last of the first node's children that was begun, where there are more: [`Form::after`] of the next page.
+    pub next: Option<NodeKey>,
 }
 
 /// A container that is being written.
@@ -54,27 +76,37 @@ struct Open {
     written: u64,
 }
 
-struct Writing<'a, L, W> {
-    form: &'a Form,
-    look: &'a L,
-    out: &'a mut W,
+struct Writing<L, W> {
+    form: Form,
+    look: L,
+    out: W,
     /// Names that were looked up.
     names: HashMap<PathId, Option<Text>>,
     open: Vec<Open>,
-    nodes: u64,
+    written: Written,
+    /// The newest child of the first node.
+    top: Option<NodeKey>,
 }
 
 impl Form {
     /// Writes a subtree as JSON. An empty document is written as nothing.
     ///
     /// # Errors
-    /// [`DocsError::NoNode`] for a start that is not there; [`DocsError::Stream`]; as [`Look::find`].
+    /// [`DocsError::NoNode`] for a start that is not there; [`DocsError::Unfit`] for an `after` that is no child of it;
+    /// [`DocsError::Stream`]; as [`Look::find`].
     pub fn write<L: Look, W: Write>(&self, look: &L, out: &mut W) -> Result<(), DocsError> {
-        let Some(start) = self.start.or_else(|| look.value()) else { return Ok(()) };
-        let mut writing = Writing { form: self, look, out, names: HashMap::new(), open: Vec::new(), nodes: 0 };
-        writing.value(&look.item(start)?, None)?;
+        self.page(look, out).map(drop)
+    }
+
+    /// Writes a page of a subtree as JSON, and says where the next one begins.
+    ///
+    /// # Errors
+    /// As [`Form::write`].
+    pub fn page<L: Look, W: Write>(&self, look: &L, out: &mut W) -> Result<Written, DocsError> {
+        let mut writing = Writing::new(*self, look, out);
+        writing.begin()?;
         while writing.step()? {}
-        Ok(())
+        Ok(writing.written)
     }
 
     /// As a text.
@@ -89,7 +121,35 @@ impl Form {
     }
 }
 
-impl<L: Look, W: Write> Writing<'_, L, W> {
+impl<L: Look, W: Write> Writing<L, W> {
+    fn new(form: Form, look: L, out: W) -> Self {
+        let (names, written) = (HashMap::new(), Written::default());
+        Self { form, look, out, names, open: Vec::new(), written, top: None }
+    }
+
+    /// Writes the first node, or its beginning.
+    fn begin(&mut self) -> Result<(), DocsError> {
+        let Some(start) = self.form.start.or_else(|| self.look.value()) else { return Ok(()) };
+        let item = self.look.item(start)?;
+        let behind = match self.form.after {
+            Some(after) => {
+                let node = self.look.item(after)?.node;
+                if node.parent != start {
+                    return Err(DocsError::Unfit { key: after, why: "it is no child of the node that is written" });
+                }
+                Some(node.right)
+            }
+            None => None,
+        };
+        self.value(&item, None)?;
+        if let (Some(open), Some(right)) = (self.open.last_mut(), behind)
+            && open.next.is_some()
+        {
+            open.next = right;
+        }
+        Ok(())
+    }
+
     fn put(&mut self, text: &str) -> Result<(), DocsError> {
         let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
         self.out.write_all(text.as_bytes()).map_err(stream)
@@ -98,7 +158,7 @@ impl<L: Look, W: Write> Writing<'_, L, W> {
     fn line(&mut self) -> Result<(), DocsError> {
         if self.form.pretty {
             self.put("\n")?;
-            for _ in 0..self.open.len() {
+            for _ in 0..self.open.len().min(INDENT_LEVELS_MAX) {
                 self.put("  ")?;
             }
         }
@@ -107,11 +167,16 @@ impl<L: Look, W: Write> Writing<'_, L, W> {
 
     /// Writes the next child of the innermost container, or its end. Whether there is more.
     fn step(&mut self) -> Result<bool, DocsError> {
-        let Form { max_children, max_nodes, metadata, .. } = *self.form;
+        let Form { max_children, max_nodes, max_top, metadata, .. } = self.form;
+        let is_top = self.open.len() == 1;
         let Some(open) = self.open.last_mut() else { return Ok(false) };
-        let is_cut =
-            max_children.is_some_and(|most| open.written >= most) || max_nodes.is_some_and(|most| self.nodes >= most);
+        let is_cut = max_children.is_some_and(|most| open.written >= most)
+            || max_nodes.is_some_and(|most| self.written.nodes >= most)
+            || (is_top && max_top.is_some_and(|most| open.written >= most));
         let (kind, written) = (open.kind, open.written);
+        if is_top && open.next.is_some() && is_cut {
+            self.written.next = self.top;
+        }
         let Some(next) = open.next.filter(|_| !is_cut) else {
             self.open.pop();
             if written > 0 {
@@ -120,6 +185,9 @@ impl<L: Look, W: Write> Writing<'_, L, W> {
             self.put(if metadata == Metadata::None { end(kind) } else { "]}" })?;
             return Ok(true);
         };
+        if is_top {
+            self.top = Some(next);
+        }
         open.written += 1;
         let item = self.look.item(next)?;
         if let Some(open) = self.open.last_mut() {
@@ -137,7 +205,7 @@ impl<L: Look, W: Write> Writing<'_, L, W> {
     /// Writes a value, or the beginning of a container.
     fn value(&mut self, item: &Item, name: Option<&str>) -> Result<(), DocsError> {
         let Item { node, .. } = item;
-        self.nodes += 1;
+        self.written.nodes += 1;
         let colon = if self.form.pretty { ": " } else { ":" };
         let is_plain = self.form.metadata == Metadata::None;
         if is_plain {

@@ -1,0 +1,68 @@
+//! JSON out for whoever asks for bytes: the walk goes on when the next piece is asked for.
+//!
+//! Walk: [`Form::chunks`] · each piece is about [`CHUNK_BYTES`] long, or one value longer.
+//! Deliberately absent: a thread.
+
+use crate::DocsError;
+use crate::look::Look;
+use crate::serialise::{Form, Writing, Written};
+
+/// A piece is given when it is that long.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// The pieces of a subtree as JSON. After an error there are no more.
+pub struct Chunks<L> {
+    writing: Option<Writing<L, Vec<u8>>>,
+    is_begun: bool,
+    written: Written,
+}
+
+impl Form {
+    /// A subtree as JSON, piece by piece. The first error is the last item.
+    pub fn chunks<L: Look>(self, look: L) -> Chunks<L> {
+        let writing = Writing::new(self, look, Vec::with_capacity(CHUNK_BYTES));
+        Chunks { writing: Some(writing), is_begun: false, written: Written::default() }
+    }
+}
+
+impl<L: Look> Chunks<L> {
+    /// What has been written so far; all of it once there are no more pieces.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        self.writing.as_ref().map_or(self.written, |writing| writing.written)
+    }
+
+    fn fill(&mut self) -> Result<Option<Vec<u8>>, DocsError> {
+        let Some(writing) = &mut self.writing else { return Ok(None) };
+        if !self.is_begun {
+            self.is_begun = true;
+            writing.begin()?;
+        }
+        while writing.out.len() < CHUNK_BYTES {
+            if !writing.step()? {
+                self.written = writing.written;
+                let last = self.writing.take().map(|writing| writing.out);
+                return Ok(last.filter(|last| !last.is_empty()));
+            }
+        }
+        Ok(Some(std::mem::replace(&mut writing.out, Vec::with_capacity(CHUNK_BYTES))))
+    }
+}
+
+impl<L: Look> Iterator for Chunks<L> {
+    type Item = Result<Vec<u8>, DocsError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let filled = self.fill();
+        if filled.is_err() {
+            self.writing = None;
+        }
+        filled.transpose()
+    }
+}
+
+impl<L> std::fmt::Debug for Chunks<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chunks").field("written", &self.written).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! JSON out in parts: pages, pieces, several revisions.
+
+use assent_docs::{At, Document, Form, Look, Meta, Metadata, NodeKey, Value, Versioning, Written};
+use assent_kind::Kind;
+
+use super::{Desk, fresh};
+
+fn put(desk: &Desk, json: &str) -> Document {
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    edit.insert_json(At::Last(NodeKey::DOCUMENT), None, json.as_bytes()).unwrap();
+    edit.commit(&Meta::default()).unwrap();
+    doc
+}
+
+#[test]
+fn pages_put_together_are_the_whole() {
+    let desk = fresh();
+    let items: Vec<String> = (0..25).map(|number| format!("[{number},{{\"a\":{number}.0}}]")).collect();
+    let json = format!("{{\"list\":[{}],\"rest\":null}}", items.join(","));
+    let revision = put(&desk, &json).latest();
+    let list = NodeKey(2);
+    for top in [1, 7, 24, 25, 26] {
+        let mut form = Form { start: Some(list), max_top: Some(top), ..Form::default() };
+        let (mut pages, mut nodes) = (Vec::new(), 0);
+        loop {
+            let mut out = Vec::new();
+            let written = form.page(&revision, &mut out).unwrap();
+            nodes += written.nodes - 1;
+            let page = String::from_utf8(out).unwrap();
+            pages.push(page.strip_prefix('[').unwrap().strip_suffix(']').unwrap().to_owned());
+            let Some(next) = written.next else { break };
+            form.after = Some(next);
+        }
+        assert_eq!((pages.len() as u64, nodes), (25_u64.div_ceil(top), 25 * 4), "{top} a page");
+        assert_eq!(pages.join(","), items.join(","), "{top} a page");
+    }
+    // Other limits end a page too; what they cut within a child is not on the next one.
+    let form = Form { start: Some(list), max_nodes: Some(6), ..Form::default() };
+    let mut out = Vec::new();
+    let written = form.page(&revision, &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), r#"[[0,{"a":0.0}],[]]"#);
+    assert_eq!(written, Written { nodes: 6, next: Some(NodeKey(7)) });
+    let first = Form { max_children: Some(1), ..Form::default() };
+    assert_eq!(first.page(&revision, &mut Vec::new()).unwrap().next, Some(list));
+    let behind = |after| Form { start: Some(list), after: Some(NodeKey(after)), ..Form::default() }.text(&revision);
+    assert_eq!(behind(3).unwrap(), format!("[{}]", items[1..].join(",")));
+    let last = revision.item(list).unwrap().node.last.unwrap().0;
+    assert_eq!(behind(last).unwrap(), "[]");
+    assert_eq!(behind(4).unwrap_err().kind(), Kind::Invalid, "a child of a child");
+    assert_eq!(behind(9999).unwrap_err().kind(), Kind::NotFound);
+    let with_keys = Form { start: Some(list), max_top: Some(1), metadata: Metadata::NodeKey, ..Form::default() };
+    let expected = concat!(
+        r#"{"metadata":{"nodeKey":2},"value":[{"metadata":{"nodeKey":3},"value":[{"metadata":{"nodeKey":4},"value":0},"#,
+        r#"{"metadata":{"nodeKey":5},"value":[{"key":"a","metadata":{"nodeKey":6},"value":0.0}]}]}]}"#,
+    );
+    assert_eq!(with_keys.text(&revision).unwrap(), expected);
+}
+
+#[test]
+fn pieces_put_together_are_the_whole_and_none_is_large() {
+    let desk = fresh();
+    let items: Vec<String> =
+        (0..20_000).map(|number| format!("{{\"number\":{number},\"text\":\"some text\"}}")).collect();
+    let json = format!("[{}]", items.join(","));
+    let revision = put(&desk, &json).latest();
+    let mut chunks = Form::default().chunks(revision.clone());
+    let (mut whole, mut count) = (Vec::new(), 0);
+    for chunk in chunks.by_ref() {
+        let chunk = chunk.unwrap();
+        assert!(!chunk.is_empty() && chunk.len() < (16 << 10) + 100, "{} bytes", chunk.len());
+        whole.extend(chunk);
+        count += 1;
+    }
+    assert!(count > 10 && whole == json.as_bytes(), "{count} pieces");
+    assert_eq!(chunks.written(), Written { nodes: 60_001, next: None });
+    assert!(chunks.next().is_none());
+    let mut none = Form { start: Some(NodeKey(1 << 40)), ..Form::default() }.chunks(&revision);
+    assert_eq!(none.next().unwrap().unwrap_err().kind(), Kind::NotFound);
+    assert!(none.next().is_none(), "after an error there is no more");
+    let empty = desk.db.create("empty", Versioning::default()).unwrap().latest();
+    assert!(Form::default().chunks(&empty).next().is_none());
+}
+
+#[test]
+fn several_revisions_are_one_object() {
+    let desk = fresh();
+    let doc = put(&desk, r#"{"price":1.50}"#);
+    let price = NodeKey(2);
+    for digits in ["1.750", "2e0"] {
+        desk.clock.advance(std::time::Duration::from_millis(1500));
+        let mut edit = doc.edit().unwrap();
+        edit.set(price, Value::Number(digits)).unwrap();
+        edit.commit(&Meta::default()).unwrap();
+    }
+    let envelope = |form: Form, revisions: &[u32]| {
+        let mut out = Vec::new();
+        form.envelope("revisions", revisions.iter().map(|revision| doc.at(*revision)), &mut out)
+            .map(|()| String::from_utf8(out).unwrap())
+    };
+    let whole = envelope(Form::default(), &[0, 1, 3]).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let told = |at: usize, field: &str| value["revisions"][at][field].clone();
+    assert_eq!(
+        (told(0, "revisionNumber"), told(1, "revisionNumber"), told(2, "revisionNumber")),
+        (0.into(), 1.into(), 3.into())
+    );
+    assert_eq!(told(0, "revision"), serde_json::Value::Null, "an empty document has none");
+    assert!(whole.contains(r#""revision":{"price":1.50}"#) && whole.contains(r#""revision":{"price":2e0}"#), "{whole}");
+    let times =
+        [told(1, "revisionTimestamp"), told(2, "revisionTimestamp")].map(|time| time.as_str().unwrap().to_owned());
+    assert!(times[0] < times[1] && times.iter().all(|time| time.len() == 24 && time.ends_with('Z')), "{times:?}");
+    assert_eq!(envelope(Form::default(), &[]).unwrap(), r#"{"revisions":[]}"#);
+    assert_eq!(envelope(Form::default(), &[9]).unwrap_err().kind(), Kind::NotFound);
+    let keyed = Form { start: Some(price), metadata: Metadata::NodeKey, ..Form::default() };
+    assert!(envelope(keyed, &[2]).unwrap().ends_with(r#""revision":{"metadata":{"nodeKey":2},"value":1.750}}]}"#));
+}
+
+#[test]
+fn a_deep_document_in_lines_does_not_become_a_vast_one() {
+    // A line of level n was indented by 2n blanks: 20 KB of brackets became 200 MB.
+    let desk = fresh();
+    let json = format!("{}1{}", "[".repeat(9_999), "]".repeat(9_999));
+    let revision = put(&desk, &json).latest();
+    let lines = Form { pretty: true, ..Form::default() }.text(&revision).unwrap();
+    assert!(lines.len() < 3_000_000, "{} bytes", lines.len());
+    let bare: String = lines.chars().filter(|character| !character.is_whitespace()).collect();
+    assert_eq!(bare, json);
+}
