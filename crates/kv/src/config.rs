@@ -61,7 +61,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
-    /// Bytes of the ledger's files that are kept in memory: blocks, their indexes and filters.
+    /// Bytes of files that are kept in memory: five eighths for blocks of the ledger, their indexes and filters, a quarter for
+    /// values of at most 4 KiB, an eighth for the volumes' indexes.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
@@ -122,6 +123,11 @@ impl Config {
         self.cache_bytes / 8
     }
 
+    /// And that of small values.
+    pub(crate) const fn value_cache_bytes(&self) -> u64 {
+        self.cache_bytes / 4
+    }
+
     /// Which volumes to compact.
     pub(crate) fn chooser(&self) -> Chooser {
         let (from, to) = self.compact_hours;
@@ -134,7 +140,7 @@ impl Config {
 
     /// What of it is the ledger's.
     pub(crate) fn ledger(&self) -> assent_runs::Config {
-        let cache_bytes = self.cache_bytes - self.index_cache_bytes();
+        let cache_bytes = self.cache_bytes - self.index_cache_bytes() - self.value_cache_bytes();
         assent_runs::Config { cache_bytes, memory_bytes_max: LEDGER_BYTES_MAX, ..assent_runs::Config::default() }
     }
 

@@ -222,7 +222,7 @@ impl Kv {
         if !read_only {
             remove_strangers(&ledger, &set, &**disk, &volumes_folder)?;
         }
-        let values = Values::new(log, open, set, config.index_cache_bytes())?;
+        let values = Values::new(log, open, set, &config)?;
         desk.names = Names::read(&ledger);
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         Ok(Self {

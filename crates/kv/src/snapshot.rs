@@ -120,13 +120,23 @@ impl Shared {
     fn fetch(&self, set: &Set, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
         let ledger::Head { place, metadata, committed } = head;
         let damaged = |what: String| KvError::Damaged { key: Shown::of(keyspace, key), lsn: place.entry, what };
-        let bytes = self.values.read(set, &place).map_err(damaged)?;
+        let value = match self.values.kept(&place) {
+            Some(kept) => kept.to_vec(),
+            None => self.read(set, &place).map_err(damaged)?,
+        };
+        let Place { entry: lsn, modified, expiry, .. } = place;
+        Ok(Found { value, metadata, lsn, committed, modified, expiry })
+    }
+
+    /// The value at a place, checked.
+    fn read(&self, set: &Set, place: &Place) -> Result<Vec<u8>, String> {
+        let bytes = self.values.read(set, place)?;
         let computed = xxh3_64(bytes.as_slice());
         if computed != place.hash {
-            return Err(damaged(format!("it hashes to {computed:#018x}, the ledger says {:#018x}", place.hash)));
+            return Err(format!("it hashes to {computed:#018x}, the ledger says {:#018x}", place.hash));
         }
-        let Place { entry: lsn, modified, expiry, .. } = place;
-        Ok(Found { value: bytes.into_vec(), metadata, lsn, committed, modified, expiry })
+        self.values.keep(place, bytes.as_slice());
+        Ok(bytes.into_vec())
     }
 
     /// A range of a view, with a branch's own writes laid over it.

@@ -7,9 +7,12 @@
 //! lived then is in its volumes, and what was written since is in the journal. So there is no race to lose and nothing to try
 //! again. A set keeps its volumes' files, and no stretch of the journal is released that a set reads which somebody pins.
 //!
-//! Walk: [`Values::pin`] · [`Values::read`] · [`Values::publish`] after a compaction · [`Values::pinned_from`] says what may be
-//! released. Deliberately absent: what lives; that is the accounts'.
+//! Small values that were read and were right are kept in memory: a place is never used twice, so nothing kept is ever stale.
+//!
+//! Walk: [`Values::pin`] · [`Values::kept`], else [`Values::read`] and [`Values::keep`] · [`Values::publish`] after a compaction ·
+//! [`Values::pinned_from`] says what may be released. Deliberately absent: what lives; that is the accounts'.
 
+use std::hash::Hash;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,14 +24,18 @@ use assent_world::Disk;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::KvError;
 use crate::record::Place;
 use crate::vault::{Account, Accounts, Address, Blocks, VaultError, Volume};
+use crate::{Config, KvError};
 
 /// Files of volumes that are open at the same time, beside those that somebody reads at the moment.
 pub(crate) const OPEN_VOLUMES_MAX: u32 = 64;
-/// What a block costs in the cache beside its bytes.
-const BLOCK_EXTRA_BYTES: usize = 96;
+/// What an item costs in a cache beside its bytes.
+const EXTRA_BYTES: usize = 96;
+/// Longer values are not kept: the system's cache has them, and a read of it costs little beside the copy.
+const KEPT_BYTES_MAX: usize = 4 << 10;
+/// About what a small value takes.
+const SMALL_BYTES: u64 = 512;
 /// About what a block takes.
 const BLOCK_BYTES: u64 = 4096;
 const SHARD_BYTES_MIN: u64 = 256 << 10;
@@ -101,18 +108,32 @@ pub(crate) struct Values {
     current: ArcSwap<Set>,
     /// Sets that were current before, while somebody may pin them.
     before: Mutex<Vec<Weak<Set>>>,
-    blocks: IndexBlocks,
+    blocks: Kept<((u64, u32), usize)>,
+    small: Kept<(u64, u32)>,
     pub(crate) open: Arc<OpenFiles>,
 }
 
 impl Values {
-    /// Over a log and a first set; `cache_bytes` for the volumes' indexes.
+    /// Over a log and a first set, with what the configuration gives to caches.
     ///
     /// # Errors
-    /// [`KvError::Config`] if the cache's library refuses the number.
-    pub(crate) fn new(log: Arc<dyn Log>, open: Arc<OpenFiles>, set: Set, cache_bytes: u64) -> Result<Self, KvError> {
-        let blocks = IndexBlocks::new(cache_bytes)?;
-        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, open })
+    /// [`KvError::Config`] if the caches' library refuses the number.
+    pub(crate) fn new(log: Arc<dyn Log>, open: Arc<OpenFiles>, set: Set, config: &Config) -> Result<Self, KvError> {
+        let blocks = Kept::new(config.index_cache_bytes(), BLOCK_BYTES)?;
+        let small = Kept::new(config.value_cache_bytes(), SMALL_BYTES)?;
+        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, small, open })
+    }
+
+    /// The value at a place, if it is kept.
+    pub(crate) fn kept(&self, place: &Place) -> Option<Arc<[u8]>> {
+        self.small.0.get(&(place.entry.0, place.at))
+    }
+
+    /// Keeps the value of a place, which was right.
+    pub(crate) fn keep(&self, place: &Place, value: &[u8]) {
+        if value.len() <= KEPT_BYTES_MAX {
+            self.small.0.insert((place.entry.0, place.at), value.into());
+        }
     }
 
     /// The set as it is now, for one read: taken before the ledger is asked.
@@ -187,24 +208,23 @@ impl std::fmt::Debug for Values {
     }
 }
 
-type BlockKey = ((u64, u32), usize);
-
 #[derive(Clone, Debug)]
 struct ByBytes;
 
-impl Weighter<BlockKey, Arc<[u8]>> for ByBytes {
-    fn weight(&self, _: &BlockKey, payload: &Arc<[u8]>) -> u64 {
-        u64::try_from(payload.len() + BLOCK_EXTRA_BYTES).unwrap_or(u64::MAX)
+impl<K> Weighter<K, Arc<[u8]>> for ByBytes {
+    fn weight(&self, _: &K, bytes: &Arc<[u8]>) -> u64 {
+        u64::try_from(bytes.len() + EXTRA_BYTES).unwrap_or(u64::MAX)
     }
 }
 
-/// Blocks of the volumes' indexes, within a budget of bytes. No two volumes of a store ever have one name.
-struct IndexBlocks(Cache<BlockKey, Arc<[u8]>, ByBytes>);
+/// Pieces of bytes within a budget of bytes. No two volumes of a store ever have one name, and no two values one place.
+struct Kept<K>(Cache<K, Arc<[u8]>, ByBytes>);
 
-impl IndexBlocks {
-    fn new(cache_bytes: u64) -> Result<Self, KvError> {
+impl<K: Eq + Hash> Kept<K> {
+    /// `item_bytes`: about what one takes.
+    fn new(cache_bytes: u64, item_bytes: u64) -> Result<Self, KvError> {
         let shards = (cache_bytes / SHARD_BYTES_MIN).clamp(1, 64);
-        let items = usize::try_from((cache_bytes / BLOCK_BYTES).max(1)).unwrap_or(usize::MAX);
+        let items = usize::try_from((cache_bytes / item_bytes).max(1)).unwrap_or(usize::MAX);
         let options = OptionsBuilder::new()
             .shards(1 << usize::try_from(shards.ilog2()).unwrap_or(0))
             .estimated_items_capacity(items)
@@ -217,7 +237,7 @@ impl IndexBlocks {
     }
 }
 
-impl Blocks for IndexBlocks {
+impl Blocks for Kept<((u64, u32), usize)> {
     fn get(&self, volume: (u64, u32), block: usize) -> Option<Arc<[u8]>> {
         self.0.get(&(volume, block))
     }

@@ -32,6 +32,7 @@ mod open_runs;
 mod output;
 mod owner;
 mod parts;
+mod places;
 mod policy;
 mod ranges;
 mod run;

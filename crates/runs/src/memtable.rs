@@ -6,7 +6,8 @@
 //! Keys are laid big-endian and padded with zeroes, so that comparing words compares bytes. Order: by key, then the newest
 //! first; of two entries with the same key and seq, the one that came later first.
 //!
-//! Walk: [`Memtable::insert`] lays a node and links it from below · [`Memtable::get`] and [`MemCursor`] look as of a seq.
+//! Walk: [`Memtable::insert`] lays a node, links it from below and notes its place · [`Memtable::get`] looks a key up as of a seq
+//! ([`Places`]) · [`MemCursor`] walks.
 //! Deliberately absent: removal. A table is dropped as a whole, when nobody looks at it any more.
 
 use std::cmp::Ordering;
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
 use crate::arena::{Arena, CHUNK_WORDS, WORD_BYTES};
 use crate::entry::{Cursor, Entry};
+use crate::filter;
+use crate::places::{Known, Places};
 use crate::run_reader::OwnedEntry;
 use crate::{KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 
@@ -34,6 +37,7 @@ const _: () = assert!(KEY_BYTES_MAX < 1 << 24 && VALUE_BYTES_MAX < 1 << 31, "the
 pub(crate) struct Memtable {
     arena: Arena,
     heads: [AtomicU64; HEIGHT_MAX],
+    places: Places,
     entries: AtomicU64,
 }
 
@@ -165,7 +169,7 @@ impl Memtable {
     pub(crate) fn with_room(bytes: u64) -> Self {
         let words = usize::try_from(bytes).unwrap_or(usize::MAX / 4).div_ceil(WORD_BYTES);
         let heads = std::array::from_fn(|_| AtomicU64::new(NOWHERE));
-        Self { arena: Arena::with_room(words), heads, entries: AtomicU64::new(0) }
+        Self { arena: Arena::with_room(words), heads, places: Places::default(), entries: AtomicU64::new(0) }
     }
 
     /// Adds an entry; false if there is no room. One writer at a time. Who looks as of an older seq sees what it saw before.
@@ -190,13 +194,40 @@ impl Memtable {
             // Release: who finds the node by this link finds all of its words.
             link.store(at, Memory::Release);
         }
+        self.note(key, seq, at);
         self.entries.fetch_add(1, Memory::Relaxed);
         true
     }
 
-    /// What a key became as of a seq, if that is here.
-    pub(crate) fn get(&self, key: &[u8], as_of: u64) -> Option<OwnedEntry> {
-        let at = self.seek(key, as_of, &mut [NOWHERE; HEIGHT_MAX]);
+    /// A key's newest entry stands here now, if none of it is newer.
+    fn note(&self, key: &[u8], seq: u64, at: u64) {
+        let hash = filter::hash(key);
+        match self.places.find(hash, |place| self.is_of(place, key)) {
+            Known::At(place) if self.node(place).is_some_and(|node| node.seq() > seq) => {}
+            _ => self.places.put(hash, at, |place| self.is_of(place, key)),
+        }
+    }
+
+    fn is_of(&self, place: u64, key: &[u8]) -> bool {
+        self.node(place).is_some_and(|node| node.key_order(key) == Ordering::Equal)
+    }
+
+    /// What a key of this hash became as of a seq, if that is here.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {
+        let mut at = match self.places.find(hash, |place| self.is_of(place, key)) {
+            Known::Absent => return None,
+            Known::At(place) => place,
+            Known::Unknown => NOWHERE,
+        };
+        // Older ones stand behind it; not one by one where they are many.
+        let mut older = 0;
+        while older < OLDER_MAX && self.node(at).is_some_and(|node| node.seq() > as_of) {
+            at = self.behind(at, 0);
+            older += 1;
+        }
+        if at == NOWHERE || older == OLDER_MAX {
+            at = self.seek(key, as_of, &mut [NOWHERE; HEIGHT_MAX]);
+        }
         let node = self.node(at)?;
         if node.key_order(key) != Ordering::Equal {
             return None;
@@ -218,7 +249,7 @@ impl Memtable {
 
     /// Bytes of the process that it holds.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.arena.memory_bytes()
+        self.arena.memory_bytes() + self.places.memory_bytes()
     }
 
     fn node(&self, at: u64) -> Option<Node<'_>> {

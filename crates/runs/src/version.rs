@@ -63,8 +63,9 @@ impl Version {
     /// What a key became as of a seq: by an entry, or by a range that erased it later. Nothing if nobody knows the key.
     pub(crate) fn find(&self, key: &[u8], as_of: u64) -> Result<Option<OwnedEntry>, RunsError> {
         let erased = self.erased.over(key);
-        let found = match self.find_in_memory(key, as_of) {
-            None => self.find_in_runs(key)?,
+        let hash = filter::hash(key);
+        let found = match self.find_in_memory(key, hash, as_of) {
+            None => self.find_in_runs(key, hash)?,
             found => found,
         };
         Ok(match found {
@@ -74,14 +75,13 @@ impl Version {
         })
     }
 
-    fn find_in_memory(&self, key: &[u8], as_of: u64) -> Option<OwnedEntry> {
-        let frozen = || self.frozen.iter().find_map(|frozen| frozen.table.get(key, as_of));
-        self.active.get(key, as_of).or_else(frozen)
+    fn find_in_memory(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {
+        let frozen = || self.frozen.iter().find_map(|frozen| frozen.table.get(key, hash, as_of));
+        self.active.get(key, hash, as_of).or_else(frozen)
     }
 
-    fn find_in_runs(&self, key: &[u8]) -> Result<Option<OwnedEntry>, RunsError> {
+    fn find_in_runs(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
         let Some((level0, deep)) = self.levels.split_first() else { return Ok(None) };
-        let hash = filter::hash(key);
         for run in level0.iter() {
             if let Some(found) = run.get(key, hash)? {
                 return Ok(Some(found));

@@ -11,7 +11,7 @@ use assent_kv::{Config, Durability, Kv, KvError, Op};
 use assent_world::{Clock, Disk, Gate, RealClock, RealDice, RealDisk};
 
 use super::slow::SlowDisk;
-use super::store::{Ability, Each, Member, Setup, Store, Write};
+use super::store::{Each, Member, Setup, Store, Write};
 use super::value::HEAD_BYTES;
 use crate::BenchError;
 
@@ -30,11 +30,11 @@ pub fn member() -> Member {
     Member {
         name: "assent",
         about: format!(
-            "assent: kv {} embedded, ledger of heads on disk, values in the journal; without sync on every write a sync every \
+            "assent: kv {} embedded, ledger of heads on disk, values in the journal and in volumes; without sync on every write a sync every \
              {LAZY_MS} ms",
             env!("CARGO_PKG_VERSION")
         ),
-        lacks: vec![(Ability::Compaction, "its journal keeps overwritten values")],
+        lacks: Vec::new(),
         open: |setup| Ok(Box::new(Ours::open(setup)?)),
     }
 }
@@ -71,7 +71,8 @@ impl Ours {
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
         let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));
         let log: Arc<dyn Log> = journal.clone();
-        let kv = Kv::open(log, disk, clock, &setup.folder.join("kv-ledger"), Config::default());
+        let config = Config { cache_bytes: setup.cache_bytes, ..Config::default() };
+        let kv = Kv::open(log, disk, clock, &setup.folder.join("kv-ledger"), config);
         let kv = Arc::new(kv.map_err(|error| failed(&error))?);
         let stop = Arc::new(Gate::default());
         let mut ours = Self { kv, journal, loops: Vec::new(), stop, _keeper: keeper };

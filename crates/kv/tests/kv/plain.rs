@@ -151,14 +151,19 @@ fn a_value_damaged_on_disk_is_an_error_that_names_key_and_lsn_and_never_not_foun
     let desk = fresh();
     desk.kv.put(0, b"whole", b"fine", Durability::Durable).unwrap();
     desk.kv.put(5, b"broken\n", b"a value to be damaged", Durability::Durable).unwrap();
-    let lsn = desk.kv.entry(5, b"broken\n").unwrap().unwrap().lsn;
-    desk.log.damage(b"damaged");
+    desk.kv.put(5, b"read", b"a value damaged behind its back", Durability::Durable).unwrap();
+    assert!(desk.kv.get(5, b"read").unwrap().is_some());
+    let lsn = desk.kv.head(5, b"broken\n").unwrap().unwrap().lsn;
+    desk.log.damage(b"to be damaged");
+    desk.log.damage(b"damaged behind");
     let error = desk.kv.get(5, b"broken\n").unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);
     let text = error.to_string();
     assert!(text.contains("broken\\n") && text.contains("keyspace 5") && text.contains(&lsn.to_string()), "{text}");
     assert!(desk.kv.scan(5, Bound::Unbounded, Bound::Unbounded, 9).is_err());
     assert_eq!(desk.kv.get(0, b"whole").unwrap().as_deref(), Some(&b"fine"[..]));
+    let kept = desk.kv.get(5, b"read").unwrap();
+    assert_eq!(kept.as_deref(), Some(&b"a value damaged behind its back"[..]), "what was read and right is kept");
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! Where the newest entry of each key of a memtable stands: a table of hashes, read by anybody while one writer adds to it.
+//!
+//! ```text
+//!   a slot   | 32 bits of the key's hash | place of its newest entry |    zero: free, and nothing stands behind it
+//! ```
+//! A skip list of a hundred thousand keys is some twenty steps deep, each a miss of the processor's cache, and most look-ups are
+//! for keys that it does not have. Here both are about one.
+//!
+//! Walk: [`Places::put`] · [`Places::find`]. A table that is half full is laid anew, four times as large, and the old one stays for
+//! who still looks at it.
+//! Deliberately absent: removal, order; they are the skip list's and the memtable's.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Slots of the first table.
+const SLOTS_FIRST: usize = 1 << 9;
+/// The last one has two thousand million slots.
+const TABLES_MAX: usize = 12;
+/// Places beyond these do not fit a slot.
+const PLACE_MAX: u64 = u32::MAX as u64;
+
+type Table = Box<[AtomicU64]>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    tables: [OnceLock<Table>; TABLES_MAX],
+    /// The table that counts.
+    current: AtomicUsize,
+    keys: AtomicUsize,
+    /// Some key is not here: whoever misses one must look elsewhere.
+    has_holes: AtomicBool,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Its newest entry stands here.
+    At(u64),
+    /// It has none.
+    Absent,
+    /// Nothing is known.
+    Unknown,
+}
+
+impl Places {
+    /// Where the key of this hash stands, of which `is_it` is true.
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u64) -> bool) -> Known {
+        let holes = self.has_holes.load(Ordering::Acquire);
+        let Some(table) = self.table() else { return if holes { Known::Unknown } else { Known::Absent } };
+        match probe(table, hash, is_it) {
+            Some((_, 0)) | None if holes => Known::Unknown,
+            Some((_, 0)) | None => Known::Absent,
+            Some((_, slot)) => Known::At(slot & PLACE_MAX),
+        }
+    }
+
+    /// The key of this hash stands here from now on; `is_it` says which slot of the same hash is that key's. One writer at a time.
+    pub(crate) fn put(&self, hash: u64, place: u64, is_it: impl Fn(u64) -> bool) {
+        let found = self.roomy().filter(|_| place <= PLACE_MAX).and_then(|table| probe(table, hash, is_it));
+        let Some((slot, before)) = found else {
+            self.has_holes.store(true, Ordering::Release);
+            return;
+        };
+        if before == 0 {
+            self.keys.fetch_add(1, Ordering::Relaxed);
+        }
+        // Release: who finds the place by this slot finds the entry's words.
+        slot.store(tag(hash) | place, Ordering::Release);
+    }
+
+    /// Bytes of the process that it holds.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let slots: usize = self.tables.iter().filter_map(OnceLock::get).map(|table| table.len()).sum();
+        u64::try_from(slots * size_of::<u64>()).unwrap_or(u64::MAX)
+    }
+
+    fn table(&self) -> Option<&Table> {
+        self.tables.get(self.current.load(Ordering::Acquire)).and_then(OnceLock::get)
+    }
+
+    /// The table that counts, less than half full: a new one if it must be. None if there is none larger.
+    fn roomy(&self) -> Option<&Table> {
+        let current = self.current.load(Ordering::Relaxed);
+        let table = self.tables.get(current)?.get_or_init(|| empty(SLOTS_FIRST));
+        if 2 * self.keys.load(Ordering::Relaxed) < table.len() {
+            return Some(table);
+        }
+        let larger = self.tables.get(current + 1)?.get_or_init(|| {
+            let larger = empty(table.len() * 4);
+            for slot in table.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|slot| *slot != 0) {
+                // No two slots are of one key: the first free one is its own.
+                if let Some((free, _)) = probe(&larger, slot, |_| false) {
+                    free.store(slot, Ordering::Relaxed);
+                }
+            }
+            larger
+        });
+        self.current.store(current + 1, Ordering::Release);
+        Some(larger)
+    }
+}
+
+fn empty(slots: usize) -> Table {
+    (0..slots).map(|_| AtomicU64::new(0)).collect()
+}
+
+const fn tag(hash: u64) -> u64 {
+    hash & !PLACE_MAX
+}
+
+/// The slot of a key, or the free one that would be it; none if all are taken by others.
+fn probe(table: &Table, hash: u64, is_it: impl Fn(u64) -> bool) -> Option<(&AtomicU64, u64)> {
+    let mask = table.len() - 1;
+    let mut at = usize::try_from(hash >> 32).unwrap_or(0) & mask;
+    for _ in 0..table.len() {
+        let slot = table.get(at)?;
+        let value = slot.load(Ordering::Acquire);
+        if value == 0 || (tag(value) == tag(hash) && is_it(value & PLACE_MAX)) {
+            return Some((slot, value));
+        }
+        at = (at + 1) & mask;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(key: u64) -> u64 {
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn each_key_is_found_at_its_newest_place_however_the_table_grows() {
+        let places = Places::default();
+        assert_eq!((places.find(7, |_| true), places.memory_bytes()), (Known::Absent, 0));
+        // A place is its key in tens, and a version.
+        let is = |key: u64| move |place: u64| place / 10 == key;
+        for key in 1..20_000 {
+            places.put(spread(key), key * 10, is(key));
+        }
+        for key in (1..20_000).step_by(3) {
+            places.put(spread(key), key * 10 + 1, is(key));
+        }
+        for key in 1..20_000 {
+            let newest = key * 10 + u64::from(key % 3 == 1);
+            assert_eq!(places.find(spread(key), is(key)), Known::At(newest));
+        }
+        assert_eq!(places.find(spread(20_000), is(20_000)), Known::Absent);
+        let bytes = places.memory_bytes();
+        assert!((2 * 8 * 20_000..120 * 20_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart() {
+        let places = Places::default();
+        for key in 1..100 {
+            places.put(5 << 40, key, |place| place == key);
+        }
+        assert_eq!(places.find(5 << 40, |place| place == 77), Known::At(77));
+        assert_eq!(places.find(5 << 40, |place| place == 100), Known::Absent);
+    }
+
+    #[test]
+    fn a_place_that_fits_no_slot_makes_every_miss_unknown() {
+        let places = Places::default();
+        places.put(spread(1), 10, |_| true);
+        places.put(spread(2), PLACE_MAX + 1, |_| true);
+        assert_eq!(places.find(spread(1), |_| true), Known::At(10));
+        assert_eq!(places.find(spread(2), |_| true), Known::Unknown);
+        assert_eq!(Places::default().find(1, |_| true), Known::Absent);
+    }
+}
