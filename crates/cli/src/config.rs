@@ -9,7 +9,9 @@ use assent_kind::Kind;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+pub(crate) use crate::entrance::{Http, Identity, Tls};
 use crate::failure::Failure;
+use crate::shown::shown;
 
 /// Everything `assent serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,6 +25,14 @@ pub(crate) struct Config {
     /// Health and metrics.
     #[serde(default)]
     pub(crate) admin: Admin,
+    /// Who may do what by HTTP.
+    #[serde(default)]
+    pub(crate) identity: Identity,
+    /// What the HTTP listeners show; without, nothing is encrypted.
+    pub(crate) tls: Option<Tls>,
+    /// What callers may take of the HTTP listeners.
+    #[serde(default)]
+    pub(crate) http: Http,
     /// Runs the coordinator if present.
     pub(crate) coordinator: Option<Engine>,
     /// Runs the key-value store if present.
@@ -30,6 +40,9 @@ pub(crate) struct Config {
     /// The resource managers that clients may enlist and the agent recovers.
     #[serde(default, rename = "resource")]
     pub(crate) resources: Vec<Resource>,
+    /// What was read, without secrets.
+    #[serde(skip)]
+    pub(crate) shown: serde_json::Value,
 }
 
 /// `[server]`.
@@ -216,6 +229,21 @@ const KEYS: &[(&str, Type)] = &[
     ("server.long_bytes_max", Type::Number),
     ("server.insecure", Type::Boolean),
     ("admin.listen", Type::Text),
+    ("identity.mode", Type::Text),
+    ("identity.users_file", Type::Text),
+    ("identity.token_seconds", Type::Number),
+    ("identity.refresh_seconds", Type::Number),
+    ("identity.issuer", Type::Text),
+    ("identity.audience", Type::Text),
+    ("identity.roles_claim", Type::Text),
+    ("identity.ca_file", Type::Text),
+    ("tls.certificate", Type::Text),
+    ("tls.key", Type::Text),
+    ("http.requests_max", Type::Number),
+    ("http.request_ms", Type::Number),
+    ("http.body_bytes_max", Type::Number),
+    ("http.requests_per_second", Type::Number),
+    ("http.threads", Type::Number),
     ("coordinator.engine", Type::Text),
     ("coordinator.min_elapsed_sync_time", Type::Number),
     ("coordinator.max_elapsed_sync_time", Type::Number),
@@ -264,6 +292,8 @@ impl Config {
         config.resources.iter_mut().for_each(|resource| {
             resource.url_file = resource.url_file.as_ref().map(|path| folder.join(path));
         });
+        config.identity.beside(folder);
+        config.tls.iter_mut().for_each(|tls| tls.beside(folder));
         Ok(config)
     }
 
@@ -284,9 +314,10 @@ impl Config {
         flags.iter().try_for_each(|(key, value)| lay(&mut table, key, value.clone()))?;
         // Back to text: serde then names the section and the key of a wrong value, whoever gave it.
         let merged = toml::to_string(&table).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-        let config: Self =
+        let mut config: Self =
             toml::from_str(&merged).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(&error))))?;
         config.check(file)?;
+        config.shown = shown(&Value::Table(table));
         Ok(config)
     }
 
@@ -335,13 +366,36 @@ impl Config {
         if let Some(Err(error)) = self.kv.as_ref().map(|it| it.store(assent_ids::NodeId(0)).check()) {
             return wrong(format!("kv.{error}"));
         }
+        self.identity.check().or_else(|message| wrong(format!("identity.{message}")))?;
+        self.check_resources().or_else(wrong)
+    }
+
+    /// The name of this server's own store among the resources.
+    pub(crate) fn own_store(&self) -> Option<&str> {
+        self.resources.iter().find(|resource| resource.kind == "own").map(|resource| resource.name.as_str())
+    }
+
+    fn check_resources(&self) -> Result<(), String> {
+        let wrong = Err;
         let mut names = std::collections::BTreeMap::new();
         for resource in &self.resources {
-            if !matches!(resource.kind.as_str(), "postgres" | "mariadb" | "assent") {
+            if !matches!(resource.kind.as_str(), "postgres" | "mariadb" | "assent" | "own") {
                 return wrong(format!(
-                    "resource {:?}: kind = {:?}; write \"postgres\", \"mariadb\" or \"assent\"",
+                    "resource {:?}: kind = {:?}; write \"postgres\", \"mariadb\", \"assent\" or \"own\"",
                     resource.name, resource.kind
                 ));
+            }
+            if resource.kind == "own" {
+                if resource.url.as_deref() != Some("kv") || self.kv.is_none() || self.coordinator.is_none() {
+                    return wrong(format!(
+                        "resource {:?}: kind = \"own\" is a store of this server: write url = \"kv\", [kv] and [coordinator]",
+                        resource.name
+                    ));
+                }
+                // One store under two names would be its own rival.
+                if self.own_store() != Some(&resource.name) {
+                    return wrong(format!("resource {:?}: this server's store has a name already", resource.name));
+                }
             }
             if resource.url.is_some() == resource.url_file.is_some() {
                 return wrong(format!("resource {:?}: give either url or url_file", resource.name));
@@ -380,12 +434,12 @@ fn lay(table: &mut Table, key: &str, value: Value) -> Result<(), Failure> {
     }
 }
 
-fn sentence(error: &toml::de::Error) -> String {
+pub(crate) fn sentence(error: &toml::de::Error) -> String {
     error.to_string().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a front door reads its own configuration")]
-fn read(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::io("read", path.display(), &error))?;
     String::from_utf8(bytes).map_err(|_| Failure::invalid(format!("{} is not a UTF-8 text", path.display())))
 }
@@ -448,6 +502,16 @@ mod tests {
                 "data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"assent\"\nurl = \"x\"\n[[resource]]\nname = \"a\"\nkind = \"assent\"\nurl = \"x\"",
                 "collides",
             ),
+            ("data_dir = \"d\"\n[kv]\n[identity]\nmode = \"users\"", "identity.users_file or [[identity.user]]"),
+            ("data_dir = \"d\"\n[kv]\n[identity]\nmode = \"oidc\"", "identity.issuer"),
+            ("data_dir = \"d\"\n[kv]\n[identity]\nissuer = \"https://a\"", "mode = \"none\" takes no"),
+            ("data_dir = \"d\"\n[kv]\n[tls]\ncertificate = \"c\"", "key"),
+            ("data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"own\"\nurl = \"kv\"", "[coordinator]"),
+            (
+                "data_dir = \"d\"\n[kv]\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"own\"\nurl = \"kv\"\n\
+                 [[resource]]\nname = \"b\"\nkind = \"own\"\nurl = \"kv\"",
+                "has a name already",
+            ),
             ("data_dir = ", "assent.toml"),
         ];
         for (text, named) in cases {
@@ -504,6 +568,19 @@ mod tests {
     #[test]
     fn a_password_is_never_printed() {
         let text = "data_dir = \"d\"\n[kv]\n[[resource]]\nname = \"a\"\nkind = \"postgres\"\nurl = \"postgresql://u:secret@h/d\"";
-        assert!(!format!("{:?}", parse(text).unwrap()).contains("secret"));
+        let config = parse(text).unwrap();
+        assert!(!format!("{config:?}").contains("secret"));
+        assert_eq!(config.shown["resource"][0]["url"], "hidden");
+        assert_eq!(config.shown["resource"][0]["kind"], "postgres");
+    }
+
+    #[test]
+    fn a_user_s_hash_is_never_printed_and_his_roles_are() {
+        let text = "data_dir = \"d\"\n[kv]\n[identity]\nmode = \"users\"\n[[identity.user]]\nname = \"anna\"\n\
+                    password_hash = \"$argon2id$secret\"\nroles = [\"view\"]";
+        let config = parse(text).unwrap();
+        assert!(!format!("{config:?}").contains("secret"));
+        let user = &config.shown["identity"]["user"][0];
+        assert_eq!((&user["password_hash"], &user["roles"][0]), (&"hidden".into(), &"view".into()));
     }
 }

@@ -46,7 +46,7 @@ impl<'a> From<&'a Finding> for Row<'a> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Doctor, json: bool) -> Result<ExitCode, Failure> {
     let config = Config::load(&arguments.config, &[])?;
-    let patients: Vec<_> = config.resources.iter().map(patient).collect();
+    let patients: Vec<_> = config.resources.iter().filter(|it| it.kind != "own").map(patient).collect();
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let findings = doctor::judge(&doctor::examine(&patients, PATIENCE, &clock));
     let worst = doctor::worst(&findings);

@@ -71,7 +71,9 @@ from_room!(
     assent_link::LinkError,
     assent_resources::RemoteError,
     assent_resources::ResourceError,
+    assent_rest::IdentityError,
     assent_rest::RestError,
+    assent_rest::TlsError,
     assent_server::ServerError,
 );
 

@@ -11,12 +11,15 @@ mod config;
 mod demo;
 mod descriptors;
 mod doctor;
+mod entrance;
 mod failure;
 mod journal;
 mod kv;
 mod logging;
 mod matrix;
+mod password;
 mod serve;
+mod shown;
 mod tx;
 mod witness;
 
@@ -66,6 +69,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => doctor::run(&arguments, cli.json),
         Command::Tx(command) => tx::run(command, cli.json),
         Command::Kv(command) => kv::run(*command, cli.json),
+        Command::Password => password::run(cli.json),
         Command::Journal(command) => journal::run(command, cli.json),
         Command::Bench(command) => bench::run(command, cli.json),
     }

@@ -2,7 +2,7 @@
 //!
 //! Walk: identity and journals open first, so that damage is found before anyone connects · engines replay · the server
 //! and the admin listener start · one line on stdout says that it is ready · SIGTERM or SIGINT: the server drains, the
-//! journals close cleanly.
+//! journals close cleanly · SIGHUP: users and certificates are read again.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,24 +11,25 @@ use std::time::Duration;
 
 use assent_coordinator::engine::{self, TableConfig, TableLog};
 use assent_coordinator::{Agent, Coordinator, Identity};
-use assent_door::{Health, Metrics, listen_address};
+use assent_door::{Health, Metrics, Shield, listen_address, shielded_address};
 use assent_journal::{Counts, Journal, JournalError, Keeper, Kept, Log};
 use assent_kind::Kind;
-use assent_kv::Kv;
+use assent_kv::{Kv, KvConnector};
 use assent_link::LinkConfig;
 use assent_resources::{MariadbConnector, PostgresConnector, RemoteConnector};
-use assent_rest::Rest;
+use assent_rest::{Admin, Certificates, Entrance, LogLevel, Rest, Service};
 use assent_server::{Engines, Server};
 use assent_world::stop::Stop;
 use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
 use assent_xa::Connector;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::args::Serve;
 use crate::config::{Config, Engine, Flag, HISTORY_BYTES_MAX, LostDecision, Resource, StateEngine};
 use crate::descriptors;
+use crate::entrance;
 use crate::failure::Failure;
 use crate::logging;
 
@@ -42,15 +43,24 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
         Stop::ALL.iter().for_each(|stop| println!("  {}", stop.name()));
         return Ok(ExitCode::SUCCESS);
     }
-    logging::start();
+    let log_level = logging::start();
     // Before anything is opened: from here on a stop is orderly.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| Failure::io("watch", "signals", &error))?;
     let config = Config::load(&arguments.config, &flags(arguments))?;
     let house = House::open(&config)?;
-    let running = house.start(&config)?;
+    let running = house.start(&config, log_level)?;
     println!("ready protocol={} admin={}", running.server.address(), running.rest.address());
-    let signal = signals.forever().next();
-    info!("stopping on signal {}", signal.unwrap_or_default());
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            info!("stopping on signal {signal}");
+            break;
+        }
+        match Config::load(&arguments.config, &flags(arguments)) {
+            Ok(config) => entrance::reload(&config, &running.identity, running.certificates.as_deref()),
+            Err(failure) => warn!("nothing is read again: {}", failure.message),
+        }
+    }
     running.stop(&house);
     Ok(ExitCode::SUCCESS)
 }
@@ -229,7 +239,7 @@ impl House {
         Ok(journal)
     }
 
-    fn start(&self, config: &Config) -> Result<Running, Failure> {
+    fn start(&self, config: &Config, log_level: Option<LogLevel>) -> Result<Running, Failure> {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
         let places = descriptors::places(config.server.connections_max, config.resources.len(), config.kv.is_some())?;
         let limits = assent_door::Limits {
@@ -245,7 +255,7 @@ impl House {
                 StateLog::Journal(journal) => count(&metrics, "coordinator", journal, Journal::counts),
                 StateLog::Table(table) => count(&metrics, "coordinator", table, TableLog::counts),
             }
-            let connectors = config.resources.iter().map(connector).collect::<Result<Vec<_>, _>>()?;
+            let connectors = config.resources.iter().map(|it| self.connector(it)).collect::<Result<Vec<_>, _>>()?;
             engines.agent = Some(Agent::new(Arc::clone(coordinator), connectors, Arc::clone(&self.clock)));
             engines.coordinator = Some(Arc::clone(coordinator));
             engines.coordinator_log = Some(state.log());
@@ -263,11 +273,45 @@ impl House {
             client_lost_ms: u32::try_from(config.server.client_lost_ms).unwrap_or(u32::MAX),
             ..assent_server::Config::new(listen)
         };
-        let admin = listen_address("admin.listen", &config.admin.listen, config.server.insecure)?;
+        let identity = Arc::new(config.identity.open(Arc::clone(&self.clock))?);
+        let certificates = config.tls.as_ref().map(|tls| tls.open().map(Arc::new)).transpose()?;
+        let shield = Shield { tls: certificates.is_some(), identity: !identity.is_open() };
+        let admin = shielded_address("admin.listen", &config.admin.listen, shield, config.server.insecure)?;
         let server = Server::start(&settings, engines, Arc::clone(&self.clock), &metrics, &health)?;
         let limits = assent_door::Limits { connections_max: places.admin, ..limits };
-        let rest = Rest::start(&admin, limits, metrics, health)?;
-        Ok(Running { server, rest })
+        let entrance = Entrance {
+            settings: config.http.settings(limits),
+            identity: Arc::clone(&identity),
+            certificates: certificates.clone(),
+            clock: Arc::clone(&self.clock),
+            metrics: Arc::clone(&metrics),
+        };
+        let service = Service::admin(self.admin(config, metrics, health, log_level));
+        let rest = Rest::start(&admin, entrance, service)?;
+        Ok(Running { server, rest, identity, certificates })
+    }
+
+    /// What the admin listener serves.
+    fn admin(&self, config: &Config, metrics: Arc<Metrics>, health: Arc<Health>, log_level: Option<LogLevel>) -> Admin {
+        Admin {
+            metrics,
+            health,
+            node: self.identity.node,
+            coordinator: self.coordinator.as_ref().map(|(_, coordinator)| Arc::clone(coordinator)),
+            coordinator_log: self.coordinator.as_ref().map(|(state, _)| state.log()),
+            kv: self.kv.as_ref().map(|(_, kv)| Arc::clone(kv)),
+            own_store: config.own_store().map(str::to_owned),
+            resources: config.resources.iter().map(|resource| resource.name.clone()).collect(),
+            configuration: config.shown.clone(),
+            log_level,
+        }
+    }
+
+    fn connector(&self, resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
+        match &self.kv {
+            Some((_, kv)) if resource.kind == "own" => Ok(Box::new(KvConnector::new(&resource.name, Arc::clone(kv)))),
+            _ => connector(resource),
+        }
     }
 }
 
@@ -321,6 +365,8 @@ fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
 struct Running {
     server: Server,
     rest: Rest,
+    identity: Arc<assent_rest::Identity>,
+    certificates: Option<Arc<Certificates>>,
 }
 
 impl Running {

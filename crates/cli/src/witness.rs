@@ -19,7 +19,7 @@ use crate::logging;
 
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Witness) -> Result<ExitCode, Failure> {
-    logging::start();
+    _ = logging::start();
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
     let listen = listen_address("--listen", &arguments.listen, arguments.insecure)?;
     let ledger = Ledger::open(Arc::new(RealDisk), &arguments.data)?;

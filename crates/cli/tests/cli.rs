@@ -20,6 +20,8 @@ mod fail_over;
 mod full;
 #[path = "cli/held.rs"]
 mod held;
+#[path = "cli/http.rs"]
+mod http;
 #[path = "cli/kills.rs"]
 mod kills;
 #[path = "cli/kv.rs"]

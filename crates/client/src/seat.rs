@@ -69,6 +69,14 @@ pub(crate) fn lock<'s, T: ?Sized>(seat: &'s Mutex<Seat<T>>) -> MutexGuard<'s, Se
     seat.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl<T: Resource> Seat<T> {
+    /// Sends the start of the branch; its answer is received with the first work, so that branches overlap.
+    pub(crate) fn begin(node: NodeId, tx: TxId, xid: Xid, mut resource: T) -> Self {
+        resource.send(Verb::Start(xid));
+        Self { node, tx, xid, start: Start::Sent, resource }
+    }
+}
+
 impl<T: Resource + ?Sized> Seat<T> {
     /// Whether the branch has started, told once its answer is there.
     pub(crate) fn started(&mut self) -> Result<(), WorkError> {
@@ -109,11 +117,8 @@ impl<R: ?Sized> fmt::Debug for Enlisted<'_, R> {
 }
 
 impl<'r, R: Resource + ?Sized> Enlisted<'r, R> {
-    /// Sends the start of the branch; its answer is received with the first work, so that branches overlap.
     pub(crate) fn new(node: NodeId, tx: TxId, xid: Xid, resource: &'r mut R) -> Self {
-        let mut resource = Lent(resource);
-        resource.send(Verb::Start(xid));
-        Self(Arc::new(Mutex::new(Seat { node, tx, xid, start: Start::Sent, resource })))
+        Self(Arc::new(Mutex::new(Seat::begin(node, tx, xid, Lent(resource)))))
     }
 
     pub(crate) fn seat(&self) -> Shared<'r>

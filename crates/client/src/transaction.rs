@@ -1,11 +1,13 @@
 //! One transaction of the application.
 
-use assent_ids::{Branch, NodeId, ResourceId, TxId};
+use std::sync::{Arc, Mutex};
+
+use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Cause, Event, Native, Report, Resource, Verdict};
 
 use crate::drive::{Drive, Ended, broken};
-use crate::seat::{Enlisted, Shared, lock};
+use crate::seat::{Enlisted, Seat, Shared, lock};
 use crate::{Client, CommitError, Committed, RolledBack, WorkError};
 
 /// Work on several resources that commits or is undone as one. Dropped, it rolls back.
@@ -49,13 +51,29 @@ impl<'r> Transaction<'r> {
 
     /// Takes a resource in: its work belongs to this transaction from now on. Sends the start and does not wait.
     pub fn enlist<R: Resource + ?Sized + 'r>(&mut self, resource: &'r mut R) -> Enlisted<'r, R> {
-        // More branches than two bytes count are refused at the commit.
-        let number = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
-        let id = ResourceId::of(resource.name());
-        let xid = Branch { node: self.node, tx: self.tx, resource: id, number, flags: 0 }.xid();
-        let enlisted = Enlisted::new(self.node, self.tx, xid, resource);
+        let enlisted = Enlisted::new(self.node, self.tx, self.next(resource.name()), resource);
         self.seats.push(enlisted.seat());
         enlisted
+    }
+
+    /// Takes a resource in and keeps it, where the work reaches its branch by the name that this returns and not by this
+    /// connection: in a store of this process. The branch has started when this returns.
+    ///
+    /// # Errors
+    /// [`WorkError`] if it has not; the transaction can only be rolled back.
+    pub fn keep<R: Resource + 'r>(&mut self, resource: R) -> Result<Xid, WorkError> {
+        let xid = self.next(resource.name());
+        let seat: Shared<'r> = Arc::new(Mutex::new(Seat::begin(self.node, self.tx, xid, resource)));
+        let started = lock(&seat).started();
+        self.seats.push(seat);
+        started.map(|()| xid)
+    }
+
+    /// The name of the next branch.
+    fn next(&self, resource: &str) -> Xid {
+        // More branches than two bytes count are refused at the commit.
+        let number = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
+        Branch { node: self.node, tx: self.tx, resource: ResourceId::of(resource), number, flags: 0 }.xid()
     }
 
     /// Commits everywhere, or nowhere.

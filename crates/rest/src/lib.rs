@@ -1,14 +1,29 @@
-//! HTTP: how the process stands and what it has counted. The only room with an asynchronous runtime, on one thread of
-//! its own.
+//! HTTP: people and programs of any language reach keys and transactions, and operators see and steer everything. The
+//! only room with an asynchronous runtime.
 //!
-//! Walk: [`Rest::start`] binds and serves · `routes` answers `/health` and `/metrics` · `listener` bounds connections
-//! and their silence · [`Rest::stop`] finishes what is under way.
-//! Deliberately absent: anything that changes something; it needs no authentication because it only reads numbers, and
-//! listens on loopback (`door::listen_address`).
+//! Walk: [`Rest::start`] binds and serves, on a thread of its own · `listener` bounds connections and their silence, and
+//! shakes hands for TLS ([`Certificates`]) · `guard` names each request, knows who asks ([`Identity`]), bounds how many
+//! there are and for how long, and writes a line about each · [`Service`] has the routes: `health` for machines that ask
+//! how it stands, `v1` for the rest · `pool` for what may block · `problem` for what went wrong · [`Rest::stop`] finishes
+//! what is under way.
+//! Deliberately absent: files. Whoever starts it reads them.
 #![forbid(unsafe_code)]
 
+mod body;
+mod guard;
+mod health;
+mod identity;
 mod listener;
+mod params;
+mod pool;
+mod problem;
 mod rest;
-mod routes;
+mod service;
+mod tls;
+mod v1;
 
-pub use rest::{Rest, RestError};
+pub use identity::{Identity, IdentityError, OidcConfig, User, UsersConfig, password_hash};
+pub use rest::{Entrance, Rest, RestError, Settings};
+pub use service::Service;
+pub use tls::{Certificates, TlsError};
+pub use v1::{Admin, LogLevel};

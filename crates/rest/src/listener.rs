@@ -1,20 +1,33 @@
-//! A listener that gives only so many places, and closes a connection that stays silent for too long.
+//! A listener that gives only so many places, shakes hands for TLS, and closes a connection that stays silent for too long.
 //!
 //! A connection beyond the limit waits in the operating system's queue until a place is free; silence bounds that.
+//!
+//! Walk: [`Bounded::accept`] a place, a socket · [`Connection`] the first read or write shakes hands, so nobody waits for
+//! a slow newcomer · one clock for both directions, wound up by each answer and each [`PROGRESS_BYTES`] of a request, and
+//! stopped while a request is being worked on ([`Peer::works`]).
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use assent_door::{Gauge, Slot, Slots};
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{Accept, TlsAcceptor};
+
+use crate::tls::Certificates;
+
+/// A request that is being sent has its time anew with each so many bytes: a byte now and then does not keep a place.
+const PROGRESS_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Bounded {
@@ -23,11 +36,18 @@ pub(crate) struct Bounded {
     silence: Duration,
     connections: Gauge,
     freed: Arc<Notify>,
+    certificates: Option<Arc<Certificates>>,
 }
 
 impl Bounded {
-    pub(crate) fn new(socket: TcpListener, slots: Slots, silence: Duration, connections: Gauge) -> Self {
-        Self { socket, slots, silence, connections, freed: Arc::default() }
+    pub(crate) fn new(
+        socket: TcpListener,
+        slots: Slots,
+        silence: Duration,
+        connections: Gauge,
+        certificates: Option<Arc<Certificates>>,
+    ) -> Self {
+        Self { socket, slots, silence, connections, freed: Arc::default(), certificates }
     }
 
     async fn place(&self) -> Place {
@@ -51,7 +71,12 @@ impl Listener for Bounded {
         // The trait's own accept waits and tries again when the process has no descriptor left.
         let (stream, peer) = Listener::accept(&mut self.socket).await;
         let patience = Box::pin(tokio::time::sleep(self.silence));
-        (Connection { stream, patience, silence: self.silence, _place: place }, peer)
+        let stream = match &self.certificates {
+            None => Stream::Plain(stream),
+            Some(certificates) => Stream::Shaking(Box::new(TlsAcceptor::from(certificates.now()).accept(stream))),
+        };
+        let working = Arc::default();
+        (Connection { stream, patience, silence: self.silence, progress: 0, working, _place: place }, peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -75,20 +100,102 @@ impl Drop for Place {
     }
 }
 
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// Its requests that are being worked on.
+    working: Arc<AtomicU32>,
+}
+
+impl Peer {
+    /// From now on until the value is dropped, its silence is ours.
+    pub(crate) fn works(&self) -> Working {
+        self.working.fetch_add(1, Ordering::AcqRel);
+        Working(Arc::clone(&self.working))
+    }
+}
+
+impl Connected<IncomingStream<'_, Bounded>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+        Self { address: *stream.remote_addr(), working: Arc::clone(&stream.io().working) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Working(Arc<AtomicU32>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Shaking(Box<Accept<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>),
+    Broken,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Shaking(_) => "Shaking",
+            Self::Tls(_) => "Tls",
+            Self::Broken => "Broken",
+        })
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     patience: Pin<Box<Sleep>>,
     silence: Duration,
+    /// Bytes read since the clock was wound up.
+    progress: usize,
+    working: Arc<AtomicU32>,
     _place: Place,
 }
 
+/// A stream that can be read and written.
+trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
+
 impl Connection {
-    /// Whether a pending operation has waited too long. Both directions share one clock, wound up by each request
-    /// (see `poll_write`): a byte now and then does not keep a place.
-    fn timed_out(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        ready!(self.patience.as_mut().poll(context));
-        Poll::Ready(io::ErrorKind::TimedOut.into())
+    /// The stream, once hands are shaken; an error if a pending operation has waited too long. Both directions share one
+    /// clock: a byte now and then does not keep a place.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Both>>> {
+        while self.patience.as_mut().poll(context).is_ready() {
+            if self.working.load(Ordering::Acquire) == 0 {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            // The peer waits for us: it has its time once it is answered.
+            self.wind_up();
+        }
+        if let Stream::Shaking(accept) = &mut self.stream {
+            match ready!(Pin::new(&mut **accept).poll(context)) {
+                Ok(stream) => self.stream = Stream::Tls(Box::new(stream)),
+                Err(error) => {
+                    self.stream = Stream::Broken;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        match &mut self.stream {
+            Stream::Plain(stream) => Poll::Ready(Ok(Pin::new(stream))),
+            Stream::Tls(stream) => Poll::Ready(Ok(Pin::new(&mut **stream))),
+            Stream::Shaking(_) | Stream::Broken => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn wind_up(&mut self) {
+        self.progress = 0;
+        let until = Instant::now() + self.silence;
+        self.patience.as_mut().reset(until);
     }
 }
 
@@ -98,30 +205,38 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(error) = self.timed_out(context) {
-            return Poll::Ready(Err(error));
+        let before = buffer.filled().len();
+        ready!(ready!(self.poll(context))?.poll_read(context, buffer))?;
+        self.progress += buffer.filled().len().saturating_sub(before);
+        if self.progress >= PROGRESS_BYTES {
+            self.wind_up();
         }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(error) = self.timed_out(context) {
-            return Poll::Ready(Err(error));
-        }
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        let written = ready!(ready!(self.poll(context))?.poll_write(context, bytes))?;
         // An answer was taken: the next request has its own time.
-        let until = Instant::now() + self.silence;
-        self.patience.as_mut().reset(until);
+        self.wind_up();
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            // What TLS holds back leaves now, in the peer's time.
+            Stream::Tls(_) => ready!(self.poll(context))?.poll_flush(context),
+            Stream::Shaking(_) | Stream::Broken => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(_) => ready!(self.poll(context))?.poll_shutdown(context),
+            Stream::Shaking(_) | Stream::Broken => Poll::Ready(Ok(())),
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::assent::{command, fails, json, run, write};
 pub(crate) struct Served {
     child: Child,
     pub(crate) protocol: String,
-    admin: String,
+    pub(crate) admin: String,
 }
 
 pub(crate) fn serve(folder: &Path) -> Served {

@@ -7,18 +7,18 @@ use std::process::Command;
 use super::served::serve;
 use super::store::configure;
 
-/// The blocks of commands of that section.
-fn blocks() -> Vec<String> {
+/// The blocks of commands of a section.
+pub(crate) fn blocks(section: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     #[allow(clippy::disallowed_methods, reason = "a test reads the page that it is about")]
     let page = std::fs::read_to_string(page).unwrap();
-    let (_, section) = page.split_once("\n## Five minutes with the key-value store\n").unwrap();
+    let (_, section) = page.split_once(&format!("\n## {section}\n")).unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     section.split("```text\n").skip(1).map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
 }
 
 /// A block as a shell runs it, in that folder; what it says.
-fn shell(folder: &Path, protocol: &str, script: &str) -> String {
+pub(crate) fn shell(folder: &Path, protocol: &str, script: &str) -> String {
     let binaries = Path::new(env!("CARGO_BIN_EXE_assent")).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
     let output = Command::new("bash")
@@ -37,7 +37,8 @@ fn shell(folder: &Path, protocol: &str, script: &str) -> String {
 
 #[test]
 fn the_tour_of_the_store_works_as_it_stands_in_the_readme() {
-    let [start, commands, stopped] = &blocks()[..] else { panic!("three blocks: {:?}", blocks()) };
+    let blocks = blocks("Five minutes with the key-value store");
+    let [start, commands, stopped] = &blocks[..] else { panic!("three blocks: {blocks:?}") };
     let folder = tempfile::tempdir().unwrap();
     let (start, server) = start.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(server, "assent serve --config kv/assent.toml &");

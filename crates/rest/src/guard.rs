@@ -1,0 +1,246 @@
+//! What every request passes: a name for it, a place, who asks, a time limit, and a line in the log.
+//!
+//! Walk: [`pass`] names the request · takes one of the places, or answers 503 · [`Identity::who`] where the path is not
+//! [`OPEN`] · the caller's rate · the handler, within its time · a [`Problem`] becomes its body · the line.
+//! Nothing of a query or a body is written into the log: they have keys and secrets in them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use assent_door::{Counter, Gauge, Metrics, Rates};
+use assent_kind::Kind;
+use assent_world::{Clock, Dice, Moment, RealDice};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::identity::{Caller, Identity};
+use crate::listener::Peer;
+use crate::pool::Pool;
+use crate::problem::Problem;
+use crate::rest::Settings;
+
+/// Paths that anybody may ask.
+const OPEN: [&str; 11] = [
+    "/health",
+    "/metrics",
+    "/token",
+    "/logout",
+    "/user/authorize",
+    "/openapi.json",
+    "/openapi.yaml",
+    "/v1/health",
+    "/v1/health/live",
+    "/v1/health/ready",
+    "/v1/metrics",
+];
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest name of a request that a caller may give.
+const REQUEST_ID_BYTES_MAX: usize = 64;
+/// Passwords that are looked at at a time: each takes a core and 19 MiB.
+const PASSWORDS: usize = 2;
+
+/// What stands between the listener and the handlers.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) pool: Pool,
+    pub(crate) passwords: Pool,
+    pub(crate) clock: Arc<dyn Clock>,
+    places: Arc<Semaphore>,
+    rates: Option<Rates>,
+    patience: Duration,
+    salt: u64,
+    count: AtomicU64,
+    numbers: Numbers,
+}
+
+#[derive(Debug)]
+struct Numbers {
+    classes: [Counter; 4],
+    under_way: Gauge,
+}
+
+impl Numbers {
+    fn new(metrics: &Metrics, listener: &str) -> Self {
+        let class = |class: &str| {
+            let label = format!("{listener}-{class}");
+            metrics.counter(
+                "http_requests",
+                Some(("answered", &label)),
+                "HTTP requests by listener and class of answer",
+            )
+        };
+        let under_way =
+            metrics.gauge("http_requests_under_way", Some(("listener", listener)), "HTTP requests under way");
+        Self { classes: [class("2xx"), class("3xx"), class("4xx"), class("5xx")], under_way }
+    }
+
+    fn answered(&self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(2).min(3);
+        self.classes.get(class).inspect(|counter| _ = counter.inc());
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(
+        settings: &Settings,
+        identity: Arc<Identity>,
+        clock: Arc<dyn Clock>,
+        metrics: &Metrics,
+        listener: &str,
+    ) -> Self {
+        let count = |number: u32| usize::try_from(number).unwrap_or(Semaphore::MAX_PERMITS).max(1);
+        let second = Duration::from_secs(1);
+        let many = settings.requests_per_second;
+        Self {
+            identity,
+            pool: Pool::new(count(settings.threads)),
+            passwords: Pool::new(PASSWORDS),
+            clock,
+            places: Arc::new(Semaphore::new(count(settings.requests_max))),
+            rates: (many > 0).then(|| Rates::new(many, second, many.saturating_mul(2))),
+            patience: Duration::from_millis(settings.request_ms.into()),
+            salt: RealDice.roll(),
+            count: AtomicU64::new(0),
+            numbers: Numbers::new(metrics, listener),
+        }
+    }
+
+    /// The caller's own name for it, if that is one; else ours.
+    fn name(&self, headers: &HeaderMap) -> String {
+        let is_name = |text: &&str| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+            (1..=REQUEST_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(fits)
+        };
+        let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_name);
+        // Only distinctness matters.
+        let own = || format!("{:016x}", self.salt.wrapping_add(self.count.fetch_add(1, Ordering::Relaxed)));
+        given.map_or_else(own, str::to_owned)
+    }
+
+    fn rate(&self, name: &str) -> Result<(), Problem> {
+        let Some(rates) = &self.rates else { return Ok(()) };
+        let wait = rates.take(name, self.clock.now());
+        wait.map_err(|wait| Problem::of(Kind::Busy, format!("{name} asks too often; wait")).retry(wait))
+    }
+
+    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let full = |_| Problem::of(Kind::Unavailable, "as many requests are under way as there may be; ask again");
+        Arc::clone(&self.places).try_acquire_owned().map_err(full)
+    }
+
+    async fn known(&self, headers: &HeaderMap, from: &str) -> Result<Caller, Problem> {
+        match self.identity.who(headers, &self.pool).await {
+            Ok(caller) => self.rate(&caller.name).map(|()| caller),
+            // Whoever tries tokens is bounded by where he is.
+            Err(problem) => Err(self.rate(from).err().unwrap_or(problem)),
+        }
+    }
+
+    async fn answer(
+        &self,
+        mut request: Request,
+        next: Next,
+        from: &str,
+        who: &mut Option<Caller>,
+    ) -> Result<Response, Problem> {
+        let is_open = OPEN.contains(&request.uri().path());
+        // How it stands is told also when it is full.
+        let is_health = request.uri().path().starts_with("/health") || request.uri().path().starts_with("/v1/health");
+        let place = if is_health { None } else { Some(self.place()?) };
+        let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let work = async {
+            if !is_open {
+                let caller = self.known(request.headers(), from).await?;
+                *who = Some(caller.clone());
+                request.extensions_mut().insert(caller);
+            }
+            Ok(next.run(request).await)
+        };
+        let answered = tokio::time::timeout(self.patience, work).await.unwrap_or_else(|_| {
+            let waited = self.patience.as_millis();
+            Err(if changes {
+                Problem::of(Kind::InDoubt, format!("not done within {waited} ms: it may be done or not, look"))
+            } else {
+                Problem::of(Kind::Unavailable, format!("not done within {waited} ms; ask again"))
+            })
+        });
+        drop(place);
+        answered
+    }
+}
+
+/// Where a request comes from, without its port.
+pub(crate) fn place(request: &Request) -> String {
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    peer.map_or_else(|| "nowhere".to_owned(), |ConnectInfo(peer)| peer.address.ip().to_string())
+}
+
+/// Lets one request through.
+pub(crate) async fn pass(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let began = guard.clock.now();
+    let name = guard.name(request.headers());
+    let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), place(&request));
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone());
+    let working = peer.as_ref().map(Peer::works);
+    guard.numbers.under_way.inc();
+    let under_way = UnderWay(&guard.numbers.under_way);
+    let mut who = None;
+    let mut response = match guard.answer(request, next, &from, &mut who).await {
+        Ok(response) => response,
+        Err(problem) => axum::response::IntoResponse::into_response(problem),
+    };
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = problem.lay(&path, &name);
+    }
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&name) {
+        headers.insert(REQUEST_ID, value);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    }
+    guard.numbers.answered(response.status());
+    let line = Line { name: &name, method: &method, path: &path, from: &from, who: who.as_ref() };
+    line.write(response.status(), began, guard.clock.now());
+    drop((working, under_way));
+    response
+}
+
+/// Counted until it is answered, also where the caller leaves first.
+struct UnderWay<'a>(&'a Gauge);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// One line of the access log.
+struct Line<'a> {
+    name: &'a str,
+    method: &'a Method,
+    path: &'a str,
+    from: &'a str,
+    who: Option<&'a Caller>,
+}
+
+impl Line<'_> {
+    fn write(&self, status: StatusCode, began: Moment, ended: Moment) {
+        let Self { name, method, path, from, who } = self;
+        let us = ended.since(began).as_micros();
+        let who = who.map_or("-", |caller| &*caller.name);
+        let status = status.as_u16();
+        if matches!(*path, "/health" | "/metrics" | "/v1/health/live" | "/v1/health/ready") && status < 500 {
+            // Asked every few seconds by machines.
+            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, from, who);
+        } else {
+            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, from, who);
+        }
+    }
+}

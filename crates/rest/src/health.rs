@@ -1,0 +1,37 @@
+//! How the process stands, for load balancers, probes and dashboards: nobody has to say who he is.
+
+use std::sync::Arc;
+
+use assent_door::{Health, Metrics, State};
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Json, Response};
+use axum::routing::get;
+use serde_json::{Map, Value, json};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(crate) fn routes(metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
+    let text = |metrics: Arc<Metrics>| move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()) };
+    let ready = |health: Arc<Health>| move || async move { report(&health) };
+    Router::new()
+        .route("/health", get(ready(Arc::clone(health))))
+        .route("/metrics", get(text(Arc::clone(metrics))))
+        .route("/v1/health", get(ready(Arc::clone(health))))
+        .route("/v1/health/ready", get(ready(Arc::clone(health))))
+        // Whoever answers is alive; what he serves may not be.
+        .route("/v1/health/live", get(|| async { Json(json!({"state": "ok"})) }))
+        .route("/v1/metrics", get(text(Arc::clone(metrics))))
+}
+
+fn report(health: &Health) -> Response {
+    let report = health.report();
+    let checks: Map<String, Value> = report
+        .checks
+        .into_iter()
+        .map(|(name, check)| (name, json!({"state": check.state.name(), "message": check.sentence})))
+        .collect();
+    // Degraded still works: a load balancer that took it out of service would make things worse.
+    let status = if report.state == State::Failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    (status, Json(json!({"state": report.state.name(), "checks": checks}))).into_response()
+}

@@ -1,0 +1,76 @@
+//! What a listener serves: its routes, and what has to be done beside them now and then.
+//!
+//! Walk: [`Service::admin`] health, metrics and `/v1` · [`Service::under`] puts the guard before them, and the words for
+//! what is not there.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use assent_kind::Kind;
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+
+use crate::guard::{self, Guard};
+use crate::identity::token;
+use crate::problem::Problem;
+use crate::rest::Settings;
+use crate::v1::{self, Admin};
+
+/// Work beside the requests, for ever.
+pub(crate) type Upkeep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a listener serves.
+pub struct Service(What);
+
+enum What {
+    Admin(Box<Admin>),
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Service").field(&self.name()).finish()
+    }
+}
+
+pub(crate) struct Served {
+    pub(crate) router: Router,
+    pub(crate) upkeep: Option<Upkeep>,
+}
+
+impl Service {
+    /// Health, metrics, and `/v1`: transactions, keys, and the server itself.
+    #[must_use]
+    pub fn admin(admin: Admin) -> Self {
+        Self(What::Admin(Box::new(admin)))
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        match &self.0 {
+            What::Admin(_) => "admin",
+        }
+    }
+
+    pub(crate) fn under(self, guard: Arc<Guard>, settings: &Settings) -> Served {
+        let (routes, upkeep) = match self.0 {
+            What::Admin(admin) => v1::routes(*admin, Arc::clone(&guard), settings),
+        };
+        let tokens = Router::new()
+            .route("/token", post(token::token))
+            .route("/logout", post(token::logout))
+            .route("/user/authorize", get(token::authorize))
+            .with_state(Arc::clone(&guard));
+        let router = routes
+            .merge(tokens)
+            .method_not_allowed_fallback(async |method: Method, uri: Uri| {
+                let detail = format!("{method} is not served at {:?}", uri.path());
+                Problem::of(Kind::Invalid, detail).status(StatusCode::METHOD_NOT_ALLOWED)
+            })
+            .fallback(async |uri: Uri| Problem::not_found(format!("no path {:?}", uri.path())))
+            .layer(from_fn_with_state(guard, guard::pass));
+        Served { router, upkeep }
+    }
+}

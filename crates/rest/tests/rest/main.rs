@@ -1,0 +1,20 @@
+//! Real requests over loopback, at listeners over real engines.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "helpers of tests speak to the listener as strangers do, and fail by panicking"
+)]
+
+mod house;
+mod keys;
+mod limits;
+mod listener;
+mod people;
+mod provider;
+mod roles;
+mod server;
+mod tls;
+mod transactions;
