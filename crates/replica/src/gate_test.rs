@@ -213,7 +213,7 @@ fn every_message_is_read_as_it_was_laid_and_each_missing_byte_waits() {
         assert_eq!(read, message);
         rest = &rest[used..];
     }
-    assert_eq!(rest, []);
+    assert!(rest.is_empty());
 }
 
 #[test]

@@ -2,17 +2,22 @@
 //!
 //! Walk: [`Replica`] is one member as a value: an [`Input`] in, [`Output`]s out, to be done in their order; who leads is decided by
 //! the `membership` inside it · [`Entry`] and its [`Chain`] · [`Message`] is what members say, in bytes · [`OwnLog`] is a
-//! member's copy of the log in its journal, [`Own`] what else it must not forget, [`Snapshot`] where replay begins.
-//! Deliberately absent: threads, sockets, and what a command means.
+//! member's copy of the log in its journal, [`Own`] what else it must not forget, [`Snapshot`] where replay begins ·
+//! [`Running`] is a member with its threads and sockets, over a [`Machine`].
+//! Deliberately absent: what a command means, and a protocol for clients.
 #![forbid(unsafe_code)]
 
 mod barrier;
+mod chores;
+mod desk;
 mod entry;
 mod error;
 mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod letters;
+mod machine;
+mod member;
 mod message;
 mod own;
 mod own_log;
@@ -26,6 +31,7 @@ mod standby;
 mod states;
 mod watch;
 mod whole;
+mod wires;
 
 #[cfg(test)]
 mod gate_test;
@@ -42,6 +48,8 @@ pub use barrier::BARRIERS;
 pub use entry::{COMMAND_BYTES_MAX, Chain, Entry, Mark};
 pub use error::ReplicaError;
 pub use event::{Fault, Input, Opened, Output, ReadAt, Refused};
+pub use machine::Machine;
+pub use member::{CallError, Doors, Home, Running, StartError, Status};
 pub use message::{Base, Message, MessageError, PIECE_BYTES_MAX, Piece, STREAM_BYTES_MAX, Said};
 pub use own::Own;
 pub use own_log::{Fetched, OwnLog};

@@ -138,8 +138,18 @@ impl OwnLog {
         Ok(())
     }
 
+    /// The last entry that is not known to be durable, and how its journal knows it.
+    pub(crate) fn last_open(&self) -> Option<(Sequence, Ticket)> {
+        self.open.back().copied()
+    }
+
+    /// Somebody else wrote what was appended up to this entry.
+    pub(crate) fn was_written(&mut self, to: Sequence) {
+        self.written = self.written.max(to.min(self.end.sequence));
+    }
+
     /// Looks how far the journal has come by itself.
-    fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let durable = self.journal.durable();
         while let Some((sequence, _)) = self.open.pop_front_if(|(_, ticket)| ticket.end <= durable) {
             self.durable = sequence;

@@ -141,6 +141,24 @@ impl Stream {
         }
     }
 
+    /// The same connection for a loop that never blocks.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn into_peer(self) -> io::Result<Peer> {
+        let socket = match self.0 {
+            Blocking::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                Socket::Tcp(mio::net::TcpStream::from_std(stream))
+            }
+            Blocking::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                Socket::Unix(mio::net::UnixStream::from_std(stream))
+            }
+        };
+        Ok(Peer { socket, from: None })
+    }
+
     /// A second handle of the same connection.
     ///
     /// # Errors
