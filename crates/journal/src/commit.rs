@@ -87,7 +87,7 @@ impl Journal {
     pub(crate) fn write(&self, flight: &Flight) -> Result<(), String> {
         let (lsn, exact) = flight.batch.exact();
         flight.segment.mark(lsn);
-        let (at, bytes_of) = if self.config.direct() { flight.batch.blocks() } else { (lsn, exact) };
+        let (at, bytes_of) = if self.config.whole_blocks() { flight.batch.blocks() } else { (lsn, exact) };
         let file = flight.file.as_deref();
         self.write_bytes(&flight.segment, file, at, bytes_of, !self.config.lazy())
     }

@@ -89,7 +89,7 @@ impl Journal {
     }
 
     fn write_ghost(&self, batch: &Batch, segment: &Segment, durable: bool) -> Result<(), String> {
-        let (at, bytes) = if self.config.direct() { batch.blocks() } else { batch.exact() };
+        let (at, bytes) = if self.config.whole_blocks() { batch.blocks() } else { batch.exact() };
         self.write_bytes(segment, segment.writer().as_deref(), at, bytes, durable)
     }
 
