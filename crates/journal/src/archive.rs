@@ -68,7 +68,7 @@ impl Journal {
         let start = found.segments.first().map_or(0, |segment| segment.first());
         let recovery = journal::report(&found, epoch, last.map(|(_, opening)| opening), clock, start, 0);
         let (end, synced) = (found.end, found.synced);
-        let archived = listing::list_archived(&*files.disk, folder, start)?;
+        let archived = listing::list_archived(&*files.disk, folder, start, false)?;
         let segments = Arc::new([archived, found.segments.to_vec()].concat());
         let source = Source { files, segments, epochs: Arc::new(epochs) };
         Ok((Archive { source, start, end, synced, epoch, folder: folder.to_path_buf() }, recovery))

@@ -35,8 +35,8 @@ pub struct Config {
     /// the live log on a full disk. 0 (default): none, and what was kept goes with the next trim. The live log does not count.
     pub archive_bytes_max: u64,
     /// Trimmed segments are kept until their owner releases each one ([`Log::release`](crate::Log::release)), in any order,
-    /// whatever they take: on a full disk none of them goes by itself. Default false. Needs `archive_bytes_max` to be 0. What was
-    /// kept so is an archive like any other to an opening without it: its next trim removes it.
+    /// whatever they take: on a full disk none of them goes by itself. Default false. Needs `archive_bytes_max` to be 0. An
+    /// opening without it reads what was kept so, and removes none of it either.
     pub kept_until_released: bool,
 }
 

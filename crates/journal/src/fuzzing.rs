@@ -21,11 +21,11 @@ pub fn fuzz_recovery(bytes: &[u8]) {
     let files = vec![
         ("epochs".to_owned(), Arc::new(Bytes(epochs.to_vec()))),
         (listing::name(0), Arc::new(Bytes(segment.to_vec()))),
-        (listing::archived_name(0, None), Arc::new(Bytes(segment.to_vec()))),
+        (listing::archived_name(0, None, false), Arc::new(Bytes(segment.to_vec()))),
     ];
     let files = Files::new(Arc::new(Folder(files)));
     let folder = PathBuf::from("journal");
-    let archived = listing::list_archived(&*files.disk, &folder, u64::MAX).unwrap_or_default();
+    let archived = listing::list_archived(&*files.disk, &folder, u64::MAX, false).unwrap_or_default();
     let epochs = Arc::default();
     let end = archived.last().map_or(0, |segment| segment.end());
     let source = Source { files: Arc::clone(&files), segments: Arc::new(archived), epochs };

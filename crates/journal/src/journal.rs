@@ -57,7 +57,7 @@ pub struct Journal {
 pub(crate) struct Making {
     /// How many trimmed segments wait to be used again.
     pub(crate) recycled: usize,
-    /// The bytes of all archived segments.
+    /// The bytes of all archived segments that nobody else has to release.
     pub(crate) archived_bytes: u64,
     /// Whether a trimmed segment is gone is unknown.
     pub(crate) trim_failed: Option<JournalError>,
@@ -143,9 +143,9 @@ impl Journal {
             (found.end, found.synced) = (to, found.synced.min(to));
         }
         let start = segments.first().map_or(0, |segment| segment.first());
-        let archived = listing::list_archived(&*files.disk, folder, start)?;
-        let making =
-            Making { archived_bytes: archived.iter().map(|segment| segment.head.size).sum(), ..Making::default() };
+        let archived = listing::list_archived(&*files.disk, folder, start, config.kept_until_released)?;
+        let removable = archived.iter().filter(|segment| !segment.is_owned());
+        let making = Making { archived_bytes: removable.map(|segment| segment.head.size).sum(), ..Making::default() };
         let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);
         let mut config = config;
         let core = core(&files, &segments, &found, &mut config)?;
@@ -281,8 +281,8 @@ pub(crate) fn examine(files: &Arc<Files>, folder: &Path) -> Result<(Found, Epoch
 /// there is none.
 fn give_way(disk: &dyn Disk, folder: &Path, found: &Found) -> Result<bool, JournalError> {
     let Some(live) = found.segments.first() else { return Ok(false) };
-    let archived = listing::list_archived(disk, folder, live.first())?;
-    let Some(oldest) = archived.first() else { return Ok(false) };
+    let archived = listing::list_archived(disk, folder, live.first(), false)?;
+    let Some(oldest) = archived.iter().find(|segment| !segment.is_owned()) else { return Ok(false) };
     disk.unlink(oldest.path()).map_err(|error| refused("removing", oldest.path(), &error))?;
     disk.sync_dir(folder, barrier::PRUNE).map_err(|error| refused("syncing", folder, &error))?;
     Ok(true)

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use assent_kind::Kind;
 use assent_world::{Access, Disk, Open, read_exact_at};
 
 use crate::JournalError;
@@ -15,15 +16,24 @@ use crate::segment::Segment;
 
 const LIVE: &str = ".log";
 const ARCHIVED: &str = ".archived";
+/// Kept until its owner releases it: no opening removes it by itself.
+const KEPT: &str = ".kept";
 
 /// The file name of a segment.
 pub(crate) fn name(first: u64) -> String {
     format!("{first:016x}.log")
 }
 
-/// The file name of a segment that was trimmed and kept; with its end, if the next one begins before the file ends.
-pub(crate) fn archived_name(first: u64, end: Option<u64>) -> String {
-    end.map_or_else(|| format!("{first:016x}{ARCHIVED}"), |end| format!("{first:016x}-{end:016x}{ARCHIVED}"))
+/// The file name of a segment that was trimmed and kept, perhaps until its owner releases it; with its end, if the next one begins
+/// before the file ends.
+pub(crate) fn archived_name(first: u64, end: Option<u64>, owned: bool) -> String {
+    let ending = if owned { KEPT } else { ARCHIVED };
+    end.map_or_else(|| format!("{first:016x}{ending}"), |end| format!("{first:016x}-{end:016x}{ending}"))
+}
+
+/// Whether a file of the archive is its owner's to release, by its name.
+pub(crate) fn is_owned(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| KEPT.strip_prefix('.').is_some_and(|kept| ending == kept))
 }
 
 /// Which segment a file name says, if it is one's with this ending.
@@ -33,7 +43,7 @@ fn named(name: &str, ending: &str) -> Option<u64> {
 
 /// Which segment of the archive a file name says, and where it ends at the latest.
 fn archived(name: &str) -> Option<(u64, u64)> {
-    let name = name.strip_suffix(ARCHIVED)?;
+    let name = name.strip_suffix(ARCHIVED).or_else(|| name.strip_suffix(KEPT))?;
     match name.split_once('-') {
         Some((first, end)) => Some((place(first)?, place(end)?)),
         None => Some((place(name)?, u64::MAX)),
@@ -67,17 +77,28 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<V
 
 /// The archived segments of a folder, in the order of the log, all before its first live place. One that is missing or
 /// damaged must not keep the log from opening: it is left out, and whoever reads over its place is told. One from the live
-/// log's places on is somebody's copy, and none of ours.
+/// log's places on is somebody's copy, and none of ours. `owned`, or so named: somebody reads and releases them by what is listed, so that
+/// one which only cannot be read now must not look like one that is gone.
 ///
 /// # Errors
-/// As the disk says of the folder.
-pub(crate) fn list_archived(disk: &dyn Disk, folder: &Path, start: u64) -> Result<Vec<Arc<Segment>>, JournalError> {
+/// As the disk says of the folder; of those that are owned, of any of them.
+pub(crate) fn list_archived(
+    disk: &dyn Disk,
+    folder: &Path,
+    start: u64,
+    owned: bool,
+) -> Result<Vec<Arc<Segment>>, JournalError> {
     let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
     let mut segments: Vec<Arc<Segment>> = Vec::new();
     for name in &names {
         let Some((first, end)) = archived(name).filter(|(first, end)| *first < start && first < end) else { continue };
         let path = folder.join(name);
-        let Ok(head) = head(disk, &path, first) else { continue };
+        let head = match head(disk, &path, first) {
+            Ok(head) => head,
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => continue,
+            Err(error) if owned || is_owned(&path) => return Err(error),
+            Err(_) => continue,
+        };
         // Of two with one place, one is a copy.
         if segments.last().is_none_or(|last| last.first() < first) {
             segments.push(Arc::new(Segment::of_archive(head, path, end)));
@@ -117,10 +138,13 @@ mod tests {
     #[test]
     fn names_are_sixteen_lower_hexadecimal_digits() {
         assert_eq!(named(&name(0xabc), LIVE), Some(0xabc));
-        assert_eq!(archived(&archived_name(0xabc, None)), Some((0xabc, u64::MAX)));
-        assert_eq!(archived(&archived_name(0xabc, Some(0xdef))), Some((0xabc, 0xdef)));
+        for owned in [false, true] {
+            assert_eq!(archived(&archived_name(0xabc, None, owned)), Some((0xabc, u64::MAX)));
+            assert_eq!(archived(&archived_name(0xabc, Some(0xdef), owned)), Some((0xabc, 0xdef)));
+            assert_eq!(is_owned(&Path::new("log").join(archived_name(0xabc, None, owned))), owned);
+        }
         assert_eq!(archived("0000000000000abc-def.archived"), None);
-        assert_eq!(named(&archived_name(0xabc, None), LIVE), None);
+        assert_eq!(named(&archived_name(0xabc, None, false), LIVE), None);
         for wrong in ["0000000000000ABC.log", "abc.log", "0000000000000abc.tmp", "+00000000000000a.log"] {
             assert_eq!(named(wrong, LIVE), None, "{wrong}");
         }

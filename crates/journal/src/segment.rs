@@ -6,9 +6,9 @@
 //!
 //! Walk: [`make`] zeroes ahead, syncs, then names · `listing` finds them again · [`Files`] opens what somebody reads,
 //! and shuts the oldest of many · a segment that is written to has a descriptor of its own ([`Segment::writer`]).
-//! A trimmed segment that is kept changes its name only (`%016x.archived`, [`Segment::archive`]): it stays where it is in
-//! the order of the log, and no second write is needed to keep history. If the next one had begun before its end, the new
-//! name says where: once that one is gone, nothing else would.
+//! A trimmed segment that is kept changes its name only (`%016x.archived`, or `%016x.kept` where its owner releases it;
+//! [`Segment::archive`]): it stays where it is in the order of the log, and no second write is needed to keep history. If the
+//! next one had begun before its end, the new name says where: once that one is gone, nothing else would.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ use assent_ids::Lsn;
 use crate::JournalError;
 use crate::error::refused;
 use crate::layout::{BLOCK_BYTES, SegmentHead, block_of};
-use crate::listing::{archived_name, name};
+use crate::listing::{archived_name, is_owned, name};
 
 /// Batches remembered as places to begin reading lie at least that far apart.
 const MARK_EVERY_BYTES: u64 = 64 << 10;
@@ -129,15 +129,20 @@ impl Segment {
         self.archived.get().is_some()
     }
 
+    /// Whether its owner releases it: no opening removes it by itself.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.archived.get().is_some_and(|(path, _)| is_owned(path))
+    }
+
     /// Gives the file its archived name; the next segment begins at `next`. Durable once the folder is synced.
     ///
     /// # Errors
     /// As the disk says.
-    pub(crate) fn archive(&self, disk: &dyn Disk, folder: &Path, next: u64) -> Result<(), JournalError> {
+    pub(crate) fn archive(&self, disk: &dyn Disk, folder: &Path, next: u64, owned: bool) -> Result<(), JournalError> {
         // Held: whoever opens it to read finds it under the name that it has at that moment.
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let end = next.min(self.head.end());
-        let to = folder.join(archived_name(self.first(), (end < self.head.end()).then_some(end)));
+        let to = folder.join(archived_name(self.first(), (end < self.head.end()).then_some(end), owned));
         disk.rename(&self.named, &to).map_err(|error| refused("archiving", &self.named, &error))?;
         _ = self.archived.set((to, end));
         drop(reader);

@@ -156,11 +156,11 @@ impl Journal {
 
     fn archive(&self, oldest: &Segment, next: u64, making: &mut Making) -> Result<(), JournalError> {
         let disk = &*self.files.disk;
-        oldest.archive(disk, &self.folder, next)?;
+        oldest.archive(disk, &self.folder, next, self.config.kept_until_released)?;
         if !self.config.kept_until_released {
             oldest.forget_marks();
+            making.archived_bytes += oldest.head.size;
         }
-        making.archived_bytes += oldest.head.size;
         disk.sync_dir(&self.folder, barrier::ARCHIVE).map_err(|error| refused("syncing", &self.folder, &error))
     }
 
@@ -169,7 +169,8 @@ impl Journal {
     /// whether one is gone is unknown.
     pub(crate) fn give_way(&self, making: &mut Making) -> bool {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let ours = segments.first().is_some_and(|first| first.is_archived()) && !self.config.kept_until_released;
+        let is_ours = |segment: &Arc<Segment>| segment.is_archived() && !segment.is_owned();
+        let ours = segments.iter().any(is_ours) && !self.config.kept_until_released;
         drop(segments);
         if !ours || making.trim_failed.is_some() {
             return false;
@@ -178,9 +179,12 @@ impl Journal {
         making.trim_failed.is_none()
     }
 
-    /// Removes the first segment, archived or live.
+    /// Removes the first segment, archived or live, that nobody else has to release.
     fn remove_first(&self, making: &mut Making) -> Result<(), JournalError> {
-        let Some(first) = self.take_out(0) else { return Ok(()) };
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let index = segments.iter().position(|segment| !segment.is_owned());
+        drop(segments);
+        let Some(first) = index.and_then(|index| self.take_out(index)) else { return Ok(()) };
         let barrier = if first.is_archived() { barrier::PRUNE } else { barrier::TRIM };
         self.remove(&first, barrier, making)
     }
@@ -233,7 +237,7 @@ impl Journal {
         }
         disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
         making.recycled += usize::from(again);
-        if archived {
+        if archived && !segment.is_owned() {
             making.archived_bytes = making.archived_bytes.saturating_sub(segment.head.size);
         }
         Ok(())

@@ -7,6 +7,7 @@ use assent_ids::Lsn;
 use assent_journal::{Config, Entry, Journal, JournalError, Log, Span, State, Ticket};
 use assent_kind::Kind;
 use assent_sim::{Call, Fault, Operation, SimClock, SimDisk, Survival};
+use assent_world::Disk;
 
 use super::stage::{FOLDER, open, put, small};
 
@@ -298,4 +299,70 @@ fn entries_come_in_the_order_in_which_they_begin_when_asked_so() {
     let long = begun.iter().rposition(|entry| entry.payload.len() == 60_000).unwrap();
     let just = journal.begun(begun[long].lsn, Lsn(begun[long].lsn.0 + 8)).unwrap();
     assert_eq!(just.map(|entry| entry.unwrap().payload.len()).collect::<Vec<_>>(), [60_000]);
+}
+
+#[test]
+fn a_stretch_that_cannot_be_read_at_the_open_fails_it_and_one_that_is_damaged_does_not() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let tickets = fill(&journal, 0..60);
+    journal.trim(tickets[50].lsn).unwrap();
+    let spans = journal.sealed();
+    drop(journal);
+    disk.kill();
+    let mut failed = 0;
+    for operation in [Operation::Open, Operation::Read] {
+        for nth in 1..80 {
+            let disk = disk.copy();
+            disk.inject(Call::of(operation, nth), Fault::Io);
+            match open(&disk, 2, &keeping()) {
+                Ok((journal, _)) => assert_eq!(journal.sealed(), spans, "{operation} {nth}"),
+                Err(_) => failed += 1,
+            }
+        }
+    }
+    assert!(failed > 2 * spans.len(), "{failed}");
+    let oldest = format!("{FOLDER}/{:016x}.kept", spans[0].first.0);
+    super::stage::rot(&disk, &oldest, 0, &[0x5a; 64]);
+    let (journal, _) = open(&disk, 3, &keeping()).unwrap();
+    assert_eq!((journal.sealed(), journal.oldest()), (spans[1..].to_vec(), spans[1].first));
+}
+
+#[test]
+fn what_an_owner_has_to_release_is_removed_by_no_opening_of_another_kind() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let tickets = fill(&journal, 0..120);
+    journal.trim(tickets[100].lsn).unwrap();
+    let spans = journal.sealed();
+    assert!(spans.len() > 3, "{spans:?}");
+    drop(journal);
+    disk.kill();
+    let kept = || {
+        let names = disk.list(Path::new(FOLDER)).unwrap();
+        names.into_iter().filter(|name| name.ends_with(".kept")).count()
+    };
+    for (seed, archive_bytes_max) in [(2, 0), (3, 6 * small().log_size)] {
+        let (journal, _) = open(&disk, seed, &Config { archive_bytes_max, ..small() }).unwrap();
+        let more = fill(&journal, 60..120);
+        journal.trim(more[50].lsn).unwrap();
+        assert_eq!(kept(), spans.len(), "a trim removes its own");
+        // Nor does a full disk: the log stands still.
+        disk.set_capacity(Some(disk.used_bytes()));
+        let appended = (0..3000).take_while(|_| journal.append(1, &[&[7; 1000]]).is_ok()).count();
+        assert!(appended < 3000, "{appended}");
+        assert_eq!(kept(), spans.len());
+        drop(journal);
+        disk.kill();
+        disk.set_capacity(Some(disk.used_bytes()));
+        _ = open(&disk, seed + 10, &small());
+        assert_eq!(kept(), spans.len(), "nor an open on a full disk");
+        disk.kill();
+        disk.set_capacity(None);
+    }
+    let (journal, _) = open(&disk, 4, &keeping()).unwrap();
+    assert_eq!(journal.sealed()[..spans.len()], spans[..]);
+    for (ticket, number) in tickets.iter().zip(0..).filter(|(ticket, _)| ticket.lsn < spans[spans.len() - 1].first) {
+        assert_eq!(journal.read_at(ticket.lsn).unwrap().payload, [number; 1000]);
+    }
 }
