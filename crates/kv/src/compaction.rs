@@ -8,6 +8,8 @@
 //!   let go    the note once more, so that neither manifest names the old ones · their files go with the last who pins them,
 //!             stretches of the journal are released once no set that somebody pins reads them
 //! ```
+//! Also where nothing is needed any more a volume is written: it says so of its range to whoever has lost the ledger. Cells of the
+//! journal that cannot be read are passed (`kept`).
 //! Until the commit nothing has happened, and what was written is removed. After it the rest can be done at any time, by the next
 //! call or by the next open: a file that no note names is removed there.
 //!
@@ -19,15 +21,15 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
-use assent_ids::Lsn;
-use assent_journal::Span;
-use assent_kind::Kind;
-use assent_runs::Pace;
+use assent_runs::{Pace, RunsError};
 use assent_world::Barrier;
 
 use crate::ledger::Ledger;
 use crate::values::{Held, Set};
-use crate::vault::{Asked, Choice, Compacted, Compaction, Horizon, Liveness, Raw, Source, VaultError, Volume, compact};
+use crate::vault::{
+    Account, Asked, Choice, Compacted, Compaction, Horizon, Liveness, Raw, Source, VaultError, Volume, compact, remove,
+    volumes,
+};
 use crate::{Kv, KvError};
 
 pub(crate) const FOLDER: Barrier = Barrier::new("kv: the folder of volumes before anything in it");
@@ -39,6 +41,8 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 pub(crate) struct Done {
     pub(crate) compactions: u64,
     pub(crate) failed: u64,
+    /// How often room could not be given back.
+    pub(crate) releases_failed: u64,
     /// Bytes of what was read, of what was written, and of files and stretches that went.
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
@@ -75,15 +79,25 @@ impl Kv {
     }
 
     fn compact_alone(&self, pace: &dyn Pace) -> Result<bool, KvError> {
-        self.give_back()?;
+        // What cannot be given back now stays: the next call tries again, and no value needs it.
+        if self.give_back().is_err() {
+            self.done().releases_failed += 1;
+        }
+        if self.shared.ledger.is_closed() {
+            let reason = "an earlier write of the ledger failed".to_owned();
+            return Err(KvError::Ledger(RunsError::Closed { reason }));
+        }
+        if let Some(cell) = self.unreadable_front() {
+            return self.pass(&cell, pace);
+        }
         let Some(choice) = self.choice() else { return Ok(false) };
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
         let compacted = match self.write_compacted(&choice, pace) {
             Err(VaultError::Stopped) => return Ok(false),
-            Err(damaged) if damaged.kind() == Kind::Corrupt => {
-                // Whoever reads it is told. Another one may be compacted meanwhile.
-                self.damaged().insert(choice.first);
-                return Err(damaged.into());
+            Err(VaultError::Unreadable { place, what, kind }) => {
+                // Whoever reads it is told. Others may be compacted meanwhile.
+                self.damaged().insert(place);
+                return Err(KvError::Volume { kind, what });
             }
             done => done?,
         };
@@ -92,7 +106,7 @@ impl Kv {
             let mut done = self.done();
             done.compactions += 1;
             done.bytes_in += read;
-            done.bytes_out += compacted.facts.map_or(0, |facts| facts.bytes);
+            done.bytes_out += compacted.facts.bytes;
         }
         // It counts; what fails from here on is tried again by the next call.
         _ = self.give_back();
@@ -104,11 +118,13 @@ impl Kv {
         let Kv { config, shared, .. } = self;
         let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
-        let mut accounts = shared.ledger.accounts();
-        self.damaged().iter().for_each(|first| accounts.spare(*first));
-        // Trimmed, complete, and read by no open but through a volume.
-        let needs = shared.ledger.settled().needs.min(shared.log.start());
-        config.chooser().choose(&accounts, needs.0, shared.log.end().0, hour)
+        let accounts = shared.ledger.accounts();
+        config.chooser().choose(&accounts, &self.damaged(), self.sealed_end(), shared.log.end().0, hour)
+    }
+
+    /// What stands before is trimmed, complete, and read by no open but through a volume.
+    pub(crate) fn sealed_end(&self) -> u64 {
+        self.shared.ledger.settled().needs.min(self.shared.log.start()).0
     }
 
     fn write_compacted(&self, choice: &Choice, pace: &dyn Pace) -> Result<Compacted, VaultError> {
@@ -120,42 +136,72 @@ impl Kv {
         let durable = published.min(log.sync()?).0;
         let set = shared.values.pin();
         let raw_from = set.raw_from;
-        let Choice { first, end, generation, .. } = *choice;
+        let Choice { first, end, .. } = *choice;
+        let generation = self.generation((first, end, choice.generation), &set)?;
         let inside = |held: &&Arc<Held>| first <= held.account.first && held.account.first < end;
-        let mut sources: Vec<&dyn Source> = Vec::new();
+        let mut read: Vec<Box<dyn Source + '_>> = Vec::new();
         for held in set.volumes.iter().filter(inside) {
-            sources.push(&**held.volume.as_ref().map_err(VaultError::clone)?);
+            let Account { first, end, .. } = held.account;
+            read.push(match &held.volume {
+                _ if held.account.is_kept() => Box::new(Raw { log, first, end }),
+                Ok(volume) => Box::new(Arc::clone(volume)),
+                Err(error) => return Err(error.unreadable(first)),
+            });
         }
-        let (oldest, cell_bytes) = (log.oldest().0, shared.ledger.cell_bytes());
-        let raw = Raw { log, first: first.max(raw_from).max(oldest), end };
+        let cell_bytes = shared.ledger.cell_bytes();
+        let raw = Raw { log, first: first.max(raw_from), end };
         if end > raw_from {
-            // A cell that was released in part was so before a rebuild counted it anew; a whole one was never compacted.
-            if oldest >= first.max(raw_from) + cell_bytes {
-                let what = "the journal begins behind it: a stretch of it is missing";
-                return Err(VaultError::Compaction { first, end, what });
+            // Nothing is released that is not in a volume: a stretch that is not there now lives.
+            if log.oldest().0 > raw.first {
+                let missing = VaultError::Missing { from: raw.first, to: log.oldest().0 };
+                return Err(missing.unreadable(raw.first));
             }
-            sources.push(&raw);
+            read.push(Box::new(raw));
         }
         let horizon =
             |held: &Arc<Held>| Horizon { first: held.account.first, end: held.account.end, as_of: held.account.as_of };
         let mut others: Vec<Horizon> = set.volumes.iter().filter(|held| !inside(held)).map(horizon).collect();
         others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0 });
+        let sources = read.iter().map(|source| &**source).collect();
         let compaction = Compaction { first, end, generation, sources, others, durable, cell_bytes };
         compact(&compaction, &mut |asked| judge(&shared.ledger, durable, asked), disk, volumes_folder, pace)
     }
 
+    /// Of what is written: above every file on disk that has any of its range, known or not. Where the ledger is lost, the highest
+    /// counts.
+    pub(crate) fn generation(&self, (first, end, least): (u64, u64, u32), set: &Set) -> Result<u32, VaultError> {
+        let Kv { shared, disk, volumes_folder, .. } = self;
+        let known = shared.ledger.accounts().generation_between(first, end);
+        let mut generation = least.max(known.saturating_add(1));
+        for (begins, number) in volumes(&**disk, volumes_folder)? {
+            if begins >= end || number < generation {
+                continue;
+            }
+            let is_it = |held: &&Arc<Held>| (held.account.first, held.account.generation) == (begins, number);
+            let ends = match set.volumes.iter().find(is_it) {
+                Some(held) => held.account.end,
+                // Of one that cannot be opened the range is not known.
+                None => {
+                    Volume::open(disk, volumes_folder, begins, number).map_or(u64::MAX, |volume| volume.facts().end)
+                }
+            };
+            if ends > first {
+                generation = number.saturating_add(1);
+            }
+        }
+        Ok(generation)
+    }
+
     /// Makes a compaction count, and shows it to readers.
-    fn adopt(&self, compacted: &Compacted) -> Result<(), KvError> {
+    pub(crate) fn adopt(&self, compacted: &Compacted) -> Result<(), KvError> {
         let Kv { shared, disk, volumes_folder, .. } = self;
         let values = &shared.values;
         let Compacted { first, end, generation, .. } = *compacted;
-        let volume = compacted
-            .facts
-            .map(|_| Volume::open_among(&values.open, disk, volumes_folder, first, generation))
-            .transpose()?;
+        let volume = Volume::open_among(&values.open, disk, volumes_folder, first, generation)
+            .inspect_err(|_| remove(&**disk, volumes_folder, first, generation))?;
         if let Err(error) = shared.ledger.renote(Some(compacted)) {
             // Where nobody knows whether the note counts, it may name the volume.
-            if let Some(volume) = volume.filter(|_| !shared.ledger.is_closed()) {
+            if !shared.ledger.is_closed() {
                 volume.doom();
             }
             return Err(error);
@@ -164,7 +210,7 @@ impl Kv {
         let gone = |held: &&Arc<Held>| first <= held.account.first && held.account.first < end;
         let mut volumes: Vec<Arc<Held>> = set.volumes.iter().filter(|held| !gone(held)).cloned().collect();
         let old: Vec<Arc<Held>> = set.volumes.iter().filter(gone).cloned().collect();
-        if let (Some(volume), Some(account)) = (volume, shared.ledger.accounts().volume_of(first)) {
+        if let Some(account) = shared.ledger.accounts().volume_of(first) {
             volumes.push(Arc::new(Held { account: *account, volume: Ok(volume) }));
             volumes.sort_by_key(|held| held.account.first);
         }
@@ -176,9 +222,8 @@ impl Kv {
     /// Lets everything go that neither manifest names and no reader pins.
     fn give_back(&self) -> Result<(), KvError> {
         let Kv { shared, .. } = self;
-        let read_from = Lsn(shared.values.pinned_from());
         let sealed = shared.log.sealed();
-        let unread: Vec<&Span> = sealed.iter().take_while(|span| span.end <= read_from).collect();
+        let unread = shared.values.unread(&sealed);
         if unread.is_empty() && self.leaving().is_empty() {
             return Ok(());
         }
@@ -231,7 +276,7 @@ impl Kv {
     }
 
     /// The folder of volumes, before the first is made. Also if it is there: who made it may have died before its entry was durable.
-    fn make_folder(&self) -> Result<(), VaultError> {
+    pub(crate) fn make_folder(&self) -> Result<(), VaultError> {
         let folder = &self.volumes_folder;
         if self.has_folder.load(Ordering::Acquire) {
             return Ok(());
@@ -246,8 +291,8 @@ impl Kv {
         Ok(())
     }
 
-    /// Volumes, by their first place, in which a compaction found damage.
-    fn damaged(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    /// Places at which a compaction found damage.
+    pub(crate) fn damaged(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

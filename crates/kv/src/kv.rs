@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_ids::Lsn;
 use assent_journal::{Log, Ticket};
+use assent_kind::Kind;
 use assent_runs::{OpenFiles, RunsError};
 use assent_world::{Clock, Disk};
 
@@ -31,7 +32,7 @@ use crate::snapshot::{Found, Head, Rows, Shared, Snapshot};
 use crate::time::Time;
 use crate::upkeep::Counts;
 use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values};
-use crate::vault::{count_unknown, remove_unknown};
+use crate::vault::{count_unknown, remove_unknown, volumes};
 
 /// A key-value store over a log. All methods may be called from many threads.
 pub struct Kv {
@@ -144,10 +145,14 @@ pub struct Stats {
     pub volumes: u64,
     /// 1 if values can be compacted: the log keeps what it trims until it is released.
     pub compacts: u64,
+    /// Stretches of the journal that a compaction could not read: they stay as they are, and so does what can be read in them.
+    pub unreadable_stretches: u64,
     /// Compactions since the open.
     pub compactions: u64,
     /// Those that failed.
     pub compactions_failed: u64,
+    /// How often room could not be given back, of volumes or of the journal. It is tried again; compactions go on.
+    pub releases_failed: u64,
     /// Bytes that they read, of volumes and journal.
     pub compacted_bytes_in: u64,
     /// Bytes that they wrote.
@@ -216,6 +221,12 @@ impl Kv {
         told: &mut dyn FnMut(Progress),
     ) -> Result<Self, KvError> {
         let volumes_folder = volumes_folder(folder);
+        if !read_only && log.stretch_bytes().is_none() && !volumes(&**disk, &volumes_folder)?.is_empty() {
+            // It would remove stretches in which values live.
+            let what = "this store has compacted values: its journal must keep what it trims until it is released \
+                        (kept_until_released)";
+            return Err(KvError::Volume { kind: Kind::Invalid, what: what.to_owned() });
+        }
         let (ledger, mut desk, opened) = recover(&*log, disk, (folder, &volumes_folder), (&config, read_only), told)?;
         let open = Arc::new(OpenFiles::new(OPEN_VOLUMES_MAX));
         let set = Set::open(disk, &volumes_folder, &open, &ledger.accounts());
@@ -408,10 +419,12 @@ impl Kv {
             live_bytes,
             value_bytes_on_disk,
             value_debt_bytes: value_bytes_on_disk.saturating_sub(allowed),
-            volumes: count(accounts.compacted().count()),
+            volumes: count(accounts.compacted().filter(|account| !account.is_kept()).count()),
+            unreadable_stretches: count(accounts.compacted().filter(|account| account.is_kept()).count()),
             compacts: u64::from(self.shared.log.stretch_bytes().is_some()),
             compactions: done.compactions,
             compactions_failed: done.failed,
+            releases_failed: done.releases_failed,
             compacted_bytes_in: done.bytes_in,
             compacted_bytes_out: done.bytes_out,
             reclaimed_bytes: done.reclaimed,

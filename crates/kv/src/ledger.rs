@@ -320,7 +320,13 @@ impl Ledger {
             let notes = self.notes();
             let mut accounts = notes.accounts.clone();
             // All of it or nothing: where it does not fit, the note stays as it is.
-            refused.set(compacted.and_then(|compacted| accounts.replace(compacted).err()));
+            refused.set(compacted.and_then(|compacted| match accounts.replace(compacted) {
+                Ok(()) if notes.broken > 0 => {
+                    accounts.recount(compacted);
+                    None
+                }
+                replaced => replaced.err(),
+            }));
             let laid = notes.lay(&accounts);
             next.set(Some(accounts));
             laid

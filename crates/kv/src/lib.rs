@@ -57,6 +57,7 @@ mod finished;
 mod fold;
 #[doc(hidden)]
 pub mod fuzzing;
+mod kept;
 mod keyed;
 mod keyspaces;
 mod kv;

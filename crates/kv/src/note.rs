@@ -124,7 +124,7 @@ mod tests {
             hash: Some(77),
         };
         let mut accounts = Accounts::new(100);
-        let mut booking = Booking::default();
+        let mut booking = Booking::new(100);
         booking.enters(150, 30);
         accounts.book(&booking).unwrap();
         let bytes = lay(&moment, [3, 30], &accounts);

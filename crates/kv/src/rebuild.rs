@@ -2,13 +2,15 @@
 //!
 //! Volumes say themselves what they are: range, generation, as of. Where several have one place, the one of the highest generation
 //! counts that is whole: it was written from the others, and from a log that was durable. One that is not whole was never
-//! finished if what it was to be made of is still there; else it is damaged, and the open says so and goes no further,
-//! because what it cannot read may be a delete.
+//! finished if what it was to be made of is still there. Volumes and journal together have every place: where one is missing the
+//! open says so and goes no further, because what it cannot read may be a delete. Where a volume says that the journal has its range
+//! (`kept`), that is read.
 //!
 //! Walk: [`rebuild`] · [`choose`] says which volumes count · [`Build`] takes in the journal, whose outcomes may be about branches in
 //! volumes, then the volumes, the last first · `runs::Bulk` sorts, within its memory, and makes it the ledger at once or not at all.
 //! Memory: what `Bulk` has, erased ranges, branches without an outcome.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use crate::note::{self, Moment};
 use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Place, Record};
 use crate::recover::replayed;
 use crate::tally::laid_bytes;
-use crate::vault::{Accounts, Address, Body, Facts, Item, Value, VaultError, Volume, volumes};
+use crate::vault::{Accounts, Address, Body, Facts, Item, Value, VaultError, Volume, items, volumes};
 
 /// How far a rebuild is: told now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +69,14 @@ pub(crate) fn rebuild(
     let facts: Vec<Facts> = chosen.iter().map(|volume| *volume.facts()).collect();
     let said = facts.iter().map(|facts| facts.cell_bytes).find(|bytes| *bytes > 0);
     let cell_bytes = said.or_else(|| log.stretch_bytes()).unwrap_or(CELL_BYTES);
-    let (oldest, behind) = (log.oldest().0, facts.iter().map(|facts| facts.end).max().unwrap_or(0));
-    // Where the last volumes had nothing left, the journal begins behind them.
-    let raw_from = behind.max(oldest - oldest % cell_bytes);
-    let accounts = Accounts::found(cell_bytes, raw_from, facts.iter());
-    let from = raw_from.max(oldest);
-    let total = facts.iter().map(|facts| facts.bytes).sum::<u64>() + log.end().0.saturating_sub(from);
+    let from = facts.last().map_or(0, |facts| facts.end);
+    let mut accounts = Accounts::found(cell_bytes, from, facts.iter());
+    let kept = facts.iter().filter(|facts| facts.is_kept()).map(|facts| facts.end - facts.first);
+    let read: u64 = facts.iter().map(|facts| facts.bytes).chain(kept).sum();
+    let total = read + log.end().0.saturating_sub(from);
     let mut build = Build {
         bulk: Bulk::new(Arc::clone(disk), folder, config.ledger())?,
         ranges: Vec::new(),
-        // What begins before, and is not in a volume, was released with nothing left of it.
         raw_from: from,
         outcomes: BTreeMap::new(),
         progress: Progress { read: 0, total },
@@ -99,7 +99,11 @@ pub(crate) fn rebuild(
         return Err(KvError::Volume { kind: assent_kind::Kind::Corrupt, what });
     };
     for volume in chosen.iter().rev() {
-        build.volume(volume)?;
+        if volume.facts().is_kept() {
+            accounts.keep_until(volume.facts().first, build.kept(log, volume)?);
+        } else {
+            build.volume(volume)?;
+        }
     }
     let moment = Moment { hash: Some(hash), ..desk.moment(entry, end) };
     let founder = Founder { log, accounts, moment };
@@ -107,6 +111,9 @@ pub(crate) fn rebuild(
     bulk.finish(&ranges, end.0, &founder, &AtOnce)?;
     Ok((replayed, latest_ms))
 }
+
+/// Writes of branches, by the place of their record.
+type Prepared = Vec<(u64, Effect)>;
 
 /// A ledger under construction.
 struct Build<'a> {
@@ -139,33 +146,69 @@ impl Build<'_> {
     }
 
     fn volume(&mut self, volume: &Volume) -> Result<(), KvError> {
-        // An outcome stands behind what was prepared, perhaps in this volume.
-        let mut prepared: Vec<(u64, Effect)> = Vec::new();
+        let mut prepared = Prepared::new();
         for record in volume.records() {
             let record = record?;
-            let Item { address, body } = record.item()?;
             self.read(u64::try_from(record.bytes()).unwrap_or(0));
-            match body {
-                Body::Value { seq, value } => {
-                    self.latest_ms = self.latest_ms.max(value.modified);
-                    self.add(&valued(address, &value), seq)?;
-                }
-                Body::Deleted { seq, keyspace, key } => self.add(&became(keyspace, key, Became::Nothing), seq)?,
-                Body::Erased { seq, keyspace, from, to } => {
-                    self.add(&became(keyspace, from, Became::Erased { to: to.map(Into::into) }), seq)?;
-                }
-                Body::Outcome { seq, prepare, committed, .. } => {
-                    self.outcomes.insert(prepare, (seq, committed));
-                }
-                Body::Prepared { value, .. } => prepared.push((address.lsn, valued(address, &value))),
-                Body::PreparedDelete { keyspace, key, .. } => {
-                    prepared.push((address.lsn, became(keyspace, key, Became::Nothing)));
-                }
+            self.item(&record.item()?, &mut prepared)?;
+        }
+        self.resolve(&prepared, volume)
+    }
+
+    /// What a volume says that the journal has; answers up to where that must be kept for it.
+    fn kept(&mut self, log: &dyn Log, volume: &Volume) -> Result<u64, KvError> {
+        let Facts { first, end, .. } = *volume.facts();
+        if log.oldest().0 > first {
+            return Err(VaultError::Missing { from: first, to: end.min(log.oldest().0) }.into());
+        }
+        let (mut until, mut prepared) = (end, Prepared::new());
+        for entry in log.begun(Lsn(first), Lsn(end))? {
+            let entry = entry?;
+            self.read(entry.end.0 - entry.lsn.0);
+            until = until.max(entry.end.0);
+            let mut failed = None;
+            let shown = items(&entry, &mut |item| {
+                self.item(&item, &mut prepared).map_err(|error| {
+                    failed = Some(error);
+                    VaultError::Stopped
+                })
+            });
+            failed.map_or(Ok(()), Err)?;
+            shown?;
+        }
+        self.resolve(&prepared, volume)?;
+        // That nothing is missing before its end the first entry behind says.
+        let behind = log.read(Lsn(end))?.next().transpose()?;
+        Ok(behind.map_or(until, |entry| until.max(entry.end.0)))
+    }
+
+    fn item(&mut self, item: &Item<'_>, prepared: &mut Prepared) -> Result<(), KvError> {
+        let address = item.address;
+        match &item.body {
+            Body::Value { seq, value } => {
+                self.latest_ms = self.latest_ms.max(value.modified);
+                self.add(&valued(address, value), *seq)?;
+            }
+            Body::Deleted { seq, keyspace, key } => self.add(&became(*keyspace, key, Became::Nothing), *seq)?,
+            Body::Erased { seq, keyspace, from, to } => {
+                self.add(&became(*keyspace, from, Became::Erased { to: to.map(Into::into) }), *seq)?;
+            }
+            Body::Outcome { seq, prepare, committed, .. } => {
+                self.outcomes.insert(*prepare, (*seq, *committed));
+            }
+            Body::Prepared { value, .. } => prepared.push((address.lsn, valued(address, value))),
+            Body::PreparedDelete { keyspace, key, .. } => {
+                prepared.push((address.lsn, became(*keyspace, key, Became::Nothing)));
             }
         }
+        Ok(())
+    }
+
+    /// An outcome stands behind what was prepared, perhaps in the same volume.
+    fn resolve(&mut self, prepared: &Prepared, volume: &Volume) -> Result<(), KvError> {
         for (prepare, effect) in prepared {
-            match self.outcomes.get(&prepare) {
-                Some((seq, true)) => self.add(&effect, *seq)?,
+            match self.outcomes.get(prepare) {
+                Some((seq, true)) => self.add(effect, *seq)?,
                 Some((_, false)) => {}
                 None => {
                     let what =
@@ -229,22 +272,25 @@ fn valued(address: Address, value: &Value<'_>) -> Effect {
     became(keyspace, key, Became::Value { place, metadata: metadata.into() })
 }
 
-/// The volumes that count, in order.
+/// The volumes that count, in order: from the first place on without a hole, up to where the journal goes on.
 fn choose(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<Arc<Volume>>, KvError> {
-    let (mut found, mut shut) = (Vec::new(), Vec::new());
+    let (mut found, mut bad) = (Vec::new(), Vec::new());
     for (first, generation) in volumes(&**disk, folder)? {
         match Volume::open(disk, folder, first, generation) {
             Ok(volume) => found.push(volume),
-            Err(error @ VaultError::Damaged { .. }) => shut.push((first, error)),
+            Err(error @ VaultError::Damaged { .. }) => bad.push((first, error)),
             Err(error) => return Err(error.into()),
         }
     }
     // The highest generation first: what it was written from comes behind it.
-    found.sort_by_key(|volume| (std::cmp::Reverse(volume.facts().generation), volume.facts().first));
+    found.sort_by_key(|volume| {
+        let Facts { generation, as_of, first, .. } = *volume.facts();
+        (Reverse(generation), Reverse(as_of), first)
+    });
     let mut chosen: Vec<Arc<Volume>> = Vec::new();
-    for (at, volume) in found.iter().enumerate() {
-        let facts = volume.facts();
-        if chosen.iter().any(|other| overlap(facts, other.facts())) {
+    for volume in found {
+        let facts = *volume.facts();
+        if chosen.iter().any(|other| overlap(&facts, other.facts())) {
             continue;
         }
         if facts.as_of > log.end().0 {
@@ -258,42 +304,42 @@ fn choose(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<Arc<
         }
         let mut damage = None;
         let whole = volume.verify(&mut |error| _ = damage.get_or_insert_with(|| error.clone()));
+        if damage.is_none() && whole != facts.items {
+            let what = format!("{whole} items, its seal says {}", facts.items);
+            damage = Some(VaultError::damaged(volume.path(), 0, what));
+        }
         match damage {
-            None if whole == facts.items => chosen.push(Arc::clone(volume)),
-            // It was never finished: what it was to be made of is there.
-            _ if is_covered(facts, found.get(at + 1..).unwrap_or_default(), log.oldest().0) => {}
-            Some(damage) => return Err(damage.into()),
-            None => {
-                let what = format!("{whole} items, its seal says {}", facts.items);
-                return Err(VaultError::damaged(volume.path(), 0, what).into());
-            }
+            None => chosen.push(volume),
+            // Perhaps it was never finished: then what it was to be made of is there.
+            Some(damage) => bad.push((facts.first, damage)),
         }
     }
     chosen.sort_by_key(|volume| volume.facts().first);
-    for (first, error) in shut {
-        let holds = |volume: &Arc<Volume>| (volume.facts().first..volume.facts().end).contains(&first);
-        if !chosen.iter().any(holds) && first < log.oldest().0 {
-            return Err(error.into());
+    match hole(&chosen, log.oldest().0) {
+        None => Ok(chosen),
+        Some((from, to)) => {
+            let within = bad.into_iter().filter(|(first, _)| *first < to).max_by_key(|(first, _)| *first);
+            let missing = VaultError::Missing { from, to };
+            Err(within.map_or(missing, |(_, damage)| damage).into())
         }
     }
-    Ok(chosen)
 }
 
 const fn overlap(a: &Facts, b: &Facts) -> bool {
     a.first < b.end && b.first < a.end
 }
 
-/// Whether each place of a volume is in one of these, or still in the journal.
-fn is_covered(facts: &Facts, others: &[Arc<Volume>], oldest: u64) -> bool {
-    let mut at = facts.first;
-    while at < facts.end && at < oldest {
-        let holds = |volume: &&Arc<Volume>| (volume.facts().first..volume.facts().end).contains(&at);
-        match others.iter().find(holds) {
-            Some(other) => at = other.facts().end,
-            None => return false,
+/// The first places that neither these volumes have, in order, nor the journal that begins at `oldest`. Behind the last volume
+/// the journal is read, so a hole is one before that too.
+fn hole(chosen: &[Arc<Volume>], oldest: u64) -> Option<(u64, u64)> {
+    let mut at = 0;
+    for facts in chosen.iter().map(|volume| volume.facts()) {
+        if facts.first > at {
+            return Some((at, facts.first));
         }
+        at = facts.end;
     }
-    true
+    (oldest > at).then_some((at, oldest))
 }
 
 /// Says the note of the ledger that is built.
@@ -337,4 +383,68 @@ impl Tally for Founding<'_> {
     }
 
     fn committed(self: Box<Self>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_journal::{Config as Settings, Journal};
+    use assent_sim::{SimClock, SimDice, SimDisk};
+    use assent_world::{Access, Open, write_all_at};
+
+    use super::*;
+    use crate::vault::VolumeWriter;
+
+    const FOLDER: &str = "kv-values";
+
+    /// A journal with something in it, and a folder of volumes: first, end, generation, as of, whether it is whole.
+    fn found(volumes: &[(u64, u64, u32, u64, bool)]) -> Result<Vec<(u64, u32)>, KvError> {
+        let sim = SimDisk::new();
+        let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+        let settings = Settings { log_size: 5 * 4096, max_buffer_log_size: 2 * 4096, ..Settings::default() };
+        let (log, _) = Journal::open(Arc::new(sim.clone()), clock, dice, Path::new("log"), settings).unwrap();
+        log.wait(log.append(1, &[&[7; 1000]]).unwrap()).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(sim);
+        let folder = Path::new(FOLDER);
+        disk.create_dir(folder).unwrap();
+        for (first, end, generation, as_of, is_whole) in volumes {
+            let mut writer = VolumeWriter::create(&*disk, folder, (*first, *end), *generation, &AtOnce).unwrap();
+            let body = Body::Deleted { seq: 3, keyspace: 0, key: b"k" };
+            writer.push(&Item { address: Address::new(*first, 8), body }).unwrap();
+            let facts = writer.finish(*as_of, 4096).unwrap();
+            if !is_whole {
+                let open = Open { access: Access::Write, direct: false };
+                let file = disk.open(&folder.join(facts.name()), open).unwrap();
+                write_all_at(&*file, 4096, &[0x5a; 64]).unwrap();
+            }
+        }
+        let chosen = choose(&*log, &disk, folder)?;
+        Ok(chosen.iter().map(|volume| (volume.facts().first, volume.facts().generation)).collect())
+    }
+
+    #[test]
+    fn the_highest_generation_counts_and_together_they_have_every_place() {
+        // One that was never known, of all three, below one that was compacted since: that counts, and its neighbours.
+        let olds = [(0, 100, 1, 9, true), (100, 200, 6, 20, true), (200, 300, 1, 9, true), (0, 300, 5, 15, true)];
+        assert_eq!(found(&olds).unwrap(), [(0, 1), (100, 6), (200, 1)]);
+        // Of one generation the later one.
+        let equal = [(0, 200, 2, 10, true), (100, 200, 2, 20, true), (0, 100, 1, 9, true)];
+        assert_eq!(found(&equal).unwrap(), [(0, 1), (100, 2)]);
+        // Never finished: what it was to be made of is there; or, of the last one, the journal.
+        assert_eq!(found(&[(0, 100, 1, 9, true), (0, 100, 2, 12, false)]).unwrap(), [(0, 1)]);
+        assert_eq!(found(&[(0, 100, 1, 9, true), (100, 200, 1, 12, false)]).unwrap(), [(0, 1)]);
+        assert_eq!(found(&[(0, 100, 1, 9, false)]).unwrap(), []);
+    }
+
+    #[test]
+    fn a_place_that_nobody_has_is_told_though_the_journal_goes_back_behind_it() {
+        for (volumes, named) in [
+            (vec![(0, 100, 1, 9, true), (100, 200, 1, 9, false), (200, 300, 1, 9, true)], "0000000000000064-00000001"),
+            (vec![(0, 100, 1, 9, false), (100, 200, 1, 9, true)], "0000000000000000-00000001"),
+            (vec![(0, 100, 1, 9, true), (200, 300, 1, 9, true)], "from LSN 100 to 200"),
+            (vec![(0, 200, 1, 9, true), (150, 300, 2, 9, true)], "from LSN 0 to 150"),
+        ] {
+            let error = found(&volumes).unwrap_err();
+            assert!(error.kind() == assent_kind::Kind::Corrupt && error.to_string().contains(named), "{error}");
+        }
+    }
 }

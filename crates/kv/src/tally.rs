@@ -28,7 +28,7 @@ impl Owner for Clerk<'_> {
     }
 
     fn tally(&self) -> Box<dyn Tally + '_> {
-        let booking = Booking::default();
+        let booking = Booking::new(self.ledger.cell_bytes());
         Box::new(Count { clerk: self, comes: [0; 2], goes: [0; 2], booking, applied: Lsn::ZERO, next: None })
     }
 }
@@ -40,9 +40,9 @@ struct Count<'a> {
     goes: [u64; 2],
     /// The same, by where they stand.
     booking: Booking,
-    /// What the note was asked for, and the accounts that it says; or why they are as they were.
+    /// What the note was asked for, and the accounts that it says; and what of the booking they could not take.
     applied: Lsn,
-    next: Option<Result<Accounts, VaultError>>,
+    next: Option<(Accounts, Option<VaultError>)>,
 }
 
 impl Count<'_> {
@@ -93,23 +93,19 @@ impl Tally for Count<'_> {
         let mut accounts = notes.accounts.clone();
         let booked = accounts.book(&self.booking);
         let laid = note::lay(moment, self.kept(notes.kept), &accounts);
-        self.next = Some(booked.map(|()| accounts));
+        self.next = Some((accounts, booked.err()));
         laid
     }
 
     fn committed(mut self: Box<Self>) {
         let mut notes = self.clerk.ledger.notes();
         notes.kept = self.kept(notes.kept);
-        // A broken promise of ours: the accounts stay as they were, and it is told. Nothing is lost by it but room.
-        let accounts = match self.next.take() {
-            Some(Ok(accounts)) => accounts,
-            Some(Err(broken)) => {
-                notes.broken += 1;
-                notes.first_broken.get_or_insert(broken);
-                notes.accounts.clone()
-            }
-            None => notes.accounts.clone(),
-        };
+        let (accounts, broken) = self.next.take().unwrap_or_else(|| (notes.accounts.clone(), None));
+        if let Some(broken) = broken {
+            // A broken promise of ours: it is told. Nothing is lost by it but room, until the volume is compacted.
+            notes.broken += 1;
+            notes.first_broken.get_or_insert(broken);
+        }
         notes.committed(accounts);
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   a read   pin the set, THEN ask the ledger -> place -> lsn < raw_from ? the volume of that range : the journal
+//!            (and the journal for a range that no compaction could read: a kept stretch)
 //! ```
 //! A set of volumes is one immutable value. Whoever pins one before he asks the ledger finds all that the ledger names in it: what
 //! lived then is in its volumes, and what was written since is in the journal. So there is no race to lose and nothing to try
@@ -10,7 +11,7 @@
 //! Small values that were read and were right are kept in memory: a place is never used twice, so nothing kept is ever stale.
 //!
 //! Walk: [`Values::pin`] · [`Values::kept`], else [`Values::read`] and [`Values::keep`] · [`Values::publish`] after a compaction ·
-//! [`Values::pinned_from`] says what may be released. Deliberately absent: what lives; that is the accounts'.
+//! [`Values::unread`] says what may be released. Deliberately absent: what lives; that is the accounts'.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, Guard};
-use assent_journal::Log;
+use assent_journal::{Log, Span};
 use assent_runs::OpenFiles;
 use assent_world::Disk;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -68,6 +69,16 @@ impl Set {
             Arc::new(Held { account: *account, volume })
         };
         Self { raw_from: accounts.raw_from(), volumes: accounts.compacted().map(held).collect() }
+    }
+
+    /// Kept stretches of the journal, in order.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &Account> {
+        self.volumes.iter().map(|held| &held.account).filter(|account| account.is_kept())
+    }
+
+    /// Whether an entry of a kept stretch may stand in it.
+    fn keeps(&self, span: &Span) -> bool {
+        self.kept().any(|account| span.first.0 < account.end.max(account.until) && account.first < span.end.0)
     }
 
     /// The volume that holds a place before `raw_from`; none if nothing was left there.
@@ -151,26 +162,19 @@ impl Values {
     /// # Errors
     /// What is wrong, naming the file. Never nothing for a value.
     pub(crate) fn read(&self, set: &Set, place: &Place) -> Result<Bytes, String> {
-        let length = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let (at, bytes) = (length(place.at), length(place.value_bytes));
         if place.entry.0 >= set.raw_from {
-            let start = at.saturating_add(place.metadata_bytes.into());
-            let hint = start.saturating_add(bytes);
-            let fetched = self.log.read_at_sized(place.entry, hint).map_err(|error| error.to_string())?;
-            let (laid, from) = fetched.into_bytes();
-            let range = from.saturating_add(start)..from.saturating_add(hint);
-            if range.end > laid.len() {
-                return Err("it ends behind its journal entry".to_owned());
-            }
-            return Ok(Bytes { bytes: laid, range });
+            return self.read_journal(place);
         }
         let held = set.holder(place.entry.0).ok_or_else(|| "no volume holds its place".to_owned())?;
+        if held.account.is_kept() {
+            return self.read_journal(place);
+        }
         let volume = held.volume.as_ref().map_err(VaultError::to_string)?;
         let address = Address::new(place.entry.0, place.at);
         let record = volume.get(&self.blocks, address).map_err(|error| error.to_string())?;
         let record = record.ok_or_else(|| format!("{} has nothing at {address}", volume.path().display()))?;
         let (bytes, range) = record.into_value();
-        if range.len() != length(place.value_bytes) {
+        if range.len() != usize::try_from(place.value_bytes).unwrap_or(usize::MAX) {
             let path = volume.path().display();
             return Err(format!(
                 "{path} has {} bytes at {address}, the ledger says {}",
@@ -181,6 +185,19 @@ impl Values {
         Ok(Bytes { bytes, range })
     }
 
+    fn read_journal(&self, place: &Place) -> Result<Bytes, String> {
+        let length = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let start = length(place.at).saturating_add(place.metadata_bytes.into());
+        let hint = start.saturating_add(length(place.value_bytes));
+        let fetched = self.log.read_at_sized(place.entry, hint).map_err(|error| error.to_string())?;
+        let (laid, from) = fetched.into_bytes();
+        let range = from.saturating_add(start)..from.saturating_add(hint);
+        if range.end > laid.len() {
+            return Err("it ends behind its journal entry".to_owned());
+        }
+        Ok(Bytes { bytes: laid, range })
+    }
+
     /// From now on values are read from these volumes. Whoever pins the set before goes on with it.
     pub(crate) fn publish(&self, set: Set) {
         let mut before = self.before();
@@ -189,12 +206,16 @@ impl Values {
         drop(self.current.swap(Arc::new(set)));
     }
 
-    /// Nobody reads the journal before this place by an older set, nor will.
-    pub(crate) fn pinned_from(&self) -> u64 {
+    /// Those of these stretches of the journal, in order, that nobody reads by any set, nor will.
+    pub(crate) fn unread<'a>(&self, sealed: &'a [Span]) -> Vec<&'a Span> {
         let mut before = self.before();
         before.retain(|set| set.strong_count() > 0);
-        let pinned = before.iter().filter_map(Weak::upgrade).map(|set| set.raw_from).min();
-        pinned.unwrap_or(u64::MAX).min(self.look().raw_from)
+        let mut sets: Vec<Arc<Set>> = before.iter().filter_map(Weak::upgrade).collect();
+        drop(before);
+        sets.push(self.pin());
+        let pinned = sets.iter().map(|set| set.raw_from).min().unwrap_or(0);
+        let unread = sealed.iter().take_while(|span| span.end.0 <= pinned);
+        unread.filter(|span| !sets.iter().any(|set| set.keeps(span))).collect()
     }
 
     fn before(&self) -> MutexGuard<'_, Vec<Weak<Set>>> {

@@ -35,12 +35,13 @@ mod volume_test;
 
 pub(crate) use accounts::{Account, Accounts, Booking};
 pub(crate) use choose::{Choice, Chooser, Hours};
-pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact};
+pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact, keep};
 pub(crate) use error::VaultError;
 pub(crate) use item::{Address, Body, Item, Record, Value, value_bytes};
-pub(crate) use raw::Raw;
+pub(crate) use raw::{Raw, items};
 pub(crate) use seal::Facts;
-pub(crate) use volume::{Blocks, NoBlocks, Volume, count_unknown, remove_unknown, volumes};
+pub(crate) use volume::{Blocks, NoBlocks, Volume, count_unknown, remove, remove_unknown, volumes};
+pub(crate) use writer::PACE_BYTES;
 #[cfg(test)]
 pub(crate) use writer::VolumeWriter;
 

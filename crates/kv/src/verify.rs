@@ -3,6 +3,9 @@
 //! Walk: [`Kv::verify`]: the ledger's files, the volumes, the journal, and then each value that a key has.
 //! Deliberately absent: repair.
 
+use assent_ids::Lsn;
+use assent_journal::{Entries, JournalError};
+
 use crate::{Kv, KvError};
 
 /// What a check of everything found.
@@ -53,24 +56,44 @@ impl Kv {
         verified
     }
 
-    /// From the first place that volumes do not have. What is behind damage is not looked at: it is read by address only.
+    /// From the first place that volumes do not have, and what of it is kept before. Behind damage it goes on with the next stretch;
+    /// within one, what is behind damage is read by address only.
     fn read_journal(&self, tell: &mut dyn FnMut(&KvError)) -> u64 {
         let log = &*self.shared.log;
-        let from = log.oldest().max(assent_ids::Lsn(self.shared.values.pin().raw_from));
-        let entries = match log.read(from) {
-            Ok(entries) => entries,
-            Err(error) => {
-                tell(&error.into());
-                return 0;
-            }
-        };
+        let set = self.shared.values.pin();
+        let stretches: Vec<Lsn> = log.sealed().iter().map(|span| span.first).chain([log.start()]).collect();
         let mut whole = 0;
-        for entry in entries {
-            match entry {
-                Ok(_) => whole += 1,
-                Err(error) => tell(&error.into()),
+        for kept in set.kept() {
+            let (entries, _, damage) = read_on(kept.first, log.begun(Lsn(kept.first), Lsn(kept.end)));
+            whole += entries;
+            if let Some(damage) = damage {
+                tell(&damage.into());
             }
         }
-        whole
+        let mut from = log.oldest().max(Lsn(set.raw_from));
+        loop {
+            let (entries, at, damage) = read_on(from.0, log.read(from));
+            whole += entries;
+            let Some(damage) = damage else { return whole };
+            tell(&damage.into());
+            let Some(next) = stretches.iter().find(|first| **first > at) else { return whole };
+            from = *next;
+        }
     }
+}
+
+/// How many entries are whole from a place on, where the last of them ends, and what is damaged behind it.
+fn read_on(from: u64, entries: Result<Entries<'_>, JournalError>) -> (u64, Lsn, Option<JournalError>) {
+    let (mut whole, mut at) = (0, Lsn(from));
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => return (whole, at, Some(error)),
+    };
+    for entry in entries {
+        match entry {
+            Ok(entry) => (whole, at) = (whole + 1, at.max(entry.end)),
+            Err(error) => return (whole, at, Some(error)),
+        }
+    }
+    (whole, at, None)
 }

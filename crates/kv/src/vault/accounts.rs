@@ -5,7 +5,7 @@
 //! files: a cell is a volume that has not been compacted. Accounts are kept in the ledger's note, committed with the run
 //! that they speak of; so they never drift, and a mismatch is a broken promise of ours that is told, not mended.
 //!
-//! Walk: [`Booking`] gathers what one flush or merge does · [`Accounts::book`] takes it, or refuses it wholly ·
+//! Walk: [`Booking`] gathers what one flush or merge does · [`Accounts::book`] takes of it what fits ·
 //! [`Accounts::replace`] after a compaction · [`Accounts::lay`] and [`Accounts::read`] for the note.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,9 @@ use assent_frame::{Malformed, Reader, Writer};
 use crate::vault::seal::Facts;
 use crate::vault::{Compacted, VaultError};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without `until`.
+const VERSION_1: u8 = 1;
 
 /// One volume's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub(crate) struct Account {
     /// Its range.
     pub(crate) first: u64,
     pub(crate) end: u64,
-    /// Bytes on disk; 0 for a range of which nothing was left: there is no file.
+    /// Bytes on disk; 0 only in notes of before a volume without an item was written too: there is no file.
     pub(crate) bytes: u64,
     /// Bytes of them that the ledger points to.
     pub(crate) live: u64,
@@ -31,26 +33,50 @@ pub(crate) struct Account {
     pub(crate) born: u64,
     /// How often what it holds has outlived a compaction; 0 for a cell of the journal.
     pub(crate) generation: u32,
-    /// Nothing in it was dead as of this seq.
+    /// Nothing in it was dead as of this seq; 0 for what has not been compacted.
     pub(crate) as_of: u64,
+    /// Of a kept stretch: the journal is kept up to here, where the last entry ends that is needed to read it. Else 0.
+    pub(crate) until: u64,
+}
+
+impl Account {
+    /// A stretch of the journal that no compaction could read: its values stay where they are, and its file only says so.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.generation > 0 && self.as_of == 0
+    }
+
+    /// Bytes on disk, the journal's of a kept stretch among them.
+    pub(crate) const fn disk_bytes(&self) -> u64 {
+        if self.is_kept() { self.bytes.saturating_add(self.end - self.first) } else { self.bytes }
+    }
 }
 
 /// What is booked at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Booking {
-    /// By LSN of the entry: bytes that enter, bytes that leave.
-    places: BTreeMap<u64, (u64, u64)>,
+    cell_bytes: u64,
+    /// By the first place of a cell, all of which is in one volume: bytes that enter, bytes that leave.
+    cells: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Booking {
+    /// Of nothing, in a store whose journal is counted in cells of this length.
+    pub(crate) const fn new(cell_bytes: u64) -> Self {
+        Self { cell_bytes, cells: BTreeMap::new() }
+    }
+
+    fn cell(&mut self, lsn: u64) -> &mut (u64, u64) {
+        self.cells.entry(lsn - lsn % self.cell_bytes).or_default()
+    }
+
     /// A value of the entry at this LSN reaches the ledger's first run.
     pub(crate) fn enters(&mut self, lsn: u64, bytes: u64) {
-        self.places.entry(lsn).or_default().0 += bytes;
+        self.cell(lsn).0 += bytes;
     }
 
     /// It leaves the ledger for good.
     pub(crate) fn leaves(&mut self, lsn: u64, bytes: u64) {
-        self.places.entry(lsn).or_default().1 += bytes;
+        self.cell(lsn).1 += bytes;
     }
 }
 
@@ -69,13 +95,22 @@ impl Accounts {
         Self { cell_bytes, raw_from: 0, volumes: BTreeMap::new() }
     }
 
-    /// Of a store whose note was lost: these volumes are there, the rest is the journal. Who lives where is told by [`Accounts::admit`].
+    /// Of a store whose note was lost: these volumes are there, the rest is the journal. Who lives where is told by [`Accounts::admit`],
+    /// what of the journal is kept by [`Accounts::keep_until`].
     pub(crate) fn found<'a>(cell_bytes: u64, raw_from: u64, facts: impl Iterator<Item = &'a Facts>) -> Self {
         let account = |facts: &Facts| {
-            let Facts { first, end, bytes, generation, as_of, .. } = *facts;
-            (first, Account { first, end, bytes, live: 0, born: bytes, generation, as_of })
+            let Facts { first, end, bytes, items, generation, as_of, .. } = *facts;
+            let born = if items == 0 { 0 } else { bytes };
+            (first, Account { first, end, bytes, live: 0, born, generation, as_of, until: 0 })
         };
         Self { cell_bytes, raw_from, volumes: facts.map(account).collect() }
+    }
+
+    /// The journal is kept up to there for the stretch that begins at `first`.
+    pub(crate) fn keep_until(&mut self, first: u64, until: u64) {
+        if let Some(account) = self.volumes.get_mut(&first) {
+            account.until = until;
+        }
     }
 
     /// So many bytes at a place live, wherever it is. Whether there is anything at it.
@@ -102,18 +137,23 @@ impl Accounts {
     /// Bytes on disk of what there is between two places.
     pub(crate) fn bytes_between(&self, first: u64, end: u64) -> u64 {
         let within = |account: &&Account| first <= account.first && account.first < end;
-        let compacted: u64 = self.compacted().filter(within).map(|account| account.bytes).sum();
+        let compacted: u64 = self.compacted().filter(within).map(Account::disk_bytes).sum();
         compacted + end.saturating_sub(first.max(self.raw_from))
     }
 
-    /// As if everything lived in the volume of this range: nobody chooses it then.
-    pub(crate) fn spare(&mut self, first: u64) {
-        if let Some(account) = self.volumes.get_mut(&first) {
-            account.live = account.born;
+    /// The highest generation of what begins between two places, with or without a file.
+    pub(crate) fn generation_between(&self, first: u64, end: u64) -> u32 {
+        self.volumes.range(first..end).map(|(_, account)| account.generation).max().unwrap_or(0)
+    }
+
+    /// As many bytes live in what was compacted as it has: where bookings did not fit, the account is not believed.
+    pub(crate) fn recount(&mut self, compacted: &Compacted) {
+        if let Some(account) = self.volumes.get_mut(&compacted.first).filter(|account| !account.is_kept()) {
+            account.live = compacted.kept_bytes;
         }
     }
 
-    /// Compacted volumes with a file, in order.
+    /// Compacted volumes with a file, in order, and kept stretches among them.
     pub(crate) fn compacted(&self) -> impl Iterator<Item = &Account> {
         self.volumes.range(..self.raw_from).map(|(_, account)| account).filter(|account| account.bytes > 0)
     }
@@ -141,53 +181,53 @@ impl Accounts {
     fn cell_of(&self, lsn: u64) -> Account {
         let first = lsn - lsn % self.cell_bytes;
         let (end, bytes) = (first.saturating_add(self.cell_bytes), self.cell_bytes);
-        Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0 }
+        Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0, until: 0 }
     }
 
     /// Bytes on disk and bytes that live, with the journal up to its end.
     pub(crate) fn sums(&self, log_end: u64) -> (u64, u64) {
-        let compacted: u64 = self.compacted().map(|account| account.bytes).sum();
+        let compacted: u64 = self.compacted().map(Account::disk_bytes).sum();
         let live = self.volumes.values().map(|account| account.live).sum();
         (compacted + log_end.saturating_sub(self.raw_from), live)
     }
 
-    /// Takes all of a booking, or nothing.
+    /// Takes a booking. What does not fit is left out, and only that: an account ends at nothing.
     ///
     /// # Errors
-    /// `Account`, naming the volume, if more leaves it than lives in it, or something enters a place that is compacted.
+    /// `Account`, naming the first volume that more leaves than lives in it, or something enters although it is compacted.
     pub(crate) fn book(&mut self, booking: &Booking) -> Result<(), VaultError> {
         let mut booked: BTreeMap<u64, (Account, u64)> = BTreeMap::new();
-        for (lsn, (enters, leaves)) in &booking.places {
-            let account = match self.holder(*lsn) {
+        let mut broken = None;
+        let mut tell = |volume, what| _ = broken.get_or_insert(VaultError::Account { volume, what });
+        for (cell, (enters, leaves)) in &booking.cells {
+            let account = match self.holder(*cell) {
                 Some(account) => *account,
-                None if *lsn >= self.raw_from => self.cell_of(*lsn),
+                None if *cell >= self.raw_from => self.cell_of(*cell),
                 None => {
-                    let what = format!("{leaves} bytes at LSN {lsn} leave, and there is no volume");
-                    return Err(VaultError::Account { volume: *lsn, what });
+                    tell(*cell, format!("{leaves} bytes of the cell at LSN {cell} leave, and there is no volume"));
+                    continue;
                 }
             };
-            if *enters > 0 && *lsn < self.raw_from {
-                let what = format!("{enters} bytes at LSN {lsn} enter, and it is compacted");
-                return Err(VaultError::Account { volume: account.first, what });
-            }
             let (account, left) = booked.entry(account.first).or_insert((account, 0));
-            account.live += enters;
             *left += leaves;
+            if *enters > 0 && *cell < self.raw_from {
+                tell(account.first, format!("{enters} bytes of the cell at LSN {cell} enter, and it is compacted"));
+            } else {
+                account.live += enters;
+            }
         }
-        for (account, left) in booked.values_mut() {
-            account.live = account.live.checked_sub(*left).ok_or_else(|| VaultError::Account {
-                volume: account.first,
-                what: format!("{left} bytes leave, {} live in it", account.live),
-            })?;
-        }
-        for (account, _) in booked.into_values() {
+        for (mut account, left) in booked.into_values() {
+            if left > account.live {
+                tell(account.first, format!("{left} bytes leave, {} live in it", account.live));
+            }
+            account.live = account.live.saturating_sub(left);
             if account.first < self.raw_from && account.live == 0 && account.bytes == 0 {
                 self.volumes.remove(&account.first);
             } else {
                 self.volumes.insert(account.first, account);
             }
         }
-        Ok(())
+        broken.map_or(Ok(()), Err)
     }
 
     /// A compaction is done: what it read gives way to what it wrote. What lived there lives there still.
@@ -195,7 +235,7 @@ impl Accounts {
     /// # Errors
     /// `Compaction` if its range is not whole volumes or the first whole cells of the journal. Nothing has changed then.
     pub(crate) fn replace(&mut self, compacted: &Compacted) -> Result<(), VaultError> {
-        let Compacted { first, end, generation, as_of, .. } = *compacted;
+        let Compacted { first, end, generation, as_of, until, .. } = *compacted;
         let wrong = |what| Err(VaultError::Compaction { first, end, what });
         if first >= end || end > self.raw_from && !end.is_multiple_of(self.cell_bytes) {
             return wrong("its end is not the end of a cell");
@@ -210,12 +250,9 @@ impl Accounts {
         }
         olds.iter().for_each(|old| _ = self.volumes.remove(&old.first));
         let live = olds.iter().map(|old| old.live).sum();
-        let bytes = compacted.facts.as_ref().map_or(0, |facts| facts.bytes);
-        // Also without a file: what is counted as alive there and is not is still going to leave.
-        if bytes > 0 || live > 0 {
-            let born = compacted.kept_bytes.min(bytes);
-            self.volumes.insert(first, Account { first, end, bytes, live, born, generation, as_of });
-        }
+        let bytes = compacted.facts.bytes;
+        let born = compacted.kept_bytes.min(bytes);
+        self.volumes.insert(first, Account { first, end, bytes, live, born, generation, as_of, until });
         self.raw_from = self.raw_from.max(end);
         Ok(())
     }
@@ -233,8 +270,8 @@ impl Accounts {
         out.u8(VERSION).u64(self.cell_bytes).u64(self.raw_from);
         out.u32(u32::try_from(self.volumes.len()).unwrap_or(u32::MAX));
         for account in self.volumes.values() {
-            let Account { first, end, bytes, live, born, generation, as_of } = account;
-            out.u64(*first).u64(*end).u64(*bytes).u64(*live).u64(*born).u32(*generation).u64(*as_of);
+            let Account { first, end, bytes, live, born, generation, as_of, until } = account;
+            out.u64(*first).u64(*end).u64(*bytes).u64(*live).u64(*born).u32(*generation).u64(*as_of).u64(*until);
         }
     }
 
@@ -244,7 +281,8 @@ impl Accounts {
     /// [`Malformed`], also if they could not have been laid.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let wrong = |field| Malformed { field };
-        if reader.u8("version")? != VERSION {
+        let version = reader.u8("version")?;
+        if !matches!(version, VERSION | VERSION_1) {
             return Err(wrong("version"));
         }
         let (cell_bytes, raw_from) = (reader.u64("cell bytes")?, reader.u64("raw from")?);
@@ -262,6 +300,7 @@ impl Accounts {
                 born: reader.u64("born")?,
                 generation: reader.u32("generation")?,
                 as_of: reader.u64("as of")?,
+                until: if version == VERSION_1 { 0 } else { reader.u64("until")? },
             };
             let apart = account.first >= last && account.first < account.end;
             if !apart || account.first < raw_from && account.end > raw_from {
@@ -279,12 +318,12 @@ mod tests {
     use super::*;
 
     fn compacted(first: u64, end: u64, generation: u32, bytes: u64) -> Compacted {
-        let facts = (bytes > 0).then(|| Facts { first, end, generation, bytes, ..Facts::default() });
+        let facts = Facts { first, end, generation, bytes, ..Facts::default() };
         Compacted { first, end, generation, as_of: 999, facts, kept_bytes: bytes, ..Compacted::default() }
     }
 
     fn booked(accounts: &mut Accounts, enters: &[(u64, u64)], leaves: &[(u64, u64)]) -> Result<(), VaultError> {
-        let mut booking = Booking::default();
+        let mut booking = Booking::new(100);
         enters.iter().for_each(|(lsn, bytes)| booking.enters(*lsn, *bytes));
         leaves.iter().for_each(|(lsn, bytes)| booking.leaves(*lsn, *bytes));
         accounts.book(&booking)
@@ -310,34 +349,47 @@ mod tests {
         assert_eq!((accounts.raw_from(), accounts.sums(470)), (300, (230, 80)));
         assert_eq!(accounts.volume_of(299).map(|account| account.first), Some(0));
         assert_eq!(accounts.volume_of(300), None);
-        // A value dies there, and later the rest: without a file the range is remembered until all has left.
+        // A value dies there, and later the rest: the place stays known, and so does its generation.
         booked(&mut accounts, &[], &[(150, 30)]).unwrap();
-        accounts.replace(&compacted(0, 300, 2, 0)).unwrap();
-        assert_eq!((accounts.volume_of(0), accounts.compacted().count()), (None, 0));
-        assert_eq!(rows(&accounts), [(0, 300, 0, 10), (400, 500, 100, 40)]);
+        accounts.replace(&compacted(0, 300, 2, 8)).unwrap();
+        assert_eq!(rows(&accounts), [(0, 300, 8, 10), (400, 500, 100, 40)]);
         booked(&mut accounts, &[], &[(0, 10)]).unwrap();
-        assert_eq!(rows(&accounts), [(400, 500, 100, 40)]);
+        assert_eq!(rows(&accounts), [(0, 300, 8, 0), (400, 500, 100, 40)]);
+        assert_eq!((accounts.generation_between(0, 400), accounts.generation_between(1, 900)), (2, 0));
     }
 
     #[test]
-    fn a_mismatch_names_the_volume_and_books_nothing() {
+    fn a_mismatch_names_the_volume_and_the_rest_is_booked() {
         let mut accounts = Accounts::new(100);
         booked(&mut accounts, &[(10, 10), (250, 7)], &[]).unwrap();
         accounts.replace(&compacted(0, 200, 1, 50)).unwrap();
         let before = accounts.clone();
-        for (enters, leaves, volume) in [
-            (vec![(250, 1)], vec![(10, 11)], 0),
-            (vec![], vec![(299, 8)], 200),
-            (vec![(10, 1)], vec![], 0),
-            (vec![], vec![(510, 1)], 500),
+        for (enters, leaves, volume, live) in [
+            (vec![(250, 1)], vec![(10, 11)], 0, [0, 8]),
+            (vec![], vec![(10, 4), (299, 8)], 200, [6, 0]),
+            (vec![(10, 1), (250, 2)], vec![(20, 3)], 0, [7, 9]),
+            (vec![(210, 5)], vec![(510, 1)], 500, [10, 12]),
         ] {
+            let mut accounts = before.clone();
             let error = booked(&mut accounts, &enters, &leaves).unwrap_err();
             assert!(matches!(error, VaultError::Account { volume: named, .. } if named == volume), "{error}");
-            assert_eq!(accounts, before);
+            let lives: Vec<u64> = rows(&accounts).iter().take(2).map(|row| row.3).collect();
+            assert_eq!(lives, live, "{error}");
         }
-        accounts.replace(&compacted(0, 200, 2, 0)).unwrap();
-        booked(&mut accounts, &[], &[(10, 10)]).unwrap();
-        assert!(booked(&mut accounts, &[], &[(10, 1)]).is_err(), "a range that is gone");
+        // Once something did not fit, what a compaction has found counts.
+        accounts.replace(&compacted(0, 200, 2, 7)).unwrap();
+        accounts.recount(&compacted(0, 200, 2, 7));
+        assert_eq!(rows(&accounts), [(0, 200, 7, 7), (200, 300, 100, 7)]);
+    }
+
+    #[test]
+    fn a_booking_takes_memory_for_cells_and_not_for_values() {
+        let mut booking = Booking::new(100);
+        (0..5000).for_each(|lsn| booking.enters(lsn, 1));
+        assert_eq!(booking.cells.len(), 50);
+        let mut accounts = Accounts::new(100);
+        accounts.book(&booking).unwrap();
+        assert_eq!(accounts.sums(5000), (5000, 5000));
     }
 
     #[test]
@@ -358,6 +410,37 @@ mod tests {
     }
 
     #[test]
+    fn a_kept_stretch_counts_as_the_journal_that_it_is_and_lives_on() {
+        let mut accounts = Accounts::new(100);
+        booked(&mut accounts, &[(10, 10), (150, 7)], &[]).unwrap();
+        let kept = Compacted { as_of: 0, until: 130, kept_bytes: 0, ..compacted(0, 100, 1, 8) };
+        accounts.replace(&kept).unwrap();
+        let account = *accounts.volume_of(50).unwrap();
+        assert_eq!((account.is_kept(), account.until, account.live, account.disk_bytes()), (true, 130, 10, 108));
+        assert_eq!((accounts.raw_from(), accounts.sums(250), accounts.bytes_between(0, 100)), (100, (258, 17), 108));
+        // What leaves is booked, nothing is counted anew.
+        booked(&mut accounts, &[], &[(10, 4)]).unwrap();
+        accounts.recount(&kept);
+        assert_eq!(accounts.volume_of(50).map(|account| account.live), Some(6));
+        // It can be read again, and is compacted.
+        accounts.replace(&compacted(0, 200, 2, 50)).unwrap();
+        assert_eq!(accounts.volume_of(50).map(|it| (it.is_kept(), it.until, it.live)), Some((false, 0, 13)));
+    }
+
+    #[test]
+    fn a_note_of_before_kept_stretches_is_read() {
+        let mut accounts = Accounts::new(100);
+        booked(&mut accounts, &[(10, 10)], &[]).unwrap();
+        accounts.replace(&compacted(0, 200, 1, 50)).unwrap();
+        let mut out = Writer::new();
+        accounts.lay(&mut out);
+        let mut bytes = out.into_vec();
+        bytes[0] = 1;
+        bytes.truncate(bytes.len() - 8);
+        assert_eq!(Accounts::read(&mut Reader::new(&bytes)), Ok(accounts));
+    }
+
+    #[test]
     fn the_note_is_read_back_and_every_cut_or_impossible_one_refused() {
         let mut accounts = Accounts::new(100);
         booked(&mut accounts, &[(10, 10), (250, 7)], &[]).unwrap();
@@ -369,7 +452,7 @@ mod tests {
         for end in 0..bytes.len() {
             assert!(Accounts::read(&mut Reader::new(&bytes[..end])).is_err(), "{end}");
         }
-        for (at, byte) in [(0, 2), (1, 0), (9, 150), (29, 0)] {
+        for (at, byte) in [(0, 3), (1, 0), (9, 150), (29, 0)] {
             let mut wrong = bytes.clone();
             wrong[at] = byte;
             assert!(Accounts::read(&mut Reader::new(&wrong)).is_err(), "{at}");

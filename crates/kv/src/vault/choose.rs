@@ -9,6 +9,8 @@
 //!
 //! Walk: [`Chooser::choose`]. Deliberately absent: I/O, clocks (the hour is handed in).
 
+use std::collections::BTreeSet;
+
 use crate::vault::{Account, Accounts};
 
 /// The hours of a day in which volumes may be compacted.
@@ -71,31 +73,52 @@ const FILES_SPARE: u64 = 8;
 
 impl Chooser {
     /// What to compact next, if anything: volumes, or cells of the journal before `sealed_end`, which must be a place that no
-    /// append under way began before: what is not complete there would be left out for ever.
-    pub(crate) fn choose(&self, accounts: &Accounts, sealed_end: u64, log_end: u64, hour: u8) -> Option<Choice> {
+    /// append under way began before: what is not complete there would be left out for ever. What has one of the `damaged` places
+    /// is left as it is, and so are the cells behind such a one; no other volume is.
+    pub(crate) fn choose(
+        &self,
+        accounts: &Accounts,
+        damaged: &BTreeSet<u64>,
+        sealed_end: u64,
+        log_end: u64,
+        hour: u8,
+    ) -> Option<Choice> {
         if !self.hours.permit(hour) {
             return None;
         }
-        let volumes: Vec<Account> = accounts.compacted().copied().chain(accounts.cells(sealed_end)).collect();
-        let (bytes, live) = accounts.sums(log_end);
+        let is_whole = |account: &Account| damaged.range(account.first..account.end).next().is_none();
+        let compacted: Vec<Account> = accounts.compacted().map(readable).collect();
+        let groups: Vec<&[Account]> = compacted.split(|volume| !is_whole(volume)).collect();
+        let mut cells: Vec<Account> = accounts.cells(sealed_end).collect();
+        let whole = cells.iter().take_while(|cell| is_whole(cell)).count();
+        let is_cut = whole < cells.len();
+        cells.truncate(whole);
+        // What is left as it is gives nothing back, whatever else is written.
+        let spared = compacted.iter().filter(|volume| !is_whole(volume));
+        let (bytes, live) = spared.fold(accounts.sums(log_end), |(bytes, live), volume| {
+            (bytes.saturating_sub(volume.bytes), live.saturating_sub(volume.live))
+        });
         let space = if ratio(bytes, live) > self.space_amplification_max {
-            self.emptiest(&volumes, accounts.raw_from(), log_end)
+            // Nobody gets past a damaged cell before those in front of it are volumes, worth it or not.
+            self.emptiest(&groups, &cells, log_end).or_else(|| self.oldest(is_cut.then_some(&cells)?, 1.0, 1))
         } else {
             None
         };
-        space.or_else(|| self.join(&volumes, accounts.raw_from()))
+        space.or_else(|| self.join(&groups))
     }
 
-    fn emptiest(&self, volumes: &[Account], raw_from: u64, now: u64) -> Option<Choice> {
-        let (compacted, cells) = volumes.split_at_checked(volumes.partition_point(|volume| volume.first < raw_from))?;
-        let waiting = |(_, volume): &(usize, &Account)| worth_waiting(volume, now);
-        let worthy = compacted.iter().enumerate().filter(|(_, volume)| worth_it(volume));
-        let seed = worthy.min_by(|a, b| waiting(a).total_cmp(&waiting(b)));
+    /// Of volumes, in groups of neighbours, and of cells.
+    fn emptiest(&self, groups: &[&[Account]], cells: &[Account], now: u64) -> Option<Choice> {
+        let all =
+            groups.iter().flat_map(|group| group.iter().enumerate().map(move |(at, volume)| (*group, at, volume)));
+        let worthy = all.filter(|(_, _, volume)| worth_it(volume));
+        let seed = worthy.min_by(|(_, _, a), (_, _, b)| worth_waiting(a, now).total_cmp(&worth_waiting(b, now)));
         let (front, count) = front(cells, now).unzip();
-        let raw = front.filter(|front| seed.is_none_or(|seed| worth_waiting(front, now) <= waiting(&seed)));
-        match (raw, seed) {
+        let sooner =
+            |front: &Account| seed.is_none_or(|(_, _, seed)| worth_waiting(front, now) <= worth_waiting(seed, now));
+        match (front.filter(sooner), seed) {
             (Some(front), _) => self.oldest(cells, share(&front), count.unwrap_or(0)),
-            (None, Some((seed, _))) => self.around(compacted, seed),
+            (None, Some((group, seed, _))) => self.around(group, seed),
             (None, None) => None,
         }
     }
@@ -118,10 +141,12 @@ impl Chooser {
     /// A volume, and its neighbours while they are kin.
     fn around(&self, volumes: &[Account], seed: usize) -> Option<Choice> {
         let emptiest = volumes.get(seed)?;
+        // Of one in which nothing lived only the place is left to say.
+        let is_crumb = |volume: &Account| volume.born == 0 || volume.bytes <= self.volume_bytes / CRUMB;
         let joins = |volume: &Account, live: u64| {
             let about = share(volume) <= share(emptiest) + ABOUT_AS_EMPTY;
             let kin = volume.generation == emptiest.generation && about;
-            (kin || volume.bytes <= self.volume_bytes / CRUMB) && live + volume.live <= self.volume_bytes
+            (kin || is_crumb(volume)) && live + volume.live <= self.volume_bytes
         };
         let (mut from, mut to, mut live) = (seed, seed, emptiest.live);
         while let Some(next) = volumes.get(to + 1).filter(|next| joins(next, live)) {
@@ -136,15 +161,14 @@ impl Chooser {
     }
 
     /// Two neighbours, when there are many more files than needed: of one generation if there are such.
-    fn join(&self, volumes: &[Account], raw_from: u64) -> Option<Choice> {
-        let compacted = volumes.partition_point(|volume| volume.first < raw_from);
-        let volumes = volumes.get(..compacted)?;
-        let bytes: u64 = volumes.iter().map(|volume| volume.bytes).sum();
-        let few = 2 * (bytes / self.volume_bytes.max(1)) + FILES_SPARE;
-        if u64::try_from(volumes.len()).unwrap_or(u64::MAX) <= few {
+    fn join(&self, groups: &[&[Account]]) -> Option<Choice> {
+        let born: u64 = groups.iter().flat_map(|group| group.iter()).map(|volume| volume.born).sum();
+        let few = 2 * (born / self.volume_bytes.max(1)) + FILES_SPARE;
+        let files: usize = groups.iter().map(|group| group.len()).sum();
+        if u64::try_from(files).unwrap_or(u64::MAX) <= few {
             return None;
         }
-        let pairs = volumes.windows(2).filter(|pair| live_of(pair) <= self.volume_bytes);
+        let pairs = groups.iter().flat_map(|group| group.windows(2)).filter(|pair| live_of(pair) <= self.volume_bytes);
         let best = pairs.min_by_key(|pair| match pair {
             [a, b] => (a.generation != b.generation, live_of(pair)),
             _ => (true, u64::MAX),
@@ -169,6 +193,15 @@ fn front(cells: &[Account], now: u64) -> Option<(Account, usize)> {
     }
     let worthy = fronts.into_iter().filter(|(front, _)| worth_it(front));
     worthy.min_by(|(a, _), (b, _)| worth_waiting(a, now).total_cmp(&worth_waiting(b, now)))
+}
+
+/// A kept stretch is read as the journal that it is.
+fn readable(volume: &Account) -> Account {
+    if volume.is_kept() {
+        Account { bytes: volume.disk_bytes(), born: volume.end - volume.first, ..*volume }
+    } else {
+        *volume
+    }
 }
 
 fn choice(volumes: &[Account]) -> Option<Choice> {
@@ -221,13 +254,13 @@ mod tests {
     /// Compacted volumes of 100 places each: bytes, live, generation, as of; then cells of 100 with so much alive.
     fn accounts(volumes: &[(u64, u64, u32, u64)], cells: &[u64]) -> Accounts {
         let mut accounts = Accounts::new(100);
-        let mut booking = Booking::default();
+        let mut booking = Booking::new(100);
         let lives = volumes.iter().map(|volume| volume.1).chain(cells.iter().copied());
         (0..).zip(lives).for_each(|(at, live)| booking.enters(at * 100, live));
         accounts.book(&booking).unwrap();
         for (at, (bytes, _, generation, as_of)) in (0..).zip(volumes) {
             let (first, end) = (at * 100, at * 100 + 100);
-            let facts = Some(Facts { first, end, generation: *generation, bytes: *bytes, ..Facts::default() });
+            let facts = Facts { first, end, generation: *generation, bytes: *bytes, ..Facts::default() };
             let compacted = Compacted {
                 first,
                 end,
@@ -271,13 +304,14 @@ mod tests {
         for (what, volumes, cells, expected) in table {
             let accounts = accounts(volumes, cells);
             let end = u64::try_from(volumes.len() + cells.len()).unwrap() * 100;
-            let chosen = chooser.choose(&accounts, end, end, 3);
+            let chosen = chooser.choose(&accounts, &BTreeSet::new(), end, end, 3);
             let chosen = chosen.map(|choice| (choice.first, choice.end, choice.generation));
             assert_eq!(chosen, expected, "{what}");
         }
         let night = Chooser { hours: Hours::between(2, 4), ..chooser };
         let empty = accounts(&[(100, 0, 1, 500)], &[]);
-        assert_eq!((night.choose(&empty, 100, 100, 4), night.choose(&empty, 100, 100, 3).is_some()), (None, true));
+        let at = |hour| night.choose(&empty, &BTreeSet::new(), 100, 100, hour);
+        assert_eq!((at(4), at(3).is_some()), (None, true));
     }
 
     #[test]
@@ -285,8 +319,55 @@ mod tests {
         let chooser = Chooser { volume_bytes: 1000, ..Chooser::default() };
         let mut volumes = vec![(50, 50, 2, 500); 9];
         (volumes[4].2, volumes[7].0, volumes[7].1) = (1, 20, 20);
-        let joined = chooser.choose(&accounts(&volumes, &[]), 900, 900, 0).unwrap();
+        let joined = chooser.choose(&accounts(&volumes, &[]), &BTreeSet::new(), 900, 900, 0).unwrap();
         assert_eq!((joined.first, joined.end, joined.generation), (600, 800, 3));
-        assert_eq!(chooser.choose(&accounts(&volumes[..8], &[]), 800, 800, 0), None);
+        assert_eq!(chooser.choose(&accounts(&volumes[..8], &[]), &BTreeSet::new(), 800, 800, 0), None);
+    }
+
+    #[test]
+    fn what_is_damaged_is_left_alone_and_hides_no_other_volume() {
+        let chooser = Chooser { volume_bytes: 1000, ..Chooser::default() };
+        let range = |damaged: &[u64], volumes: &[(u64, u64, u32, u64)], cells: &[u64]| {
+            let end = u64::try_from(volumes.len() + cells.len()).unwrap() * 100;
+            let damaged = damaged.iter().copied().collect();
+            let choice = chooser.choose(&accounts(volumes, cells), &damaged, end, end, 0);
+            choice.map(|choice| (choice.first, choice.end))
+        };
+        let kin = [(100, 35, 1, 5), (100, 30, 1, 5), (100, 38, 1, 5)];
+        assert_eq!(range(&[], &kin, &[]), Some((0, 300)));
+        assert_eq!(range(&[150], &kin, &[]), Some((0, 100)));
+        assert_eq!(range(&[0], &kin, &[]), Some((100, 300)));
+        assert_eq!(range(&[0, 199, 200], &kin, &[]), None);
+        // Of the journal what stands before it; and volumes, whatever is damaged there.
+        assert_eq!(range(&[250], &[], &[10, 10, 10, 10]), Some((0, 200)));
+        assert_eq!(range(&[0], &[], &[10, 10, 10, 10]), None);
+        assert_eq!(range(&[100], &[(100, 30, 1, 5)], &[10, 10]), Some((0, 100)));
+        // A full cell before it is written again, so that who comes next is past it.
+        assert_eq!(range(&[150], &[], &[100, 10, 0, 0, 0]), Some((0, 100)));
+        assert_eq!(range(&[], &[], &[100, 100, 100]), None);
+        // Too many files are none too many if none of them can be joined.
+        let many = vec![(50, 50, 1, 500); 9];
+        assert_eq!(range(&[], &many, &[]), Some((0, 200)));
+        assert_eq!(range(&[20], &many, &[]), None, "eight are left");
+    }
+
+    #[test]
+    fn where_nothing_lived_the_neighbour_takes_the_place_in() {
+        let chooser = Chooser { volume_bytes: 200, ..Chooser::default() };
+        let mut accounts = accounts(&[(100, 20, 1, 5)], &[0]);
+        let facts = Facts { first: 100, end: 200, generation: 1, bytes: 90, ..Facts::default() };
+        let marker = Compacted { first: 100, end: 200, generation: 1, as_of: 9, facts, ..Compacted::default() };
+        accounts.replace(&marker).unwrap();
+        let choice = chooser.choose(&accounts, &BTreeSet::new(), 200, 200, 0).unwrap();
+        assert_eq!((choice.first, choice.end), (0, 200));
+        let Choice { first, end, generation, .. } = choice;
+        accounts
+            .replace(&Compacted { first, end, generation, facts: Facts { first, end, ..facts }, ..marker })
+            .unwrap();
+        // Alone it is never worth it: so compacting comes to an end.
+        let mut alone = Accounts::new(100);
+        let facts = Facts { first: 0, end: 100, ..facts };
+        alone.replace(&Compacted { first: 0, end: 100, facts, ..marker }).unwrap();
+        assert_eq!(chooser.choose(&alone, &BTreeSet::new(), 100, 100, 0), None);
     }
 }

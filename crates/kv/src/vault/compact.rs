@@ -84,10 +84,11 @@ pub(crate) struct Compacted {
     pub(crate) first: u64,
     pub(crate) end: u64,
     pub(crate) generation: u32,
-    /// Nothing in it was dead as of this seq.
+    /// Nothing in it was dead as of this seq; 0: nothing was compacted, and the journal of its range stays, up to `until`.
     pub(crate) as_of: u64,
-    /// The new volume; none if nothing was needed.
-    pub(crate) facts: Option<Facts>,
+    pub(crate) until: u64,
+    /// The new volume. One without an item says that nothing of its range counts that an older file may still hold.
+    pub(crate) facts: Facts,
     /// Bytes of values that live, as they stand in it.
     pub(crate) kept_bytes: u64,
     /// Values kept, and items left out.
@@ -131,8 +132,27 @@ pub(crate) fn compact(
         })?;
     }
     let Judge { as_of, kept, kept_bytes, dropped, remembered, .. } = judge;
-    let facts = if writer.items() == 0 { None } else { Some(writer.finish(as_of, compaction.cell_bytes)?) };
-    Ok(Compacted { first, end, generation, as_of, facts, kept_bytes, kept, dropped, remembered })
+    // No entry ends before its frame: as of 1 nothing was dead yet, and 0 says that nothing was compacted.
+    let as_of = as_of.max(1);
+    let facts = writer.finish(as_of, compaction.cell_bytes)?;
+    Ok(Compacted { first, end, generation, as_of, until: 0, facts, kept_bytes, kept, dropped, remembered })
+}
+
+/// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. Durable when it
+/// returns, and known to nobody.
+///
+/// # Errors
+/// `Stopped` if the pace says so; as the disk says. Nothing is left behind.
+pub(crate) fn keep(
+    (first, end, until): (u64, u64, u64),
+    (generation, cell_bytes): (u32, u64),
+    disk: &dyn Disk,
+    folder: &Path,
+    pace: &dyn Pace,
+) -> Result<Compacted, VaultError> {
+    let writer = VolumeWriter::create(disk, folder, (first, end), generation, pace)?;
+    let facts = writer.finish(0, cell_bytes)?;
+    Ok(Compacted { first, end, generation, until, facts, ..Compacted::default() })
 }
 
 const fn seq_of(body: &Body<'_>) -> Option<u64> {

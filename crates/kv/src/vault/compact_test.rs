@@ -16,7 +16,7 @@ use crate::op::{Durability, Op};
 use crate::record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, outcome};
 use crate::vault::{
     Address, Asked, Body, Compacted, Compaction, Horizon, Item, Liveness, NoBlocks, Raw, Source, Value, VaultError,
-    Volume, compact,
+    Volume, compact, keep,
 };
 
 const FOLDER: &str = "kv";
@@ -180,6 +180,11 @@ impl Rebuilt {
     }
 }
 
+/// What a volume holds, or the journal for it.
+fn holds<'a>((done, volume): &'a (Compacted, Arc<Volume>), log: &'a [Placed]) -> Box<dyn Source + 'a> {
+    if done.as_of > 0 { Box::new(Arc::clone(volume)) } else { Box::new(Part { log, first: done.first, end: done.end }) }
+}
+
 /// A store with a history: its journal from `raw_from` on, and volumes before.
 struct Store {
     sim: SimDisk,
@@ -187,7 +192,7 @@ struct Store {
     log: Vec<Placed>,
     end: u64,
     clock: u64,
-    volumes: BTreeMap<u64, (Compacted, Option<Arc<Volume>>)>,
+    volumes: BTreeMap<u64, (Compacted, Arc<Volume>)>,
     raw_from: u64,
     /// What a power cut leaves at least: every compaction judged by no more.
     durable: u64,
@@ -317,6 +322,21 @@ impl Store {
         if address == asked.address { Liveness::Live { seq: newest } } else { Liveness::Dead { since: newest } }
     }
 
+    /// The first cells of the journal stay as they are, as if they could not be read; later they can.
+    fn keep(&mut self) {
+        let first = self.raw_from;
+        let ends = (first / CELL + 1..).map(|cell| cell * CELL).take_while(|end| *end <= self.end);
+        let ends: Vec<u64> = ends.take(2).collect();
+        let Some(end) = ends.get(self.rng.index(ends.len())).copied() else { return };
+        let until = self.log.iter().filter(|placed| placed.lsn < end).map(|placed| placed.end).max().unwrap_or(0);
+        let (disk, folder) = (Arc::clone(&self.disk), Path::new(FOLDER));
+        let done = keep((first, end, until), (1, CELL), &*disk, folder, &AtOnce).unwrap();
+        let volume = Volume::open(&disk, folder, first, 1).unwrap();
+        assert!(done.facts.is_kept() && volume.facts().is_kept() && volume.facts().end == end);
+        self.volumes.insert(first, (done, volume));
+        (self.raw_from, self.durable) = (end, self.durable.max(until));
+    }
+
     /// Compacts any run of volumes, any first cells of the journal, or both.
     fn compact(&mut self) {
         let mut firsts: Vec<u64> = self.volumes.keys().copied().collect();
@@ -330,34 +350,35 @@ impl Store {
         let durables: Vec<u64> =
             self.log.iter().map(|placed| placed.end).filter(|at| *at >= inside.max(self.durable)).collect();
         let Some(durable) = durables.get(self.rng.index(durables.len())).copied() else { return };
-        let read: Vec<Arc<Volume>> =
-            self.volumes.range(first..end).filter_map(|(_, (_, volume))| volume.clone()).collect();
+        let read: Vec<(Compacted, Arc<Volume>)> =
+            self.volumes.range(first..end).map(|(_, (done, volume))| (*done, Arc::clone(volume))).collect();
         let generation = 1 + self.volumes.range(first..end).map(|(_, (done, _))| done.generation).max().unwrap_or(0);
         let log = self.log.clone();
         let part = Part { log: &log, first: first.max(self.raw_from), end };
-        let mut sources: Vec<&dyn Source> = read.iter().map(|volume| &**volume as &dyn Source).collect();
+        let held: Vec<Box<dyn Source + '_>> = read.iter().map(|volume| holds(volume, &log)).collect();
+        let mut sources: Vec<&dyn Source> = held.iter().map(|source| &**source).collect();
         if end > self.raw_from {
             sources.push(&part);
         }
-        let horizon = |(done, volume): &(Compacted, Option<Arc<Volume>>)| {
-            volume.as_ref().map(|_| Horizon { first: done.first, end: done.end, as_of: done.as_of })
-        };
+        let horizon =
+            |(done, _): &(Compacted, Arc<Volume>)| Horizon { first: done.first, end: done.end, as_of: done.as_of };
         let before = self.volumes.range(..first).chain(self.volumes.range(end..));
-        let mut others: Vec<Horizon> = before.filter_map(|(_, volume)| horizon(volume)).collect();
+        let mut others: Vec<Horizon> = before.map(|(_, volume)| horizon(volume)).collect();
         others.push(Horizon { first: end.max(self.raw_from), end: u64::MAX, as_of: 0 });
         let compaction = Compaction { first, end, generation, sources, others, durable, cell_bytes: CELL };
         let (disk, folder) = (Arc::clone(&self.disk), Path::new(FOLDER));
         let mut ledger = |asked: &Asked<'_>| Ok(self.judge(asked, durable));
         let done = compact(&compaction, &mut ledger, &*disk, folder, &AtOnce).unwrap();
         drop(compaction);
+        drop(held);
         let olds: Vec<u64> = self.volumes.range(first..end).map(|(first, _)| *first).collect();
         for old in olds {
-            if let Some((_, Some(volume))) = self.volumes.remove(&old) {
+            if let Some((_, volume)) = self.volumes.remove(&old) {
                 volume.doom();
             }
         }
         drop(read);
-        let volume = done.facts.map(|facts| Volume::open(&disk, folder, facts.first, facts.generation).unwrap());
+        let volume = Volume::open(&disk, folder, first, generation).unwrap();
         self.volumes.insert(first, (done, volume));
         self.raw_from = self.raw_from.max(end);
         self.durable = self.durable.max(durable);
@@ -379,16 +400,15 @@ impl Store {
     /// As what is left says, of a log that a power cut ended there.
     fn rebuilt(&self, upto: u64) -> State {
         let mut rebuilt = Rebuilt::default();
-        for (_, volume) in self.volumes.values() {
-            let Some(volume) = volume else { continue };
-            volume
+        let log: Vec<Placed> = self.log.iter().filter(|placed| placed.end <= upto).cloned().collect();
+        for volume in self.volumes.values() {
+            holds(volume, &log)
                 .walk(&mut |item| {
                     rebuilt.take(&item);
                     Ok(())
                 })
                 .unwrap();
         }
-        let log: Vec<Placed> = self.log.iter().filter(|placed| placed.end <= upto).cloned().collect();
         let part = Part { log: &log, first: self.raw_from, end: u64::MAX };
         part.walk(&mut |item| {
             rebuilt.take(&item);
@@ -410,8 +430,11 @@ impl Store {
             if over || seq > self.durable || address.lsn >= self.raw_from {
                 continue;
             }
-            let (_, (_, volume)) = self.volumes.range(..=address.lsn).next_back().unwrap();
-            let record = volume.as_ref().unwrap().get(&NoBlocks, address).unwrap().unwrap();
+            let (_, (done, volume)) = self.volumes.range(..=address.lsn).next_back().unwrap();
+            if done.as_of == 0 {
+                continue;
+            }
+            let record = volume.get(&NoBlocks, address).unwrap().unwrap();
             let (Body::Value { value, .. } | Body::Prepared { value, .. }) = record.item().unwrap().body else {
                 panic!()
             };
@@ -428,22 +451,27 @@ impl Store {
 
 #[test]
 fn a_rebuild_of_what_compactions_left_is_the_store() {
-    let (mut compactions, mut remembered, mut dropped) = (0, 0, 0);
+    let (mut compactions, mut remembered, mut dropped, mut kept) = (0, 0, 0, 0);
     for seed in 0..1500 {
         let mut store = Store::new(seed);
         for _ in 0..12 {
             for _ in 0..store.rng.range(2..14) {
                 store.step();
             }
+            if store.rng.below(6) == 0 {
+                store.keep();
+            }
             store.compact();
             store.check(seed);
         }
+        kept += store.volumes.values().filter(|(done, _)| done.as_of == 0).count();
         compactions += store.volumes.len();
         let last = store.volumes.values().map(|(done, _)| done);
         last.for_each(|done| (remembered, dropped) = (remembered + done.remembered, dropped + done.dropped));
         assert!(store.sim.list(Path::new(FOLDER)).unwrap().len() <= store.volumes.len(), "what was doomed is gone");
     }
     println!("{compactions} volumes, {remembered} items remembered, {dropped} dropped by their last compactions");
+    assert!(kept > 100, "{kept}");
     assert!(compactions > 2_000 && remembered > 2_000 && dropped > 10_000, "{compactions} {remembered} {dropped}");
 }
 

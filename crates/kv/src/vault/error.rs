@@ -31,6 +31,12 @@ pub(crate) enum VaultError {
     /// What was to be compacted cannot be: the caller's picture is not the accounts'.
     #[error("a compaction from LSN {first} to {end}: {what}")]
     Compaction { first: u64, end: u64, what: &'static str },
+    /// What was to be compacted is damaged, or was not opened: at this place, or behind it in the same cell.
+    #[error("{what}")]
+    Unreadable { place: u64, what: String, kind: Kind },
+    /// The journal begins behind a place that no volume holds.
+    #[error("the journal from LSN {from} to {to} is missing, and no volume holds it")]
+    Missing { from: u64, to: u64 },
     /// The pace said so. Nothing is left behind.
     #[error("stopped: nothing was left behind")]
     Stopped,
@@ -46,12 +52,22 @@ impl VaultError {
     /// What the caller must do.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
-            Self::Damaged { .. } | Self::Record { .. } | Self::Ledger(_) => Kind::Corrupt,
+            Self::Damaged { .. } | Self::Record { .. } | Self::Missing { .. } | Self::Ledger(_) => Kind::Corrupt,
             Self::Journal(error) => error.kind(),
             Self::Order { .. } | Self::Account { .. } | Self::Compaction { .. } => Kind::Internal,
             Self::Stopped => Kind::Busy,
-            Self::Disk { kind, .. } => *kind,
+            Self::Unreadable { kind, .. } | Self::Disk { kind, .. } => *kind,
         }
+    }
+
+    /// Said of the place where it was found: no compaction takes that again.
+    pub(crate) fn unreadable(&self, place: u64) -> Self {
+        Self::Unreadable { place, what: self.to_string(), kind: self.kind() }
+    }
+
+    /// The same, if it will be no better next time.
+    pub(crate) fn found_at(self, place: u64) -> Self {
+        if self.kind() == Kind::Corrupt { self.unreadable(place) } else { self }
     }
 
     pub(crate) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Self {

@@ -4,6 +4,7 @@
 //! asks. One entry is in memory at a time. An entry that is still being appended is not there: its places must not be
 //! compacted before it is complete.
 
+use assent_frame::laid_bytes;
 use assent_ids::Lsn;
 use assent_journal::{Entry, Log};
 use xxhash_rust::xxh3::xxh3_64;
@@ -23,8 +24,17 @@ pub(crate) struct Raw<'a> {
 
 impl Source for Raw<'_> {
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
+        // Damage is behind the last entry that was whole; within a long one others may begin.
+        let mut place = self.first;
         for entry in self.log.begun(Lsn(self.first), Lsn(self.end))? {
-            items(&entry?, then)?;
+            let entry = entry.map_err(|error| VaultError::from(error).found_at(place))?;
+            items(&entry, then).map_err(|error| match error {
+                VaultError::Record { .. } => error.found_at(entry.lsn.0),
+                error => error,
+            })?;
+            let laid = u64::try_from(laid_bytes(entry.payload.len())).unwrap_or(u64::MAX);
+            let behind = if entry.end.0 - entry.lsn.0 <= laid { entry.end } else { entry.lsn };
+            place = behind.0.min(self.end - 1);
         }
         Ok(())
     }

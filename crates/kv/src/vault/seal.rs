@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     pub(crate) end: u64,
     /// How often what it holds has outlived a compaction.
     pub(crate) generation: u32,
-    /// Nothing in it was dead as of this seq.
+    /// Nothing in it was dead as of this seq; 0: it was not compacted, and stands in the journal as it is.
     pub(crate) as_of: u64,
     /// Bytes of the file.
     pub(crate) bytes: u64,
@@ -40,6 +40,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// It says that its range stands in the journal as it is.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.items == 0 && self.as_of == 0
+    }
+
     /// The file's name: no two volumes of a store ever have the same.
     pub(crate) fn name(&self) -> String {
         name(self.first, self.generation)

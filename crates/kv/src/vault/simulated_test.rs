@@ -1,7 +1,7 @@
 //! Years of overwrites in a second: how much is written for each byte that a user writes, at a bounded share of space. Counts
 //! only, the same on every machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assent_sim::Rng;
 
@@ -30,7 +30,7 @@ fn simulate(chooser: &Chooser, mut next: impl FnMut(&mut Rng) -> u64) -> Simulat
     let total = 14 * KEYS;
     for turn in 0..total {
         let key = if turn < KEYS { turn } else { next(&mut rng).min(KEYS - 1) };
-        let mut booking = Booking::default();
+        let mut booking = Booking::new(CELL_BYTES);
         let place = &mut keys[usize::try_from(key).unwrap()];
         if *place != u64::MAX {
             booking.leaves(*place, VALUE_BYTES);
@@ -43,12 +43,12 @@ fn simulate(chooser: &Chooser, mut next: impl FnMut(&mut Rng) -> u64) -> Simulat
         end += VALUE_BYTES;
         // A memtable is what the journal keeps live.
         let sealed_end = end.saturating_sub(CELL_BYTES) / CELL_BYTES * CELL_BYTES;
-        while let Some(choice) = chooser.choose(&accounts, sealed_end, end, 0) {
+        while let Some(choice) = chooser.choose(&accounts, &BTreeSet::new(), sealed_end, end, 0) {
             let (first, to, generation) = (choice.first, choice.end, choice.generation);
             let live = u64::try_from(places.range(first..to).count()).unwrap() * VALUE_BYTES;
             assert_eq!(live, choice.live, "the accounts are exact");
-            let facts = Facts { first, end: to, generation, bytes: live, ..Facts::default() };
-            let facts = (live > 0).then_some(facts);
+            // Where nothing lives, a file says so.
+            let facts = Facts { first, end: to, generation, bytes: live.max(256), ..Facts::default() };
             accounts
                 .replace(&Compacted {
                     first,

@@ -251,7 +251,17 @@ impl Volume {
 
 impl Source for Volume {
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
-        self.records().try_for_each(|record| then(record?.item()?))
+        let found = |error: VaultError| error.found_at(self.facts.first);
+        self.records().try_for_each(|record| {
+            let record = record.map_err(found)?;
+            then(record.item().map_err(found)?)
+        })
+    }
+}
+
+impl Source for Arc<Volume> {
+    fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
+        self.as_ref().walk(then)
     }
 }
 
@@ -277,6 +287,11 @@ impl fmt::Debug for Volume {
 pub(crate) fn count_unknown(disk: &dyn Disk, folder: &Path, known: &BTreeSet<(u64, u32)>) -> Result<u64, VaultError> {
     let unknown = volumes(disk, folder)?.into_iter().filter(|volume| !known.contains(volume)).count();
     Ok(bytes(unknown))
+}
+
+/// Removes the file of a volume that nobody will know. One that stays is in no manifest: the next open removes it.
+pub(crate) fn remove(disk: &dyn Disk, folder: &Path, first: u64, generation: u32) {
+    _ = disk.unlink(&folder.join(seal::name(first, generation)));
 }
 
 /// The volumes whose files are there; none in a folder that is not there.

@@ -106,11 +106,6 @@ impl<'a> VolumeWriter<'a> {
         Ok(())
     }
 
-    /// Items so far.
-    pub(crate) const fn items(&self) -> u64 {
-        self.facts.items
-    }
-
     /// Makes the volume whole and durable, with its name. What it holds was alive as of `as_of`; the journal
     /// is counted in cells of `cell_bytes`.
     ///

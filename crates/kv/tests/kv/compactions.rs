@@ -27,9 +27,9 @@ pub struct House {
     pub kv: Arc<Kv>,
 }
 
-pub fn journal(disk: &SimDisk, salt: u64) -> Arc<Journal> {
+pub fn journal(disk: &SimDisk, salt: u64, log_size: u64) -> Arc<Journal> {
     let config = assent_journal::Config {
-        log_size: SEGMENT_BYTES + 4096,
+        log_size,
         max_buffer_log_size: 2 * 4096,
         kept_until_released: true,
         ..Default::default()
@@ -39,9 +39,12 @@ pub fn journal(disk: &SimDisk, salt: u64) -> Arc<Journal> {
 }
 
 pub fn house(disk: &SimDisk, salt: u64) -> House {
-    let log = journal(disk, salt);
+    house_over(disk, journal(disk, salt, SEGMENT_BYTES + 4096), config())
+}
+
+pub fn house_over(disk: &SimDisk, log: Arc<Journal>, config: Config) -> House {
     let shared: Arc<dyn Log> = Arc::<Journal>::clone(&log);
-    let kv = Kv::open(shared, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), config()).unwrap();
+    let kv = Kv::open(shared, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), config).unwrap();
     House { disk: disk.clone(), log, kv: Arc::new(kv) }
 }
 
@@ -55,8 +58,13 @@ impl House {
 
     /// The ledger is lost: what is left are journal and volumes.
     pub fn without_ledger(self, salt: u64) -> House {
-        let House { disk, log, kv } = self;
-        drop((log, kv));
+        let disk = self.disk.clone();
+        self.without_ledger_on(disk, salt)
+    }
+
+    /// The same, of this disk, and who read from the other one is gone.
+    pub fn without_ledger_on(self, disk: SimDisk, salt: u64) -> House {
+        drop((self.log, self.kv));
         disk.kill();
         for name in disk.list(Path::new("kv")).unwrap() {
             disk.unlink(&Path::new("kv").join(name)).unwrap();
@@ -278,10 +286,15 @@ impl Pair {
     }
 
     fn reopen(mut self, lost: bool) -> Self {
-        self.snapshots.clear();
         let salt = self.rng.roll();
         let before = self.house.kv.stats();
-        self.house = if lost { self.house.without_ledger(salt) } else { self.house.again(salt) };
+        // As it is while readers still keep what was replaced.
+        let copy = lost.then(|| self.house.disk.copy());
+        self.snapshots.clear();
+        self.house = match copy {
+            Some(copy) => self.house.without_ledger_on(copy, salt),
+            None => self.house.again(salt),
+        };
         let after = self.house.kv.stats();
         assert_eq!((after.held_keys, after.prepared), (before.held_keys, before.prepared));
         // Nothing to lose where the journal has nothing.
@@ -411,4 +424,89 @@ fn readers_see_every_value_whole_while_it_moves() {
     house.compact_all();
     assert!(house.log.oldest().0 > 0, "{:?}", house.kv.stats());
     assert_eq!(house.kv.stats().broken_accounts, 0);
+}
+
+#[test]
+fn what_was_deleted_stays_so_without_the_ledger_whatever_old_files_a_reader_keeps() {
+    let house = house(&SimDisk::new(), 1);
+    for key in 0..60_u8 {
+        house.kv.put(0, &[key], &[key; 400], Durability::Durable).unwrap();
+    }
+    // What is dead beside them, and moves the journal on.
+    let pass = |rounds: u64| {
+        for round in 0..rounds {
+            for _ in 0..4 {
+                house.kv.put(1, b"", &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+            }
+            house.kv.checkpoint().unwrap();
+        }
+        merge_all(&house.kv);
+    };
+    pass(30);
+    let (reader, held) = (house.kv.snapshot(), house.files("kv-values", ".values"));
+    assert!(held > 0);
+    for key in 0..60_u8 {
+        house.kv.delete(0, &[key], Durability::Durable).unwrap();
+    }
+    for salt in 2..20 {
+        pass(4);
+        let copy = house.disk.copy();
+        copy.kill();
+        for name in copy.list(Path::new("kv")).unwrap() {
+            copy.unlink(&Path::new("kv").join(name)).unwrap();
+        }
+        let lost = super::compactions::house(&copy, salt);
+        assert_eq!((rows(&lost.kv), lost.kv.stats().rebuilt), (Map::new(), 1), "{salt}");
+    }
+    assert_eq!(reader.get(0, &[7]).unwrap(), Some(vec![7; 400]), "the reader has it still");
+    assert_eq!((house.kv.stats().compactions_failed, house.kv.stats().broken_accounts), (0, 0));
+    drop(reader);
+    // Of what had nothing left the places are joined: they do not grow for ever.
+    pass(40);
+    house.compact_all();
+    let left = house.files("kv-values", ".values");
+    assert!(left as u64 == house.kv.stats().volumes && left <= 10, "{left}");
+}
+
+#[test]
+fn it_is_built_anew_where_the_journal_begins_within_a_cell_and_nothing_was_left_before() {
+    let first = house(&SimDisk::new(), 1);
+    first.kv.put(0, b"k", &[1; 1600], Durability::Durable).unwrap();
+    let disk = first.disk.clone();
+    drop((first.log, first.kv));
+    disk.kill();
+    // Cells never change, but from here on stretches are longer, and end within them.
+    let open = |disk: &SimDisk, salt| house_over(disk, journal(disk, salt, 7 * 4096), config());
+    let house = open(&disk, 2);
+    house.kv.start(&xid(1)).unwrap();
+    house.kv.branch_put(&xid(1), 0, b"branch", &[2; 400]).unwrap();
+    house.kv.end(&xid(1), true).unwrap();
+    house.kv.wait(house.kv.prepare_begin(&xid(1)).unwrap().pending).unwrap();
+    house.kv.delete(0, b"k", Durability::Durable).unwrap();
+    let (mut within, mut rebuilt) = (0, 0);
+    for round in 0..40_u64 {
+        for _ in 0..4 {
+            house.kv.put(1, b"", &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+        }
+        if round == 3 {
+            house.kv.wait(house.kv.commit_begin(&xid(1)).unwrap()).unwrap();
+        }
+        if round == 6 {
+            house.kv.delete(0, b"branch", Durability::Durable).unwrap();
+        }
+        house.kv.checkpoint().unwrap();
+        merge_all(&house.kv);
+        house.compact_all();
+        within += u64::from(!house.log.oldest().0.is_multiple_of(SEGMENT_BYTES));
+        let copy = house.disk.copy();
+        copy.kill();
+        for name in copy.list(Path::new("kv")).unwrap() {
+            copy.unlink(&Path::new("kv").join(name)).unwrap();
+        }
+        let lost = open(&copy, 3 + round);
+        rebuilt += lost.kv.stats().rebuilt;
+        assert_eq!(rows(&lost.kv), rows(&house.kv), "{round}");
+        assert_eq!(lost.kv.get(1, b"").unwrap(), Some(round.to_le_bytes().repeat(60)));
+    }
+    assert!(within > 3 && rebuilt > 10 && rows(&house.kv).is_empty(), "{within} {rebuilt}");
 }

@@ -9,7 +9,7 @@ use assent_journal::{Journal, Log};
 use assent_kind::Kind;
 use assent_kv::{Durability, Kv, KvError};
 use assent_runs::{AtOnce, Go, Pace};
-use assent_sim::{Call, Fault, SimClock, SimDice, SimDisk};
+use assent_sim::{Call, Fault, Operation, SimClock, SimDice, SimDisk, Survival};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 
 use super::compactions::{House, config, house};
@@ -32,7 +32,7 @@ fn filled(rounds: u64) -> (House, Map) {
     (house, model)
 }
 
-fn holds(kv: &Kv, model: &Map) {
+pub fn holds(kv: &Kv, model: &Map) {
     for (key, value) in model {
         assert!(kv.get(0, key).unwrap().as_ref() == Some(value), "{key:?}");
     }
@@ -121,7 +121,7 @@ fn files(disk: &SimDisk) -> Vec<PathBuf> {
     folders.iter().flat_map(|folder| disk.list(folder).unwrap().into_iter().map(|name| folder.join(name))).collect()
 }
 
-fn flip(disk: &SimDisk, path: &Path, at: u64) -> bool {
+pub fn flip(disk: &SimDisk, path: &Path, at: u64) -> bool {
     let file = disk.open(path, Open { access: Access::Write, direct: false }).unwrap();
     let mut sector = [0; 512];
     let read = read_exact_at(&*file, at, &mut sector).unwrap();
@@ -131,7 +131,7 @@ fn flip(disk: &SimDisk, path: &Path, at: u64) -> bool {
     read > 0
 }
 
-fn opened(disk: &SimDisk) -> Result<Kv, KvError> {
+pub fn opened(disk: &SimDisk) -> Result<Kv, KvError> {
     let settings = assent_journal::Config {
         log_size: super::compactions::SEGMENT_BYTES + 4096,
         max_buffer_log_size: 2 * 4096,
@@ -261,4 +261,226 @@ fn a_volume_that_was_never_finished_gives_way_to_what_it_was_made_of() {
     let error = opened(&damaged).unwrap_err();
     assert!(error.kind() == Kind::Corrupt && error.to_string().contains(name.as_str()), "{error}");
     assert_eq!(damaged.list(values).unwrap(), names);
+}
+
+fn first_archived(disk: &SimDisk) -> PathBuf {
+    let names = disk.list(Path::new("log")).unwrap();
+    Path::new("log").join(names.iter().filter(|name| name.ends_with(".kept")).min().unwrap())
+}
+
+#[test]
+fn what_the_journal_cannot_show_now_is_not_taken_for_released() {
+    let house = house(&SimDisk::new(), 1);
+    let early = |key: u64| key.to_le_bytes().repeat(250);
+    let mut model = Map::new();
+    for key in 900..904_u64 {
+        house.kv.put(0, &key.to_be_bytes(), &early(key), Durability::Durable).unwrap();
+        model.insert(key.to_be_bytes().to_vec(), early(key));
+    }
+    // Its tail is taken over at the next open: the first stretch ends within a cell.
+    let house = house.again(2);
+    for round in 0..12_u64 {
+        for key in (0..36_u64).map(|number| number % 12) {
+            let value = (round * 1000 + key).to_le_bytes().repeat(60);
+            house.kv.put(0, &key.to_be_bytes(), &value, Durability::Durable).unwrap();
+            model.insert(key.to_be_bytes().to_vec(), value);
+        }
+    }
+    settle(&house.kv);
+    let House { disk, log, kv } = house;
+    drop((log, kv));
+    disk.kill();
+    let oldest = first_archived(&disk);
+    assert!(flip(&disk, &oldest, 0));
+    let kv = opened(&disk).unwrap();
+    settle(&kv);
+    let errors: Vec<KvError> = (0..20).filter_map(|_| kv.compact_once(&AtOnce).err()).collect();
+    assert_eq!((errors.len(), errors[0].kind(), kv.stats().unreadable_stretches), (1, Kind::Corrupt, 1), "{errors:?}");
+    assert!(kv.stats().compactions > 0, "what is behind it");
+    drop(kv);
+    disk.kill();
+    // Nor by an open without a ledger.
+    let lost = disk.copy();
+    lose_ledger(&lost);
+    assert_eq!(opened(&lost).unwrap_err().kind(), Kind::Corrupt);
+    // It is whole again: nothing was lost meanwhile.
+    for disk in [disk, lost] {
+        assert!(flip(&disk, &oldest, 0));
+        let kv = opened(&disk).unwrap();
+        holds(&kv, &model);
+        settle(&kv);
+        while kv.compact_once(&AtOnce).unwrap() {}
+        assert_eq!(kv.stats().unreadable_stretches, 0, "{:?}", kv.stats());
+        holds(&kv, &model);
+    }
+}
+
+/// Both manifests are of this opening: from then on what is written out may be compacted.
+pub fn settle(kv: &Kv) {
+    for _ in 0..4 {
+        kv.put(1, b"", b"", Durability::Durable).unwrap();
+        kv.checkpoint().unwrap();
+    }
+}
+
+pub fn lose_ledger(disk: &SimDisk) {
+    for name in disk.list(Path::new("kv")).unwrap() {
+        disk.unlink(&Path::new("kv").join(name)).unwrap();
+    }
+}
+
+#[test]
+fn room_that_cannot_be_given_back_stops_no_compaction() {
+    let (house, model) = filled(30);
+    // The first release of the journal: it releases nothing more before the next open.
+    house.disk.inject(Call::of(Operation::Rename, 1), Fault::Io);
+    let done = house.compact_all();
+    let stats = house.kv.stats();
+    assert!(done > 1 && stats.releases_failed > 0 && stats.compactions_failed == 0, "{done} {stats:?}");
+    holds(&house.kv, &model);
+    let house = house.again(2);
+    house.compact_all();
+    assert!(house.log.oldest().0 > 0 && house.kv.stats().releases_failed == 0);
+    holds(&house.kv, &model);
+}
+
+#[test]
+fn a_damaged_volume_is_left_alone_and_the_others_are_compacted() {
+    let (house, _) = filled(30);
+    assert!(house.compact_all() > 1);
+    let House { disk, log, kv } = house;
+    drop((log, kv));
+    disk.kill();
+    let values = Path::new("kv-values");
+    let mut names = disk.list(values).unwrap();
+    names.sort();
+    assert!(names.len() > 3, "{names:?}");
+    for (number, name) in names.iter().enumerate().take(3) {
+        let disk = disk.copy();
+        assert!(flip(&disk, &values.join(name), 4096));
+        let kv = opened(&disk).unwrap();
+        let mut errors = Vec::new();
+        for round in 0..30_u64 {
+            for key in (0..3000_u64).filter(|key| key % 100 < 4 || *key < 12) {
+                // All that any volume has is superseded.
+                kv.put(0, &key.to_be_bytes(), &round.to_le_bytes(), Durability::Durable).unwrap();
+            }
+            kv.checkpoint().unwrap();
+            super::compactions::merge_all(&kv);
+            errors.extend((0..10).filter_map(|_| kv.compact_once(&AtOnce).err()));
+        }
+        // Told once, by name, and then nobody tries it again, nor spares another for it.
+        let stats = kv.stats();
+        assert!(stats.compactions > 3 && stats.compactions_failed == 1, "{number}: {stats:?} {errors:?}");
+        assert!(errors.iter().all(|error| error.to_string().contains(name)), "{errors:?}");
+        let left = disk.list(values).unwrap();
+        assert_eq!(names.iter().filter(|old| left.contains(old)).collect::<Vec<_>>(), [name], "{number}: {left:?}");
+    }
+}
+
+#[test]
+fn a_compacted_store_is_not_opened_over_a_journal_that_removes_what_it_trims() {
+    let (house, model) = filled(12);
+    assert!(house.compact_all() > 0);
+    let House { disk, log, kv } = house;
+    drop((log, kv));
+    disk.kill();
+    let settings = assent_journal::Config {
+        log_size: super::compactions::SEGMENT_BYTES + 4096,
+        max_buffer_log_size: 2 * 4096,
+        ..Default::default()
+    };
+    let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(9)));
+    let (log, _) = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), settings).unwrap();
+    let clock = Arc::new(SimClock::new());
+    let error = Kv::open(log, Arc::new(disk.clone()), clock, Path::new("kv"), config()).unwrap_err();
+    assert!(error.kind() == Kind::Invalid && error.to_string().contains("kept_until_released"), "{error}");
+    disk.kill();
+    holds(&opened(&disk).unwrap(), &model);
+}
+
+#[test]
+fn a_compaction_leaves_out_nothing_for_a_write_that_only_the_kernel_has() {
+    let settings = assent_journal::Config {
+        log_size: super::compactions::SEGMENT_BYTES + 4096,
+        max_buffer_log_size: 2 * 4096,
+        // Acknowledged before it is durable.
+        max_elapsed_sync_time: 1000,
+        kept_until_released: true,
+        ..Default::default()
+    };
+    let disk = SimDisk::new();
+    let open = |salt| {
+        let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(salt)));
+        let opened = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), settings.clone());
+        let clock = Arc::new(SimClock::new());
+        Kv::open(opened.unwrap().0, Arc::new(disk.clone()), clock, Path::new("kv"), config()).unwrap()
+    };
+    let kv = open(1);
+    kv.put(0, b"kept", &[1; 400], Durability::Durable).unwrap();
+    for round in 0..40_u64 {
+        for key in (0..12_u64).map(|number| number % 4) {
+            kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+        }
+        kv.checkpoint().unwrap();
+    }
+    kv.put(0, b"kept", &[2; 400], Durability::Buffered).unwrap();
+    assert_eq!(kv.get(0, b"kept").unwrap(), Some(vec![2; 400]));
+    assert!(kv.compact_once(&AtOnce).unwrap());
+    drop(kv);
+    disk.cut_power(Survival::Nothing);
+    let kv = open(2);
+    // Either will do, and neither is nothing.
+    let found = kv.get(0, b"kept").unwrap().expect("it was durable once");
+    assert!(found == [1; 400] || found == [2; 400]);
+}
+
+#[test]
+fn a_check_tells_of_each_damaged_stretch_of_the_journal() {
+    let (house, _) = filled(12);
+    let House { disk, log, kv } = house;
+    drop((log, kv));
+    disk.kill();
+    let mut names = disk.list(Path::new("log")).unwrap();
+    names.retain(|name| name.ends_with(".kept"));
+    names.sort();
+    assert!(names.len() > 3, "{names:?}");
+    // In the middle of the first and of the third.
+    for name in [&names[0], &names[2]] {
+        assert!(flip(&disk, &Path::new("log").join(name), 2 * 4096));
+    }
+    let kv = opened(&disk).unwrap();
+    let mut told = Vec::new();
+    let verified = kv.verify(&mut |error| told.push(error.to_string()));
+    for name in [&names[0], &names[2]] {
+        assert!(told.iter().any(|damage| damage.contains(name.as_str())), "{name}: {told:?}");
+    }
+    assert!(verified.entries > 0 && verified.damaged > 1, "{verified:?}");
+}
+
+#[test]
+fn what_is_written_stands_above_every_file_of_its_range() {
+    let (house, model) = filled(12);
+    let disk = house.disk.copy();
+    disk.kill();
+    assert!(house.kv.compact_once(&AtOnce).unwrap());
+    let values = Path::new("kv-values");
+    let name = house.disk.list(values).unwrap().into_iter().min().unwrap();
+    let file = house.disk.open(&values.join(&name), Open { access: Access::Read, direct: false }).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
+    read_exact_at(&*file, 0, &mut bytes).unwrap();
+    // In a store that does not know it.
+    let kv = opened(&disk).unwrap();
+    settle(&kv);
+    disk.create_dir(values).unwrap();
+    let stray = disk.open(&values.join(&name), Open { access: Access::Create, direct: false }).unwrap();
+    write_all_at(&*stray, 0, &bytes).unwrap();
+    assert!(kv.compact_once(&AtOnce).unwrap());
+    let names = disk.list(values).unwrap();
+    assert!(names.contains(&"0000000000000000-00000002.values".to_owned()), "{name}: {names:?}");
+    holds(&kv, &model);
+    drop((kv, stray));
+    disk.kill();
+    lose_ledger(&disk);
+    holds(&opened(&disk).unwrap(), &model);
 }

@@ -25,6 +25,7 @@ mod fuzz;
 mod gate;
 mod history;
 mod isolation;
+mod kept;
 mod keyspaces;
 mod leases;
 mod limits;

@@ -1,0 +1,84 @@
+//! Cells of the journal that no compaction can read: they stay as they are, and what stands behind them is compacted all the same.
+//!
+//! A volume of what can be read would be wrong: what cannot may be a delete. So a volume without an item, as of nothing, says of their
+//! range that the journal has it. A value there is read where it is, or its damage is told; what hides something there, or is
+//! hidden by something there, stays, as with the journal itself; and no stretch of it is released. Once it can be read again, a
+//! compaction takes it in like any other: after the next open, which forgets what was damaged.
+//!
+//! Walk: [`Kv::unreadable_front`] · [`Kv::pass`] · [`kept_until`] says what else of the journal must stay for it.
+//! Deliberately absent: repair.
+
+use assent_ids::Lsn;
+use assent_journal::{ENTRY_BYTES_MAX, Entries, Log};
+use assent_kind::Kind;
+use assent_runs::{Go, Pace};
+
+use crate::vault::{Account, PACE_BYTES, VaultError, keep};
+use crate::{Kv, KvError};
+
+impl Kv {
+    /// The oldest cell of the journal, if a compaction has found that it cannot be read.
+    pub(crate) fn unreadable_front(&self) -> Option<Account> {
+        let front = self.shared.ledger.accounts().cells(self.sealed_end()).next()?;
+        self.damaged().range(front.first..front.end).next().is_some().then_some(front)
+    }
+
+    /// Lets what is behind such a cell be compacted. Whether it did; not if it was told to stop.
+    pub(crate) fn pass(&self, cell: &Account, pace: &dyn Pace) -> Result<bool, KvError> {
+        let Kv { shared, disk, volumes_folder, .. } = self;
+        self.make_folder()?;
+        let Account { first, end, .. } = *cell;
+        let Some(until) = kept_until(&*shared.log, (first, end), pace)? else { return Ok(false) };
+        let generation = self.generation((first, end, 1), &shared.values.pin())?;
+        let laid = (generation, shared.ledger.cell_bytes());
+        match keep((first, end, until), laid, &**disk, volumes_folder, pace) {
+            Err(VaultError::Stopped) => Ok(false),
+            kept => self.adopt(&kept?).map(|()| true),
+        }
+    }
+}
+
+/// Up to where the journal must stay for the entries that begin in a range: a long one ends behind it, and no append under way began
+/// before it. So must the first entry behind: it says that nothing is missing before. A stretch that cannot be read through may lead
+/// to a long one, so it stays too; behind twice the longest entry none is looked for.
+fn kept_until(log: &dyn Log, (first, end): (u64, u64), pace: &dyn Pace) -> Result<Option<u64>, KvError> {
+    let stretches: Vec<Lsn> = log.sealed().iter().map(|span| span.first).chain([log.start()]).collect();
+    let limit = Lsn(end.saturating_add(2 * ENTRY_BYTES_MAX));
+    let (mut until, mut from, mut unpaced, mut is_proved) = (end, Lsn(end), 0, false);
+    loop {
+        let mut at = from;
+        let entries: Entries<'_> = match log.read(from) {
+            Ok(entries) => entries,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        };
+        let mut is_whole = true;
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => {
+                    is_whole = false;
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            at = at.max(entry.end);
+            if !is_proved || (first..end).contains(&entry.lsn.0) {
+                (until, is_proved) = (until.max(entry.end.0), true);
+            }
+            if at >= limit {
+                return Ok(Some(until));
+            }
+            unpaced += entry.payload.len();
+            if unpaced >= PACE_BYTES {
+                unpaced = 0;
+                if pace.wrote(0) == Go::Stop {
+                    return Ok(None);
+                }
+            }
+        }
+        let next = stretches.iter().find(|stretch| **stretch > at && **stretch < limit);
+        let Some(next) = next.filter(|_| !is_whole) else { return Ok(Some(until)) };
+        until = until.max(next.0);
+        from = *next;
+    }
+}
