@@ -123,6 +123,10 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     counter("kv_compactions_failed", "Compactions of values that failed; the store goes on", |it| {
         it.compactions_failed
     });
+    counter("kv_releases_failed", "How often room could not be given back; it is tried again", |it| it.releases_failed);
+    gauge("kv_unreadable_stretches", "Stretches of the journal that compactions could not read: they stay", |it| {
+        it.unreadable_stretches
+    });
     counter("kv_compacted_read_bytes", "Bytes that compactions of values read", |it| it.compacted_bytes_in);
     counter("kv_compacted_written_bytes", "Bytes that compactions of values wrote", |it| it.compacted_bytes_out);
     counter("kv_reclaimed_bytes", "Bytes that compactions of values gave back", |it| it.reclaimed_bytes);
