@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Keys and values of a store: reads, writes, loads and exports them.
     #[command(subcommand)]
     Kv(Box<crate::kv::options::Kv>),
+    /// Versioned JSON documents of a folder: every revision stays readable.
+    #[command(subcommand)]
+    Docs(Box<crate::docs::options::Docs>),
     /// Reads a password from stdin and prints its hash, for a user in assent.toml.
     Password,
     /// Looks into a journal folder, without changing it.

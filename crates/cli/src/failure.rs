@@ -65,6 +65,7 @@ from_room!(
     assent_bench::BenchError,
     assent_client::WorkError,
     assent_coordinator::CoordinatorError,
+    assent_docs::DocsError,
     assent_door::DoorError,
     assent_journal::JournalError,
     assent_kv::KvError,

@@ -10,6 +10,7 @@ mod bench;
 mod config;
 mod demo;
 mod descriptors;
+mod docs;
 mod doctor;
 mod entrance;
 mod failure;
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => doctor::run(&arguments, cli.json),
         Command::Tx(command) => tx::run(command, cli.json),
         Command::Kv(command) => kv::run(*command, cli.json),
+        Command::Docs(command) => docs::run(*command, cli.json),
         Command::Password => password::run(cli.json),
         Command::Journal(command) => journal::run(command, cli.json),
         Command::Bench(command) => bench::run(command, cli.json),

@@ -10,6 +10,8 @@ mod bench;
 mod by_hand;
 #[path = "cli/copied.rs"]
 mod copied;
+#[path = "cli/docs.rs"]
+mod docs;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/exhausted.rs"]

@@ -13,6 +13,8 @@ mod seen;
 pub(crate) mod source;
 mod word;
 
+pub(crate) use word::user;
+
 use std::process::ExitCode;
 
 use assent_ids::TxId;

@@ -6,7 +6,7 @@ const DAY_MS: u64 = 86_400_000;
 const FORMS: &str = "a time is 90s, 30m, 1h or 2d ago, or UTC as 2026-11-20, 2026-11-20T18:00 or 2026-11-20T18:00:00Z";
 
 /// Milliseconds since 1970 of such a text.
-pub(super) fn parse(text: &str, now_ms: u64) -> Result<u64, Failure> {
+pub(crate) fn parse(text: &str, now_ms: u64) -> Result<u64, Failure> {
     let found = ago(text).map(|ago| now_ms.saturating_sub(ago)).or_else(|| date(text));
     found.ok_or_else(|| Failure::invalid(format!("{text:?} is no time: {FORMS}")))
 }

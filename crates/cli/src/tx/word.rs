@@ -77,7 +77,7 @@ fn confirmed(tx: TxId, choice: &'static str, word: &Word, json: bool) -> Result<
 }
 
 /// The user of the operating system.
-fn user() -> String {
+pub(crate) fn user() -> String {
     let name = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).or_else(|_| std::env::var("LOGNAME"));
     name.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| format!("uid {}", getuid().as_raw()))
 }

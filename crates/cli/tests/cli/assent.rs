@@ -7,7 +7,12 @@ use std::process::{Command, Output};
 /// The binary with these arguments, and none of the caller's own settings.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assent"));
-    command.args(arguments).env_remove("ASSENT_STOP").env_remove("ASSENT_SERVER").env_remove("ASSENT_CONFIG");
+    command
+        .args(arguments)
+        .env_remove("ASSENT_STOP")
+        .env_remove("ASSENT_SERVER")
+        .env_remove("ASSENT_CONFIG")
+        .env_remove("ASSENT_DOCS");
     command
 }
 

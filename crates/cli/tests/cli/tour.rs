@@ -1,4 +1,4 @@
-//! The README's five minutes with the key-value store: every command of it, as it stands there.
+//! The README's five minutes with the key-value store and with documents: every command of them, as it stands there.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use std::path::Path;
@@ -28,6 +28,7 @@ pub(crate) fn shell(folder: &Path, protocol: &str, script: &str) -> String {
         .env("ASSENT_SERVER", protocol)
         .env_remove("ASSENT_STOP")
         .env_remove("ASSENT_CONFIG")
+        .env_remove("ASSENT_DOCS")
         .output()
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -64,4 +65,26 @@ fn the_tour_of_the_store_works_as_it_stands_in_the_readme() {
     let exported = std::fs::read_to_string(folder.path().join("everything.jsonl")).unwrap();
     assert_eq!(said, exported);
     assert!(exported.contains("fruit/1") && !exported.contains("fruit/2"), "{exported}");
+}
+
+#[test]
+fn the_tour_of_documents_works_as_it_stands_in_the_readme() {
+    let blocks = blocks("Five minutes with documents");
+    let [commands] = &blocks[..] else { panic!("one block: {blocks:?}") };
+    assert!(commands.lines().count() <= 10, "ten lines");
+    let folder = tempfile::tempdir().unwrap();
+    let said = shell(folder.path(), "", commands);
+    for expected in [
+        "orders: revision 1 of ",
+        "orders: revision 2 of ",
+        "\n{\"item\":\"pen\",\"price\":1.50}\n",
+        "- \"/price\": 1.50\n+ \"/price\": 1.75\n",
+        "$['price']\t1.75\n",
+        "orders: revision 3 of ",
+        "orders: agreed is revision 3\n",
+        "dearer",
+        "everything is as it was written: 1 documents, 3 revisions, 9 nodes\n",
+    ] {
+        assert!(said.contains(expected), "{expected:?} in {said}");
+    }
 }

@@ -1,0 +1,88 @@
+//! `assent docs diff`: what differs between two revisions, for people in colour, for programs as a list of differences or a patch.
+
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+
+use assent_docs::{Diff as Between, Difference, Form, Look as _, NodeKey, Revision, Scope};
+
+use super::house::{House, node};
+use super::options::{Colour, Diff};
+use super::print;
+use crate::failure::Failure;
+
+/// So much of a value stands in a line for people.
+const VALUE_CHARACTERS: usize = 200;
+
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+/// Runs the command.
+pub(super) fn run(options: &Diff, json: bool) -> Result<(), Failure> {
+    let Diff { name, old, new, at, max_level, patch, merge, .. } = options;
+    House::work(&options.data, false, |db| {
+        let doc = db.document(name)?;
+        let new = new.map_or_else(|| Ok(doc.latest()), |new| doc.at(new))?;
+        let old = doc.at(old.unwrap_or_else(|| new.number().saturating_sub(1)))?;
+        let start = match at {
+            // In either of them.
+            Some(at) => Some(node(&new, name, Some(at)).or_else(|_| node(&old, name, Some(at)))?),
+            None => None,
+        };
+        let diff = Between::between(&old, &new, Scope { start, max_level: *max_level })?;
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = |error: io::Error| Failure::io("write", "stdout", &error);
+        if *patch {
+            diff.patch()?.write(&mut out)?;
+        } else if *merge {
+            diff.merge_patch(&mut out)?;
+        } else if json {
+            diff.write(&options.data.data.display().to_string(), true, &mut out)?;
+        } else {
+            drop(out);
+            return lines(&diff, (&old, &new), options.colour);
+        }
+        out.write_all(b"\n").and_then(|()| out.flush()).map_err(written)
+    })
+}
+
+/// One or two lines for each difference.
+fn lines(diff: &Between, (old, new): (&Revision, &Revision), colour: Colour) -> Result<(), Failure> {
+    let is_coloured = match colour {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    let line = |colour: &str, text: String| {
+        if is_coloured { format!("\x1b[{colour}m{text}\x1b[0m\n") } else { format!("{text}\n") }
+    };
+    let gone = |key: NodeKey| Ok::<_, Failure>(line(RED, format!("- {}: {}", place(old, key)?, value(old, key)?)));
+    let come = |key: NodeKey| Ok::<_, Failure>(line(GREEN, format!("+ {}: {}", place(new, key)?, value(new, key)?)));
+    for difference in diff.differences() {
+        let text = match *difference {
+            Difference::Removed { key, .. } => gone(key)?,
+            Difference::Inserted { key, .. } => come(key)?,
+            Difference::Updated { key } => format!("{}{}", gone(key)?, come(key)?),
+            Difference::Replaced { old, new, .. } => format!("{}{}", gone(old)?, come(new)?),
+            Difference::Renamed { key } | Difference::Moved { key, .. } => {
+                line(YELLOW, format!("~ {} is now {}", place(old, key)?, place(new, key)?))
+            }
+        };
+        print(&text)?;
+    }
+    Ok(())
+}
+
+/// Where it is, as a JSON Pointer in quotes.
+fn place(look: &Revision, key: NodeKey) -> Result<String, Failure> {
+    Ok(format!("{:?}", look.pointer(key)?))
+}
+
+fn value(look: &Revision, key: NodeKey) -> Result<String, Failure> {
+    // Of a large value no more is written than is shown.
+    let nodes = u64::try_from(VALUE_CHARACTERS).unwrap_or(u64::MAX);
+    let text = Form { start: Some(key), max_nodes: Some(nodes), ..Form::default() }.text(look)?;
+    match text.char_indices().nth(VALUE_CHARACTERS) {
+        Some((end, _)) => Ok(format!("{}...", text.get(..end).unwrap_or_default())),
+        None => Ok(text),
+    }
+}
