@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assent_membership::{Ack, Configuration, InSync, Member, Sequence, Standing};
+use assent_membership::{Ack, Configuration, InSync, Member, Sequence, Standing, Word};
 use assent_sim::Rng;
 
 use crate::seat_test::{Request, Said, Seat, Shape};
@@ -53,6 +53,16 @@ enum Mended {
     Arbiter(usize),
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crash {
+    /// The process: what reached the kernel stays.
+    Kill,
+    /// The machine: what reached the disk stays.
+    Power,
+    /// The disk too.
+    Burn,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Client {
     /// The request that has no answer yet, or the next one.
@@ -89,6 +99,8 @@ pub(crate) struct Group {
     led: BTreeMap<u32, usize>,
     pub(crate) reads: u64,
     pub(crate) crashes: u64,
+    pub(crate) burns: u64,
+    pub(crate) hand_overs: u64,
     pub(crate) installs: u64,
     pub(crate) broken: Option<String>,
 }
@@ -125,6 +137,8 @@ impl Group {
             led: BTreeMap::new(),
             reads: 0,
             crashes: 0,
+            burns: 0,
+            hand_overs: 0,
             installs: 0,
             broken: None,
         };
@@ -155,6 +169,7 @@ impl Group {
         self.cut_arbiter.clear();
         self.paused_until_ms.fill(self.now_ms);
         for at in 0..self.seats.len() {
+            self.word(at, Word::Out(false));
             if self.seats[at].up.is_none() {
                 self.plan(1, Happening::Start(at));
             }
@@ -172,6 +187,11 @@ impl Group {
             self.happen(happening);
         }
         self.now_ms = until;
+    }
+
+    fn word(&mut self, at: usize, word: Word) {
+        let said = self.seats[at].word(&self.shape, self.now_ms, word);
+        self.heard(at, said);
     }
 
     /// A member sleeps for so long.
@@ -464,7 +484,23 @@ impl Group {
         }
         let members = self.seats.len();
         let (at, other) = (self.rng.index(members), self.rng.index(members));
-        match self.rng.below(14) {
+        match self.rng.below(18) {
+            14 | 15 if at != other => {
+                self.hand_overs += 1;
+                self.word(at, Word::HandOver(Member(u8::try_from(other).unwrap())));
+            }
+            16 => {
+                let out = self.rng.below(2) == 0;
+                self.word(at, Word::Out(out));
+            }
+            17 => {
+                if self.seats[at].up.is_some() && self.is_survived(at, Crash::Burn) {
+                    self.burns += 1;
+                    self.seats[at].burn();
+                    let later = self.rng.range(1..500);
+                    self.plan(later, Happening::Start(at));
+                }
+            }
             12 | 13 => {
                 // Cut off from everybody; those that had a connection notice at once, or not.
                 let length = self.rng.range(20..600);
@@ -476,7 +512,8 @@ impl Group {
             10 | 11 if at != other => self.lose(at, other),
             0..=2 => {
                 let power = (self.rng.below(2) == 0).then(|| self.rng.roll());
-                if self.seats[at].up.is_some() && self.is_survived(at, power.is_some()) {
+                let how = if power.is_some() { Crash::Power } else { Crash::Kill };
+                if self.seats[at].up.is_some() && self.is_survived(at, how) {
                     self.crashes += 1;
                     self.seats[at].crash(power);
                     let later = self.rng.range(1..500);
@@ -521,7 +558,7 @@ impl Group {
 
     /// Whether the mode promises to lose nothing by this crash, after all that has gone before: by every set that counts, or may
     /// count any moment.
-    fn is_survived(&self, at: usize, power: bool) -> bool {
+    fn is_survived(&self, at: usize, how: Crash) -> bool {
         let under_way = self.happenings.values().filter_map(|happening| match happening {
             Happening::Change { expect, to, .. } if *expect >= self.arbiter.version => Some(&to.in_sync),
             _ => None,
@@ -531,13 +568,14 @@ impl Group {
         std::iter::once(&self.arbiter.in_sync)
             .chain(under_way)
             .chain(counted)
-            .all(|set| self.is_survived_by(at, power, set))
+            .all(|set| self.is_survived_by(at, how, set))
     }
 
-    fn is_survived_by(&self, at: usize, power: bool, set: &InSync) -> bool {
+    fn is_survived_by(&self, at: usize, how: Crash, set: &InSync) -> bool {
         let me = Member(u8::try_from(at).unwrap());
-        let kept = match (self.shape.ack, power) {
-            (Ack::None | Ack::Durable, _) | (Ack::Written, false) => true,
+        let kept = match (self.shape.ack, how) {
+            (_, Crash::Burn) => false,
+            (Ack::None | Ack::Durable, _) | (Ack::Written, Crash::Kill) => true,
             _ => set.is_only(me),
         };
         kept || set.life(me).is_none()

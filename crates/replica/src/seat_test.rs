@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use assent_ids::Epoch;
 use assent_journal::{Config, Journal};
-use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Setup};
+use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Setup, Word};
 use assent_sim::{SimClock, SimDice, SimDisk};
 
 use crate::rules::Rule;
@@ -345,6 +345,20 @@ impl Seat {
         for input in later {
             self.feed(shape, now_ms, input, said);
         }
+    }
+
+    /// A person's word, if it can be followed.
+    pub(crate) fn word(&mut self, shape: &Shape, now_ms: u64, word: Word) -> Vec<Said> {
+        let (time, mut said) = (self.time(now_ms), Vec::new());
+        let outputs = self.up.as_mut().and_then(|up| up.replica.word(word, time).ok()).unwrap_or_default();
+        self.act(shape, now_ms, outputs, &mut said);
+        said
+    }
+
+    /// The process dies, and its disk is another one, empty.
+    pub(crate) fn burn(&mut self) {
+        self.up = None;
+        self.disk = SimDisk::new();
     }
 
     /// The disk gets round to it.

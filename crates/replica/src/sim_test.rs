@@ -29,6 +29,8 @@ struct Seen {
     acked: u64,
     reads: u64,
     crashes: u64,
+    burns: u64,
+    hand_overs: u64,
     installs: u64,
     epochs: u64,
 }
@@ -67,6 +69,8 @@ fn play(shape: &Shape, seed: u64) -> Result<Seen, String> {
         acked: group.acked.len() as u64,
         reads: group.reads,
         crashes: group.crashes,
+        burns: group.burns,
+        hand_overs: group.hand_overs,
         installs: group.installs,
         epochs: u64::from(group.arbiter.epoch.0),
     })
@@ -88,6 +92,8 @@ fn gate_no_seed_loses_or_doubles_what_was_acknowledged_and_every_group_heals() {
         all.acked += seen.acked;
         all.reads += seen.reads;
         all.crashes += seen.crashes;
+        all.burns += seen.burns;
+        all.hand_overs += seen.hand_overs;
         all.installs += seen.installs;
         all.epochs += seen.epochs;
         played += 1;
@@ -97,7 +103,7 @@ fn gate_no_seed_loses_or_doubles_what_was_acknowledged_and_every_group_heals() {
         all.acked > 20 * played && all.reads > played && all.crashes > played && all.epochs > 2 * played,
         "{all:?}"
     );
-    assert!(all.installs > 0, "snapshots came from elsewhere: {all:?}");
+    assert!(all.installs > 0 && all.burns > 0 && all.hand_overs > 0, "snapshots came from elsewhere: {all:?}");
 }
 
 /// Without this, some seed goes red, and the same seed with it does not.

@@ -185,6 +185,46 @@ fn one_message_takes_all_that_was_submitted_and_the_window_bounds_what_is_on_its
 }
 
 #[test]
+fn catch_up_from_the_disk_goes_at_the_rate_it_is_told_and_one_read_at_a_time() {
+    let mut primary = primary();
+    primary.settings.recent_bytes_max = 0;
+    primary.settings.catch_up_bytes_per_s = 4 * crate::STREAM_BYTES_MAX as u64;
+    let mut entries: Vec<Entry> = Vec::new();
+    for _ in 0..40 {
+        primary.submit(1, &[7; 80]).unwrap();
+    }
+    entries.extend(primary.step(Input::Time, 1).into_iter().filter_map(|output| match output {
+        Output::Append(entry) => Some(entry),
+        _ => None,
+    }));
+    let reach = assent_membership::Reach { received: Sequence(40), ..Default::default() };
+    let held = assent_membership::Body::Held { life: life(B), reach, beat: 0, out: false };
+    primary.step(said(B, A, Said::Letter(held)), 2);
+    assert_eq!(primary.recent.unconfirmed_bytes(), 0, "nothing of it is in memory any more");
+    let mut wanted = primary.step(said(B, A, Said::Resume(Mark::default())), 3);
+    let mut reads = Vec::new();
+    for now in (3..1_003).step_by(10) {
+        let fetches: Vec<Sequence> = wanted
+            .iter()
+            .filter_map(|output| if let Output::Fetch { after, .. } = output { Some(*after) } else { None })
+            .collect();
+        assert!(fetches.len() <= 1, "one read at a time: {fetches:?}");
+        wanted = match fetches.first() {
+            Some(after) => {
+                reads.push(now);
+                // Each read finds one entry.
+                let at = usize::try_from(after.0).unwrap();
+                let chain = if at == 0 { Chain::default() } else { entries[at - 1].chain };
+                let found = vec![entries[at].clone()];
+                primary.step(Input::Fetched { to: B, after: *after, chain: Some(chain), entries: found }, now)
+            }
+            None => primary.step(Input::Time, now),
+        };
+    }
+    assert!((3..=5).contains(&reads.len()), "four a second, of forty: {reads:?}");
+}
+
+#[test]
 fn a_paused_primary_acknowledges_nothing_and_its_standby_leads_soon() {
     let mut group = formed(&shape(Ack::Received));
     group.pause(0, 2_000);
