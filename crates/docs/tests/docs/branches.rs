@@ -165,3 +165,26 @@ fn a_branch_without_changes_is_read_only_and_one_of_our_coordinators_is_listed_f
     assert_eq!(refused.kind(), Kind::Invalid, "of another database");
     assert_eq!(desk.db.in_doubt().len(), 2);
 }
+
+#[test]
+fn documents_of_one_branch_have_pages_of_their_own_though_they_stand_in_one_entry() {
+    let desk = fresh();
+    let docs = two(&desk);
+    let edit = |(doc, leaf): &(Document, NodeKey)| {
+        let mut edit = doc.edit().unwrap();
+        edit.set(*leaf, Value::String(doc.name())).unwrap();
+        edit
+    };
+    let voted = desk.db.prepare_begin(&xid(1), docs.iter().map(edit).collect(), &Meta::default()).unwrap();
+    let appended = desk.db.commit_prepared_begin(&xid(1)).unwrap();
+    desk.db.wait(appended).unwrap();
+    desk.db.wait(voted.appended).unwrap();
+    drop(docs);
+    let mut desk = desk;
+    for _ in 0..2 {
+        for name in ["a", "b"] {
+            assert_eq!(number(&desk.db, name), (2, name.to_owned()));
+        }
+        desk = desk.again();
+    }
+}

@@ -344,7 +344,7 @@ impl Run<'_> {
     fn prepare(&mut self) -> Result<(), String> {
         let (mut parts, mut edits) = (Vec::new(), Vec::new());
         let branch = self.serial + 1;
-        for _ in 0..1 + self.rng.below(2) {
+        for _ in 0..[1, 2, 2][self.rng.index(3)] {
             let held: Vec<u64> = parts.iter().map(|(number, _)| *number).collect();
             let known =
                 self.docs.iter().filter(|(number, known)| !held.contains(number) && known.newest().prepared.is_none());
@@ -373,7 +373,7 @@ impl Run<'_> {
     fn end(&mut self) -> Result<(), String> {
         let holder = |(number, known): (&u64, &Known)| known.newest().prepared.as_ref().map(|(of, _)| (*of, *number));
         let held: Vec<(u64, u64)> = self.docs.iter().filter_map(holder).collect();
-        let Some((branch, _)) = held.get(self.rng.index(held.len().max(1))).copied() else { return Ok(()) };
+        let Some((branch, _)) = held.get(self.rng.index(held.len().max(1))).copied() else { return self.commit() };
         let is_commit = self.rng.below(3) > 0;
         let numbers = held.iter().filter(|(of, _)| *of == branch).map(|(_, number)| *number);
         let did: Vec<(u64, u64)> = numbers.map(|number| (number, self.attempt(number, Op::End(is_commit)))).collect();
@@ -389,7 +389,8 @@ impl Run<'_> {
         let doc = self.docs[&number].doc.clone();
         // Few names, so that tags are moved. Whatever else waits is durable with it.
         let tag = self.rng.below(3);
-        let revision = self.rng.index(doc.latest().number() as usize + 1);
+        let newest = doc.latest().number() as usize;
+        let revision = if self.rng.below(4) > 0 { newest } else { self.rng.index(newest + 1) };
         let revision = Some(revision).filter(|_| self.rng.below(4) > 0);
         if revision.is_none() && !self.docs[&number].newest().tags.contains_key(&tag) {
             return Ok(());
@@ -409,7 +410,8 @@ impl Run<'_> {
         let numbers: Vec<u64> = free.map(|(number, _)| *number).collect();
         let Some(number) = numbers.get(self.rng.index(numbers.len().max(1))).copied() else { return Ok(()) };
         let known = &self.docs[&number];
-        let to = self.rng.index(known.newest().revisions.len() + 1);
+        let revisions = known.newest().revisions.len();
+        let to = revisions.saturating_sub([0, 1, 1, 2][self.rng.index(4)]);
         let doc = known.doc.clone();
         let serial = self.attempt(number, Op::Truncate(to));
         doc.truncate(u32::try_from(to).map_err(text)?).map_err(text)?;
@@ -429,6 +431,22 @@ impl Run<'_> {
         match known.states[known.over - 1..].iter().find(is_seen) {
             Some((serial, _)) => self.done(number, *serial),
             None => return Err(format!("a reader of {number} sees revision {} of nobody", newest.number())),
+        }
+        Ok(())
+    }
+
+    /// A branch that is listed stays so until it has its outcome.
+    fn look_at_branches(&mut self) -> Result<(), String> {
+        for in_doubt in self.db.in_doubt() {
+            for (name, _) in &in_doubt.documents {
+                let number = number(name)?;
+                let known = &self.docs[&number];
+                let holds = |(_, state): &&(u64, State)| state.seen().holder == Some(branch(&in_doubt.xid));
+                match known.states.iter().find(holds) {
+                    Some((serial, _)) => self.done(number, *serial),
+                    None => return Err(format!("a branch of nobody is listed for {number}")),
+                }
+            }
         }
         Ok(())
     }
@@ -490,17 +508,19 @@ impl Subject for Store {
             docs.insert(number, Known { doc, states: vec![(0, state)], over: 1 });
         }
         let mut run = Run { db, rng: Rng::new(seed), witness, docs, next, serial, waiting: Vec::new() };
-        for _ in 0..run.rng.range(4..12) {
-            match run.rng.below(14) {
-                0 => run.make()?,
-                1 => run.checkpoint()?,
-                2 if run.rng.below(3) == 0 => run.drop_one()?,
-                3 => run.truncate()?,
-                4 => run.tag()?,
-                5 => run.prepare()?,
-                6 | 7 => run.end()?,
+        for _ in 0..run.rng.range(5..16) {
+            match run.rng.below(16) {
+                // A branch of two documents needs two.
+                _ if run.docs.len() < 2 => run.make()?,
+                0 => run.checkpoint()?,
+                1 if run.rng.below(3) == 0 => run.drop_one()?,
+                2 | 3 => run.truncate()?,
+                4 | 5 => run.tag()?,
+                6 | 7 => run.prepare()?,
+                8 | 9 => run.end()?,
                 _ => run.commit()?,
             }
+            run.look_at_branches()?;
             if run.rng.below(3) > 0 {
                 run.wait()?;
             }
