@@ -18,7 +18,7 @@ use assent_xa::Vote;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::act::{KIND_OUTCOME, KIND_PREPARE, Outcome, lay_outcome, lay_prepare, read_prepare};
-use crate::commit::{Laid, keep};
+use crate::commit::{Laid, Pending, keep};
 use crate::database::{Database, Staging};
 use crate::document::Seat;
 use crate::edit::Edit;
@@ -32,6 +32,15 @@ use crate::{DocsError, NodeKey};
 #[must_use = "it holds once Database::wait has returned"]
 pub struct Appended {
     ticket: Option<Ticket>,
+}
+
+impl Appended {
+    /// Nothing was appended, and there is nothing to wait for.
+    pub(crate) const NOTHING: Self = Self { ticket: None };
+
+    pub(crate) const fn of(pending: &Pending) -> Self {
+        Self { ticket: pending.ticket() }
+    }
 }
 
 /// A vote, which holds once it was waited for.
@@ -124,7 +133,7 @@ impl Database {
             laid.extend(edit.lay(meta)?);
         }
         if laid.is_empty() {
-            return Ok(Voted { vote: Vote::ReadOnly, appended: Appended { ticket: None } });
+            return Ok(Voted { vote: Vote::ReadOnly, appended: Appended::NOTHING });
         }
         let parts: Vec<_> = laid.iter().map(|laid| (&*laid.seat.0.name, laid.bytes.as_slice())).collect();
         let bytes = lay_prepare(xid, &parts);
@@ -218,6 +227,11 @@ impl Database {
         let prefix = Ours::prefix(node);
         let all = self.in_doubt().into_iter().map(|branch| branch.xid);
         all.filter(|xid| xid.gtrid().starts_with(&prefix) && xid.branch().is_some()).collect()
+    }
+
+    /// Whether a branch of that name is prepared, or on its way there or from there.
+    pub(crate) fn knows(&self, xid: &Xid) -> bool {
+        self.store.desk().branches.0.contains_key(xid)
     }
 
     /// At the open: branches that are prepared take the seats of their documents again.

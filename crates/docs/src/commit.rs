@@ -62,6 +62,10 @@ impl Pending {
         self.ticket.map(|ticket| ticket.lsn)
     }
 
+    pub(crate) const fn ticket(&self) -> Option<Ticket> {
+        self.ticket
+    }
+
     /// Waits until it is durable and visible, and gives it.
     ///
     /// # Errors

@@ -149,6 +149,7 @@ impl Database {
             config,
             desk: Mutex::default(),
             documents: Mutex::default(),
+            claims: Mutex::default(),
             stepping: Mutex::default(),
         };
         let database = Self { store: Arc::new(store), replayed, rebuilt };

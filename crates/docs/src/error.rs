@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assent_ids::{Lsn, Xid};
+use assent_ids::{Lsn, NodeId, Xid};
 use assent_journal::JournalError;
 use assent_kind::Kind;
 use assent_runs::RunsError;
@@ -200,6 +200,21 @@ pub enum DocsError {
         /// The branch.
         xid: Box<Xid>,
     },
+    /// Another connection resolves this coordinator's branches.
+    #[error("another connection resolves the branches of node {node}")]
+    Claimed {
+        /// The coordinator's node.
+        node: NodeId,
+    },
+    /// Work on a connection that no branch has started.
+    #[error("no branch is started on this connection")]
+    NoBranch,
+    /// The work of a branch had failed; it is rolled back and gone.
+    #[error("branch {xid} is rolled back: its work had failed")]
+    RolledBack {
+        /// The branch.
+        xid: Box<Xid>,
+    },
     /// What is asked of a branch does not fit its state. Nothing has changed.
     #[error("branch {xid} is {state}: no {verb}")]
     State {
@@ -266,7 +281,9 @@ impl DocsError {
             | Self::Patch { .. }
             | Self::TagName { .. }
             | Self::Pointer { .. }
+            | Self::NoBranch
             | Self::State { .. } => Kind::Invalid,
+            Self::RolledBack { .. } => Kind::RolledBack,
             Self::Unpatched { kind, .. } => *kind,
             Self::Line { error, .. } => error.kind(),
             Self::NoDocument { .. }
@@ -274,7 +291,7 @@ impl DocsError {
             | Self::NoNode { .. }
             | Self::NoTag { .. }
             | Self::Unknown { .. } => Kind::NotFound,
-            Self::Exists { .. } | Self::Known { .. } | Self::Truncated { .. } => Kind::Conflict,
+            Self::Exists { .. } | Self::Known { .. } | Self::Claimed { .. } | Self::Truncated { .. } => Kind::Conflict,
             Self::Busy { .. } => Kind::Busy,
             Self::Stream { .. } => Kind::Unavailable,
             Self::Journal(error) => error.kind(),

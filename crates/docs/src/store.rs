@@ -4,12 +4,12 @@
 //! items and paths.
 //! Deliberately absent: writing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use assent_frame::Malformed;
-use assent_ids::Lsn;
+use assent_ids::{Lsn, NodeId};
 use assent_journal::{Fetched, Log};
 use assent_kind::Kind;
 use assent_world::Clock;
@@ -65,6 +65,8 @@ pub(crate) struct Store {
     pub(crate) roots: Cache<RootKey, Arc<Root>, Bytes>,
     pub(crate) desk: Mutex<Desk>,
     pub(crate) documents: Mutex<HashMap<Arc<str>, Arc<Doc>>>,
+    /// Nodes of coordinators whose branches somebody resolves.
+    pub(crate) claims: Mutex<BTreeSet<NodeId>>,
     /// Held by whoever writes the index out.
     pub(crate) stepping: Mutex<()>,
 }

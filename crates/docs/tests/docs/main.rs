@@ -25,6 +25,7 @@ mod load;
 mod model;
 mod past;
 mod patch;
+mod resource;
 mod serialise;
 mod store;
 mod tags;
