@@ -70,8 +70,8 @@ fn tick(coordinator: &Coordinator, bell: Option<&Bell>, listener: &Listener, sto
             listener(Err(&error));
         }
         // A client was fenced: what it left behind can be finished now.
-        let fenced = coordinator.gauges().fenced;
-        if let Some(bell) = bell.filter(|_| std::mem::replace(&mut known, fenced) != fenced) {
+        let calls = coordinator.calls();
+        if let Some(bell) = bell.filter(|_| std::mem::replace(&mut known, calls) != calls) {
             bell.ring();
         }
         stop.wait(0, Some(TICK));

@@ -95,6 +95,8 @@ pub(crate) struct State {
     pub(crate) sealed: Moment,
     /// This opening; before it, the last one that looked for lost decisions.
     pub(crate) opened: Opened,
+    /// How often recovery was given something that it need not wait for.
+    pub(crate) calls: u64,
     /// Where decisions end that may be told before they are durable.
     pub(crate) unsynced: VecDeque<Lsn>,
     /// Heuristic outcomes that the log has refused.
@@ -162,6 +164,7 @@ impl Coordinator {
             chain: replay.chain,
             sealed: now,
             opened: replay.opened,
+            calls: 0,
             unsynced: VecDeque::new(),
             unlaid: BTreeSet::new(),
             owed: None,

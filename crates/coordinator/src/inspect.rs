@@ -65,6 +65,13 @@ impl Coordinator {
         }
     }
 
+    /// How often recovery was given something that it need not wait for: clients were fenced, also those of an earlier
+    /// epoch whose time to come back is over and who never did. Whoever rings for it looks at this.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
     fn view(&self, state: &State, tx: TxId) -> Option<TransactionView> {
         let entry = state.table.get(tx);
         let sight = state.attended.seen(tx).filter(|_| state.table.is_watched(tx));

@@ -69,6 +69,8 @@ impl Coordinator {
         self.log.wait_durable(ticket)?;
         let state = &mut *self.state();
         state.gauges.fenced += state.clients.fenced(&fence);
+        // Not only those that were seen: who died before it came back to this epoch has left its branches too.
+        state.calls += 1;
         let clients = &state.clients;
         state.table.fenced(|incarnation| clients.standing(incarnation) == crate::Standing::Fenced);
         Ok(())

@@ -34,8 +34,8 @@ pub(crate) fn tick_coordinator(shared: &Shared, coordinator: &Arc<Coordinator>) 
     let (mut failed, mut known) = (false, 0);
     while shared.drain.sleep(TICK) {
         // A client was fenced: what it left behind can be finished now.
-        let fenced = coordinator.gauges().fenced;
-        if std::mem::replace(&mut known, fenced) != fenced {
+        let calls = coordinator.calls();
+        if std::mem::replace(&mut known, calls) != calls {
             shared.recovery.ring();
         }
         match coordinator.tick() {

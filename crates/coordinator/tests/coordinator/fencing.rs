@@ -66,6 +66,29 @@ fn a_restarted_server_knows_its_clients_for_as_long_as_they_may_be_away() {
 }
 
 #[test]
+fn whoever_never_comes_back_is_called_for_when_its_time_is_over() {
+    // Written: branches of clients that died before they had reached the restarted server, prepared just behind its first
+    // look. What the user saw: prepared for eleven seconds, until the resource was looked at again at rest.
+    let mut stand = Stand::new();
+    let gone = stand.coordinator.handshake("gone").unwrap();
+    stand.restart(false);
+    stand.clock.advance(Duration::from_millis(1_000));
+    stand.coordinator.tick().unwrap();
+    assert_eq!((stand.coordinator.standing(gone.incarnation), stand.coordinator.calls()), (Standing::Resumable, 0));
+    stand.clock.advance(Duration::from_micros(1));
+    stand.coordinator.tick().unwrap();
+    assert_eq!((stand.coordinator.standing(gone.incarnation), stand.coordinator.calls()), (Standing::Fenced, 1));
+    assert_eq!(stand.coordinator.gauges().fenced, 0, "it was never seen here");
+    // And of this epoch.
+    let lost = stand.coordinator.handshake("lost").unwrap();
+    stand.coordinator.lost(lost.incarnation);
+    stand.fence();
+    assert_eq!((stand.coordinator.standing(lost.incarnation), stand.coordinator.calls()), (Standing::Fenced, 2));
+    stand.fence();
+    assert_eq!(stand.coordinator.calls(), 2, "nobody is called for nothing");
+}
+
+#[test]
 fn clients_of_earlier_epochs_have_their_time_from_when_they_can_reach_the_server() {
     // Written: nothing wrong. The server restarted, opened its coordinator, then replayed a large store for seconds, and
     // only then listened; its first tick fenced every client before one could connect, and their work was rolled back.
