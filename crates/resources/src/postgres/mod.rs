@@ -12,6 +12,7 @@ mod client;
 mod codes;
 pub(crate) mod doctor;
 mod line;
+mod prepared;
 mod reading;
 mod recovery;
 mod session;

@@ -22,12 +22,14 @@ use std::time::Duration;
 
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
+use assent_world::{Dice as _, RealDice};
 use assent_xa::{Native, Reply, Verb, Vote};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::Severity;
 
 use super::client::{PostgresClient, Way};
 use super::codes::{Step, judge};
+use super::prepared::Prepared;
 use super::reading::Asking;
 use super::witness::{Evidence, Place, Witness};
 use crate::kept::{self, said};
@@ -47,7 +49,7 @@ const NO_TRANSACTION: &str = "25P01";
 const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned(), \
      EXISTS (SELECT FROM pg_catalog.pg_foreign_table)";
 /// The same within the vote, which gives a number to whoever has none.
-const VOTES: &str = "SAVEPOINT assent_vote; SELECT pg_catalog.txid_current_if_assigned(), pg_catalog.txid_current()";
+const VOTES: &str = "SELECT pg_catalog.txid_current_if_assigned(), pg_catalog.txid_current()";
 /// For a server where this role may read its place, which was tried when connecting: an error here would be the vote's.
 const WITH_PLACE: &str = ", pg_catalog.pg_current_wal_insert_lsn(), current_user";
 /// For one of which it may only know when it was started.
@@ -78,13 +80,20 @@ pub(crate) struct Session {
     pub(super) claimed: Option<String>,
     /// By which our claim is told from another's.
     pub(super) mark: Option<u64>,
+    /// How it says what a vote leaves behind.
+    evident: Prepared,
 }
 
 impl Session {
     pub(super) fn new(client: PostgresClient, resource: ResourceId, place: Place, was_open: Arc<AtomicBool>) -> Self {
         let (stand, asking) = (Stand::Idle, Asking::ADAPTIVE);
         let (evidence, witness, claimed, mark) = (None, Vec::new(), None, None);
-        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed, mark }
+        let evident = match client.0 {
+            Way::Line(_) => Prepared::named("assent_vote", RealDice.roll()),
+            // A connection of the caller's may outlive this by far, and what is left prepared there stays.
+            Way::Given(_) => Prepared::InFull,
+        };
+        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed, mark, evident }
     }
 
     /// The caller's own statements, which have no time limit of ours.
@@ -211,12 +220,26 @@ impl Session {
 
     fn vote(&self, xid: &Xid) -> String {
         // Who was asked at its end has said it.
-        let first = if self.evidence.is_some() { "SAVEPOINT assent_vote".to_owned() } else { self.with_place(VOTES) };
-        format!("{first}; PREPARE TRANSACTION {}", gid(xid))
+        let (prepare, asked) = match self.evidence {
+            Some(_) => (String::new(), String::new()),
+            None => self.evident.words(&[], &[], |_| self.with_place(VOTES)),
+        };
+        let behind = if asked.is_empty() { "" } else { "; " };
+        format!("SAVEPOINT assent_vote; {prepare}{asked}{behind}PREPARE TRANSACTION {}", gid(xid))
+    }
+
+    /// The same again, in full, where what was prepared was not to be had.
+    fn vote_in_full(&self, xid: &Xid) -> String {
+        let asked = self.with_place(VOTES);
+        format!("ROLLBACK TO SAVEPOINT assent_vote; {asked}; PREPARE TRANSACTION {}", gid(xid))
     }
 
     fn prepare(&mut self, xid: Xid) -> Reply {
-        match self.ask(|it| it.vote(&xid)) {
+        let mut answer = self.ask(|it| it.vote(&xid));
+        if self.evidence.is_none() && self.evident.learn(answer.as_ref().map(drop), |_| false) {
+            answer = self.ask(|it| it.vote_in_full(&xid));
+        }
+        match answer {
             Ok(answer) => {
                 // The connection is free at once; the branch no longer belongs to it.
                 self.stand = Stand::Idle;

@@ -120,4 +120,9 @@ fn a_connection_that_writes_sends_as_many_messages_as_one_would_by_hand() {
     counted.branch = counted.branch.detect_read_only(false);
     assert_eq!(counted.branch("SELECT 1"), (4, false));
     assert_eq!(counted.branch(&insert), (4, false));
+
+    // What a vote is asked is prepared once a connection. Where others let that go, one vote is sent twice.
+    run(&mut counted.branch, "DEALLOCATE ALL").unwrap();
+    assert_eq!(counted.branch(&insert), (5, false));
+    assert_eq!(counted.branch(&insert), (4, false));
 }
