@@ -9,6 +9,7 @@ use assent_kind::Kind;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+pub(crate) use crate::documents::{Docs, Documents};
 pub(crate) use crate::entrance::{Http, Identity, Tls};
 use crate::failure::Failure;
 use crate::shown::shown;
@@ -25,6 +26,11 @@ pub(crate) struct Config {
     /// Health and metrics.
     #[serde(default)]
     pub(crate) admin: Admin,
+    /// Documents over HTTP.
+    #[serde(default)]
+    pub(crate) docs: Docs,
+    /// Runs the documents if present.
+    pub(crate) documents: Option<Documents>,
     /// Who may do what by HTTP.
     #[serde(default)]
     pub(crate) identity: Identity,
@@ -229,6 +235,10 @@ const KEYS: &[(&str, Type)] = &[
     ("server.long_bytes_max", Type::Number),
     ("server.insecure", Type::Boolean),
     ("admin.listen", Type::Text),
+    ("docs.listen", Type::Text),
+    ("documents.log_size", Type::Number),
+    ("documents.cache_bytes", Type::Number),
+    ("documents.memory_bytes", Type::Number),
     ("identity.mode", Type::Text),
     ("identity.users_file", Type::Text),
     ("identity.token_seconds", Type::Number),
@@ -323,8 +333,8 @@ impl Config {
 
     fn check(&self, file: &str) -> Result<(), Failure> {
         let wrong = |message: String| Err(Failure::invalid(format!("{file}: {message}")));
-        if self.coordinator.is_none() && self.kv.is_none() {
-            return wrong("no engine: write a [coordinator] or a [kv] section".into());
+        if self.coordinator.is_none() && self.kv.is_none() && self.documents.is_none() {
+            return wrong("no engine: write a [coordinator], a [kv] or a [documents] section".into());
         }
         if self.server.threads == 0 || self.server.threads > 64 {
             return wrong(format!("server.threads = {}; 1 to 64", self.server.threads));
@@ -365,6 +375,9 @@ impl Config {
         }
         if let Some(Err(error)) = self.kv.as_ref().map(|it| it.store(assent_ids::NodeId(0)).check()) {
             return wrong(format!("kv.{error}"));
+        }
+        if let Some(Err(error)) = self.documents.as_ref().map(Documents::check) {
+            return wrong(format!("documents.{error}"));
         }
         self.identity.check().or_else(|message| wrong(format!("identity.{message}")))?;
         self.check_resources().or_else(wrong)
@@ -512,6 +525,7 @@ mod tests {
                  [[resource]]\nname = \"b\"\nkind = \"own\"\nurl = \"kv\"",
                 "has a name already",
             ),
+            ("data_dir = \"d\"\n[documents]\nlisten = \"x\"", "listen"),
             ("data_dir = ", "assent.toml"),
         ];
         for (text, named) in cases {

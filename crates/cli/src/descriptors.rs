@@ -25,18 +25,42 @@ pub(crate) struct Places {
     pub(crate) protocol: u32,
     /// Of health and metrics.
     pub(crate) admin: u32,
+    /// Of documents, where they are served.
+    pub(crate) docs: u32,
+}
+
+impl Places {
+    /// The same, half of the protocol's for documents.
+    const fn with_documents(self, has_documents: bool) -> Self {
+        if !has_documents {
+            return self;
+        }
+        let docs = self.protocol / 2;
+        // One place is one for whoever comes first.
+        let docs = if docs == 0 { 1 } else { docs };
+        Self {
+            protocol: self.protocol.saturating_sub(docs).saturating_add(if self.protocol < 2 { 1 } else { 0 }),
+            docs,
+            ..self
+        }
+    }
 }
 
 /// Raises the process's limit as far as it may, and shares it out.
 ///
 /// # Errors
 /// `Invalid` if not even one connection would fit.
-pub(crate) fn places(connections_max: u32, resources: usize, has_store: bool) -> Result<Places, Failure> {
+pub(crate) fn places(
+    connections_max: u32,
+    resources: usize,
+    has_store: bool,
+    has_documents: bool,
+) -> Result<Places, Failure> {
     let limit = getrlimit(Resource::Nofile);
     // Nothing is lost if it may not: the limit stays as it was.
     _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let places = share(descriptors, connections_max, resources, has_store)?;
+    let places = share(descriptors, connections_max, resources, has_store)?.with_documents(has_documents);
     if places.protocol < connections_max {
         let Places { protocol, .. } = places;
         warn!("{descriptors} descriptors allow {protocol} connections, not {connections_max}; raise ulimit -n");
@@ -55,9 +79,9 @@ fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bo
         )),
         left if has_store => {
             let left = left - STORE.min(left / 2);
-            Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin })
+            Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin, docs: 0 })
         }
-        left => Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin }),
+        left => Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin, docs: 0 }),
     }
 }
 
@@ -67,8 +91,16 @@ mod tests {
 
     #[test]
     fn connections_take_only_what_the_engines_leave() {
-        assert_eq!(share(u64::MAX, 1_024, 3, false).ok(), Some(Places { protocol: 1_024, admin: 64 }));
-        assert_eq!(share(64 + 24 + 64 + 64 + 10, 1_024, 3, false).ok(), Some(Places { protocol: 10, admin: 64 }));
+        assert_eq!(share(u64::MAX, 1_024, 3, false).ok(), Some(Places { protocol: 1_024, admin: 64, docs: 0 }));
+        assert_eq!(
+            share(64 + 24 + 64 + 64 + 10, 1_024, 3, false).ok(),
+            Some(Places { protocol: 10, admin: 64, docs: 0 })
+        );
+        let halved = |protocol: u32| {
+            let Places { protocol, docs, .. } = Places { protocol, admin: 64, docs: 0 }.with_documents(true);
+            (protocol, docs)
+        };
+        assert_eq!((halved(1_024), halved(3), halved(1)), ((512, 512), (2, 1), (1, 1)));
         let stored = |left: u64| share(192 + left, 1_024, 0, true).ok().map(|places| places.protocol);
         assert_eq!((stored(1_000), stored(38), stored(1)), (Some(744), Some(19), Some(1)));
         let refused = share(64 + 64 + 64, 1_024, 0, false).unwrap_err();

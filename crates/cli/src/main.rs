@@ -12,6 +12,7 @@ mod demo;
 mod descriptors;
 mod docs;
 mod doctor;
+mod documents;
 mod entrance;
 mod failure;
 mod journal;

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use assent_coordinator::engine::{self, TableConfig, TableLog};
 use assent_coordinator::{Agent, Coordinator, Identity};
-use assent_door::{Health, Metrics, Shield, listen_address, shielded_address};
-use assent_journal::{Counts, Journal, JournalError, Keeper, Kept, Log};
+use assent_docs::Database;
+use assent_door::{Check, Health, Metrics, Shield, listen_address, shielded_address};
+use assent_journal::{Counts, Journal, JournalError, Keeper, Kept, Log, State};
 use assent_kind::Kind;
 use assent_kv::{Kv, KvConnector};
 use assent_link::LinkConfig;
 use assent_resources::{MariadbConnector, PostgresConnector, RemoteConnector};
-use assent_rest::{Admin, Certificates, Entrance, LogLevel, Rest, Service};
+use assent_rest::{Admin, Certificates, Documents, Entrance, LogLevel, Rest, Service};
 use assent_server::{Engines, Server};
 use assent_world::stop::Stop;
 use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
@@ -50,7 +51,8 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let config = Config::load(&arguments.config, &flags(arguments))?;
     let house = House::open(&config)?;
     let running = house.start(&config, log_level)?;
-    println!("ready protocol={} admin={}", running.server.address(), running.rest.address());
+    let docs = running.docs.as_ref().map(|docs| format!(" docs={}", docs.address())).unwrap_or_default();
+    println!("ready protocol={} admin={}{docs}", running.server.address(), running.rest.address());
     for signal in signals.forever() {
         if signal != SIGHUP {
             info!("stopping on signal {signal}");
@@ -86,6 +88,7 @@ struct House {
     keeper: Option<Keeper>,
     coordinator: Option<(StateLog, Arc<Coordinator>)>,
     kv: Option<(Arc<Journal>, Arc<Kv>)>,
+    documents: Option<(Arc<Journal>, Arc<Database>)>,
 }
 
 /// What keeps the coordinator's state.
@@ -125,7 +128,7 @@ impl House {
         std::fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder.display(), &error))?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock);
         let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
-        let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None };
+        let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None, documents: None };
         if let Some(section) = &config.coordinator {
             let state = house.state(&folder.join("coordinator"), section)?;
             let settings = assent_coordinator::Config {
@@ -148,6 +151,16 @@ impl House {
             );
             let kv = Kv::open(log, disk, Arc::clone(&house.clock), &folder.join("kv-ledger"), settings)?;
             house.kv = Some((journal, Arc::new(kv)));
+        }
+        if let Some(section) = &config.documents {
+            let journal = house.journal(&folder.join("docs"), &section.engine(), 64 << 20, Keeps::UntilReleased)?;
+            let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
+            let index = folder.join("docs-index");
+            let database = Database::open(log, disk, Arc::clone(&house.clock), &index, section.settings())?;
+            if database.stats().rebuilt {
+                warn!("{}: was damaged or another journal's, and has been built anew", index.display());
+            }
+            house.documents = Some((journal, Arc::new(database)));
         }
         Ok(house)
     }
@@ -241,7 +254,8 @@ impl House {
 
     fn start(&self, config: &Config, log_level: Option<LogLevel>) -> Result<Running, Failure> {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
-        let places = descriptors::places(config.server.connections_max, config.resources.len(), config.kv.is_some())?;
+        let (many, resources) = (config.server.connections_max, config.resources.len());
+        let places = descriptors::places(many, resources, config.kv.is_some(), config.documents.is_some())?;
         let limits = assent_door::Limits {
             connections_max: places.protocol,
             idle_ms: config.server.idle_ms,
@@ -286,9 +300,35 @@ impl House {
             clock: Arc::clone(&self.clock),
             metrics: Arc::clone(&metrics),
         };
+        let limits = assent_door::Limits { connections_max: places.docs, ..limits };
+        let readers = Entrance { settings: config.http.settings(limits), ..entrance.clone() };
+        let docs = self.serve_documents(config, shield, readers, &metrics, &health)?;
         let service = Service::admin(self.admin(config, metrics, health, log_level));
         let rest = Rest::start(&admin, entrance, service)?;
-        Ok(Running { server, rest, identity, certificates })
+        Ok(Running { server, rest, docs, identity, certificates })
+    }
+
+    /// The documents' own listener, if there are any.
+    fn serve_documents(
+        &self,
+        config: &Config,
+        shield: Shield,
+        entrance: Entrance,
+        metrics: &Arc<Metrics>,
+        health: &Arc<Health>,
+    ) -> Result<Option<Rest>, Failure> {
+        let Some((journal, database)) = &self.documents else { return Ok(None) };
+        count(metrics, "documents", journal, Journal::counts);
+        let log = Arc::clone(journal);
+        health.watch("documents", move || match log.state() {
+            State::Open => Check::ok("serving"),
+            State::Full => Check::failed("the disk is full: make room, writing goes on by itself"),
+            State::Closed => Check::failed("the journal is closed after a failure: restart, recovery decides"),
+        });
+        let address = shielded_address("docs.listen", &config.docs.listen, shield, config.server.insecure)?;
+        let (metrics, health, database) = (Arc::clone(metrics), Arc::clone(health), Arc::clone(database));
+        let service = Service::documents(Documents { metrics, health, database });
+        Ok(Some(Rest::start(&address, entrance, service)?))
     }
 
     /// What the admin listener serves.
@@ -365,6 +405,7 @@ fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
 struct Running {
     server: Server,
     rest: Rest,
+    docs: Option<Rest>,
     identity: Arc<assent_rest::Identity>,
     certificates: Option<Arc<Certificates>>,
 }
@@ -373,9 +414,13 @@ impl Running {
     fn stop(self, house: &House) {
         self.server.stop(DRAIN);
         self.rest.stop(DRAIN);
+        if let Some(docs) = self.docs {
+            docs.stop(DRAIN);
+        }
         let coordinator = house.coordinator.as_ref().map(|it| it.0.close());
         let kv = house.kv.as_ref().map(|it| it.0.close());
-        for error in [coordinator, kv].into_iter().flatten().filter_map(Result::err) {
+        let documents = house.documents.as_ref().map(|it| it.0.close());
+        for error in [coordinator, kv, documents].into_iter().flatten().filter_map(Result::err) {
             warn!("{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! What every request passes: a name for it, a place, who asks, a time limit, and a line in the log.
 //!
 //! Walk: [`pass`] names the request · takes one of the places, or answers 503 · [`Identity::who`] where the path is not
-//! [`OPEN`] · the caller's rate · the handler, within its time · a [`Problem`] becomes its body · the line.
+//! open to all · the caller's rate · the handler, within its time · a [`Problem`] becomes its body · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
 
 use std::sync::Arc;
@@ -22,21 +22,8 @@ use crate::listener::Peer;
 use crate::pool::Pool;
 use crate::problem::Problem;
 use crate::rest::Settings;
+use crate::service::Service;
 
-/// Paths that anybody may ask.
-const OPEN: [&str; 11] = [
-    "/health",
-    "/metrics",
-    "/token",
-    "/logout",
-    "/user/authorize",
-    "/openapi.json",
-    "/openapi.yaml",
-    "/v1/health",
-    "/v1/health/live",
-    "/v1/health/ready",
-    "/v1/metrics",
-];
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest name of a request that a caller may give.
 const REQUEST_ID_BYTES_MAX: usize = 64;
@@ -50,6 +37,8 @@ pub(crate) struct Guard {
     pub(crate) pool: Pool,
     pub(crate) passwords: Pool,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Paths that anybody may ask.
+    open: &'static [&'static str],
     places: Arc<Semaphore>,
     rates: Option<Rates>,
     patience: Duration,
@@ -91,7 +80,7 @@ impl Guard {
         identity: Arc<Identity>,
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
-        listener: &str,
+        service: &Service,
     ) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(Semaphore::MAX_PERMITS).max(1);
         let second = Duration::from_secs(1);
@@ -101,12 +90,13 @@ impl Guard {
             pool: Pool::new(count(settings.threads)),
             passwords: Pool::new(PASSWORDS),
             clock,
+            open: service.open(),
             places: Arc::new(Semaphore::new(count(settings.requests_max))),
             rates: (many > 0).then(|| Rates::new(many, second, many.saturating_mul(2))),
             patience: Duration::from_millis(settings.request_ms.into()),
             salt: RealDice.roll(),
             count: AtomicU64::new(0),
-            numbers: Numbers::new(metrics, listener),
+            numbers: Numbers::new(metrics, service.name()),
         }
     }
 
@@ -148,9 +138,9 @@ impl Guard {
         from: &str,
         who: &mut Option<Caller>,
     ) -> Result<Response, Problem> {
-        let is_open = OPEN.contains(&request.uri().path());
+        let is_open = self.open.contains(&request.uri().path());
         // How it stands is told also when it is full.
-        let is_health = request.uri().path().starts_with("/health") || request.uri().path().starts_with("/v1/health");
+        let is_health = is_open && request.uri().path().contains("/health");
         let place = if is_health { None } else { Some(self.place()?) };
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let work = async {

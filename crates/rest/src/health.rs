@@ -11,17 +11,28 @@ use serde_json::{Map, Value, json};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(crate) fn routes(metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
-    let text = |metrics: Arc<Metrics>| move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()) };
-    let ready = |health: Arc<Health>| move || async move { report(&health) };
+/// Those that every listener has.
+pub(crate) fn open(metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
+    let (metrics, health) = (Arc::clone(metrics), Arc::clone(health));
     Router::new()
-        .route("/health", get(ready(Arc::clone(health))))
-        .route("/metrics", get(text(Arc::clone(metrics))))
+        .route("/health", get(move || async move { report(&health) }))
+        .route("/metrics", get(move || text(metrics)))
+}
+
+async fn text(metrics: Arc<Metrics>) -> impl axum::response::IntoResponse {
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text())
+}
+
+/// The same, and those of `/v1`.
+pub(crate) fn routes(metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
+    let ready = |health: Arc<Health>| move || async move { report(&health) };
+    let metrics_too = Arc::clone(metrics);
+    open(metrics, health)
         .route("/v1/health", get(ready(Arc::clone(health))))
         .route("/v1/health/ready", get(ready(Arc::clone(health))))
         // Whoever answers is alive; what he serves may not be.
         .route("/v1/health/live", get(|| async { Json(json!({"state": "ok"})) }))
-        .route("/v1/metrics", get(text(Arc::clone(metrics))))
+        .route("/v1/metrics", get(move || text(metrics_too)))
 }
 
 fn report(health: &Health) -> Response {

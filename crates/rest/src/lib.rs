@@ -1,19 +1,21 @@
-//! HTTP: people and programs of any language reach keys and transactions, and operators see and steer everything. The
+//! HTTP: people and programs of any language reach documents, keys and transactions, and operators see and steer everything. The
 //! only room with an asynchronous runtime.
 //!
 //! Walk: [`Rest::start`] binds and serves, on a thread of its own · `listener` bounds connections and their silence, and
 //! shakes hands for TLS ([`Certificates`]) · `guard` names each request, knows who asks ([`Identity`]), bounds how many
 //! there are and for how long, and writes a line about each · [`Service`] has the routes: `health` for machines that ask
-//! how it stands, `v1` for the rest · `pool` for what may block · `problem` for what went wrong · [`Rest::stop`] finishes
+//! how it stands, `v1` for keys, transactions and the server, `docs` for documents · `pool` for what may block · `problem` for what went wrong · [`Rest::stop`] finishes
 //! what is under way.
 //! Deliberately absent: files. Whoever starts it reads them.
 #![forbid(unsafe_code)]
 
 mod body;
+mod docs;
 mod guard;
 mod health;
 mod identity;
 mod listener;
+mod moment;
 mod params;
 mod pool;
 mod problem;
@@ -22,6 +24,7 @@ mod service;
 mod tls;
 mod v1;
 
+pub use docs::Documents;
 pub use identity::{Identity, IdentityError, OidcConfig, User, UsersConfig, password_hash};
 pub use rest::{Entrance, Rest, RestError, Settings};
 pub use service::Service;

@@ -1,6 +1,6 @@
 //! What a listener serves: its routes, and what has to be done beside them now and then.
 //!
-//! Walk: [`Service::admin`] health, metrics and `/v1` · [`Service::under`] puts the guard before them, and the words for
+//! Walk: [`Service::admin`] health, metrics and `/v1` · [`Service::documents`] documents at the root · [`Service::under`] puts the guard before them, and the words for
 //! what is not there.
 
 use std::fmt;
@@ -14,6 +14,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
+use crate::docs::{self, Documents};
 use crate::guard::{self, Guard};
 use crate::identity::token;
 use crate::problem::Problem;
@@ -28,6 +29,7 @@ pub struct Service(What);
 
 enum What {
     Admin(Box<Admin>),
+    Documents(Documents),
 }
 
 impl fmt::Debug for Service {
@@ -48,15 +50,41 @@ impl Service {
         Self(What::Admin(Box::new(admin)))
     }
 
+    /// Documents, as SirixDB's published clients ask for them.
+    #[must_use]
+    pub const fn documents(documents: Documents) -> Self {
+        Self(What::Documents(documents))
+    }
+
     pub(crate) const fn name(&self) -> &'static str {
         match &self.0 {
             What::Admin(_) => "admin",
+            What::Documents(_) => "docs",
+        }
+    }
+
+    /// Paths that anybody may ask. Exactly these: behind others may stand documents.
+    pub(crate) const fn open(&self) -> &'static [&'static str] {
+        match &self.0 {
+            What::Admin(_) => &[
+                "/health",
+                "/metrics",
+                "/token",
+                "/logout",
+                "/user/authorize",
+                "/v1/health",
+                "/v1/health/live",
+                "/v1/health/ready",
+                "/v1/metrics",
+            ],
+            What::Documents(_) => &["/health", "/metrics", "/token", "/logout", "/user/authorize"],
         }
     }
 
     pub(crate) fn under(self, guard: Arc<Guard>, settings: &Settings) -> Served {
         let (routes, upkeep) = match self.0 {
             What::Admin(admin) => v1::routes(*admin, Arc::clone(&guard), settings),
+            What::Documents(documents) => docs::routes(documents, Arc::clone(&guard), settings),
         };
         let tokens = Router::new()
             .route("/token", post(token::token))

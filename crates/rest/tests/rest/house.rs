@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use assent_coordinator::{Coordinator, Identity as Node};
+use assent_docs::Database;
 use assent_door::{Health, Metrics, listen_address};
 use assent_journal::{Config, Journal, Log};
 use assent_kv::Kv;
-use assent_rest::{Admin, Entrance, Identity, LogLevel, Rest, Service, Settings, User, UsersConfig};
+use assent_rest::{Admin, Documents, Entrance, Identity, LogLevel, Rest, Service, Settings, User, UsersConfig};
 use assent_world::{Clock, Moment, RealClock, RealDice, RealDisk};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -41,6 +42,52 @@ impl Clock for Ahead {
 
     fn boot_id(&self) -> u128 {
         RealClock.boot_id()
+    }
+}
+
+/// A listener of documents, over a database in a folder of its own.
+pub(crate) struct Archive {
+    pub(crate) rest: Rest,
+    pub(crate) clock: Arc<Ahead>,
+    _folder: TempDir,
+}
+
+pub(crate) fn archive(users: Option<Vec<User>>) -> Archive {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(Ahead::default()));
+    let config = Config { log_size: 1 << 20, kept_until_released: true, ..Config::default() };
+    let path = folder.path().join("log");
+    let (log, _) = Journal::open(Arc::new(RealDisk), clock.clone(), Arc::new(RealDice), &path, config).unwrap();
+    let config = assent_docs::Config { trims: true, ..assent_docs::Config::default() };
+    let index = folder.path().join("index");
+    let database = Database::open(log, Arc::new(RealDisk), clock.clone(), &index, config).unwrap();
+    let identity = match users {
+        None => Identity::open(),
+        Some(users) => {
+            let config = UsersConfig { users, token_seconds: 300, refresh_seconds: 1_800 };
+            Identity::users(&config, clock.clone()).unwrap()
+        }
+    };
+    let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
+    let entrance = Entrance {
+        settings: Settings::default(),
+        identity: Arc::new(identity),
+        certificates: None,
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+    };
+    let any = listen_address("docs.listen", "127.0.0.1:0", false).unwrap();
+    let documents = Documents { metrics, health, database: Arc::new(database) };
+    let rest = Rest::start(&any, entrance, Service::documents(documents)).unwrap();
+    Archive { rest, clock, _folder: folder }
+}
+
+impl Archive {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        ask_at(self.rest.address(), method, path, headers, body)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"")
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "helpers of tests speak to the listener as strangers do, and fail by panicking"
 )]
 
+mod documents;
 mod house;
 mod keys;
 mod limits;

@@ -1,0 +1,112 @@
+//! Documents over HTTP, at the root of a listener of their own: the paths, parameters and shapes that SirixDB's published
+//! clients use, for JSON.
+//!
+//! Walk: [`routes`] · `names` what a path names · `databases` lists, makes and drops · `resource` makes, changes and drops
+//! documents and nodes · `read` one revision or several, whole or in part · `past` history, paths and differences.
+//! A database is a document named `database/`, without a revision; its documents are named `database/resource`.
+//! Deliberately absent: XML; JSONiq (JSONPath is there, `path`).
+
+mod databases;
+mod members;
+mod names;
+mod past;
+mod query;
+mod read;
+mod resource;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_docs::{Database, DocsError};
+use assent_door::{Health, Metrics};
+use assent_kind::Kind;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+use crate::guard::Guard;
+use crate::health;
+use crate::problem::Problem;
+use crate::rest::Settings;
+use crate::service::Upkeep;
+
+/// What the documents' listener serves.
+#[derive(Debug)]
+pub struct Documents {
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How it stands.
+    pub health: Arc<Health>,
+    /// The documents.
+    pub database: Arc<Database>,
+}
+
+/// What the handlers share.
+pub(crate) struct Library {
+    guard: Arc<Guard>,
+    database: Arc<Database>,
+    body_bytes_max: usize,
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
+    }
+}
+
+impl From<DocsError> for Problem {
+    fn from(error: DocsError) -> Self {
+        let detail = error.to_string();
+        match &error {
+            DocsError::Size { .. } => Self::invalid(detail).status(StatusCode::PAYLOAD_TOO_LARGE),
+            _ => Self::of(error.kind(), detail),
+        }
+    }
+}
+
+/// What is understood and not served.
+fn not_here(what: &str) -> Problem {
+    Problem::of(Kind::Invalid, format!("{what} is not served here")).status(StatusCode::NOT_IMPLEMENTED)
+}
+
+/// How often the database is given its turn.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The routes, and the work beside them.
+pub(crate) fn routes(documents: Documents, guard: Arc<Guard>, settings: &Settings) -> (Router, Option<Upkeep>) {
+    let Documents { metrics, health, database } = documents;
+    let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
+    let library = Arc::new(Library { guard, database, body_bytes_max });
+    let router = Router::new()
+        .route("/", get(databases::list).post(databases::query).delete(databases::drop_all))
+        .route(
+            "/{database}",
+            get(databases::show).put(databases::create).post(databases::upload).delete(databases::drop),
+        )
+        .route(
+            "/{database}/{resource}",
+            get(read::read)
+                .head(read::head)
+                .put(resource::put)
+                .post(resource::insert)
+                .patch(resource::patch)
+                .delete(resource::delete),
+        )
+        .route("/{database}/{resource}/history", get(past::history))
+        .route("/{database}/{resource}/diff", get(past::diff))
+        .route("/{database}/{resource}/pathSummary", get(past::paths))
+        .with_state(Arc::clone(&library));
+    let upkeep: Upkeep = Box::pin(async move {
+        loop {
+            tokio::time::sleep(TICK).await;
+            let database = Arc::clone(&library.database);
+            let tick = move || {
+                database.tick();
+                Ok(())
+            };
+            _ = library.guard.pool.run(tick).await;
+        }
+    });
+    (router.merge(health::open(&metrics, &health)), Some(upkeep))
+}

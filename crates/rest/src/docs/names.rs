@@ -1,0 +1,91 @@
+//! What a path names: a database, or a document in it.
+//!
+//! Walk: [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's.
+
+use assent_docs::{Database, DocsError, Document};
+use axum::http::Uri;
+
+use crate::params::decoded;
+use crate::problem::Problem;
+
+/// What stands in a path.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) database: String,
+    /// Empty where the path names none.
+    pub(crate) resource: String,
+}
+
+impl Place {
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let mut parts = uri.path().strip_prefix('/').unwrap_or_default().split('/');
+        let mut next = || parts.next().map(name).transpose();
+        let database = next()?.unwrap_or_default();
+        Ok(Self { database, resource: next()?.unwrap_or_default() })
+    }
+
+    /// The name of the document that says that the database is there.
+    pub(crate) fn marker(&self) -> String {
+        format!("{}/", self.database)
+    }
+
+    /// The name of the document.
+    pub(crate) fn document(&self) -> String {
+        format!("{}/{}", self.database, self.resource)
+    }
+
+    /// The document, once it has a revision.
+    pub(crate) fn find(&self, library: &Database) -> Result<Document, Problem> {
+        let none =
+            || Problem::not_found(format!("there is no resource {:?} in database {:?}", self.resource, self.database));
+        match library.document(&self.document()) {
+            // One that is being made has none yet.
+            Ok(document) if document.latest().number() > 0 => Ok(document),
+            Ok(_) | Err(DocsError::NoDocument { .. }) => Err(none()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the database is there.
+    pub(crate) fn is_there(&self, library: &Database) -> Result<bool, Problem> {
+        match library.document(&self.marker()) {
+            Ok(_) => Ok(true),
+            Err(DocsError::NoDocument { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A name of a database or a resource.
+fn name(text: &str) -> Result<String, Problem> {
+    let name = decoded(text)?;
+    let is_path = matches!(name.as_str(), "" | "." | "..") || name.contains('/') || name.chars().any(char::is_control);
+    if is_path || name.len() > 255 {
+        let shown: String = name.chars().take(40).collect();
+        return Err(Problem::invalid(format!(
+            "{shown:?} is no name: it has 1 to 255 bytes, no / and no control characters, and is neither . nor .."
+        )));
+    }
+    Ok(name)
+}
+
+/// All names of documents that begin with this, behind it.
+pub(crate) fn names(library: &Database, prefix: &str) -> Result<Vec<String>, Problem> {
+    const PAGE: usize = 1_000;
+    let mut all: Vec<String> = Vec::new();
+    let mut behind = prefix.to_owned();
+    loop {
+        let page = library.names(Some(&behind), PAGE)?;
+        let is_last = page.len() < PAGE;
+        for name in page {
+            if !name.starts_with(prefix) {
+                return Ok(all);
+            }
+            behind.clone_from(&name);
+            all.push(name);
+        }
+        if is_last {
+            return Ok(all);
+        }
+    }
+}

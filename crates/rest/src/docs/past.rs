@@ -1,0 +1,118 @@
+//! What was, and what there is: the history of a document, what differs between two revisions of it, and its paths.
+
+use std::sync::Arc;
+
+use assent_docs::{Diff, Look as _, NodeKey, Scope};
+use assent_door::Role;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{Uri, header};
+use axum::response::{IntoResponse as _, Json, Response};
+use serde_json::{Value, json};
+
+use super::Library;
+use super::names::Place;
+use super::read::{JSON, When};
+use crate::identity::Caller;
+use crate::moment;
+use crate::params::Params;
+use crate::problem::Problem;
+
+/// Revisions of one answer.
+const REVISIONS_MAX: usize = 100_000;
+
+pub(super) async fn history(
+    State(library): State<Arc<Library>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let place = Place::of(&uri)?;
+    caller.may(Role::View, Some(&place.database))?;
+    let mut params = Params::of(&uri)?;
+    let last = params.parsed::<usize>(&["revisions"], "a number from 1")?;
+    let number = "a revision's number";
+    let from = params.parsed::<u32>(&["startRevision", "start-revision"], number)?;
+    let to = params.parsed::<u32>(&["endRevision", "end-revision"], number)?;
+    params.end()?;
+    if last == Some(0) || (last.is_some() && (from.is_some() || to.is_some())) {
+        return Err(Problem::invalid("give revisions, at least 1, or startRevision and endRevision"));
+    }
+    let database = Arc::clone(&library.database);
+    let read = move || {
+        let document = place.find(&database)?;
+        let newest = document.latest().number();
+        let (from, to) = (from.unwrap_or(1).max(1), to.unwrap_or(newest));
+        let (from, to) = (from.min(to), from.max(to));
+        let list = document.history(from..=to, last.unwrap_or(REVISIONS_MAX).min(REVISIONS_MAX))?;
+        let one = |told: &assent_docs::Told| {
+            let time = moment::show(told.time_ms);
+            json!({"revision": told.revision, "revisionTimestamp": time, "author": told.author, "commitMessage": told.message})
+        };
+        let list: Vec<Value> = list.iter().map(one).collect();
+        Ok(Json(json!({"history": list})).into_response())
+    };
+    library.guard.pool.run(read).await
+}
+
+pub(super) async fn diff(
+    State(library): State<Arc<Library>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let place = Place::of(&uri)?;
+    caller.may(Role::View, Some(&place.database))?;
+    let mut params = Params::of(&uri)?;
+    let mut revision = |names: &[&str]| {
+        let text = params.take(names)?;
+        let name = names.first().copied().unwrap_or_default();
+        When::of(&text.ok_or_else(|| Problem::invalid(format!("give {name}: a revision's number, or a moment")))?)
+    };
+    let old = revision(&["first-revision", "firstRevision"])?;
+    let new = revision(&["second-revision", "secondRevision"])?;
+    let start = params.parsed::<u64>(&["startNodeKey", "start-node-key"], "the key of a node")?;
+    let max_level = params.parsed::<u32>(&["maxDepth", "max-depth"], "a number from 1")?;
+    let data = params.take(&["include-data", "includeData"])?.is_none_or(|word| word != "false");
+    params.end()?;
+    let scope = Scope { start: start.filter(|key| *key != 0).map(NodeKey), max_level };
+    let database = Arc::clone(&library.database);
+    let compare = move || {
+        let document = place.find(&database)?;
+        let diff = Diff::between(&old.find(&document)?, &new.find(&document)?, scope)?;
+        let mut bytes = Vec::new();
+        diff.write(&place.database, data, &mut bytes)?;
+        Ok(([(header::CONTENT_TYPE, JSON)], renamed(bytes, &place)).into_response())
+    };
+    library.guard.pool.run(compare).await
+}
+
+/// The library knows the document by the name of its database, too.
+fn renamed(bytes: Vec<u8>, place: &Place) -> Vec<u8> {
+    let head = |resource: &str| {
+        format!("{{\"database\":{},\"resource\":{}", json!(place.database), json!(resource)).into_bytes()
+    };
+    match bytes.strip_prefix(head(&place.document()).as_slice()) {
+        Some(rest) => [head(&place.resource).as_slice(), rest].concat(),
+        None => bytes,
+    }
+}
+
+pub(super) async fn paths(
+    State(library): State<Arc<Library>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let place = Place::of(&uri)?;
+    caller.may(Role::View, Some(&place.database))?;
+    let mut params = Params::of(&uri)?;
+    let when = params.take(&["revision"])?.map(|text| When::of(&text)).transpose()?;
+    params.end()?;
+    let database = Arc::clone(&library.database);
+    let read = move || {
+        let document = place.find(&database)?;
+        let revision = when.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
+        let one = |path: &assent_docs::PathCount| json!({"path": path.path, "references": path.references});
+        let list: Vec<Value> = revision.paths()?.iter().map(one).collect();
+        Ok(Json(json!({"revision": revision.revision(), "pathSummary": list})).into_response())
+    };
+    library.guard.pool.run(read).await
+}

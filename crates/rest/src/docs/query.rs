@@ -1,0 +1,61 @@
+//! JSONPath asked of a revision: `?path=$.fruit[?@.price<2]`.
+//!
+//! Walk: [`Asking::of`] reads it, and which of the results are wanted · [`Asking::answer`] writes these: `{"rest":[…]}`, each as the
+//! form says, plain or with what is known of its nodes.
+
+use std::ops::Range;
+
+use assent_docs::{Form, JsonPath, QueryLimits, Revision};
+
+use crate::params::Params;
+use crate::problem::Problem;
+
+/// Results of one answer.
+const RESULTS_MAX: usize = 10_000;
+/// Nodes that one query may look at.
+const STEPS_MAX: u64 = 10_000_000;
+
+pub(super) struct Asking {
+    path: JsonPath,
+    wanted: Range<usize>,
+}
+
+impl Asking {
+    pub(super) fn of(params: &mut Params) -> Result<Option<Self>, Problem> {
+        let index = "the place of a result, from 0";
+        let first = params.parsed::<usize>(&["startResultSeqIndex", "start-result-seq-index"], index)?;
+        let last = params.parsed::<usize>(&["endResultSeqIndex", "end-result-seq-index"], index)?;
+        let Some(text) = params.take(&["path"])? else {
+            return match first.or(last) {
+                Some(_) => Err(Problem::invalid("startResultSeqIndex and endResultSeqIndex are for path")),
+                None => Ok(None),
+            };
+        };
+        let first = first.unwrap_or(0);
+        let end = last.map_or(first.saturating_add(RESULTS_MAX), |last| last.saturating_add(1));
+        if end.saturating_sub(first) > RESULTS_MAX {
+            return Err(Problem::invalid(format!("one answer has at most {RESULTS_MAX} results")));
+        }
+        Ok(Some(Self { path: JsonPath::parse(&text)?, wanted: first..end }))
+    }
+
+    pub(super) fn answer(&self, revision: &Revision, form: Form) -> Result<Vec<u8>, Problem> {
+        let limits = QueryLimits { steps_max: STEPS_MAX, ..QueryLimits::default() };
+        let found = self.path.query(revision, limits)?.take(self.wanted.end);
+        let mut bytes = b"{\"rest\":[".to_vec();
+        let mut is_first = true;
+        for (place, found) in found.enumerate() {
+            // One that is passed over may fail, too.
+            let found = found?;
+            if place < self.wanted.start {
+                continue;
+            }
+            if !std::mem::take(&mut is_first) {
+                bytes.push(b',');
+            }
+            Form { start: Some(found.key()), ..form }.write(revision, &mut bytes)?;
+        }
+        bytes.extend_from_slice(b"]}");
+        Ok(bytes)
+    }
+}

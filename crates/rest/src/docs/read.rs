@@ -1,0 +1,250 @@
+//! Documents read: one revision or several, whole or from a node on, plain or with what is known of each node.
+//!
+//! Walk: [`Asked::of`] the parameters, in both spellings · [`which`] the revisions · one is written as it is, several in an envelope ·
+//! the tag is the hash of the node that is read.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use assent_docs::{Document, Form, Look, Metadata, NodeKey, Revision};
+use assent_door::Role;
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+
+use super::names::Place;
+use super::query::Asking;
+use super::{Library, not_here};
+use crate::identity::Caller;
+use crate::moment;
+use crate::params::Params;
+use crate::problem::Problem;
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Revisions of one answer.
+const REVISIONS_MAX: u32 = 1_000;
+
+/// The tag of a node: its hash.
+pub(super) fn tag(hash: u64) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{hash:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// Which revision.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    Number(u32),
+    Time(u64),
+}
+
+impl When {
+    pub(super) fn find(self, document: &Document) -> Result<Revision, Problem> {
+        let found = match self {
+            Self::Number(number) => document.at(number)?,
+            // What was the newest then; before the first there was nothing, and the first is told.
+            Self::Time(ms) => match document.as_of(ms)? {
+                none if none.number() == 0 => document.at(1)?,
+                found => found,
+            },
+        };
+        if found.number() == 0 {
+            return Err(Problem::not_found("there is no revision 0: the first is 1"));
+        }
+        Ok(found)
+    }
+
+    /// A number, or a moment.
+    pub(super) fn of(text: &str) -> Result<Self, Problem> {
+        let number = text.parse().map(Self::Number);
+        number.or_else(|_| {
+            let wrong = || Problem::invalid(format!("{text:?} is neither a revision's number nor a moment"));
+            moment::parse(text).map(Self::Time).ok_or_else(wrong)
+        })
+    }
+}
+
+fn number(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
+    Ok(params.parsed(names, "a revision's number")?.map(When::Number))
+}
+
+fn time(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
+    let Some(text) = params.take(names)? else { return Ok(None) };
+    let wrong = || Problem::invalid(format!("{text:?} is no moment such as 2026-11-21T07:05:17.123Z"));
+    moment::parse(&text).map(When::Time).map(Some).ok_or_else(wrong)
+}
+
+/// One of two ways to say the same.
+fn one(number: Option<When>, time: Option<When>, what: &str) -> Result<Option<When>, Problem> {
+    match (number, time) {
+        (Some(_), Some(_)) => Err(Problem::invalid(format!("give {what} by its number or by a time, not both"))),
+        (number, time) => Ok(number.or(time)),
+    }
+}
+
+struct Asked {
+    revision: Option<When>,
+    /// From the first to the last.
+    range: Option<(When, When)>,
+    form: Form,
+    query: Option<Asking>,
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Result<Self, Problem> {
+        let mut params = Params::of(uri)?;
+        let it = &mut params;
+        if it.take(&["query"])?.is_some() {
+            return Err(not_here("JSONiq (query)"));
+        }
+        let revision =
+            one(number(it, &["revision"])?, time(it, &["revision-timestamp", "revisionTimestamp"])?, "the revision")?;
+        let from = one(
+            number(it, &["start-revision", "startRevision"])?,
+            time(it, &["start-revision-timestamp", "startRevisionTimestamp"])?,
+            "the first revision",
+        )?;
+        let to = one(
+            number(it, &["end-revision", "endRevision"])?,
+            time(it, &["end-revision-timestamp", "endRevisionTimestamp"])?,
+            "the last revision",
+        )?;
+        let range = match (from, to, revision) {
+            (None, None, _) => None,
+            (Some(from), Some(to), None) => Some((from, to)),
+            _ => return Err(Problem::invalid("give both ends of a range of revisions, or one revision")),
+        };
+        let query = Asking::of(it)?;
+        let form = Self::form(it)?;
+        params.end()?;
+        if query.is_some() && range.is_some() {
+            return Err(Problem::invalid("path is asked of one revision"));
+        }
+        Ok(Self { revision, range, form, query })
+    }
+
+    fn form(params: &mut Params) -> Result<Form, Problem> {
+        let start = params.parsed::<u64>(&["nodeId", "node-id"], "the key of a node")?;
+        let metadata = match params.take(&["withMetaData", "withMetadata", "with-metadata"])?.as_deref() {
+            None | Some("false") => Metadata::None,
+            Some("" | "true") => Metadata::All,
+            Some("nodeKey") => Metadata::NodeKey,
+            Some("nodeKeyAndChildCount") => Metadata::NodeKeyAndChildCount,
+            Some(other) => {
+                let rule = "it is true, nodeKey or nodeKeyAndChildCount";
+                return Err(Problem::invalid(format!("withMetaData = {other:?}; {rule}")));
+            }
+        };
+        let from_one = "a number from 1";
+        let after =
+            params.parsed::<u64>(&["lastTopLevelNodeKey", "startNodeKey", "start-node-key"], "the key of a node")?;
+        let form = Form {
+            start: start.filter(|key| *key != 0).map(NodeKey),
+            max_level: params.parsed(&["maxLevel", "max-level"], from_one)?,
+            max_children: params.parsed(&["maxChildren", "max-children"], from_one)?,
+            after: after.filter(|key| *key != 0).map(NodeKey),
+            max_top: params.parsed(&["nextTopLevelNodes", "next-top-level-nodes"], from_one)?,
+            max_nodes: params.parsed(&["numberOfNodes", "number-of-nodes"], from_one)?,
+            metadata,
+            pretty: params.flag(&["prettyPrint", "pretty-print"])?,
+        };
+        if form.max_level == Some(0) || [form.max_children, form.max_nodes, form.max_top].contains(&Some(0)) {
+            return Err(Problem::invalid("maxLevel, maxChildren, numberOfNodes and nextTopLevelNodes are at least 1"));
+        }
+        Ok(form)
+    }
+}
+
+/// The revisions that are asked for, the first first.
+fn which(document: &Document, from: When, to: When) -> Result<Vec<Revision>, Problem> {
+    let (from, to) = (from.find(document)?.number(), to.find(document)?.number());
+    let (first, last) = (from.min(to), from.max(to));
+    let many = last - first + 1;
+    if many > REVISIONS_MAX {
+        return Err(Problem::invalid(format!("{many} revisions; one answer has at most {REVISIONS_MAX}")));
+    }
+    (first..=last).map(|number| document.at(number).map_err(Problem::from)).collect()
+}
+
+pub(super) async fn read(
+    State(library): State<Arc<Library>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    answer(&library, caller, &headers, &uri, true).await
+}
+
+pub(super) async fn head(
+    State(library): State<Arc<Library>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    answer(&library, caller, &headers, &uri, false).await
+}
+
+async fn answer(
+    library: &Library,
+    caller: Caller,
+    headers: &HeaderMap,
+    uri: &Uri,
+    body: bool,
+) -> Result<Response, Problem> {
+    let place = Place::of(uri)?;
+    caller.may(Role::View, Some(&place.database))?;
+    let Asked { revision, range, form, query } = Asked::of(uri)?;
+    let known = headers.get(header::IF_NONE_MATCH).cloned();
+    let database = Arc::clone(&library.database);
+    let read = move || {
+        let document = place.find(&database)?;
+        let mut told = HeaderMap::new();
+        told.insert(header::CONTENT_TYPE, JSON);
+        if let Some((from, to)) = range {
+            let revisions = which(&document, from, to)?;
+            return Ok((told, envelope(&revisions, form)?).into_response());
+        }
+        let revision = revision.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
+        if let Some(query) = query {
+            let bytes = if body { query.answer(&revision, form)? } else { Vec::new() };
+            return Ok((told, bytes).into_response());
+        }
+        if let Some(key) = form.start.or_else(|| revision.value()) {
+            let now = tag(revision.hash(&revision.item(key)?)?);
+            let is_known = known.as_ref() == Some(&now);
+            told.insert(header::ETAG, now);
+            if is_known {
+                return Ok((StatusCode::NOT_MODIFIED, told).into_response());
+            }
+        }
+        if !body {
+            return Ok((told, Body::empty()).into_response());
+        }
+        let mut bytes = Vec::new();
+        form.write(&revision, &mut bytes)?;
+        Ok((told, bytes).into_response())
+    };
+    library.guard.pool.run(read).await
+}
+
+/// `{"sirix":[{"revisionNumber","revisionTimestamp","revision"}]}`
+fn envelope(revisions: &[Revision], form: Form) -> Result<Vec<u8>, Problem> {
+    let mut bytes = b"{\"sirix\":[".to_vec();
+    for (at, revision) in revisions.iter().enumerate() {
+        let (comma, number) = (if at == 0 { "" } else { "," }, revision.number());
+        let time = moment::show(revision.time_ms());
+        // Writing into memory does not fail.
+        _ = write!(bytes, "{comma}{{\"revisionNumber\":{number},\"revisionTimestamp\":\"{time}\",\"revision\":");
+        let before = bytes.len();
+        let is_there = form.start.is_none_or(|key| matches!(revision.find(key), Ok(Some(_))));
+        if is_there {
+            form.write(revision, &mut bytes)?;
+        }
+        if bytes.len() == before {
+            bytes.extend_from_slice(b"null");
+        }
+        bytes.push(b'}');
+    }
+    bytes.extend_from_slice(b"]}");
+    Ok(bytes)
+}

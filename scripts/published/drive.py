@@ -1,0 +1,124 @@
+"""pysirix as it is published, synchronous and asynchronous, over everything it offers for JSON that is served."""
+import asyncio
+import sys
+from datetime import datetime, timezone
+
+import httpx
+import pysirix
+from pysirix import DBType, Insert, SirixServerError
+from pysirix.constants import MetadataType
+
+URL = sys.argv[1]
+DOCUMENT = '{"fruit":[{"name":"apple","price":1.50},{"name":"pear","price":2}],"open":true,"none":null}'
+# The keys of nodes never change; these are the ones of DOCUMENT, in its order.
+ROOT, FRUIT, APPLE, NAME = 1, 2, 3, 4
+
+
+def refused(status, what):
+    try:
+        what()
+    except SirixServerError as error:
+        assert str(status) in str(error), error
+    except httpx.HTTPStatusError as error:
+        assert error.response.status_code == status, error
+    else:
+        raise AssertionError(f"{status} is expected")
+
+
+def sync(client):
+    sirix = pysirix.sirix_sync("anna", "secret", client)
+    sirix.delete_all()
+    assert sirix.get_info() == []
+    database = sirix.database("shop", DBType.JSON)
+    refused(404, database.get_database_info)
+    database.create()
+    resource = database.resource("stock")
+    assert resource.exists() is False
+    refused(404, lambda: resource.read(None))
+    assert resource.create(DOCUMENT) == DOCUMENT
+    assert resource.exists() is True
+    assert database.get_database_info()["resources"] == ["stock"]
+    assert sirix.get_info() == [{"name": "shop", "type": "json", "resources": ["stock"]}]
+    assert resource.read(None) == {"fruit": [{"name": "apple", "price": 1.5}, {"name": "pear", "price": 2}], "open": True, "none": None}
+    assert resource.read(APPLE) == {"name": "apple", "price": 1.5}
+    assert resource.read(None, max_level=1) == {}
+    for kind in MetadataType:
+        told = resource.read_with_metadata(FRUIT, meta_type=kind)
+        assert told["metadata"]["nodeKey"] == FRUIT, (kind, told)
+    refused(400, lambda: resource.read(99_999_999_999_999_999_999))
+    refused(404, lambda: resource.read(9_999))
+
+    # Changes, each under the tag of the node; one that is stale is 412.
+    tag = resource.get_etag(FRUIT)
+    resource.update(FRUIT, {"name": "fig", "price": 3}, etag=tag)
+    refused(412, lambda: resource.update(FRUIT, "7", etag=tag))
+    first = resource.read(FRUIT)
+    assert [one["name"] for one in first] == ["fig", "apple", "pear"], first
+    resource.update(APPLE, {"name": "plum"}, insert=Insert.RIGHT)
+    resource.update(APPLE, '"left"', insert=Insert.LEFT)
+    assert resource.read(FRUIT)[1] == "left" and resource.read(FRUIT)[3] == {"name": "plum"}
+    resource.update(ROOT, {"new": [1, 2]})
+    assert resource.read(None)["new"] == [1, 2]
+    resource.update(NAME, '"Apple"', insert=Insert.REPLACE)
+    assert resource.read(APPLE)["name"] == "Apple"
+    refused(400, lambda: resource.update(FRUIT, "{not json"))
+    resource.delete(APPLE, None)
+    assert [type(one) for one in resource.read(FRUIT)] == [dict, str, dict, dict]
+
+    # Every revision by its number and by its time, several in one envelope, the newest first in the history.
+    history = resource.history()
+    assert [one["revision"] for one in history] == [7, 6, 5, 4, 3, 2, 1], history
+    assert history[0]["author"] == "anna" and "commitMessage" in history[0]
+    assert resource.read(None, revision=1)["fruit"][0]["name"] == "apple"
+    moment = datetime.fromisoformat(history[-1]["revisionTimestamp"].replace("Z", "+00:00"))
+    assert resource.read(None, revision=moment)["fruit"][0]["name"] == "apple"
+    assert resource.read(None, revision=datetime.now(timezone.utc)) == resource.read(None)
+    both = resource.read(None, revision=(1, 2))["sirix"]
+    assert [one["revisionNumber"] for one in both] == [1, 2], both
+    refused(404, lambda: resource.read(None, revision=99))
+    assert len(resource.read(FRUIT, top_level_limit=2)) == 2
+    forth = resource.diff(1, 2)
+    assert len(forth) == 1 and forth[0]["insert"]["data"], forth
+    assert list(resource.diff(2, 1)[0]) == ["delete"]
+
+    # Over an existing one: a revision more, and the history stays.
+    resource.create("[]")
+    assert resource.read(None) == [] and resource.history()[0]["revision"] == 8
+    refused(501, lambda: sirix.query("1 + 1"))
+    resource.delete(None, None)
+    assert resource.exists() is False
+    database.delete()
+    refused(404, database.get_database_info)
+    refused(501, sirix.database("x", DBType.XML).create)
+    sirix._auth._refresh()
+    assert sirix.get_info() == []
+    sirix.dispose()
+
+
+async def both(client):
+    sirix = await pysirix.sirix_async("anna", "secret", client)
+    database = sirix.database("async", DBType.JSON)
+    await database.create()
+    stores = [database.resource(f"r{number}") for number in range(8)]
+    await asyncio.gather(*[store.create(f"[{number}]") for number, store in enumerate(stores)])
+    read = await asyncio.gather(*[store.read(None) for store in stores])
+    assert read == [[number] for number in range(8)], read
+    await stores[0].update(1, "1")
+    assert await stores[0].read(None) == [1, 0]
+    assert len(await stores[0].history()) == 2
+    store = database.json_store("store")
+    await store.create()
+    assert await store.exists() and len(await store.resource_history()) == 1
+    await database.delete()
+    sirix.dispose()
+
+
+async def asynchronous():
+    async with httpx.AsyncClient(base_url=URL) as client:
+        await both(client)
+
+
+with httpx.Client(base_url=URL) as client:
+    sync(client)
+asyncio.run(asynchronous())
+print("pysirix: done")
