@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-real bench-recover peers-tx peers-kv gate model sim matrix hostile kv-kills docs-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv gate model sim matrix hostile kv-kills docs-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -34,6 +34,10 @@ bench-tx: ## the field's race of transactions, with its charts: ARGS="--matrix p
 bench-kv: ## key-value stores, ours beside a floor, 8 KB objects: ARGS="--scenario all -t 60 --report NAME.html"
 	cargo build --release -p assent-cli
 	target/release/assent bench kv $(or $(ARGS),--report target/kv.html)
+
+bench-docs: ## documents: long histories and large ones, against durable writes of the same bytes: ARGS="--scenario history --report NAME.html"
+	cargo build --release -p assent-cli
+	target/release/assent bench docs $(or $(ARGS),--report target/docs.html)
 
 bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits and the verbs by hand
 	scripts/bench-sql real $(ARGS)

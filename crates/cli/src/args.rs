@@ -304,6 +304,8 @@ pub(crate) enum Bench {
     Tx(Box<crate::bench::tx::options::BenchTx>),
     /// Key-value stores: 8 KB objects under pressure, ours beside a floor, and beside peers with --program.
     Kv(Box<crate::bench::kv::options::BenchKv>),
+    /// Documents: long histories and large documents, each durable commit against a durable write of the same bytes.
+    Docs(Box<crate::bench::docs::options::BenchDocs>),
     /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
     Real(crate::bench::options::BenchReal),
     /// Branches in doubt in PostgreSQL and MariaDB, and killed clients: how long until nothing is left.

@@ -14,6 +14,7 @@ use crate::args::{Bench, BenchJournal};
 use crate::failure::Failure;
 
 pub(crate) mod compare;
+pub(crate) mod docs;
 pub(crate) mod keep;
 pub(crate) mod kv;
 pub(crate) mod options;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
         Bench::Journal(arguments) => run_journal(&arguments, json),
         Bench::Tx(arguments) => return tx::run(&arguments, json),
         Bench::Kv(arguments) => return kv::run(&arguments, json),
+        Bench::Docs(arguments) => return docs::run(&arguments, json),
         Bench::Real(arguments) => real::run(&arguments, json),
         Bench::Recover(arguments) => recover::run(&arguments, json),
         Bench::Restart(arguments) => restart::run(&arguments, json),
