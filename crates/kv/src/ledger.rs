@@ -265,9 +265,9 @@ impl Ledger {
         self.made.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Reads all of the map's files; answers how many.
-    pub(crate) fn verify(&self, told: &mut dyn FnMut(&RunsError)) -> u64 {
-        self.runs.verify(told).runs
+    /// Reads all of the map's files, until it is told to stop; answers how many.
+    pub(crate) fn verify(&self, is_stopped: &dyn Fn() -> bool, told: &mut dyn FnMut(&RunsError)) -> u64 {
+        self.runs.verify_until(is_stopped, told).runs
     }
 
     /// Bytes that only memory has.

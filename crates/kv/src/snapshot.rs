@@ -19,7 +19,7 @@ use crate::kv::within;
 use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};
-use crate::values::{Set, Values};
+use crate::values::{Bytes, Set, Values};
 use crate::view::View;
 
 /// A value with what is kept beside it.
@@ -130,13 +130,19 @@ impl Shared {
 
     /// The value at a place, checked.
     fn read(&self, set: &Set, place: &Place) -> Result<Vec<u8>, String> {
+        let bytes = self.look(set, place)?;
+        self.values.keep(place, bytes.as_slice());
+        Ok(bytes.into_vec())
+    }
+
+    /// The same, past what is kept in memory and not kept.
+    fn look(&self, set: &Set, place: &Place) -> Result<Bytes, String> {
         let bytes = self.values.read(set, place)?;
         let computed = xxh3_64(bytes.as_slice());
         if computed != place.hash {
             return Err(format!("it hashes to {computed:#018x}, the ledger says {:#018x}", place.hash));
         }
-        self.values.keep(place, bytes.as_slice());
-        Ok(bytes.into_vec())
+        Ok(bytes)
     }
 
     /// A range of a view, with a branch's own writes laid over it.
@@ -285,10 +291,13 @@ impl Snapshot {
         &self.set
     }
 
-    /// Reads the value of each key.
-    pub(crate) fn each_value(&self, then: &mut dyn FnMut(Result<(), KvError>)) {
-        for row in self.view.all() {
-            let value = row.and_then(|(keyspace, key, head)| self.shared.fetch(&self.set, keyspace, &key, head));
+    /// Reads the value of each key from the disk, until it is told to stop.
+    pub(crate) fn each_value(&self, is_stopped: &dyn Fn() -> bool, then: &mut dyn FnMut(Result<(), KvError>)) {
+        for row in self.view.all().take_while(|_| !is_stopped()) {
+            let value = row.and_then(|(keyspace, key, head)| {
+                let (key, lsn) = (Shown::of(keyspace, &key), head.place.entry);
+                self.shared.look(&self.set, &head.place).map_err(|what| KvError::Damaged { key, lsn, what })
+            });
             let ended = matches!(&value, Err(KvError::Ledger(_)));
             then(value.map(drop));
             if ended {

@@ -55,13 +55,18 @@ impl Runs {
     /// Reads the newest manifest and every byte of every run, past the cache, and tells all damage there is. Readers, writers
     /// and steps go on meanwhile.
     pub fn verify(&self, told: &mut dyn FnMut(&RunsError)) -> Verified {
+        self.verify_until(&|| false, told)
+    }
+
+    /// As [`Runs::verify`], until it is told to stop: it asks before each run.
+    pub fn verify_until(&self, is_stopped: &dyn Fn() -> bool, told: &mut dyn FnMut(&RunsError)) -> Verified {
         let mut found = Verified::default();
         if let Some(error) = self.book().verify() {
             found.damaged += 1;
             told(&error);
         }
         let version = self.version();
-        for run in version.levels.iter().flat_map(|level| level.iter()) {
+        for run in version.levels.iter().flat_map(|level| level.iter()).take_while(|_| !is_stopped()) {
             let verified = run.verify(told);
             found.runs += 1;
             found.entries += verified.entries;

@@ -28,14 +28,17 @@ impl Pace for UntilStop<'_> {
     }
 }
 
-/// Reads everything.
+/// Reads everything, until the server stops.
 pub(crate) fn check(shared: &Shared, mark: u64) -> Result<Vec<u8>, Refusal> {
     let mut damages = Vec::new();
-    let found = kv(shared)?.verify(&mut |error| {
+    let found = kv(shared)?.verify_until(&|| shared.drain.until().is_some(), &mut |error| {
         if damages.len() < DAMAGES_MAX {
             damages.push(error.to_string());
         }
     });
+    if found.stopped {
+        return Err((Kind::Closed, "the server stops, and not everything was read".to_owned()));
+    }
     let mut told: Vec<&str> = damages.iter().map(String::as_str).collect();
     loop {
         let checked = Checked {

@@ -484,3 +484,46 @@ fn what_is_written_stands_above_every_file_of_its_range() {
     lose_ledger(&disk);
     holds(&opened(&disk).unwrap(), &model);
 }
+
+#[test]
+fn a_check_can_be_stopped_wherever_it_is() {
+    let (house, model) = filled(12);
+    assert!(house.kv.compact_once(&AtOnce).unwrap());
+    let asked = AtomicU64::new(0);
+    let all = house.kv.verify_until(
+        &|| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            false
+        },
+        &mut |error| panic!("{error}"),
+    );
+    assert!(!all.stopped && all.values == model.len() as u64, "{all:?}");
+    let asked = asked.into_inner();
+    assert!(asked > all.entries + all.values + all.volumes + all.runs, "{asked} {all:?}");
+    let mut before = 0;
+    for nth in 0..asked {
+        let turns = AtomicU64::new(0);
+        let is_stopped = || turns.fetch_add(1, Ordering::Relaxed) >= nth;
+        let found = house.kv.verify_until(&is_stopped, &mut |error| panic!("{error}"));
+        let read = found.runs + found.volumes + found.entries + found.values;
+        assert!(found.stopped && (read == before || read == before + 1), "{nth}: {found:?}");
+        before = read;
+    }
+}
+
+#[test]
+fn a_check_reads_every_value_from_the_disk_whatever_is_kept_in_memory() {
+    let house = house(&SimDisk::new(), 1);
+    for key in 0..5_u8 {
+        house.kv.put(0, &[key], &[key; 40], Durability::Durable).unwrap();
+        house.kv.get(0, &[key]).unwrap();
+    }
+    assert_eq!(house.kv.verify(&mut |error| panic!("{error}")).values, 5);
+    let live = Path::new("log").join(format!("{:016x}.log", 0));
+    let sectors = (4096..).step_by(512).take_while(|at| flip(&house.disk, &live, *at)).count();
+    assert!(sectors > 8, "{sectors}");
+    assert_eq!(house.kv.get(0, &[3]).unwrap(), Some(vec![3; 40]), "it is kept");
+    let mut told = 0;
+    let verified = house.kv.verify(&mut |_| told += 1);
+    assert!(verified.values == 0 && told > 5, "{verified:?} {told}");
+}
