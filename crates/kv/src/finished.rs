@@ -6,14 +6,16 @@
 //! Deliberately absent: branches of other programs' coordinators, who do not ask, and branches that ended in one phase,
 //! which nobody voted for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::{Branch, Lsn, NodeId, Xid};
+use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
 use assent_xa::{Native, Past};
 
 use crate::branch::Ending;
-use crate::record::{lay_xid, read_xid};
+use crate::record::read_xid;
+use crate::vault::index::{read_varint, varint};
 
 /// An outcome and where its record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +25,110 @@ pub(crate) struct Row {
     pub(crate) ending: Ending,
 }
 
-pub(crate) fn lay_row(note: &mut Writer, row: &Row) {
-    note.u64(row.lsn.0).u8(match row.ending {
-        Ending::Commit => 1,
-        Ending::Rollback => 2,
-    });
-    lay_xid(note, &row.branch.xid());
+/// Lays rows one behind the other. Most are of few clients, whose transactions are counted: what a row shares with those before it is
+/// said once.
+pub(crate) fn lay_rows(note: &mut Writer, rows: &[Row]) {
+    let mut lines: BTreeMap<Line, (u64, u64)> = BTreeMap::new();
+    let mut all = Vec::new();
+    for row in rows {
+        let line = Line::of(&row.branch);
+        if let Entry::Vacant(vacant) = lines.entry(line) {
+            vacant.insert((count(all.len()), 0));
+            all.push(line);
+        }
+    }
+    note.u32(u32::try_from(rows.len()).unwrap_or(u32::MAX)).u32(u32::try_from(all.len()).unwrap_or(u32::MAX));
+    for Line { node, epoch, incarnation, resource } in all {
+        note.u64(node).u32(epoch).u32(incarnation).u64(resource);
+    }
+    let mut before = 0;
+    for Row { lsn, branch, ending } in rows {
+        let Some((number, counted)) = lines.get_mut(&Line::of(branch)) else { continue };
+        let counter = branch.tx.counter;
+        let is_commit = u64::from(*ending == Ending::Commit);
+        for value in [
+            near(lsn.0, before),
+            *number,
+            near(counter, *counted),
+            branch.number.into(),
+            u64::from(branch.flags) << 1 | is_commit,
+        ] {
+            varint(note, value);
+        }
+        (before, *counted) = (lsn.0, counter);
+    }
 }
 
+/// Reads them back.
+///
+/// # Errors
+/// [`Malformed`].
+pub(crate) fn read_rows(reader: &mut Reader<'_>) -> Result<Vec<Row>, Malformed> {
+    let (count, distinct) = (reader.u32("finished")?, reader.u32("clients")?);
+    let mut lines = Vec::new();
+    for _ in 0..distinct {
+        let line = Line {
+            node: reader.u64("node")?,
+            epoch: reader.u32("epoch")?,
+            incarnation: reader.u32("incarnation")?,
+            resource: reader.u64("resource")?,
+        };
+        lines.push((line, 0));
+    }
+    let (mut rows, mut before) = (Vec::new(), 0);
+    for _ in 0..count {
+        let lsn = far(read_varint(reader)?, before);
+        let number = usize::try_from(read_varint(reader)?).unwrap_or(usize::MAX);
+        let (line, counted) = lines.get_mut(number).ok_or(Malformed { field: "client" })?;
+        let counter = far(read_varint(reader)?, *counted);
+        let word = |value: u64| u16::try_from(value).map_err(|_| Malformed { field: "branch" });
+        let number = word(read_varint(reader)?)?;
+        let said = read_varint(reader)?;
+        let branch = line.branch(counter, number, word(said >> 1)?);
+        let ending = if said & 1 == 1 { Ending::Commit } else { Ending::Rollback };
+        rows.push(Row { lsn: Lsn(lsn), branch, ending });
+        (before, *counted) = (lsn, counter);
+    }
+    Ok(rows)
+}
+
+/// Whose transactions are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    node: u64,
+    epoch: u32,
+    incarnation: u32,
+    resource: u64,
+}
+
+impl Line {
+    const fn of(branch: &Branch) -> Self {
+        let Incarnation { epoch, number } = branch.tx.incarnation;
+        Self { node: branch.node.0, epoch: epoch.0, incarnation: number, resource: branch.resource.0 }
+    }
+
+    const fn branch(&self, counter: u64, number: u16, flags: u16) -> Branch {
+        let incarnation = Incarnation { epoch: Epoch(self.epoch), number: self.incarnation };
+        let (node, resource) = (NodeId(self.node), ResourceId(self.resource));
+        Branch { node, tx: TxId { incarnation, counter }, resource, number, flags }
+    }
+}
+
+/// The distance from another number, small where they are near, whichever is higher.
+const fn near(value: u64, from: u64) -> u64 {
+    let distance = value.wrapping_sub(from).cast_signed();
+    ((distance << 1) ^ (distance >> 63)).cast_unsigned()
+}
+
+const fn far(near: u64, from: u64) -> u64 {
+    from.wrapping_add((near >> 1) ^ (near & 1).wrapping_neg())
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// As notes of version 3 have it.
 pub(crate) fn read_row(reader: &mut Reader<'_>) -> Result<Row, Malformed> {
     let lsn = Lsn(reader.u64("lsn")?);
     let ending = match reader.u8("ending")? {
@@ -176,8 +274,6 @@ impl Voucher {
 
 #[cfg(test)]
 mod tests {
-    use assent_ids::{Epoch, Incarnation, ResourceId, TxId};
-
     use super::*;
 
     const STORE: NodeId = NodeId(5);
@@ -227,5 +323,42 @@ mod tests {
         finished.note(Lsn(20), &xid(1), Ending::Commit);
         finished.note(Lsn(30), &xid(2), Ending::Commit);
         assert_eq!(finished.became(&xid(1), &voted(15), STORE, false, END), Past::Committed);
+    }
+
+    #[test]
+    fn rows_come_back_whatever_they_are_and_take_few_bytes_where_they_are_of_few_clients() {
+        let row = |lsn, node, number, counter, (branch, flags)| {
+            let tx = TxId { incarnation: Incarnation { epoch: Epoch(3), number }, counter };
+            let branch = Branch { node: NodeId(node), tx, resource: ResourceId(5), number: branch, flags };
+            Row { lsn: Lsn(lsn), branch, ending: if counter % 3 == 0 { Ending::Rollback } else { Ending::Commit } }
+        };
+        let odd = [
+            row(u64::MAX, 7, 1, 9, (0, 0)),
+            row(0, 7, 1, u64::MAX, (u16::MAX, u16::MAX)),
+            row(8, u64::MAX, u32::MAX, 0, (1, 1)),
+            row(8, 7, 1, 3, (0, 1)),
+        ];
+        let many: Vec<Row> =
+            (0..65_536_u32).map(|at| row(u64::from(at) * 900, 7, at % 64, u64::from(at / 64), (0, 0))).collect();
+        for rows in [&odd[..], &many, &[]] {
+            let mut note = Writer::new();
+            lay_rows(&mut note, rows);
+            let bytes = note.into_vec();
+            assert_eq!(read_rows(&mut Reader::new(&bytes)).unwrap(), rows);
+            assert!(bytes.len() < 8 + 64 * 24 + rows.len() * 7 + 60, "{} bytes for {} rows", bytes.len(), rows.len());
+            for end in (0..bytes.len()).step_by(1 + bytes.len() / 50) {
+                assert!(read_rows(&mut Reader::new(&bytes[..end])).is_err(), "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_of_before_is_read() {
+        let mut note = Writer::new();
+        note.u64(77).u8(2);
+        crate::record::lay_xid(&mut note, &xid(4));
+        let branch = xid(4).branch().unwrap();
+        let row = Row { lsn: Lsn(77), branch, ending: Ending::Rollback };
+        assert_eq!(read_row(&mut Reader::new(note.as_slice())), Ok(row));
     }
 }

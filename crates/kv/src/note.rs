@@ -7,12 +7,14 @@
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 
-use crate::finished::{Row, lay_row, read_row};
+use crate::finished::{Row, lay_rows, read_row, read_rows};
 use crate::record::{lay_xid, read_xid};
 use crate::vault::Accounts;
 
 /// Goes with the rows': an older ledger is built anew.
-const NOTE_VERSION: u8 = 3;
+const NOTE_VERSION: u8 = 4;
+/// Finished branches one by one.
+const NOTE_VERSION_3: u8 = 3;
 
 /// What replay cannot find out from the map's rows, as of a place in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,8 +65,7 @@ pub(crate) fn lay(moment: &Moment, kept: [u64; 2], accounts: &Accounts) -> Vec<u
     for (xid, entry) in &moment.prepared {
         lay_xid(note.u64(entry.0), xid);
     }
-    note.u32(count(moment.finished.len()));
-    moment.finished.iter().for_each(|row| lay_row(&mut note, row));
+    lay_rows(&mut note, &moment.finished);
     accounts.lay(&mut note);
     note.into_vec()
 }
@@ -76,7 +77,8 @@ impl Note {
     /// [`Malformed`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
-        if reader.u8("version")? != NOTE_VERSION {
+        let version = reader.u8("version")?;
+        if !matches!(version, NOTE_VERSION | NOTE_VERSION_3) {
             return Err(Malformed { field: "version" });
         }
         let (entry, end) = (Lsn(reader.u64("entry")?), Lsn(reader.u64("end")?));
@@ -88,8 +90,12 @@ impl Note {
             let entry = Lsn(reader.u64("entry")?);
             moment.prepared.push((read_xid(&mut reader)?, entry));
         }
-        for _ in 0..reader.u32("finished")? {
-            moment.finished.push(read_row(&mut reader)?);
+        if version == NOTE_VERSION {
+            moment.finished = read_rows(&mut reader)?;
+        } else {
+            for _ in 0..reader.u32("finished")? {
+                moment.finished.push(read_row(&mut reader)?);
+            }
         }
         let accounts = Accounts::read(&mut reader)?;
         reader.end()?;

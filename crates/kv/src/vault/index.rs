@@ -197,7 +197,8 @@ fn each(payload: &[u8], mut then: impl FnMut(Row) -> bool) -> Result<(), Malform
     Ok(())
 }
 
-fn varint(out: &mut Writer, mut value: u64) {
+/// Seven bits a byte, the lowest first.
+pub(crate) fn varint(out: &mut Writer, mut value: u64) {
     while value >= 0x80 {
         out.u8(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
         value >>= 7;
@@ -205,7 +206,7 @@ fn varint(out: &mut Writer, mut value: u64) {
     out.u8(u8::try_from(value).unwrap_or(0));
 }
 
-fn read_varint(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+pub(crate) fn read_varint(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = reader.u8("varint")?;
