@@ -1,29 +1,40 @@
 //! The power is cut everywhere: what was promised is there, the rest is wholly there or wholly absent, and votes stand.
 //!
 //! One log is one order, so whatever survives must be a state that the store went through: that of some prefix of what
-//! was attempted, and not of less than was promised. So is what it remembers of finished branches.
+//! was attempted, and not of less than was promised. So is what it remembers of finished branches. Whoever looks comes late: what
+//! was to expire is over, and what it had replaced must not be back.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use assent_ids::Lsn;
 use assent_journal::Journal;
-use assent_kv::{BARRIERS, Config, Durability, Kv, KvError, Op, Pending};
+use assent_kv::{BARRIERS, Condition, Config, Durability, Expect, Judged, Kv, KvError, Op, Pending};
 use assent_runs::AtOnce;
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
-use assent_world::Disk;
+use assent_world::{Clock, Disk};
 use assent_xa::Past;
 
 use super::xid;
 
 type Writes = BTreeMap<u8, Option<Value>>;
 
+/// The keyspace with a name; its keys are capitals.
+const NAME: &str = "n";
+
+/// Each life, and whoever looks at what one left, begins so much later than what was attempted before: then all of that has expired.
+const LIFE_MS: u64 = 1000;
+
 /// Keys are one byte, and values a word that is repeated, so that a red state can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Value {
     word: u64,
     times: usize,
+    /// 0: never.
+    expiry: u64,
 }
 
 impl Value {
@@ -33,7 +44,7 @@ impl Value {
 
     fn of(bytes: &[u8]) -> Result<Self, String> {
         let word = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        let value = Value { word, times: bytes.len() / 8 };
+        let value = Value { word, times: bytes.len() / 8, expiry: 0 };
         if value.bytes() == bytes { Ok(value) } else { Err(format!("a value that nobody wrote: {bytes:?}")) }
     }
 }
@@ -42,6 +53,11 @@ impl Value {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Batch(Writes),
+    /// An erase from one key to another, and writes behind it in the same batch.
+    Erase(u8, u8, Writes),
+    /// The keyspace with a name is made, or dropped with all that is in it.
+    Make,
+    Drop,
     Prepare(u64, Writes),
     Commit(u64),
     Rollback(u64),
@@ -51,6 +67,7 @@ enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
     keys: BTreeMap<u8, Value>,
+    is_named: bool,
     prepared: BTreeMap<u64, Writes>,
     /// What the store answers of branches that are finished: whether they were committed.
     finished: BTreeMap<u64, bool>,
@@ -77,6 +94,15 @@ impl State {
     fn take(&mut self, step: &Step) {
         match step {
             Step::Batch(writes) => self.lay(writes),
+            Step::Erase(from, to, writes) => {
+                self.keys.retain(|key, _| !(from..to).contains(&key));
+                self.lay(writes);
+            }
+            Step::Make => self.is_named = true,
+            Step::Drop => {
+                self.is_named = false;
+                self.keys.retain(|key, _| !key.is_ascii_uppercase());
+            }
             Step::Prepare(number, writes) => _ = self.prepared.insert(*number, writes.clone()),
             Step::Commit(number) => {
                 let writes = self.prepared.remove(number).unwrap();
@@ -90,6 +116,21 @@ impl State {
             Step::Found(state) => *self = state.clone(),
         }
     }
+}
+
+impl State {
+    /// Once everything has expired that ever will.
+    fn late(&self) -> State {
+        let keys = self.keys.iter().filter(|(_, value)| value.expiry == 0);
+        State { keys: keys.map(|(key, value)| (*key, *value)).collect(), ..self.clone() }
+    }
+}
+
+/// A clock at the time of a life before which so much was attempted.
+fn clock_of(attempted: usize) -> SimClock {
+    let clock = SimClock::new();
+    clock.set_wall_ms(LIFE_MS * (u64::try_from(attempted).unwrap() + 1));
+    clock
 }
 
 /// The store as the subject of an exploration.
@@ -109,7 +150,7 @@ impl Store {
         if self.compacting { small } else { config }
     }
 
-    fn open(&self, disk: &SimDisk, salt: u64) -> Result<Kv, String> {
+    fn open(&self, disk: &SimDisk, salt: u64, time: &SimClock) -> Result<Kv, String> {
         let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(salt)));
         // Small segments and buffers, so that a value now and then crosses both.
         let config = assent_journal::Config {
@@ -121,13 +162,19 @@ impl Store {
         };
         let opened = Journal::open(Arc::new(disk.clone()), clock, dice, Path::new("log"), config);
         let (log, _) = opened.map_err(|error| error.to_string())?;
-        Kv::open(log, Arc::new(disk.clone()), Arc::new(SimClock::new()), Path::new("kv"), self.config())
+        Kv::open(log, Arc::new(disk.clone()), Arc::new(time.clone()), Path::new("kv"), self.config())
             .map_err(|error| error.to_string())
     }
 }
 
 fn found(kv: &Kv, attempted: &[Fact]) -> Result<State, String> {
-    let rows = kv.scan(0, Bound::Unbounded, Bound::Unbounded, usize::MAX).map_err(|error| error.to_string())?;
+    let all =
+        |keyspace| kv.scan(keyspace, Bound::Unbounded, Bound::Unbounded, usize::MAX).map_err(|error| error.to_string());
+    let mut rows = all(0)?;
+    let named = kv.keyspace(NAME).map_err(|error| error.to_string())?;
+    if let Some(named) = &named {
+        rows.extend(all(named.id)?);
+    }
     let mut prepared = BTreeMap::new();
     for xid in kv.prepared() {
         let number = xid.branch().ok_or("a branch of another node")?.tx.counter;
@@ -148,7 +195,7 @@ fn found(kv: &Kv, attempted: &[Fact]) -> Result<State, String> {
         }
     }
     let keys = rows.iter().map(|(key, value)| Ok((key[0], Value::of(value)?))).collect::<Result<_, String>>()?;
-    Ok(State { keys, prepared, finished })
+    Ok(State { keys, is_named: named.is_some(), prepared, finished })
 }
 
 /// A workload under way: what was asked, what will be there, what waits.
@@ -161,6 +208,10 @@ struct Run<'a> {
     branches: u64,
     waiting: Vec<(Pending, usize, Step, Durability)>,
     compacting: bool,
+    clock: SimClock,
+    named: Option<u32>,
+    /// Keys that this life wrote: the entry that did, and until when it lives; none if they are gone.
+    written: BTreeMap<u8, Option<(Lsn, u64)>>,
 }
 
 impl Run<'_> {
@@ -169,11 +220,14 @@ impl Run<'_> {
         let count = self.rng.range(1..4);
         let mut writes = Writes::new();
         for _ in 0..count {
-            let key = b'a' + self.rng.below(6).to_le_bytes()[0];
+            let first = if self.named.is_some() && self.rng.below(4) == 0 { b'A' } else { b'a' };
+            let key = first + self.rng.below(6).to_le_bytes()[0];
             // Now and then one that is longer than a buffer and crosses a segment.
             let usual = if self.compacting { [40, 150, 300, 500] } else { [1, 5, 40, 150] };
             let times = if self.rng.below(24) == 0 { 1500 } else { usual[self.rng.index(4)] };
-            let value = (self.rng.below(5) > 0).then(|| Value { word: self.rng.roll(), times });
+            let now = self.clock.wall_ms();
+            let expiry = if self.rng.below(5) == 0 { now + self.rng.range(1..9) } else { 0 };
+            let value = (self.rng.below(5) > 0).then(|| Value { word: self.rng.roll(), times, expiry });
             if !held.contains(&key) {
                 writes.insert(key, value);
             }
@@ -189,10 +243,35 @@ impl Run<'_> {
     ) -> Result<(), String> {
         self.witness.attempt(Fact::Step(self.steps, step.clone()));
         let pending = begin(&self.kv).map_err(|error| format!("{step:?}: {error}"))?;
+        self.note(&step, pending.lsn().unwrap_or_default());
         self.state.take(&step);
         self.waiting.push((pending, self.steps, step, durability));
         self.steps += 1;
         Ok(())
+    }
+
+    /// What it makes of keys, for conditions.
+    fn note(&mut self, step: &Step, at: Lsn) {
+        let prepared;
+        let writes = match step {
+            Step::Batch(writes) => writes,
+            Step::Erase(from, to, writes) => {
+                self.written.range_mut(from..to).for_each(|(_, written)| *written = None);
+                writes
+            }
+            Step::Commit(number) => {
+                prepared = self.state.prepared.get(number).cloned().unwrap_or_default();
+                &prepared
+            }
+            Step::Drop => {
+                self.written.retain(|key, _| !key.is_ascii_uppercase());
+                return;
+            }
+            Step::Make | Step::Prepare(..) | Step::Rollback(_) | Step::Found(_) => return,
+        };
+        for (key, value) in writes {
+            self.written.insert(*key, value.map(|value| (at, value.expiry)));
+        }
     }
 
     fn batch(&mut self) -> Result<(), String> {
@@ -200,10 +279,80 @@ impl Run<'_> {
         if writes.is_empty() {
             return Ok(());
         }
+        let named = self.named;
         let durability = if self.rng.below(3) == 0 { Durability::Buffered } else { Durability::Durable };
-        self.attempt(Step::Batch(writes.clone()), durability, |kv| {
-            with_ops(&writes, |ops| kv.batch_begin(ops, durability))
+        match self.rng.below(6) {
+            0 => self.erase(writes, durability),
+            1 | 2 => self.batch_if(&writes, durability),
+            _ => self.attempt(Step::Batch(writes.clone()), durability, |kv| {
+                with_ops(&writes, named, |ops| kv.batch_begin(ops, durability))
+            }),
+        }
+    }
+
+    fn erase(&mut self, writes: Writes, durability: Durability) -> Result<(), String> {
+        let from = b'a' + self.rng.below(6).to_le_bytes()[0];
+        let to = from + self.rng.range(1..4).to_le_bytes()[0];
+        if self.state.prepared.values().flat_map(BTreeMap::keys).any(|key| (from..to).contains(key)) {
+            return Ok(());
+        }
+        let named = self.named;
+        self.attempt(Step::Erase(from, to, writes.clone()), durability, |kv| {
+            with_ops(&writes, named, |ops| {
+                let (from, to) = ([from], [to]);
+                let all: Vec<Op<'_>> =
+                    [Op::erase(0, &from, Some(&to))].into_iter().chain(ops.iter().copied()).collect();
+                kv.batch_begin(&all, durability)
+            })
         })
+    }
+
+    /// With a condition that holds; or with one that does not, and then nothing may come of it.
+    fn batch_if(&mut self, writes: &Writes, durability: Durability) -> Result<(), String> {
+        let held: Vec<u8> = self.state.prepared.values().flat_map(BTreeMap::keys).copied().collect();
+        let known: Vec<u8> = self.written.keys().filter(|key| !held.contains(key)).copied().collect();
+        let Some(key) = known.get(self.rng.index(known.len())).copied() else { return Ok(()) };
+        let (now, named) = (self.clock.wall_ms(), self.named);
+        let found = self.written.get(&key).copied().flatten().filter(|(_, expiry)| *expiry == 0 || *expiry > now);
+        let right = found.map_or(Expect::Absent, |(at, _)| Expect::At(at));
+        let key = [key];
+        let expects = |expects| [Condition::new(space(key[0], named), &key, expects)];
+        if self.rng.below(4) == 0 {
+            let wrong = expects(if found.is_some() { Expect::Absent } else { Expect::Present });
+            let judged = with_ops(writes, named, |ops| self.kv.batch_if_begin(&wrong, ops, durability));
+            return match judged {
+                Ok(Judged::Unmet { .. }) => Ok(()),
+                other => Err(format!("{wrong:?}: {other:?}")),
+            };
+        }
+        let right = expects(right);
+        self.attempt(Step::Batch(writes.clone()), durability, |kv| {
+            match with_ops(writes, named, |ops| kv.batch_if_begin(&right, ops, durability))? {
+                Judged::Met(pending) => Ok(pending),
+                Judged::Unmet { why, .. } => Err(*why),
+            }
+        })
+    }
+
+    /// Made or dropped, whichever can be; that waits by itself.
+    fn name(&mut self) -> Result<(), String> {
+        let held = self.state.prepared.values().flat_map(BTreeMap::keys).any(u8::is_ascii_uppercase);
+        if self.named.is_some() && held {
+            return Ok(());
+        }
+        let step = if self.named.is_some() { Step::Drop } else { Step::Make };
+        self.witness.attempt(Fact::Step(self.steps, step.clone()));
+        if step == Step::Drop {
+            self.kv.keyspace_drop(NAME).map_err(|error| error.to_string())?;
+            self.named = None;
+        } else {
+            self.named = Some(self.kv.keyspace_create(NAME).map_err(|error| error.to_string())?);
+        }
+        self.note(&step, Lsn::ZERO);
+        self.state.take(&step);
+        self.witness.acknowledge(Fact::Step(self.steps, step));
+        self.steps += 1;
+        Ok(())
     }
 
     fn branch(&mut self) -> Result<(), String> {
@@ -216,9 +365,10 @@ impl Run<'_> {
         let branch = xid(number);
         let one_phase = self.rng.below(3) == 0;
         let step = if one_phase { Step::Batch(writes.clone()) } else { Step::Prepare(number, writes.clone()) };
+        let named = self.named;
         self.attempt(step, Durability::Durable, |kv| {
             kv.start(&branch)?;
-            with_ops(&writes, |ops| ops.iter().try_for_each(|op| kv.branch_write(&branch, op)))?;
+            with_ops(&writes, named, |ops| ops.iter().try_for_each(|op| kv.branch_write(&branch, op)))?;
             kv.end(&branch, true)?;
             if one_phase { kv.commit_one_phase_begin(&branch) } else { Ok(kv.prepare_begin(&branch)?.pending) }
         })
@@ -268,12 +418,22 @@ impl Run<'_> {
     }
 }
 
+/// Where a key is.
+fn space(key: u8, named: Option<u32>) -> u32 {
+    if key.is_ascii_uppercase() { named.unwrap() } else { 0 }
+}
+
 /// Writes as operations, for as long as `then` takes.
-fn with_ops<T>(writes: &Writes, then: impl FnOnce(&[Op<'_>]) -> T) -> T {
-    let laid: Vec<_> = writes.iter().map(|(key, value)| ([*key], value.map(Value::bytes))).collect();
+fn with_ops<T>(writes: &Writes, named: Option<u32>, then: impl FnOnce(&[Op<'_>]) -> T) -> T {
+    let laid: Vec<_> = writes.iter().map(|(key, value)| ([*key], value.map(|it| (it.bytes(), it.expiry)))).collect();
     let ops: Vec<Op<'_>> = laid
         .iter()
-        .map(|(key, value)| value.as_ref().map_or(Op::delete(0, key), |value| Op::put(0, key, value)))
+        .map(|(key, value)| {
+            let space = space(key[0], named);
+            value
+                .as_ref()
+                .map_or(Op::delete(space, key), |(value, expiry)| Op::put(space, key, value).expiring(*expiry))
+        })
         .collect();
     then(&ops)
 }
@@ -282,8 +442,9 @@ impl Subject for Store {
     type Fact = Fact;
 
     fn workload(&self, disk: &SimDisk, seed: u64, witness: &Witness<Fact>) -> Result<(), String> {
-        let kv = self.open(disk, seed)?;
         let attempted = witness.attempted();
+        let clock = clock_of(attempted.len());
+        let kv = self.open(disk, seed, &clock)?;
         let state = found(&kv, &attempted)?;
         let steps = attempted.len();
         // What a power cut left stays: from here on it is promised.
@@ -297,12 +458,16 @@ impl Subject for Store {
         let branches = numbers.max().unwrap_or(0) + 1000;
         let (rng, steps) = (Rng::new(seed), steps + 1);
         let compacting = self.compacting;
-        let mut run = Run { kv, rng, witness, state, steps, branches, waiting: Vec::new(), compacting };
+        let named = kv.keyspace(NAME).map_err(|error| error.to_string())?.map(|named| named.id);
+        let (waiting, written) = (Vec::new(), BTreeMap::new());
+        let mut run = Run { kv, rng, witness, state, steps, branches, waiting, compacting, clock, named, written };
         for _ in 0..run.rng.range(if compacting { 12..30 } else { 4..10 }) {
-            match run.rng.below(8) {
-                0..3 => run.batch()?,
-                3 | 4 => run.branch()?,
-                5 | 6 => run.outcome()?,
+            match run.rng.below(20) {
+                0..8 => run.batch()?,
+                8..12 => run.branch()?,
+                12..16 => run.outcome()?,
+                16 => run.name()?,
+                17 => run.clock.advance(Duration::from_millis(run.rng.range(1..6))),
                 _ if compacting => run.compact()?,
                 _ => run.checkpoint()?,
             }
@@ -317,7 +482,8 @@ impl Subject for Store {
         // Before the first open: what a loss of the ledger must not find is what that open removes.
         let copy = (self.compacting && disk.hash().is_multiple_of(8)).then(|| disk.copy());
         // Another salt for every disk, as dice would give.
-        let kv = self.open(disk, disk.hash())?;
+        let clock = clock_of(attempted.len());
+        let kv = self.open(disk, disk.hash(), &clock)?;
         let state = found(&kv, attempted)?;
         let mut promised = 0;
         let mut checkpoint = 0;
@@ -332,13 +498,13 @@ impl Subject for Store {
         for fact in attempted {
             let Fact::Step(number, step) = fact else { continue };
             prefix.take(step);
-            matches |= number + 1 >= promised && state == prefix;
+            matches |= number + 1 >= promised && state == prefix.late();
         }
         if !matches {
             return Err(format!("no prefix of at least {promised} steps is what was found: {state:?}"));
         }
         if self.compacting {
-            self.check_compacted(copy, &kv, &state, attempted)?;
+            self.check_compacted(copy, &kv, &state, attempted, &clock)?;
         }
         let loaded = kv.stats().checkpoint.0;
         if loaded < checkpoint {
@@ -354,7 +520,14 @@ impl Subject for Store {
 
 impl Store {
     /// Everything is whole, and what is left without the ledger is the same store.
-    fn check_compacted(&self, copy: Option<SimDisk>, kv: &Kv, state: &State, attempted: &[Fact]) -> Result<(), String> {
+    fn check_compacted(
+        &self,
+        copy: Option<SimDisk>,
+        kv: &Kv,
+        state: &State,
+        attempted: &[Fact],
+        clock: &SimClock,
+    ) -> Result<(), String> {
         let mut damages = Vec::new();
         kv.verify(&mut |error| damages.push(error.to_string()));
         if let Some(damage) = damages.first() {
@@ -366,10 +539,10 @@ impl Store {
             names => names.map_err(|error| error.to_string())?,
         };
         names.iter().for_each(|name| copy.unlink(&Path::new("kv").join(name)).unwrap());
-        let kv = self.open(&copy, copy.hash() ^ 1)?;
+        let kv = self.open(&copy, copy.hash() ^ 1, clock)?;
         let rebuilt = found(&kv, attempted)?;
         // Of finished branches only what the journal still has is remembered.
-        if (&rebuilt.keys, &rebuilt.prepared) == (&state.keys, &state.prepared) {
+        if (&rebuilt.keys, rebuilt.is_named, &rebuilt.prepared) == (&state.keys, state.is_named, &state.prepared) {
             Ok(())
         } else {
             Err(format!("built anew it is {rebuilt:?}, it was {state:?}"))

@@ -1,10 +1,14 @@
-//! The store against a plain map: random work with snapshots, branches, checkpoints and restarts.
+//! The store against a plain map: random work with conditions, erases, expiry, keyspaces, snapshots, branches, checkpoints, merges and
+//! restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::time::Duration;
 
+use assent_ids::Lsn;
 use assent_kind::Kind;
-use assent_kv::{Durability, Kv, KvError, Op, Rows, Snapshot};
+use assent_kv::{Condition, Durability, Expect, Kv, KvError, NAMED_FROM, Op, Rows, Snapshot};
+use assent_runs::AtOnce;
 use assent_sim::Rng;
 use assent_xa::Vote;
 
@@ -13,35 +17,84 @@ use super::{Desk, fresh, xid};
 
 type Key = (u32, Vec<u8>);
 type Map = BTreeMap<Key, Vec<u8>>;
-type Writes = BTreeMap<Key, Option<Vec<u8>>>;
+type Writes = BTreeMap<Key, Option<Put>>;
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Put {
+    value: Vec<u8>,
+    /// 0: never.
+    expiry: u64,
+}
+
+impl Put {
+    fn is_over(&self, now: u64) -> bool {
+        self.expiry != 0 && self.expiry <= now
+    }
+}
+
+/// A key as it was written, expired or not, and where that entry ends.
+type Written = BTreeMap<Key, (Lsn, Put)>;
+
+/// One part of a batch.
+#[derive(Clone, Debug)]
+enum Act {
+    Write(Key, Option<Put>),
+    Erase(u32, Vec<u8>, Option<Vec<u8>>),
+}
+
+impl Act {
+    fn op(&self) -> Op<'_> {
+        match self {
+            Act::Write(key, put) => op(key, put),
+            Act::Erase(keyspace, from, to) => Op::erase(*keyspace, from, to.as_deref()),
+        }
+    }
+
+    fn touches(&self, other: &Key) -> bool {
+        match self {
+            Act::Write(key, _) => key == other,
+            Act::Erase(keyspace, from, to) => {
+                *keyspace == other.0 && *from <= other.1 && to.as_ref().is_none_or(|to| other.1 < *to)
+            }
+        }
+    }
+
+    fn keyspace(&self) -> u32 {
+        match self {
+            Act::Write((keyspace, _), _) | Act::Erase(keyspace, ..) => *keyspace,
+        }
+    }
+}
 
 /// What a branch should see and be.
 #[derive(Debug, Default)]
 struct Branch {
     writes: Writes,
-    /// The keys at its first read, and when that was.
-    seen: Option<(Map, u64)>,
+    /// What was written by its first read, and what the time was.
+    seen: Option<(Written, u64)>,
 }
 
 #[derive(Default)]
 struct Model {
-    keys: Map,
-    /// When each key was last written or deleted.
-    written: BTreeMap<Key, u64>,
-    now: u64,
+    written: Written,
+    time: u64,
+    named: BTreeMap<&'static str, u32>,
+    /// Ids of keyspaces that were dropped.
+    dropped: Vec<u32>,
     working: BTreeMap<u64, Branch>,
     prepared: BTreeMap<u64, Writes>,
     snapshots: Vec<(Snapshot, Map)>,
     next: u64,
+    /// How often something of each kind was done, or refused.
+    counts: BTreeMap<&'static str, u64>,
 }
 
-fn lay(map: &mut Map, writes: &Writes) {
-    for (key, value) in writes {
-        match value {
-            Some(value) => _ = map.insert(key.clone(), value.clone()),
-            None => _ = map.remove(key),
-        }
-    }
+/// What is there at a time.
+fn alive(written: &Written, time: u64) -> Map {
+    let live = written.iter().filter(|(_, (_, put))| !put.is_over(time));
+    live.map(|(key, (_, put))| (key.clone(), put.value.clone())).collect()
 }
 
 fn window(map: &Map, keyspace: u32, from: &[u8], to: &[u8], limit: usize) -> Rows {
@@ -50,11 +103,25 @@ fn window(map: &Map, keyspace: u32, from: &[u8], to: &[u8], limit: usize) -> Row
 }
 
 impl Model {
-    fn commit(&mut self, writes: &Writes) {
-        self.now += 1;
-        lay(&mut self.keys, writes);
-        for key in writes.keys() {
-            self.written.insert(key.clone(), self.now);
+    fn live(&self) -> Map {
+        alive(&self.written, self.time)
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn take(&mut self, act: &Act, at: Lsn) {
+        match act {
+            Act::Write(key, Some(put)) => _ = self.written.insert(key.clone(), (at, put.clone())),
+            Act::Write(key, None) => _ = self.written.remove(key),
+            erase @ Act::Erase(..) => self.written.retain(|key, _| !erase.touches(key)),
+        }
+    }
+
+    fn commit(&mut self, writes: &Writes, at: Lsn) {
+        for (key, put) in writes {
+            self.take(&Act::Write(key.clone(), put.clone()), at);
         }
     }
 
@@ -62,64 +129,168 @@ impl Model {
         self.prepared.values().flat_map(BTreeMap::keys).cloned().collect()
     }
 
-    fn loses(&self, branch: &Branch) -> bool {
+    fn is_gone(&self, keyspace: u32) -> bool {
+        keyspace >= NAMED_FROM && !self.named.values().any(|id| *id == keyspace)
+    }
+
+    /// What a key is to whoever asks now.
+    fn now(&self, key: &Key) -> Option<Lsn> {
+        self.written.get(key).filter(|(_, put)| !put.is_over(self.time)).map(|(at, _)| *at)
+    }
+
+    /// Whether a branch must lose, and whether it may: what has expired may be buried already, or not yet.
+    fn loses(&self, branch: &Branch) -> (bool, bool) {
         let held = self.held();
-        branch.writes.keys().any(|key| {
-            let newer = branch.seen.as_ref().is_some_and(|(seen, at)| {
-                let written = self.written.get(key).is_some_and(|w| w > at);
-                // Written and deleted again since: it is as it was.
-                written && (seen.contains_key(key) || self.keys.contains_key(key))
-            });
-            newer || held.contains(key)
-        })
+        let (mut must, mut may) = (false, false);
+        for key in branch.writes.keys() {
+            if held.contains(key) || self.is_gone(key.0) {
+                return (true, true);
+            }
+            let Some((seen, then)) = &branch.seen else { continue };
+            let known = |written: &Written, time: u64| -> Vec<Option<(Lsn, bool)>> {
+                match written.get(key).map(|(at, put)| (*at, put.is_over(time))) {
+                    found @ Some((_, true)) => vec![found, None],
+                    found => vec![found],
+                }
+            };
+            let mut answers = Vec::new();
+            for now in known(&self.written, self.time) {
+                for before in known(seen, *then) {
+                    let same = now.map(|(at, _)| at) == before.map(|(at, _)| at);
+                    answers.push(!same && (now.is_some() || before.is_some_and(|(_, over)| !over)));
+                }
+            }
+            must |= answers.iter().all(|answer| *answer);
+            may |= answers.iter().any(|answer| *answer);
+        }
+        (must, may)
+    }
+
+    fn key(&self, rng: &mut Rng) -> Key {
+        let named: Vec<u32> = self.named.values().copied().collect();
+        let keyspace = match rng.below(8) {
+            0..3 => 0,
+            3..5 => 1,
+            5 if !self.dropped.is_empty() => self.dropped[rng.index(self.dropped.len())],
+            _ if named.is_empty() => 0,
+            _ => named[rng.index(named.len())],
+        };
+        (keyspace, bytes(rng))
+    }
+
+    fn write(&self, rng: &mut Rng) -> (Key, Option<Put>) {
+        let expiry = if rng.below(3) == 0 { self.time + rng.range(1..20) } else { 0 };
+        let put = (rng.below(4) > 0).then(|| Put { value: rng.roll().to_le_bytes().repeat(rng.index(20)), expiry });
+        (self.key(rng), put)
     }
 }
 
-fn key(rng: &mut Rng) -> Key {
-    let keyspace = u32::try_from(rng.below(2)).unwrap();
-    let bytes = (0..rng.below(3)).map(|_| rng.below(4).to_le_bytes()[0]).collect();
-    (keyspace, bytes)
+fn bytes(rng: &mut Rng) -> Vec<u8> {
+    (0..rng.below(3)).map(|_| rng.below(4).to_le_bytes()[0]).collect()
 }
 
-fn write(rng: &mut Rng) -> (Key, Option<Vec<u8>>) {
-    let value = (rng.below(4) > 0).then(|| rng.roll().to_le_bytes().repeat(rng.index(20)));
-    (key(rng), value)
-}
-
-fn op<'a>((keyspace, key): &'a Key, value: &'a Option<Vec<u8>>) -> Op<'a> {
-    value.as_ref().map_or_else(|| Op::delete(*keyspace, key), |value| Op::put(*keyspace, key, value))
+fn op<'a>((keyspace, key): &'a Key, put: &'a Option<Put>) -> Op<'a> {
+    put.as_ref().map_or_else(
+        || Op::delete(*keyspace, key),
+        |Put { value, expiry }| Op::put(*keyspace, key, value).expiring(*expiry),
+    )
 }
 
 fn plain(kv: &Kv, model: &mut Model, rng: &mut Rng) {
-    let writes: Writes = (0..rng.range(1..4)).map(|_| write(rng)).collect();
-    let ops: Vec<Op<'_>> = writes.iter().map(|(key, value)| op(key, value)).collect();
+    let acts: Vec<Act> = (0..rng.range(1..4))
+        .map(|_| {
+            let (key, put) = model.write(rng);
+            if rng.below(6) > 0 {
+                return Act::Write(key, put);
+            }
+            Act::Erase(key.0, key.1, (rng.below(3) > 0).then(|| bytes(rng)))
+        })
+        .collect();
+    let ops: Vec<Op<'_>> = acts.iter().map(Act::op).collect();
     let durability = if rng.below(2) == 0 { Durability::Durable } else { Durability::Buffered };
-    let answer = kv.batch(&ops, durability);
+    let expected: Vec<(Key, Expect)> = (0..rng.below(3))
+        .map(|_| {
+            let key = model.key(rng);
+            let found = model.now(&key);
+            let right =
+                found.map_or(Expect::Absent, |at| if rng.below(2) == 0 { Expect::At(at) } else { Expect::Present });
+            let wrong = [Expect::Absent, Expect::Present, Expect::At(Lsn(8))][rng.index(3)];
+            (key, if rng.below(4) > 0 { right } else { wrong })
+        })
+        .collect();
+    let conditions: Vec<Condition<'_>> =
+        expected.iter().map(|((keyspace, key), expects)| Condition::new(*keyspace, key, *expects)).collect();
+    let answer =
+        if conditions.is_empty() { kv.batch(&ops, durability) } else { kv.batch_if(&conditions, &ops, durability) };
     let held = model.held();
-    if writes.keys().any(|key| held.contains(key)) {
-        assert_eq!(answer.unwrap_err().kind(), Kind::Conflict);
+    let is_held = held.iter().any(|key| acts.iter().any(|act| act.touches(key)))
+        || expected.iter().any(|(key, _)| held.contains(key));
+    let unmet = expected.iter().find(|(key, expects)| match (model.now(key), expects) {
+        (found, Expect::Absent) => found.is_some(),
+        (found, Expect::Present) => found.is_none(),
+        (found, Expect::At(at)) => found != Some(*at),
+    });
+    if acts.iter().any(|act| model.is_gone(act.keyspace())) {
+        assert!(matches!(answer, Err(KvError::Dropped { .. })), "{answer:?}");
+        model.count("dropped");
+    } else if is_held {
+        assert!(matches!(answer, Err(KvError::Held { .. })), "{answer:?}");
+        model.count("held");
+    } else if let Some((key, _)) = unmet {
+        let Err(KvError::Unmet { found, .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!(found, model.now(key));
+        model.count("unmet");
     } else {
-        answer.unwrap();
-        model.commit(&writes);
+        let at = answer.unwrap();
+        acts.iter().for_each(|act| model.take(act, at));
+        model.count(if conditions.is_empty() { "plain" } else { "met" });
     }
 }
 
+fn keyspace(kv: &Kv, model: &mut Model, rng: &mut Rng) {
+    let name = NAMES[rng.index(NAMES.len())];
+    if rng.below(2) == 0 {
+        match (kv.keyspace_create(name), model.named.contains_key(name)) {
+            (Ok(id), false) => {
+                assert!(!model.dropped.contains(&id), "an id is never used again");
+                model.named.insert(name, id);
+            }
+            (answer, known) => assert!(known && matches!(answer, Err(KvError::NameKnown { .. })), "{answer:?}"),
+        }
+        return;
+    }
+    let answer = kv.keyspace_drop(name);
+    let Some(id) = model.named.get(name).copied() else {
+        assert!(matches!(answer, Err(KvError::NameUnknown { .. })), "{answer:?}");
+        return;
+    };
+    if model.held().iter().any(|(keyspace, _)| *keyspace == id) {
+        assert!(matches!(answer, Err(KvError::Held { .. })), "{answer:?}");
+        return;
+    }
+    answer.unwrap();
+    model.written.retain(|(keyspace, _), _| *keyspace != id);
+    model.named.remove(name);
+    model.dropped.push(id);
+    model.count("drop");
+}
+
 fn look(kv: &Kv, model: &Model, rng: &mut Rng) {
-    let (keyspace, key) = key(rng);
-    assert_eq!(kv.get(keyspace, &key).unwrap(), model.keys.get(&(keyspace, key.clone())).cloned());
+    let (keyspace, key) = model.key(rng);
+    let live = model.live();
+    assert_eq!(kv.get(keyspace, &key).unwrap(), live.get(&(keyspace, key.clone())).cloned());
     for (snapshot, map) in &model.snapshots {
         assert_eq!(snapshot.get(keyspace, &key).unwrap(), map.get(&(keyspace, key.clone())).cloned());
     }
     let (from, limit) = (vec![rng.below(4).to_le_bytes()[0]], rng.index(12));
     let bounds = (Bound::Included(&from[..]), Bound::Excluded(&key[..]));
-    assert_eq!(
-        kv.scan(keyspace, bounds.0, bounds.1, limit).unwrap(),
-        window(&model.keys, keyspace, &from, &key, limit)
-    );
+    assert_eq!(kv.scan(keyspace, bounds.0, bounds.1, limit).unwrap(), window(&live, keyspace, &from, &key, limit));
     for (snapshot, map) in &model.snapshots {
         let rows = snapshot.scan(keyspace, bounds.0, bounds.1, limit).unwrap();
         assert_eq!(rows, window(map, keyspace, &from, &key, limit));
     }
+    let names: Vec<(String, u32)> = kv.keyspaces().unwrap().into_iter().map(|it| (it.name, it.id)).collect();
+    assert_eq!(names, model.named.iter().map(|(name, id)| ((*name).to_owned(), *id)).collect::<Vec<_>>());
 }
 
 fn branch_step(kv: &Kv, model: &mut Model, rng: &mut Rng) {
@@ -131,16 +302,21 @@ fn branch_step(kv: &Kv, model: &mut Model, rng: &mut Rng) {
     let Some(number) = model.working.keys().nth(rng.index(model.working.len())).copied() else { return };
     match rng.below(6) {
         0 | 1 => {
-            let (key, value) = write(rng);
-            kv.branch_write(&xid(number), &op(&key, &value)).unwrap();
-            model.working.get_mut(&number).unwrap().writes.insert(key, value);
+            let (key, put) = model.write(rng);
+            kv.branch_write(&xid(number), &op(&key, &put)).unwrap();
+            model.working.get_mut(&number).unwrap().writes.insert(key, put);
         }
         2 | 3 => {
-            let (now, keys) = (model.now, &model.keys);
+            let (keyspace, to) = model.key(rng);
+            let (time, written) = (model.time, &model.written);
             let branch = model.working.get_mut(&number).unwrap();
-            let (keyspace, to) = key(rng);
-            let (mut map, _) = branch.seen.get_or_insert_with(|| (keys.clone(), now)).clone();
-            lay(&mut map, &branch.writes);
+            let (seen, then) = branch.seen.get_or_insert_with(|| (written.clone(), time));
+            let mut map = alive(seen, *then);
+            for (key, put) in &branch.writes {
+                map.remove(key);
+                // Its own is judged by the time that it is.
+                map.extend(put.iter().filter(|put| !put.is_over(time)).map(|put| (key.clone(), put.value.clone())));
+            }
             let limit = rng.index(12);
             let rows = kv.branch_scan(&xid(number), keyspace, Bound::Unbounded, Bound::Excluded(&to), limit).unwrap();
             assert_eq!(rows, window(&map, keyspace, &[], &to, limit));
@@ -157,7 +333,7 @@ fn branch_step(kv: &Kv, model: &mut Model, rng: &mut Rng) {
 fn vote(kv: &Kv, model: &mut Model, number: u64, rng: &mut Rng) {
     kv.end(&xid(number), true).unwrap();
     let branch = model.working.remove(&number).unwrap();
-    let loses = model.loses(&branch);
+    let (must, may) = model.loses(&branch);
     let one_phase = rng.below(2) == 0;
     let answer: Result<Vote, KvError> = if one_phase {
         kv.commit_one_phase_begin(&xid(number)).and_then(|pending| kv.wait(pending)).map(|()| Vote::ReadOnly)
@@ -165,13 +341,16 @@ fn vote(kv: &Kv, model: &mut Model, number: u64, rng: &mut Rng) {
         prepare(kv, &xid(number))
     };
     match answer {
-        Err(error) => assert!(loses && error.kind() == Kind::Conflict, "{error}"),
-        Ok(_) if loses => panic!("somebody was before branch {number}: {branch:?}"),
+        Err(error) => {
+            assert!(may && error.kind() == Kind::Conflict, "{error}");
+            model.count("lost");
+        }
+        Ok(_) if must => panic!("somebody was before branch {number}: {branch:?}"),
         Ok(_) if branch.writes.is_empty() => {}
         Ok(Vote::Yes) => _ = model.prepared.insert(number, branch.writes),
         Ok(Vote::ReadOnly) => {
             assert!(one_phase);
-            model.commit(&branch.writes);
+            model.commit(&branch.writes, kv.stats().published);
         }
     }
 }
@@ -181,7 +360,7 @@ fn outcome(kv: &Kv, model: &mut Model, rng: &mut Rng) {
     let writes = model.prepared.remove(&number).unwrap();
     if rng.below(3) > 0 {
         commit(kv, &xid(number)).unwrap();
-        model.commit(&writes);
+        model.commit(&writes, kv.stats().published);
     } else {
         rollback(kv, &xid(number)).unwrap();
     }
@@ -198,42 +377,58 @@ fn restart(desk: Desk, model: &mut Model) -> Desk {
     desk
 }
 
-fn run(seed: u64) {
+fn run(seed: u64) -> BTreeMap<&'static str, u64> {
     let mut rng = Rng::new(seed);
     let mut model = Model::default();
     let mut desk = fresh();
-    for _ in 0..300 {
-        match rng.below(40) {
-            0..10 => plain(&desk.kv, &mut model, &mut rng),
-            10..15 => look(&desk.kv, &model, &mut rng),
-            15..33 => branch_step(&desk.kv, &mut model, &mut rng),
-            33 | 34 => outcome(&desk.kv, &mut model, &mut rng),
-            35 | 36 if model.snapshots.len() < 4 => model.snapshots.push((desk.kv.snapshot(), model.keys.clone())),
-            35..38 if !model.snapshots.is_empty() => {
+    for _ in 0..400 {
+        match rng.below(48) {
+            0..14 => plain(&desk.kv, &mut model, &mut rng),
+            14..19 => look(&desk.kv, &model, &mut rng),
+            19..37 => branch_step(&desk.kv, &mut model, &mut rng),
+            37 | 38 => outcome(&desk.kv, &mut model, &mut rng),
+            39 | 40 if model.snapshots.len() < 4 => model.snapshots.push((desk.kv.snapshot(), model.live())),
+            39..42 if !model.snapshots.is_empty() => {
                 let at = rng.index(model.snapshots.len());
                 model.snapshots.remove(at);
             }
-            38 => desk.kv.checkpoint().unwrap(),
-            39 => desk = restart(desk, &mut model),
+            42 => desk.kv.checkpoint().unwrap(),
+            43 => _ = desk.kv.work(&AtOnce),
+            44 => desk = restart(desk, &mut model),
+            45 => keyspace(&desk.kv, &mut model, &mut rng),
+            46 | 47 => {
+                let pause = rng.range(1..5);
+                desk.clock.advance(Duration::from_millis(pause));
+                model.time += pause;
+            }
             _ => {}
         }
         let prepared: Vec<u64> = desk.kv.prepared().iter().map(|xid| xid.branch().unwrap().tx.counter).collect();
         assert_eq!(prepared, model.prepared.keys().copied().collect::<Vec<_>>());
-        assert!(desk.kv.stats().keys >= model.keys.len() as u64);
+        assert!(desk.kv.stats().keys >= model.live().len() as u64);
         assert_eq!(desk.kv.stats().held_keys, model.held().len() as u64);
     }
     model.snapshots.clear();
     model.working.keys().for_each(|number| desk.kv.abandon(&xid(*number)));
     let stats = desk.kv.stats();
     assert_eq!((stats.snapshots, stats.branches_bytes), (0, 0));
+    model.counts
 }
 
 #[test]
 fn the_store_is_a_map_with_snapshots_and_branches() {
+    let mut counts = BTreeMap::<&str, u64>::new();
     for seed in 0..300 {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(panic);
+        match std::panic::catch_unwind(|| run(seed)) {
+            Ok(of_one) => of_one.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
+            Err(panic) => {
+                eprintln!("seed {seed}");
+                std::panic::resume_unwind(panic);
+            }
         }
+    }
+    println!("{counts:?}");
+    for what in ["plain", "met", "unmet", "held", "dropped", "drop", "lost"] {
+        assert!(counts.get(what).is_some_and(|count| *count > 100), "{what}: {counts:?}");
     }
 }
