@@ -28,6 +28,7 @@ use crate::error::AssetsError;
 use crate::logic::Logics;
 use crate::machine::{Begun, Machine};
 use crate::recover::{self, Recovery};
+use crate::resource::Claims;
 use crate::store::{Pace, Slots, Store, Verified};
 use crate::subscribe::{Change, News, SubscriptionId, Subscriptions};
 use crate::trace::{Step, Steps, Trace};
@@ -49,6 +50,11 @@ impl Ordered {
     /// Both: what a desk confirms at once.
     pub fn and(self, other: Self) -> Self {
         Self { end: self.end.max(other.end), durable: self.durable || other.durable }
+    }
+
+    /// The same, and durable in every policy.
+    pub(crate) const fn durably(self) -> Self {
+        Self { durable: true, ..self }
     }
 }
 
@@ -78,6 +84,7 @@ pub struct Engine {
     steps: Mutex<Steps>,
     arrived: AtomicU64,
     snapshot_at: AtomicU64,
+    claims: Claims,
 }
 
 /// What an engine is at one moment.
@@ -154,6 +161,7 @@ impl Engine {
             steps: Mutex::default(),
             arrived: AtomicU64::new(0),
             snapshot_at: AtomicU64::new(recovered.recovery.place.0),
+            claims: Claims::default(),
         };
         Ok((engine, recovered.recovery))
     }
@@ -174,9 +182,12 @@ impl Engine {
         trace.stamp(Step::Ordered, &*self.clock);
         let begun = core.machine.begin(self.clock.wall_ms(), &command, answers);
         trace.stamp(Step::Executed, &*self.clock);
+        // DESIGN, 5: a vote and a branch's commit are durable in every policy. So is what is told again of them: the first answer may
+        // not have been, and nobody waited for it.
+        let durable = matches!(command.what, What::Prepare { .. } | What::Commit { .. } | What::Rollback { .. });
         if begun == Begun::Answered {
             trace.sequence = core.machine.sequence();
-            return Ok(Ordered { end: core.end, durable: false });
+            return Ok(Ordered { end: core.end, durable });
         }
         let head = entry_head(&core.machine);
         let ticket = match self.log.append(KIND_COMMAND, &[&head, bytes]) {
@@ -192,8 +203,6 @@ impl Engine {
         trace.sequence = core.machine.sequence();
         trace.stamp(Step::Queued, &*self.clock);
         core.keep_changes();
-        // DESIGN, 5: a vote and a branch's commit are durable in every policy.
-        let durable = matches!(command.what, What::Prepare { .. } | What::Commit { .. } | What::Rollback { .. });
         Ok(Ordered { end: ticket.end, durable })
     }
 
@@ -257,22 +266,36 @@ impl Engine {
         look(&self.steps.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What an asset is now: perhaps by a command that is not confirmed yet. A command that reads waits for that.
+    /// What an asset is now, perhaps by a command that is not confirmed yet: for tests and displays, never for an answer. A command that
+    /// reads waits for what it saw.
     #[must_use]
     pub fn peek(&self, id: AssetId) -> Option<Asset> {
         self.core().machine.get(id)
     }
 
-    /// Branches that wait for their outcome.
-    #[must_use]
-    pub fn in_doubt(&self) -> Vec<InDoubt> {
-        self.core().machine.in_doubt()
+    /// Branches that wait for their outcome. Told when their votes are durable: whoever resolves them must not hear of one that a power
+    /// cut may take.
+    ///
+    /// # Errors
+    /// As [`Engine::confirm`].
+    pub fn in_doubt(&self) -> Result<Vec<InDoubt>, AssetsError> {
+        let (ordered, listed) = self.look(Machine::in_doubt);
+        self.confirm(ordered).map(|()| listed)
     }
 
-    /// What is known of a branch.
-    #[must_use]
-    pub fn branch(&self, xid: &Xid) -> Known {
-        self.core().machine.branch(xid)
+    /// What is known of a branch, and durable.
+    ///
+    /// # Errors
+    /// As [`Engine::confirm`].
+    pub fn branch(&self, xid: &Xid) -> Result<Known, AssetsError> {
+        let (ordered, known) = self.look(|machine| machine.branch(xid));
+        self.confirm(ordered).map(|()| known)
+    }
+
+    /// Looks at the state as it is ordered now; to be told when all of it is durable.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> (Ordered, T) {
+        let core = self.core();
+        (Ordered { end: core.end, durable: true }, look(&core.machine))
     }
 
     /// Subscribes to changes of these assets, or of all; up to `most` wait to be taken.
@@ -370,6 +393,10 @@ impl Engine {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.store.folder.clone()
+    }
+
+    pub(crate) const fn claims(&self) -> &Claims {
+        &self.claims
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {

@@ -1,9 +1,13 @@
 //! Branches: their assets are held from the vote to the outcome, through restarts and snapshots.
 
-use assent_assets::{Answer, AssetId, Known, Op, Refusal};
+use assent_assets::{Answer, AssetId, AssetsResource, Command, Known, Op, Refusal, Trace};
+use assent_ids::NodeId;
+use assent_journal::Log;
 use assent_membership::Sequence;
+use assent_sim::SimDisk;
+use assent_xa::{Resource, Verb};
 
-use super::{add, create, done, fresh, get, results, xid};
+use super::{add, create, done, fresh, get, laid, results, xid};
 
 fn refused(refusal: Refusal) -> Answer {
     Answer::Refused { op: 0, refusal }
@@ -38,10 +42,10 @@ fn a_branch_survives_restarts_and_snapshots_and_is_listed_in_doubt() {
     house.prepare(6, &[create(8, 1)]);
     house.outcome(6, false);
     let check = |house: &super::House| {
-        let [listed] = house.engine.in_doubt()[..] else { panic!("{:?}", house.engine.in_doubt()) };
+        let [listed] = house.engine.in_doubt().unwrap()[..] else { panic!("{:?}", house.engine.in_doubt()) };
         assert_eq!((listed.xid, listed.at, listed.assets), (xid(5), Sequence(2), 3));
-        assert_eq!(house.engine.branch(&xid(6)), Known::RolledBack);
-        assert_eq!(house.engine.branch(&xid(7)), Known::Nothing { since: Sequence(0) });
+        assert_eq!(house.engine.branch(&xid(6)).unwrap(), Known::RolledBack);
+        assert_eq!(house.engine.branch(&xid(7)).unwrap(), Known::Nothing { since: Sequence(0) });
         for id in 1..=3 {
             assert_eq!(house.run(&[create(id, 0)]), refused(Refusal::Held { id: AssetId(id) }));
         }
@@ -56,8 +60,43 @@ fn a_branch_survives_restarts_and_snapshots_and_is_listed_in_doubt() {
     house.outcome(5, true);
     let house = house.again(4);
     assert_eq!((house.value(1), house.value(2), house.value(3)), (Some(6), None, Some(7)));
-    assert!(house.engine.in_doubt().is_empty());
-    assert_eq!(house.engine.branch(&xid(5)), Known::Committed);
+    assert!(house.engine.in_doubt().unwrap().is_empty());
+    assert_eq!(house.engine.branch(&xid(5)).unwrap(), Known::Committed);
+}
+
+#[test]
+fn what_is_told_again_of_a_branch_is_durable_also_where_the_log_is_lazy() {
+    let house = super::lazy(&SimDisk::new());
+    house.run(&[create(1, 10)]);
+    let unsynced = || house.log.end().0 - house.log.durable().0;
+    let order = |command: &[u8]| house.engine.order(command, &mut Vec::new(), &mut Trace::default()).unwrap();
+    let prepare = laid(|out| Command::lay_prepare(out, &xid(1), &[add(1, 1)]));
+    let commit = laid(|out| Command::lay_outcome(out, &xid(1), true));
+    for command in [prepare, commit] {
+        // The first answer is lost before anybody waited for it; the second one may not be told earlier than it might have been.
+        _ = order(&command);
+        assert!(unsynced() > 0);
+        house.engine.confirm(order(&command)).unwrap();
+        assert_eq!(unsynced(), 0, "{command:?}");
+    }
+    for look in [
+        |house: &super::House| _ = house.engine.in_doubt().unwrap(),
+        |house: &super::House| {
+            _ = house.engine.branch(&xid(2)).unwrap();
+        },
+    ] {
+        house.run(&[add(1, 1)]);
+        assert!(unsynced() > 0, "the log is lazy");
+        look(&house);
+        assert_eq!(unsynced(), 0);
+    }
+    let mut agent = AssetsResource::new("assets", house.engine.clone());
+    for verb in [Verb::Recover(NodeId(1)), Verb::Inquire { xid: xid(1), witness: Vec::new() }, Verb::Commit(xid(1))] {
+        house.run(&[add(1, 1)]);
+        assert!(unsynced() > 0);
+        agent.call(verb);
+        assert_eq!(unsynced(), 0);
+    }
 }
 
 #[test]

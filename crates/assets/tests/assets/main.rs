@@ -22,6 +22,7 @@ mod gate;
 mod limits;
 mod model;
 mod recovery;
+mod resource;
 mod retries;
 mod served;
 mod subscriptions;
@@ -34,7 +35,7 @@ use assent_assets::{Answer, Asset, AssetId, Command, Config, Engine, Logics, Op,
 use assent_frame::Writer;
 use assent_ids::Xid;
 use assent_journal::Journal;
-use assent_membership::Sequence;
+use assent_membership::{Ack, Sequence};
 use assent_sim::{SimClock, SimDice, SimDisk};
 
 /// Assets on a simulated disk.
@@ -53,10 +54,25 @@ pub fn small() -> assent_journal::Config {
 }
 
 pub fn try_open(disk: &SimDisk, salt: u64, config: Config) -> Result<House, String> {
+    try_open_over(disk, salt, config, small())
+}
+
+/// Answers are told when the kernel has them.
+pub fn lazy(disk: &SimDisk) -> House {
+    let log = assent_journal::Config { max_elapsed_sync_time: 1_000, ..small() };
+    try_open_over(disk, 1, Config { ack: Ack::Written, ..Config::default() }, log).unwrap()
+}
+
+fn try_open_over(
+    disk: &SimDisk,
+    salt: u64,
+    config: Config,
+    log_config: assent_journal::Config,
+) -> Result<House, String> {
     let clock = SimClock::new();
     let (the_disk, the_clock) = (Arc::new(disk.clone()), Arc::new(clock.clone()));
     let opened =
-        Journal::open(the_disk.clone(), the_clock.clone(), Arc::new(SimDice::new(salt)), Path::new("log"), small());
+        Journal::open(the_disk.clone(), the_clock.clone(), Arc::new(SimDice::new(salt)), Path::new("log"), log_config);
     let (log, _) = opened.map_err(|error| error.to_string())?;
     let opened = Engine::open(log.clone(), the_disk, the_clock, Path::new("assets"), config, Logics::default());
     let (engine, recovery) = opened.map_err(|error| error.to_string())?;
