@@ -1,11 +1,12 @@
 //! The races: workloads, floors measured in the same run, exact statistics.
 //!
-//! Walk: [`journal`], [`tx`], [`kv`], [`docs`] and [`real`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
+//! Walk: [`journal`], [`tx`], [`kv`], [`assets`], [`docs`] and [`real`] run a workload and give a serialisable result · [`floor`] says what the same bytes cost
 //! without us · [`report`] what a race leaves behind: JSON, CSV, a page with charts, comparison · [`record`] and [`pace`] how a workload
 //! is timed · [`host`] where it ran · [`recover`] and [`restart`] leave a folder as a crash does, for a server that is then measured · [`stats`] exact percentiles over all samples.
 //! Deliberately absent: printing; the command line lays tables.
 #![forbid(unsafe_code)]
 
+pub mod assets;
 pub mod chart;
 pub mod databases;
 pub mod docs;

@@ -37,6 +37,9 @@ pub(crate) enum Command {
     Docs(Box<crate::docs::options::Docs>),
     /// Reads a password from stdin and prints its hash, for a user in assent.toml.
     Password,
+    /// Numbers in memory that many change at once: serves them, reads and changes them, verifies what a server left.
+    #[command(subcommand)]
+    Assets(Box<crate::assets::options::Assets>),
     /// Looks into a journal folder, without changing it.
     #[command(subcommand)]
     Journal(Journal),
@@ -306,6 +309,11 @@ pub(crate) enum Bench {
     Kv(Box<crate::bench::kv::options::BenchKv>),
     /// Documents: long histories and large documents, each durable commit against a durable write of the same bytes.
     Docs(Box<crate::bench::docs::options::BenchDocs>),
+    /// Assets: commands of many connections, one or many under way on each, against an echo of the same bytes.
+    Assets(crate::bench::assets::BenchAssets),
+    /// The floor of `bench assets`.
+    #[command(hide = true)]
+    AssetsEcho,
     /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
     Real(crate::bench::options::BenchReal),
     /// Branches in doubt in PostgreSQL and MariaDB, and killed clients: how long until nothing is left.

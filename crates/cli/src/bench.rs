@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::{Bench, BenchJournal};
 use crate::failure::Failure;
 
+pub(crate) mod assets;
 pub(crate) mod compare;
 pub(crate) mod docs;
 pub(crate) mod keep;
@@ -32,6 +33,8 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
         Bench::Tx(arguments) => return tx::run(&arguments, json),
         Bench::Kv(arguments) => return kv::run(&arguments, json),
         Bench::Docs(arguments) => return docs::run(&arguments, json),
+        Bench::Assets(arguments) => assets::run(&arguments, json),
+        Bench::AssetsEcho => assets::echo(),
         Bench::Real(arguments) => real::run(&arguments, json),
         Bench::Recover(arguments) => recover::run(&arguments, json),
         Bench::Restart(arguments) => restart::run(&arguments, json),

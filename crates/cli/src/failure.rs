@@ -62,6 +62,7 @@ macro_rules! from_room {
 
 from_room!(
     assent_arbiter::ArbiterError,
+    assent_assets::AssetsError,
     assent_bench::BenchError,
     assent_client::WorkError,
     assent_coordinator::CoordinatorError,
@@ -80,6 +81,12 @@ from_room!(
 
 impl From<assent_client::ClientError> for Failure {
     fn from(error: assent_client::ClientError) -> Self {
+        Self::new(error.kind, error.message)
+    }
+}
+
+impl From<assent_assets::ClientError> for Failure {
+    fn from(error: assent_assets::ClientError) -> Self {
         Self::new(error.kind, error.message)
     }
 }

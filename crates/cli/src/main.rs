@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one room that talks to people")]
 
 mod args;
+mod assets;
 mod bench;
 mod config;
 mod demo;
@@ -73,6 +74,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Kv(command) => kv::run(*command, cli.json),
         Command::Docs(command) => docs::run(*command, cli.json),
         Command::Password => password::run(cli.json),
+        Command::Assets(command) => assets::run(*command, cli.json),
         Command::Journal(command) => journal::run(command, cli.json),
         Command::Bench(command) => bench::run(command, cli.json),
     }

@@ -2,6 +2,8 @@
 
 #[path = "cli/assent.rs"]
 mod assent;
+#[path = "cli/assets.rs"]
+mod assets;
 #[path = "cli/bare.rs"]
 mod bare;
 #[path = "cli/bench.rs"]

@@ -1,0 +1,124 @@
+//! `assent assets`: numbers in memory, from the command line.
+//!
+//! Walk: [`run`] the verbs · `serve` the server · `offline` verifies and compares what stopped servers left · `show` what is printed.
+//! A verb is one command without a session: a lost answer is in doubt, and says so.
+
+mod offline;
+pub(crate) mod options;
+mod serve;
+mod show;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_assets::{Answer, AssetId, Client, Feed, Op, Options};
+use assent_kind::Kind;
+use assent_world::net::Address;
+use assent_world::{Clock as _, RealClock};
+
+use self::options::Assets;
+use crate::failure::Failure;
+
+/// Below a server's folder.
+const LOG: &str = "log";
+const SNAPSHOTS: &str = "snapshots";
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A watch looks so often whether the connection is alive.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+pub(crate) fn run(command: Assets, json: bool) -> Result<ExitCode, Failure> {
+    match command {
+        Assets::Serve(arguments) => return serve::run(&arguments),
+        Assets::Status(server) => show::status(&client(&server.server)?.status()?, json),
+        Assets::Top { server, every_ms, times } => top(&server.server, Duration::from_millis(every_ms), times, json),
+        Assets::Create { assets, server } => {
+            let create = |(id, value): &(u64, i64)| Op::Create { id: AssetId(*id), value: *value };
+            execute(&server.server, &assets.iter().map(create).collect::<Vec<_>>(), json)
+        }
+        Assets::Get { ids, server } => {
+            let get = |id: &u64| Op::Get { id: AssetId(*id) };
+            execute(&server.server, &ids.iter().map(get).collect::<Vec<_>>(), json)
+        }
+        Assets::Set { assets, server } => {
+            let set = |(id, value): &(u64, i64)| Op::Set { id: AssetId(*id), value: *value };
+            execute(&server.server, &assets.iter().map(set).collect::<Vec<_>>(), json)
+        }
+        Assets::Add { assets, min, max, server } => {
+            let (min, max) = (min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX));
+            let add = |(id, by): &(u64, i64)| Op::AddWithin { id: AssetId(*id), by: *by, min, max };
+            execute(&server.server, &assets.iter().map(add).collect::<Vec<_>>(), json)
+        }
+        Assets::CompareAndSet { id, expected, value, server } => {
+            execute(&server.server, &[Op::CompareAndSet { id: AssetId(id), expected, value }], json)
+        }
+        Assets::Remove { ids, server } => {
+            let remove = |id: &u64| Op::Remove { id: AssetId(*id) };
+            execute(&server.server, &ids.iter().map(remove).collect::<Vec<_>>(), json)
+        }
+        Assets::Watch { ids, keep, lines, server } => watch(&server.server, &ids, keep, lines, json),
+        Assets::Snapshot(server) => show::status(&client(&server.server)?.snapshot()?, json),
+        Assets::Verify { data } => offline::verify(&data, json),
+        Assets::Compare { one, other } => return offline::compare(&one, &other, json),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn address(server: &str) -> Result<Address, Failure> {
+    server.parse().map_err(|error| Failure::invalid(format!("--server {server}: {error}")))
+}
+
+fn client(server: &str) -> Result<Client, Failure> {
+    let options = Options { patience: PATIENCE, session: false, ..Options::to(address(server)?) };
+    Ok(Client::connect(options, Arc::new(RealClock))?)
+}
+
+fn execute(server: &str, ops: &[Op], json: bool) -> Result<(), Failure> {
+    let answer = client(server)?.execute(ops)?;
+    match &answer {
+        Answer::Done(results) => show::assets(ops, &results.assets, json),
+        Answer::Refused { op, refusal } => {
+            let which = if ops.len() > 1 { format!(" (operation {} of {})", op + 1, ops.len()) } else { String::new() };
+            Err(Failure::new(refusal.kind(), format!("{refusal}{which}; nothing was changed")))
+        }
+        other => Err(Failure::new(Kind::Internal, format!("the server answered {other:?} to a batch"))),
+    }
+}
+
+fn top(server: &str, every: Duration, times: u64, json: bool) -> Result<(), Failure> {
+    let mut client = client(server)?;
+    let mut before: Option<u64> = None;
+    for look in 1.. {
+        let status = client.status()?;
+        let sequence = status.stats.sequence.0;
+        if !json {
+            let since = before.map_or(0, |before| sequence.saturating_sub(before));
+            let rate = u128::from(since) * 1_000 / every.as_millis().max(1);
+            // Above what was printed last.
+            show::say(&format!("\u{1b}[2J\u{1b}[H{server}: {rate} commands/s\n"))?;
+        }
+        show::status(&status, json)?;
+        if look == times {
+            break;
+        }
+        before = Some(sequence);
+        RealClock.sleep(every);
+    }
+    Ok(())
+}
+
+fn watch(server: &str, ids: &[u64], keep: u32, lines: u64, json: bool) -> Result<(), Failure> {
+    let wanted: Vec<AssetId> = ids.iter().copied().map(AssetId).collect();
+    let mut feed = Feed::open(&address(server)?, &wanted, keep, PATIENCE)?;
+    let mut printed = 0;
+    loop {
+        for news in feed.next(LOOK)?.unwrap_or_default() {
+            show::news(&news, json)?;
+            printed += 1;
+            if printed == lines {
+                return Ok(());
+            }
+        }
+    }
+}
