@@ -262,7 +262,7 @@ impl Store {
             Self::Stopped { kv, .. } => {
                 let mut damages = Vec::new();
                 let it = kv.verify(&mut |error| damages.push(error.to_string()));
-                let assent_kv::Verified { runs, volumes, items, entries, values, damaged } = it;
+                let assent_kv::Verified { runs, volumes, items, entries, values, damaged, stopped: _ } = it;
                 Ok(Checked { runs, volumes, items, entries, values, damaged, damages })
             }
         }
