@@ -68,7 +68,7 @@ fn a_restarted_server_knows_its_clients_for_as_long_as_they_may_be_away() {
 #[test]
 fn whoever_never_comes_back_is_called_for_when_its_time_is_over() {
     // Written: branches of clients that died before they had reached the restarted server, prepared just behind its first
-    // look. What the user saw: prepared for eleven seconds, until the resource was looked at again at rest.
+    // look. What the user would see: prepared for ten seconds, until the resource is looked at again at rest.
     let mut stand = Stand::new();
     let gone = stand.coordinator.handshake("gone").unwrap();
     stand.restart(false);
