@@ -11,6 +11,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use assent_ids::{Lsn, Xid};
@@ -151,6 +152,7 @@ impl Database {
             documents: Mutex::default(),
             claims: Mutex::default(),
             stepping: Mutex::default(),
+            epochs: AtomicU32::new(0),
         };
         let database = Self { store: Arc::new(store), replayed, rebuilt };
         database.recover_branches()?;
@@ -209,7 +211,7 @@ impl Database {
 
     fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
         let doc = Doc::new(document, name.into(), versioning, Root::empty(document));
-        doc.head.store(Arc::new(self.store.head(&doc)?));
+        doc.head.store(Arc::new(Root { epoch: self.store.next_epoch(), ..self.store.head(&doc)? }));
         Ok(doc)
     }
 
@@ -227,17 +229,7 @@ impl Database {
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
         let Document { doc, .. } = self.document(name)?;
-        let seat = Seat::take(&self.store, &doc)?;
-        if self.store.index.name(name)?.is_none_or(|named| named.document != doc.id) {
-            return Err(DocsError::NoDocument { name: name.to_owned() });
-        }
-        let mut desk = self.store.writer()?;
-        let laid = lay_drop(doc.id, name);
-        let ticket = self.store.stage(&mut desk, KIND_DROP, &laid, |_| Staging::Dropped(Arc::clone(&doc)))?;
-        drop(desk);
-        self.store.wait(ticket)?;
-        drop(seat);
-        Ok(())
+        drop_under(&self.store, Seat::take(&self.store, &doc)?)
     }
 
     /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
@@ -423,4 +415,22 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Drops the document of a seat.
+///
+/// # Errors
+/// `NoDocument` if it is gone already; as the journal says.
+pub(crate) fn drop_under(store: &Store, seat: Seat) -> Result<(), DocsError> {
+    let doc = Arc::clone(&seat.0);
+    if store.index.name(&doc.name)?.is_none_or(|named| named.document != doc.id) {
+        return Err(DocsError::NoDocument { name: doc.name.to_string() });
+    }
+    let mut desk = store.writer()?;
+    let laid = lay_drop(doc.id, &doc.name);
+    let ticket = store.stage(&mut desk, KIND_DROP, &laid, |_| Staging::Dropped(Arc::clone(&doc)))?;
+    drop(desk);
+    store.wait(ticket)?;
+    drop(seat);
+    Ok(())
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use assent_kind::Kind as Class;
 
 use crate::DocsError;
+use crate::database::drop_under;
 use crate::document::Seat;
 use crate::entry::{CHANGES_MAX, Change, Root, What};
 use crate::error::within;
@@ -104,6 +105,15 @@ pub struct Edit {
 }
 
 impl Edit {
+    /// Drops the document instead, history and all: nobody's commit comes between what was read here and the drop.
+    ///
+    /// # Errors
+    /// As [`Database::drop_document`](crate::Database::drop_document).
+    pub fn drop_document(self) -> Result<(), DocsError> {
+        let Self { store, seat, .. } = self;
+        drop_under(&store, seat)
+    }
+
     pub(crate) fn begin(store: Arc<Store>, seat: Seat) -> Self {
         let base = seat.0.head.load_full();
         Self {

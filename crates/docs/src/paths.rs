@@ -143,10 +143,10 @@ impl Paths {
         Ok(known)
     }
 
-    /// The paths are those of a revision; new ones go on where they would have.
+    /// The paths are those of a revision; new ones go on where they would have, or behind those of a revision that was dropped since.
     pub(crate) fn revert(&mut self, to: &Root) {
         self.drafts.clear();
-        (self.tree, self.known) = (to.paths.clone(), None);
+        (self.tree, self.known, self.next) = (to.paths.clone(), None, self.next.max(to.next_path));
     }
 
     /// Forgets the paths from this one on: they were never in the tree that holds.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use assent_frame::Malformed;
@@ -69,9 +70,16 @@ pub(crate) struct Store {
     pub(crate) claims: Mutex<BTreeSet<NodeId>>,
     /// Held by whoever writes the index out.
     pub(crate) stepping: Mutex<()>,
+    /// The epoch that was given last.
+    pub(crate) epochs: AtomicU32,
 }
 
 impl Store {
+    /// An epoch that no document of this opening has had: what is kept under an earlier one is never taken for a later revision.
+    pub(crate) fn next_epoch(&self) -> u32 {
+        self.epochs.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
     /// The revision of this number in that epoch of the document; `none` says that there is none.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ impl Document {
         let head = Arc::new(Root {
             next_node: newest.next_node,
             // What readers keep of the dropped revisions is under the epoch before.
-            epoch: newest.epoch.wrapping_add(1),
+            epoch: self.store.next_epoch(),
             ..(*stays.root).clone()
         });
         let staged = Arc::clone(&head);

@@ -158,3 +158,41 @@ fn a_revision_that_is_not_the_one_on_which_its_successor_stands_is_refused_and_n
         assert!(matches!(error, DocsError::Damaged { revision: 1, .. }), "{error}");
     }
 }
+
+#[test]
+fn names_of_a_dropped_revision_that_comes_back_by_a_revert_stay_whose_they_are() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+    push(&mut edit, root, Some("a"), Value::Null);
+    edit.commit(&says("1")).unwrap();
+    let mut edit = doc.edit().unwrap();
+    push(&mut edit, root, Some("b"), Value::Null);
+    let dropped = edit.commit(&says("2")).unwrap();
+    doc.truncate(1).unwrap();
+    let mut edit = doc.edit().unwrap();
+    edit.revert(&dropped).unwrap();
+    push(&mut edit, root, Some("c"), Value::Null);
+    let newest = edit.commit(&says("3")).unwrap();
+    assert_eq!(assent_docs::Form::default().text(&newest).unwrap(), r#"{"a":null,"b":null,"c":null}"#);
+    newest.verify().unwrap();
+}
+
+#[test]
+fn a_document_that_was_forgotten_and_loaded_again_shows_no_dropped_revision() {
+    let desk = fresh();
+    let (doc, leaf) = counted(&desk, 5);
+    (1..5).for_each(|number| _ = doc.at(number).unwrap());
+    doc.truncate(2).unwrap();
+    (3..7).for_each(|number| _ = set(&doc, leaf, &(number * 100).to_string()));
+    let third = assent_docs::Form::default().text(&doc.at(3).unwrap()).unwrap();
+    drop(doc);
+    // More documents than are remembered.
+    for number in 0..4200 {
+        desk.db.create(&format!("other-{number}"), Versioning::default()).unwrap();
+    }
+    let again = desk.db.document("orders").unwrap();
+    assert_eq!(assent_docs::Form::default().text(&again.at(3).unwrap()).unwrap(), third);
+    assert_eq!(third, "[300]");
+}
