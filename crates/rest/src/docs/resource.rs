@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use assent_docs::{At, Database, DocsError, Document, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Versioning};
+use assent_docs::{At, Database, DocsError, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision, Versioning};
 use assent_door::Role;
 use assent_kind::Kind;
 use axum::Extension;
@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
-use super::databases::{gone, made, refuse_xml};
+use super::databases::{made, refuse_xml};
 use super::members::members;
 use super::names::Place;
 use super::read::{JSON, tag};
@@ -41,14 +41,14 @@ fn wanted(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
     if headers.contains_key(header::IF_NONE_MATCH) {
         return Err(Problem::invalid("If-None-Match is for reads; write If-Match"));
     }
-    Ok(headers.get(header::IF_MATCH).or_else(|| headers.get(header::ETAG)).filter(|it| it.as_bytes() != b"*").cloned())
+    Ok(headers.get(header::IF_MATCH).or_else(|| headers.get(header::ETAG)).cloned())
 }
 
 /// Whether a node is as the caller knows it.
 fn judge(edit: &Edit, node: Option<NodeKey>, wanted: Option<&HeaderValue>) -> Result<(), Problem> {
     let Some(wanted) = wanted else { return Ok(()) };
     let now = node.map(|key| edit.item(key).and_then(|item| edit.hash(&item))).transpose()?.map(tag);
-    if now.as_ref() == Some(wanted) {
+    if now.as_ref() == Some(wanted) || (now.is_some() && wanted.as_bytes() == b"*") {
         return Ok(());
     }
     let now = now.as_ref().and_then(|it| it.to_str().ok()).unwrap_or("none");
@@ -96,10 +96,14 @@ pub(super) async fn put(
         };
         caller.may(if found.is_some() { Role::Modify } else { Role::Create }, Some(&place.database))?;
         match found {
-            Some(_) if overwrite => {
+            Some(document) if overwrite => {
                 // Its history goes, and that takes more than a change of it.
                 caller.may(Role::Delete, Some(&place.database))?;
-                gone(&database, &place.document())?;
+                let mut edit = document.edit()?;
+                judge(&edit, edit.value(), wanted.as_ref())?;
+                // What comes must be a document before what is there goes.
+                edit.import(&bytes[..])?;
+                edit.drop_document()?;
                 make(&database, &place, &bytes, &said)
             }
             Some(document) => {
@@ -110,8 +114,7 @@ pub(super) async fn put(
                     Some(value) => edit.replace(value, &bytes[..])?,
                     None => edit.insert_json(At::Last(NodeKey::DOCUMENT), None, &bytes[..])?,
                 };
-                edit.commit(&said)?;
-                told(StatusCode::OK, &document)
+                Ok(told(StatusCode::OK, &edit.commit(&said)?))
             }
             None if wanted.is_some() => Err(Problem::precondition("there is no such resource, and so no tag")),
             None => make(&database, &place, &bytes, &said),
@@ -137,22 +140,21 @@ fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<
         edit.commit(said)
     });
     match first {
-        Ok(_) => told(StatusCode::CREATED, &document),
-        Err(error) => {
-            if document.latest().number() == 0 {
-                gone(library, document.name())?;
-            }
-            Err(error.into())
-        }
+        Ok(revision) => Ok(told(StatusCode::CREATED, &revision)),
+        // It stays without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
+        Err(error) => Err(error.into()),
     }
 }
 
-/// The document as it is now, if it is not too long.
-fn told(status: StatusCode, document: &Document) -> Result<Response, Problem> {
-    let revision = document.latest();
+/// The revision that was committed, if it is not too long. That it is committed is told even if it cannot be read.
+fn told(status: StatusCode, revision: &Revision) -> Response {
+    echoed(status, revision).unwrap_or_else(|_| status.into_response())
+}
+
+fn echoed(status: StatusCode, revision: &Revision) -> Result<Response, DocsError> {
     let mut response = match revision.value() {
         Some(value) if revision.item(value)?.node.descendants <= ECHOED_NODES_MAX => {
-            (status, Form::default().text(&revision)?).into_response()
+            (status, Form::default().text(revision)?).into_response()
         }
         _ => status.into_response(),
     };
@@ -219,8 +221,7 @@ pub(super) async fn insert(
             (Some(node), Insert::Replace) => _ = edit.replace(node, &bytes[..])?,
             (Some(node), how) => into(&mut edit, node, how, &bytes)?,
         }
-        edit.commit(&said)?;
-        told(StatusCode::OK, &document)
+        Ok(told(StatusCode::OK, &edit.commit(&said)?))
     };
     library.guard.pool.run(insert).await
 }
@@ -258,8 +259,7 @@ pub(super) async fn patch(
         } else {
             edit.patch(&bytes[..])?
         }
-        edit.commit(&said)?;
-        told(StatusCode::OK, &document)
+        Ok(told(StatusCode::OK, &edit.commit(&said)?))
     };
     library.guard.pool.run(patch).await
 }
@@ -307,11 +307,9 @@ pub(super) async fn delete(
                 edit.commit(&said)?;
             }
             None => {
-                if wanted.is_some() {
-                    let edit = document.edit()?;
-                    judge(&edit, edit.value(), wanted.as_ref())?;
-                }
-                gone(&database, &place.document())?;
+                let edit = document.edit()?;
+                judge(&edit, edit.value(), wanted.as_ref())?;
+                edit.drop_document()?;
             }
         }
         Ok(StatusCode::NO_CONTENT)

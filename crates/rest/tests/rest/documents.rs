@@ -47,6 +47,9 @@ fn a_document_keeps_its_digits_its_order_and_every_revision_it_had() {
     let several = archive.get("/db/doc?startRevision=3&end-revision=2").json();
     let numbers: Vec<&Value> = several["sirix"].as_array().unwrap().iter().map(|one| &one["revisionNumber"]).collect();
     assert_eq!((numbers, &several["sirix"][1]["revision"]), (vec![&json!(2), &json!(3)], &json!([2])));
+    // What is no document takes nothing away, whatever it should have replaced.
+    assert_eq!(put(&archive, "/db/doc?overwrite=true", "{\"a\":").status, 400);
+    assert_eq!(archive.get("/db/doc/history").json()["history"].as_array().unwrap().len(), 3);
     assert_eq!(put(&archive, "/db/doc?overwrite=true", "[3]").status, 201);
     assert_eq!(archive.get("/db/doc/history").json()["history"].as_array().unwrap().len(), 1);
 }
@@ -69,6 +72,8 @@ fn a_precondition_that_does_not_hold_is_412_everywhere_also_at_the_root_and_noth
         assert_eq!(with("DELETE", "/db/doc?nodeId=2", header, "\"0\"", ""), 412);
         assert_eq!(with("DELETE", "/db/doc", header, "\"0\"", ""), 412);
         assert_eq!(with("PUT", "/db/new", header, &tag, "[]"), 412);
+        assert_eq!(with("PUT", "/db/new", header, "*", "[]"), 412, "there is none");
+        assert_eq!(with("PUT", "/db/doc?overwrite=true", header, "\"0\"", "[]"), 412);
     }
     assert_eq!((archive.get("/db/doc").text().as_str(), archive.get("/db/new").status), (r#"{"a":[1]}"#, 404));
     assert_eq!(archive.ask("GET", "/db/doc", &[("if-none-match", &tag)], b"").status, 304);
