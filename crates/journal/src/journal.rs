@@ -301,6 +301,8 @@ fn settle(
     for others in 0..segment::RECYCLED_MAX {
         _ = disk.unlink(&folder.join(segment::recycled_name(others)));
     }
+    // As it was named before there could be several.
+    _ = disk.unlink(&folder.join("recycled.tmp"));
     if found.segments.is_empty() {
         let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];

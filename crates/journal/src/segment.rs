@@ -149,12 +149,14 @@ impl Segment {
         Ok(())
     }
 
-    /// Its name is about to go: its room comes back in steps once nobody reads it.
-    pub(crate) fn leave(&self, disk: &dyn Disk) {
-        // What cannot be opened goes all at once.
-        if let Ok(file) = disk.open(self.path(), Open { access: Access::Write, direct: false }) {
-            _ = self.leaving.set(file);
-        }
+    /// Its file, to be given to [`Segment::leave`] once its name is gone. What cannot be opened goes all at once.
+    pub(crate) fn to_leave(&self, disk: &dyn Disk) -> Option<Arc<dyn File>> {
+        disk.open(self.path(), Open { access: Access::Write, direct: false }).ok()
+    }
+
+    /// Its name is gone for good: its room comes back in steps once nobody reads it.
+    pub(crate) fn leave(&self, file: Arc<dyn File>) {
+        _ = self.leaving.set(file);
     }
 
     /// Forgets where batches begin: memory must not grow with history. A walk in here begins at the segment's first batch.

@@ -222,12 +222,10 @@ impl Journal {
         // Releases come several at a time, and new segments one by one.
         let most = if self.config.kept_until_released { segment::RECYCLED_MAX } else { 1 };
         let mut again = making.recycled < most && segment.head.size == self.config.log_size && unread;
+        let leaving = if again || barrier != barrier::RELEASE { None } else { segment.to_leave(disk) };
         let removed = if again {
             disk.rename(segment.path(), &self.folder.join(segment::recycled_name(making.recycled)))
         } else {
-            if barrier == barrier::RELEASE {
-                segment.leave(disk);
-            }
             disk.unlink(segment.path())
         };
         match removed {
@@ -236,6 +234,9 @@ impl Journal {
             other => other.map_err(|error| refused("removing", segment.path(), &error))?,
         }
         disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
+        if let Some(file) = leaving {
+            segment.leave(file);
+        }
         making.recycled += usize::from(again);
         if archived && !segment.is_owned() {
             making.archived_bytes = making.archived_bytes.saturating_sub(segment.head.size);
