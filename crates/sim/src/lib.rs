@@ -2,7 +2,8 @@
 //!
 //! Walk: [`SimDisk`] keeps what is durable apart from what is written; [`SimDisk::inject`], [`SimDisk::ignore`],
 //! [`SimDisk::kill`] and [`SimDisk::cut_power`] do the harm · [`SimClock`] and [`SimDice`] · [`Explore`] cuts the power
-//! of a [`Subject`] everywhere and checks what is left: that is a power-loss gate · [`fuzz`] feeds a plain function.
+//! of a [`Subject`] everywhere and checks what is left: that is a power-loss gate · [`fuzz`] feeds a plain function ·
+//! [`linear`] judges a history of calls and answers, [`register`] is what they are compared with.
 //!
 //! ```
 //! use assent_sim::{Explore, SimDisk, Subject, Witness};
@@ -57,7 +58,9 @@ mod fault;
 mod file;
 mod fuzz;
 mod inode;
+pub mod linear;
 mod recording;
+pub mod register;
 mod report;
 mod state;
 mod subject;

@@ -4,6 +4,7 @@
 mod differential;
 mod exploration;
 mod faults;
+mod linear;
 mod power;
 mod toy;
 
