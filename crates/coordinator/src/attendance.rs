@@ -170,12 +170,15 @@ impl Drop for Attendance {
 }
 
 fn attend(at: usize, mut attendant: Attendant, room: &Room, clock: &dyn Clock, listener: &Listener) {
-    let mut hurried = 0;
+    let (mut heard, mut hurried) = (0, 0);
     while !room.is_stopping() {
         let bell = room.bell.value();
         let (rung, now) = (room.begin(at, clock.now()), std::mem::replace(&mut hurried, room.board().hurried));
         if now != hurried {
             attendant.hurry();
+        }
+        if std::mem::replace(&mut heard, rung) != rung {
+            attendant.called();
         }
         let round = Arc::new(attendant.round());
         room.end(at, rung, Arc::clone(&round));

@@ -23,6 +23,9 @@ const PAUSE_AT_REST: Duration = Duration::from_secs(10);
 /// So many more looks follow soon when a resource has come back: a server that was killed may list again what it had
 /// answered as rolled back.
 const LOOKS_AFTER_RETURN: u32 = 3;
+/// And so many when it was called to look: the server of a client that has died may still be at its last words, and
+/// prepare a branch seconds after the fence.
+const LOOKS_AFTER_CALL: u32 = 6;
 
 /// A prepared branch as it was seen in the last rounds.
 pub(crate) struct Sight {
@@ -124,6 +127,11 @@ impl Attendant {
         self.station.is_cut_off()
     }
 
+    /// Called to look, by a client that is lost or fenced: this look, and a few more soon.
+    pub fn called(&mut self) {
+        self.looks_due = self.looks_due.max(LOOKS_AFTER_CALL.saturating_add(1));
+    }
+
     /// Somebody waits: what has failed is tried again in the next round, not later.
     pub fn hurry(&mut self) {
         self.station.hurry();
@@ -200,7 +208,8 @@ impl Attendant {
         let open = round.branches.iter().any(|branch| branch.resolution.is_open());
         self.is_in_doubt = trouble || open || swept.open.contains(&self.station.id);
         let before = std::mem::replace(&mut self.returns, self.station.returns());
-        self.looks_due = if before == self.returns { self.looks_due.saturating_sub(1) } else { LOOKS_AFTER_RETURN };
+        let came_back = if before == self.returns { 0 } else { LOOKS_AFTER_RETURN };
+        self.looks_due = self.looks_due.saturating_sub(1).max(came_back);
         if !self.is_in_doubt {
             self.station.rest();
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assent_coordinator::{Config, Known, Resolution, Round, Standing};
+use assent_coordinator::{Attendant, Config, Known, Resolution, Round, Standing};
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
@@ -276,6 +276,27 @@ fn a_connection_that_ended_while_it_rested_makes_a_look_due_and_a_few_more() {
         assert_eq!((stand.agent.is_cut_off(), stand.agent.pause()), (false, soon));
         assert!(stand.round().is_clean());
     }
+    assert_eq!(stand.agent.pause(), late);
+}
+
+/// A killed client's last words may be carried out long after it, and after the look that its fence has called for.
+#[test]
+fn a_call_makes_a_few_more_looks_due_so_a_late_prepare_is_found() {
+    let (soon, late) = (Duration::from_millis(500), Duration::from_secs(10));
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.agent.attendants().iter_mut().for_each(Attendant::called);
+    for _ in 0..4 {
+        assert!(stand.round().is_clean());
+        assert_eq!(stand.agent.pause(), soon);
+    }
+    stand.banks[1].prepare(IDENTITY.node, mine, 0);
+    assert_eq!(how(&stand.round()), [&Resolution::Waiting]);
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    assert!(stand.round().is_clean());
     assert_eq!(stand.agent.pause(), late);
 }
 

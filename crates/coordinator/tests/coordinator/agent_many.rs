@@ -124,3 +124,23 @@ fn a_resource_that_hangs_in_connect_for_ever_delays_nobody() {
     drop(attendance);
     assert_eq!(bank(1).vault().open, 0);
 }
+
+/// A call is answered by several looks: what a dead client's server does late is not left to the next rest's end, 10 s away.
+#[test]
+fn the_bell_calls_for_more_than_one_look() {
+    let stand = Stand::new();
+    let bank = Box::new(stand.banks[0].clone()) as Box<dyn Connector>;
+    let clock: Arc<dyn Clock> = Arc::new(RealClock);
+    let coordinator = Arc::clone(&stand.coordinator);
+    drop(stand.agent);
+    let agent = Agent::new(coordinator, vec![bank], Arc::clone(&clock));
+    let (tell, news) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let listener: assent_coordinator::Listener = Box::new(move |_| _ = tell.lock().unwrap().send(()));
+    let attendance = Attendance::start(agent, clock, Arc::new(listener)).unwrap();
+    news.recv_timeout(Duration::from_secs(60)).expect("its first look");
+    attendance.bell().ring();
+    for look in 0..4 {
+        news.recv_timeout(Duration::from_secs(9)).unwrap_or_else(|_| panic!("look {look} has been left to the rest"));
+    }
+}
