@@ -13,6 +13,11 @@ pub(crate) const SNAPSHOT: Barrier = Barrier::new("replica: a snapshot before it
 /// Its name, before the log that it stands for is trimmed.
 pub(crate) const SNAPSHOT_ENTRY: Barrier =
     Barrier::new("replica: a snapshot's name before the log before it is trimmed");
+/// A snapshot from elsewhere, before it replaces the own one.
+pub(crate) const COMING: Barrier = Barrier::new("replica: a snapshot from elsewhere before it replaces the own one");
+/// Its name, before the log goes on behind it.
+pub(crate) const COMING_ENTRY: Barrier =
+    Barrier::new("replica: the name of a snapshot from elsewhere before the log goes on behind it");
 
 /// All of them.
-pub const BARRIERS: &[Barrier] = &[OWN, OWN_ENTRY, SNAPSHOT, SNAPSHOT_ENTRY];
+pub const BARRIERS: &[Barrier] = &[OWN, OWN_ENTRY, SNAPSHOT, SNAPSHOT_ENTRY, COMING, COMING_ENTRY];

@@ -1,33 +1,52 @@
-//! What would keep the desk waiting, on threads of their own: the disk, and the arbiter.
+//! What would keep the desk waiting, on threads of their own: the disk under the log, the snapshots, and the arbiter.
 //!
 //! Each has one order at a time; what comes meanwhile waits for the next one. Each answer is a note to the desk.
 //! Deliberately absent: retries. The replica says again, with a tick, what it still wants.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use assent_arbiter::{Arbiter, ArbiterError};
 use assent_journal::{Journal, Log, Ticket};
 use assent_membership::{Configuration, Sequence};
+use assent_world::{Clock, Moment};
 
 use crate::error::ReplicaError;
-use crate::snapshot::Snapshot;
+use crate::machine::Machine;
+use crate::message::Base;
+use crate::shelf::{Coming, Shelf, Wrote};
 
-/// Something for the disk.
+/// Something for the disk under the log: write the journal up to this entry, and sync it if told so.
 #[derive(Debug)]
-pub(crate) enum DiskOrder {
-    /// Writes the journal up to this entry, and syncs it if told so.
-    Log { journal: Arc<Journal>, last: (Sequence, Ticket), to_disk: bool },
-    /// Makes this the snapshot.
-    Snapshot(Arc<Snapshot>),
+pub(crate) struct LogOrder {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) last: (Sequence, Ticket),
+    pub(crate) to_disk: bool,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub(crate) enum DiskDone {
-    Log { journal: Arc<Journal>, written: Sequence },
-    Snapshot(Arc<Snapshot>),
+pub(crate) struct LogDone {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) written: Sequence,
+}
+
+/// Something for the snapshots' thread.
+pub(crate) enum ShelfOrder<M: Machine> {
+    /// Makes this the snapshot, if it is still this turn.
+    Write { turn: u64, base: Base, view: M::View },
+    /// Reads one that came from elsewhere into this machine. The number is given back.
+    Load { number: u64, coming: Coming, base: Base, machine: M },
+}
+
+/// What came of it.
+pub(crate) enum ShelfDone<M: Machine> {
+    Wrote(Wrote),
+    Loaded { number: u64, base: Base, machine: Result<M, String> },
 }
 
 /// A question to the arbiter.
@@ -47,7 +66,7 @@ pub(crate) struct Worker<O> {
 impl<O: Send + 'static> Worker<O> {
     /// # Errors
     /// As the operating system says of threads.
-    pub(crate) fn start(name: &str, work: impl FnOnce(Receiver<O>) + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str, work: impl FnOnce(Receiver<O>) + Send + 'static) -> io::Result<Self> {
         let (orders, taken) = sync_channel(1);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(taken))?;
         Ok(Self { orders: Some(orders), thread: Some(thread) })
@@ -69,19 +88,63 @@ impl<O> Drop for Worker<O> {
     }
 }
 
-/// Does the disk's orders.
-pub(crate) fn disk(
-    orders: &Receiver<DiskOrder>,
-    write: impl Fn(&Snapshot) -> Result<(), ReplicaError>,
-    done: impl Fn(Result<DiskDone, ReplicaError>) -> bool,
+/// Does the orders of the log.
+pub(crate) fn log(orders: &Receiver<LogOrder>, done: impl Fn(Result<LogDone, ReplicaError>) -> bool) {
+    for LogOrder { journal, last: (written, ticket), to_disk } in orders {
+        let wrote = if to_disk { journal.wait_durable(ticket) } else { journal.wait(ticket) };
+        if !done(wrote.map(|()| LogDone { journal, written }).map_err(ReplicaError::from)) {
+            return;
+        }
+    }
+}
+
+/// How fast a snapshot is written, and whether it still is to be.
+pub(crate) struct Pace {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bytes_per_s: u64,
+    pub(crate) stopping: Arc<AtomicBool>,
+}
+
+impl Pace {
+    /// So many bytes are written since then: holds back what is too fast.
+    fn wrote(&self, bytes: u64, began: Moment) -> io::Result<()> {
+        loop {
+            if self.stopping.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if self.bytes_per_s == 0 {
+                return Ok(());
+            }
+            let due_us = u128::from(bytes) * 1_000_000 / u128::from(self.bytes_per_s);
+            let due = Duration::from_micros(u64::try_from(due_us).unwrap_or(u64::MAX));
+            let ahead = due.saturating_sub(self.clock.now().since(began));
+            if ahead.is_zero() {
+                return Ok(());
+            }
+            // In short naps: whoever stops the member does not wait for a snapshot.
+            self.clock.sleep(ahead.min(Duration::from_millis(50)));
+        }
+    }
+}
+
+/// Does the orders of the shelf.
+pub(crate) fn snapshots<M: Machine>(
+    orders: &Receiver<ShelfOrder<M>>,
+    shelf: &Shelf,
+    pace: &Pace,
+    done: impl Fn(Result<ShelfDone<M>, ReplicaError>) -> bool,
 ) {
     for order in orders {
         let result = match order {
-            DiskOrder::Log { journal, last: (written, ticket), to_disk } => {
-                let wrote = if to_disk { journal.wait_durable(ticket) } else { journal.wait(ticket) };
-                wrote.map(|()| DiskDone::Log { journal, written }).map_err(ReplicaError::from)
+            ShelfOrder::Write { turn, base, view } => {
+                let began = pace.clock.now();
+                let wrote = |bytes| pace.wrote(bytes, began);
+                shelf.write(turn, &base, wrote, |put| M::lay(&view, put)).map(ShelfDone::Wrote)
             }
-            DiskOrder::Snapshot(snapshot) => write(&snapshot).map(|()| DiskDone::Snapshot(snapshot)),
+            ShelfOrder::Load { number, coming, base, mut machine } => {
+                let read = shelf.check(&coming, &base, |next| machine.load(next));
+                read.map(|read| ShelfDone::Loaded { number, base, machine: read.map(|()| machine) })
+            }
         };
         if !done(result) {
             return;

@@ -1,13 +1,13 @@
 //! The one thread of a member that orders: it hears, steps the value, does what that wants, and says.
 //!
-//! Walk: [`Desk::work`] waits for whatever comes first · [`Desk::hear`] takes in all that has come · one step for all of it ·
-//! [`Desk::act`] does what is wanted, in its order · one write to each member, one order to the disk, and it waits again.
+//! Walk: [`Desk::work`] waits for whatever comes first · [`Desk::hear`] takes in all that has come · the front has its round · one
+//! step for all of it · [`Desk::act`] does what is wanted, in its order · one write to each member · what is confirmed is executed
+//! (`execute`), behind those writes: no acknowledgement waits for it · the front says its answers · the disks get their orders.
 //! Deliberately absent: waiting for a disk or an arbiter, but where the value wants something durable before what follows: a
-//! configuration, a cut, a snapshot that came from elsewhere.
+//! configuration, a cut, the name of a snapshot that came from elsewhere.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -16,73 +16,121 @@ use std::time::Duration;
 use assent_arbiter::ArbiterError;
 use assent_journal::Keeper;
 use assent_membership::{Ack, Configuration, Sequence, Word, WordError};
+use assent_world::Clock;
 use assent_world::net::{Events, Poll};
-use assent_world::{Clock, Disk};
 
-use crate::chores::{DiskDone, DiskOrder, Question, Worker};
+use crate::chores::{LogDone, LogOrder, Question, ShelfDone, ShelfOrder, Worker};
 use crate::entry::Entry;
-use crate::error::{ReplicaError, damaged};
-use crate::event::{Fault, Input, Output, ReadAt};
+use crate::error::ReplicaError;
+use crate::event::{Fault, Input, Output};
+use crate::execute::{Asked, FRESH_MAX, Whose};
+use crate::front::{FRONT_TOKEN, Facts, Front, Port, Wanted};
 use crate::machine::Machine;
-use crate::member::{CallError, Status};
+use crate::member::{CallError, Tuning};
 use crate::message::Base;
 use crate::own::Own;
 use crate::own_log::OwnLog;
 use crate::replica::Replica;
-use crate::snapshot::Snapshot;
+use crate::shelf::{Coming, Lent, Shelf, Wrote};
+use crate::status::Status;
 use crate::wires::{LISTENER, WAKER, Wired, Wires};
 
-/// Bytes of the own log that are read for one standby at once, or to be applied.
-const FETCH_BYTES: u64 = 256 << 10;
 /// Notes of one turn: what comes next waits for the step between.
 const NOTES_MAX: usize = 1_024;
+/// How soon a snapshot that the disk refused is tried again.
+const SNAPSHOT_AGAIN_MS: u64 = 5_000;
 
 /// What reads a machine when that may be read; without one, it is told why not.
 pub(crate) type Reader<M> = Box<dyn FnOnce(Result<&M, CallError>) + Send>;
 
 /// What the desk is told by other threads.
-pub(crate) enum Note<M> {
+pub(crate) enum Note<M: Machine> {
     Command { kind: u16, command: Vec<u8>, answer: SyncSender<Result<Vec<u8>, CallError>> },
     Read(Reader<M>),
     Word { word: Word, answer: SyncSender<Result<(), WordError>> },
     Status(SyncSender<Status>),
     Wired(Wired),
-    Disk(Result<DiskDone, ReplicaError>),
+    Log(Result<LogDone, ReplicaError>),
+    Shelf(Result<Box<ShelfDone<M>>, ReplicaError>),
     Arbiter(Result<Configuration, ArbiterError>),
 }
 
 /// A member at work.
-pub(crate) struct Desk<M: Machine> {
+pub(crate) struct Desk<M: Machine, F: Front<M>> {
     pub(crate) replica: Replica,
+    pub(crate) front: F,
+    pub(crate) wanted: Wanted,
+    pub(crate) halted: Option<String>,
     pub(crate) ack: Ack,
+    pub(crate) tuning: Tuning,
     pub(crate) log: OwnLog,
     pub(crate) own: Own,
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) snapshot_every: u64,
-    pub(crate) compare_every: u64,
     pub(crate) keeper: Keeper,
     pub(crate) machine: M,
+    /// What the machine has executed.
     pub(crate) applied: Base,
+    /// Everything up to here may be.
+    pub(crate) commit_to: Sequence,
     /// Appended and not applied.
     pub(crate) fresh: VecDeque<Entry>,
-    /// A snapshot that comes from elsewhere.
-    pub(crate) coming: Vec<u8>,
+    pub(crate) answer: Vec<u8>,
     pub(crate) waiting: BTreeMap<Sequence, SyncSender<Result<Vec<u8>, CallError>>>,
-    pub(crate) readers: Vec<(u64, Reader<M>)>,
+    pub(crate) asked_reads: VecDeque<Asked<M>>,
+    /// Reads up to this beat may be answered.
+    pub(crate) beat: u64,
     /// Answers to what the value wanted, for the next steps.
     pub(crate) later: VecDeque<Input>,
+    pub(crate) snapshots: Snapshots<M>,
     pub(crate) wants_sync: bool,
-    pub(crate) disk_busy: bool,
+    pub(crate) log_busy: bool,
     pub(crate) asked: Option<Question>,
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) folder: PathBuf,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) poll: Poll,
     pub(crate) wires: Wires,
     pub(crate) notes: Receiver<Note<M>>,
-    pub(crate) disk_worker: Worker<DiskOrder>,
+    pub(crate) log_worker: Worker<LogOrder>,
     pub(crate) arbiter_worker: Worker<Question>,
     pub(crate) stopping: Arc<AtomicBool>,
+}
+
+/// What a desk knows of its snapshots.
+pub(crate) struct Snapshots<M: Machine> {
+    pub(crate) shelf: Arc<Shelf>,
+    /// Where the one that is kept stands.
+    pub(crate) kept: Sequence,
+    pub(crate) lent: Lent,
+    /// One that comes from elsewhere; it is read under this number.
+    pub(crate) coming: Option<Coming>,
+    pub(crate) number: u64,
+    pub(crate) wants_load: Option<Base>,
+    pub(crate) loaded: Option<M>,
+    /// Bytes executed in all, and up to the one that is kept, and up to the one that is being written.
+    pub(crate) executed_bytes: u64,
+    pub(crate) kept_bytes: u64,
+    pub(crate) writing_bytes: u64,
+    pub(crate) not_before_ms: u64,
+    pub(crate) busy: bool,
+    worker: Worker<ShelfOrder<M>>,
+}
+
+impl<M: Machine> Snapshots<M> {
+    pub(crate) fn new(shelf: Arc<Shelf>, worker: Worker<ShelfOrder<M>>) -> Self {
+        Self {
+            kept: shelf.base().end.sequence,
+            shelf,
+            lent: Lent::default(),
+            coming: None,
+            number: 0,
+            wants_load: None,
+            loaded: None,
+            executed_bytes: 0,
+            kept_bytes: 0,
+            writing_bytes: 0,
+            not_before_ms: 0,
+            busy: false,
+            worker,
+        }
+    }
 }
 
 /// Why a desk stops before it is told to.
@@ -94,36 +142,24 @@ pub(crate) enum Stopped {
     Fault(#[from] Fault),
     #[error("waiting for connections: {0}")]
     Poll(String),
+    #[error("command {at}, of kind {kind}: {why}")]
+    Machine { at: Sequence, kind: u16, why: String },
 }
 
-impl<M: Machine> Desk<M> {
+impl<M: Machine, F: Front<M>> Desk<M, F> {
     /// Works until it is told to stop, or cannot go on.
     ///
     /// # Errors
     /// Why it cannot.
     pub(crate) fn work(&mut self, first: Vec<Output>) -> Result<(), Stopped> {
         self.act(first)?;
-        let mut events = Events::with_capacity(64);
+        let mut events = Events::with_capacity(1_024);
+        let mut ready = Vec::new();
         while !self.stopping.load(Ordering::SeqCst) {
-            match self.poll.poll(&mut events, Some(self.pause())) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(Stopped::Poll(error.to_string())),
-                _ => {}
-            }
-            if events.iter().any(|event| event.token() == LISTENER) {
-                self.wires.accept();
-            }
-            let mut ready: Vec<usize> = self.wires.unread();
-            ready.extend(
-                events
-                    .iter()
-                    .map(|event| event.token())
-                    .filter(|token| *token != LISTENER && *token != WAKER)
-                    .map(|token| token.0),
-            );
-            for token in ready {
-                self.hear(token)?;
-            }
+            self.listen(&mut events, &mut ready)?;
             self.read_notes()?;
+            self.with_port(|front, port| front.round(&ready, port));
+            self.take_wanted()?;
             self.step(Input::Time)?;
             while let Some(input) = self.later.pop_front() {
                 self.step(input)?;
@@ -131,23 +167,72 @@ impl<M: Machine> Desk<M> {
             for member in self.wires.flush() {
                 self.step(Input::Lost(member))?;
             }
+            self.execute_some()?;
+            self.answer_reads();
+            self.with_port(Front::flush);
+            self.take_wanted()?;
             self.order()?;
         }
         Ok(())
     }
 
-    fn now_ms(&self) -> u64 {
+    /// It can go on no longer: its front says so until it is stopped.
+    pub(crate) fn linger(&mut self, why: String) {
+        self.front.halts(&why);
+        self.halted = Some(why);
+        let mut events = Events::with_capacity(1_024);
+        while !self.stopping.load(Ordering::SeqCst) {
+            match self.poll.poll(&mut events, Some(Duration::from_millis(100))) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                _ => {}
+            }
+            let ready: Vec<usize> =
+                events.iter().map(|event| event.token().0).filter(|token| *token >= FRONT_TOKEN).collect();
+            while let Ok(note) = self.notes.try_recv() {
+                // Whoever asks for more hears that it has stopped.
+                if let Note::Status(answer) = note {
+                    _ = answer.try_send(self.status());
+                }
+            }
+            self.with_port(|front, port| front.round(&ready, port));
+            self.with_port(Front::flush);
+            self.wanted = Wanted::default();
+        }
+    }
+
+    /// Waits for whatever comes first, and hears the members; what is the front's is `ready`.
+    fn listen(&mut self, events: &mut Events, ready: &mut Vec<usize>) -> Result<(), Stopped> {
+        match self.poll.poll(events, Some(self.pause())) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(Stopped::Poll(error.to_string())),
+            _ => {}
+        }
+        if events.iter().any(|event| event.token() == LISTENER) {
+            self.wires.accept();
+        }
+        ready.clear();
+        let mut members: Vec<usize> = self.wires.unread();
+        for token in events.iter().map(|event| event.token()).filter(|token| *token != LISTENER && *token != WAKER) {
+            if token.0 >= FRONT_TOKEN { ready.push(token.0) } else { members.push(token.0) }
+        }
+        for token in members {
+            self.hear(token)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now().0 / 1_000
     }
 
     fn pause(&self) -> Duration {
-        if self.wires.has_unread() || !self.later.is_empty() {
+        if self.wires.has_unread() || !self.later.is_empty() || self.applied.end.sequence < self.commit_to {
             return Duration::ZERO;
         }
-        Duration::from_millis(self.replica.due_ms().saturating_sub(self.now_ms()).clamp(1, 1_000))
+        let due = Duration::from_millis(self.replica.due_ms().saturating_sub(self.now_ms()).clamp(1, 1_000));
+        self.front.pause().map_or(due, |pause| due.min(pause))
     }
 
-    fn step(&mut self, input: Input) -> Result<(), Stopped> {
+    pub(crate) fn step(&mut self, input: Input) -> Result<(), Stopped> {
         let outputs = self.replica.step(input, self.now_ms());
         self.act(outputs)
     }
@@ -160,19 +245,56 @@ impl<M: Machine> Desk<M> {
         lost.map_or(Ok(()), |member| self.step(Input::Lost(member)))
     }
 
+    fn facts(&self) -> Facts {
+        Facts {
+            now_ms: self.now_ms(),
+            applied: self.applied.end.sequence,
+            durable: self.log.held().1,
+            snapshot: self.snapshots.kept,
+            replay_bytes: self.snapshots.executed_bytes.saturating_sub(self.snapshots.kept_bytes),
+        }
+    }
+
+    pub(crate) fn with_port(&mut self, call: impl FnOnce(&mut F, &mut Port<'_, M>)) {
+        let facts = self.facts();
+        let mut port = Port {
+            replica: &mut self.replica,
+            machine: &self.machine,
+            wires: &self.wires,
+            clock: &*self.clock,
+            wanted: &mut self.wanted,
+            facts,
+            halted: self.halted.as_deref(),
+        };
+        call(&mut self.front, &mut port);
+    }
+
+    /// Does what the front wanted beside commands.
+    fn take_wanted(&mut self) -> Result<(), Stopped> {
+        if let Some(out) = self.wanted.out.take() {
+            self.own.stay_out(out)?;
+        }
+        let outputs = std::mem::take(&mut self.wanted.outputs);
+        self.act(outputs)?;
+        if !self.wanted.reads.is_empty() {
+            let tags = std::mem::take(&mut self.wanted.reads);
+            self.ask_read(Whose::Front(tags));
+        }
+        Ok(())
+    }
+
     fn read_notes(&mut self) -> Result<(), Stopped> {
         for _ in 0..NOTES_MAX {
             let Ok(note) = self.notes.try_recv() else { break };
             match note {
                 Note::Command { kind, command, answer } => match self.replica.submit(kind, &command) {
                     Ok(sequence) => _ = self.waiting.insert(sequence, answer),
-                    Err(refused) => _ = answer.try_send(Err(CallError::Refused(refused))),
+                    Err(refused) => {
+                        self.replica.counts.refused += 1;
+                        _ = answer.try_send(Err(CallError::Refused(refused)));
+                    }
                 },
-                Note::Read(reader) => match self.replica.read(self.now_ms()) {
-                    Ok(ReadAt::Now) => reader(Ok(&self.machine)),
-                    Ok(ReadAt::Beat(beat)) => self.readers.push((beat, reader)),
-                    Err(refused) => reader(Err(CallError::Refused(refused))),
-                },
+                Note::Read(reader) => self.ask_read(Whose::Caller(reader)),
                 Note::Word { word, answer } => self.word(word, &answer)?,
                 Note::Status(answer) => _ = answer.try_send(self.status()),
                 Note::Wired(wired) => {
@@ -180,7 +302,8 @@ impl<M: Machine> Desk<M> {
                     self.wires.wire(wired);
                     self.step(Input::Connected(to))?;
                 }
-                Note::Disk(done) => self.disk_done(done?)?,
+                Note::Log(done) => self.log_done(&done?)?,
+                Note::Shelf(done) => self.shelf_done(*done?)?,
                 Note::Arbiter(answer) => {
                     let input = answer.map_or(Input::ArbiterSilent, Input::Arbiter);
                     self.step(input)?;
@@ -207,77 +330,104 @@ impl<M: Machine> Desk<M> {
     }
 
     fn status(&self) -> Status {
-        Status {
-            standing: self.replica.standing(),
-            configuration: self.replica.configuration().clone(),
-            end: self.replica.end().sequence,
-            confirmed: self.replica.confirmed(),
-            snapshot: self.snapshot.base.end.sequence,
-        }
+        let mut status = self.replica.status(self.facts(), &self.wires);
+        status.hash = self.machine.hash();
+        status.halted.clone_from(&self.halted);
+        status
     }
 
-    fn disk_done(&mut self, done: DiskDone) -> Result<(), Stopped> {
-        self.disk_busy = false;
+    fn log_done(&mut self, done: &LogDone) -> Result<(), Stopped> {
+        self.log_busy = false;
+        // Of another opening: there was a cut since, and the log is durable.
+        if !Arc::ptr_eq(&done.journal, self.log.journal()) {
+            return Ok(());
+        }
+        self.log.was_written(done.written);
+        self.log.look();
+        self.tell_held()
+    }
+
+    fn tell_held(&mut self) -> Result<(), Stopped> {
+        let (written, durable) = self.log.held();
+        self.step(Input::Held { written, durable })
+    }
+
+    fn shelf_done(&mut self, done: ShelfDone<M>) -> Result<(), Stopped> {
+        self.snapshots.busy = false;
         match done {
-            // Of another opening: there was a cut since, and the log is durable.
-            DiskDone::Log { journal, .. } if !Arc::ptr_eq(&journal, self.log.journal()) => Ok(()),
-            DiskDone::Log { written, .. } => {
-                self.log.was_written(written);
-                self.log.look();
-                let (written, durable) = self.log.held();
-                self.step(Input::Held { written, durable })
-            }
-            DiskDone::Snapshot(snapshot) => {
-                let at = snapshot.base.end.sequence;
-                // One from elsewhere may have overtaken it.
-                if at > self.snapshot.base.end.sequence {
-                    self.snapshot = snapshot;
-                    self.log.trim(at)?;
-                    self.step(Input::SnapshotKept(at))?;
+            ShelfDone::Wrote(Wrote::Kept(snapshot)) => {
+                let mark = snapshot.base.end;
+                // One from elsewhere, or a cut, may have come between: then it was revoked, or the value looks at its chain.
+                if mark.sequence > self.snapshots.kept {
+                    self.snapshots.kept = mark.sequence;
+                    self.snapshots.kept_bytes = self.snapshots.writing_bytes;
+                    self.replica.counts.snapshots += 1;
+                    self.step(Input::SnapshotKept(mark))?;
                 }
-                Ok(())
+            }
+            ShelfDone::Wrote(Wrote::Revoked) => {}
+            ShelfDone::Wrote(Wrote::Failed(_)) => {
+                // The one before stays, and the log behind it.
+                self.replica.counts.snapshots_failed += 1;
+                self.snapshots.not_before_ms = self.now_ms().saturating_add(SNAPSHOT_AGAIN_MS);
+            }
+            // Another one has begun to come since.
+            ShelfDone::Loaded { number, .. } if number != self.snapshots.number => {}
+            ShelfDone::Loaded { base, machine, .. } => {
+                self.snapshots.loaded = machine.ok();
+                let whole = self.snapshots.loaded.is_some();
+                self.step(Input::Loaded { base, whole })?;
+                self.snapshots.loaded = None;
             }
         }
+        Ok(())
     }
 
-    /// Gives the disk and the arbiter what they are to do next.
+    /// Gives the disks and the arbiter what they are to do next. Snapshots first: under steady load the log always wants something.
     fn order(&mut self) -> Result<(), Stopped> {
         if let Some(question) = self.asked.take() {
             _ = self.arbiter_worker.order(question);
         }
-        if self.disk_busy {
+        if !self.snapshots.busy {
+            self.order_shelf();
+        }
+        if self.log_busy {
             return Ok(());
         }
-        let since = self.applied.end.sequence.0.saturating_sub(self.snapshot.base.end.sequence.0);
-        let last = self.log.last_open();
-        let (written, _) = self.log.held();
-        let order = match last {
-            Some(last) if self.wants_sync || self.ack == Ack::Durable => {
-                self.wants_sync = false;
-                let journal = Arc::clone(self.log.journal());
-                DiskOrder::Log { journal, last, to_disk: true }
-            }
-            Some(last) if self.ack == Ack::Written && written < last.0 => {
-                DiskOrder::Log { journal: Arc::clone(self.log.journal()), last, to_disk: false }
-            }
-            _ if since >= self.snapshot_every => {
-                let (base, state) = (self.applied.clone(), self.machine.save());
-                DiskOrder::Snapshot(Arc::new(Snapshot { base, state }))
-            }
-            Some(_) => {
-                // The journal's keeper syncs it in its time.
-                let before = self.log.held();
-                self.log.look();
-                let (written, durable) = self.log.held();
-                return if before == (written, durable) { Ok(()) } else { self.step(Input::Held { written, durable }) };
-            }
-            None => return Ok(()),
-        };
-        self.disk_busy = self.disk_worker.order(order);
-        Ok(())
+        let Some(last) = self.log.last_open() else { return Ok(()) };
+        let to_disk = self.wants_sync || self.ack == Ack::Durable;
+        if to_disk || (self.ack == Ack::Written && self.log.held().0 < last.0) {
+            self.wants_sync &= !to_disk;
+            let journal = Arc::clone(self.log.journal());
+            self.log_busy = self.log_worker.order(LogOrder { journal, last, to_disk });
+            return Ok(());
+        }
+        // The journal's keeper syncs it in its time.
+        let before = self.log.held();
+        self.log.look();
+        if before == self.log.held() { Ok(()) } else { self.tell_held() }
     }
 
-    fn act(&mut self, outputs: Vec<Output>) -> Result<(), Stopped> {
+    fn order_shelf(&mut self) {
+        if let (Some(base), Some(coming)) = (self.snapshots.wants_load.take(), &self.snapshots.coming) {
+            let (number, coming, machine) = (self.snapshots.number, coming.clone(), self.machine.empty());
+            self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Load { number, coming, base, machine });
+            return;
+        }
+        let since = self.applied.end.sequence.0.saturating_sub(self.snapshots.kept.0);
+        let bytes = self.snapshots.executed_bytes.saturating_sub(self.snapshots.kept_bytes);
+        let due = since >= self.tuning.snapshot_every.max(1) || bytes >= self.tuning.snapshot_log_bytes.max(1);
+        if since == 0 {
+            self.wanted.snapshot = false;
+        } else if self.wanted.snapshot || (due && self.now_ms() >= self.snapshots.not_before_ms) {
+            self.wanted.snapshot = false;
+            self.snapshots.writing_bytes = self.snapshots.executed_bytes;
+            let (turn, base, view) = (self.snapshots.shelf.turn(), self.applied.clone(), self.machine.view());
+            self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Write { turn, base, view });
+        }
+    }
+
+    pub(crate) fn act(&mut self, outputs: Vec<Output>) -> Result<(), Stopped> {
         for output in outputs {
             match output {
                 Output::Store(configuration) => self.own.store(configuration)?,
@@ -286,109 +436,37 @@ impl<M: Machine> Desk<M> {
                 Output::Change { expect, to } => self.asked = Some(Question::Change { expect, to }),
                 Output::Append(entry) => {
                     self.log.append(&entry)?;
-                    self.fresh.push_back(entry);
+                    if self.fresh.len() < FRESH_MAX {
+                        self.fresh.push_back(entry);
+                    }
                 }
                 Output::Sync => self.wants_sync = true,
-                Output::Cut(to) => {
-                    let end = self.log.cut(to)?;
-                    // A cut is another opening.
-                    self.keeper.add(self.log.journal());
-                    self.fresh.retain(|entry| entry.sequence <= to);
-                    if self.applied.end.sequence > to {
-                        self.load()?;
-                    }
-                    self.step(Input::WasCut(end))?;
+                Output::Cut(to) => self.cut(to)?,
+                Output::Commit(to) => self.commit_to = self.commit_to.max(to),
+                Output::Confirmed(beat) => self.confirmed(beat),
+                Output::Lead(epoch) => self.with_port(|front, port| front.leads(epoch, port)),
+                Output::Yield => {
+                    // What is confirmed may be told, whoever leads now.
+                    self.execute(u64::MAX)?;
+                    self.doubt();
                 }
-                Output::Commit(to) => self.commit(to)?,
-                Output::Confirmed(beat) => self.answer_readers(beat),
-                Output::Lead(_) => {}
-                Output::Yield => self.doubt(),
                 Output::Fetch { to, after, bytes_max } => {
                     let fetched = self.log.fetch(after, bytes_max)?;
                     let (chain, entries) = (fetched.chain, fetched.entries);
                     self.later.push_back(Input::Fetched { to, after, chain, entries });
                 }
                 Output::ReadPiece { to, at, offset, bytes_max } => {
-                    let piece = self.snapshot.is_there().then(|| self.snapshot.piece(at, offset, bytes_max));
+                    let piece = self.snapshots.lent.piece(&self.snapshots.shelf, to, at, offset, bytes_max)?;
                     self.later.push_back(Input::PieceRead { to, piece });
                 }
-                Output::KeepPiece(piece) => {
-                    if piece.offset == 0 {
-                        self.coming.clear();
-                    }
-                    self.coming.extend_from_slice(&piece.bytes);
-                }
-                Output::Install(base) => {
-                    self.install(base)?;
-                    self.step(Input::Installed)?;
-                }
+                Output::Unlend(member) => self.snapshots.lent.end(member),
+                Output::Trim(to) => self.log.trim(to)?,
+                Output::KeepPiece(piece) => self.keep_piece(&piece)?,
+                Output::Load(base) => self.snapshots.wants_load = Some(base),
+                Output::Install(base) => self.install(&base)?,
                 Output::Halt(fault) => return Err(fault.into()),
             }
         }
         Ok(())
-    }
-
-    /// The machine is the snapshot's; the log leads on from there.
-    fn load(&mut self) -> Result<(), ReplicaError> {
-        self.machine.load(&self.snapshot.state).map_err(|why| damaged(&self.folder.join("snapshot"), why))?;
-        self.applied = self.snapshot.base.clone();
-        self.fresh.clear();
-        Ok(())
-    }
-
-    fn install(&mut self, base: Base) -> Result<(), ReplicaError> {
-        let snapshot = Snapshot { base, state: std::mem::take(&mut self.coming) };
-        snapshot.write(&*self.disk, &self.folder)?;
-        self.snapshot = Arc::new(snapshot);
-        self.log.begin(self.snapshot.base.end);
-        self.load()
-    }
-
-    /// Applies what is confirmed, and answers whoever waits for it.
-    fn commit(&mut self, to: Sequence) -> Result<(), ReplicaError> {
-        while self.applied.end.sequence < to {
-            let next = Sequence(self.applied.end.sequence.0.saturating_add(1));
-            while self.fresh.pop_front_if(|entry| entry.sequence < next).is_some() {}
-            let entries = match self.fresh.pop_front_if(|entry| entry.sequence == next) {
-                Some(entry) => vec![entry],
-                None => self.log.fetch(self.applied.end.sequence, FETCH_BYTES)?.entries,
-            };
-            if entries.is_empty() {
-                return Err(ReplicaError::Missing { at: next });
-            }
-            for entry in entries.into_iter().take_while(|entry| entry.sequence <= to) {
-                let answer = self.machine.apply(entry.sequence, entry.kind, &entry.payload);
-                self.applied.end = entry.mark();
-                self.applied.history.grew(entry.epoch, entry.sequence);
-                if let Some(waiting) = self.waiting.remove(&entry.sequence) {
-                    // Who waited may have gone.
-                    _ = waiting.try_send(Ok(answer));
-                }
-                if entry.sequence.0.is_multiple_of(self.compare_every) {
-                    self.later.push_back(Input::State { at: entry.sequence, hash: self.machine.hash() });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn answer_readers(&mut self, beat: u64) {
-        for (asked, reader) in std::mem::take(&mut self.readers) {
-            if asked <= beat {
-                reader(Ok(&self.machine));
-            } else {
-                self.readers.push((asked, reader));
-            }
-        }
-    }
-
-    /// It leads no longer: what waits is in doubt, and a read is to be asked again.
-    pub(crate) fn doubt(&mut self) {
-        for (_, waiting) in std::mem::take(&mut self.waiting) {
-            _ = waiting.try_send(Err(CallError::InDoubt));
-        }
-        for (_, reader) in std::mem::take(&mut self.readers) {
-            reader(Err(CallError::Yielded));
-        }
     }
 }

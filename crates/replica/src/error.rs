@@ -33,6 +33,14 @@ pub enum ReplicaError {
         /// What is wrong.
         why: String,
     },
+    /// A snapshot that stands lower than the one that is kept.
+    #[error("a snapshot behind entry {found} came; the one behind entry {kept} is kept")]
+    Older {
+        /// Where it stands.
+        found: Sequence,
+        /// Where the kept one stands.
+        kept: Sequence,
+    },
     /// An entry that should be there is not.
     #[error("entry {at} is not in this member's log")]
     Missing {
@@ -51,6 +59,7 @@ impl ReplicaError {
             Self::Disk { .. } => Kind::Unavailable,
             Self::Damaged { .. } => Kind::Corrupt,
             Self::Missing { .. } => Kind::NotFound,
+            Self::Older { .. } => Kind::Corrupt,
         }
     }
 }

@@ -64,10 +64,17 @@ pub enum Input {
         /// The bytes.
         piece: Option<Piece>,
     },
+    /// The answer to [`Output::Load`]: what came is the snapshot of this place, whole and durable; or it is not, and is thrown away.
+    Loaded {
+        /// Where it stands.
+        base: Base,
+        /// Whether it is.
+        whole: bool,
+    },
     /// The answer to [`Output::Install`]: the state is the snapshot's, durably.
     Installed,
     /// There is a snapshot of the state after this entry now: nothing before it can be cut.
-    SnapshotKept(Sequence),
+    SnapshotKept(Mark),
     /// The state after this entry has this hash. Told each time `compare_every` divides the sequence.
     State {
         /// After which entry.
@@ -78,7 +85,7 @@ pub enum Input {
 }
 
 /// What a replica wants done, in this order: what stands behind a [`Output::Store`], [`Output::Cut`] or [`Output::Install`] is done when that
-/// is durable; the answers to [`Output::Cut`] and [`Output::Install`] are the next input.
+/// is durable; the answers to [`Output::Cut`] and [`Output::Install`] are the next input. All other answers may take their time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Make this durable: the last configuration known, and with it the fence.
@@ -130,8 +137,15 @@ pub enum Output {
     },
     /// Keep these bytes of a snapshot that is coming; offset 0 begins a new one.
     KeepPiece(Piece),
-    /// The snapshot is whole: let it be the state, and the beginning of the own log, durably.
+    /// All pieces of a snapshot are here: check it, and make of it what [`Output::Install`] needs. That may take its time, and come to
+    /// nothing: the answer is [`Input::Loaded`], if it is still the last one that was asked for.
+    Load(Base),
+    /// The snapshot that was loaded is the state, and the beginning of the own log, durably.
     Install(Base),
+    /// This member asks for no piece of a snapshot any more.
+    Unlend(Member),
+    /// What stands before this entry in the own log is not needed any more: a snapshot holds it, and nobody is being sent it.
+    Trim(Sequence),
     /// This member must stop, and a person must look.
     Halt(Fault),
 }

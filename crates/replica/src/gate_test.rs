@@ -11,7 +11,7 @@ use assent_membership::{Ack, Body, Configuration, History, InSync, Life, Member,
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
 use assent_world::Disk;
 
-use crate::{BARRIERS, Base, Chain, Entry, Mark, Message, Own, OwnLog, Piece, Said, Snapshot, fuzzing};
+use crate::{BARRIERS, Base, Chain, Entry, Mark, Message, Own, OwnLog, Piece, Said, Shelf, Wrote, fuzzing};
 
 const FOLDER: &str = "member";
 
@@ -33,7 +33,47 @@ struct Gate;
 struct Opening {
     own: Own,
     log: OwnLog,
-    snapshot: Snapshot,
+    shelf: Shelf,
+}
+
+impl Opening {
+    /// What the snapshot holds: each byte as it was laid.
+    fn state(&self) -> Result<Vec<u8>, String> {
+        let mut state = Vec::new();
+        if let Some(kept) = self.shelf.kept() {
+            kept.load(|next| {
+                while let Some(chunk) = next() {
+                    state.extend(chunk);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(state)
+    }
+
+    /// Takes the snapshot of another member, whose log goes as far: in pieces, read, installed.
+    fn take_over(&mut self, end: &Base, state: &[u8]) -> Result<(), String> {
+        let told = |error: crate::ReplicaError| error.to_string();
+        let other = SimDisk::new();
+        let theirs = Shelf::open(Arc::new(other), Path::new("")).map_err(told)?;
+        theirs.write(0, end, |_| Ok(()), |put| state.chunks(3_000).try_for_each(put)).map_err(told)?;
+        let kept = theirs.kept().ok_or("nothing is kept")?;
+        let mut coming = self.shelf.begin().map_err(told)?;
+        let mut offset = 0;
+        while offset < kept.bytes {
+            let piece = kept.piece(offset, 10_000).map_err(|error| error.to_string())?;
+            offset += piece.bytes.len() as u64;
+            coming.keep(&piece).map_err(told)?;
+        }
+        let drain = |next: crate::Next<'_>| {
+            while next().is_some() {}
+            Ok(())
+        };
+        self.shelf.check(&coming, end, drain).map_err(told)??;
+        self.shelf.install(&coming, end).map_err(told)?;
+        self.log.begin(end.end);
+        Ok(())
+    }
 }
 
 /// Numbers as bytes, so that the state is what the log says.
@@ -49,10 +89,10 @@ fn open(disk: &SimDisk, seed: u64) -> Result<(Opening, Base), String> {
     let (journal, _) = Journal::open(Arc::clone(&shared), clock.clone(), dice.clone(), folder, config)
         .map_err(|error| error.to_string())?;
     let own = Own::open(Arc::clone(&shared), &*clock, &*dice, folder).map_err(|error| error.to_string())?;
-    let snapshot = Snapshot::open(disk, folder).map_err(|error| error.to_string())?;
-    let (log, history) = OwnLog::open(journal, dice, &snapshot.base).map_err(|error| error.to_string())?;
+    let shelf = Shelf::open(shared, folder).map_err(|error| error.to_string())?;
+    let (log, history) = OwnLog::open(journal, dice, &shelf.base()).map_err(|error| error.to_string())?;
     let end = Base { history, end: log.end() };
-    Ok((Opening { own, log, snapshot }, end))
+    Ok((Opening { own, log, shelf }, end))
 }
 
 impl Subject for Gate {
@@ -67,7 +107,7 @@ impl Subject for Gate {
         witness.attempt(Fact::Held(end.end.sequence.0));
         witness.acknowledge(Fact::Held(end.end.sequence.0));
         for _ in 0..rng.range(2..9) {
-            match rng.below(6) {
+            match rng.below(7) {
                 0 => {
                     let version = member.own.known().version + 1;
                     witness.attempt(Fact::Stored(version));
@@ -87,18 +127,35 @@ impl Subject for Gate {
                     witness.acknowledge(Fact::Held(end.end.sequence.0));
                 }
                 4 => {
-                    let floor = member.snapshot.base.end.sequence.0;
+                    let floor = member.shelf.base().end.sequence.0;
                     let to = rng.range(floor..end.end.sequence.0 + 1);
                     witness.attempt(Fact::Cut(to));
                     end.end = member.log.cut(Sequence(to)).map_err(told)?;
                     end.history.cut(Sequence(to));
                     witness.acknowledge(Fact::Cut(to));
                 }
+                5 if end.end.sequence.0 > 0 => {
+                    // Entries that it has never seen.
+                    for _ in 0..rng.range(1..4) {
+                        let next = end.end.sequence.0 + 1;
+                        let entry = Entry::behind(end.end, Epoch(1), 1, payload(next).into());
+                        end.history.grew(Epoch(1), entry.sequence);
+                        end.end = entry.mark();
+                    }
+                    witness.attempt(Fact::Held(end.end.sequence.0));
+                    let state: Vec<u8> = (1..=end.end.sequence.0).flat_map(payload).collect();
+                    member.take_over(&end, &state)?;
+                    witness.acknowledge(Fact::Held(end.end.sequence.0));
+                }
                 _ => {
-                    let state = (1..=end.end.sequence.0).flat_map(payload).collect();
-                    member.snapshot = Snapshot { base: end.clone(), state };
-                    member.snapshot.write(disk, Path::new(FOLDER)).map_err(told)?;
-                    member.log.trim(end.end.sequence).map_err(told)?;
+                    let state: Vec<u8> = (1..=end.end.sequence.0).flat_map(payload).collect();
+                    let lay = |put: crate::Put<'_>| state.chunks(3_000).try_for_each(put);
+                    let wrote = member.shelf.write(member.shelf.turn(), &end, |_| Ok(()), lay).map_err(told)?;
+                    match wrote {
+                        Wrote::Kept(_) => member.log.trim(end.end.sequence).map_err(told)?,
+                        Wrote::Revoked => {}
+                        Wrote::Failed(error) => return Err(error.to_string()),
+                    }
                 }
             }
         }
@@ -132,13 +189,13 @@ impl Subject for Gate {
         if end.end.sequence.0 < must || end.history.end().sequence != end.end.sequence {
             return Err(format!("entry {must} was durable, the log ends with {:?}", end.end));
         }
-        let base = member.snapshot.base.end.sequence;
+        let base = member.shelf.base().end.sequence;
         let fetched = member.log.fetch(base, u64::MAX).map_err(|error| error.to_string())?;
         if fetched.chain.is_none() || fetched.entries.len() as u64 != end.end.sequence.0 - base.0 {
             return Err(format!("{} entries follow {base}, the log ends with {:?}", fetched.entries.len(), end.end));
         }
         let state: Vec<u8> = (1..=base.0).flat_map(payload).collect();
-        if member.snapshot.state != state || fetched.entries.iter().any(|one| *one.payload != payload(one.sequence.0)) {
+        if member.state()? != state || fetched.entries.iter().any(|one| *one.payload != payload(one.sequence.0)) {
             return Err("snapshot or log hold something else".to_owned());
         }
         Ok(())

@@ -42,6 +42,8 @@ enum Happening {
     Client(u8),
     Reader,
     Snapshot(usize),
+    Snapped(usize),
+    Loaded(usize),
     Fault,
     Start(usize),
     Mend(Mended),
@@ -144,7 +146,7 @@ impl Group {
         };
         for at in 0..members {
             group.start(at);
-            let later = group.rng.range(50..400);
+            let later = group.rng.range(shape.pause_ms.clone());
             group.plan(later, Happening::Snapshot(at));
         }
         for client in 0..CLIENTS {
@@ -282,6 +284,7 @@ impl Group {
         let whose = match &happening {
             Happening::Message { to, .. } | Happening::Answer { to, .. } => Some(*to),
             Happening::Due(at) | Happening::Disk { at, .. } | Happening::Snapshot(at) => Some(*at),
+            Happening::Snapped(at) | Happening::Loaded(at) => Some(*at),
             _ => None,
         };
         if let Some(until) = whose.map(|at| self.paused_until_ms[at]).filter(|until| *until > self.now_ms) {
@@ -331,12 +334,7 @@ impl Group {
             }
             Happening::Client(client) => self.client(client),
             Happening::Reader => self.reader(),
-            Happening::Snapshot(at) => {
-                let said = self.seats[at].snap(&self.shape, self.now_ms);
-                self.heard(at, said);
-                let later = self.rng.range(50..400);
-                self.plan(later, Happening::Snapshot(at));
-            }
+            Happening::Snapshot(_) | Happening::Snapped(_) | Happening::Loaded(_) => self.snapshots(&happening),
             Happening::Fault => self.fault(),
             Happening::Start(at) => {
                 if self.seats[at].up.is_none() {
@@ -346,6 +344,23 @@ impl Group {
             Happening::Mend(Mended::Link(from, to)) => _ = self.cut_links.remove(&(from, to)),
             Happening::Mend(Mended::Arbiter(at)) => _ = self.cut_arbiter.remove(&at),
         }
+    }
+
+    fn snapshots(&mut self, happening: &Happening) {
+        let (at, said) = match *happening {
+            Happening::Snapshot(at) => {
+                if self.seats[at].snap() {
+                    let later = self.rng.range(self.shape.snapshot_ms.clone());
+                    self.plan(later, Happening::Snapped(at));
+                }
+                let later = self.rng.range(self.shape.pause_ms.clone());
+                return self.plan(later, Happening::Snapshot(at));
+            }
+            Happening::Snapped(at) => (at, self.seats[at].snapped(&self.shape, self.now_ms)),
+            Happening::Loaded(at) => (at, self.seats[at].was_loaded(&self.shape, self.now_ms)),
+            _ => return,
+        };
+        self.heard(at, said);
     }
 
     fn is_lost(&mut self) -> bool {
@@ -370,6 +385,11 @@ impl Group {
 
     /// What a member said goes on its way.
     fn heard(&mut self, at: usize, said: Vec<Said>) {
+        let loading = self.seats[at].up.as_ref().is_some_and(|up| up.loading.is_some());
+        if loading && !self.happenings.values().any(|one| matches!(one, Happening::Loaded(of) if *of == at)) {
+            let later = self.rng.range(self.shape.snapshot_ms.clone());
+            self.plan(later, Happening::Loaded(at));
+        }
         for said in said {
             match said {
                 Said::Message(message) => {
@@ -607,7 +627,7 @@ impl Group {
                 up.replica.standing(),
                 up.replica.confirmed(),
                 up.applied.sequence,
-                up.snapshot.base.end.sequence,
+                up.shelf.base().end.sequence,
             ));
         }
         text

@@ -3,7 +3,7 @@
 //! Walk: [`Replica`] is one member as a value: an [`Input`] in, [`Output`]s out, to be done in their order; who leads is decided by
 //! the `membership` inside it · [`Entry`] and its [`Chain`] · [`Message`] is what members say, in bytes · [`OwnLog`] is a
 //! member's copy of the log in its journal, [`Own`] what else it must not forget, [`Snapshot`] where replay begins ·
-//! [`Running`] is a member with its threads and sockets, over a [`Machine`].
+//! [`Running`] is a member with its threads and sockets, over a [`Machine`], with a [`Front`] for clients on its desk.
 //! Deliberately absent: what a command means, and a protocol for clients.
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,11 @@ mod desk;
 mod entry;
 mod error;
 mod event;
+mod execute;
+mod front;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hold;
 mod letters;
 mod machine;
 mod member;
@@ -26,9 +29,11 @@ mod recent;
 mod replica;
 mod rules;
 mod settings;
+mod shelf;
 mod snapshot;
 mod standby;
 mod states;
+mod status;
 mod watch;
 mod whole;
 mod wires;
@@ -48,11 +53,14 @@ pub use barrier::BARRIERS;
 pub use entry::{COMMAND_BYTES_MAX, Chain, Entry, Mark};
 pub use error::ReplicaError;
 pub use event::{Fault, Input, Opened, Output, ReadAt, Refused};
-pub use machine::Machine;
-pub use member::{CallError, Doors, Home, Running, StartError, Status};
+pub use front::{FRONT_TOKEN, Front, Port};
+pub use machine::{CHUNK_BYTES_MAX, Machine, Next, Put};
+pub use member::{CallError, Doors, Home, Running, StartError, Tuning};
 pub use message::{Base, Message, MessageError, PIECE_BYTES_MAX, Piece, STREAM_BYTES_MAX, Said};
 pub use own::Own;
 pub use own_log::{Fetched, OwnLog};
 pub use replica::Replica;
 pub use settings::{LeaseSettings, Settings, SettingsError};
+pub use shelf::{Coming, Lent, Shelf, Wrote};
 pub use snapshot::Snapshot;
+pub use status::{Counts, Feeding, Lag, Status};

@@ -1,15 +1,16 @@
 //! A member of a group, running: its threads, and what others may ask of it.
 //!
 //! ```text
-//!   caller ── execute, read ──▶ desk (one thread: sockets, order, apply) ──▶ caller
-//!                                 │ journal written, synced, snapshots: the disk's thread
-//!                                 │ what the arbiter holds: the arbiter's thread
-//!                                 └ connections out, made again: a thread for each other member
+//!   clients ── the front's protocol ──▶ desk (one thread: sockets, order, apply) ──▶ clients
+//!   caller ── execute, read ──▶         │ journal written and synced: the log's thread
+//!                                       │ snapshots laid, and read from elsewhere: the snapshots' thread
+//!                                       │ what the arbiter holds: the arbiter's thread
+//!                                       └ connections out, made again: a thread for each other member
 //! ```
-//! Walk: [`Running::start`] opens the folder and begins · [`Running::execute`] is answered when its command is confirmed ·
-//! [`Running::read`] sees everything that was acknowledged before it · [`Running::stop`].
+//! Walk: [`Running::start`] opens the folder and begins, with a [`Front`] on its desk · [`Running::execute`] is answered when its command
+//! is confirmed · [`Running::read`] sees everything that was acknowledged before it · [`Running::stop`].
 //! A command whose answer was lost is in doubt: asked again at the next primary, it is for the machine to tell it apart.
-//! Deliberately absent: a protocol for clients; whoever embeds this has one.
+//! Deliberately absent: a protocol for clients; a front has one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -21,24 +22,25 @@ use std::thread::JoinHandle;
 use assent_arbiter::Arbiter;
 use assent_journal::{Config, Journal, Keeper};
 use assent_kind::Kind;
-use assent_membership::{Ack, Configuration, History, Member, Sequence, Setup, SetupError, Standing, Word, WordError};
+use assent_membership::{Ack, History, Member, Setup, SetupError, Word, WordError};
 use assent_world::net::{Address, Listener, Poll, Waker};
 use assent_world::{Clock, Dice, Disk};
 
-use crate::chores::{self, Worker};
-use crate::desk::{Desk, Note};
-use crate::error::{ReplicaError, damaged};
+use crate::chores::{self, Pace, Worker};
+use crate::desk::{Desk, Note, Snapshots};
+use crate::error::ReplicaError;
 use crate::event::{Opened, Refused};
+use crate::execute;
+use crate::front::{Front, Wanted};
 use crate::machine::Machine;
 use crate::own::Own;
 use crate::own_log::OwnLog;
 use crate::replica::Replica;
-use crate::settings::{Settings, SettingsError};
-use crate::snapshot::Snapshot;
+use crate::settings::{LeaseSettings, Settings, SettingsError};
+use crate::shelf::Shelf;
+use crate::status::Status;
 use crate::wires::{self, WAKER, Wires};
 
-/// Milliseconds after which the own log is on the disk, where nothing asks for it sooner.
-const SYNC_MS: u64 = 10;
 /// Calls that wait for the desk.
 const NOTES_MAX: usize = 4_096;
 
@@ -55,8 +57,64 @@ pub struct Home {
     pub ack: Ack,
     /// Its folder.
     pub folder: PathBuf,
-    /// After how many commands a snapshot is taken.
+    /// What a user may tune.
+    pub tuning: Tuning,
+}
+
+/// What a user may tune; the defaults suit a pair in one room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// The pace of heartbeats. Default 20.
+    pub tick_ms: u64,
+    /// A member that has not said for so long what it should is silent. Default 150.
+    pub silent_ms: u64,
+    /// How long one waits at a start for members that are missing. Default 1,000.
+    pub patience_ms: u64,
+    /// A member of the set that confirms nothing of what it lacks for so long is taken out. Default 500.
+    pub slow_ms: u64,
+    /// Reads without a round of messages. Default none.
+    pub lease: Option<LeaseSettings>,
+    /// Milliseconds after which the own log is on the disk, where nothing asks for it sooner. Default 10.
+    pub sync_ms: u64,
+    /// After how many commands a snapshot is taken. Default 1,000,000.
     pub snapshot_every: u64,
+    /// After how many bytes of commands a snapshot is taken. Default 256 MiB.
+    pub snapshot_log_bytes: u64,
+    /// Bytes a second that a snapshot may write; 0: no limit. Default 0.
+    pub snapshot_bytes_per_s: u64,
+    /// Bytes a second that a primary reads from its disk for standbys that are far behind. Default 64 MiB.
+    pub catch_up_bytes_per_s: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            tick_ms: 20,
+            silent_ms: 150,
+            patience_ms: 1_000,
+            slow_ms: 500,
+            lease: None,
+            sync_ms: 10,
+            snapshot_every: 1_000_000,
+            snapshot_log_bytes: 256 << 20,
+            snapshot_bytes_per_s: 0,
+            catch_up_bytes_per_s: 64 << 20,
+        }
+    }
+}
+
+impl Tuning {
+    fn settings(&self, setup: Setup) -> Settings {
+        Settings {
+            tick_ms: self.tick_ms,
+            silent_ms: self.silent_ms,
+            patience_ms: self.patience_ms,
+            slow_ms: self.slow_ms,
+            lease: self.lease,
+            catch_up_bytes_per_s: self.catch_up_bytes_per_s,
+            ..Settings::new(setup)
+        }
+    }
 }
 
 /// The doors of `world` that a member goes through.
@@ -137,21 +195,6 @@ impl CallError {
     }
 }
 
-/// Where a member stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Whether it leads or follows, and if nothing goes on, why.
-    pub standing: Standing,
-    /// The last configuration known.
-    pub configuration: Configuration,
-    /// The end of its log.
-    pub end: Sequence,
-    /// Everything up to here is confirmed, as far as known here.
-    pub confirmed: Sequence,
-    /// What its snapshot holds.
-    pub snapshot: Sequence,
-}
-
 /// A member that runs.
 #[derive(Debug)]
 pub struct Running<M: Machine> {
@@ -164,15 +207,23 @@ pub struct Running<M: Machine> {
 }
 
 impl<M: Machine> Running<M> {
-    /// Opens the folder, made if missing, and begins. The machine is as before its first command.
+    /// Opens the folder, made if missing, and begins. The machine is as before its first command; the front is opened here, and all
+    /// that is said to it then is said on the desk's thread.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(home: &Home, doors: &Doors, arbiter: Box<dyn Arbiter>, mut machine: M) -> Result<Self, StartError> {
-        let Kept { own, snapshot, log, history, keeper } = open(home, doors)?;
-        let unreadable = |why| damaged(&home.folder.join("snapshot"), why);
-        machine.load(&snapshot.state).map_err(unreadable)?;
+    pub fn start<F: Front<M>>(
+        home: &Home,
+        doors: &Doors,
+        arbiter: Box<dyn Arbiter>,
+        mut machine: M,
+        mut front: F,
+    ) -> Result<Self, StartError> {
+        let Kept { own, shelf, log, history, keeper } = open(home, doors)?;
+        let applied = execute::load(&shelf, &mut machine, &home.folder)?;
         let Listening { wires, poll, waker, address } = listen(home)?;
+        front.open(poll.registry(), &waker).map_err(system("opening the front"))?;
+        front.replaced(&machine);
         let setup = Setup {
             me: home.me,
             members: home.members.keys().copied().collect(),
@@ -180,60 +231,58 @@ impl<M: Machine> Running<M> {
             life: own.life(home.ack),
             ack: home.ack,
         };
-        let settings = Settings::new(setup);
-        let compare_every = settings.compare_every;
-        let base = snapshot.base.end.sequence;
+        let base = applied.end.sequence;
         let opened = Opened { known: own.known().clone(), out: own.out(), history, end: log.end(), base };
-        let (replica, first) = Replica::start(settings, opened, doors.clock.now().0 / 1_000)?;
+        let (replica, first) = Replica::start(home.tuning.settings(setup), opened, doors.clock.now().0 / 1_000)?;
         let (notes, taken) = sync_channel(NOTES_MAX);
         let stopping = Arc::new(AtomicBool::new(false));
-        let disk_worker = disk_worker(doors, home, &notes, &waker).map_err(system("starting a thread"))?;
-        let arbiter_worker = arbiter_worker(arbiter, &notes, &waker).map_err(system("starting a thread"))?;
+        let tell = Tell { notes: notes.clone(), waker: Arc::clone(&waker), stopping: Arc::clone(&stopping) };
         let mut desk = Desk {
             replica,
+            front,
+            wanted: Wanted::default(),
+            halted: None,
             ack: home.ack,
+            tuning: home.tuning,
             log,
             own,
-            applied: snapshot.base.clone(),
-            snapshot: Arc::new(snapshot),
-            snapshot_every: home.snapshot_every.max(1),
-            compare_every,
             keeper,
             machine,
+            applied,
+            commit_to: base,
             fresh: VecDeque::new(),
-            coming: Vec::new(),
+            answer: Vec::new(),
             waiting: BTreeMap::new(),
-            readers: Vec::new(),
+            asked_reads: VecDeque::new(),
+            beat: 0,
             later: VecDeque::new(),
+            log_worker: tell.log_worker()?,
+            snapshots: Snapshots::new(Arc::clone(&shelf), tell.shelf_worker(doors, home, shelf)?),
+            arbiter_worker: tell.arbiter_worker(arbiter)?,
             wants_sync: false,
-            disk_busy: false,
+            log_busy: false,
             asked: None,
-            disk: Arc::clone(&doors.disk),
-            folder: home.folder.clone(),
             clock: Arc::clone(&doors.clock),
             poll,
             wires,
             notes: taken,
-            disk_worker,
-            arbiter_worker,
             stopping: Arc::clone(&stopping),
         };
         let why = Arc::new(Mutex::new(None));
         let told = Arc::clone(&why);
         let work = move || {
-            let result = desk.work(first);
-            if let Err(stopped) = result {
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopped.to_string());
-            }
+            let stopped = desk.work(first).err().map(|stopped| stopped.to_string());
+            told.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&stopped);
             desk.doubt();
-            // What is appended is durable then; a journal that has failed was told above.
-            _ = desk.log.journal().close();
+            desk.close();
+            if let Some(why) = stopped {
+                desk.linger(why);
+            }
         };
         let thread = std::thread::Builder::new().name(format!("member-{}", home.me)).spawn(work);
         let mut threads = vec![thread.map_err(system("starting a thread"))?];
         for (to, at) in home.members.iter().filter(|(member, _)| **member != home.me) {
-            let thread = connector(*to, at.clone(), doors, &stopping, &notes, &waker);
-            threads.push(thread.map_err(system("starting a thread"))?);
+            threads.push(tell.connector(*to, at.clone(), doors)?);
         }
         Ok(Self { notes, waker, stopping, why, threads, address })
     }
@@ -323,7 +372,7 @@ impl<M: Machine> Drop for Running<M> {
 /// What a folder holds.
 struct Kept {
     own: Own,
-    snapshot: Snapshot,
+    shelf: Arc<Shelf>,
     log: OwnLog,
     history: History,
     keeper: Keeper,
@@ -331,14 +380,14 @@ struct Kept {
 
 fn open(home: &Home, doors: &Doors) -> Result<Kept, ReplicaError> {
     let Doors { disk, clock, dice } = doors.clone();
-    let config = Config { max_elapsed_sync_time: SYNC_MS, ..Config::default() };
+    let config = Config { max_elapsed_sync_time: home.tuning.sync_ms.max(1), ..Config::default() };
     let folder = home.folder.as_path();
     let (journal, _) = Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&dice), folder, config)?;
     let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));
     let own = Own::open(Arc::clone(&disk), &*clock, &*dice, folder)?;
-    let snapshot = Snapshot::open(&*disk, folder)?;
-    let (log, history) = OwnLog::open(journal, dice, &snapshot.base)?;
-    Ok(Kept { own, snapshot, log, history, keeper })
+    let shelf = Arc::new(Shelf::open(disk, folder)?);
+    let (log, history) = OwnLog::open(journal, dice, &shelf.base())?;
+    Ok(Kept { own, shelf, log, history, keeper })
 }
 
 /// Where a member is heard.
@@ -369,50 +418,58 @@ fn refused_address(at: &Address, error: &std::io::Error) -> StartError {
     StartError::System { doing: format!("listening at {at}"), error: error.to_string() }
 }
 
-fn disk_worker<M: Machine>(
-    doors: &Doors,
-    home: &Home,
-    notes: &SyncSender<Note<M>>,
-    waker: &Arc<Waker>,
-) -> std::io::Result<Worker<chores::DiskOrder>> {
-    let (disk, folder) = (Arc::clone(&doors.disk), home.folder.clone());
-    let (notes, waker) = (notes.clone(), Arc::clone(waker));
-    Worker::start("member-disk", move |orders| {
-        let write = |snapshot: &Snapshot| snapshot.write(&*disk, &folder);
-        chores::disk(&orders, write, |done| {
-            let told = notes.send(Note::Disk(done)).is_ok();
-            _ = waker.wake();
-            told
-        });
-    })
+/// How other threads tell the desk something.
+struct Tell<M: Machine> {
+    notes: SyncSender<Note<M>>,
+    waker: Arc<Waker>,
+    stopping: Arc<AtomicBool>,
 }
 
-fn arbiter_worker<M: Machine>(
-    arbiter: Box<dyn Arbiter>,
-    notes: &SyncSender<Note<M>>,
-    waker: &Arc<Waker>,
-) -> std::io::Result<Worker<chores::Question>> {
-    let (notes, waker) = (notes.clone(), Arc::clone(waker));
-    Worker::start("member-arbiter", move |questions| {
-        chores::ask(&questions, &*arbiter, |answer| {
-            let told = notes.send(Note::Arbiter(answer)).is_ok();
+impl<M: Machine> Tell<M> {
+    /// Tells, and wakes it; false if it has gone.
+    fn teller(&self) -> impl Fn(Note<M>) -> bool + Send + 'static {
+        let (notes, waker) = (self.notes.clone(), Arc::clone(&self.waker));
+        move |note| {
+            let told = notes.send(note).is_ok();
             _ = waker.wake();
             told
-        });
-    })
-}
+        }
+    }
 
-fn connector<M: Machine>(
-    to: Member,
-    at: Address,
-    doors: &Doors,
-    stopping: &Arc<AtomicBool>,
-    notes: &SyncSender<Note<M>>,
-    waker: &Arc<Waker>,
-) -> std::io::Result<JoinHandle<()>> {
-    let (clock, stopping) = (Arc::clone(&doors.clock), Arc::clone(stopping));
-    let (notes, waker) = (notes.clone(), Arc::clone(waker));
-    std::thread::Builder::new().name(format!("member-to-{to}")).spawn(move || {
-        wires::connect(to, &at, &*clock, &stopping, &notes, Note::Wired, || _ = waker.wake());
-    })
+    fn log_worker(&self) -> Result<Worker<chores::LogOrder>, StartError> {
+        let tell = self.teller();
+        let work = move |orders| chores::log(&orders, |done| tell(Note::Log(done)));
+        Worker::start("member-disk", work).map_err(system("starting a thread"))
+    }
+
+    fn shelf_worker(
+        &self,
+        doors: &Doors,
+        home: &Home,
+        shelf: Arc<Shelf>,
+    ) -> Result<Worker<chores::ShelfOrder<M>>, StartError> {
+        let tell = self.teller();
+        let (clock, bytes_per_s) = (Arc::clone(&doors.clock), home.tuning.snapshot_bytes_per_s);
+        let pace = Pace { clock, bytes_per_s, stopping: Arc::clone(&self.stopping) };
+        let work = move |orders| {
+            chores::snapshots(&orders, &shelf, &pace, |done| tell(Note::Shelf(done.map(Box::new))));
+        };
+        Worker::start("member-shelf", work).map_err(system("starting a thread"))
+    }
+
+    fn arbiter_worker(&self, arbiter: Box<dyn Arbiter>) -> Result<Worker<chores::Question>, StartError> {
+        let tell = self.teller();
+        let work = move |questions| chores::ask(&questions, &*arbiter, |answer| tell(Note::Arbiter(answer)));
+        Worker::start("member-arbiter", work).map_err(system("starting a thread"))
+    }
+
+    fn connector(&self, to: Member, at: Address, doors: &Doors) -> Result<JoinHandle<()>, StartError> {
+        let (clock, stopping) = (Arc::clone(&doors.clock), Arc::clone(&self.stopping));
+        let (notes, waker) = (self.notes.clone(), Arc::clone(&self.waker));
+        let work = move || {
+            wires::connect(to, &at, &*clock, &stopping, &notes, Note::Wired, || _ = waker.wake());
+        };
+        let thread = std::thread::Builder::new().name(format!("member-to-{to}")).spawn(work);
+        thread.map_err(system("starting a thread"))
+    }
 }

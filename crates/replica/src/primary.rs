@@ -5,7 +5,8 @@
 //! from the log ([`Replica::fetched`]) · [`Replica::feed`] sends what follows, as much as may be on its way · what the log
 //! does not reach goes as a snapshot, piece by piece, each asked for ([`Replica::more`]).
 //! What a standby lost on the way it asks for again: the primary remembers no message. Nothing is kept for a standby
-//! but two numbers, so a slow one costs no memory; one that confirms nothing for too long is taken out of the set.
+//! but some numbers, so a slow one costs no memory; one that confirms nothing for too long is taken out of the set.
+//! What of the log it will need is held (`hold`), for a bounded time: else each new snapshot would send it back to the beginning.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,6 +14,7 @@ use assent_membership::{Ack, Event, Lease, Member, Reach, Sequence};
 
 use crate::entry::{Chain, Entry, Mark};
 use crate::event::Output;
+use crate::hold::Hold;
 use crate::message::{PIECE_BYTES_MAX, Piece, STREAM_BYTES_MAX, Said};
 use crate::replica::{Replica, Side};
 use crate::rules::Rule;
@@ -21,7 +23,7 @@ use crate::settings::LeaseSettings;
 /// A primary's side of the stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Primary {
-    peers: BTreeMap<Member, Peer>,
+    pub(crate) peers: BTreeMap<Member, Peer>,
     /// The own log when it began to lead: some of it may be acknowledged, so a read must see all of it.
     base: Sequence,
     /// The last beat, as the node counts it.
@@ -32,15 +34,19 @@ pub(crate) struct Primary {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Peer {
-    held: Reach,
+pub(crate) struct Peer {
+    pub(crate) held: Reach,
     /// What it must confirm, and since when it does not.
     lags: Option<(Sequence, u64)>,
-    cursor: Option<Cursor>,
+    pub(crate) cursor: Option<Cursor>,
+    /// What of the log it may still need.
+    pub(crate) hold: Option<Hold>,
+    /// It is being sent a snapshot.
+    pub(crate) lent: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Cursor {
+pub(crate) enum Cursor {
     /// Its place is being looked up in the log.
     Asked(Mark),
     /// It lacks what the log has no more.
@@ -74,8 +80,13 @@ impl Primary {
     }
 
     /// A standby holds so much, and has answered that beat.
-    pub(crate) fn answered(&mut self, from: Member, reach: Reach, beat: u64) {
-        let held = &mut self.peers.entry(from).or_default().held;
+    pub(crate) fn answered(&mut self, from: Member, reach: Reach, beat: u64, now_ms: u64) {
+        let Peer { held, cursor, hold, .. } = self.peers.entry(from).or_default();
+        if let Some(hold) = hold {
+            // What an earlier life of it held says nothing of this one: only what was sent since can be held.
+            let sent = if let Some(Cursor::Sending { sent, .. }) = cursor { *sent } else { Sequence(0) };
+            hold.heard(now_ms, Some(reach.received).filter(|received| *received <= sent));
+        }
         *held = Reach {
             received: held.received.max(reach.received),
             written: held.written.max(reach.written),
@@ -121,8 +132,13 @@ impl Replica {
         let known = self.chain_at(mark.sequence);
         let (end, keeps) = (self.end.sequence, self.keeps(Rule::SameChain));
         let fetch = STREAM_BYTES_MAX as u64;
+        let (now, base) = (self.watch.now_ms, self.base);
         let Side::Primary(primary) = &mut self.side else { return };
         let peer = primary.peers.entry(from).or_default();
+        Hold::at(&mut peer.hold, mark.sequence, base, now);
+        if std::mem::take(&mut peer.lent) {
+            self.out.push(Output::Unlend(from));
+        }
         match known {
             // Behind our end it can hold nothing of ours, and it has cut what is not.
             _ if mark.sequence > end => self.send(from, Said::Differs(mark.sequence)),
@@ -164,7 +180,9 @@ impl Replica {
             let entries: Vec<Entry> = entries.into_iter().filter(|entry| entry.sequence <= self.end.sequence).collect();
             if let Some(last) = entries.last() {
                 *sent = last.sequence;
-                under_way.push_back((last.sequence, entries.iter().map(Entry::bytes).sum()));
+                let bytes = entries.iter().map(Entry::bytes).sum();
+                self.counts.catch_up_bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+                under_way.push_back((last.sequence, bytes));
                 self.stream(to, entries);
             }
         }
@@ -172,9 +190,14 @@ impl Replica {
 
     /// A standby asks for a piece of a snapshot.
     pub(crate) fn more(&mut self, from: Member, at: Sequence, offset: u64) {
+        let now = self.watch.now_ms;
         let Side::Primary(primary) = &mut self.side else { return };
         // Also for one whom an earlier primary sent the beginning.
-        primary.peers.entry(from).or_default().cursor = Some(Cursor::Snapshot);
+        let peer = primary.peers.entry(from).or_default();
+        peer.cursor = Some(Cursor::Snapshot);
+        if let Some(hold) = &mut peer.hold {
+            hold.heard(now, None);
+        }
         self.read_piece(from, at, offset);
     }
 
@@ -190,7 +213,13 @@ impl Replica {
     }
 
     pub(crate) fn piece_read(&mut self, to: Member, piece: Option<Piece>) {
-        if let (Some(piece), Side::Primary(_)) = (piece, &self.side) {
+        let (now, base) = (self.watch.now_ms, self.base);
+        if let (Some(piece), Side::Primary(primary)) = (piece, &mut self.side) {
+            let peer = primary.peers.entry(to).or_default();
+            peer.lent = true;
+            Hold::at(&mut peer.hold, piece.base.end.sequence, base, now);
+            self.counts.pieces_sent += 1;
+            self.counts.catch_up_bytes += u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
             self.send(to, Said::Piece(piece));
         }
     }
@@ -269,8 +298,10 @@ impl Replica {
             self.stream(member, Vec::new());
         }
         self.tell_state();
+        self.tick_holds();
         if ack != Ack::None && self.keeps(Rule::SlowGoes) {
             for member in slow {
+                self.counts.slow += 1;
                 self.node(Event::Silent(member));
             }
         }
@@ -281,7 +312,7 @@ impl Replica {
         if matches!(self.side, Side::Primary(_)) { self.others() } else { Vec::new() }
     }
 
-    fn chain_at(&self, at: Sequence) -> Option<Chain> {
+    pub(crate) fn chain_at(&self, at: Sequence) -> Option<Chain> {
         match at {
             Sequence(0) => Some(Chain::default()),
             at if at == self.end.sequence => Some(self.end.chain),

@@ -15,6 +15,8 @@
 //! by the state itself, at the moment when it is applied.
 //! Deliberately absent: I/O, threads, clocks, and what a command means.
 
+use std::sync::Arc;
+
 use assent_journal::KIND_RESERVED;
 use assent_membership::{
     Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
@@ -29,6 +31,7 @@ use crate::rules::Rule;
 use crate::settings::{Settings, SettingsError};
 use crate::standby::Standby;
 use crate::states::States;
+use crate::status::Counts;
 use crate::watch::Watch;
 
 /// One member of a group.
@@ -47,12 +50,15 @@ pub struct Replica {
     pub(crate) confirmed: Sequence,
     /// Nothing before it can be cut.
     pub(crate) base: Sequence,
+    /// Nothing before it is in the log, as far as was said.
+    pub(crate) trimmed: Sequence,
     pub(crate) states: States,
     pub(crate) watch: Watch,
     promise: Option<Promise>,
     /// The last beat that was answered, and of which epoch.
     promised: (u32, u64),
     halted: bool,
+    pub(crate) counts: Counts,
     pub(crate) out: Vec<Output>,
     #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
@@ -87,9 +93,11 @@ impl Replica {
             recent: Recent::default(),
             confirmed: base,
             base,
+            trimmed: base,
             states: States::default(),
             watch: Watch::new(now_ms),
             halted: false,
+            counts: Counts::default(),
             out: Vec::new(),
             #[cfg(test)]
             left_out: None,
@@ -105,22 +113,33 @@ impl Replica {
     /// # Errors
     /// [`Refused`]; nothing has happened then.
     pub fn submit(&mut self, kind: u16, payload: &[u8]) -> Result<Sequence, Refused> {
+        self.submit_parts(kind, &[payload])
+    }
+
+    /// As [`Replica::submit`]: the parts one after the other are the command.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has happened then.
+    pub fn submit_parts(&mut self, kind: u16, parts: &[&[u8]]) -> Result<Sequence, Refused> {
         let Some(epoch) = self.node.leads().filter(|_| self.node.takes_commands() && !self.halted) else {
             return Err(Refused::NotLeading { primary: self.node.configuration().primary });
         };
         if kind >= KIND_RESERVED {
             return Err(Refused::Kind { kind });
         }
-        if payload.len() > COMMAND_BYTES_MAX {
-            return Err(Refused::Long { bytes: payload.len() });
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if bytes > COMMAND_BYTES_MAX {
+            return Err(Refused::Long { bytes });
         }
         let bytes = self.recent.unconfirmed_bytes();
         if bytes >= self.settings.unconfirmed_bytes_max {
             return Err(Refused::Busy { bytes });
         }
-        let entry = Entry::behind(self.end, epoch, kind, payload.into());
+        let payload = if let [whole] = parts { Arc::from(*whole) } else { Arc::from(parts.concat()) };
+        let entry = Entry::behind(self.end, epoch, kind, payload);
         self.append(entry);
         self.grown = true;
+        self.counts.ordered += 1;
         Ok(self.end.sequence)
     }
 
@@ -158,8 +177,9 @@ impl Replica {
             Input::WasCut(end) => self.was_cut(end),
             Input::Fetched { to, after, chain, entries } => self.fetched(to, after, chain, entries),
             Input::PieceRead { to, piece } => self.piece_read(to, piece),
+            Input::Loaded { base, whole } => self.loaded(base, whole),
             Input::Installed => self.installed(),
-            Input::SnapshotKept(at) => self.base = self.base.max(at.min(self.confirmed)),
+            Input::SnapshotKept(mark) => self.kept(mark),
             Input::State { at, hash } => self.own_state(at, hash),
         }
         if self.watch.tick(self.settings.tick_ms) && !self.halted {
@@ -314,9 +334,12 @@ impl Replica {
                 Action::Change { expect, to } => self.change(expect, to),
                 Action::Lead(epoch) => {
                     self.side = Side::Primary(Primary::new(self.settings.lease, self.end.sequence));
+                    self.counts.leads += 1;
                     self.out.push(Output::Lead(epoch));
                 }
                 Action::Yield => {
+                    self.unlend();
+                    self.counts.yields += 1;
                     self.side = Side::Neither;
                     self.out.push(Output::Yield);
                 }
@@ -381,7 +404,7 @@ impl Replica {
             _ if self.node.leads().is_none() && self.node.follows().is_none() => self.watch.heard(from),
             Side::Primary(primary) => {
                 if let Some((reach, beat)) = held.filter(|_| current) {
-                    primary.answered(from, reach, beat);
+                    primary.answered(from, reach, beat, self.watch.now_ms);
                     self.watch.heard(from);
                 }
             }
@@ -413,6 +436,17 @@ impl Replica {
             self.reach = reach;
             self.tell_reach(self.node.place().epoch);
         }
+    }
+
+    /// There is a snapshot of the state after this entry.
+    fn kept(&mut self, mark: Mark) {
+        let at = mark.sequence;
+        // Of another history than the log is now: what was cut in between is nobody's beginning.
+        if at > self.confirmed || self.chain_at(at).is_some_and(|chain| chain != mark.chain) {
+            return;
+        }
+        self.base = self.base.max(at);
+        self.trim();
     }
 
     fn tick(&mut self) {

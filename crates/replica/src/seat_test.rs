@@ -12,8 +12,8 @@ use assent_sim::{SimClock, SimDice, SimDisk};
 
 use crate::rules::Rule;
 use crate::{
-    Base, Entry, Fault, Input, LeaseSettings, Mark, Message, Opened, Output, Own, OwnLog, ReadAt, Replica, Settings,
-    Snapshot,
+    Base, Coming, Entry, Fault, Input, LeaseSettings, Lent, Mark, Message, Next, Opened, Output, Own, OwnLog, Put,
+    ReadAt, Replica, Settings, Shelf, Wrote,
 };
 
 pub(crate) const FOLDER: &str = "member";
@@ -87,6 +87,32 @@ impl Toy {
         fields.into_vec()
     }
 
+    /// In chunks as they come: small ones, so that a snapshot has many pieces.
+    pub(crate) fn lay(&self, put: Put<'_>) -> std::io::Result<()> {
+        self.save().chunks(32).try_for_each(put)
+    }
+
+    fn take(next: Next<'_>) -> Self {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = next() {
+            bytes.extend(chunk);
+        }
+        Self::load(&bytes)
+    }
+
+    /// The state of the snapshot that is kept, and where it stands.
+    fn kept(shelf: &Shelf) -> (Self, Base) {
+        let mut toy = Self::default();
+        if let Some(kept) = shelf.kept() {
+            kept.load(|next| {
+                toy = Self::take(next);
+                Ok(())
+            })
+            .unwrap();
+        }
+        (toy, shelf.base())
+    }
+
     pub(crate) fn load(bytes: &[u8]) -> Self {
         let mut toy = Self::default();
         if bytes.is_empty() {
@@ -113,6 +139,21 @@ pub(crate) struct Shape {
     pub(crate) left_out: Option<Rule>,
     /// What is stored of a configuration is not durable, and acted on.
     pub(crate) forgets: bool,
+    /// A snapshot that is being written when the log is cut is kept all the same.
+    pub(crate) never_revokes: bool,
+    /// So many bytes of a snapshot go at once.
+    pub(crate) piece_bytes: u64,
+    /// How long a snapshot takes to be written or read, and how long there is none then.
+    pub(crate) snapshot_ms: std::ops::Range<u64>,
+    pub(crate) pause_ms: std::ops::Range<u64>,
+}
+
+impl Shape {
+    pub(crate) const fn new(members: u8, ack: Ack) -> Self {
+        let (snapshot_ms, pause_ms, piece_bytes) = (1..150, 50..400, 300);
+        let (left_out, lease, forgets, never_revokes) = (None, false, false, false);
+        Self { members, ack, lease, left_out, forgets, never_revokes, piece_bytes, snapshot_ms, pause_ms }
+    }
 }
 
 /// A member's machine.
@@ -136,13 +177,20 @@ pub(crate) struct Up {
     pub(crate) replica: Replica,
     pub(crate) log: OwnLog,
     own: Own,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) shelf: Shelf,
+    lent: Lent,
+    /// A snapshot that is being written: of which turn, where, and the state as it was.
+    writing: Option<(u64, Base, Toy)>,
+    /// A snapshot that is being read: where it is said to stand.
+    pub(crate) loading: Option<Base>,
+    /// One that was read, while it is asked whether it is to be the state.
+    loaded: Option<Toy>,
     pub(crate) toy: Toy,
     pub(crate) applied: Mark,
     applied_history: History,
     /// Appended and not applied.
     fresh: VecDeque<Entry>,
-    coming: Vec<u8>,
+    coming: Option<Coming>,
     /// Commands whose clients wait.
     pub(crate) waiting: BTreeMap<Sequence, Request>,
     /// Reads that wait for a beat, with what they must see.
@@ -206,6 +254,7 @@ impl Seat {
             recent_bytes_max: 1_500,
             catch_up_bytes_per_s: 64 << 20,
             compare_every: 8,
+            hold_ms: 3_000,
             ..Settings::new(setup)
         }
     }
@@ -222,11 +271,12 @@ impl Seat {
         let clock = Arc::new(self.clock.clone());
         let (journal, _) = Journal::open(Arc::clone(&disk), clock, self.dice.clone(), folder, config).unwrap();
         let own = Own::open(Arc::clone(&disk), &self.clock, &*self.dice, folder).unwrap();
-        let snapshot = Snapshot::open(&*disk, folder).unwrap();
-        let (log, history) = OwnLog::open(journal, self.dice.clone(), &snapshot.base).unwrap();
+        let shelf = Shelf::open(Arc::clone(&disk), folder).unwrap();
+        let (toy, base) = Toy::kept(&shelf);
+        let (log, history) = OwnLog::open(journal, self.dice.clone(), &base).unwrap();
         self.life = own.life(shape.ack);
         let known = own.known().clone();
-        let opened = Opened { known, out: false, history, end: log.end(), base: snapshot.base.end.sequence };
+        let opened = Opened { known, out: false, history, end: log.end(), base: base.end.sequence };
         let settings = self.settings(shape, self.life);
         let (mut replica, outputs) = Replica::start(settings, opened, self.time(now_ms)).unwrap();
         replica.left_out = shape.left_out;
@@ -234,12 +284,16 @@ impl Seat {
             replica,
             log,
             own,
-            toy: Toy::load(&snapshot.state),
-            applied: snapshot.base.end,
-            applied_history: snapshot.base.history.clone(),
-            snapshot,
+            toy,
+            applied: base.end,
+            applied_history: base.history,
+            shelf,
+            lent: Lent::default(),
+            writing: None,
+            loading: None,
+            loaded: None,
             fresh: VecDeque::new(),
-            coming: Vec::new(),
+            coming: None,
             waiting: BTreeMap::new(),
             reads: Vec::new(),
             wants_sync: false,
@@ -292,14 +346,10 @@ impl Seat {
                     up.fresh.push_back(entry);
                 }
                 Output::Sync => up.wants_sync = true,
-                Output::Cut(to) => {
-                    let end = up.log.cut(to).unwrap();
-                    up.fresh.retain(|entry| entry.sequence <= to);
-                    if up.applied.sequence > to {
-                        up.load();
-                    }
-                    self.feed(shape, now_ms, Input::WasCut(end), said);
-                }
+                Output::Cut(to) => match up.cut(to, shape.never_revokes) {
+                    Ok(end) => self.feed(shape, now_ms, Input::WasCut(end), said),
+                    Err(fault) => return said.push(Said::Halted(fault)),
+                },
                 Output::Commit(to) => {
                     let states = up.commit(to, said);
                     later.extend(states.into_iter().map(|(at, hash)| Input::State { at, hash }));
@@ -324,18 +374,22 @@ impl Seat {
                     later.push(Input::Fetched { to, after, chain, entries });
                 }
                 Output::ReadPiece { to, at, offset, bytes_max } => {
-                    let piece = up.snapshot.is_there().then(|| up.snapshot.piece(at, offset, bytes_max.min(40)));
+                    let bytes_max = bytes_max.min(shape.piece_bytes);
+                    let piece = up.lent.piece(&up.shelf, to, at, offset, bytes_max).unwrap();
                     later.push(Input::PieceRead { to, piece });
                 }
+                Output::Unlend(member) => up.lent.end(member),
+                Output::Trim(to) => up.log.trim(to).unwrap(),
                 Output::KeepPiece(piece) => {
                     if piece.offset == 0 {
-                        up.coming.clear();
+                        up.coming = Some(up.shelf.begin().unwrap());
+                        up.loading = None;
                     }
-                    assert_eq!(up.coming.len() as u64, piece.offset, "pieces come in order");
-                    up.coming.extend(piece.bytes);
+                    up.coming.as_mut().unwrap().keep(&piece).unwrap();
                 }
+                Output::Load(base) => up.loading = Some(base),
                 Output::Install(base) => {
-                    up.install(&self.disk, base);
+                    up.install(&base);
                     said.push(Said::Installed);
                     self.feed(shape, now_ms, Input::Installed, said);
                 }
@@ -374,36 +428,84 @@ impl Seat {
         self.step(shape, now_ms, Input::Held { written, durable })
     }
 
-    /// The state as it is now becomes the snapshot, and the log before it may go.
-    pub(crate) fn snap(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
-        let Some(up) = &mut self.up else { return Vec::new() };
-        if up.applied.sequence <= up.snapshot.base.end.sequence {
-            return Vec::new();
+    /// The state as it is now is to become the snapshot. Whether one is being written.
+    pub(crate) fn snap(&mut self) -> bool {
+        let Some(up) = self.up.as_mut() else { return false };
+        if up.writing.is_none() && up.applied.sequence > up.shelf.base().end.sequence {
+            let base = Base { history: up.applied_history.clone(), end: up.applied };
+            up.writing = Some((up.shelf.turn(), base, up.toy.clone()));
+            return true;
         }
-        let base = Base { history: up.applied_history.clone(), end: up.applied };
-        up.snapshot = Snapshot { base, state: up.toy.save() };
-        up.snapshot.write(&self.disk, Path::new(FOLDER)).unwrap();
-        up.log.trim(up.applied.sequence).unwrap();
-        let at = up.applied.sequence;
-        self.step(shape, now_ms, Input::SnapshotKept(at))
+        false
+    }
+
+    /// It is written, if it is still to be.
+    pub(crate) fn snapped(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+        let Some((up, (turn, base, toy))) = self.up.as_mut().and_then(|up| up.writing.take().map(|one| (up, one)))
+        else {
+            return Vec::new();
+        };
+        match up.shelf.write(turn, &base, |_| Ok(()), |put| toy.lay(put)).unwrap() {
+            Wrote::Kept(kept) => self.step(shape, now_ms, Input::SnapshotKept(kept.base.end)),
+            Wrote::Revoked => Vec::new(),
+            Wrote::Failed(error) => vec![Said::Broken(error.to_string())],
+        }
+    }
+
+    /// What came from elsewhere is read.
+    pub(crate) fn was_loaded(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+        let Some((up, base)) = self.up.as_mut().and_then(|up| up.loading.take().map(|base| (up, base))) else {
+            return Vec::new();
+        };
+        let mut toy = Toy::default();
+        let coming = up.coming.as_ref().unwrap();
+        let checked = up.shelf.check(coming, &base, |next| {
+            toy = Toy::take(next);
+            Ok(())
+        });
+        if let Err(why) = checked.unwrap() {
+            return vec![Said::Broken(format!("a snapshot came broken: {why}"))];
+        }
+        up.loaded = Some(toy);
+        let said = self.step(shape, now_ms, Input::Loaded { base, whole: true });
+        if let Some(up) = &mut self.up {
+            up.loaded = None;
+        }
+        said
     }
 }
 
 impl Up {
     /// The state of the snapshot; the log leads on from there.
     fn load(&mut self) {
-        self.toy = Toy::load(&self.snapshot.state);
-        self.applied = self.snapshot.base.end;
-        self.applied_history = self.snapshot.base.history.clone();
+        let (toy, base) = Toy::kept(&self.shelf);
+        self.toy = toy;
+        self.applied = base.end;
+        self.applied_history = base.history;
         self.fresh.clear();
     }
 
-    fn install(&mut self, disk: &SimDisk, base: Base) {
+    fn cut(&mut self, to: Sequence, never_revokes: bool) -> Result<Mark, Fault> {
+        let base = if never_revokes { self.shelf.base() } else { self.shelf.revoke() };
+        if base.end.sequence > to {
+            return Err(Fault::CutBehindSnapshot { to, base: base.end.sequence });
+        }
+        let end = self.log.cut(to).unwrap();
+        self.fresh.retain(|entry| entry.sequence <= to);
+        if self.applied.sequence > to {
+            self.load();
+        }
+        Ok(end)
+    }
+
+    fn install(&mut self, base: &Base) {
         self.installs += 1;
-        self.snapshot = Snapshot { base, state: std::mem::take(&mut self.coming) };
-        self.snapshot.write(disk, Path::new(FOLDER)).unwrap();
-        self.log.begin(self.snapshot.base.end);
-        self.load();
+        self.shelf.install(&self.coming.take().unwrap(), base).unwrap();
+        self.log.begin(base.end);
+        self.toy = self.loaded.take().unwrap();
+        self.applied = base.end;
+        self.applied_history = base.history.clone();
+        self.fresh.clear();
     }
 
     /// Applies what is confirmed; the hashes of states that are to be compared come back.

@@ -30,6 +30,9 @@ pub struct Settings {
     pub catch_up_bytes_per_s: u64,
     /// After how many entries the members compare their states. Default 4,096.
     pub compare_every: u64,
+    /// For how long the log behind a standby that catches up is kept although a snapshot holds it; a standby of which nothing is heard
+    /// holds it for a tenth of that. Default ten minutes.
+    pub hold_ms: u64,
 }
 
 /// A lease: within it the primary answers reads alone, and its standbys do not ask for the lead.
@@ -87,6 +90,7 @@ impl Settings {
             recent_bytes_max: 16 << 20,
             catch_up_bytes_per_s: 64 << 20,
             compare_every: 4_096,
+            hold_ms: 600_000,
         }
     }
 

@@ -21,7 +21,7 @@ fn number(name: &str) -> Option<u64> {
 /// What a seed plays.
 fn shape(seed: u64) -> Shape {
     let ack = [Ack::Received, Ack::Durable, Ack::Written][usize::try_from(seed % 3).unwrap()];
-    Shape { members: 2 + u8::from(seed / 3 % 3 == 2), ack, lease: seed / 9 % 2 == 1, left_out: None, forgets: false }
+    Shape { lease: seed / 9 % 2 == 1, ..Shape::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
 }
 
 #[derive(Debug, Default)]

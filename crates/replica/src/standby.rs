@@ -24,6 +24,8 @@ pub(crate) struct Standby {
     asked_ms: u64,
     /// A snapshot that is coming, and how many bytes of it are here.
     coming: Option<(Base, u64)>,
+    /// All of it is here, and is being read.
+    loading: bool,
 }
 
 impl Replica {
@@ -32,13 +34,14 @@ impl Replica {
         let cuts = cut < self.end.sequence && self.keeps(Rule::Cut);
         let asked_ms = self.watch.now_ms;
         let end = Sequence(0);
-        self.side = Side::Standby(Standby { primary, cutting: cuts, end, asked_ms, coming: None });
+        self.side = Side::Standby(Standby { primary, cutting: cuts, end, asked_ms, coming: None, loading: false });
         if !cuts {
             return self.resume();
         }
         if cut < self.base {
             return self.halt(Fault::CutBehindSnapshot { to: cut, base: self.base });
         }
+        self.counts.cuts += 1;
         self.recent.cut(cut);
         self.states.cut(cut);
         self.confirmed = self.confirmed.min(cut);
@@ -125,6 +128,7 @@ impl Replica {
         }
         let waited = now.saturating_sub(standby.asked_ms) >= resend;
         match &standby.coming {
+            Some(_) if standby.loading => {}
             Some((base, have)) if waited => {
                 let (primary, at, offset) = (standby.primary, base.end.sequence, *have);
                 standby.asked_ms = now;
@@ -147,18 +151,36 @@ impl Replica {
             _ => piece.offset == 0,
         };
         let known = piece.base.end.sequence <= self.end.sequence;
-        let idle = length == 0 && have < piece.total_bytes;
-        if standby.cutting || known || !next || idle {
+        let idle = length == 0;
+        if standby.cutting || standby.loading || known || !next || idle {
             return;
         }
         standby.asked_ms = now;
         let (primary, base, whole) = (standby.primary, piece.base.clone(), have == piece.total_bytes);
         standby.coming = Some((base.clone(), have));
+        standby.loading = whole;
         self.out.push(Output::KeepPiece(piece));
         if whole {
-            self.out.push(Output::Install(base));
+            self.out.push(Output::Load(base));
         } else {
             self.send(primary, Said::More { at: base.end.sequence, offset: have });
+        }
+    }
+
+    /// What came was read. What was cut, or led to, since is not overwritten: then somebody else says what follows.
+    pub(crate) fn loaded(&mut self, base: Base, whole: bool) {
+        let end = self.end.sequence;
+        let Side::Standby(standby) = &mut self.side else { return };
+        let asked = standby.coming.as_ref().is_some_and(|(coming, _)| *coming == base);
+        if !standby.loading || !asked || standby.cutting {
+            return;
+        }
+        standby.loading = false;
+        if whole && base.end.sequence > end {
+            self.out.push(Output::Install(base));
+        } else {
+            standby.coming = None;
+            self.resume();
         }
     }
 
@@ -168,6 +190,8 @@ impl Replica {
         let Some((base, _)) = standby.coming.take() else { return };
         self.end = base.end;
         self.base = base.end.sequence;
+        self.trimmed = base.end.sequence;
+        self.counts.snapshots_installed += 1;
         self.reach = Reach::durable(base.end.sequence);
         self.recent.clear();
         self.states.cut(Sequence(0));

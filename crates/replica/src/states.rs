@@ -53,10 +53,11 @@ impl Replica {
     }
 
     fn compare(&mut self, at: Sequence) {
-        if let (Some(own), Some(theirs)) = (self.states.own.get(&at).copied(), self.states.theirs.get(&at).copied())
-            && own != theirs
-            && self.keeps(Rule::Compare)
-        {
+        if let (Some(own), Some(theirs)) = (self.states.own.get(&at).copied(), self.states.theirs.get(&at).copied()) {
+            self.counts.compared += 1;
+            if own == theirs || !self.keeps(Rule::Compare) {
+                return;
+            }
             self.halt(Fault::StateDiffers { at, own, theirs });
         }
     }

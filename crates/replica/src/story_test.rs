@@ -12,7 +12,7 @@ const A: Member = Member(0);
 const B: Member = Member(1);
 
 fn shape(ack: Ack) -> Shape {
-    Shape { members: 2, ack, lease: false, left_out: None, forgets: false }
+    Shape::new(2, ack)
 }
 
 fn formed(shape: &Shape) -> Group {
@@ -75,7 +75,7 @@ fn a_standby_that_was_away_for_long_gets_a_snapshot_and_then_the_log() {
     let mut group = formed(&shape(Ack::Received));
     group.crash(1, None, 9_000);
     group.run(9_000);
-    let floor = group.seats[0].up.as_ref().unwrap().snapshot.base.end.sequence;
+    let floor = group.seats[0].up.as_ref().unwrap().shelf.base().end.sequence;
     let end = group.seats[1].disk.used_bytes();
     assert!(floor > Sequence(100) && end > 0, "{}", group.brief());
     group.run(1_500);

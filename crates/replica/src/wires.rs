@@ -28,6 +28,7 @@ const UNREAD_BYTES_MAX: usize = 8 << 20;
 const INBOUND_MAX: usize = 64;
 /// Reads of one connection in one turn: nobody keeps the others waiting.
 const READS_MAX: u32 = 16;
+const READ_BYTES: usize = 64 << 10;
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const CONNECT_AGAIN: Duration = Duration::from_millis(50);
 
@@ -41,6 +42,9 @@ pub(crate) struct Wires {
     next: usize,
     /// Connections with more to read than one turn takes.
     unread: Vec<usize>,
+    buffer: Vec<u8>,
+    /// Bytes in and out.
+    bytes: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -87,6 +91,8 @@ impl Wires {
             outbound: BTreeMap::new(),
             next: FIRST,
             unread: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            bytes: (0, 0),
         })
     }
 
@@ -133,8 +139,14 @@ impl Wires {
 
     /// Writes what can be written. Returns whose connection is over.
     pub(crate) fn flush(&mut self) -> Vec<Member> {
-        let over: Vec<Member> =
-            self.outbound.iter_mut().filter_map(|(member, out)| (!out.write()).then_some(*member)).collect();
+        let mut over = Vec::new();
+        for (member, out) in &mut self.outbound {
+            let waiting = out.outbox.len();
+            if !out.write() {
+                over.push(*member);
+            }
+            self.bytes.1 = self.bytes.1.saturating_add(bytes(waiting - out.outbox.len()));
+        }
         over.iter().for_each(|member| self.drop_out(*member));
         over
     }
@@ -150,7 +162,7 @@ impl Wires {
         }
         let Some(inbound) = self.inbound.get_mut(&token) else { return (Vec::new(), None) };
         let mut messages = Vec::new();
-        match inbound.read(&mut messages) {
+        match inbound.read(&mut self.buffer, &mut messages, &mut self.bytes.0) {
             Turn::Over => _ = self.inbound.remove(&token),
             Turn::More => self.unread.push(token),
             Turn::Empty => {}
@@ -168,11 +180,25 @@ impl Wires {
         !self.unread.is_empty()
     }
 
+    /// How many bytes came in, and how many went out.
+    pub(crate) const fn bytes(&self) -> (u64, u64) {
+        self.bytes
+    }
+
+    /// Whether there is a connection out to this member.
+    pub(crate) fn is_connected(&self, to: Member) -> bool {
+        self.outbound.contains_key(&to)
+    }
+
     fn drop_out(&mut self, member: Member) {
         if let Some(out) = self.outbound.remove(&member) {
             again(&out.connector);
         }
     }
+}
+
+fn bytes(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 fn again(connector: &Gate) {
@@ -218,12 +244,12 @@ impl Outbound {
 
 impl Inbound {
     /// Takes in what has arrived, as much as one turn takes.
-    fn read(&mut self, messages: &mut Vec<Message>) -> Turn {
-        let mut buffer = vec![0; 64 << 10];
+    fn read(&mut self, buffer: &mut [u8], messages: &mut Vec<Message>, heard: &mut u64) -> Turn {
         for _ in 0..READS_MAX {
-            match self.peer.read(&mut buffer) {
+            match self.peer.read(buffer) {
                 Ok(0) => return Turn::Over,
                 Ok(read) => {
+                    *heard = heard.saturating_add(bytes(read));
                     self.inbox.extend_from_slice(buffer.get(..read).unwrap_or_default());
                     if !self.parse(messages) {
                         return Turn::Over;

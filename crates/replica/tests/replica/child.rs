@@ -2,13 +2,13 @@
 //! answers with a line each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::BufRead as _;
+use std::io::{self, BufRead as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use assent_membership::{Ack, Member, Sequence, Standing, Word};
-use assent_replica::{CallError, Doors, Home, Machine, Running};
+use assent_replica::{CallError, Doors, Home, Machine, Next, Put, Running, Tuning};
 use assent_world::net::Address;
 use assent_world::{RealClock, RealDice, RealDisk};
 
@@ -17,33 +17,43 @@ pub(crate) const CHILD: &str = "ASSENT_REPLICA_CHILD";
 
 /// Counts the numbers that it was given; one that it knows changes nothing.
 #[derive(Debug, Default)]
-struct Counter(BTreeSet<u64>);
+pub(crate) struct Counter(pub(crate) BTreeSet<u64>);
 
 impl Machine for Counter {
-    fn apply(&mut self, _: Sequence, _: u16, command: &[u8]) -> Vec<u8> {
-        self.0.insert(u64::from_le_bytes(*command.first_chunk().unwrap()));
-        self.0.len().to_string().into_bytes()
+    type View = BTreeSet<u64>;
+
+    fn apply(&mut self, _: Sequence, _: u16, command: &[u8], answer: &mut Vec<u8>) -> Result<(), String> {
+        self.0.insert(u64::from_le_bytes(*command.first_chunk().ok_or("no number")?));
+        answer.extend(self.0.len().to_string().into_bytes());
+        Ok(())
     }
 
     fn hash(&self) -> u64 {
         self.0.iter().fold(self.0.len() as u64, |hash, number| hash.wrapping_mul(31).wrapping_add(*number))
     }
 
-    fn save(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|number| number.to_le_bytes()).collect()
+    fn view(&self) -> Self::View {
+        self.0.clone()
     }
 
-    fn load(&mut self, state: &[u8]) -> Result<(), String> {
-        let (numbers, rest) = state.as_chunks::<8>();
-        if !rest.is_empty() {
-            return Err(format!("{} bytes are no numbers", state.len()));
+    fn lay(view: &Self::View, put: Put<'_>) -> io::Result<()> {
+        view.iter().try_for_each(|number| put(&number.to_le_bytes()))
+    }
+
+    fn empty(&self) -> Self {
+        Self::default()
+    }
+
+    fn load(&mut self, next: Next<'_>) -> Result<(), String> {
+        while let Some(chunk) = next() {
+            let number = chunk.as_array().ok_or_else(|| format!("{} bytes are no number", chunk.len()))?;
+            self.0.insert(u64::from_le_bytes(*number));
         }
-        self.0 = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
         Ok(())
     }
 }
 
-fn ack(name: &str) -> Ack {
+pub(crate) fn ack(name: &str) -> Ack {
     match name {
         "written" => Ack::Written,
         "durable" => Ack::Durable,
@@ -60,13 +70,20 @@ fn child() {
     let (me, ack, witness, folder) = (Member(next().parse().unwrap()), ack(&next()), next(), PathBuf::from(next()));
     let members: BTreeMap<Member, Address> =
         told.enumerate().map(|(at, address)| (Member(at.try_into().unwrap()), address.parse().unwrap())).collect();
-    let home = Home { me, members, preferred: Member(0), ack, folder, snapshot_every: 64 };
+    let home = Home {
+        me,
+        members,
+        preferred: Member(0),
+        ack,
+        folder,
+        tuning: Tuning { snapshot_every: 64, ..Tuning::default() },
+    };
     let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
     let group = "numbers".parse().unwrap();
     let arbiter = assent_arbiter::open(&witness, group, Arc::new(RealClock), Duration::from_secs(2)).unwrap();
-    let member = Running::start(&home, &doors, arbiter, Counter::default()).unwrap();
+    let member = Running::start(&home, &doors, arbiter, Counter::default(), ()).unwrap();
     println!("child: started");
-    for line in std::io::stdin().lock().lines() {
+    for line in io::stdin().lock().lines() {
         let line = line.unwrap();
         let (order, of) = line.split_once(' ').unwrap_or((&line, ""));
         let number = |text: &str| text.parse::<u64>().unwrap();

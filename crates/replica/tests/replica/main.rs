@@ -9,4 +9,5 @@
 )]
 
 mod child;
+mod front;
 mod processes;
