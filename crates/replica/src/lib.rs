@@ -45,6 +45,8 @@ mod group_test;
 #[cfg(test)]
 mod seat_test;
 #[cfg(test)]
+mod shelf_test;
+#[cfg(test)]
 mod sim_test;
 #[cfg(test)]
 mod story_test;

@@ -295,3 +295,53 @@ fn a_cut_behind_the_snapshot_stops_the_member() {
     let out = replica.step(Input::Heard(Message { from: A, to: B, epoch: Epoch(2), said: Said::Letter(lead) }), 1);
     assert!(out.contains(&Output::Halt(Fault::CutBehindSnapshot { to: Sequence(5), base: Sequence(8) })), "{out:?}");
 }
+
+#[test]
+fn a_snapshot_under_way_when_its_entries_are_cut_is_not_kept() {
+    // A acknowledges without anybody (ack none), captures its state for a snapshot, and is replaced by B, which lacks the last of it. A
+    // cuts those entries. Then its snapshot was done: a restart began with what nobody else had, and vouched for it.
+    for never_revokes in [false, true] {
+        let calm = Shape { snapshot_ms: 60_000..60_001, pause_ms: 60_000..60_001, ..shape(Ack::None) };
+        let mut group = formed(&Shape { never_revokes, ..calm });
+        group.cut_off(0, false, 600);
+        group.run(80);
+        assert!(group.seats[0].snap(), "{}", group.brief());
+        let captured = group.seats[0].up.as_ref().unwrap().applied;
+        // Its clients would not understand that their commands are gone.
+        group.quiet();
+        group.run(1_500);
+        assert_eq!((group.arbiter.primary, &group.broken), (Some(B), &None), "{}", group.brief());
+        assert!(group.seats[0].up.as_ref().unwrap().replica.counts.cuts > 0, "{}", group.brief());
+        let (shape, now) = (group.shape.clone(), group.now_ms);
+        group.seats[0].snapped(&shape, now);
+        let kept = group.seats[0].up.as_ref().unwrap().shelf.base().end;
+        let ends = group.seats[0].up.as_ref().unwrap().log.end().sequence;
+        assert!(ends < captured.sequence, "it was cut: {}", group.brief());
+        assert_eq!(kept == captured, never_revokes, "{kept:?}");
+        if !never_revokes {
+            group.crash(0, None, 50);
+            group.run(1_500);
+            let applied = group.seats.iter().map(|seat| seat.up.as_ref().unwrap().applied).collect::<Vec<_>>();
+            assert_eq!((applied[0], group.arbiter.in_sync.len()), (applied[1], 2), "{}", group.brief());
+        }
+    }
+}
+
+#[test]
+fn a_standby_joins_although_a_snapshot_takes_longer_to_send_than_there_is_between_two() {
+    for left_out in [None, Some(Rule::Hold)] {
+        let often = Shape { snapshot_ms: 1..4, pause_ms: 10..20, piece_bytes: 1, ..shape(Ack::Received) };
+        let mut group = formed(&Shape { left_out, ..often });
+        // Longer than anything is held for it.
+        group.crash(1, None, 5_000);
+        group.run(5_000);
+        let floor = group.seats[0].up.as_ref().unwrap().replica.trimmed;
+        group.run(12_000);
+        let (primary, standby) = (group.seats[0].up.as_ref().unwrap(), group.seats[1].up.as_ref().unwrap());
+        assert!(standby.installs > 0 && group.broken.is_none(), "{}", group.brief());
+        assert!(primary.replica.trimmed > floor, "in the end it is let go: {}", group.brief());
+        let joined = group.arbiter.in_sync.len() == 2;
+        assert_eq!(joined, left_out.is_none(), "{} installations; {}", standby.installs, group.brief());
+        assert!(joined == (standby.installs == 1), "{}", standby.installs);
+    }
+}
