@@ -109,6 +109,8 @@ pub(crate) struct Snapshots<M: Machine> {
     pub(crate) kept_bytes: u64,
     pub(crate) writing_bytes: u64,
     pub(crate) not_before_ms: u64,
+    /// The last one that came was refused.
+    pub(crate) refused: bool,
     pub(crate) busy: bool,
     worker: Worker<ShelfOrder<M>>,
 }
@@ -127,6 +129,7 @@ impl<M: Machine> Snapshots<M> {
             kept_bytes: 0,
             writing_bytes: 0,
             not_before_ms: 0,
+            refused: false,
             busy: false,
             worker,
         }
@@ -142,6 +145,8 @@ pub(crate) enum Stopped {
     Fault(#[from] Fault),
     #[error("waiting for connections: {0}")]
     Poll(String),
+    #[error("the primary's snapshot behind entry {at} cannot be read here: {why}")]
+    Snapshot { at: Sequence, why: String },
     #[error("command {at}, of kind {kind}: {why}")]
     Machine { at: Sequence, kind: u16, why: String },
 }
@@ -178,6 +183,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
 
     /// It can go on no longer: its front says so until it is stopped.
     pub(crate) fn linger(&mut self, why: String) {
+        self.wires.hang_up();
         self.front.halts(&why);
         self.halted = Some(why);
         let mut events = Events::with_capacity(1_024);
@@ -374,7 +380,17 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             // Another one has begun to come since.
             ShelfDone::Loaded { number, .. } if number != self.snapshots.number => {}
             ShelfDone::Loaded { base, machine, .. } => {
-                self.snapshots.loaded = machine.ok();
+                match machine {
+                    Ok(machine) => {
+                        self.snapshots.refused = false;
+                        self.snapshots.loaded = Some(machine);
+                    }
+                    // It may have come broken; a second one that is refused is what the primary has.
+                    Err(why) if self.snapshots.refused => {
+                        return Err(Stopped::Snapshot { at: base.end.sequence, why });
+                    }
+                    Err(_) => self.snapshots.refused = true,
+                }
                 let whole = self.snapshots.loaded.is_some();
                 self.step(Input::Loaded { base, whole })?;
                 self.snapshots.loaded = None;

@@ -16,31 +16,35 @@ const KIND_HELD: u16 = 3;
 const KIND_NEWS: u16 = 4;
 const NOBODY: u8 = u8::MAX;
 
-/// Lays a letter's body; the answer is its kind.
-pub(crate) fn lay(body: &Body, fields: &mut Writer) -> u16 {
+/// The kind of a letter.
+pub(crate) const fn kind(body: &Body) -> u16 {
+    match body {
+        Body::Hello { .. } => KIND_HELLO,
+        Body::Lead { .. } => KIND_LEAD,
+        Body::Held { .. } => KIND_HELD,
+        Body::News(_) => KIND_NEWS,
+    }
+}
+
+/// Lays a letter's body.
+pub(crate) fn lay(body: &Body, fields: &mut Writer) {
     match body {
         Body::Hello { version, life, place } => {
             fields.u64(*version);
             lay_life(fields, *life);
             fields.u32(place.epoch.0).u64(place.sequence.0);
-            KIND_HELLO
         }
         Body::Lead { configuration, base, beat, aside } => {
             lay_configuration(fields, configuration);
             lay_history(fields, base);
             fields.u64(*beat).u8(u8::from(*aside));
-            KIND_LEAD
         }
         Body::Held { life, reach, beat, out } => {
             lay_life(fields, *life);
             fields.u64(reach.received.0).u64(reach.written.0).u64(reach.durable.0);
             fields.u64(*beat).u8(u8::from(*out));
-            KIND_HELD
         }
-        Body::News(configuration) => {
-            lay_configuration(fields, configuration);
-            KIND_NEWS
-        }
+        Body::News(configuration) => lay_configuration(fields, configuration),
     }
 }
 

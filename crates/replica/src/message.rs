@@ -129,42 +129,11 @@ pub enum MessageError {
 impl Message {
     /// Appends it as one frame.
     pub fn lay(&self, out: &mut Vec<u8>) {
-        let mut fields = Writer::new();
-        fields.u8(VERSION).u8(self.from.0).u8(self.to.0).u32(self.epoch.0);
-        let kind = match &self.said {
-            Said::Letter(body) => letters::lay(body, &mut fields),
-            Said::Resume(mark) => {
-                lay_mark(&mut fields, *mark);
-                KIND_RESUME
-            }
-            Said::Stream { end, confirmed, entries } => {
-                let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-                fields.u64(end.0).u64(confirmed.0).u32(count);
-                for entry in entries {
-                    let length = u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
-                    fields.u16(entry.kind).u32(length).raw(&entry.header()).raw(&entry.payload);
-                }
-                KIND_STREAM
-            }
-            Said::Differs(at) => {
-                fields.u64(at.0);
-                KIND_DIFFERS
-            }
-            Said::Piece(piece) => {
-                lay_base(&mut fields, &piece.base);
-                fields.u64(piece.total_bytes).u64(piece.offset).bytes(&piece.bytes);
-                KIND_PIECE
-            }
-            Said::More { at, offset } => {
-                fields.u64(at.0).u64(*offset);
-                KIND_MORE
-            }
-            Said::State { at, hash } => {
-                fields.u64(at.0).u64(*hash);
-                KIND_STATE
-            }
-        };
-        assent_frame::lay(out, Head { kind, ..Head::default() }, &[fields.as_slice()]);
+        // Straight into the buffer: each command is copied once.
+        assent_frame::lay_with(out, Head { kind: self.said.kind(), ..Head::default() }, |fields| {
+            fields.u8(VERSION).u8(self.from.0).u8(self.to.0).u32(self.epoch.0);
+            self.said.lay(fields);
+        });
     }
 
     /// The first message of these bytes and how many it takes; none if they end before.
@@ -198,6 +167,42 @@ impl Message {
         };
         fields.end()?;
         Ok(Self { from, to, epoch, said })
+    }
+}
+
+impl Said {
+    const fn kind(&self) -> u16 {
+        match self {
+            Self::Letter(body) => letters::kind(body),
+            Self::Resume(_) => KIND_RESUME,
+            Self::Stream { .. } => KIND_STREAM,
+            Self::Differs(_) => KIND_DIFFERS,
+            Self::Piece(_) => KIND_PIECE,
+            Self::More { .. } => KIND_MORE,
+            Self::State { .. } => KIND_STATE,
+        }
+    }
+
+    fn lay(&self, fields: &mut Writer) {
+        match self {
+            Self::Letter(body) => letters::lay(body, fields),
+            Self::Resume(mark) => lay_mark(fields, *mark),
+            Self::Stream { end, confirmed, entries } => {
+                let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+                fields.u64(end.0).u64(confirmed.0).u32(count);
+                for entry in entries {
+                    let length = u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
+                    fields.u16(entry.kind).u32(length).raw(&entry.header()).raw(&entry.payload);
+                }
+            }
+            Self::Differs(at) => _ = fields.u64(at.0),
+            Self::Piece(piece) => {
+                lay_base(fields, &piece.base);
+                fields.u64(piece.total_bytes).u64(piece.offset).bytes(&piece.bytes);
+            }
+            Self::More { at, offset } => _ = fields.u64(at.0).u64(*offset),
+            Self::State { at, hash } => _ = fields.u64(at.0).u64(*hash),
+        }
     }
 }
 

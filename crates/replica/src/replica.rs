@@ -59,6 +59,8 @@ pub struct Replica {
     promised: (u32, u64),
     halted: bool,
     pub(crate) counts: Counts,
+    /// Where the parts of a command are put together.
+    joined: Vec<u8>,
     pub(crate) out: Vec<Output>,
     #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
@@ -98,6 +100,7 @@ impl Replica {
             watch: Watch::new(now_ms),
             halted: false,
             counts: Counts::default(),
+            joined: Vec::new(),
             out: Vec::new(),
             #[cfg(test)]
             left_out: None,
@@ -135,7 +138,14 @@ impl Replica {
         if bytes >= self.settings.unconfirmed_bytes_max {
             return Err(Refused::Busy { bytes });
         }
-        let payload = if let [whole] = parts { Arc::from(*whole) } else { Arc::from(parts.concat()) };
+        let payload = match parts {
+            [whole] => Arc::from(*whole),
+            _ => {
+                self.joined.clear();
+                parts.iter().for_each(|part| self.joined.extend_from_slice(part));
+                Arc::from(self.joined.as_slice())
+            }
+        };
         let entry = Entry::behind(self.end, epoch, kind, payload);
         self.append(entry);
         self.grown = true;

@@ -28,6 +28,8 @@ use crate::snapshot::{self, Snapshot};
 
 const NAME: &str = "snapshot";
 const NAME_NEW: &str = "snapshot.new";
+/// A snapshot that is laid is synced each time so much was written.
+const SYNC_BYTES: u64 = 16 << 20;
 const NAME_COMING: &str = "snapshot.coming";
 
 /// A member's snapshots.
@@ -118,14 +120,23 @@ impl Shelf {
         &self,
         turn: u64,
         base: &Base,
-        wrote: impl FnMut(u64) -> io::Result<()>,
+        mut wrote: impl FnMut(u64) -> io::Result<()>,
         chunks: impl FnOnce(Put<'_>) -> io::Result<()>,
     ) -> Result<Wrote, ReplicaError> {
         if self.turn() != turn {
             return Ok(Wrote::Revoked);
         }
         let laid = self.create(NAME_NEW).and_then(|file| {
-            let lay = || snapshot::lay(&*file, base, wrote, chunks).and_then(|_| file.sync_all(barrier::SNAPSHOT));
+            let mut synced = 0;
+            let in_steps = |bytes: u64| {
+                // In steps: one sync of everything at the end would keep those of the log waiting behind it.
+                if bytes.saturating_sub(synced) >= SYNC_BYTES {
+                    synced = bytes;
+                    file.sync_data(barrier::SNAPSHOT)?;
+                }
+                wrote(bytes)
+            };
+            let lay = || snapshot::lay(&*file, base, in_steps, chunks).and_then(|_| file.sync_all(barrier::SNAPSHOT));
             lay().map_err(|error| refused("writing", &self.folder.join(NAME_NEW), &error)).map(|()| file)
         });
         let file = match laid {

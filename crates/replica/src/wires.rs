@@ -60,6 +60,8 @@ struct Outbound {
     token: usize,
     peer: Peer,
     outbox: Vec<u8>,
+    /// How much of the outbox is written.
+    written: usize,
     connector: Arc<Gate>,
 }
 
@@ -124,7 +126,7 @@ impl Wires {
         let token = self.token();
         let both = Interest::READABLE | Interest::WRITABLE;
         if self.registry.register(&mut peer, Token(token), both).is_ok() {
-            self.outbound.insert(to, Outbound { token, peer, outbox: Vec::new(), connector });
+            self.outbound.insert(to, Outbound { token, peer, outbox: Vec::new(), written: 0, connector });
         } else {
             again(&connector);
         }
@@ -132,7 +134,7 @@ impl Wires {
 
     /// Lays a message behind what waits for its member.
     pub(crate) fn say(&mut self, message: &Message) {
-        if let Some(out) = self.outbound.get_mut(&message.to).filter(|out| out.outbox.len() < UNREAD_BYTES_MAX) {
+        if let Some(out) = self.outbound.get_mut(&message.to).filter(|out| out.unwritten() < UNREAD_BYTES_MAX) {
             message.lay(&mut out.outbox);
         }
     }
@@ -141,11 +143,11 @@ impl Wires {
     pub(crate) fn flush(&mut self) -> Vec<Member> {
         let mut over = Vec::new();
         for (member, out) in &mut self.outbound {
-            let waiting = out.outbox.len();
+            let waiting = out.unwritten();
             if !out.write() {
                 over.push(*member);
             }
-            self.bytes.1 = self.bytes.1.saturating_add(bytes(waiting - out.outbox.len()));
+            self.bytes.1 = self.bytes.1.saturating_add(bytes(waiting.saturating_sub(out.unwritten())));
         }
         over.iter().for_each(|member| self.drop_out(*member));
         over
@@ -190,6 +192,12 @@ impl Wires {
         self.outbound.contains_key(&to)
     }
 
+    /// Every connection ends: who has nothing more to say must not be waited for.
+    pub(crate) fn hang_up(&mut self) {
+        self.inbound.clear();
+        self.outbound.clear();
+    }
+
     fn drop_out(&mut self, member: Member) {
         if let Some(out) = self.outbound.remove(&member) {
             again(&out.connector);
@@ -207,23 +215,30 @@ fn again(connector: &Gate) {
 }
 
 impl Outbound {
+    const fn unwritten(&self) -> usize {
+        self.outbox.len().saturating_sub(self.written)
+    }
+
     /// Whether the connection goes on.
     fn write(&mut self) -> bool {
-        let mut done = 0;
         let open = loop {
-            let rest = self.outbox.get(done..).unwrap_or_default();
+            let rest = self.outbox.get(self.written..).unwrap_or_default();
             if rest.is_empty() {
                 break true;
             }
             match self.peer.write(rest) {
                 Ok(0) => break false,
-                Ok(written) => done += written,
+                Ok(written) => self.written += written,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => break false,
             }
         };
-        self.outbox.drain(..done.min(self.outbox.len()));
+        // What a slow member leaves is moved to the front when it is the lesser half.
+        if self.written * 2 >= self.outbox.len() {
+            self.outbox.drain(..self.written.min(self.outbox.len()));
+            self.written = 0;
+        }
         open
     }
 

@@ -319,7 +319,7 @@ fn ask(client: &mut UnixStream, numbers: &[u64]) -> Vec<u64> {
 
 #[test]
 fn a_front_orders_on_the_desk_and_its_client_reads_what_it_ordered() {
-    for (members, ack) in [(1, Ack::Received), (2, Ack::Received), (2, Ack::Durable)] {
+    for (members, ack) in [(1, Ack::Received), (2, Ack::Received), (2, Ack::Durable), (3, Ack::Written)] {
         let group = Group::new(members, ack, calm(100));
         let (leader, _) = group.leader().unwrap();
         let mut client = group.client(leader);
@@ -342,7 +342,7 @@ fn a_front_orders_on_the_desk_and_its_client_reads_what_it_ordered() {
             continue;
         }
         // The other one does not lead; then it does, and has everything.
-        let other = 1 - leader;
+        let other = (leader + 1) % usize::from(members);
         let mut standby = group.client(other);
         assert_eq!(ask(&mut standby, &[7, READ]), [REFUSED, REFUSED]);
         group.members[leader].word(Word::HandOver(Member(u8::try_from(other).unwrap()))).unwrap().unwrap();
