@@ -107,9 +107,9 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// So many bytes are written since then: holds back what is too fast.
-    fn wrote(&self, bytes: u64, began: Moment) -> io::Result<()> {
+    fn wrote(&self, bytes: u64, began: Moment, goes_on: impl Fn() -> bool) -> io::Result<()> {
         loop {
-            if self.stopping.load(Ordering::SeqCst) {
+            if self.stopping.load(Ordering::SeqCst) || !goes_on() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             if self.bytes_per_s == 0 {
@@ -138,7 +138,7 @@ pub(crate) fn snapshots<M: Machine>(
         let result = match order {
             ShelfOrder::Write { turn, base, view } => {
                 let began = pace.clock.now();
-                let wrote = |bytes| pace.wrote(bytes, began);
+                let wrote = |bytes| pace.wrote(bytes, began, || shelf.turn() == turn);
                 shelf.write(turn, &base, wrote, |put| M::lay(&view, put)).map(ShelfDone::Wrote)
             }
             ShelfOrder::Load { number, coming, base, mut machine } => {

@@ -478,7 +478,11 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 Output::Unlend(member) => self.snapshots.lent.end(member),
                 Output::Trim(to) => self.log.trim(to)?,
                 Output::KeepPiece(piece) => self.keep_piece(&piece)?,
-                Output::Load(base) => self.snapshots.wants_load = Some(base),
+                Output::Load(base) => {
+                    // The own one that is being laid stands lower: it gives way.
+                    self.snapshots.shelf.revoke();
+                    self.snapshots.wants_load = Some(base);
+                }
                 Output::Install(base) => self.install(&base)?,
                 Output::Halt(fault) => return Err(fault.into()),
             }

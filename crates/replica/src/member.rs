@@ -76,6 +76,8 @@ pub struct Tuning {
     pub lease: Option<LeaseSettings>,
     /// Milliseconds after which the own log is on the disk, where nothing asks for it sooner. Default 10.
     pub sync_ms: u64,
+    /// Bytes of one segment of the own log: it is let go in whole ones. Default as the journal's.
+    pub log_size: u64,
     /// After how many commands a snapshot is taken. Default 1,000,000.
     pub snapshot_every: u64,
     /// After how many bytes of commands a snapshot is taken. Default 256 MiB.
@@ -95,6 +97,7 @@ impl Default for Tuning {
             slow_ms: 500,
             lease: None,
             sync_ms: 10,
+            log_size: Config::default().log_size,
             snapshot_every: 1_000_000,
             snapshot_log_bytes: 256 << 20,
             snapshot_bytes_per_s: 0,
@@ -380,7 +383,8 @@ struct Kept {
 
 fn open(home: &Home, doors: &Doors) -> Result<Kept, ReplicaError> {
     let Doors { disk, clock, dice } = doors.clone();
-    let config = Config { max_elapsed_sync_time: home.tuning.sync_ms.max(1), ..Config::default() };
+    let Tuning { sync_ms, log_size, .. } = home.tuning;
+    let config = Config { max_elapsed_sync_time: sync_ms.max(1), log_size, ..Config::default() };
     let folder = home.folder.as_path();
     let (journal, _) = Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&dice), folder, config)?;
     let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));

@@ -144,7 +144,7 @@ impl Shelf {
             Err(error) => {
                 // What cannot be removed now is removed by the next one.
                 _ = self.disk.unlink(&self.folder.join(NAME_NEW));
-                return Ok(Wrote::Failed(error));
+                return Ok(if self.turn() == turn { Wrote::Failed(error) } else { Wrote::Revoked });
             }
         };
         let mut slot = self.slot();

@@ -169,6 +169,21 @@ fn what_is_being_laid_when_the_log_is_cut_is_never_named() {
 }
 
 #[test]
+fn one_that_gives_up_because_its_turn_is_over_has_not_failed() {
+    let shelf = shelf(&SimDisk::new());
+    let wrote = shelf.write(
+        shelf.turn(),
+        &base(8),
+        |_| Ok(()),
+        |_| {
+            shelf.revoke();
+            Err(io::ErrorKind::Interrupted.into())
+        },
+    );
+    assert!(matches!(wrote, Ok(Wrote::Revoked)), "{wrote:?}");
+}
+
+#[test]
 fn a_lower_one_is_refused() {
     let shelf = shelf(&SimDisk::new());
     let lower = coming(&shelf, 9, 1_000);

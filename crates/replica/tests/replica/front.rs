@@ -1,6 +1,6 @@
 //! Members in this process, with a small protocol for clients on their desks, and a machine whose snapshots take as long as the test likes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,8 @@ struct Slow {
     counter: Counter,
     kinds: Vec<u16>,
     lock: Arc<Lock>,
+    /// It can read no snapshot.
+    refuses: bool,
 }
 
 impl Machine for Slow {
@@ -123,11 +125,11 @@ impl Machine for Slow {
     }
 
     fn empty(&self) -> Self {
-        Self { lock: Arc::clone(&self.lock), ..Self::default() }
+        Self { lock: Arc::clone(&self.lock), refuses: self.refuses, ..Self::default() }
     }
 
     fn load(&mut self, next: Next<'_>) -> Result<(), String> {
-        self.counter.load(next)
+        if self.refuses { Err("other limits".to_owned()) } else { self.counter.load(next) }
     }
 }
 
@@ -257,31 +259,43 @@ impl Front<Slow> for Line {
 struct Group {
     folder: tempfile::TempDir,
     members: Vec<Running<Slow>>,
+    count: u8,
+    ack: Ack,
+    tuning: Tuning,
+    arbiter: Memory,
     lock: Arc<Lock>,
+    /// What the last one that was started says.
     halted: Arc<AtomicBool>,
 }
 
 impl Group {
     fn new(count: u8, ack: Ack, tuning: Tuning) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (arbiter, lock) = (Memory::default(), Arc::<Lock>::default());
-        let unix = |name: String| -> PathBuf { folder.path().join(name) };
-        let members: BTreeMap<Member, Address> =
-            (0..count).map(|me| (Member(me), Address::Unix(unix(format!("m{me}"))))).collect();
-        let mut halted = Arc::default();
-        let start = |me| {
-            let folder = unix(format!("member{me}"));
-            let home = Home { me: Member(me), members: members.clone(), preferred: Member(0), ack, folder, tuning };
-            let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
-            let machine = Slow { lock: Arc::clone(&lock), ..Slow::default() };
-            let line = Line::new(&unix(format!("line{me}")));
-            halted = Arc::clone(&line.halted);
-            Running::start(&home, &doors, Box::new(arbiter.clone()), machine, line).unwrap()
-        };
-        let members: Vec<_> = (0..count).map(start).collect();
-        let group = Self { folder, members, lock, halted };
+        let mut group = Self::empty(count, ack, tuning);
+        (0..count).for_each(|_| group.start(false));
         group.until("it leads", |group| group.leader().is_some_and(|(_, in_sync)| in_sync == usize::from(count)));
         group
+    }
+
+    /// Of which nobody is started.
+    fn empty(count: u8, ack: Ack, tuning: Tuning) -> Self {
+        let (folder, members) = (tempfile::tempdir().unwrap(), Vec::new());
+        let (arbiter, lock, halted) = (Memory::default(), Arc::default(), Arc::default());
+        Self { folder, members, count, ack, tuning, arbiter, lock, halted }
+    }
+
+    /// Starts the next member.
+    fn start(&mut self, refuses: bool) {
+        let me = u8::try_from(self.members.len()).unwrap();
+        let path = |name: String| -> PathBuf { self.folder.path().join(name) };
+        let members = (0..self.count).map(|me| (Member(me), Address::Unix(path(format!("m{me}"))))).collect();
+        let (folder, preferred) = (path(format!("member{me}")), Member(0));
+        let home = Home { me: Member(me), members, preferred, ack: self.ack, folder, tuning: self.tuning };
+        let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
+        let machine = Slow { lock: Arc::clone(&self.lock), refuses, ..Slow::default() };
+        let line = Line::new(&path(format!("line{me}")));
+        self.halted = Arc::clone(&line.halted);
+        let arbiter = Box::new(self.arbiter.clone());
+        self.members.push(Running::start(&home, &doors, arbiter, machine, line).unwrap());
     }
 
     fn status(&self, at: usize) -> Status {
@@ -431,4 +445,35 @@ fn a_command_that_no_primary_lays_stops_the_member_and_it_says_so() {
     let mut client = group.client(0);
     assert_eq!(ask(&mut client, &[8, READ]), [REFUSED, REFUSED], "it answers still");
     assert_eq!(group.members[0].execute(1, b"8").unwrap_err().kind(), assent_kind::Kind::InDoubt);
+}
+
+/// One that was never there gets a snapshot, because the log of the other one does not reach back; or says why it cannot read it.
+#[test]
+fn a_member_that_comes_late_gets_a_snapshot_or_says_why_not() {
+    for refuses in [false, true] {
+        let mut group = Group::empty(2, Ack::Received, Tuning { log_size: 1 << 20, ..calm(200) });
+        group.start(false);
+        group.until("it waits for the other", |group| group.members[0].word(Word::Force) == Ok(Ok(())));
+        group.until("it leads", |group| group.leader() == Some((0, 1)));
+        // More than the memory keeps for one that is a little behind.
+        for number in 0..1_200_u64 {
+            let command = [&number.to_le_bytes()[..], &[7; 16 << 10]].concat();
+            group.members[0].execute(1, &command).unwrap();
+        }
+        group.until("the log was let go", |group| group.status(0).snapshot >= Sequence(1_000));
+        group.start(refuses);
+        if refuses {
+            group.until("it says so", |group| group.status(1).halted.is_some_and(|why| why.contains("other limits")));
+            assert_eq!(ask(&mut group.client(0), &[9_000]), [1_201], "the other one goes on");
+            continue;
+        }
+        group.until("it is in sync", |group| group.leader() == Some((0, 2)));
+        let (first, second) = (group.status(0), group.status(1));
+        assert_eq!(second.counts.snapshots_installed, 1, "{second:?}");
+        assert!(second.snapshot >= Sequence(1_000) && first.counts.pieces_sent > 0, "{first:?} {second:?}");
+        // What came is what it goes on with.
+        group.members[0].word(Word::HandOver(Member(1))).unwrap().unwrap();
+        group.until("the other leads", |group| group.status(1).standing == Standing::Leads);
+        assert_eq!(ask(&mut group.client(1), &[10_000]), [1_201]);
+    }
 }
