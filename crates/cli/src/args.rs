@@ -127,7 +127,8 @@ pub(crate) struct Serve {
     /// Where engines keep their folders; over data_dir.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Listens beyond loopback although there is neither TLS nor authentication.
+    /// Listens beyond loopback although there is neither TLS nor authentication: all listeners, as `server.insecure` and
+    /// `http.insecure` do it for the binary protocol and for HTTP.
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Lists the places where `ASSENT_STOP=name[:nth]` freezes a process, and ends.

@@ -1,7 +1,6 @@
 //! `assent.toml`: what a server runs. Flag > `ASSENT_SECTION_KEY` > file > default; an unknown key is an error.
 //!
-//! Walk: the file becomes a table · the environment and the flags are laid over it · serde checks every key and type
-//! · [`Config::check`] says what cannot work together.
+//! Walk: a table · environment and flags are laid over it · serde checks keys and types · [`Config::check`] what goes together.
 
 use std::path::{Path, PathBuf};
 
@@ -254,6 +253,7 @@ const KEYS: &[(&str, Type)] = &[
     ("http.body_bytes_max", Type::Number),
     ("http.requests_per_second", Type::Number),
     ("http.threads", Type::Number),
+    ("http.insecure", Type::Boolean),
     ("coordinator.engine", Type::Text),
     ("coordinator.min_elapsed_sync_time", Type::Number),
     ("coordinator.max_elapsed_sync_time", Type::Number),

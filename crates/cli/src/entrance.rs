@@ -192,19 +192,21 @@ pub(crate) struct Http {
     body_bytes_max: u32,
     requests_per_second: u32,
     threads: u32,
+    /// The HTTP listeners may stand beyond loopback without identity or TLS; says nothing of the binary protocol's.
+    pub(crate) insecure: bool,
 }
 
 impl Default for Http {
     fn default() -> Self {
         let Settings { requests_max, request_ms, body_bytes_max, requests_per_second, threads, .. } =
             Settings::default();
-        Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads }
+        Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads, insecure: false }
     }
 }
 
 impl Http {
     pub(crate) const fn settings(&self, limits: assent_door::Limits) -> Settings {
-        let Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads } = *self;
+        let Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads, .. } = *self;
         Settings { limits, requests_max, request_ms, body_bytes_max, requests_per_second, threads }
     }
 }

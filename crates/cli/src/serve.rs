@@ -75,6 +75,7 @@ fn flags(arguments: &Serve) -> Vec<Flag> {
         text("admin.listen", &arguments.admin_listen),
         text("data_dir", &folder),
         arguments.insecure.then_some(("server.insecure", toml::Value::Boolean(true))),
+        arguments.insecure.then_some(("http.insecure", toml::Value::Boolean(true))),
     ]
     .into_iter()
     .flatten()
@@ -290,7 +291,7 @@ impl House {
         let identity = Arc::new(config.identity.open(Arc::clone(&self.clock))?);
         let certificates = config.tls.as_ref().map(|tls| tls.open().map(Arc::new)).transpose()?;
         let shield = Shield { tls: certificates.is_some(), identity: !identity.is_open() };
-        let admin = shielded_address("admin.listen", &config.admin.listen, shield, config.server.insecure)?;
+        let admin = shielded_address("admin.listen", &config.admin.listen, shield, config.http.insecure)?;
         let server = Server::start(&settings, engines, Arc::clone(&self.clock), &metrics, &health)?;
         let limits = assent_door::Limits { connections_max: places.admin, ..limits };
         let entrance = Entrance {
@@ -325,7 +326,7 @@ impl House {
             State::Full => Check::failed("the disk is full: make room, writing goes on by itself"),
             State::Closed => Check::failed("the journal is closed after a failure: restart, recovery decides"),
         });
-        let address = shielded_address("docs.listen", &config.docs.listen, shield, config.server.insecure)?;
+        let address = shielded_address("docs.listen", &config.docs.listen, shield, config.http.insecure)?;
         let (metrics, health, database) = (Arc::clone(metrics), Arc::clone(health), Arc::clone(database));
         let service = Service::documents(Documents { metrics, health, database });
         Ok(Some(Rest::start(&address, entrance, service)?))

@@ -1,6 +1,7 @@
 //! What every request passes: a name for it, a place, who asks, a time limit, and a line in the log.
 //!
-//! Walk: [`pass`] names the request · takes one of the places, or answers 503 · [`Identity::who`] where the path is not
+//! Walk: [`pass`] names the request · where nobody is asked who he is, `origin` looks where it comes from · takes one of the places,
+//! or answers 503; strangers have others (`entry`) · [`Identity::who`] where the path is not
 //! open to all · the caller's rate · the handler, within its time · a [`Problem`] becomes its body · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
 
@@ -17,12 +18,16 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::answer::Answers;
+use crate::entry::{Entry, Stranger};
 use crate::identity::{Caller, Identity};
 use crate::listener::Peer;
+use crate::origin;
 use crate::pool::Pool;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::service::Service;
+use crate::turn::Turn;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest name of a request that a caller may give.
@@ -36,10 +41,16 @@ pub(crate) struct Guard {
     pub(crate) identity: Arc<Identity>,
     pub(crate) pool: Pool,
     pub(crate) passwords: Pool,
+    /// For whoever counts: numbers are told also when all other threads are busy.
+    pub(crate) scrapes: Pool,
     pub(crate) clock: Arc<dyn Clock>,
     /// Paths that anybody may ask.
     open: &'static [&'static str],
     places: Arc<Semaphore>,
+    entry: Entry,
+    pub(crate) answers: Answers,
+    /// Only this machine reaches the listener.
+    is_loopback: bool,
     rates: Option<Rates>,
     patience: Duration,
     salt: u64,
@@ -81,6 +92,7 @@ impl Guard {
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
         service: &Service,
+        is_loopback: bool,
     ) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(Semaphore::MAX_PERMITS).max(1);
         let second = Duration::from_secs(1);
@@ -89,9 +101,13 @@ impl Guard {
             identity,
             pool: Pool::new(count(settings.threads)),
             passwords: Pool::new(PASSWORDS),
+            scrapes: Pool::new(1),
             clock,
             open: service.open(),
             places: Arc::new(Semaphore::new(count(settings.requests_max))),
+            entry: Entry::default(),
+            answers: Answers::default(),
+            is_loopback,
             rates: (many > 0).then(|| Rates::new(many, second, many.saturating_mul(2))),
             patience: Duration::from_millis(settings.request_ms.into()),
             salt: RealDice.roll(),
@@ -141,8 +157,15 @@ impl Guard {
         let is_open = self.open.contains(&request.uri().path());
         // How it stands is told also when it is full.
         let is_health = is_open && request.uri().path().contains("/health");
-        let place = if is_health { None } else { Some(self.place()?) };
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        if self.identity.is_open() && !is_health {
+            origin::judge(request.uri(), request.headers(), self.is_loopback)?;
+        }
+        let held = match (is_health, is_open && changes) {
+            (true, _) => Held::Nothing,
+            (_, true) => Held::Entry(self.entry.enter(from, self.clock.now())?),
+            _ => Held::Place(self.place()?),
+        };
         let work = async {
             if !is_open {
                 let caller = self.known(request.headers(), from).await?;
@@ -159,9 +182,17 @@ impl Guard {
                 Problem::of(Kind::Unavailable, format!("not done within {waited} ms; ask again"))
             })
         });
-        drop(place);
+        drop(held);
         answered
     }
+}
+
+/// What a request holds until it is answered.
+#[expect(dead_code, reason = "held for their drops")]
+enum Held {
+    Nothing,
+    Entry(Stranger),
+    Place(OwnedSemaphorePermit),
 }
 
 /// Where a request comes from, without its port.
@@ -171,12 +202,15 @@ pub(crate) fn place(request: &Request) -> String {
 }
 
 /// Lets one request through.
-pub(crate) async fn pass(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let began = guard.clock.now();
     let name = guard.name(request.headers());
     let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), place(&request));
     let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone());
-    let working = peer.as_ref().map(Peer::works);
+    let turn = peer.map(Turn::of);
+    if let Some(turn) = &turn {
+        request = request.map(|body| turn.watch(body));
+    }
     guard.numbers.under_way.inc();
     let under_way = UnderWay(&guard.numbers.under_way);
     let mut who = None;
@@ -198,7 +232,8 @@ pub(crate) async fn pass(State(guard): State<Arc<Guard>>, request: Request, next
     guard.numbers.answered(response.status());
     let line = Line { name: &name, method: &method, path: &path, from: &from, who: who.as_ref() };
     line.write(response.status(), began, guard.clock.now());
-    drop((working, under_way));
+    turn.inspect(|turn| turn.end());
+    drop(under_way);
     response
 }
 
@@ -224,13 +259,14 @@ impl Line<'_> {
     fn write(&self, status: StatusCode, began: Moment, ended: Moment) {
         let Self { name, method, path, from, who } = self;
         let us = ended.since(began).as_micros();
+        let shown = who.and_then(|caller| caller.shown.as_deref());
         let who = who.map_or("-", |caller| &*caller.name);
         let status = status.as_u16();
         if matches!(*path, "/health" | "/metrics" | "/v1/health/live" | "/v1/health/ready") && status < 500 {
             // Asked every few seconds by machines.
-            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, from, who);
+            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, from, who, shown);
         } else {
-            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, from, who);
+            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, from, who, shown);
         }
     }
 }

@@ -9,30 +9,34 @@ use axum::response::{IntoResponse as _, Json, Response};
 use axum::routing::get;
 use serde_json::{Map, Value, json};
 
+use crate::guard::Guard;
+use crate::problem::Problem;
+
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Those that every listener has.
-pub(crate) fn open(metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
-    let (metrics, health) = (Arc::clone(metrics), Arc::clone(health));
+pub(crate) fn open(guard: &Arc<Guard>, metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
+    let (guard, metrics, health) = (Arc::clone(guard), Arc::clone(metrics), Arc::clone(health));
     Router::new()
         .route("/health", get(move || async move { report(&health) }))
-        .route("/metrics", get(move || text(metrics)))
+        .route("/metrics", get(move || text(guard, metrics)))
 }
 
-async fn text(metrics: Arc<Metrics>) -> impl axum::response::IntoResponse {
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text())
+async fn text(guard: Arc<Guard>, metrics: Arc<Metrics>) -> Result<Response, Problem> {
+    let text = move || Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()).into_response());
+    guard.scrapes.run(text).await
 }
 
 /// The same, and those of `/v1`.
-pub(crate) fn routes(metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
+pub(crate) fn routes(guard: &Arc<Guard>, metrics: &Arc<Metrics>, health: &Arc<Health>) -> Router {
     let ready = |health: Arc<Health>| move || async move { report(&health) };
-    let metrics_too = Arc::clone(metrics);
-    open(metrics, health)
+    let (guard_too, metrics_too) = (Arc::clone(guard), Arc::clone(metrics));
+    open(guard, metrics, health)
         .route("/v1/health", get(ready(Arc::clone(health))))
         .route("/v1/health/ready", get(ready(Arc::clone(health))))
         // Whoever answers is alive; what he serves may not be.
         .route("/v1/health/live", get(|| async { Json(json!({"state": "ok"})) }))
-        .route("/v1/metrics", get(move || text(metrics_too)))
+        .route("/v1/metrics", get(move || text(guard_too, metrics_too)))
 }
 
 fn report(health: &Health) -> Response {

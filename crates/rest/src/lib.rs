@@ -2,26 +2,31 @@
 //! only room with an asynchronous runtime.
 //!
 //! Walk: [`Rest::start`] binds and serves, on a thread of its own · `listener` bounds connections and their silence, and
-//! shakes hands for TLS ([`Certificates`]) · `guard` names each request, knows who asks ([`Identity`]), bounds how many
+//! shakes hands for TLS ([`Certificates`]) · `origin` refuses pages of strangers where nobody is asked who he is, `entry` bounds
+//! strangers · `guard` names each request, knows who asks ([`Identity`]), bounds how many
 //! there are and for how long, and writes a line about each · [`Service`] has the routes: `health` for machines that ask
-//! how it stands, `v1` for keys, transactions and the server, `docs` for documents · `pool` for what may block · `problem` for what went wrong · [`Rest::stop`] finishes
+//! how it stands, `v1` for keys, transactions and the server, `docs` for documents · `pool` for what may block · `answer` for what may be long · `problem` for what went wrong · [`Rest::stop`] finishes
 //! what is under way.
 //! Deliberately absent: files. Whoever starts it reads them.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod body;
 mod docs;
+mod entry;
 mod guard;
 mod health;
 mod identity;
 mod listener;
 mod moment;
+mod origin;
 mod params;
 mod pool;
 mod problem;
 mod rest;
 mod service;
 mod tls;
+mod turn;
 mod v1;
 
 pub use docs::Documents;

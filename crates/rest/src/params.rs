@@ -12,6 +12,8 @@ use crate::problem::Problem;
 
 /// The longest query that is looked at.
 const QUERY_BYTES_MAX: usize = 32 << 10;
+/// Each is compared with all before it.
+const PARAMS_MAX: usize = 64;
 
 /// What stands behind the question mark.
 #[derive(Debug)]
@@ -36,6 +38,9 @@ impl Params {
             let (name, value) = (decoded(&name.replace('+', " "))?, decoded(&value.replace('+', " "))?);
             if list.iter().any(|(known, _)| *known == name) {
                 return Err(Problem::invalid(format!("the parameter {name:?} is given twice")));
+            }
+            if list.len() == PARAMS_MAX {
+                return Err(Problem::invalid(format!("more parameters than {PARAMS_MAX}")));
             }
             list.push((name, value));
         }
@@ -122,6 +127,8 @@ mod tests {
         assert_eq!(wrong("n=1&en=2", number), "\"n\" and \"en\" are one parameter; give one");
         assert_eq!(wrong("n=1&n=1", number), "the parameter \"n\" is given twice");
         assert_eq!(wrong("colour=red", Params::end), "no parameter \"colour\" is known here");
+        let many = |many: u32| (0..many).map(|at| format!("p{at}=1&")).collect::<String>();
+        assert!(params(&many(64)).is_ok() && params(&many(65)).is_err());
         for broken in ["n=%", "n=%f", "n=%zz", "n=%ff"] {
             assert!(params(broken).is_err(), "{broken}");
         }

@@ -156,7 +156,7 @@ impl Rest {
             connections,
             certificates,
         );
-        let guard = Guard::new(&settings, identity, clock, &metrics, &service);
+        let guard = Guard::new(&settings, identity, clock, &metrics, &service, address.ip().is_loopback());
         let served = service.under(Arc::new(guard), &settings);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()

@@ -46,6 +46,12 @@ fn wrong_configurations_name_the_value() {
         ("data_dir = \"d\"\n[kv]\nlog_size = 5", 2, "log_size = 5"),
         ("data_dir = \"d\"\n[server]\nlisten = \"7430\"\n[kv]", 2, "7430"),
         ("data_dir = \"d\"\n[server]\nlisten = \"0.0.0.0:0\"\n[kv]", 6, "--insecure"),
+        // A word for the binary protocol says nothing of HTTP.
+        (
+            "data_dir = \"d\"\n[server]\nlisten = \"0.0.0.0:0\"\ninsecure = true\n[admin]\nlisten = \"0.0.0.0:0\"\n[kv]",
+            6,
+            "admin.listen",
+        ),
         ("data_dir = \"d\"\n[coordinator]\nmin_elapsed_sync_time = 5", 2, "min_elapsed_sync_time = 5"),
         (
             "data_dir = \"d\"\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"postgres\"\nurl = \"http://u:secret@h\"",

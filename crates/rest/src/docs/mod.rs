@@ -77,6 +77,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) fn routes(documents: Documents, guard: Arc<Guard>, settings: &Settings) -> (Router, Option<Upkeep>) {
     let Documents { metrics, health, database } = documents;
     let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
+    let library_guard = Arc::clone(&guard);
     let library = Arc::new(Library { guard, database, body_bytes_max });
     let router = Router::new()
         .route("/", get(databases::list).post(databases::query).delete(databases::drop_all))
@@ -108,5 +109,5 @@ pub(crate) fn routes(documents: Documents, guard: Arc<Guard>, settings: &Setting
             _ = library.guard.pool.run(tick).await;
         }
     });
-    (router.merge(health::open(&metrics, &health)), Some(upkeep))
+    (router.merge(health::open(&library_guard, &metrics, &health)), Some(upkeep))
 }

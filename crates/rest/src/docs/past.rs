@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use assent_docs::{Diff, Look as _, NodeKey, Scope};
+use assent_docs::{Diff, Document, Look as _, NodeKey, Scope};
 use assent_door::Role;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse as _, Json, Response};
 use serde_json::{Value, json};
 
 use super::Library;
 use super::names::Place;
-use super::read::{JSON, When};
+use super::read::{JSON, When, text};
+use crate::answer::{Begun, Whole};
 use crate::identity::Caller;
 use crate::moment;
 use crate::params::Params;
@@ -20,6 +21,8 @@ use crate::problem::Problem;
 
 /// Revisions of one answer.
 const REVISIONS_MAX: usize = 100_000;
+/// Revisions that are read at a time: each may have a long message.
+const PAGE: usize = 100;
 
 pub(super) async fn history(
     State(library): State<Arc<Library>>,
@@ -43,15 +46,57 @@ pub(super) async fn history(
         let newest = document.latest().number();
         let (from, to) = (from.unwrap_or(1).max(1), to.unwrap_or(newest));
         let (from, to) = (from.min(to), from.max(to));
-        let list = document.history(from..=to, last.unwrap_or(REVISIONS_MAX).min(REVISIONS_MAX))?;
-        let one = |told: &assent_docs::Told| {
-            let time = moment::show(told.time_ms);
-            json!({"revision": told.revision, "revisionTimestamp": time, "author": told.author, "commitMessage": told.message})
-        };
-        let list: Vec<Value> = list.iter().map(one).collect();
-        Ok(Json(json!({"history": list})).into_response())
+        let left = last.unwrap_or(REVISIONS_MAX).min(REVISIONS_MAX);
+        Begun::of(Box::new(
+            text("{\"history\":[").chain(Told { document, from, to, left, is_first: true }).chain(text("]}")),
+        ))
     };
-    library.guard.pool.run(read).await
+    let guard = &library.guard;
+    let begun = guard.pool.run(read).await?;
+    guard.answers.of(HeaderMap::from_iter([(header::CONTENT_TYPE, JSON)]), begun, &guard.pool, &caller)
+}
+
+/// The revisions of a range, the newest first, a page at a time.
+struct Told {
+    document: Document,
+    from: u32,
+    to: u32,
+    left: usize,
+    is_first: bool,
+}
+
+impl Told {
+    fn page(&mut self) -> Result<Vec<u8>, Problem> {
+        let list = self.document.history(self.from..=self.to, self.left.min(PAGE))?;
+        // Nobody asks for more of it once it has been all, or was not to be read.
+        self.left = if list.len() < PAGE { 0 } else { self.left.saturating_sub(list.len()) };
+        self.to = list.last().map_or(0, |oldest| oldest.revision.saturating_sub(1));
+        let mut page = Vec::new();
+        for told in list {
+            if !std::mem::take(&mut self.is_first) {
+                page.push(b',');
+            }
+            let time = moment::show(told.time_ms);
+            let one = json!({"revision": told.revision, "revisionTimestamp": time, "author": told.author, "commitMessage": told.message});
+            page.extend_from_slice(one.to_string().as_bytes());
+        }
+        Ok(page)
+    }
+}
+
+impl Iterator for Told {
+    type Item = Result<Vec<u8>, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 || self.to < self.from {
+            return None;
+        }
+        let page = self.page();
+        if page.is_err() {
+            self.left = 0;
+        }
+        Some(page)
+    }
 }
 
 pub(super) async fn diff(
@@ -78,8 +123,9 @@ pub(super) async fn diff(
     let compare = move || {
         let document = place.find(&database)?;
         let diff = Diff::between(&old.find(&document)?, &new.find(&document)?, scope)?;
-        let mut bytes = Vec::new();
-        diff.write(&place.database, data, &mut bytes)?;
+        let mut whole = Whole::new();
+        let written = diff.write(&place.database, data, &mut whole);
+        let bytes = whole.taken(written)?;
         Ok(([(header::CONTENT_TYPE, JSON)], renamed(bytes, &place)).into_response())
     };
     library.guard.pool.run(compare).await

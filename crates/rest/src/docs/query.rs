@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use assent_docs::{Form, JsonPath, QueryLimits, Revision};
 
+use super::read::{text, value};
+use crate::answer::Pieces;
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -39,23 +41,17 @@ impl Asking {
         Ok(Some(Self { path: JsonPath::parse(&text)?, wanted: first..end }))
     }
 
-    pub(super) fn answer(&self, revision: &Revision, form: Form) -> Result<Vec<u8>, Problem> {
+    /// The results are found now, and written as they are read.
+    pub(super) fn answer(&self, revision: Revision, form: Form) -> Result<Pieces, Problem> {
         let limits = QueryLimits { steps_max: STEPS_MAX, ..QueryLimits::default() };
-        let found = self.path.query(revision, limits)?.take(self.wanted.end);
-        let mut bytes = b"{\"rest\":[".to_vec();
-        let mut is_first = true;
-        for (place, found) in found.enumerate() {
-            // One that is passed over may fail, too.
-            let found = found?;
-            if place < self.wanted.start {
-                continue;
-            }
-            if !std::mem::take(&mut is_first) {
-                bytes.push(b',');
-            }
-            Form { start: Some(found.key()), ..form }.write(revision, &mut bytes)?;
-        }
-        bytes.extend_from_slice(b"]}");
-        Ok(bytes)
+        let found = self.path.query(&revision, limits)?.take(self.wanted.end);
+        // One that is passed over may fail, too.
+        let keys: Vec<_> = found.map(|found| found.map(|it| it.key())).collect::<Result<_, _>>()?;
+        let keys = keys.into_iter().skip(self.wanted.start).enumerate();
+        let one = move |(place, key)| {
+            let comma = text(if place == 0 { "" } else { "," });
+            comma.chain(value(revision.clone(), Form { start: Some(key), ..form }))
+        };
+        Ok(Box::new(text("{\"rest\":[").chain(keys.flat_map(one)).chain(text("]}"))))
     }
 }

@@ -1,15 +1,14 @@
 //! Documents read: one revision or several, whole or from a node on, plain or with what is known of each node.
 //!
-//! Walk: [`Asked::of`] the parameters, in both spellings · [`which`] the revisions · one is written as it is, several in an envelope ·
-//! the tag is the hash of the node that is read.
+//! Walk: [`Asked::of`] the parameters, in both spellings · [`which`] the revisions · one is written as it is ([`value`]), several in
+//! an envelope, both piece by piece · the tag is the hash of the node that is read.
 
-use std::io::Write as _;
+use std::iter::{empty, once};
 use std::sync::Arc;
 
 use assent_docs::{Document, Form, Look, Metadata, NodeKey, Revision};
 use assent_door::Role;
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
@@ -17,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::names::Place;
 use super::query::Asking;
 use super::{Library, not_here};
+use crate::answer::{Begun, Pieces};
 use crate::identity::Caller;
 use crate::moment;
 use crate::params::Params;
@@ -200,51 +200,59 @@ async fn answer(
         let document = place.find(&database)?;
         let mut told = HeaderMap::new();
         told.insert(header::CONTENT_TYPE, JSON);
+        let body = |told, pieces| Ok(Read::Body(told, Begun::of(if body { pieces } else { Box::new(empty()) })?));
         if let Some((from, to)) = range {
             let revisions = which(&document, from, to)?;
-            return Ok((told, envelope(&revisions, form)?).into_response());
+            return body(told, envelope(revisions, form));
         }
         let revision = revision.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
         if let Some(query) = query {
-            let bytes = if body { query.answer(&revision, form)? } else { Vec::new() };
-            return Ok((told, bytes).into_response());
+            return body(told, query.answer(revision, form)?);
         }
         if let Some(key) = form.start.or_else(|| revision.value()) {
             let now = tag(revision.hash(&revision.item(key)?)?);
             let is_known = known.as_ref() == Some(&now);
             told.insert(header::ETAG, now);
             if is_known {
-                return Ok((StatusCode::NOT_MODIFIED, told).into_response());
+                return Ok(Read::Done((StatusCode::NOT_MODIFIED, told).into_response()));
             }
         }
-        if !body {
-            return Ok((told, Body::empty()).into_response());
-        }
-        let mut bytes = Vec::new();
-        form.write(&revision, &mut bytes)?;
-        Ok((told, bytes).into_response())
+        body(told, value(revision, form))
     };
-    library.guard.pool.run(read).await
+    let guard = &library.guard;
+    match guard.pool.run(read).await? {
+        Read::Done(response) => Ok(response),
+        Read::Body(told, begun) => guard.answers.of(told, begun, &guard.pool, &caller),
+    }
+}
+
+enum Read {
+    Done(Response),
+    Body(HeaderMap, Begun),
+}
+
+/// A subtree of a revision.
+pub(super) fn value(revision: Revision, form: Form) -> Pieces {
+    Box::new(form.chunks(revision).map(|piece| piece.map_err(Problem::from)))
 }
 
 /// `{"sirix":[{"revisionNumber","revisionTimestamp","revision"}]}`
-fn envelope(revisions: &[Revision], form: Form) -> Result<Vec<u8>, Problem> {
-    let mut bytes = b"{\"sirix\":[".to_vec();
-    for (at, revision) in revisions.iter().enumerate() {
+fn envelope(revisions: Vec<Revision>, form: Form) -> Pieces {
+    let one = move |(at, revision): (usize, Revision)| {
         let (comma, number) = (if at == 0 { "" } else { "," }, revision.number());
         let time = moment::show(revision.time_ms());
-        // Writing into memory does not fail.
-        _ = write!(bytes, "{comma}{{\"revisionNumber\":{number},\"revisionTimestamp\":\"{time}\",\"revision\":");
-        let before = bytes.len();
-        let is_there = form.start.is_none_or(|key| matches!(revision.find(key), Ok(Some(_))));
-        if is_there {
-            form.write(revision, &mut bytes)?;
-        }
-        if bytes.len() == before {
-            bytes.extend_from_slice(b"null");
-        }
-        bytes.push(b'}');
-    }
-    bytes.extend_from_slice(b"]}");
-    Ok(bytes)
+        let head = format!("{comma}{{\"revisionNumber\":{number},\"revisionTimestamp\":\"{time}\",\"revision\":");
+        let is_there = match form.start {
+            None => revision.value().is_some(),
+            Some(key) => matches!(revision.find(key), Ok(Some(_))),
+        };
+        let inside = if is_there { value(revision, form) } else { text("null") };
+        text(head).chain(inside).chain(text("}"))
+    };
+    Box::new(text("{\"sirix\":[").chain(revisions.into_iter().enumerate().flat_map(one)).chain(text("]}")))
+}
+
+/// A piece that is there.
+pub(super) fn text(text: impl Into<Vec<u8>>) -> Pieces {
+    Box::new(once(Ok(text.into())))
 }

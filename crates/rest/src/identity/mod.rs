@@ -91,7 +91,7 @@ impl Identity {
 
     pub(crate) async fn who(&self, headers: &HeaderMap, pool: &Pool) -> Result<Caller, Problem> {
         match &self.0 {
-            Means::Open => Ok(Caller { name: "anonymous".into(), grants: Arc::new(Grants::all()) }),
+            Means::Open => Ok(Caller { name: "anonymous".into(), shown: None, grants: Arc::new(Grants::all()) }),
             Means::Users(users) => users.who(bearer(headers)?),
             Means::Oidc(oidc) => oidc.who(bearer(headers)?, pool).await,
         }
@@ -114,7 +114,10 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
 /// Who asks, and what he may do.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
+    /// Nobody else has it, and he cannot choose it: what is his, and his rate, go by this.
     pub(crate) name: Arc<str>,
+    /// What he likes to be called, if that is something else: for people who read logs.
+    pub(crate) shown: Option<Arc<str>>,
     pub(crate) grants: Arc<Grants>,
 }
 

@@ -13,6 +13,7 @@ use assent_world::Clock;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::keys::{Found, Keys, Provider};
 use super::{Caller, IdentityError};
@@ -23,6 +24,10 @@ use crate::problem::Problem;
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// What two clocks may differ by.
 const LEEWAY_SECONDS: u64 = 30;
+/// A longer name is told by its digest: it stands in commits, as their author.
+const NAME_BYTES_MAX: usize = 255;
+/// So much of what somebody likes to be called is shown.
+const SHOWN_CHARS_MAX: usize = 64;
 
 /// A provider, and what of its tokens is believed.
 #[derive(Clone, Debug)]
@@ -46,9 +51,9 @@ pub(crate) struct Oidc {
     algorithms: Vec<Algorithm>,
     roles: Vec<String>,
     provider: Arc<Provider>,
-    keys: Mutex<Keys>,
-    /// Held by whoever asks the provider; others wait for the same answer.
-    asking: tokio::sync::Mutex<()>,
+    keys: Arc<Mutex<Keys>>,
+    /// Held by the work that asks the provider; others wait for the same answer.
+    asking: Arc<tokio::sync::Mutex<()>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -75,8 +80,8 @@ impl Oidc {
             audience,
             algorithms,
             roles: roles_claim.split('.').map(str::to_owned).collect(),
-            keys: Mutex::default(),
-            asking: tokio::sync::Mutex::const_new(()),
+            keys: Arc::default(),
+            asking: Arc::default(),
             clock,
         })
     }
@@ -101,33 +106,32 @@ impl Oidc {
     }
 
     async fn key(&self, id: Option<&str>, pool: &Pool) -> Result<Arc<Jwk>, Problem> {
-        let mut found = self.keys().find(id, self.clock.now());
-        if !matches!(found, Found::Key(_)) || self.is_due(&found) {
-            let asking = self.asking.lock().await;
-            // Somebody may have asked while this one waited.
-            found = self.keys().find(id, self.clock.now());
-            let due = self.keys().due(&found, self.clock.now());
-            if due {
-                let provider = Arc::clone(&self.provider);
-                let asked = pool.run(move || Ok(provider.ask())).await?;
-                match asked {
-                    Ok(set) => self.keys().took(set, self.clock.now()),
+        let mut found = lock(&self.keys).find(id, self.clock.now());
+        if !matches!(found, Found::Key(_)) || lock(&self.keys).is_due(&found, self.clock.now()) {
+            let asking = Arc::clone(&self.asking).lock_owned().await;
+            let (keys, provider, clock) = (Arc::clone(&self.keys), Arc::clone(&self.provider), Arc::clone(&self.clock));
+            let id = id.map(str::to_owned);
+            // All of it is the work's: what the provider says is kept also if whoever caused the question has left.
+            let ask = move || {
+                // Somebody may have asked while this one waited.
+                let found = lock(&keys).find(id.as_deref(), clock.now());
+                if !lock(&keys).due(&found, clock.now()) {
+                    return Ok(found);
+                }
+                match provider.ask() {
+                    Ok(set) => lock(&keys).took(set, clock.now()),
                     Err(error) => tracing::warn!(%error, "the OpenID provider does not give its keys"),
                 }
-                found = self.keys().find(id, self.clock.now());
-            }
-            drop(asking);
+                drop(asking);
+                Ok(lock(&keys).find(id.as_deref(), clock.now()))
+            };
+            found = pool.run(ask).await?;
         }
         match found {
             Found::Key(key) => Ok(key),
             Found::Unknown => Err(Problem::unauthorized("the token names a key that its provider does not have")),
             Found::Never => Err(Problem::of(Kind::Unavailable, "the OpenID provider cannot be asked for its keys")),
         }
-    }
-
-    /// Only looks; whoever asks marks it.
-    fn is_due(&self, found: &Found) -> bool {
-        self.keys().is_due(found, self.clock.now())
     }
 
     fn check(&self, token: &str, header: &Header, key: &Jwk) -> Result<Caller, Problem> {
@@ -144,9 +148,21 @@ impl Oidc {
         let claims =
             decode::<Map<String, Value>>(token, &decoding, &validation).map_err(|error| refused(&error))?.claims;
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let name = text("preferred_username").or_else(|| text("sub"));
-        let name = name.ok_or_else(|| Problem::unauthorized("the token names nobody"))?;
-        Ok(Caller { name: name.into(), grants: Arc::new(self.grants(&claims)) })
+        let subject = text("sub").filter(|text| !text.chars().any(char::is_control));
+        let subject = subject.ok_or_else(|| Problem::unauthorized("the token names nobody"))?;
+        let shown = text("preferred_username").map(|text| text.chars().filter(|it| !it.is_control()));
+        let shown = shown.map(|text| text.take(SHOWN_CHARS_MAX).collect::<String>().into());
+        Ok(Caller { name: self.name(subject), shown, grants: Arc::new(self.grants(&claims)) })
+    }
+
+    /// OpenID Connect Core, 2 and 5.7: the issuer and the subject together name a person, and nothing else does.
+    fn name(&self, subject: &str) -> Arc<str> {
+        let name = format!("{}#{subject}", self.issuer);
+        if name.len() <= NAME_BYTES_MAX {
+            return name.into();
+        }
+        let digest: String = Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{digest}").into()
     }
 
     fn grants(&self, claims: &Map<String, Value>) -> Grants {
@@ -160,10 +176,10 @@ impl Oidc {
             _ => Grants::default(),
         }
     }
+}
 
-    fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the key is of the algorithm's kind, and its own word agrees.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_kind::Kind;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Json, Response};
@@ -22,6 +23,8 @@ use crate::problem::Problem;
 
 /// The longest body with a name and a password.
 const BODY_BYTES_MAX: usize = 16 << 10;
+/// It is short, and whoever sends it may be anybody.
+const BODY_MS: u64 = 5_000;
 /// What a token is good for where nobody asks for one.
 const OPEN: Times = Times { access: Duration::from_secs(3_600), refresh: Duration::from_secs(3_600) };
 
@@ -35,7 +38,7 @@ struct Asked {
 
 pub(crate) async fn token(State(guard): State<Arc<Guard>>, request: Request) -> Result<Response, Problem> {
     let place = place(&request);
-    let asked = read(&body::whole(request, BODY_BYTES_MAX).await?)?;
+    let asked = read(&sent(request).await?)?;
     match &guard.identity.0 {
         // Whoever develops without identity uses the same clients.
         Means::Open => Ok(given(&Tokens { access: "none".to_owned(), refresh: "none".to_owned() }, OPEN)),
@@ -66,7 +69,7 @@ pub(crate) async fn token(State(guard): State<Arc<Guard>>, request: Request) -> 
 
 pub(crate) async fn logout(State(guard): State<Arc<Guard>>, request: Request) -> Result<StatusCode, Problem> {
     let own = bearer(request.headers()).map(str::to_owned).ok();
-    let asked = body::whole(request, BODY_BYTES_MAX).await?;
+    let asked = sent(request).await?;
     let asked = if asked.is_empty() { Asked::default() } else { read(&asked)? };
     let Means::Users(users) = &guard.identity.0 else { return Ok(StatusCode::NO_CONTENT) };
     match asked.refresh_token.or(own) {
@@ -84,6 +87,12 @@ pub(crate) async fn authorize(State(guard): State<Arc<Guard>>) -> Problem {
     };
     let detail = format!("this server sends nobody to a sign-in page; {who}");
     Problem::of(Kind::Invalid, detail).status(StatusCode::NOT_IMPLEMENTED)
+}
+
+async fn sent(request: Request) -> Result<Bytes, Problem> {
+    let late =
+        |_| Problem::invalid(format!("the body did not come within {BODY_MS} ms")).status(StatusCode::REQUEST_TIMEOUT);
+    tokio::time::timeout(Duration::from_millis(BODY_MS), body::whole(request, BODY_BYTES_MAX)).await.map_err(late)?
 }
 
 fn read(bytes: &[u8]) -> Result<Asked, Problem> {

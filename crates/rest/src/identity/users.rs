@@ -134,10 +134,18 @@ impl Users {
             known.get(name).map(|user| user.password_hash.clone())
         };
         let is_right = fits(password, hash.as_deref().unwrap_or(&self.nobody));
-        if hash.is_none() || !is_right {
-            return Err(wrong());
-        }
+        let Some(hash) = hash.filter(|_| is_right) else { return Err(wrong()) };
         self.attempts.forgive(&counted);
+        self.open(name, &hash)
+    }
+
+    /// A session for who has given the password of this hash, as long as it is his.
+    fn open(&self, name: &str, hash: &str) -> Result<(Tokens, Times), Problem> {
+        // Held until the session is there: another list either ends it, or is seen here.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.get(name).is_none_or(|user| user.password_hash != hash) {
+            return Err(Problem::unauthorized("the name or the password is wrong"));
+        }
         let mut sessions = self.sessions();
         let tokens = sessions.open(name.into(), self.clock.now(), &RealDice).map_err(refused)?;
         Ok((tokens, sessions.times()))
@@ -158,7 +166,7 @@ impl Users {
         let name = self.sessions().user(token, self.clock.now()).ok_or_else(over)?;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let user = known.get(&*name).ok_or_else(over)?;
-        Ok(Caller { name, grants: Arc::clone(&user.grants) })
+        Ok(Caller { name, shown: None, grants: Arc::clone(&user.grants) })
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
@@ -205,5 +213,30 @@ fn refused(why: Refused) -> Problem {
         Refused::Full => {
             Problem::of(Kind::Busy, "as many sessions as there may be; wait").status(StatusCode::SERVICE_UNAVAILABLE)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assent_world::RealClock;
+
+    #[test]
+    fn a_password_that_is_withdrawn_while_it_is_looked_at_opens_no_session() {
+        let user = |password: &str| User {
+            name: "anna".to_owned(),
+            password_hash: password_hash(password).unwrap(),
+            roles: vec!["view".to_owned()],
+        };
+        let old = user("old");
+        let config = UsersConfig { users: vec![old.clone()], token_seconds: 300, refresh_seconds: 1_800 };
+        let users = Users::new(&config, Arc::new(RealClock)).unwrap();
+        assert!(users.open("anna", &old.password_hash).is_ok());
+        // It was right a moment ago; then the list is read again.
+        users.replace(&[user("new")]).unwrap();
+        let refused = users.open("anna", &old.password_hash).unwrap_err();
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+        users.replace(&[]).unwrap();
+        assert!(users.open("anna", &old.password_hash).is_err());
     }
 }

@@ -126,7 +126,7 @@ pub(crate) fn routes(admin: Admin, guard: Arc<Guard>, settings: &Settings) -> (R
         configuration,
         log_level,
     } = admin;
-    let open = health::routes(&metrics, &health);
+    let open = health::routes(&guard, &metrics, &health);
     let desk = Desk::new(coordinator.clone(), kv.clone(), own_store, Arc::clone(&guard.clock));
     let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
     let house = Arc::new(House {

@@ -16,7 +16,8 @@ fn a_body_is_taken_up_to_its_limit_and_one_byte_beyond_it_is_413_also_if_its_len
     let put = |bytes: usize| house.ask("PUT", "/v1/keys/0/a", &[], &vec![b'x'; bytes]).status;
     assert_eq!((put(1_024), put(1_025)), (204, 413));
     let mut stream = TcpStream::connect(house.rest.address()).unwrap();
-    let head = "PUT /v1/keys/0/b HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    let head =
+        "PUT /v1/keys/0/b HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     for _ in 0..40 {
         if stream.write_all(b"20\r\n01234567890123456789012345678901\r\n").is_err() {
@@ -46,7 +47,7 @@ fn a_body_that_does_not_come_ends_with_its_time_and_frees_its_place() {
     let settings = Settings { limits, request_ms: 100, requests_max: 1, ..Settings::default() };
     let house = house(Rules { settings, ..Rules::default() });
     let mut slow = TcpStream::connect(house.rest.address()).unwrap();
-    slow.write_all(b"PUT /v1/keys/0/a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12")
+    slow.write_all(b"PUT /v1/keys/0/a HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12")
         .unwrap();
     let mut answer = String::new();
     slow.read_to_string(&mut answer).unwrap();
@@ -60,7 +61,7 @@ fn one_request_more_than_there_are_places_is_told_to_come_back_and_health_is_tol
     let settings = Settings { limits, request_ms: 60_000, requests_max: 1, ..Settings::default() };
     let house = house(Rules { settings, ..Rules::default() });
     let mut slow = TcpStream::connect(house.rest.address()).unwrap();
-    slow.write_all(b"PUT /v1/keys/0/a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12")
+    slow.write_all(b"PUT /v1/keys/0/a HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12")
         .unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(60);
     let full = loop {

@@ -1,7 +1,7 @@
 //! An OpenID provider of the test's own: its documents, its keys, and tokens as an honest one and a forger make them.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +21,10 @@ struct Provider {
     keys: Arc<Mutex<Vec<Value>>>,
     /// How often the keys were fetched.
     fetched: Arc<AtomicU32>,
+    /// How often somebody came.
+    came: Arc<AtomicU32>,
+    /// Held by a test, nobody is answered.
+    hold: Arc<Mutex<()>>,
     /// What it says that it is called.
     issuer: Arc<Mutex<String>>,
 }
@@ -30,11 +34,21 @@ impl Provider {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let issuer = Arc::new(Mutex::new(format!("http://{address}")));
-        let provider = Self { address, keys: Arc::default(), fetched: Arc::default(), issuer };
+        let provider = Self {
+            address,
+            keys: Arc::default(),
+            fetched: Arc::default(),
+            came: Arc::default(),
+            hold: Arc::default(),
+            issuer,
+        };
         let (keys, fetched, issuer) = (provider.keys.clone(), provider.fetched.clone(), provider.issuer.clone());
+        let (came, hold) = (provider.came.clone(), provider.hold.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
+                came.fetch_add(1, Ordering::SeqCst);
+                drop(hold.lock().unwrap());
                 let mut line = String::new();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 reader.read_line(&mut line).unwrap();
@@ -139,7 +153,7 @@ fn a_token_of_the_provider_is_taken_with_the_roles_it_has_and_the_keys_are_asked
     let bearer = format!("Bearer {token}");
     let refused = house.ask("GET", "/v1/config", &[("authorization", &bearer)], b"");
     assert_eq!(refused.status, 403);
-    assert!(refused.text().contains("\\\"anna\\\" may not do this: it takes the role admin"), "{}", refused.text());
+    assert!(refused.text().contains("#f3a1\\\" may not do this: it takes the role admin"), "{}", refused.text());
     // Its own endpoint gives no tokens, and says who does.
     let asked = house.post("/token", r#"{"username":"anna","password":"x","grant_type":"password"}"#);
     assert_eq!(asked.status, 400);
@@ -227,6 +241,60 @@ fn a_new_key_of_the_provider_is_found_a_withdrawn_one_goes_and_strangers_do_not_
     provider.show(&[&new]);
     house.clock.by(Duration::from_secs(700));
     assert_eq!((status(&house, &old.signs(&good)), provider.fetched()), (401, 4));
+}
+
+/// Waits, for a minute at most.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_the_provider_says_is_kept_although_whoever_made_us_ask_has_left() {
+    let (provider, key) = (Provider::start(), Key::new("a"));
+    provider.show(&[&key]);
+    let house = served(&provider);
+    let held = provider.hold.lock().unwrap();
+    let mut stranger = TcpStream::connect(house.rest.address()).unwrap();
+    let token = key.token("x", &claims(&provider));
+    let head = format!("GET /v1/version HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\n\r\n");
+    stranger.write_all(head.as_bytes()).unwrap();
+    until("the provider is never asked", || provider.came.load(Ordering::SeqCst) > 0);
+    drop(stranger);
+    let alone = "assent_http_requests_under_way{listener=\"admin\"} 1\n";
+    until("a request goes on whose caller has left", || house.get("/metrics").text().contains(alone));
+    drop(held);
+    // Nobody may ask again for ten seconds, and nobody has to.
+    assert_eq!(status(&house, &key.signs(&claims(&provider))), 200);
+    assert_eq!(provider.fetched(), 1);
+}
+
+#[test]
+fn what_is_mine_goes_by_who_the_provider_says_i_am_and_not_by_what_i_like_to_be_called() {
+    let (provider, key) = (Provider::start(), Key::new("a"));
+    provider.show(&[&key]);
+    let house = served(&provider);
+    let good = changed(&claims(&provider), "realm_access", json!({"roles": ["view", "modify"]}));
+    let by = |claims: &Value, method: &str, path: &str| {
+        let token = format!("Bearer {}", key.signs(claims));
+        house.ask(method, path, &[("authorization", &token)], b"")
+    };
+    let begun = by(&good, "POST", "/v1/transactions");
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    let tx = begun.json()["tx"].as_str().unwrap().to_owned();
+    // Another person with the same name, or with Anna's subject for a name, or with her whole name for one.
+    let mallory = changed(&good, "sub", json!("6666"));
+    let whole = format!("{}#f3a1", provider.issuer());
+    for name in ["anna", "f3a1", &whole] {
+        let mallory = changed(&mallory, "preferred_username", json!(name));
+        assert_eq!(by(&mallory, "POST", &format!("/v1/transactions/{tx}/commit")).status, 404, "{name}");
+    }
+    // Anna is Anna under any name.
+    let renamed = changed(&good, "preferred_username", json!("anna-maria"));
+    assert_eq!(by(&renamed, "POST", &format!("/v1/transactions/{tx}/commit")).status, 200);
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! Answers whose length nobody knows before they are written: made piece by piece, as fast as they are read.
+//!
+//! ```text
+//!   pieces ──work──▶ the first batch ── all of it? ──▶ an answer with its length
+//!                         └─ more ──▶ a place (or 503) ──▶ sent; the next batch is made when there is room for it
+//! ```
+//! Walk: [`Begun::of`] is called where work may block · [`Answers::of`] makes the response. Between two batches no thread is
+//! held, and a caller that leaves ends the work with the batch that is being made. An answer that fails behind its first
+//! batch is cut off: its connection ends before the answer does, and the log says why.
+//! Deliberately absent: a total length. A batch is bounded, so are the answers that are under way.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use assent_kind::Kind;
+use axum::body::{Body, Bytes};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use http_body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::identity::Caller;
+use crate::pool::Pool;
+use crate::problem::Problem;
+
+/// A batch is sent when it is that long; what is shorter is answered at once.
+const BATCH_BYTES: usize = 256 << 10;
+/// Long answers under way at a time.
+const LONG_MAX: usize = 64;
+/// Of one caller.
+const LONG_OF_ONE_MAX: usize = 16;
+/// What cannot be made in pieces may be so long.
+const WHOLE_BYTES_MAX: usize = 16 << 20;
+
+/// What comes, piece by piece; the first error is the last.
+pub(crate) type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, Problem>> + Send>;
+
+/// An answer of which the first batch is there.
+pub(crate) struct Begun {
+    first: Vec<u8>,
+    rest: Option<Pieces>,
+}
+
+impl Begun {
+    /// Makes the first batch. What fails here is told with its status.
+    pub(crate) fn of(mut pieces: Pieces) -> Result<Self, Problem> {
+        let (first, is_more) = batch(&mut pieces)?;
+        Ok(Self { first, rest: is_more.then_some(pieces) })
+    }
+}
+
+/// The next batch, and whether there may be more.
+fn batch(pieces: &mut Pieces) -> Result<(Vec<u8>, bool), Problem> {
+    let mut bytes = Vec::new();
+    while bytes.len() < BATCH_BYTES {
+        match pieces.next() {
+            Some(piece) => bytes.extend_from_slice(&piece?),
+            None => return Ok((bytes, false)),
+        }
+    }
+    Ok((bytes, true))
+}
+
+/// The long answers of a listener.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    places: Arc<Semaphore>,
+    of: Arc<Mutex<BTreeMap<Arc<str>, usize>>>,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(LONG_MAX)), of: Arc::default() }
+    }
+}
+
+impl Answers {
+    /// The response: whole, or as long as it takes.
+    pub(crate) fn of(&self, told: HeaderMap, begun: Begun, pool: &Pool, caller: &Caller) -> Result<Response, Problem> {
+        let Begun { first, rest } = begun;
+        let Some(rest) = rest else { return Ok((told, first).into_response()) };
+        let place = self.place(&caller.name)?;
+        let body = Long { first: Some(first), next: Next::Idle(rest), pool: pool.clone(), _place: place };
+        Ok((told, Body::new(body)).into_response())
+    }
+
+    fn place(&self, name: &Arc<str>) -> Result<Place, Problem> {
+        let full = |most: usize, whose: &str| {
+            Problem::of(
+                Kind::Unavailable,
+                format!("{most} long answers{whose} are being read; read them, or ask for less"),
+            )
+        };
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| full(LONG_MAX, ""))?;
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = of.entry(Arc::clone(name)).or_default();
+        if *own >= LONG_OF_ONE_MAX {
+            return Err(full(LONG_OF_ONE_MAX, " of this caller"));
+        }
+        *own += 1;
+        drop(of);
+        Ok(Place { _one: place, of: Arc::clone(&self.of), name: Arc::clone(name) })
+    }
+}
+
+/// Held until the answer is read, or nobody wants it any more.
+struct Place {
+    _one: OwnedSemaphorePermit,
+    of: Arc<Mutex<BTreeMap<Arc<str>, usize>>>,
+    name: Arc<str>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = of.get_mut(&self.name).map(|own| {
+            *own = own.saturating_sub(1);
+            *own
+        });
+        if left == Some(0) {
+            of.remove(&self.name);
+        }
+    }
+}
+
+type Made = Result<(Vec<u8>, Option<Pieces>), Problem>;
+
+enum Next {
+    Idle(Pieces),
+    Made(Pin<Box<dyn Future<Output = Made> + Send>>),
+    Over,
+}
+
+struct Long {
+    first: Option<Vec<u8>>,
+    next: Next,
+    pool: Pool,
+    _place: Place,
+}
+
+impl Long {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first.into()))));
+        }
+        loop {
+            match std::mem::replace(&mut self.next, Next::Over) {
+                Next::Over => return Poll::Ready(None),
+                Next::Idle(mut pieces) => {
+                    let pool = self.pool.clone();
+                    let make = async move {
+                        let work = move || batch(&mut pieces).map(|(bytes, more)| (bytes, more.then_some(pieces)));
+                        pool.run(work).await
+                    };
+                    self.next = Next::Made(Box::pin(make));
+                }
+                Next::Made(mut making) => {
+                    let Poll::Ready(made) = making.as_mut().poll(context) else {
+                        self.next = Next::Made(making);
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(self.made(made));
+                }
+            }
+        }
+    }
+
+    fn made(&mut self, made: Made) -> Option<Result<Frame<Bytes>, io::Error>> {
+        match made {
+            Ok((bytes, rest)) => {
+                self.next = rest.map_or(Next::Over, Next::Idle);
+                (!bytes.is_empty()).then(|| Ok(Frame::data(bytes.into())))
+            }
+            Err(problem) => {
+                tracing::warn!(kind = problem.kind, why = %problem.detail, "a long answer is cut off");
+                Some(Err(io::Error::other(problem.detail)))
+            }
+        }
+    }
+}
+
+impl http_body::Body for Long {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.poll(context)
+    }
+}
+
+/// Takes bytes up to a limit, for what is written at once.
+pub(crate) struct Whole(Vec<u8>);
+
+impl Whole {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// What was written, or that it was too long: then whoever wrote has failed.
+    pub(crate) fn taken<E: Into<Problem>>(self, written: Result<(), E>) -> Result<Vec<u8>, Problem> {
+        match written {
+            Ok(()) => Ok(self.0),
+            Err(_) if self.0.len() > WHOLE_BYTES_MAX => {
+                Err(Problem::invalid(format!("the answer is longer than {WHOLE_BYTES_MAX} bytes; ask for less")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl io::Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > WHOLE_BYTES_MAX { Err(io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
