@@ -4,13 +4,14 @@
 //! Deliberately absent: retries. The replica says again, with a tick, what it still wants.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use assent_arbiter::{Arbiter, ArbiterError};
+use assent_ids::Lsn;
 use assent_journal::{Journal, Log, Ticket};
 use assent_membership::{Configuration, Sequence};
 use assent_world::{Clock, Moment};
@@ -39,6 +40,8 @@ pub(crate) struct LogDone {
 pub(crate) enum ShelfOrder<M: Machine> {
     /// Makes this the snapshot, if it is still this turn.
     Write { turn: u64, base: Base, view: M::View },
+    /// Gives back the room of the log before this place, if it is still this log.
+    Trim { log: u64, journal: Arc<Journal>, place: Lsn },
     /// Reads one that came from elsewhere into this machine. The number is given back.
     Load { number: u64, coming: Coming, base: Base, machine: M },
 }
@@ -46,6 +49,7 @@ pub(crate) enum ShelfOrder<M: Machine> {
 /// What came of it.
 pub(crate) enum ShelfDone<M: Machine> {
     Wrote(Wrote),
+    Trimmed(Result<(), ReplicaError>),
     Loaded { number: u64, base: Base, machine: Result<M, String> },
 }
 
@@ -98,6 +102,32 @@ pub(crate) fn log(orders: &Receiver<LogOrder>, done: impl Fn(Result<LogDone, Rep
     }
 }
 
+/// Which opening of the log it is: a cut makes another one of the same files, and must not meet somebody who gives some of them back.
+#[derive(Debug, Default)]
+pub(crate) struct Openings(Mutex<u64>);
+
+impl Openings {
+    pub(crate) fn now(&self) -> u64 {
+        *self.held()
+    }
+
+    /// Opens it anew, when nobody gives anything back.
+    pub(crate) fn anew<T>(&self, open: impl FnOnce() -> T) -> T {
+        let mut held = self.held();
+        *held += 1;
+        open()
+    }
+
+    fn trim(&self, log: u64, journal: &Journal, place: Lsn) -> Result<(), ReplicaError> {
+        let held = self.held();
+        if *held == log { journal.trim(place).map_err(ReplicaError::from) } else { Ok(()) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// How fast a snapshot is written, and whether it still is to be.
 pub(crate) struct Pace {
     pub(crate) clock: Arc<dyn Clock>,
@@ -131,6 +161,7 @@ impl Pace {
 pub(crate) fn snapshots<M: Machine>(
     orders: &Receiver<ShelfOrder<M>>,
     shelf: &Shelf,
+    openings: &Openings,
     pace: &Pace,
     done: impl Fn(Result<ShelfDone<M>, ReplicaError>) -> bool,
 ) {
@@ -141,6 +172,7 @@ pub(crate) fn snapshots<M: Machine>(
                 let wrote = |bytes| pace.wrote(bytes, began, || shelf.turn() == turn);
                 shelf.write(turn, &base, wrote, |put| M::lay(&view, put)).map(ShelfDone::Wrote)
             }
+            ShelfOrder::Trim { log, journal, place } => Ok(ShelfDone::Trimmed(openings.trim(log, &journal, place))),
             ShelfOrder::Load { number, coming, base, mut machine } => {
                 let read = shelf.check(&coming, &base, |next| machine.load(next));
                 read.map(|read| ShelfDone::Loaded { number, base, machine: read.map(|()| machine) })

@@ -14,12 +14,13 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use assent_arbiter::ArbiterError;
+use assent_ids::Lsn;
 use assent_journal::Keeper;
 use assent_membership::{Ack, Configuration, Sequence, Word, WordError};
 use assent_world::Clock;
 use assent_world::net::{Events, Poll};
 
-use crate::chores::{LogDone, LogOrder, Question, ShelfDone, ShelfOrder, Worker};
+use crate::chores::{LogDone, LogOrder, Openings, Question, ShelfDone, ShelfOrder, Worker};
 use crate::entry::Entry;
 use crate::error::ReplicaError;
 use crate::event::{Fault, Input, Output};
@@ -103,6 +104,9 @@ pub(crate) struct Snapshots<M: Machine> {
     pub(crate) coming: Option<Coming>,
     pub(crate) number: u64,
     pub(crate) wants_load: Option<Base>,
+    /// The log before this place is not needed any more.
+    pub(crate) wants_trim: Option<Lsn>,
+    pub(crate) openings: Arc<Openings>,
     pub(crate) loaded: Option<M>,
     /// Bytes executed in all, and up to the one that is kept, and up to the one that is being written.
     pub(crate) executed_bytes: u64,
@@ -116,7 +120,7 @@ pub(crate) struct Snapshots<M: Machine> {
 }
 
 impl<M: Machine> Snapshots<M> {
-    pub(crate) fn new(shelf: Arc<Shelf>, worker: Worker<ShelfOrder<M>>) -> Self {
+    pub(crate) fn new(shelf: Arc<Shelf>, openings: Arc<Openings>, worker: Worker<ShelfOrder<M>>) -> Self {
         Self {
             kept: shelf.base().end.sequence,
             shelf,
@@ -124,6 +128,8 @@ impl<M: Machine> Snapshots<M> {
             coming: None,
             number: 0,
             wants_load: None,
+            wants_trim: None,
+            openings,
             loaded: None,
             executed_bytes: 0,
             kept_bytes: 0,
@@ -371,7 +377,9 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                     self.step(Input::SnapshotKept(mark))?;
                 }
             }
-            ShelfDone::Wrote(Wrote::Revoked) => {}
+            ShelfDone::Wrote(Wrote::Revoked) | ShelfDone::Trimmed(Ok(())) => {}
+            // The log goes on, and takes its room.
+            ShelfDone::Trimmed(Err(_)) => self.replica.counts.trims_failed += 1,
             ShelfDone::Wrote(Wrote::Failed(_)) => {
                 // The one before stays, and the log behind it.
                 self.replica.counts.snapshots_failed += 1;
@@ -430,6 +438,11 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Load { number, coming, base, machine });
             return;
         }
+        if let Some(place) = self.snapshots.wants_trim.take() {
+            let (log, journal) = (self.snapshots.openings.now(), Arc::clone(self.log.journal()));
+            self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Trim { log, journal, place });
+            return;
+        }
         let since = self.applied.end.sequence.0.saturating_sub(self.snapshots.kept.0);
         let bytes = self.snapshots.executed_bytes.saturating_sub(self.snapshots.kept_bytes);
         let due = since >= self.tuning.snapshot_every.max(1) || bytes >= self.tuning.snapshot_log_bytes.max(1);
@@ -476,7 +489,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                     self.later.push_back(Input::PieceRead { to, piece });
                 }
                 Output::Unlend(member) => self.snapshots.lent.end(member),
-                Output::Trim(to) => self.log.trim(to)?,
+                Output::Trim(to) => self.snapshots.wants_trim = self.log.let_go(to)?.or(self.snapshots.wants_trim),
                 Output::KeepPiece(piece) => self.keep_piece(&piece)?,
                 Output::Load(base) => {
                     // The own one that is being laid stands lower: it gives way.

@@ -174,7 +174,9 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             // It was named before the value heard of it.
             return Err(Fault::CutBehindSnapshot { to, base: base.end.sequence }.into());
         }
-        let end = self.log.cut(to)?;
+        self.snapshots.wants_trim = None;
+        let openings = Arc::clone(&self.snapshots.openings);
+        let end = openings.anew(|| self.log.cut(to))?;
         // A cut is another opening.
         self.keeper.add(self.log.journal());
         self.fresh.retain(|entry| entry.sequence <= to);

@@ -26,7 +26,7 @@ use assent_membership::{Ack, History, Member, Setup, SetupError, Word, WordError
 use assent_world::net::{Address, Listener, Poll, Waker};
 use assent_world::{Clock, Dice, Disk};
 
-use crate::chores::{self, Pace, Worker};
+use crate::chores::{self, Openings, Pace, Worker};
 use crate::desk::{Desk, Note, Snapshots};
 use crate::error::ReplicaError;
 use crate::event::{Opened, Refused};
@@ -260,7 +260,7 @@ impl<M: Machine> Running<M> {
             beat: 0,
             later: VecDeque::new(),
             log_worker: tell.log_worker()?,
-            snapshots: Snapshots::new(Arc::clone(&shelf), tell.shelf_worker(doors, home, shelf)?),
+            snapshots: tell.snapshots(doors, home, shelf)?,
             arbiter_worker: tell.arbiter_worker(arbiter)?,
             wants_sync: false,
             log_busy: false,
@@ -446,19 +446,16 @@ impl<M: Machine> Tell<M> {
         Worker::start("member-disk", work).map_err(system("starting a thread"))
     }
 
-    fn shelf_worker(
-        &self,
-        doors: &Doors,
-        home: &Home,
-        shelf: Arc<Shelf>,
-    ) -> Result<Worker<chores::ShelfOrder<M>>, StartError> {
-        let tell = self.teller();
+    fn snapshots(&self, doors: &Doors, home: &Home, shelf: Arc<Shelf>) -> Result<Snapshots<M>, StartError> {
+        let (tell, openings) = (self.teller(), Arc::<Openings>::default());
+        let (lent, known) = (Arc::clone(&shelf), Arc::clone(&openings));
         let (clock, bytes_per_s) = (Arc::clone(&doors.clock), home.tuning.snapshot_bytes_per_s);
         let pace = Pace { clock, bytes_per_s, stopping: Arc::clone(&self.stopping) };
         let work = move |orders| {
-            chores::snapshots(&orders, &shelf, &pace, |done| tell(Note::Shelf(done.map(Box::new))));
+            chores::snapshots(&orders, &lent, &known, &pace, |done| tell(Note::Shelf(done.map(Box::new))));
         };
-        Worker::start("member-shelf", work).map_err(system("starting a thread"))
+        let worker = Worker::start("member-shelf", work).map_err(system("starting a thread"))?;
+        Ok(Snapshots::new(shelf, openings, worker))
     }
 
     fn arbiter_worker(&self, arbiter: Box<dyn Arbiter>) -> Result<Worker<chores::Question>, StartError> {

@@ -3,7 +3,7 @@
 //! Walk: [`OwnLog::open`] verifies what the journal holds behind the snapshot, entry by entry · [`OwnLog::append`] ·
 //! [`OwnLog::write`] into the kernel, [`OwnLog::sync`] to the disk · [`OwnLog::fetch`] reads on behind an entry ·
 //! [`OwnLog::cut`] takes a diverged tail away · [`OwnLog::begin`] goes on behind a snapshot that came from elsewhere ·
-//! [`OwnLog::trim`] lets go what a snapshot holds.
+//! [`OwnLog::let_go`] reads no more of what a snapshot holds, and [`OwnLog::trim`] gives its room back.
 //! Numbers lead to places by a sparse index in memory. The journal may hold entries from before a snapshot that came from
 //! elsewhere, and then a gap: what stands before it is not read any more.
 //! Deliberately absent: threads. One owner calls, and knows in which order.
@@ -233,12 +233,24 @@ impl OwnLog {
         (self.end, self.written, self.durable) = (end, end.sequence, end.sequence);
     }
 
-    /// Lets go what stands before this entry, as far as whole segments do: a durable snapshot holds it.
+    /// Lets go what stands before this entry: a durable snapshot holds it.
     ///
     /// # Errors
     /// As the journal says; the log goes on.
     pub fn trim(&mut self, to: Sequence) -> Result<(), ReplicaError> {
-        let Some((_, near)) = self.places.range(..=to).next_back() else { return Ok(()) };
+        if let Some(place) = self.let_go(to)? {
+            self.journal.trim(place)?;
+        }
+        Ok(())
+    }
+
+    /// From now on nothing before this entry is read. Returns up to which place the journal may be trimmed, by whoever has the time; nothing
+    /// if it holds nothing more than that.
+    ///
+    /// # Errors
+    /// As the journal says; nothing has happened then.
+    pub fn let_go(&mut self, to: Sequence) -> Result<Option<Lsn>, ReplicaError> {
+        let Some((_, near)) = self.places.range(..=to).next_back() else { return Ok(None) };
         let mut place = None;
         for laid in self.journal.read(*near)? {
             let laid = laid?;
@@ -247,18 +259,15 @@ impl OwnLog {
                 break;
             }
         }
-        let Some(place) = place else { return Ok(()) };
-        self.journal.trim(place)?;
-        // It is there for certain: what can be read begins here, or before.
-        self.places.insert(to, place);
-        let start = self.journal.start();
+        let Some(place) = place else { return Ok(None) };
         let first = self.places.first_key_value().map(|(sequence, _)| *sequence);
-        self.places.retain(|_, lsn| *lsn >= start);
-        if self.places.first_key_value().map(|(sequence, _)| *sequence) != first {
-            // What stood before the first one is gone, and its chain with it.
+        self.places.insert(to, place);
+        self.places.retain(|sequence, _| *sequence >= to);
+        if first != Some(to) {
+            // What stood before the first one is not read any more, and its chain with it.
             self.floor = None;
         }
-        Ok(())
+        Ok(Some(place))
     }
 
     /// Its journal, as it is now: a cut opens it anew.

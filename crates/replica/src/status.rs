@@ -94,6 +94,8 @@ pub struct Counts {
     pub snapshots: u64,
     /// Snapshots that the disk refused.
     pub snapshots_failed: u64,
+    /// Times the log's room could not be given back.
+    pub trims_failed: u64,
     /// Snapshots that came from elsewhere.
     pub snapshots_installed: u64,
     /// Pieces of snapshots sent.

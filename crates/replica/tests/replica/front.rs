@@ -298,6 +298,13 @@ impl Group {
         self.members.push(Running::start(&home, &doors, arbiter, machine, line).unwrap());
     }
 
+    /// What a member's folder takes.
+    fn bytes(&self, at: usize) -> u64 {
+        let files = std::fs::read_dir(self.folder.path().join(format!("member{at}"))).unwrap();
+        // One may go between the two looks.
+        files.filter_map(|file| file.unwrap().metadata().ok()).map(|file| file.len()).sum()
+    }
+
     fn status(&self, at: usize) -> Status {
         self.members[at].status().unwrap()
     }
@@ -460,7 +467,8 @@ fn a_member_that_comes_late_gets_a_snapshot_or_says_why_not() {
             let command = [&number.to_le_bytes()[..], &[7; 16 << 10]].concat();
             group.members[0].execute(1, &command).unwrap();
         }
-        group.until("the log was let go", |group| group.status(0).snapshot >= Sequence(1_000));
+        group.until("a snapshot is kept", |group| group.status(0).snapshot >= Sequence(1_000));
+        group.until("the room of the log before it is given back", |group| group.bytes(0) < 12 << 20);
         group.start(refuses);
         if refuses {
             group.until("it says so", |group| group.status(1).halted.is_some_and(|why| why.contains("other limits")));
