@@ -8,21 +8,26 @@
 //! the outcome · [`Database::wait`] for each of the three · [`Database::in_doubt`] lists, [`Database::recover`] one coordinator's.
 //! Deliberately absent: outcomes that this store decides on its own, and the memory of branches that are finished.
 
+mod voucher;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
 
+use assent_frame::Malformed;
 use assent_ids::{Branch as Ours, NodeId, Xid};
 use assent_journal::Ticket;
-use assent_xa::Vote;
+use assent_kind::Kind as Class;
+use assent_xa::{Native, Past, Vote};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::act::{KIND_OUTCOME, KIND_PREPARE, Outcome, lay_outcome, lay_prepare, read_prepare};
 use crate::commit::{Laid, Pending, keep};
 use crate::database::{Database, Staging};
-use crate::document::Seat;
+use crate::document::{Doc, Seat};
 use crate::edit::Edit;
 use crate::entry::{Meta, Root, read_commit};
+use crate::index::Named;
 use crate::place::Entry;
 use crate::store::settled;
 use crate::{DocsError, NodeKey};
@@ -44,12 +49,14 @@ impl Appended {
 }
 
 /// A vote, which holds once it was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Voted {
     /// What the branch will do.
     pub vote: Vote,
     /// Wait for this before the vote is told.
     pub appended: Appended,
+    /// What the coordinator keeps of a yes, and asks with later what became of it.
+    pub witness: Vec<u8>,
 }
 
 /// A branch without an outcome.
@@ -73,8 +80,11 @@ enum Branch {
         /// Whether its vote is durable.
         is_listed: bool,
     },
-    /// Its outcome is appended. Asked again, it waits for the same one.
-    Finishing { ticket: Ticket, is_commit: bool },
+    /// Its outcome is appended. Asked again, it waits for the same one. While that is not durable, a crash may leave it prepared: it
+    /// is listed with these documents.
+    Finishing { ticket: Ticket, is_commit: bool, documents: Option<Vec<(String, u32)>> },
+    /// An open found it prepared, and could not read what.
+    Unreadable(DocsError),
 }
 
 impl Branch {
@@ -84,6 +94,23 @@ impl Branch {
             Self::Prepared { .. } => "prepared",
             Self::Finishing { is_commit: true, .. } => "being committed",
             Self::Finishing { is_commit: false, .. } => "being rolled back",
+            Self::Unreadable(_) => "prepared, and cannot be read",
+        }
+    }
+}
+
+impl Branch {
+    /// The documents that it holds, if its vote is durable.
+    fn listed(&self) -> Option<Vec<(String, u32)>> {
+        match self {
+            Self::Prepared { is_listed: true, seats, roots, .. } => {
+                let documents = seats.iter().zip(roots).map(|(seat, root)| (seat.0.name.to_string(), root.revision));
+                Some(documents.collect())
+            }
+            Self::Finishing { documents, .. } => documents.clone(),
+            // Nobody knows which.
+            Self::Unreadable(_) => Some(Vec::new()),
+            Self::Preparing | Self::Prepared { .. } => None,
         }
     }
 }
@@ -133,7 +160,7 @@ impl Database {
             laid.extend(edit.lay(meta)?);
         }
         if laid.is_empty() {
-            return Ok(Voted { vote: Vote::ReadOnly, appended: Appended::NOTHING });
+            return Ok(Voted { vote: Vote::ReadOnly, appended: Appended::NOTHING, witness: Vec::new() });
         }
         let parts: Vec<_> = laid.iter().map(|laid| (&*laid.seat.0.name, laid.bytes.as_slice())).collect();
         let bytes = lay_prepare(xid, &parts);
@@ -151,7 +178,8 @@ impl Database {
             roots.push(root);
         }
         desk.branches.0.insert(*xid, Branch::Prepared { prepare, seats, roots, is_listed: false });
-        Ok(Voted { vote: Vote::Yes, appended: Appended { ticket: Some(ticket) } })
+        let witness = voucher::lay(ticket.lsn, &bytes);
+        Ok(Voted { vote: Vote::Yes, appended: Appended { ticket: Some(ticket) }, witness })
     }
 
     /// Commits a prepared branch: all its revisions, or after a crash none. Who looks at several of its documents at that moment may
@@ -172,7 +200,7 @@ impl Database {
     }
 
     fn end(&self, xid: &Xid, is_commit: bool) -> Result<Appended, DocsError> {
-        let mut desk = self.store.writer()?;
+        let mut desk = self.store.finisher()?;
         let verb = if is_commit { "commit" } else { "rollback" };
         let unknown = || DocsError::Unknown { xid: Box::new(*xid) };
         let (prepare, time_ms) = match desk.branches.0.get(xid).ok_or_else(unknown)? {
@@ -181,15 +209,17 @@ impl Database {
                 let time_ms = roots.iter().map(|root| root.time_ms).max().unwrap_or_default();
                 (*prepare, time_ms.max(self.store.clock.wall_ms()))
             }
-            Branch::Finishing { ticket, is_commit: as_before } if *as_before == is_commit => {
+            Branch::Finishing { ticket, is_commit: as_before, .. } if *as_before == is_commit => {
                 return Ok(Appended { ticket: Some(*ticket) });
             }
+            Branch::Unreadable(error) => return Err(error.clone()),
             branch => return Err(DocsError::State { xid: Box::new(*xid), state: branch.state(), verb }),
         };
         let outcome = Outcome { is_commit, time_ms, prepare, xid: *xid };
         // POINT OF NO RETURN for a commit: once this entry is durable, we only ever complete.
         let ticket = self.store.log.append(KIND_OUTCOME, &[&lay_outcome(&outcome)])?;
-        let finishing = Branch::Finishing { ticket, is_commit };
+        let documents = desk.branches.0.get(xid).and_then(Branch::listed);
+        let finishing = Branch::Finishing { ticket, is_commit, documents };
         if let Some(Branch::Prepared { seats, mut roots, .. }) = desk.branches.0.insert(*xid, finishing) {
             roots.iter_mut().for_each(|root| root.time_ms = time_ms);
             let roots = if is_commit { roots } else { Vec::new() };
@@ -207,18 +237,12 @@ impl Database {
         appended.ticket.map_or(Ok(()), |ticket| self.store.wait(ticket))
     }
 
-    /// All branches that wait for their outcome: their vote is durable.
+    /// All branches that wait for their outcome: their vote is durable. Also those whose outcome is appended and is not durable yet.
     #[must_use]
     pub fn in_doubt(&self) -> Vec<InDoubt> {
         let desk = self.store.desk();
-        let listed = desk.branches.0.iter().filter_map(|(xid, branch)| match branch {
-            Branch::Prepared { is_listed: true, seats, roots, .. } => {
-                let documents = seats.iter().zip(roots).map(|(seat, root)| (seat.0.name.to_string(), root.revision));
-                Some(InDoubt { xid: *xid, documents: documents.collect() })
-            }
-            _ => None,
-        });
-        listed.collect()
+        let listed = |(xid, branch): (&Xid, &Branch)| Some(InDoubt { xid: *xid, documents: branch.listed()? });
+        desk.branches.0.iter().filter_map(listed).collect()
     }
 
     /// The branches of [`Database::in_doubt`] that are of one coordinator's node.
@@ -234,27 +258,98 @@ impl Database {
         self.store.desk().branches.0.contains_key(xid)
     }
 
-    /// At the open: branches that are prepared take the seats of their documents again.
+    /// At the open: branches that are prepared take the seats of their documents again. One that cannot be read shuts nothing but what
+    /// it holds: its documents, or all of them if nobody knows which.
     pub(crate) fn recover_branches(&self) -> Result<(), DocsError> {
         for (xid, prepare) in self.store.index.prepared()? {
-            let entry = self.store.log.read_at(prepare.lsn())?;
-            let wrong = |what: &dyn std::fmt::Display| DocsError::Record { lsn: entry.lsn, what: what.to_string() };
-            let (_, parts) = read_prepare(&entry.payload).map_err(|malformed| wrong(&malformed))?;
-            let (mut seats, mut roots) = (Vec::new(), Vec::new());
-            for (name, commit) in parts {
-                let (root, _) = read_commit(commit).map_err(|malformed| wrong(&malformed))?;
-                let document = self.document(name)?;
-                if document.doc.id != root.document || document.latest().number() + 1 != root.revision {
-                    return Err(wrong(&format!(
-                        "it prepares revision {} of {name:?}, which is elsewhere",
-                        root.revision
-                    )));
-                }
-                seats.push(Seat::take(&self.store, &document.doc)?);
-                roots.push(settled(root, prepare, xxh3_64(commit)));
+            let branch = self.recover_branch(&xid, prepare)?;
+            let mut desk = self.store.desk();
+            if let Branch::Unreadable(error) = &branch {
+                desk.withheld.get_or_insert_with(|| error.clone());
             }
-            self.store.desk().branches.0.insert(xid, Branch::Prepared { prepare, seats, roots, is_listed: true });
+            desk.branches.0.insert(xid, branch);
         }
         Ok(())
+    }
+
+    fn recover_branch(&self, xid: &Xid, prepare: Entry) -> Result<Branch, DocsError> {
+        let entry = match self.store.log.read_at(prepare.lsn()) {
+            Err(error) if matches!(error.kind(), Class::Corrupt | Class::NotFound) => {
+                let (xid, lsn, what) = (Box::new(*xid), prepare.lsn(), error.to_string());
+                return Ok(Branch::Unreadable(DocsError::Unreadable { xid, lsn, what }));
+            }
+            entry => entry?,
+        };
+        let wrong = |what: &dyn std::fmt::Display| DocsError::Record { lsn: entry.lsn, what: what.to_string() };
+        let (_, parts) = read_prepare(&entry.payload).map_err(|malformed| wrong(&malformed))?;
+        let (mut seats, mut roots) = (Vec::new(), Vec::new());
+        for (name, commit) in parts {
+            let (root, _) = read_commit(commit).map_err(|malformed| wrong(&malformed))?;
+            let newest = self.store.index.newest(root.document)?.map_or(0, |row| row.revision);
+            let doc = self.held(name)?;
+            if doc.id != root.document || newest.checked_add(1) != Some(root.revision) {
+                return Err(wrong(&format!("it prepares revision {} of {name:?}, which is elsewhere", root.revision)));
+            }
+            seats.push(Seat::take(&self.store, &doc)?);
+            roots.push(settled(root, prepare, xxh3_64(commit)));
+        }
+        Ok(Branch::Prepared { prepare, seats, roots, is_listed: true })
+    }
+
+    /// A document that a branch holds; where its newest revision is damaged, one that nobody else gets before the branch has its outcome.
+    fn held(&self, name: &str) -> Result<Arc<Doc>, DocsError> {
+        match self.document(name) {
+            Ok(document) => Ok(document.doc),
+            Err(why @ DocsError::Damaged { .. }) => {
+                let none = || DocsError::NoDocument { name: name.to_owned() };
+                let Named { document, versioning } = self.store.index.name(name)?.ok_or_else(none)?;
+                let doc = Arc::new(Doc::withheld(document, name.into(), versioning, why));
+                self.store.documents().insert(Arc::clone(&doc.name), Arc::clone(&doc));
+                Ok(doc)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What became of a branch that is not listed. `witness`: that of its vote.
+    ///
+    /// # Errors
+    /// As the journal and the index say.
+    pub fn inquire(&self, xid: &Xid, witness: &[u8]) -> Result<Past, DocsError> {
+        let elsewhere = |message: String| Ok(Past::Elsewhere(Native { code: "elsewhere".to_owned(), message }));
+        if self.knows(xid) {
+            return Ok(Past::Open);
+        }
+        let Some(voucher) = voucher::read(witness) else {
+            let why =
+                if witness.is_empty() { "nothing was kept of its vote" } else { "its witness is not of such a store" };
+            return elsewhere(format!(
+                "branch {xid} is not prepared here, and {why}: nobody can know what became of it"
+            ));
+        };
+        let lsn = voucher.prepare;
+        let entry = match self.store.log.read_at(lsn) {
+            Err(error) if matches!(error.kind(), Class::Corrupt | Class::NotFound | Class::Invalid) => {
+                return elsewhere(format!("branch {xid} voted at LSN {lsn}, which cannot be read here: {error}"));
+            }
+            entry => entry?,
+        };
+        if entry.kind != KIND_PREPARE || !voucher.is_of(&entry.payload) {
+            let message = format!(
+                "branch {xid} voted at LSN {lsn}, and this database has something else there: it is an older copy, or another one"
+            );
+            return elsewhere(message);
+        }
+        let wrong = |malformed: Malformed| DocsError::Record { lsn, what: malformed.to_string() };
+        let (_, parts) = read_prepare(&entry.payload).map_err(wrong)?;
+        for (_, commit) in parts {
+            let (root, _) = read_commit(commit).map_err(wrong)?;
+            let row = self.store.index.row(root.document, root.revision)?;
+            if row.is_some_and(|row| row.entry.lsn() == lsn) {
+                return Ok(Past::Committed);
+            }
+        }
+        // Rolled back, or committed and truncated or dropped since.
+        Ok(Past::Forgotten)
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use crate::edit::{At, Draft, Edit, Value};
 use crate::entry::What;
 use crate::error::within;
-use crate::link::number;
+use crate::link::{Hook, number};
 use crate::look::{Item, Look, Text};
 use crate::node::{Node, NodeKey, field};
 use crate::path::PathId;
@@ -59,11 +59,32 @@ impl Edit {
         self.whole(|edit| {
             edit.make_room()?;
             let hook = edit.hook(at, name)?;
-            let key = edit.built(hook.parent, fill)?;
-            edit.link(key, hook)?;
-            edit.note(What::Inserted, key);
-            Ok(key)
+            edit.hang(hook, fill)
         })
+    }
+
+    /// The same where it is known that it fits: that no member has its name is not looked for.
+    pub(crate) fn insert_new(
+        &mut self,
+        at: At,
+        fill: impl FnOnce(&mut Build<'_>) -> Result<(), DocsError>,
+    ) -> Result<NodeKey, DocsError> {
+        self.whole(|edit| {
+            edit.make_room()?;
+            let hook = edit.place(at)?;
+            edit.hang(hook, fill)
+        })
+    }
+
+    fn hang(
+        &mut self,
+        hook: Hook,
+        fill: impl FnOnce(&mut Build<'_>) -> Result<(), DocsError>,
+    ) -> Result<NodeKey, DocsError> {
+        let key = self.built(hook.parent, fill)?;
+        self.link(key, hook)?;
+        self.note(What::Inserted, key);
+        Ok(key)
     }
 
     /// Builds a subtree that will hang in this parent.

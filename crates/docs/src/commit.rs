@@ -23,7 +23,7 @@ use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
 use crate::node::NodeKey;
 use crate::page::Page;
-use crate::paths::{Known, Paths};
+use crate::paths::{Names, Paths};
 use crate::place::{Chain, Entry, Place, resolve};
 use crate::record::{Record, length};
 use crate::revision::Revision;
@@ -87,7 +87,7 @@ pub(crate) struct Laid {
     pub(crate) root: Root,
     pub(crate) bytes: Vec<u8>,
     pub(crate) fragments: Vec<Fragment>,
-    pub(crate) known: Option<Known>,
+    pub(crate) names: Names,
 }
 
 impl Edit {
@@ -108,14 +108,14 @@ impl Edit {
         let base = Arc::clone(&self.base);
         let document = self.document();
         let mut pending = Pending { document, ticket: None, root: base };
-        let Some(Laid { seat, root, bytes, fragments, known }) = self.lay(meta)? else { return Ok(pending) };
+        let Some(Laid { seat, root, bytes, fragments, names }) = self.lay(meta)? else { return Ok(pending) };
         let before = Arc::clone(&pending.root);
         let hash = xxh3_64(&bytes);
         let store = Arc::clone(&pending.document.store);
         let ticket = store.append(KIND_COMMIT, &bytes, |ticket| {
             pending.root = Arc::new(settled(root, Entry::new(ticket.lsn, bytes.len()), hash));
             // Before the seat is left.
-            Paths::keep(known, &seat.0, &before, &pending.root);
+            Paths::keep(names, (&store, &seat.0), &before, &pending.root);
             Staging::Committed(seat.leaving(), Arc::clone(&pending.root))
         })?;
         keep(&store, &pending.root, fragments);
@@ -160,7 +160,7 @@ impl Edit {
             ..Root::default()
         };
         let bytes = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
-        Ok(Some(Laid { seat, root, bytes, fragments, known: paths.known }))
+        Ok(Some(Laid { seat, root, bytes, fragments, names: paths.names }))
     }
 
     /// Lays the drafts as fragments, and forgets them; those that are to be in the commit's entry. With `apart` each stands in an

@@ -28,8 +28,10 @@ pub struct Config {
     pub cache_bytes: u64,
     /// The index is written out after that many bytes of journal: about as much is replayed at an open.
     pub checkpoint_bytes: u64,
-    /// And once it takes that many bytes of memory. Four times as much is the most.
+    /// And once it takes that many bytes of memory. Commits wait at four times as much, and eight times as much is the most.
     pub memory_bytes: u64,
+    /// Memory that a new version may take that is imported, about: it is read whole before anything is changed.
+    pub import_bytes_max: u64,
     /// The journal keeps what is trimmed until it is released (`kept_until_released`): then a checkpoint trims what an open
     /// need not walk. Never true over another journal: it would lose history. Default false.
     pub trims: bool,
@@ -45,6 +47,7 @@ impl Default for Config {
             cache_bytes: 64 << 20,
             checkpoint_bytes: 64 << 20,
             memory_bytes: 16 << 20,
+            import_bytes_max: 1 << 30,
             trims: false,
         }
     }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::{Log, Ticket};
+use assent_kind::Kind;
 use assent_runs::RunsError;
 use assent_world::{Clock, Disk};
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -69,6 +70,8 @@ pub(crate) struct Desk {
     pub(crate) branches: Branches,
     /// Why nothing more can become visible.
     broken: Option<RunsError>,
+    /// Why nothing is written but outcomes.
+    pub(crate) withheld: Option<DocsError>,
 }
 
 impl Desk {
@@ -138,8 +141,8 @@ impl Database {
         config: Config,
     ) -> Result<Self, DocsError> {
         config.check()?;
-        let (index, rebuilt) = Index::open(&*log, &disk, folder)?;
-        let replayed = replay(&*log, &index)?;
+        let (index, rebuilt) = Index::open(&*log, &disk, folder, config.memory_bytes)?;
+        let replayed = replay(&*log, &index, config.memory_bytes)?;
         let roots_bytes = config.cache_bytes / 8;
         let store = Store {
             log,
@@ -152,6 +155,7 @@ impl Database {
             documents: Mutex::default(),
             claims: Mutex::default(),
             stepping: Mutex::default(),
+            path_bytes: Arc::default(),
             epochs: AtomicU32::new(0),
         };
         let database = Self { store: Arc::new(store), replayed, rebuilt };
@@ -195,6 +199,9 @@ impl Database {
         let mut documents = self.store.documents();
         let named = self.store.index.name(name)?.ok_or_else(none)?;
         let kept = documents.get(name).filter(|doc| doc.id == named.document);
+        if let Some(why) = kept.and_then(|doc| doc.withheld.clone()) {
+            return Err(why);
+        }
         let doc = match kept {
             Some(doc) => Arc::clone(doc),
             None => {
@@ -259,7 +266,7 @@ impl Database {
     /// As [`Database::checkpoint`]: the next open replays what is missing.
     pub fn close(self) -> Result<(), DocsError> {
         self.store.log.sync()?;
-        self.store.publish(&mut self.store.desk())?;
+        self.store.publish_all()?;
         self.checkpoint()
     }
 
@@ -303,8 +310,15 @@ impl Store {
 
     /// The desk of somebody who will append one entry.
     pub(crate) fn writer(&self) -> Result<MutexGuard<'_, Desk>, DocsError> {
+        let desk = self.finisher()?;
+        desk.withheld.clone().map_or(Ok(desk), Err)
+    }
+
+    /// The same for the outcome of a branch.
+    pub(crate) fn finisher(&self) -> Result<MutexGuard<'_, Desk>, DocsError> {
         if self.index.memory_bytes() >= 4 * self.config.memory_bytes {
-            self.checkpoint()?;
+            // Whoever writes it out now is waited for: who went on would fill it meanwhile.
+            self.make_room()?;
         }
         let desk = self.desk();
         if let Some(error) = &desk.broken {
@@ -346,7 +360,22 @@ impl Store {
         self.log.wait_durable(ticket).map_err(DocsError::InDoubt)?;
         // POINT OF NO RETURN: the commit is on disk.
         // Sync before publish: a reader must not see what a crash could take back.
-        self.publish(&mut self.desk())
+        self.publish_all()
+    }
+
+    /// Publishes what is durable, also where the index must be written out first.
+    fn publish_all(&self) -> Result<(), DocsError> {
+        loop {
+            let published = self.publish(&mut self.desk());
+            match published {
+                Err(DocsError::Late(error)) => match self.make_room() {
+                    Ok(()) => {}
+                    // It stays in the queue: whoever publishes next tries again.
+                    Err(_) => return Err(DocsError::Late(error)),
+                },
+                published => return published,
+            }
+        }
     }
 
     /// Waits for a commit of this document that is appended and for which, perhaps, nobody waits.
@@ -361,8 +390,8 @@ impl Store {
             return Err(DocsError::Unpublished(error.clone()));
         }
         let durable = self.log.durable();
-        while let Some((ticket, staging)) = desk.queue.pop_front_if(|(ticket, _)| ticket.end <= durable) {
-            let effect = match &staging {
+        while let Some((ticket, staging)) = desk.queue.front().filter(|(ticket, _)| ticket.end <= durable) {
+            let effect = match staging {
                 Staging::Created(name, named) => Effect::Created(name, *named),
                 Staging::Dropped(doc) => Effect::Dropped(&doc.name, doc.id),
                 Staging::Committed(_, root) => Effect::Committed(root),
@@ -371,10 +400,16 @@ impl Store {
                 Staging::Tagged(doc, tag, revision) => Effect::Tagged(doc.id, tag, *revision),
                 Staging::Ended(xid, _, roots) => Effect::Ended(xid, roots),
             };
-            if let Err(error) = self.index.apply(ticket.lsn, ticket.end, &effect) {
-                desk.broken = Some(error.clone());
-                return Err(DocsError::Unpublished(error));
+            match self.index.apply(ticket.lsn, ticket.end, &effect) {
+                Ok(()) => {}
+                // There will be room.
+                Err(error) if error.kind() == Kind::Busy => return Err(DocsError::Late(error)),
+                Err(error) => {
+                    desk.broken = Some(error.clone());
+                    return Err(DocsError::Unpublished(error));
+                }
             }
+            let Some((_, staging)) = desk.queue.pop_front() else { return Ok(()) };
             match staging {
                 Staging::Created(..) | Staging::Tagged(..) => {}
                 Staging::Dropped(doc) => _ = self.documents().remove(&doc.name),
@@ -383,6 +418,10 @@ impl Store {
                 Staging::Prepared(xid, _) => desk.branches.listed(&xid),
                 Staging::Ended(xid, seats, roots) => {
                     seats.iter().zip(roots).for_each(|(seat, root)| self.show(seat, Arc::new(root)));
+                    // From here on they are loaded like any other.
+                    seats.iter().filter(|seat| seat.0.withheld.is_some()).for_each(|seat| {
+                        _ = self.documents().remove(&seat.0.name);
+                    });
                     desk.branches.gone(&xid);
                 }
             }
@@ -403,13 +442,30 @@ impl Store {
             // Somebody else does it now.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        self.index.flush(&*self.log)?;
-        {
-            let mut desk = self.desk();
-            self.publish(&mut desk)?;
-            self.index.close_memory();
+        self.write_out()
+    }
+
+    /// The same, behind whoever does it now.
+    fn make_room(&self) -> Result<(), DocsError> {
+        let _alone = self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_out()
+    }
+
+    fn write_out(&self) -> Result<(), DocsError> {
+        loop {
+            self.index.flush(&*self.log)?;
+            let published = {
+                let mut desk = self.desk();
+                let published = self.publish(&mut desk);
+                self.index.close_memory();
+                published
+            };
+            self.index.flush(&*self.log)?;
+            match published {
+                Err(DocsError::Late(_)) => {}
+                published => break published?,
+            }
         }
-        self.index.flush(&*self.log)?;
         if self.config.trims {
             self.log.trim(self.index.replay_floor())?;
         }

@@ -14,6 +14,7 @@ mod json;
 mod judge;
 mod merge;
 mod patch;
+mod row;
 mod work;
 
 pub(crate) use judge::children;

@@ -15,9 +15,11 @@ use assent_ids::Lsn;
 use crate::edit::Edit;
 use crate::entry::Root;
 use crate::index::Row;
-use crate::paths::Kept;
+use crate::path::PathId;
+use crate::paths::{Kept, Known};
 use crate::revision::Revision;
 use crate::store::Store;
+use crate::trie::Tree;
 use crate::{DocsError, Versioning};
 
 /// What the handles of one document share.
@@ -26,6 +28,8 @@ pub(crate) struct Doc {
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) versioning: Versioning,
+    /// Why nobody gets it: its newest revision is damaged, and a branch that waits for its outcome holds it.
+    pub(crate) withheld: Option<DocsError>,
     /// The newest revision that is visible: it is durable.
     pub(crate) head: ArcSwap<Root>,
     seat: Mutex<Seated>,
@@ -53,6 +57,7 @@ impl Doc {
             id,
             name,
             versioning,
+            withheld: None,
             head,
             seat: Mutex::new(Seated::Nobody),
             left: Condvar::new(),
@@ -62,8 +67,17 @@ impl Doc {
         }
     }
 
+    pub(crate) fn withheld(id: u64, name: Arc<str>, versioning: Versioning, why: DocsError) -> Self {
+        Self { withheld: Some(why), ..Self::new(id, name, versioning, Root::empty(id)) }
+    }
+
     pub(crate) fn take_paths(&self) -> Option<Kept> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What is known of these paths.
+    pub(crate) fn known_paths(&self, tree: &Tree, next: PathId) -> Option<Arc<Known>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.of(tree, next)
     }
 
     pub(crate) fn keep_paths(&self, kept: Kept) {
@@ -216,8 +230,9 @@ impl Document {
         let (mut from, mut to) = (0, head.revision);
         while from + 1 < to {
             let middle = from + (to - from) / 2;
-            let row = self.store.index.row(self.doc.id, middle)?.ok_or_else(|| self.none(middle))?;
-            if row.time_ms <= time_ms { from = middle } else { to = middle }
+            // One that is gone since is behind a truncation: those before it stay.
+            let row = self.store.index.row(self.doc.id, middle)?;
+            if row.is_some_and(|row| row.time_ms <= time_ms) { from = middle } else { to = middle }
         }
         self.at(from)
     }

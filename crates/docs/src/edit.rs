@@ -154,7 +154,7 @@ impl Edit {
         &mut self,
         change: impl FnOnce(&mut Self) -> Result<T, DocsError>,
     ) -> Result<T, DocsError> {
-        let (drafts, paths) = (self.drafts.clone(), self.paths.copy());
+        let (drafts, paths) = (self.drafts.clone(), self.paths.clone());
         let (nodes, changes, failed) = (self.nodes.clone(), self.changes.clone(), self.failed.clone());
         let Self { value, next_node, unlaid_from, is_listed, .. } = *self;
         let changed = change(self);
@@ -270,7 +270,14 @@ impl Edit {
 
     /// Where a new node would hang; refuses what does not fit.
     pub(crate) fn hook(&self, at: At, name: Option<&str>) -> Result<Hook, DocsError> {
-        let hook = match at {
+        let hook = self.place(at)?;
+        self.fits(hook, name, None)?;
+        Ok(hook)
+    }
+
+    /// The same, whatever it is.
+    pub(crate) fn place(&self, at: At) -> Result<Hook, DocsError> {
+        Ok(match at {
             At::First(NodeKey::DOCUMENT) | At::Last(NodeKey::DOCUMENT) => {
                 if self.value != 0 {
                     return Err(DocsError::Unfit { key: NodeKey::DOCUMENT, why: "the document has a value already" });
@@ -287,9 +294,7 @@ impl Edit {
                 let node = self.item(sibling)?.node;
                 Hook { parent: node.parent, left: Some(sibling), right: node.right }
             }
-        };
-        self.fits(hook, name, None)?;
-        Ok(hook)
+        })
     }
 
     /// Refuses what cannot hang there. A member may have the name of the one that it is itself.

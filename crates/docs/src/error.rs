@@ -231,6 +231,29 @@ pub enum DocsError {
     /// It was appended, and whether it is durable is not known until the database is reopened.
     #[error("whether it was committed is not known until the database is reopened: {0}")]
     InDoubt(JournalError),
+    /// A branch waits for its outcome, and what it has prepared cannot be read.
+    #[error(
+        "branch {xid} is prepared at LSN {lsn}, which cannot be read: {what}; nobody knows which documents it holds, so none is written"
+    )]
+    Unreadable {
+        /// The branch.
+        xid: Box<Xid>,
+        /// Where.
+        lsn: Lsn,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The index has no room for an entry that the journal has: it becomes visible later.
+    #[error("it is committed, and not visible before the index could be written out: {0}")]
+    Late(RunsError),
+    /// A branch whose only phase could not be told its outcome: it stays prepared until a coordinator does.
+    #[error("branch {xid} is prepared and has no outcome: {error}")]
+    Left {
+        /// The branch.
+        xid: Box<Xid>,
+        /// Why.
+        error: Box<DocsError>,
+    },
     /// The index took an entry no more that the journal has.
     #[error("nothing more becomes visible until the database is reopened: {0}")]
     Unpublished(RunsError),
@@ -296,8 +319,8 @@ impl DocsError {
             Self::Stream { .. } => Kind::Unavailable,
             Self::Journal(error) => error.kind(),
             Self::Index(error) => error.kind(),
-            Self::InDoubt(_) | Self::Unpublished(_) => Kind::InDoubt,
-            Self::Damaged { .. } | Self::Record { .. } => Kind::Corrupt,
+            Self::InDoubt(_) | Self::Unpublished(_) | Self::Late(_) | Self::Left { .. } => Kind::InDoubt,
+            Self::Damaged { .. } | Self::Record { .. } | Self::Unreadable { .. } => Kind::Corrupt,
         }
     }
 }

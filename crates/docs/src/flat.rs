@@ -4,6 +4,7 @@
 //! a stored one.
 //! Deliberately absent: large values. Those are streamed into an edit and never stand in memory.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
@@ -13,13 +14,14 @@ use crate::DocsError;
 use crate::build::Build;
 use crate::edit::Value;
 use crate::error::within;
+use crate::jsonpath::number;
 use crate::look::{Look, Text};
 use crate::node::{Kind, NodeKey};
 use crate::parse::told;
 
 /// The most bytes of texts in one value, and a value counts as some too.
-const BYTES_MAX: u64 = 64 << 20;
-const VALUE_BYTES: u64 = 64;
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
+pub(crate) const VALUE_BYTES: u64 = 64;
 
 #[derive(Debug)]
 struct Node {
@@ -211,27 +213,9 @@ impl Flat {
     }
 }
 
-/// Whether two numbers are one, to the last digit.
+/// Whether two numbers are one, to the last digit and whatever their exponents.
 pub(crate) fn same_number(left: &str, right: &str) -> bool {
-    left == right || parts(left) == parts(right)
-}
-
-/// Sign, significant digits, and the power of ten of the last one; of an exponent beyond all bounds the digits are what counts.
-fn parts(number: &str) -> (bool, String, Option<i128>) {
-    let (is_negative, rest) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
-    let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = [whole, fraction].concat();
-    let significant = digits.trim_end_matches('0');
-    let zeros = digits.len() - significant.len();
-    let significant = significant.trim_start_matches('0');
-    if significant.is_empty() {
-        return (false, String::new(), Some(0));
-    }
-    let shift = i128::try_from(zeros).ok().zip(i128::try_from(fraction.len()).ok()).map(|(up, down)| up - down);
-    let exponent = exponent.strip_prefix('+').unwrap_or(exponent).parse::<i128>().ok();
-    let power = exponent.zip(shift).and_then(|(exponent, shift)| exponent.checked_add(shift));
-    (is_negative, significant.to_owned(), power)
+    left == right || number::compare(left, right) == Ordering::Equal
 }
 
 #[cfg(test)]
@@ -260,8 +244,17 @@ mod tests {
             assert!(same_number(left, right), "{left} {right}");
         }
         let long = "123456789012345678901234567890";
-        for (left, right) in [("1", "-1"), ("1", "10"), (long, "123456789012345678901234567891"), ("1e400", "1e401")] {
+        // Exponents that no integer holds.
+        let (far, farther) = (format!("1e1{}", "0".repeat(39)), format!("1e-1{}", "0".repeat(40)));
+        for (left, right) in [
+            ("1", "-1"),
+            ("1", "10"),
+            (long, "123456789012345678901234567891"),
+            ("1e400", "1e401"),
+            (far.as_str(), farther.as_str()),
+        ] {
             assert!(!same_number(left, right), "{left} {right}");
         }
+        assert!(same_number(&far, &format!("10e0{}", "9".repeat(39))), "{far}");
     }
 }

@@ -51,7 +51,8 @@ impl Edit {
     /// Makes the document what this JSON says, with as few changes as are found.
     ///
     /// # Errors
-    /// [`DocsError::Json`], [`DocsError::Size`], [`DocsError::Stream`]: nothing has changed then. As [`Look::find`].
+    /// [`DocsError::Json`], [`DocsError::Size`], also for more memory than [`crate::Config::import_bytes_max`], [`DocsError::Stream`]:
+    /// nothing has changed then. As [`Look::find`].
     pub fn import(&mut self, json: impl Read) -> Result<Imported, DocsError> {
         let sketch = Sketch::read(self, json)?;
         self.whole(|edit| {

@@ -22,7 +22,7 @@ use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Change, Entry as Run, Opened, Owner, Runs, RunsError, Tally};
+use assent_runs::{AtOnce, Change, Entry as Run, Opened, Owner, Runs, RunsError, Tally, View};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -33,8 +33,9 @@ use crate::versioning::Versioning;
 use crate::{DocsError, varint};
 
 const VERSION: u8 = 2;
-/// What the index's memory may take, whatever happens. Commits wait long before.
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// What the index's memory may take, as a multiple of what it is written out at. Commits wait before; what is durable by then waits until
+/// there is room.
+const MEMORY_TIMES_MAX: u64 = 8;
 
 /// A document, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +99,14 @@ impl Index {
     ///
     /// # Errors
     /// As the disk or the journal says.
-    pub(crate) fn open(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<(Self, bool), DocsError> {
-        let sizes = assent_runs::Config { memory_bytes_max: MEMORY_BYTES_MAX, ..assent_runs::Config::default() };
+    pub(crate) fn open(
+        log: &dyn Log,
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        memory_bytes: u64,
+    ) -> Result<(Self, bool), DocsError> {
+        let memory_bytes_max = memory_bytes.saturating_mul(MEMORY_TIMES_MAX);
+        let sizes = assent_runs::Config { memory_bytes_max, ..assent_runs::Config::default() };
         let fresh = || Runs::create(Arc::clone(disk), folder, sizes.clone());
         let (runs, durable, is_rebuilt) = match Runs::open(Arc::clone(disk), folder, sizes.clone()) {
             Ok((runs, opened)) if opened.applied == 0 => (runs, None, false),
@@ -305,8 +312,11 @@ impl Index {
         if revisions.is_empty() {
             return Ok(Vec::new());
         }
-        let (from, to) = (row_key(document, *revisions.start()), row_key(document, *revisions.end()));
         let view = self.runs.view();
+        if let Some(rows) = Self::page(&view, document, &revisions, limit)? {
+            return Ok(rows);
+        }
+        let (from, to) = (row_key(document, *revisions.start()), row_key(document, *revisions.end()));
         let mut walk = view.range(Bound::Included(&from), Bound::Included(&to));
         let mut rows = Vec::new();
         while rows.len() < limit
@@ -316,6 +326,38 @@ impl Index {
             rows.push(read_row(revision, &found.value).map_err(|malformed| wrong(found.seq, &malformed))?);
         }
         Ok(rows)
+    }
+
+    /// The same where it can be told which rows these are: a walk onward costs a part of one back. Nothing where one of them is missing.
+    fn page(
+        view: &View,
+        document: u64,
+        revisions: &RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Option<Vec<Row>>, DocsError> {
+        let last = *revisions.end();
+        let many = u32::try_from(limit).unwrap_or(u32::MAX);
+        // Revisions are numbered from 1 without a gap.
+        let first = last.saturating_sub(many.saturating_sub(1)).max(*revisions.start()).max(1);
+        if many < 2 || last == u32::MAX || first > last {
+            return Ok(None);
+        }
+        let (from, to) = (row_key(document, first), row_key(document, last));
+        let mut walk = view.range(Bound::Included(&from), Bound::Included(&to));
+        let mut rows = Vec::new();
+        let mut expected = first;
+        while let Some((key, found)) = walk.next()? {
+            if key != row_key(document, expected) {
+                return Ok(None);
+            }
+            rows.push(read_row(expected, &found.value).map_err(|malformed| wrong(found.seq, &malformed))?);
+            if expected == last {
+                rows.reverse();
+                return Ok(Some(rows));
+            }
+            expected += 1;
+        }
+        Ok(None)
     }
 
     /// Closes what is in memory, so that the next flush writes it out. Whether there was anything.

@@ -8,7 +8,7 @@
 //! Deliberately absent: lists of nodes, changes, extensions of the language. Nothing is read that the query does not ask for.
 
 mod filter;
-mod number;
+pub(crate) mod number;
 mod parse;
 mod regexp;
 mod syntax;

@@ -62,9 +62,16 @@ impl Edit {
                 })?;
                 Ok(Some(empty))
             }
-            None if is_object => self.insert(At::Last(parent), name, Value::Object).map(Some),
             Some(key) => self.replace_with(key, patch, at).map(|_| None),
-            None => self.insert_built(At::Last(parent), name, |build| patch.fill(build, name, at)).map(|_| None),
+            // No member has that name: it was looked for with all others of the patch.
+            None if is_object => {
+                let empty = self.insert_new(At::Last(parent), |build| {
+                    build.open(Value::Object, name)?;
+                    build.close()
+                })?;
+                Ok(Some(empty))
+            }
+            None => self.insert_new(At::Last(parent), |build| patch.fill(build, name, at)).map(|_| None),
         }
     }
 

@@ -4,17 +4,20 @@
 //! leaf that becomes another leaf and what is moved keep their keys.
 //! Deliberately absent: patches that are larger than memory.
 
+mod ways;
+
 use std::io::Read;
 
 use assent_kind::Kind as Class;
 
+use self::ways::Ways;
 use crate::edit::{At, Edit};
 use crate::entry::What;
 use crate::flat::{Flat, Numbers};
 use crate::link::Hook;
 use crate::look::Look;
 use crate::node::{Kind, Node, NodeKey, field};
-use crate::pointer::{Pointer, child, index};
+use crate::pointer::{Pointer, index};
 use crate::serialise::Form;
 use crate::{DocsError, error::within};
 
@@ -28,9 +31,17 @@ enum Op {
     Test(Pointer, usize),
 }
 
+/// A place where nothing is: under a name, or in an array with so many before it.
+struct New {
+    at: At,
+    parent: NodeKey,
+    name: Option<String>,
+    index: u64,
+}
+
 /// Where something is to be put: beside what is there, or in the place of something.
 enum Spot {
-    New(At, Option<String>),
+    New(New),
     Instead(NodeKey),
     /// The document has no value.
     Empty,
@@ -44,8 +55,13 @@ impl Edit {
     ///
     /// # Errors
     /// [`DocsError::Json`], [`DocsError::Patch`] for what is no patch; [`DocsError::Unpatched`] naming the operation that does not fit
-    /// the document, or whose test fails; [`DocsError::Size`], [`DocsError::Stream`]. Nothing has changed then.
+    /// the document, whose test fails, or with which the copies or the nodes looked at are more than a patch may have; [`DocsError::Size`],
+    /// [`DocsError::Stream`]. Nothing has changed then.
     pub fn patch(&mut self, patch: impl Read) -> Result<(), DocsError> {
+        self.patch_within(patch, &mut Ways::new())
+    }
+
+    pub(crate) fn patch_within(&mut self, patch: impl Read, ways: &mut Ways) -> Result<(), DocsError> {
         let patch = Flat::read(patch, self.store.config.depth_max)?;
         if patch.kind(Flat::TOP) != Kind::Array {
             return Err(DocsError::Patch { operation: 0, what: "a patch is an array of operations".to_owned() });
@@ -62,7 +78,7 @@ impl Edit {
                     let of = |name| patch.member(at, name).map_or("", |at| patch.text(at)).to_owned();
                     DocsError::Unpatched { operation: number, op: of("op"), pointer: of("path"), why, kind }
                 };
-                match edit.operate(&patch, op) {
+                match edit.operate(&patch, ways, op) {
                     Ok(Ok(())) => {}
                     Ok(Err(why)) => return Err(failed(Class::Conflict, why)),
                     Err(error) if error.kind() == Class::Invalid => {
@@ -75,56 +91,71 @@ impl Edit {
         })
     }
 
-    fn operate(&mut self, patch: &Flat, op: &Op) -> Result<Result<(), Unfit>, DocsError> {
+    fn operate(&mut self, patch: &Flat, ways: &mut Ways, op: &Op) -> Result<Result<(), Unfit>, DocsError> {
         match op {
-            Op::Add(path, value) => match self.spot(path)? {
-                Ok(spot) => self.put(spot, patch, *value).map(Ok),
+            Op::Add(path, value) => match self.spot(ways, path)? {
+                Ok(spot) => self.put(ways, spot, patch, *value).map(Ok),
                 Err(unfit) => Ok(Err(unfit)),
             },
-            Op::Replace(path, value) => match path.find(&*self)? {
-                Some(key) => self.put(Spot::Instead(key), patch, *value).map(Ok),
+            Op::Replace(path, value) => match ways.find(self, path)? {
+                Some(key) => self.put(ways, Spot::Instead(key), patch, *value).map(Ok),
                 None => Ok(Err(nothing())),
             },
-            Op::Remove(path) => match path.find(&*self)? {
-                Some(key) => self.remove(key).map(Ok),
+            Op::Remove(path) => match ways.find(self, path)? {
+                Some(key) => {
+                    let (node, name) = self.named(key)?;
+                    self.remove(key)?;
+                    ways.went(&node, name.as_deref());
+                    Ok(Ok(()))
+                }
                 None => Ok(Err(nothing())),
             },
-            Op::Test(path, value) => match path.find(&*self)? {
+            Op::Test(path, value) => match ways.find(self, path)? {
                 Some(key) if patch.is_same(*value, &*self, key, Numbers::ByValue)? => Ok(Ok(())),
                 Some(_) => Ok(Err("the value there is another one".to_owned())),
                 None => Ok(Err(nothing())),
             },
-            Op::Move { from, path } => self.whole(|edit| edit.move_along(from, path)),
+            Op::Move { from, path } => self.whole(|edit| edit.move_along(ways, from, path)),
             Op::Copy { from, path } => {
-                let Some(key) = from.find(&*self)? else { return Ok(Err(nothing_from())) };
-                let mut text = Vec::new();
-                Form { start: Some(key), ..Form::default() }.write(&*self, &mut text)?;
+                let Some(key) = ways.find(self, from)? else { return Ok(Err(nothing_from())) };
+                let nodes = self.item(key)?.node.descendants.saturating_add(1);
+                let form = Form { start: Some(key), ..Form::default() };
+                let text = ways.copy(nodes, |out| form.write(&*self, out))?;
                 let copy = Flat::read(text.as_slice(), self.store.config.depth_max)?;
-                match self.spot(path)? {
-                    Ok(spot) => self.put(spot, &copy, Flat::TOP).map(Ok),
+                match self.spot(ways, path)? {
+                    Ok(spot) => self.put(ways, spot, &copy, Flat::TOP).map(Ok),
                     Err(unfit) => Ok(Err(unfit)),
                 }
             }
         }
     }
 
+    /// A node, and its name if it is a member.
+    fn named(&self, key: NodeKey) -> Result<(Node, Option<String>), DocsError> {
+        let node = self.item(key)?.node;
+        Ok((node, self.name(&node)?.map(|name| name.as_str().to_owned())))
+    }
+
     /// Where "add" puts something.
-    fn spot(&self, path: &Pointer) -> Result<Result<Spot, Unfit>, DocsError> {
+    fn spot(&self, ways: &mut Ways, path: &Pointer) -> Result<Result<Spot, Unfit>, DocsError> {
         let Some((above, step)) = path.clone().split() else {
             return Ok(Ok(self.value().map_or(Spot::Empty, Spot::Instead)));
         };
-        let Some(parent) = above.find(self)? else { return Ok(Err("there is nothing to put it into".to_owned())) };
+        let Some(parent) = ways.find(self, &above)? else {
+            return Ok(Err("there is nothing to put it into".to_owned()));
+        };
         let node = self.item(parent)?.node;
+        let new = |at, name, index| Spot::New(New { at, parent, name, index });
         let spot = match node.kind {
-            Kind::Object => match self.member(parent, &step)? {
+            Kind::Object => match ways.member(self, &node, &step)? {
                 Some(member) => Spot::Instead(member),
-                None => Spot::New(At::Last(parent), Some(step)),
+                None => new(At::Last(parent), Some(step), 0),
             },
-            Kind::Array if step == "-" => Spot::New(At::Last(parent), None),
+            Kind::Array if step == "-" => new(At::Last(parent), None, node.children),
             Kind::Array => match index(&step) {
-                Some(index) if index == node.children => Spot::New(At::Last(parent), None),
-                Some(index) if index < node.children => match child(self, parent, &step)? {
-                    Some(sibling) => Spot::New(At::Before(sibling), None),
+                Some(index) if index == node.children => new(At::Last(parent), None, index),
+                Some(index) if index < node.children => match ways.child(self, parent, &step)? {
+                    Some(sibling) => new(At::Before(sibling), None, index),
                     None => return Ok(Err(nothing())),
                 },
                 _ => return Ok(Err(format!("an array of {} values has no place {step:?}", node.children))),
@@ -135,15 +166,23 @@ impl Edit {
     }
 
     /// Puts a value somewhere. A leaf that becomes another leaf keeps its key, and what says the same stays what it is.
-    fn put(&mut self, spot: Spot, flat: &Flat, at: usize) -> Result<(), DocsError> {
+    fn put(&mut self, ways: &mut Ways, spot: Spot, flat: &Flat, at: usize) -> Result<(), DocsError> {
         match spot {
             Spot::Empty => {
                 self.insert_built(At::Last(NodeKey::DOCUMENT), None, |build| flat.fill(build, None, at)).map(drop)
             }
-            Spot::New(place, name) => {
-                self.insert_built(place, name.as_deref(), |build| flat.fill(build, name.as_deref(), at)).map(drop)
+            // What may be there was looked for.
+            Spot::New(New { at: place, parent, name, index }) => {
+                let key = self.insert_new(place, |build| flat.fill(build, name.as_deref(), at))?;
+                ways.came(parent, name.as_deref(), index, key);
+                Ok(())
             }
-            Spot::Instead(key) => self.replace_with(key, flat, at).map(drop),
+            Spot::Instead(key) => {
+                let (node, name) = self.named(key)?;
+                let new = self.replace_with(key, flat, at)?;
+                ways.became(&node, name.as_deref(), new);
+                Ok(())
+            }
         }
     }
 
@@ -160,28 +199,32 @@ impl Edit {
     }
 
     /// Takes a value off its place, and then looks where the new one is: places in an array have moved up by then.
-    fn move_along(&mut self, from: &Pointer, path: &Pointer) -> Result<Result<(), Unfit>, DocsError> {
+    fn move_along(&mut self, ways: &mut Ways, from: &Pointer, path: &Pointer) -> Result<Result<(), Unfit>, DocsError> {
         if path.is_within(from) {
             return Ok(Err("a value cannot be put into itself".to_owned()));
         }
-        let Some(key) = from.find(&*self)? else { return Ok(Err(nothing_from())) };
+        let Some(key) = ways.find(self, from)? else { return Ok(Err(nothing_from())) };
         if from == path {
             return Ok(Ok(()));
         }
+        let (node, name) = self.named(key)?;
+        // All of it is walked over: how deep it is, and on which paths its nodes are.
+        ways.step(node.descendants)?;
         let levels = self.levels_below(key)?;
         self.unlink(&self.item(key)?)?;
-        let (hook, name) = match self.spot(path)? {
+        ways.went(&node, name.as_deref());
+        let (hook, name, index) = match self.spot(ways, path)? {
             Err(unfit) => return Ok(Err(unfit)),
-            Ok(Spot::New(at, name)) => (self.hook(at, name.as_deref())?, name),
-            Ok(Spot::Empty) => (self.hook(At::Last(NodeKey::DOCUMENT), None)?, None),
+            Ok(Spot::New(New { at, name, index, .. })) => (self.place(at)?, name, Some(index)),
+            Ok(Spot::Empty) => (self.place(At::Last(NodeKey::DOCUMENT))?, None, None),
             Ok(Spot::Instead(old)) => {
-                let item = self.item(old)?;
-                let name = self.name(&item.node)?.map(|name| name.as_str().to_owned());
-                self.unlink(&item)?;
+                let (node, name) = self.named(old)?;
+                self.unlink(&self.item(old)?)?;
                 self.forget(old)?;
                 self.note(What::Removed, old);
-                let Node { parent, left, right, .. } = item.node;
-                (Hook { parent, left, right }, name)
+                ways.became(&node, name.as_deref(), key);
+                let Node { parent, left, right, .. } = node;
+                (Hook { parent, left, right }, name, None)
             }
         };
         self.check_text(Kind::Null, "", name.as_deref())?;
@@ -189,6 +232,9 @@ impl Edit {
         self.change(key, field::TO_PARENT, |node| node.parent = hook.parent)?;
         self.repath(key, name.as_deref())?;
         self.link(key, hook)?;
+        if let Some(index) = index {
+            ways.came(hook.parent, name.as_deref(), index, key);
+        }
         self.note(What::Moved, key);
         Ok(Ok(()))
     }

@@ -1,11 +1,12 @@
 //! The paths of an edit: those of the revision with what has changed of them.
 //!
 //! Walk: [`Paths::step`] finds or makes the path one step further · [`Paths::count`] counts a node in or out.
-//! Names are looked up in maps that are filled once, when the first new node needs its path: a changed value needs none. A commit
-//! leaves them to the next edit.
+//! Names are looked up in maps that are filled once, when the first new node needs its path: a changed value needs none. The document
+//! keeps them; an edit has its own names beside them, and a commit adds those.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::DocsError;
 use crate::document::Doc;
@@ -13,7 +14,8 @@ use crate::entry::Root;
 use crate::look::{Named, Stepped, Text};
 use crate::node::NodeKey;
 use crate::path::{Path, PathId, Step};
-use crate::store::Reading;
+use crate::record::length;
+use crate::store::{Reading, Store};
 use crate::trie::{Changes, Tree};
 
 /// A path as it will be.
@@ -29,23 +31,53 @@ pub(crate) struct PathDraft {
 pub(crate) struct Kept {
     tree: Tree,
     next: PathId,
-    known: Known,
+    known: Arc<Known>,
+    share: Share,
 }
 
-/// More paths than this are not kept.
-const KEPT_MAX: PathId = 1 << 16;
+/// Bytes that the kept paths of all documents take, at most. Beyond them an edit that needs a new node's path walks over all paths.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
+/// What a path costs beside its name, about.
+const PATH_BYTES: u64 = 96;
 
 /// Which path is one step behind which.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     members: HashMap<PathId, HashMap<Arc<str>, PathId>>,
     items: HashMap<PathId, PathId>,
     root: Option<PathId>,
+    bytes: u64,
+}
+
+/// A part of what all documents may keep.
+#[derive(Debug)]
+struct Share {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Share {
+    fn take(all: &Arc<AtomicU64>, bytes: u64) -> Option<Self> {
+        let room = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= KEPT_BYTES_MAX);
+        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        Some(Self { all: Arc::clone(all), bytes })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Kept {
     fn is_of(&self, tree: &Tree, next: PathId) -> bool {
         (&self.tree, self.next) == (tree, next)
+    }
+
+    /// What is known of these paths, if they are the ones that are kept.
+    pub(crate) fn of(&self, tree: &Tree, next: PathId) -> Option<Arc<Known>> {
+        self.is_of(tree, next).then(|| Arc::clone(&self.known))
     }
 }
 
@@ -59,30 +91,62 @@ impl Known {
     }
 
     fn add(&mut self, before: PathId, step: Step<'_>, path: PathId) {
+        self.bytes += PATH_BYTES;
         match step {
             Step::Root => self.root = Some(path),
-            Step::Member(name) => _ = self.members.entry(before).or_default().insert(name.into(), path),
+            Step::Member(name) => {
+                self.bytes += length(name.as_bytes());
+                self.members.entry(before).or_default().insert(name.into(), path);
+            }
             Step::Items => _ = self.items.insert(before, path),
         }
     }
+
+    fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Takes others in.
+    fn extend(&mut self, other: Self) {
+        for (before, members) in other.members {
+            self.members.entry(before).or_default().extend(members);
+        }
+        self.items.extend(other.items);
+        self.root = self.root.or(other.root);
+        self.bytes += other.bytes;
+    }
+
+    fn forget_from(&mut self, first: PathId) {
+        self.members.values_mut().for_each(|members| members.retain(|_, path| *path < first));
+        self.members.retain(|_, members| !members.is_empty());
+        self.items.retain(|_, path| *path < first);
+        self.root = self.root.filter(|path| *path < first);
+    }
 }
 
-#[derive(Debug)]
+/// The paths of an edit by their steps: those that were there, and its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    before: Option<Arc<Known>>,
+    own: Known,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct Paths {
     pub(crate) tree: Tree,
     pub(crate) next: PathId,
     pub(crate) drafts: BTreeMap<PathId, PathDraft>,
-    pub(crate) known: Option<Known>,
+    /// The tree that the edit began with, and its own paths begin here.
+    origin: (Tree, PathId),
+    is_reverted: bool,
+    pub(crate) names: Names,
 }
 
 impl Paths {
     pub(crate) fn over(base: &Root) -> Self {
-        Self { tree: base.paths.clone(), next: base.next_path, drafts: BTreeMap::new(), known: None }
-    }
-
-    /// The same, for whoever may come back to it.
-    pub(crate) fn copy(&self) -> Self {
-        Self { tree: self.tree.clone(), next: self.next, drafts: self.drafts.clone(), known: None }
+        let (tree, next) = (base.paths.clone(), base.next_path);
+        let (drafts, names) = (BTreeMap::new(), Names::default());
+        Self { origin: (tree.clone(), next), tree, next, drafts, is_reverted: false, names }
     }
 
     pub(crate) fn find(&self, reading: &Reading<'_>, path: PathId) -> Result<Option<Named>, DocsError> {
@@ -105,40 +169,74 @@ impl Paths {
             None if before == 0 => (Step::Root, Stepped::Root),
             None => (Step::Items, Stepped::Items),
         };
-        let mut known = match self.known.take() {
-            Some(known) => known,
-            None => match reading.doc.take_paths().filter(|kept| kept.is_of(&self.tree, self.next)) {
-                Some(kept) => kept.known,
-                None => self.known(reading)?,
-            },
-        };
-        let path = known.find(before, step).unwrap_or_else(|| {
-            let named = Named { before, step: stepped, name: Text::own(name.unwrap_or_default()), references: 0 };
-            self.drafts.insert(self.next, PathDraft { named, is_new: true });
-            known.add(before, step, self.next);
-            self.next += 1;
-            self.next - 1
-        });
-        self.known = Some(known);
-        Ok(path)
+        if self.names.before.is_none() {
+            self.names.before = Some(self.known(reading)?);
+        }
+        let Names { before: there, own } = &mut self.names;
+        let there = there.as_ref().and_then(|there| there.find(before, step));
+        if let Some(path) = there.or_else(|| own.find(before, step)) {
+            return Ok(path);
+        }
+        let named = Named { before, step: stepped, name: Text::own(name.unwrap_or_default()), references: 0 };
+        self.drafts.insert(self.next, PathDraft { named, is_new: true });
+        own.add(before, step, self.next);
+        self.next += 1;
+        Ok(self.next - 1)
     }
 
     /// What the next edit may go on with, when these are the committed paths. `before`: those that this edit began with.
-    pub(crate) fn keep(known: Option<Known>, doc: &Doc, before: &Root, after: &Root) {
-        let kept = doc.take_paths().filter(|kept| kept.is_of(&before.paths, before.next_path));
-        // Without a new path the known ones are the same, but for a revert: that lists no changes.
-        let kept = kept.filter(|_| after.is_listed && before.next_path == after.next_path).map(|kept| kept.known);
-        if let Some(known) = known.or(kept).filter(|_| after.next_path <= KEPT_MAX) {
-            doc.keep_paths(Kept { tree: after.paths.clone(), next: after.next_path, known });
+    pub(crate) fn keep(names: Names, (store, doc): (&Store, &Doc), before: &Root, after: &Root) {
+        let kept = doc.take_paths();
+        let Names { before: there, own } = names;
+        let (known, share) = match there {
+            Some(there) => {
+                // Nobody else has it then, and it need not be copied.
+                drop(kept);
+                let known = if own.is_empty() {
+                    there
+                } else {
+                    let mut known = Arc::try_unwrap(there).unwrap_or_else(|shared| Known::clone(&shared));
+                    known.extend(own);
+                    Arc::new(known)
+                };
+                let share = Share::take(&store.path_bytes, known.bytes);
+                (known, share)
+            }
+            // Without a new path the known ones are the same, but for a revert: that lists no changes.
+            None => match kept {
+                Some(Kept { tree, next, known, share })
+                    if (&tree, next) == (&before.paths, before.next_path)
+                        && after.is_listed
+                        && before.next_path == after.next_path =>
+                {
+                    (known, Some(share))
+                }
+                _ => return,
+            },
+        };
+        if let Some(share) = share {
+            doc.keep_paths(Kept { tree: after.paths.clone(), next: after.next_path, known, share });
         }
     }
 
-    fn known(&self, reading: &Reading<'_>) -> Result<Known, DocsError> {
+    /// The paths that were there: those that an earlier edit left, or all of them are walked over.
+    fn known(&self, reading: &Reading<'_>) -> Result<Arc<Known>, DocsError> {
+        let (tree, end) = &self.origin;
+        if let Some(known) = reading.doc.known_paths(tree, *end) {
+            return Ok(known);
+        }
         let mut known = Known::default();
-        for path in 1..self.next {
-            if let Some(named) = self.find(reading, path)? {
+        for path in 1..*end {
+            if let Some(named) = reading.path(tree, path)? {
                 known.add(named.before, named.step(), path);
             }
+        }
+        let known = Arc::new(known);
+        // This edit may never be committed.
+        if !self.is_reverted
+            && let Some(share) = Share::take(&reading.store.path_bytes, known.bytes)
+        {
+            reading.doc.keep_paths(Kept { tree: tree.clone(), next: *end, known: Arc::clone(&known), share });
         }
         Ok(known)
     }
@@ -146,14 +244,16 @@ impl Paths {
     /// The paths are those of a revision; new ones go on where they would have, or behind those of a revision that was dropped since.
     pub(crate) fn revert(&mut self, to: &Root) {
         self.drafts.clear();
-        (self.tree, self.known, self.next) = (to.paths.clone(), None, self.next.max(to.next_path));
+        (self.tree, self.next) = (to.paths.clone(), self.next.max(to.next_path));
+        (self.origin, self.is_reverted, self.names) = ((to.paths.clone(), self.next), true, Names::default());
     }
 
     /// Forgets the paths from this one on: they were never in the tree that holds.
     pub(crate) fn forget_from(&mut self, first: PathId) {
         if self.next > first {
             self.drafts.retain(|path, _| *path < first);
-            (self.next, self.known) = (first, None);
+            self.names.own.forget_from(first);
+            self.next = first;
         }
     }
 
@@ -182,3 +282,7 @@ impl Paths {
         changes
     }
 }
+
+#[cfg(test)]
+#[path = "paths_test.rs"]
+mod tests;

@@ -49,7 +49,7 @@ impl Pointer {
 }
 
 /// The child of a value that one step leads to.
-pub(crate) fn child<L: Look + ?Sized>(look: &L, key: NodeKey, step: &str) -> Result<Option<NodeKey>, DocsError> {
+fn child<L: Look + ?Sized>(look: &L, key: NodeKey, step: &str) -> Result<Option<NodeKey>, DocsError> {
     let node = look.item(key)?.node;
     match node.kind {
         Kind::Object => look.member(key, step),

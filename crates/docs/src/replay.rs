@@ -8,6 +8,7 @@ use std::fmt;
 
 use assent_frame::Malformed;
 use assent_journal::{Entry as Laid, Log};
+use assent_kind::Kind;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::DocsError;
@@ -21,13 +22,13 @@ use crate::place::Entry;
 use crate::store::settled;
 
 /// Every journal entry behind what the index is durable up to. The journal believes nothing before it is durable.
-pub(crate) fn replay(log: &dyn Log, index: &Index) -> Result<u64, DocsError> {
+pub(crate) fn replay(log: &dyn Log, index: &Index, memory_bytes: u64) -> Result<u64, DocsError> {
     let mut replayed = 0;
     for entry in log.read(index.published())? {
         let entry = entry?;
         Replay { log, index, entry: &entry }.judge()?;
         replayed += 1;
-        if index.memory_bytes() > (16 << 20) && index.close_memory() {
+        if index.memory_bytes() > memory_bytes && index.close_memory() {
             index.flush(log)?;
         }
     }
@@ -66,7 +67,15 @@ impl Replay<'_> {
     }
 
     fn apply(&self, effect: &Effect<'_>) -> Result<(), DocsError> {
-        Ok(self.index.apply(self.entry.lsn, self.entry.end, effect)?)
+        let apply = || self.index.apply(self.entry.lsn, self.entry.end, effect);
+        match apply() {
+            // One entry may be many rows. Memory that has nothing takes any.
+            Err(error) if error.kind() == Kind::Busy && self.index.close_memory() => {
+                self.index.flush(self.log)?;
+                Ok(apply()?)
+            }
+            applied => Ok(applied?),
+        }
     }
 
     fn create(&self) -> Result<(), DocsError> {

@@ -2,8 +2,7 @@
 //!
 //! Walk: between start and end [`DocsResource::edit`] gives the branch's own edit of a document, and so its one writer's seat · `send`
 //! appends, `receive` waits: so branches of several stores share their time on disk.
-//! Deliberately absent: the memory of finished branches: who asks what became of one that is not listed is told that it is
-//! forgotten.
+//! Deliberately absent: a memory of finished branches. What became of one that is not listed is told by the witness of its vote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
+use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
 
 use crate::branch::{Appended, Voted};
 use crate::{Database, DocsError, Edit, Meta};
@@ -34,6 +33,8 @@ pub struct DocsResource {
     current: Option<Xid>,
     begun: BTreeMap<Xid, Work>,
     answer: Option<(Appended, Reply)>,
+    /// Of its newest vote of yes.
+    witness: Vec<u8>,
     /// The node whose branches this connection resolves.
     claim: Option<Claim>,
 }
@@ -67,7 +68,8 @@ impl DocsResource {
     /// A connection under the registered name, whose commits say this.
     #[must_use]
     pub fn new(name: &str, db: Arc<Database>, meta: Meta) -> Self {
-        Self { name: name.to_owned(), db, meta, current: None, begun: BTreeMap::new(), answer: None, claim: None }
+        let (name, begun) = (name.to_owned(), BTreeMap::new());
+        Self { name, db, meta, current: None, begun, answer: None, witness: Vec::new(), claim: None }
     }
 
     /// The started branch's edit of a document.
@@ -104,7 +106,8 @@ impl DocsResource {
             }
             Verb::Prepare(xid) => {
                 let edits = self.ended(xid, "prepare")?;
-                let Voted { vote, appended } = self.db.prepare_begin(xid, edits, &self.meta)?;
+                let Voted { vote, appended, witness } = self.db.prepare_begin(xid, edits, &self.meta)?;
+                self.witness = witness;
                 Ok((appended, Reply::Vote(vote)))
             }
             Verb::CommitOnePhase(xid) => self.one_phase(xid).map(done),
@@ -115,10 +118,7 @@ impl DocsResource {
             }
             Verb::Rollback(xid) => self.db.rollback_prepared_begin(xid).map(done),
             Verb::Recover(node) => Ok((Appended::NOTHING, Reply::Listed(self.db.recover(*node)))),
-            Verb::Inquire { xid, .. } => {
-                let past = if self.db.knows(xid) { Past::Open } else { Past::Forgotten };
-                Ok((Appended::NOTHING, Reply::Past(past)))
-            }
+            Verb::Inquire { xid, witness } => Ok((Appended::NOTHING, Reply::Past(self.db.inquire(xid, witness)?))),
             Verb::Claim(node) => {
                 if self.claim.as_ref().map(|claim| claim.node) != Some(*node) {
                     self.claim = Some(Claim::of(&self.db, *node)?);
@@ -164,9 +164,9 @@ impl DocsResource {
         }
         self.db.commit_prepared_begin(xid).map_err(|error| {
             // It has no outcome yet: a rollback is one, and without that either it waits for one.
-            match (self.db.rollback_prepared_begin(xid), error) {
-                (Err(_), DocsError::Journal(error)) => DocsError::InDoubt(error),
-                (_, error) => error,
+            match self.db.rollback_prepared_begin(xid) {
+                Ok(_) => error,
+                Err(_) => DocsError::Left { xid: Box::new(*xid), error: Box::new(error) },
             }
         })
     }
@@ -175,6 +175,10 @@ impl DocsResource {
 impl Resource for DocsResource {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn witness(&mut self) -> Vec<u8> {
+        self.witness.clone()
     }
 
     fn send(&mut self, verb: Verb) {
@@ -214,7 +218,7 @@ fn refusal(verb: &Verb, error: &DocsError) -> Reply {
     match error {
         DocsError::Unknown { .. } => Reply::Unknown(native(error)),
         DocsError::RolledBack { .. } => Reply::RolledBack(native(error)),
-        DocsError::InDoubt(_) => Reply::Lost(native(error)),
+        DocsError::InDoubt(_) | DocsError::Left { .. } => Reply::Lost(native(error)),
         DocsError::State { .. } | DocsError::Known { .. } | DocsError::Claimed { .. } => {
             Reply::Refused(error.kind(), native(error))
         }

@@ -63,8 +63,13 @@ pub struct Form {
 pub struct Written {
     /// How many nodes.
     pub nodes: u64,
-    /// The last of the first node's children that was begun, where there are more: [`Form::after`] of the next page.
+    /// Where there are more of the first node's children: [`Form::after`] of the next page. That is the last one that was begun; where
+    /// the page had room for none, what it was asked to be behind itself.
     pub next: Option<NodeKey>,
+    /// Whether there are more of the first node's children.
+    pub more: bool,
+    /// Whether [`Form::max_nodes`] left out something within them. The next page goes on behind the last one that was begun.
+    pub is_short: bool,
 }
 
 /// A container that is being written.
@@ -167,15 +172,19 @@ impl<L: Look, W: Write> Writing<L, W> {
 
     /// Writes the next child of the innermost container, or its end. Whether there is more.
     fn step(&mut self) -> Result<bool, DocsError> {
-        let Form { max_children, max_nodes, max_top, metadata, .. } = self.form;
+        let Form { max_children, max_nodes, max_top, metadata, after, .. } = self.form;
         let is_top = self.open.len() == 1;
         let Some(open) = self.open.last_mut() else { return Ok(false) };
         let is_cut = max_children.is_some_and(|most| open.written >= most)
             || max_nodes.is_some_and(|most| self.written.nodes >= most)
             || (is_top && max_top.is_some_and(|most| open.written >= most));
         let (kind, written) = (open.kind, open.written);
-        if is_top && open.next.is_some() && is_cut {
-            self.written.next = self.top;
+        if open.next.is_some() && is_cut {
+            if is_top {
+                (self.written.next, self.written.more) = (self.top.or(after), true);
+            } else if max_nodes.is_some_and(|most| self.written.nodes >= most) {
+                self.written.is_short = true;
+            }
         }
         let Some(next) = open.next.filter(|_| !is_cut) else {
             self.open.pop();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use assent_frame::Malformed;
@@ -70,6 +70,8 @@ pub(crate) struct Store {
     pub(crate) claims: Mutex<BTreeSet<NodeId>>,
     /// Held by whoever writes the index out.
     pub(crate) stepping: Mutex<()>,
+    /// Bytes of paths that documents keep.
+    pub(crate) path_bytes: Arc<AtomicU64>,
     /// The epoch that was given last.
     pub(crate) epochs: AtomicU32,
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 
-use assent_docs::{Diff as Between, Difference, Form, Look as _, NodeKey, Revision, Scope};
+use assent_docs::{Diff as Between, Difference, Form, NodeKey, Pointers, Revision, Scope};
 
 use super::house::{House, node};
 use super::options::{Colour, Diff};
@@ -55,26 +55,24 @@ fn lines(diff: &Between, (old, new): (&Revision, &Revision), colour: Colour) -> 
     let line = |colour: &str, text: String| {
         if is_coloured { format!("\x1b[{colour}m{text}\x1b[0m\n") } else { format!("{text}\n") }
     };
-    let gone = |key: NodeKey| Ok::<_, Failure>(line(RED, format!("- {}: {}", place(old, key)?, value(old, key)?)));
-    let come = |key: NodeKey| Ok::<_, Failure>(line(GREEN, format!("+ {}: {}", place(new, key)?, value(new, key)?)));
+    let (mut before, mut after) = (Pointers::of(old), Pointers::of(new));
     for difference in diff.differences() {
-        let text = match *difference {
-            Difference::Removed { key, .. } => gone(key)?,
-            Difference::Inserted { key, .. } => come(key)?,
-            Difference::Updated { key } => format!("{}{}", gone(key)?, come(key)?),
-            Difference::Replaced { old, new, .. } => format!("{}{}", gone(old)?, come(new)?),
+        let (was, is) = match *difference {
             Difference::Renamed { key } | Difference::Moved { key, .. } => {
-                line(YELLOW, format!("~ {} is now {}", place(old, key)?, place(new, key)?))
+                let moved = format!("~ {:?} is now {:?}", before.to(key)?, after.to(key)?);
+                print(&line(YELLOW, moved))?;
+                continue;
             }
+            _ => difference.keys(),
         };
-        print(&text)?;
+        if let Some(key) = was {
+            print(&line(RED, format!("- {:?}: {}", before.to(key)?, value(old, key)?)))?;
+        }
+        if let Some(key) = is {
+            print(&line(GREEN, format!("+ {:?}: {}", after.to(key)?, value(new, key)?)))?;
+        }
     }
     Ok(())
-}
-
-/// Where it is, as a JSON Pointer in quotes.
-fn place(look: &Revision, key: NodeKey) -> Result<String, Failure> {
-    Ok(format!("{:?}", look.pointer(key)?))
 }
 
 fn value(look: &Revision, key: NodeKey) -> Result<String, Failure> {

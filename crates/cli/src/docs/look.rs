@@ -8,6 +8,7 @@ use assent_docs::{Form, JsonPath, Look as _, Metadata as Beside, QueryLimits, Re
 use assent_kind::Kind;
 use serde_json::{Value, json};
 
+use super::file;
 use super::house::{House, node};
 use super::options::{Data, Get, History, Metadata, Query};
 use super::print;
@@ -48,17 +49,19 @@ pub(super) fn get(options: &Get, json: bool) -> Result<(), Failure> {
             let place = output.as_ref().map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
             Failure::io("write", place, &error)
         };
-        let mut out: Box<dyn Write> = match output {
-            Some(path) => Box::new(BufWriter::with_capacity(1 << 20, create(path)?)),
-            None => Box::new(BufWriter::new(io::stdout().lock())),
+        let write = |out: &mut dyn Write| -> Result<(), Failure> {
+            if json {
+                let head = head(name, &revision);
+                out.write_all(format!("{{{head},\"value\":").as_bytes()).map_err(written)?;
+            }
+            form.write(&revision, &mut &mut *out)?;
+            let end: &[u8] = if json { b"}\n" } else { b"\n" };
+            out.write_all(end).and_then(|()| out.flush()).map_err(written)
         };
-        if json {
-            let head = head(name, &revision);
-            out.write_all(format!("{{{head},\"value\":").as_bytes()).map_err(written)?;
+        match output {
+            Some(path) => file::replace(path, write),
+            None => write(&mut BufWriter::new(io::stdout().lock())),
         }
-        form.write(&revision, &mut out)?;
-        let end: &[u8] = if json { b"}\n" } else { b"\n" };
-        out.write_all(end).and_then(|()| out.flush()).map_err(written)
     })
 }
 
@@ -73,11 +76,6 @@ fn head(name: &str, revision: &Revision) -> String {
         ("message", meta.message.as_str().into()),
     ];
     members.map(|(name, value)| format!("\"{name}\":{value}")).join(",")
-}
-
-#[expect(clippy::disallowed_methods, reason = "a front door writes the file that it is given")]
-fn create(path: &std::path::Path) -> Result<std::fs::File, Failure> {
-    std::fs::File::create(path).map_err(|error| Failure::io("write", path.display(), &error))
 }
 
 /// `assent docs query`.

@@ -7,6 +7,7 @@
 mod change;
 mod check;
 mod diff;
+mod file;
 mod house;
 mod load;
 mod look;

@@ -102,8 +102,14 @@ fn a_document_is_made_changed_read_at_every_revision_and_reverted() {
     house.refuses(&["revert", "orders", "--as-of", "1d"], 3, "had no revision then");
     assert!(moment >= rows[2]["time_ms"].as_u64().unwrap());
     assert_eq!(house.done(&["get", "orders", "--as-of", "2099-01-01"]), format!("{first}\n"));
-    house.done(&["get", "orders", "--output", "copy.json"]);
-    assert_eq!(std::fs::read_to_string(house.0.path().join("copy.json")).unwrap(), format!("{first}\n"));
+    // A file is there whole or as it was, and nothing beside it.
+    house.file("copy.json", "what was there before");
+    for (revision, text) in [("2", &second), ("1", &first.to_owned())] {
+        house.done(&["get", "orders", "--revision", revision, "--output", "copy.json"]);
+        assert_eq!(std::fs::read_to_string(house.0.path().join("copy.json")).unwrap(), format!("{text}\n"));
+    }
+    house.done(&["get", "orders", "--output", "/dev/null"]);
+    assert_eq!(std::fs::read_dir(house.0.path()).unwrap().count(), 2, "the file and the house");
     let checked = house.told(&["verify"]);
     assert_eq!(checked, json!({"documents": 1, "revisions": 3, "nodes": 12, "damages": []}));
 }

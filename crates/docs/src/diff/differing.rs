@@ -45,11 +45,11 @@ impl Side {
 }
 
 /// The keys of nodes that are in one revision only, or that differ in more than what is counted and hashed below them.
-pub(super) fn differing(old: &Revision, new: &Revision) -> Result<Vec<NodeKey>, DocsError> {
+pub(super) fn differing(old: &Revision, new: &Revision) -> Result<Box<dyn Iterator<Item = NodeKey>>, DocsError> {
     let is_same = paths_agree(old, new)?;
     if !is_same {
         let end = old.root.next_node.max(new.root.next_node);
-        return Ok((1..end).map(NodeKey).collect());
+        return Ok(Box::new((1..end).map(NodeKey)));
     }
     let mut keys = Vec::new();
     walk([old, new], Which::Nodes, |name, slot, [a, b]| {
@@ -69,7 +69,7 @@ pub(super) fn differing(old: &Revision, new: &Revision) -> Result<Vec<NodeKey>, 
         }
         Ok(())
     })?;
-    Ok(keys)
+    Ok(Box::new(keys.into_iter()))
 }
 
 /// Whether a path's number means the same in both. It does but for a revision that was dropped and is still held: after a

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::DocsError;
 use crate::diff::judge::children;
+use crate::diff::row::Row;
 use crate::look::{Look, Text, escaped};
 use crate::node::{Kind, NodeKey};
 use crate::revision::Revision;
@@ -15,7 +16,7 @@ use crate::revision::Revision;
 pub(super) struct Work<'r> {
     old: &'r Revision,
     /// The values of each array that was looked into.
-    lists: HashMap<NodeKey, Vec<NodeKey>>,
+    lists: HashMap<NodeKey, Row>,
     /// What was put somewhere, and under which name.
     put: HashMap<NodeKey, (NodeKey, Option<String>)>,
 }
@@ -36,10 +37,10 @@ impl<'r> Work<'r> {
         Ok(container != NodeKey::DOCUMENT && self.old.item(container)?.node.kind == Kind::Array)
     }
 
-    fn list(&mut self, array: NodeKey) -> Result<&mut Vec<NodeKey>, DocsError> {
+    fn list(&mut self, array: NodeKey) -> Result<&mut Row, DocsError> {
         if !self.lists.contains_key(&array) {
-            let list = children(self.old, array)?.iter().map(|node| node.key).collect();
-            self.lists.insert(array, list);
+            let list: Vec<NodeKey> = children(self.old, array)?.iter().map(|node| node.key).collect();
+            self.lists.insert(array, Row::of(&list));
         }
         Ok(self.lists.entry(array).or_default())
     }
@@ -50,7 +51,7 @@ impl<'r> Work<'r> {
         let (mut at, mut parent) = (key, self.parent(key)?);
         while parent != NodeKey::DOCUMENT {
             steps.push(if self.is_array(parent)? {
-                let place = self.list(parent)?.iter().position(|of| *of == at);
+                let place = self.list(parent)?.place(at);
                 place.ok_or(DocsError::NoNode { key: at, revision: self.old.number() })?.to_string()
             } else {
                 match self.put.get(&at) {
@@ -67,7 +68,7 @@ impl<'r> Work<'r> {
     pub(super) fn take(&mut self, key: NodeKey) -> Result<(), DocsError> {
         let parent = self.parent(key)?;
         if self.is_array(parent)? {
-            self.list(parent)?.retain(|of| *of != key);
+            self.list(parent)?.take(key);
         }
         Ok(())
     }
@@ -82,9 +83,7 @@ impl<'r> Work<'r> {
     ) -> Result<(), DocsError> {
         self.put.insert(key, (parent, name.map(str::to_owned)));
         if self.is_array(parent)? {
-            let list = self.list(parent)?;
-            let at = left.and_then(|left| list.iter().position(|of| *of == left)).map_or(0, |at| at + 1);
-            list.insert(at, key);
+            self.list(parent)?.put(key, left);
         }
         Ok(())
     }
@@ -92,7 +91,7 @@ impl<'r> Work<'r> {
     /// Puts a node behind all of an array; its pointer.
     pub(super) fn put_last(&mut self, key: NodeKey, array: NodeKey) -> Result<String, DocsError> {
         self.put.insert(key, (array, None));
-        self.list(array)?.push(key);
+        self.list(array)?.put_last(key);
         self.pointer(key)
     }
 
@@ -101,7 +100,7 @@ impl<'r> Work<'r> {
         let parent = self.parent(old)?;
         self.put.insert(new, (parent, name.map(str::to_owned)));
         if self.is_array(parent)? {
-            self.list(parent)?.iter_mut().filter(|of| **of == old).for_each(|of| *of = new);
+            self.list(parent)?.substitute(old, new);
         }
         Ok(())
     }

@@ -14,6 +14,10 @@ use crate::error::within;
 use crate::import::content;
 use crate::node::Kind;
 use crate::parse::{Takes, fill};
+use crate::record::length;
+
+/// What a value takes in memory beside its texts, about: itself, and of a member its name once more.
+const VALUE_BYTES: u64 = 128;
 
 /// One value.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ pub(super) struct Sketch {
 impl Sketch {
     /// Reads one value as JSON. What an edit would refuse is refused.
     pub(super) fn read(edit: &Edit, json: impl Read) -> Result<Self, DocsError> {
-        let mut sketching = Sketching { edit, sketch: Sketch::default(), open: Vec::new(), is_done: false };
+        let mut sketching = Sketching { edit, sketch: Sketch::default(), open: Vec::new(), bytes: 0, is_done: false };
         fill(&mut sketching, None, json, edit.store.config.text_bytes_max)?;
         if !sketching.is_done {
             return Err(DocsError::Json { what: "a value was expected".to_owned() });
@@ -119,6 +123,7 @@ struct Sketching<'e> {
     edit: &'e Edit,
     sketch: Sketch,
     open: Vec<Open>,
+    bytes: u64,
     is_done: bool,
 }
 
@@ -131,6 +136,9 @@ impl Sketching<'_> {
         if self.is_done {
             return Err(DocsError::Json { what: "one value was expected, another one follows".to_owned() });
         }
+        let of_texts = length(text.as_bytes()).saturating_add(2 * name.map_or(0, |name| length(name.as_bytes())));
+        self.bytes = self.bytes.saturating_add(VALUE_BYTES).saturating_add(of_texts);
+        within("an import's memory", self.bytes, self.edit.store.config.import_bytes_max)?;
         let Sketch { values, texts } = &mut self.sketch;
         let at = values.len();
         let mut keep = |text: &str| {

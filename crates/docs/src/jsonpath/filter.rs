@@ -11,18 +11,23 @@ use regex::Regex;
 
 use crate::DocsError;
 use crate::error::within;
+use crate::jsonpath::Running;
 use crate::jsonpath::number;
 use crate::jsonpath::regexp::{Refused, compile};
 use crate::jsonpath::syntax::{Logic, Operand, Query, Relation};
 use crate::jsonpath::walk::Walk;
-use crate::jsonpath::{QueryLimits, Running};
 use crate::look::{Item, Look, Text};
 use crate::node::{Kind, Node, NodeKey};
+use crate::record::length;
 
 /// Programs of patterns that are kept.
 const PATTERNS_KEPT: usize = 32;
-/// So many bytes of a text cost a pattern as much as a node costs to look at.
+/// So many bytes of a text cost as much to walk over as a node costs to look at.
 const TEXT_BYTES_STEP: u64 = 1024;
+/// So many bytes of a program cost as much to make.
+const PROGRAM_BYTES_STEP: u64 = 16;
+/// A program that is no larger is tried first; each further try may be four times as large.
+const PROGRAM_BYTES_FIRST: u64 = 16 << 10;
 
 /// A value of an operand.
 enum Value<'q> {
@@ -69,6 +74,14 @@ impl<'v> View<'v> {
         }
     }
 
+    /// What comparing it walks over.
+    const fn text(&self) -> &'v str {
+        match self {
+            Self::Number(text) | Self::Text(text) => text,
+            _ => "",
+        }
+    }
+
     /// Neither is a container.
     fn is_equal(&self, other: &Self) -> bool {
         match (self, other) {
@@ -95,26 +108,16 @@ impl<'v> View<'v> {
 pub(super) struct Patterns(Vec<(bool, String, Option<Regex>)>);
 
 impl Patterns {
-    fn find(&mut self, pattern: &str, is_whole: bool, limits: &QueryLimits) -> Result<Option<Regex>, DocsError> {
+    fn find(&self, pattern: &str, is_whole: bool) -> Option<Option<Regex>> {
         let known = self.0.iter().find(|(of, text, _)| *of == is_whole && text == pattern);
-        if let Some((_, _, program)) = known {
-            return Ok(program.clone());
-        }
-        let bytes_max = usize::try_from(limits.regex_bytes_max).unwrap_or(usize::MAX);
-        let program = match compile(pattern, is_whole, bytes_max) {
-            Ok(program) => Some(program),
-            Err(Refused::NotOne) => None,
-            Err(Refused::TooLarge) => {
-                let limit = limits.regex_bytes_max;
-                within("a regular expression of a query, with its program,", u64::from(limit) + 1, limit.into())?;
-                None
-            }
-        };
+        known.map(|(_, _, program)| program.clone())
+    }
+
+    fn keep(&mut self, pattern: &str, is_whole: bool, program: Option<Regex>) {
         if self.0.len() >= PATTERNS_KEPT {
             self.0.remove(0);
         }
-        self.0.push((is_whole, pattern.to_owned(), program.clone()));
-        Ok(program)
+        self.0.push((is_whole, pattern.to_owned(), program));
     }
 }
 
@@ -166,7 +169,10 @@ impl<'q, L: Look> Running<'q, L> {
                 self.within(query, node).next(self)?.map_or(Value::Nothing, |spot| Value::Node(spot.item))
             }
             Operand::Length(operand) => match self.value(operand, node)?.view() {
-                View::Text(text) => number(u64::try_from(text.chars().count()).unwrap_or(u64::MAX)),
+                View::Text(text) => {
+                    self.walk_over(text)?;
+                    number(u64::try_from(text.chars().count()).unwrap_or(u64::MAX))
+                }
                 View::Container(node) => number(node.children),
                 _ => Value::Nothing,
             },
@@ -190,6 +196,8 @@ impl<'q, L: Look> Running<'q, L> {
 
     fn compare(&self, left: &Value<'q>, relation: Relation, right: &Value<'q>) -> Result<bool, DocsError> {
         let (a, b) = (left.view(), right.view());
+        self.walk_over(a.text())?;
+        self.walk_over(b.text())?;
         let is_equal = || match (&a, &b) {
             (View::Container(left), View::Container(right)) => self.is_same(left, right),
             (left, right) => Ok(left.is_equal(right)),
@@ -206,9 +214,36 @@ impl<'q, L: Look> Running<'q, L> {
 
     fn matches(&self, text: &Value<'q>, pattern: &Value<'q>, is_whole: bool) -> Result<bool, DocsError> {
         let (View::Text(text), View::Text(pattern)) = (text.view(), pattern.view()) else { return Ok(false) };
-        self.step(u64::try_from(text.len()).unwrap_or(u64::MAX) / TEXT_BYTES_STEP)?;
-        let program = self.patterns.borrow_mut().find(pattern, is_whole, &self.limits)?;
+        self.walk_over(text)?;
+        let program = self.program(pattern, is_whole)?;
         Ok(program.is_some_and(|program| program.is_match(text)))
+    }
+
+    /// What looking at all of a text costs.
+    fn walk_over(&self, text: &str) -> Result<(), DocsError> {
+        self.step(length(text.as_bytes()) / TEXT_BYTES_STEP)
+    }
+
+    /// The program of a pattern. Making it costs what it may become: a document can bring a new pattern with each node.
+    fn program(&self, pattern: &str, is_whole: bool) -> Result<Option<Regex>, DocsError> {
+        if let Some(known) = self.patterns.borrow().find(pattern, is_whole) {
+            return Ok(known);
+        }
+        let limit = u64::from(self.limits.regex_bytes_max);
+        let mut bytes = PROGRAM_BYTES_FIRST.min(limit);
+        let program = loop {
+            self.step((length(pattern.as_bytes()) + bytes) / PROGRAM_BYTES_STEP)?;
+            match compile(pattern, is_whole, usize::try_from(bytes).unwrap_or(usize::MAX)) {
+                Ok(program) => break Some(program),
+                Err(Refused::NotOne) => break None,
+                Err(Refused::TooLarge) if bytes < limit => bytes = (4 * bytes).min(limit),
+                Err(Refused::TooLarge) => {
+                    within("a regular expression of a query, with its program,", limit + 1, limit)?;
+                }
+            }
+        };
+        self.patterns.borrow_mut().keep(pattern, is_whole, program.clone());
+        Ok(program)
     }
 
     /// Whether two containers have the same values; the order of members means nothing.
@@ -233,6 +268,8 @@ impl<'q, L: Look> Running<'q, L> {
                 };
                 let Some(other) = other else { return Ok(false) };
                 let other = self.item(other)?;
+                self.walk_over(child.text())?;
+                self.walk_over(other.text())?;
                 (next, beside) = (child.node.right, other.node.right);
                 match (View::of(&child), View::of(&other)) {
                     (View::Container(left), View::Container(right)) => open.push((*left, *right)),

@@ -16,7 +16,7 @@ struct Parts<'a> {
 }
 
 /// How two numbers of JSON stand to each other.
-pub(super) fn compare(left: &str, right: &str) -> Ordering {
+pub(crate) fn compare(left: &str, right: &str) -> Ordering {
     let (left, right) = (Parts::of(left), Parts::of(right));
     match (left.sign(), right.sign()) {
         (0, 0) => Ordering::Equal,

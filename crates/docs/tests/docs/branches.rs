@@ -5,6 +5,7 @@ use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_xa::Vote;
 
+use super::damage::rot;
 use super::tree::push;
 use super::{Desk, fresh, says};
 
@@ -187,4 +188,93 @@ fn documents_of_one_branch_have_pages_of_their_own_though_they_stand_in_one_entr
         }
         desk = desk.again();
     }
+}
+
+#[test]
+fn a_branch_stays_listed_until_its_outcome_is_durable() {
+    // Once the outcome was appended it was listed nowhere, though a crash might still leave it prepared.
+    let desk = fresh();
+    let docs = two(&desk);
+    prepare(&desk.db, &xid(1), &docs, "2");
+    let listed = desk.db.in_doubt();
+    let appended = desk.db.rollback_prepared_begin(&xid(1)).unwrap();
+    assert_eq!((listed.len(), desk.db.in_doubt()), (1, listed));
+    desk.db.wait(appended).unwrap();
+    assert!(desk.db.in_doubt().is_empty());
+}
+
+/// A branch is prepared on "a" and "b"; whatever these bytes are on the disk, they rot, and the database is opened again.
+fn rotten(versioning: Versioning, bytes: &[u8]) -> Desk {
+    let desk = fresh();
+    let docs = ["a", "b", "c"].map(|name| {
+        let doc = desk.db.create(name, versioning).unwrap();
+        let mut edit = doc.edit().unwrap();
+        let leaf = push(&mut edit, NodeKey::DOCUMENT, None, Value::String(&format!("first of {name}")));
+        edit.commit(&Meta::default()).unwrap();
+        (doc, leaf)
+    });
+    prepare(&desk.db, &xid(1), &docs[..2], "222");
+    // Far behind it, so that its block is not written again, and an open need not walk over it.
+    for number in 0..30 {
+        let mut edit = docs[2].0.edit().unwrap();
+        edit.set(docs[2].1, Value::Number(&(1_u64 << number).to_string().repeat(10_000))).unwrap();
+        edit.commit(&Meta::default()).unwrap();
+        if number == 0 {
+            rot(&desk, bytes);
+        }
+        desk.db.checkpoint().unwrap();
+    }
+    drop(docs);
+    desk.again()
+}
+
+#[test]
+fn a_branch_on_a_damaged_document_shuts_that_one_and_ends_as_it_is_told() {
+    // The whole database did not open: every other document was out of reach.
+    for is_commit in [true, false] {
+        let desk = rotten(Versioning::Full, b"first of a");
+        assert_eq!(desk.db.in_doubt()[0].documents, [("a".to_owned(), 2), ("b".to_owned(), 2)]);
+        for _ in 0..2 {
+            assert_eq!(desk.db.document("a").map(drop).unwrap_err().kind(), Kind::Corrupt);
+        }
+        assert_eq!(desk.db.document("b").unwrap().edit().unwrap_err().kind(), Kind::Busy);
+        let doc = desk.db.document("c").unwrap();
+        let mut edit = doc.edit().unwrap();
+        let leaf = edit.value().unwrap();
+        edit.set(leaf, Value::Bool(true)).unwrap();
+        assert_eq!(edit.commit(&Meta::default()).unwrap().number(), 32);
+        let verb = if is_commit { Database::commit_prepared_begin } else { Database::rollback_prepared_begin };
+        desk.db.wait(verb(&desk.db, &xid(1)).unwrap()).unwrap();
+        let mut desk = desk;
+        for _ in 0..2 {
+            assert!(desk.db.in_doubt().is_empty());
+            if is_commit {
+                assert_eq!((number(&desk.db, "a"), number(&desk.db, "b").0), ((2, "222".to_owned()), 2));
+            } else {
+                assert_eq!(desk.db.document("a").map(drop).unwrap_err().kind(), Kind::Corrupt);
+                assert_eq!(number(&desk.db, "b").1, "first of b");
+            }
+            desk.db.document("b").unwrap().edit().unwrap();
+            desk = desk.again();
+        }
+    }
+}
+
+#[test]
+fn a_branch_that_cannot_be_read_lets_nobody_write_and_everybody_read() {
+    let desk = rotten(Versioning::default(), b"222");
+    assert_eq!(desk.db.in_doubt(), [InDoubt { xid: xid(1), documents: Vec::new() }]);
+    for name in ["a", "b"] {
+        assert_eq!(number(&desk.db, name), (1, format!("first of {name}")));
+    }
+    let doc = desk.db.document("c").unwrap();
+    let mut edit = doc.edit().unwrap();
+    let leaf = edit.value().unwrap();
+    edit.set(leaf, Value::Bool(true)).unwrap();
+    let error = edit.commit(&Meta::default()).unwrap_err();
+    assert!(error.kind() == Kind::Corrupt && error.to_string().contains("so none is written"), "{error}");
+    for verb in [Database::commit_prepared_begin, Database::rollback_prepared_begin] {
+        assert_eq!(verb(&desk.db, &xid(1)).unwrap_err().kind(), Kind::Corrupt);
+    }
+    assert_eq!((desk.db.in_doubt().len(), doc.latest().number()), (1, 31));
 }

@@ -10,7 +10,7 @@ use super::tree::push;
 use super::{Desk, fresh_with};
 
 /// Changes one byte of these on the disk, where they stand last.
-fn rot(desk: &Desk, bytes: &[u8]) {
+pub fn rot(desk: &Desk, bytes: &[u8]) {
     for name in desk.disk.list(Path::new("log")).unwrap() {
         let Ok(file) = desk.disk.open(&Path::new("log").join(name), Open { access: Access::Write, direct: false })
         else {

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use assent_docs::{
-    At, Config, Diff, Difference, DocsError, Document, Edit, Form, Look, Meta, NodeKey, Revision, Scope, Spot, Value,
-    Versioning,
+    At, Config, Diff, Difference, DocsError, Document, Edit, Form, Look, Meta, NodeKey, Pointers, Revision, Scope,
+    Spot, Value, Versioning,
 };
 use assent_kind::Kind;
 use assent_sim::Rng;
@@ -427,4 +427,20 @@ fn a_diff_of_neighbours_reads_as_few_pages_of_ten_megabytes_as_of_a_page() {
         // it is in, whose hash has changed.
         assert!(small <= 3 && large <= if walked { 11 } else { 7 }, "{small} and {large} pages");
     }
+}
+
+#[test]
+fn pointers_to_many_values_are_those_of_each() {
+    // Each counted the values before it: of 200,000 that differ 20,000,000,000.
+    let desk = fresh();
+    let items: Vec<String> = (0..300).map(|number| format!(r#"{{"a/b":[{number},[]]}}"#)).collect();
+    let revision = put(&desk, &format!("{{\"list\":[{}],\"~\":0}}", items.join(","))).latest();
+    let mut pointers = Pointers::of(&revision);
+    let mut next = 1;
+    while let Some(item) = revision.find(NodeKey(next)).unwrap() {
+        assert_eq!(pointers.to(item.node.key).unwrap(), revision.pointer(item.node.key).unwrap());
+        next += 1;
+    }
+    assert_eq!((next, pointers.to(NodeKey(3 + 4 * 299 + 1)).unwrap().as_str()), (1204, "/list/299/a~1b"));
+    assert_eq!(pointers.to(NodeKey(9999)).unwrap_err().kind(), Kind::NotFound);
 }

@@ -149,3 +149,20 @@ fn what_is_no_json_or_too_much_changes_nothing() {
     let empty = desk.db.create("empty", Versioning::default()).unwrap();
     assert_eq!(import(&empty, "7").1, Imported { inserted: 1, ..Imported::default() });
 }
+
+#[test]
+fn what_an_import_takes_in_memory_is_bounded() {
+    // A new version is read whole before anything is changed: of two gigabytes of "[0,0,..]" the process died.
+    let desk = fresh_with(Config { import_bytes_max: 100_000, ..Config::default() });
+    let doc = put(&desk, "[0]");
+    let zeros = |count: usize| format!("[{}]", vec!["0"; count].join(","));
+    assert_eq!(import(&doc, &zeros(700)).1.inserted, 699);
+    let error = doc.edit().unwrap().import(zeros(900).as_bytes()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().starts_with("an import's memory of 100"), "{error}");
+    // Names and texts count too.
+    for large in [format!(r#"{{"{}":1}}"#, "n".repeat(60_000)), format!(r#"["{}"]"#, "t".repeat(100_000))] {
+        assert_eq!(doc.edit().unwrap().import(large.as_bytes()).unwrap_err().kind(), Kind::Invalid);
+    }
+    assert_eq!(doc.latest().number(), 2);
+}

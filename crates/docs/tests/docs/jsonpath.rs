@@ -228,6 +228,28 @@ fn what_a_query_may_cost_is_bounded_and_never_cut_in_silence() {
     assert_eq!(values(&look, "$[?count($[*])==100]").len(), 100);
     let error = refused("$[?match(@, '((a{50}){50}){50}')]", QueryLimits { regex_bytes_max: 1 << 16, ..limits });
     assert!(error.to_string().starts_with("a regular expression of a query"), "{error}");
+    let cost = |json: &str, query: &str| {
+        let doc = stored(&desk, query, json);
+        let (look, path) = (doc.at(1).unwrap(), JsonPath::parse(query).unwrap());
+        let mut matches = path.query(&look, limits).unwrap();
+        matches.by_ref().for_each(|found| drop(found.unwrap()));
+        matches.steps()
+    };
+    // Patterns that the document brings: each is compiled anew, which was free of charge.
+    let patterns: Vec<String> = (10..50).map(|n| format!(r#"{{"p":"((a{{{n}}}){{20}}){{5}}"}}"#)).collect();
+    let steps = cost(&format!("[{}]", patterns.join(",")), "$[?match('x', @.p)]");
+    assert!((40 * 1024..4_000_000).contains(&steps), "{steps} steps");
+    let same: Vec<&str> = vec![r#"{"p":"a+"}"#; 40];
+    let steps = cost(&format!("[{}]", same.join(",")), "$[?match('a', @.p)]");
+    assert!(steps < 1500, "one pattern is compiled once: {steps} steps");
+    // Long texts, too.
+    let long = format!(r#"["{0}","{0}"]"#, "x".repeat(1 << 20));
+    for query in ["$[?length(@) == 1048576]", "$[?@ == $[0]]", "$[?@ < $[1]]"] {
+        let steps = cost(&long, query);
+        assert!((2048..5000).contains(&steps), "{query}: {steps} steps");
+    }
+    let steps = cost(&format!("[[{long}],[{long}]]"), "$[?@ == $[1]]");
+    assert!((4096..5000).contains(&steps), "{steps} steps");
     let path = JsonPath::parse("$[*]").unwrap();
     let mut matches = path.query(&look, QueryLimits { results_max: 1, ..limits }).unwrap();
     assert!(matches.next().unwrap().is_ok() && matches.next().unwrap().is_err());

@@ -315,3 +315,89 @@ fn random_patches_do_what_another_implementation_does() {
     }
     assert!(made > 500 && refused > 500, "{made} made, {refused} refused");
 }
+
+#[test]
+fn a_long_patch_finds_its_way_by_what_it_has_done_so_far() {
+    let desk = fresh();
+    let mut made = 0;
+    for seed in 0..150 {
+        let mut rng = Rng::new(1000 + seed);
+        // Few containers of many, so that each is looked into again and again.
+        let list: Vec<Json> = (0..rng.below(12)).map(|number| json!(number)).collect();
+        let mut expected = json!({"list": list, "object": {"a": 1, "b": [2, 3, 4, 5]}, "c": some_json(&mut rng, 2)});
+        let doc = document(&desk, &seed.to_string(), &expected.to_string());
+        let mut ops = Vec::new();
+        while ops.len() < 40 {
+            let (path, from) = (some_pointer(&mut rng, &expected), some_pointer(&mut rng, &expected));
+            let op = match rng.below(8) {
+                0 if path.matches('/').count() > 1 => json!({"op": "remove", "path": path}),
+                1 => json!({"op": "replace", "path": path, "value": some_json(&mut rng, 1)}),
+                2 | 3 if from.matches('/').count() > 1 => json!({"op": "move", "from": from, "path": path}),
+                4 => json!({"op": "copy", "from": from, "path": path}),
+                5 => json!({"op": "test", "path": path, "value": expected.pointer(&path).unwrap_or(&Json::Null)}),
+                _ => json!({"op": "add", "path": path, "value": some_json(&mut rng, 1)}),
+            };
+            let one: json_patch::Patch = serde_json::from_value(json!([op])).unwrap();
+            let mut after = expected.clone();
+            let is_small = |after: &Json| after.to_string().len() < 4000;
+            // What takes the whole document's place leaves nothing to look into again.
+            if !path.is_empty() && json_patch::patch_unsafe(&mut after, &one).is_ok() && is_small(&after) {
+                (expected, made) = (after, made + 1);
+                ops.push(op);
+            } else if rng.below(200) == 0 {
+                break;
+            }
+        }
+        let patch = Json::Array(ops);
+        let mut edit = doc.edit().unwrap();
+        edit.patch(patch.to_string().as_bytes()).unwrap_or_else(|error| panic!("seed {seed}: {error}: {patch}"));
+        assert_eq!(serde_json::from_str::<Json>(&text(&edit)).unwrap(), expected, "seed {seed}: {patch}");
+        edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    }
+    assert!(made > 1000, "{made} made");
+}
+
+#[test]
+fn what_a_patch_copies_is_bounded_and_leaves_nothing_behind() {
+    // A body of a megabyte copied one of sixty megabytes twenty thousand times: a terabyte of journal, and it is kept.
+    let desk = fresh();
+    let doc = document(&desk, "a", &format!(r#"{{"a":"{}"}}"#, "x".repeat(1 << 20)));
+    let copies = |count: u32| {
+        let copy = |number| format!(r#"{{"op":"copy","from":"/a","path":"/b{number}"}}"#);
+        let ops: Vec<String> = (0..count).map(copy).collect();
+        let mut edit = doc.edit().unwrap();
+        edit.patch(format!("[{}]", ops.join(",")).as_bytes()).map(|()| edit)
+    };
+    copies(63).unwrap();
+    let error = copies(64).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("operation 63") && error.to_string().contains("67108864"), "{error}");
+    assert_eq!(doc.edit().unwrap().commit(&Meta::default()).unwrap().number(), 1, "nothing has changed");
+}
+
+#[test]
+fn a_merge_patch_of_many_new_members_looks_for_each_of_them_once() {
+    // Each was looked for among all before it, with the writer's seat held: 1,250,000,000 looks here.
+    let desk = fresh();
+    let doc = document(&desk, "a", r#"{"old":1,"gone":2}"#);
+    let members: Vec<String> = (0..50_000).map(|number| format!(r#""m{number}":{{"n":{number}}}"#)).collect();
+    let patch = format!(r#"{{"gone":null,"old":3,{}}}"#, members.join(","));
+    let mut edit = doc.edit().unwrap();
+    edit.merge_patch(patch.as_bytes()).unwrap();
+    let revision = edit.commit(&Meta::default()).unwrap();
+    assert_eq!(text(&revision), format!(r#"{{"old":3,{}}}"#, members.join(",")));
+    revision.verify().unwrap();
+}
+
+#[test]
+fn a_test_takes_numbers_for_equal_only_if_they_are() {
+    // Exponents that no integer holds counted as the same one.
+    let desk = fresh();
+    let (far, near) = (format!("1e1{}", "0".repeat(39)), format!("1e-1{}", "0".repeat(40)));
+    let doc = document(&desk, "a", &format!("[{far}]"));
+    let test = |digits: &str| {
+        let patch = format!(r#"[{{"op":"test","path":"/0","value":{digits}}}]"#);
+        doc.edit().unwrap().patch(patch.as_bytes()).map_err(|error| error.kind())
+    };
+    assert_eq!((test(&far), test(&near)), (Ok(()), Err(Kind::Conflict)));
+}

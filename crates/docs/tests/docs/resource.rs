@@ -1,9 +1,14 @@
 //! A database among the branches of a transaction.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use assent_docs::{Database, DocsConnector, DocsError, DocsResource, Look, Meta, NodeKey, Value, Versioning};
-use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId, Xid};
+use assent_docs::{
+    Database, DocsConnector, DocsError, DocsResource, KIND_PREPARE, Look, Meta, NodeKey, Value, Versioning,
+};
+use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
+use assent_journal::{Entries, Entry, Journal, JournalError, Log, State, Ticket};
 use assent_kind::Kind;
 use assent_xa::{Connector, Past, Reply, Resource, Verb, Vote};
 
@@ -70,7 +75,6 @@ fn a_branch_is_prepared_and_committed_or_rolled_back_and_nothing_of_it_is_seen_b
     }
     assert_eq!(db.document("a").unwrap().latest().meta().message, "by a transaction");
     assert!(matches!(resource.call(Verb::Commit(xid(1))), Reply::Unknown(_)));
-    assert_eq!(resource.call(Verb::Inquire { xid: xid(1), witness: Vec::new() }), Reply::Past(Past::Forgotten));
     work(&mut resource, xid(2), &["a"], "2");
     assert_eq!(resource.call(Verb::Prepare(xid(2))), Reply::Vote(Vote::Yes));
     assert_eq!(resource.call(Verb::Rollback(xid(2))), Reply::Done);
@@ -137,4 +141,140 @@ fn recovery_finishes_what_was_prepared_before_a_restart() {
     assert!(matches!(agent.call(Verb::Forget(xid(1))), Reply::Unknown(_)));
     drop(agent);
     assert_eq!(other.call(Verb::Claim(NODE)), Reply::Done);
+}
+
+/// What became of a branch, as a database tells it.
+fn became(db: &Arc<Database>, xid: Xid, witness: &[u8]) -> Past {
+    let mut agent = DocsResource::new("docs", Arc::clone(db), Meta::default());
+    match agent.call(Verb::Inquire { xid, witness: witness.to_vec() }) {
+        Reply::Past(past) => past,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_became_of_a_branch_is_told_by_whoever_voted_and_by_nobody_else() {
+    // A restored older copy answered "forgotten" of a branch that it had never heard of: half a transaction was gone and counted as
+    // committed.
+    let (db, mut resource, again) = connected(fresh());
+    let mut witnesses = Vec::new();
+    for (counter, is_commit) in [(1, true), (2, false), (3, true)] {
+        work(&mut resource, xid(counter), &["a", "b"], &counter.to_string());
+        assert_eq!(resource.call(Verb::Prepare(xid(counter))), Reply::Vote(Vote::Yes));
+        witnesses.push(resource.witness());
+        assert_eq!(became(&db, xid(counter), witnesses.last().unwrap()), Past::Open);
+        let verb = if is_commit { Verb::Commit(xid(counter)) } else { Verb::Rollback(xid(counter)) };
+        assert_eq!(resource.call(verb), Reply::Done);
+    }
+    let expected = [Past::Committed, Past::Forgotten, Past::Committed];
+    let told = |db: &Arc<Database>| [0, 1, 2].map(|at| became(db, xid(at + 1), &witnesses[at as usize]));
+    assert_eq!(told(&db), expected);
+    drop((db, resource));
+    let (db, ..) = connected(again());
+    assert_eq!(told(&db), expected);
+    // What was committed and truncated, or dropped, is told by nobody any more.
+    db.document("a").unwrap().truncate(1).unwrap();
+    db.drop_document("b").unwrap();
+    assert_eq!(told(&db), [Past::Committed, Past::Forgotten, Past::Forgotten]);
+    assert!(matches!(became(&db, xid(1), b""), Past::Elsewhere(_)), "nothing was kept");
+    assert!(matches!(became(&db, xid(1), b"other"), Past::Elsewhere(_)), "not of such a store");
+    // The same place of a copy from before it: nothing, or something else.
+    let (older, ..) = connected(fresh());
+    for _ in 0..3 {
+        for (counter, witness) in (1..).zip(&witnesses) {
+            assert!(matches!(became(&older, xid(counter), witness), Past::Elsewhere(_)));
+        }
+        let doc = older.document("a").unwrap();
+        let mut edit = doc.edit().unwrap();
+        match edit.value() {
+            None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("7")),
+            Some(value) => edit.set(value, Value::Number(&"7".repeat(300))).unwrap(),
+        }
+        edit.commit(&Meta::default()).unwrap();
+    }
+}
+
+/// A journal that is at its end as soon as a branch is prepared.
+#[derive(Debug)]
+struct Ending {
+    log: Arc<Journal>,
+    is_over: AtomicBool,
+}
+
+impl Log for Ending {
+    fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
+        let ticket = self.log.append(kind, parts);
+        self.is_over.store(kind == KIND_PREPARE, Ordering::Relaxed);
+        ticket
+    }
+
+    fn end(&self) -> Lsn {
+        if self.is_over.load(Ordering::Relaxed) { Lsn(u64::MAX) } else { self.log.end() }
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), JournalError> {
+        self.log.wait(ticket)
+    }
+
+    fn wait_durable(&self, ticket: Ticket) -> Result<(), JournalError> {
+        self.log.wait_durable(ticket)
+    }
+
+    fn sync(&self) -> Result<Lsn, JournalError> {
+        self.log.sync()
+    }
+
+    fn durable(&self) -> Lsn {
+        self.log.durable()
+    }
+
+    fn start(&self) -> Lsn {
+        self.log.start()
+    }
+
+    fn read(&self, from: Lsn) -> Result<Entries<'_>, JournalError> {
+        self.log.read(from)
+    }
+
+    fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
+        self.log.read_at(lsn)
+    }
+
+    fn trim(&self, to: Lsn) -> Result<(), JournalError> {
+        self.log.trim(to)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.log.epoch()
+    }
+
+    fn state(&self) -> State {
+        self.log.state()
+    }
+}
+
+#[test]
+fn one_phase_that_cannot_end_what_it_prepared_does_not_say_that_it_is_rolled_back() {
+    // "Rolled back", and the documents were held, also after a restart, until a coordinator listed the branch.
+    let Desk { disk, clock, log, db, config } = fresh();
+    drop(db);
+    let log = Arc::new(Ending { log, is_over: AtomicBool::new(false) });
+    let (disk, clock) = (Arc::new(disk), Arc::new(clock));
+    let db = Database::open(Arc::clone(&log) as _, disk, clock, Path::new("index"), config).unwrap();
+    let db = Arc::new(db);
+    ["a", "b"].iter().for_each(|name| _ = db.create(name, Versioning::default()).unwrap());
+    let mut resource = DocsResource::new("docs", Arc::clone(&db), Meta::default());
+    work(&mut resource, xid(1), &["a", "b"], "1");
+    let answer = resource.call(Verb::CommitOnePhase(xid(1)));
+    let Reply::Lost(native) = answer else { panic!("{answer:?}") };
+    assert!(native.message.contains("is prepared and has no outcome: a journal of"), "{native:?}");
+    log.sync().unwrap();
+    db.tick();
+    assert_eq!(resource.call(Verb::Recover(NODE)), Reply::Listed(vec![xid(1)]));
+    assert_eq!(db.document("a").unwrap().edit().unwrap_err().kind(), Kind::Busy);
+    // A coordinator that lists it ends it.
+    log.is_over.store(false, Ordering::Relaxed);
+    assert_eq!(resource.call(Verb::Rollback(xid(1))), Reply::Done);
+    assert_eq!(resource.call(Verb::Recover(NODE)), Reply::Listed(Vec::new()));
+    db.document("a").unwrap().edit().unwrap();
 }

@@ -40,7 +40,19 @@ fn pages_put_together_are_the_whole() {
     let mut out = Vec::new();
     let written = form.page(&revision, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), r#"[[0,{"a":0.0}],[]]"#);
-    assert_eq!(written, Written { nodes: 6, next: Some(NodeKey(7)) });
+    assert_eq!(written, Written { nodes: 6, next: Some(NodeKey(7)), more: true, is_short: true });
+    // A page that has room for nothing but the brackets ended the walk as if nothing followed.
+    for (after, form) in [(None, form), (Some(NodeKey(7)), Form { after: Some(NodeKey(7)), ..form })] {
+        for none in [Form { max_nodes: Some(1), ..form }, Form { max_top: Some(0), max_nodes: None, ..form }] {
+            let expected = Written { nodes: 1, next: after, more: true, is_short: false };
+            assert_eq!(none.page(&revision, &mut Vec::new()).unwrap(), expected);
+        }
+    }
+    let last = Form { start: Some(list), after: Some(NodeKey(95)), max_nodes: Some(3), ..Form::default() };
+    assert_eq!(
+        last.page(&revision, &mut Vec::new()).unwrap(),
+        Written { nodes: 3, is_short: true, ..Written::default() }
+    );
     let first = Form { max_children: Some(1), ..Form::default() };
     assert_eq!(first.page(&revision, &mut Vec::new()).unwrap().next, Some(list));
     let behind = |after| Form { start: Some(list), after: Some(NodeKey(after)), ..Form::default() }.text(&revision);
@@ -73,7 +85,7 @@ fn pieces_put_together_are_the_whole_and_none_is_large() {
         count += 1;
     }
     assert!(count > 10 && whole == json.as_bytes(), "{count} pieces");
-    assert_eq!(chunks.written(), Written { nodes: 60_001, next: None });
+    assert_eq!(chunks.written(), Written { nodes: 60_001, ..Written::default() });
     assert!(chunks.next().is_none());
     let mut none = Form { start: Some(NodeKey(1 << 40)), ..Form::default() }.chunks(&revision);
     assert_eq!(none.next().unwrap().unwrap_err().kind(), Kind::NotFound);

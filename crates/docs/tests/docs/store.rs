@@ -40,6 +40,17 @@ fn every_revision_stays_what_it_was_and_the_newest_is_what_was_committed_last() 
     assert_eq!(told.iter().map(|told| told.revision).collect::<Vec<_>>(), [12, 11, 10]);
     assert_eq!(doc.history(0..=u32::MAX, 2).unwrap().len(), 2);
     assert_eq!(doc.history(1..=1, 9).unwrap()[0].message, "first");
+    // In memory and on the disk, by any pages.
+    for _ in 0..2 {
+        for (from, to) in [(0, u32::MAX), (0, 0), (1, 49), (7, 30), (48, 60), (30, 29), (50, 70)] {
+            for limit in [0, 1, 2, 10, 49, 50, usize::MAX] {
+                let told: Vec<u32> = doc.history(from..=to, limit).unwrap().iter().map(|told| told.revision).collect();
+                let expected = (from.max(1)..=to.min(49)).rev().take(limit);
+                assert_eq!(told, expected.collect::<Vec<_>>(), "{from} to {to}, {limit} of them");
+            }
+        }
+        desk.db.checkpoint().unwrap();
+    }
 }
 
 #[test]
@@ -533,4 +544,68 @@ fn on_a_real_disk_it_is_the_same() {
     for revision in 1..30 {
         assert_eq!(doc.at(revision).unwrap().item(value).unwrap().text(), revision.to_string());
     }
+}
+
+#[test]
+fn an_index_without_room_makes_commits_wait_and_breaks_nothing() {
+    // What was durable by then and did not fit into the index's memory was never shown before a reopen, nor was anything behind it.
+    let mut desk = fresh_with(Config { memory_bytes: 64 << 10, ..Config::default() });
+    let name = |number: usize| format!("{number}");
+    let docs: Vec<_> = (0..40).map(|number| desk.db.create(&name(number), Versioning::default()).unwrap()).collect();
+    let said = says(&"m".repeat(60_000));
+    for revision in 1..=3 {
+        let begin = |doc: &assent_docs::Document| {
+            let mut edit = doc.edit().unwrap();
+            match edit.value() {
+                Some(leaf) => edit.set(leaf, Value::Number(&revision.to_string())).unwrap(),
+                None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1")),
+            }
+            edit.commit_begin(&said).unwrap()
+        };
+        // All of them are appended before one is visible: five times what the index's memory may take.
+        let pending: Vec<_> = docs.iter().map(begin).collect();
+        for waiting in pending.into_iter().rev() {
+            assert_eq!(waiting.wait().unwrap().number(), revision);
+        }
+    }
+    drop(docs);
+    for _ in 0..2 {
+        for number in 0..40 {
+            let told = desk.db.document(&name(number)).unwrap().history(0..=u32::MAX, 9).unwrap();
+            assert!(told.len() == 3 && told.iter().all(|told| told.message.len() == 60_000));
+        }
+        assert!(desk.db.stats().memory_bytes <= 8 * (64 << 10), "{:?}", desk.db.stats());
+        desk = desk.again();
+    }
+}
+
+#[test]
+fn a_time_that_stays_is_found_while_revisions_behind_it_are_dropped() {
+    // Between the drop and the newest revision that is shown, a reader of an earlier time was told that there is no such revision.
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let set = |digits: u64| {
+        let mut edit = doc.edit().unwrap();
+        match edit.value() {
+            Some(leaf) => edit.set(leaf, Value::Number(&digits.to_string())).unwrap(),
+            None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("0")),
+        }
+        edit.commit(&Meta::default()).unwrap();
+    };
+    desk.clock.set_wall_ms(1000);
+    set(0);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..400 {
+                desk.clock.set_wall_ms(2000 + round);
+                (1..16).for_each(set);
+                doc.truncate(1).unwrap();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            assert_eq!(doc.as_of(1500).unwrap().number(), 1);
+        }
+    });
 }

@@ -1,0 +1,96 @@
+//! What documents keep of their paths from one edit to the next.
+
+use std::path::Path as File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use assent_journal::Journal;
+use assent_sim::{SimClock, SimDice, SimDisk};
+
+use crate::{At, Config, Database, Document, Look, Meta, NodeKey, Value, Versioning};
+
+fn database() -> Database {
+    let (disk, clock) = (Arc::new(SimDisk::new()), Arc::new(SimClock::new()));
+    let kept = assent_journal::Config { kept_until_released: true, ..Default::default() };
+    let (log, _) =
+        Journal::open(disk.clone(), clock.clone(), Arc::new(SimDice::new(1)), File::new("log"), kept).unwrap();
+    Database::open(log, disk, clock, File::new("index"), Config::default()).unwrap()
+}
+
+/// An object with so many members.
+fn document(db: &Database, name: &str, members: u32) -> Document {
+    let doc = db.create(name, Versioning::default()).unwrap();
+    let members: Vec<String> = (0..members).map(|number| format!("\"u{number}\":{number}")).collect();
+    let mut edit = doc.edit().unwrap();
+    edit.insert_json(At::Last(NodeKey::DOCUMENT), None, format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
+    edit.commit(&Meta::default()).unwrap();
+    doc
+}
+
+fn is_kept(doc: &Document) -> bool {
+    let head = doc.doc.head.load_full();
+    doc.doc.known_paths(&head.paths, head.next_path).is_some()
+}
+
+fn insert(doc: &Document, name: &str) -> crate::Edit {
+    let mut edit = doc.edit().unwrap();
+    let root = edit.value().unwrap();
+    edit.insert(At::Last(root), Some(name), Value::Null).unwrap();
+    edit
+}
+
+#[test]
+fn paths_are_kept_however_many_and_whatever_becomes_of_an_edit() {
+    // More than 65,536 names were not kept: each new node cost a walk over all of them; and a dropped edit had taken them along.
+    let db = database();
+    let doc = document(&db, "a", 70_000);
+    assert!(is_kept(&doc), "by the commit that made them");
+    drop(insert(&doc, "dropped"));
+    assert!(is_kept(&doc), "by an edit that was dropped");
+    insert(&doc, "new").commit(&Meta::default()).unwrap();
+    assert!(is_kept(&doc), "with a new one");
+    let mut edit = insert(&doc, "another");
+    assert!(
+        edit.patch(br#"[{"op":"add","path":"/x","value":1},{"op":"test","path":"","value":1}]"#.as_slice()).is_err()
+    );
+    edit.insert(At::Last(edit.value().unwrap()), Some("x"), Value::Null).unwrap();
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    assert!(is_kept(&doc), "behind a patch that failed");
+    let mut edit = doc.edit().unwrap();
+    let root = edit.value().unwrap();
+    // What fails has made paths that are forgotten; their numbers are given again.
+    assert!(edit.insert_json(At::Last(root), Some("y"), br#"{"p":1,"q":{"r":2},"p":3}"#.as_slice()).is_err());
+    edit.insert_json(At::Last(root), Some("z"), br#"{"q":{"p":1},"r":2}"#.as_slice()).unwrap();
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    let newest = insert(&doc, "last").commit(&Meta::default()).unwrap();
+    newest.verify().unwrap();
+    for (pointer, is_there) in [("/z/q/p", true), ("/z/r", true), ("/y", false), ("/dropped", false), ("/last", true)] {
+        assert_eq!(newest.at_pointer(pointer).unwrap().is_some(), is_there, "{pointer}");
+    }
+    // A revert, and new names behind it.
+    let mut edit = doc.edit().unwrap();
+    edit.revert(&doc.at(1).unwrap()).unwrap();
+    edit.insert(At::Last(root), Some("new"), Value::Bool(true)).unwrap();
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    assert!(is_kept(&doc));
+}
+
+#[test]
+fn all_documents_together_keep_so_much_and_give_it_back() {
+    let db = database();
+    let taken = |db: &Database| db.store.path_bytes.load(Ordering::Relaxed);
+    let doc = document(&db, "a", 1000);
+    let one = taken(&db);
+    assert!((90_000..200_000).contains(&one), "{one} bytes");
+    insert(&doc, "b").commit(&Meta::default()).unwrap();
+    assert!((one + 90..one + 200).contains(&taken(&db)), "{} bytes", taken(&db));
+    // Nothing is left for another one: it does without.
+    db.store.path_bytes.fetch_add(64 << 20, Ordering::Relaxed);
+    let other = document(&db, "b", 10);
+    insert(&other, "c").commit(&Meta::default()).unwrap().verify().unwrap();
+    assert!(!is_kept(&other));
+    db.store.path_bytes.fetch_sub(64 << 20, Ordering::Relaxed);
+    db.drop_document("a").unwrap();
+    drop(doc);
+    assert_eq!(taken(&db), 0);
+}
