@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv gate model sim matrix hostile kv-kills docs-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs gate model sim matrix hostile kv-kills docs-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ peers-tx: ## transactions against Narayana, Atomikos and plain commits, in one r
 
 peers-kv: ## the same against RocksDB, LevelDB, fjall and redb, in one run (their packages; peers/README.md)
 	scripts/peers-kv $(or $(ARGS),--report target/peers-kv.html)
+
+peers-docs: ## documents against PostgreSQL as jsonb with a history table, in one run (a server of its own; peers/README.md)
+	scripts/peers-docs $(ARGS)
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)

@@ -1,0 +1,1 @@
+select revision, at from history where name = '0' order by revision desc limit 100;
