@@ -34,6 +34,9 @@ use crate::{Kv, KvError};
 
 pub(crate) const FOLDER: Barrier = Barrier::new("kv: the folder of volumes before anything in it");
 
+/// So often in a row the disk may refuse to read a place before it is left as it is.
+const UNREAD_MAX: u32 = 3;
+
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// What compactions did since the open.
@@ -47,6 +50,25 @@ pub(crate) struct Done {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) reclaimed: u64,
+}
+
+/// A place that could not be read, and how often in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unread {
+    place: u64,
+    times: u32,
+}
+
+impl Unread {
+    fn again(&mut self, place: u64) -> u32 {
+        let before = if self.place == place { self.times } else { 0 };
+        *self = Self { place, times: before + 1 };
+        self.times
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Kv {
@@ -99,8 +121,16 @@ impl Kv {
                 self.damaged().insert(place);
                 return Err(KvError::Volume { kind, what });
             }
+            Err(VaultError::Unread { place, what, kind }) => {
+                // It may pass; a sector that the disk has lost does not, and nothing waits for that.
+                if self.unread().again(place) == UNREAD_MAX {
+                    self.damaged().insert(place);
+                }
+                return Err(KvError::Volume { kind, what });
+            }
             done => done?,
         };
+        self.unread().forget();
         self.adopt(&compacted)?;
         {
             let mut done = self.done();
@@ -140,9 +170,12 @@ impl Kv {
         let generation = self.generation((first, end, choice.generation), &set)?;
         let inside = |held: &&Arc<Held>| first <= held.account.first && held.account.first < end;
         let mut read: Vec<Box<dyn Source + '_>> = Vec::new();
+        let missing = |first| VaultError::Missing { from: first, to: log.oldest().0 }.unreadable(first);
         for held in set.volumes.iter().filter(inside) {
             let Account { first, end, .. } = held.account;
             read.push(match &held.volume {
+                // Before the oldest that is there now: its file is gone, or its header cannot be read.
+                _ if held.account.is_kept() && log.oldest().0 > first => return Err(missing(first)),
                 _ if held.account.is_kept() => Box::new(Raw { log, first, end }),
                 Ok(volume) => Box::new(Arc::clone(volume)),
                 Err(error) => return Err(error.unreadable(first)),
@@ -153,8 +186,7 @@ impl Kv {
         if end > raw_from {
             // Nothing is released that is not in a volume: a stretch that is not there now lives.
             if log.oldest().0 > raw.first {
-                let missing = VaultError::Missing { from: raw.first, to: log.oldest().0 };
-                return Err(missing.unreadable(raw.first));
+                return Err(missing(raw.first));
             }
             read.push(Box::new(raw));
         }
@@ -164,7 +196,16 @@ impl Kv {
         others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0 });
         let sources = read.iter().map(|source| &**source).collect();
         let compaction = Compaction { first, end, generation, sources, others, durable, cell_bytes };
-        compact(&compaction, &mut |asked| judge(&shared.ledger, durable, asked), disk, volumes_folder, pace)
+        let (is_recounted, mut leaving) = (shared.ledger.broken().0 > 0, 0);
+        let mut ledger = |asked: &Asked<'_>| {
+            let liveness = judge(&shared.ledger, durable, asked)?;
+            if is_recounted && matches!(liveness, Liveness::Dead { .. }) {
+                leaving += shared.ledger.written_bytes(asked).map_err(|error| VaultError::Ledger(error.to_string()))?;
+            }
+            Ok(liveness)
+        };
+        let compacted = compact(&compaction, &mut ledger, disk, volumes_folder, pace)?;
+        Ok(Compacted { leaving, ..compacted })
     }
 
     /// Of what is written: above every file on disk that has any of its range, known or not. Where the ledger is lost, the highest
@@ -296,7 +337,15 @@ impl Kv {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn unread(&self) -> MutexGuard<'_, Unread> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Held>>> {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[path = "compaction_test.rs"]
+mod tests;

@@ -10,7 +10,6 @@
 
 use assent_ids::Lsn;
 use assent_journal::{ENTRY_BYTES_MAX, Entries, Log};
-use assent_kind::Kind;
 use assent_runs::{Go, Pace};
 
 use crate::vault::{Account, PACE_BYTES, VaultError, keep};
@@ -28,7 +27,7 @@ impl Kv {
         let Kv { shared, disk, volumes_folder, .. } = self;
         self.make_folder()?;
         let Account { first, end, .. } = *cell;
-        let Some(until) = kept_until(&*shared.log, (first, end), pace)? else { return Ok(false) };
+        let Some(until) = kept_until(&*shared.log, (first, end), pace) else { return Ok(false) };
         let generation = self.generation((first, end, 1), &shared.values.pin())?;
         let laid = (generation, shared.ledger.cell_bytes());
         match keep((first, end, until), laid, &**disk, volumes_folder, pace) {
@@ -41,7 +40,7 @@ impl Kv {
 /// Up to where the journal must stay for the entries that begin in a range: a long one ends behind it, and no append under way began
 /// before it. So must the first entry behind: it says that nothing is missing before. A stretch that cannot be read through may lead
 /// to a long one, so it stays too; behind twice the longest entry none is looked for.
-fn kept_until(log: &dyn Log, (first, end): (u64, u64), pace: &dyn Pace) -> Result<Option<u64>, KvError> {
+fn kept_until(log: &dyn Log, (first, end): (u64, u64), pace: &dyn Pace) -> Option<u64> {
     let stretches: Vec<Lsn> = log.sealed().iter().map(|span| span.first).chain([log.start()]).collect();
     let limit = Lsn(end.saturating_add(2 * ENTRY_BYTES_MAX));
     let (mut until, mut from, mut unpaced, mut is_proved) = (end, Lsn(end), 0, false);
@@ -53,31 +52,28 @@ fn kept_until(log: &dyn Log, (first, end): (u64, u64), pace: &dyn Pace) -> Resul
         };
         let mut is_whole = true;
         for entry in entries {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => {
-                    is_whole = false;
-                    break;
-                }
-                Err(error) => return Err(error.into()),
+            // Whatever the error: what is not seen is not released.
+            let Ok(entry) = entry else {
+                is_whole = false;
+                break;
             };
             at = at.max(entry.end);
             if !is_proved || (first..end).contains(&entry.lsn.0) {
                 (until, is_proved) = (until.max(entry.end.0), true);
             }
             if at >= limit {
-                return Ok(Some(until));
+                return Some(until);
             }
             unpaced += entry.payload.len();
             if unpaced >= PACE_BYTES {
                 unpaced = 0;
                 if pace.wrote(0) == Go::Stop {
-                    return Ok(None);
+                    return None;
                 }
             }
         }
         let next = stretches.iter().find(|stretch| **stretch > at && **stretch < limit);
-        let Some(next) = next.filter(|_| !is_whole) else { return Ok(Some(until)) };
+        let Some(next) = next.filter(|_| !is_whole) else { return Some(until) };
         until = until.max(next.0);
         from = *next;
     }

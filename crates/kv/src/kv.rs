@@ -18,7 +18,7 @@ use assent_world::{Clock, Disk};
 
 use crate::KvError;
 use crate::claims::Claims;
-use crate::compaction::Done;
+use crate::compaction::{Done, Unread};
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
 use crate::keyspaces::{Names, refuse_system};
@@ -28,7 +28,7 @@ use crate::op::{Durability, Op};
 use crate::rebuild::Progress;
 use crate::record::batch_bytes;
 use crate::recover::{Opened, recover};
-use crate::snapshot::{Found, Head, Rows, Shared, Snapshot};
+use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::time::Time;
 use crate::upkeep::Counts;
 use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values};
@@ -58,6 +58,7 @@ pub struct Kv {
     /// Volumes that were replaced and that a manifest may still name.
     pub(crate) leaving: Mutex<Vec<Arc<Held>>>,
     pub(crate) damaged: Mutex<BTreeSet<u64>>,
+    pub(crate) unread: Mutex<Unread>,
     pub(crate) done: Mutex<Done>,
 }
 
@@ -254,6 +255,7 @@ impl Kv {
             compacting: Mutex::default(),
             leaving: Mutex::default(),
             damaged: Mutex::default(),
+            unread: Mutex::default(),
             done: Mutex::default(),
         })
     }
@@ -272,6 +274,14 @@ impl Kv {
     /// As [`Kv::get`].
     pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
         self.shared.get(keyspace, key)
+    }
+
+    /// The value of a key with its metadata, unless it is longer than so many bytes: then what is known of it.
+    ///
+    /// # Errors
+    /// As [`Kv::get`].
+    pub fn entry_within(&self, keyspace: u32, key: &[u8], value_bytes: u64) -> Result<Option<Within>, KvError> {
+        self.shared.get_within(keyspace, key, value_bytes)
     }
 
     /// What is known of a key; its value is not read.

@@ -29,9 +29,9 @@ use crate::KvError;
 use crate::config::Config;
 use crate::note::{self, Moment, Note};
 use crate::record::{Became, Effect, Place};
-use crate::tally::Clerk;
+use crate::tally::{Clerk, laid_bytes};
 use crate::time::Time;
-use crate::vault::{Accounts, Compacted, VaultError};
+use crate::vault::{Accounts, Asked, Compacted, VaultError};
 use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
@@ -295,6 +295,19 @@ impl Ledger {
         let Some(newest) = self.runs.view().newest(&laid_key(keyspace, key))? else { return Ok(None) };
         let place = newest.value.map(|row| head(newest.seq, &row)).transpose()?.map(|head| head.place);
         Ok(Some((newest.seq, place)))
+    }
+
+    /// Bytes that the accounts count for the write that is asked about, if a file of the map still has its row: it will leave.
+    pub(crate) fn written_bytes(&self, asked: &Asked<'_>) -> Result<u64, KvError> {
+        let (key, mut bytes) = (laid_key(asked.keyspace, asked.key), 0);
+        for row in self.runs.view().written(&key)? {
+            let Some(value) = row.value else { continue };
+            let head = head(row.seq, &value)?;
+            if (head.place.entry.0, head.place.at) == (asked.address.lsn, asked.address.at) {
+                bytes += laid_bytes(&key, &head);
+            }
+        }
+        Ok(bytes)
     }
 
     /// What an open may still need, whichever manifest it believes.

@@ -98,7 +98,7 @@ pub use op::{Durability, Op};
 pub use rebuild::Progress;
 pub use record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK};
 pub use resource::{KvConnector, KvResource};
-pub use snapshot::{Found, Head, Rows, Snapshot};
+pub use snapshot::{Found, Head, Rows, Snapshot, Within};
 pub use throttle::Throttle;
 pub use transaction::Voted;
 pub use verify::Verified;

@@ -1,8 +1,8 @@
 //! A ledger that is lost or damaged is built anew: from the volumes, and from the journal behind them.
 //!
 //! Volumes say themselves what they are: range, generation, as of. Where several have one place, the one of the highest generation
-//! counts that is whole: it was written from the others, and from a log that was durable. One that is not whole was never
-//! finished if what it was to be made of is still there. Volumes and journal together have every place: where one is missing the
+//! counts that is whole: it was written from the others, and from a log that was durable. One that is not whole and does not say that
+//! it was finished never was, if what it was to be made of is still there. Volumes and journal together have every place: where one is missing the
 //! open says so and goes no further, because what it cannot read may be a delete. Where a volume says that the journal has its range
 //! (`kept`), that is read.
 //!
@@ -147,11 +147,10 @@ impl Build<'_> {
 
     fn volume(&mut self, volume: &Volume) -> Result<(), KvError> {
         let mut prepared = Prepared::new();
-        for record in volume.records() {
-            let record = record?;
+        volume.each(|record, item| {
             self.read(u64::try_from(record.bytes()).unwrap_or(0));
-            self.item(&record.item()?, &mut prepared)?;
-        }
+            self.item(&item, &mut prepared)
+        })?;
         self.resolve(&prepared, volume)
     }
 
@@ -302,16 +301,12 @@ fn choose(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<Arc<
             );
             return Err(KvError::Volume { kind: assent_kind::Kind::Corrupt, what });
         }
-        let mut damage = None;
-        let whole = volume.verify(&mut |error| _ = damage.get_or_insert_with(|| error.clone()));
-        if damage.is_none() && whole != facts.items {
-            let what = format!("{whole} items, its seal says {}", facts.items);
-            damage = Some(VaultError::damaged(volume.path(), 0, what));
-        }
-        match damage {
-            None => chosen.push(volume),
+        match volume.each::<VaultError>(|_, _| Ok(())) {
+            Ok(()) => chosen.push(volume),
             // Perhaps it was never finished: then what it was to be made of is there.
-            Some(damage) => bad.push((facts.first, damage)),
+            Err(damage @ VaultError::Damaged { .. }) if !volume.is_finished() => bad.push((facts.first, damage)),
+            // It has rotted, or cannot be read now: an older file of its range may have what was deleted since.
+            Err(error) => return Err(error.into()),
         }
     }
     chosen.sort_by_key(|volume| volume.facts().first);
@@ -388,6 +383,7 @@ impl Tally for Founding<'_> {
 #[cfg(test)]
 mod tests {
     use assent_journal::{Config as Settings, Journal};
+    use assent_kind::Kind;
     use assent_sim::{SimClock, SimDice, SimDisk};
     use assent_world::{Access, Open, write_all_at};
 
@@ -396,25 +392,53 @@ mod tests {
 
     const FOLDER: &str = "kv-values";
 
-    /// A journal with something in it, and a folder of volumes: first, end, generation, as of, whether it is whole.
-    fn found(volumes: &[(u64, u64, u32, u64, bool)]) -> Result<Vec<(u64, u32)>, KvError> {
+    /// What has become of a volume.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Is {
+        Whole,
+        /// The power went before its last sync.
+        Torn,
+        /// One bad sector: of its only item, of the index, of the first seal, of the second.
+        Rotten(u64),
+        /// The disk refuses to read its item.
+        Unreadable,
+    }
+    use Is::{Rotten, Torn, Unreadable, Whole};
+
+    const ITEM: Is = Rotten(4096);
+    /// What the file says twice.
+    const TWICE: [Is; 3] = [Rotten(0), Rotten(4096 + 4096), Rotten(3 * 4096)];
+
+    /// A journal with something in it, and a folder of volumes: first, end, generation, as of, how it is.
+    fn found(volumes: &[(u64, u64, u32, u64, Is)]) -> Result<Vec<(u64, u32)>, KvError> {
         let sim = SimDisk::new();
         let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
         let settings = Settings { log_size: 5 * 4096, max_buffer_log_size: 2 * 4096, ..Settings::default() };
         let (log, _) = Journal::open(Arc::new(sim.clone()), clock, dice, Path::new("log"), settings).unwrap();
         log.wait(log.append(1, &[&[7; 1000]]).unwrap()).unwrap();
-        let disk: Arc<dyn Disk> = Arc::new(sim);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
         let folder = Path::new(FOLDER);
         disk.create_dir(folder).unwrap();
-        for (first, end, generation, as_of, is_whole) in volumes {
+        for (first, end, generation, as_of, is) in volumes {
             let mut writer = VolumeWriter::create(&*disk, folder, (*first, *end), *generation, &AtOnce).unwrap();
-            let body = Body::Deleted { seq: 3, keyspace: 0, key: b"k" };
+            // Longer than a block less its frame: the index begins a block behind it.
+            let body = Body::Deleted { seq: 3, keyspace: 0, key: &[7; 4000] };
             writer.push(&Item { address: Address::new(*first, 8), body }).unwrap();
             let facts = writer.finish(*as_of, 4096).unwrap();
-            if !is_whole {
-                let open = Open { access: Access::Write, direct: false };
-                let file = disk.open(&folder.join(facts.name()), open).unwrap();
-                write_all_at(&*file, 4096, &[0x5a; 64]).unwrap();
+            let path = folder.join(facts.name());
+            let file = disk.open(&path, Open { access: Access::Write, direct: false }).unwrap();
+            let rot = |at| write_all_at(&*file, at, &[0x5a; 64]).unwrap();
+            match is {
+                Whole => {}
+                Torn => [0, 4096].into_iter().for_each(rot),
+                Rotten(at) => rot(if *at == 8192 {
+                    facts.index_at
+                } else if *at > 8192 {
+                    facts.bytes - 4096
+                } else {
+                    *at
+                }),
+                Unreadable => sim.set_unreadable(&path, 8, true),
             }
         }
         let chosen = choose(&*log, &disk, folder)?;
@@ -424,27 +448,41 @@ mod tests {
     #[test]
     fn the_highest_generation_counts_and_together_they_have_every_place() {
         // One that was never known, of all three, below one that was compacted since: that counts, and its neighbours.
-        let olds = [(0, 100, 1, 9, true), (100, 200, 6, 20, true), (200, 300, 1, 9, true), (0, 300, 5, 15, true)];
+        let olds = [(0, 100, 1, 9, Whole), (100, 200, 6, 20, Whole), (200, 300, 1, 9, Whole), (0, 300, 5, 15, Whole)];
         assert_eq!(found(&olds).unwrap(), [(0, 1), (100, 6), (200, 1)]);
         // Of one generation the later one.
-        let equal = [(0, 200, 2, 10, true), (100, 200, 2, 20, true), (0, 100, 1, 9, true)];
+        let equal = [(0, 200, 2, 10, Whole), (100, 200, 2, 20, Whole), (0, 100, 1, 9, Whole)];
         assert_eq!(found(&equal).unwrap(), [(0, 1), (100, 2)]);
         // Never finished: what it was to be made of is there; or, of the last one, the journal.
-        assert_eq!(found(&[(0, 100, 1, 9, true), (0, 100, 2, 12, false)]).unwrap(), [(0, 1)]);
-        assert_eq!(found(&[(0, 100, 1, 9, true), (100, 200, 1, 12, false)]).unwrap(), [(0, 1)]);
-        assert_eq!(found(&[(0, 100, 1, 9, false)]).unwrap(), []);
+        assert_eq!(found(&[(0, 100, 1, 9, Whole), (0, 100, 2, 12, Torn)]).unwrap(), [(0, 1)]);
+        assert_eq!(found(&[(0, 100, 1, 9, Whole), (100, 200, 1, 12, Torn)]).unwrap(), [(0, 1)]);
+        assert_eq!(found(&[(0, 100, 1, 9, Torn)]).unwrap(), []);
+    }
+
+    #[test]
+    fn one_that_was_finished_gives_way_to_no_older_one_whatever_has_become_of_it() {
+        let beside = |is| [(0, 100, 1, 9, Whole), (0, 100, 2, 12, is), (100, 200, 1, 15, Whole)];
+        for (is, kind) in [(ITEM, Kind::Corrupt), (Unreadable, Kind::Unavailable)] {
+            let error = found(&beside(is)).unwrap_err();
+            assert!(error.kind() == kind && error.to_string().contains("0000000000000000-00000002"), "{is:?} {error}");
+        }
+        // What it says twice it still says once.
+        for is in TWICE {
+            assert_eq!(found(&beside(is)).unwrap(), [(0, 2), (100, 1)], "{is:?}");
+        }
     }
 
     #[test]
     fn a_place_that_nobody_has_is_told_though_the_journal_goes_back_behind_it() {
         for (volumes, named) in [
-            (vec![(0, 100, 1, 9, true), (100, 200, 1, 9, false), (200, 300, 1, 9, true)], "0000000000000064-00000001"),
-            (vec![(0, 100, 1, 9, false), (100, 200, 1, 9, true)], "0000000000000000-00000001"),
-            (vec![(0, 100, 1, 9, true), (200, 300, 1, 9, true)], "from LSN 100 to 200"),
-            (vec![(0, 200, 1, 9, true), (150, 300, 2, 9, true)], "from LSN 0 to 150"),
+            (vec![(0, 100, 1, 9, Whole), (100, 200, 1, 9, Torn), (200, 300, 1, 9, Whole)], "0000000000000064-00000001"),
+            (vec![(0, 100, 1, 9, Whole), (100, 200, 1, 9, ITEM), (200, 300, 1, 9, Whole)], "0000000000000064-00000001"),
+            (vec![(0, 100, 1, 9, Torn), (100, 200, 1, 9, Whole)], "0000000000000000-00000001"),
+            (vec![(0, 100, 1, 9, Whole), (200, 300, 1, 9, Whole)], "from LSN 100 to 200"),
+            (vec![(0, 200, 1, 9, Whole), (150, 300, 2, 9, Whole)], "from LSN 0 to 150"),
         ] {
             let error = found(&volumes).unwrap_err();
-            assert!(error.kind() == assent_kind::Kind::Corrupt && error.to_string().contains(named), "{error}");
+            assert!(error.kind() == Kind::Corrupt && error.to_string().contains(named), "{error}");
         }
     }
 }

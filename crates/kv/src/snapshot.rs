@@ -58,6 +58,15 @@ pub struct Head {
     pub expiry: u64,
 }
 
+/// A value, if it is no longer than somebody takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// It is not.
+    Value(Found),
+    /// It is longer; it was not read.
+    Longer(Head),
+}
+
 impl From<ledger::Head> for Head {
     fn from(head: ledger::Head) -> Self {
         let ledger::Head { place, metadata, committed } = head;
@@ -114,6 +123,16 @@ impl Shared {
         let set = self.values.look();
         let head = self.head(keyspace, key)?;
         head.map(|head| self.fetch(&set, keyspace, key, head)).transpose()
+    }
+
+    /// The same, if it is no longer than so many bytes: one look-up for both.
+    pub(crate) fn get_within(&self, keyspace: u32, key: &[u8], most: u64) -> Result<Option<Within>, KvError> {
+        let set = self.values.look();
+        let Some(head) = self.head(keyspace, key)? else { return Ok(None) };
+        if u64::from(head.place.value_bytes) > most {
+            return Ok(Some(Within::Longer(head.into())));
+        }
+        Ok(Some(Within::Value(self.fetch(&set, keyspace, key, head)?)))
     }
 
     /// The value of a row that was found after its set was pinned. Damage names the key and the LSN and is never "not found".

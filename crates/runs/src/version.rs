@@ -81,20 +81,25 @@ impl Version {
     }
 
     fn find_in_runs(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
-        let Some((level0, deep)) = self.levels.split_first() else { return Ok(None) };
-        for run in level0.iter() {
+        for run in self.runs_of(key) {
             if let Some(found) = run.get(key, hash)? {
                 return Ok(Some(found));
             }
         }
-        for runs in deep {
-            if let Some(run) = runs.get(find(runs, key))
-                && let Some(found) = run.get(key, hash)?
-            {
-                return Ok(Some(found));
-            }
-        }
         Ok(None)
+    }
+
+    /// The runs that may have a key, the newest first.
+    fn runs_of(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Run>> {
+        let (level0, deep) = self.levels.split_first().map_or((&[][..], &[][..]), |(level0, deep)| (&**level0, deep));
+        level0.iter().chain(deep.iter().filter_map(move |runs| runs.get(find(runs, key))))
+    }
+
+    /// What each run has of a key, the newest first.
+    pub(crate) fn written(&self, key: &[u8]) -> Result<Vec<OwnedEntry>, RunsError> {
+        let hash = filter::hash(key);
+        let found = self.runs_of(key).filter_map(|run| run.get(key, hash).transpose());
+        found.collect()
     }
 
     /// A cursor over each source, the newest first.

@@ -119,6 +119,16 @@ impl View {
         Ok(became.map(|OwnedEntry { seq, value }| Newest { seq, value }))
     }
 
+    /// What the files have of a key, the newest first: one that was superseded stays until a merge meets both. Not what only memory
+    /// has.
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn written(&self, key: &[u8]) -> Result<Vec<Newest>, RunsError> {
+        let rows = self.version.written(key)?;
+        Ok(rows.into_iter().map(|OwnedEntry { seq, value }| Newest { seq, value }).collect())
+    }
+
     /// A walk over the keys between two bounds.
     #[must_use]
     pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Walk<'_> {

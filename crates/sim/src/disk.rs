@@ -44,6 +44,8 @@ pub(crate) struct Inside {
     pub(crate) recording: Option<Recording>,
     /// Grows with every death of the process; handles of an earlier life are dead.
     pub(crate) life: u64,
+    /// Files and sectors that cannot be read.
+    pub(crate) unreadable: BTreeSet<(String, u64)>,
     /// Open handles a file.
     pub(crate) handles: BTreeMap<u64, usize>,
     locks: BTreeSet<u64>,
@@ -72,6 +74,7 @@ impl SimDisk {
             barriers: BTreeSet::new(),
             recording: None,
             life: 0,
+            unreadable: BTreeSet::new(),
             handles: BTreeMap::new(),
             locks: BTreeSet::new(),
             capacity_bytes: None,
@@ -92,6 +95,24 @@ impl SimDisk {
     /// Lets one later call fail. Several may wait.
     pub fn inject(&self, call: Call, fault: Fault) {
         self.inside().schedule.add(call, fault);
+    }
+
+    /// From now on, or no more, every read of this sector of this file fails with EIO, whoever asks how often: a place that the medium
+    /// has lost. What is written there does not mend it. It goes with the disk's copies.
+    pub fn set_unreadable(&self, path: &Path, sector: u64, is_unreadable: bool) {
+        let place = (path.to_string_lossy().into_owned(), sector);
+        let mut inside = self.inside();
+        if is_unreadable {
+            inside.unreadable.insert(place);
+        } else {
+            inside.unreadable.remove(&place);
+        }
+    }
+
+    /// How many files the process has open; one that it opened twice counts twice.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.inside().handles.values().sum()
     }
 
     /// How many calls there were, so that a test can fail each of them in turn.
@@ -158,7 +179,9 @@ impl SimDisk {
     pub fn copy(&self) -> SimDisk {
         let inside = self.inside();
         let flight = Flight::of(&inside.state, inside.stale);
-        SimDisk::of(flight.land(&flight.newest()), inside.stale, inside.ignored)
+        let copy = SimDisk::of(flight.land(&flight.newest()), inside.stale, inside.ignored);
+        copy.inside().unreadable.clone_from(&inside.unreadable);
+        copy
     }
 
     /// What a reader can see now, as one number: names, lengths and bytes.

@@ -119,6 +119,12 @@ impl SimFile {
         }
     }
 
+    fn is_unreadable(&self, inside: &Inside, at: u64, bytes: usize) -> bool {
+        let sectors = at / SECTOR..(at + long(bytes)).div_ceil(SECTOR);
+        let mut places = inside.unreadable.iter();
+        places.any(|(path, sector)| **path == *self.path && sectors.contains(sector))
+    }
+
     fn seen<'a>(&self, inside: &'a Inside) -> io::Result<&'a Inode> {
         inside.state.files.get(&self.node).map(|file| &**file).ok_or_else(dead)
     }
@@ -142,6 +148,9 @@ impl File for SimFile {
         let (inside, fault) = self.enter(Operation::Read, None)?;
         if let Some(error) = fault.and_then(Fault::error) {
             return Err(error);
+        }
+        if self.is_unreadable(&inside, at, buffer.len()) {
+            return Err(io_error());
         }
         let file = self.seen(&inside)?;
         let mut count = size(file.seen_bytes.saturating_sub(at)).min(buffer.len());

@@ -146,10 +146,11 @@ impl Accounts {
         self.volumes.range(first..end).map(|(_, account)| account.generation).max().unwrap_or(0)
     }
 
-    /// As many bytes live in what was compacted as it has: where bookings did not fit, the account is not believed.
+    /// As many bytes live in what was compacted as it has, with those that will still be booked out: where bookings did not fit, the
+    /// account is not believed.
     pub(crate) fn recount(&mut self, compacted: &Compacted) {
         if let Some(account) = self.volumes.get_mut(&compacted.first).filter(|account| !account.is_kept()) {
-            account.live = compacted.kept_bytes;
+            account.live = compacted.kept_bytes.saturating_add(compacted.leaving);
         }
     }
 

@@ -91,6 +91,9 @@ pub(crate) struct Compacted {
     pub(crate) facts: Facts,
     /// Bytes of values that live, as they stand in it.
     pub(crate) kept_bytes: u64,
+    /// Bytes of values that do not live and whose rows the ledger's files still have: they are booked out when those are merged.
+    /// Counted only where the account is not believed.
+    pub(crate) leaving: u64,
     /// Values kept, and items left out.
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
@@ -135,7 +138,9 @@ pub(crate) fn compact(
     // No entry ends before its frame: as of 1 nothing was dead yet, and 0 says that nothing was compacted.
     let as_of = as_of.max(1);
     let facts = writer.finish(as_of, compaction.cell_bytes)?;
-    Ok(Compacted { first, end, generation, as_of, until: 0, facts, kept_bytes, kept, dropped, remembered })
+    let done =
+        Compacted { first, end, generation, as_of, facts, kept_bytes, kept, dropped, remembered, ..<_>::default() };
+    Ok(done)
 }
 
 /// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. Durable when it

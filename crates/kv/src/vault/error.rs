@@ -34,6 +34,9 @@ pub(crate) enum VaultError {
     /// What was to be compacted is damaged, or was not opened: at this place, or behind it in the same cell.
     #[error("{what}")]
     Unreadable { place: u64, what: String, kind: Kind },
+    /// What was to be compacted could not be read this time, at this place or behind it in the same cell.
+    #[error("{what}")]
+    Unread { place: u64, what: String, kind: Kind },
     /// The journal begins behind a place that no volume holds.
     #[error("the journal from LSN {from} to {to} is missing, and no volume holds it")]
     Missing { from: u64, to: u64 },
@@ -56,7 +59,7 @@ impl VaultError {
             Self::Journal(error) => error.kind(),
             Self::Order { .. } | Self::Account { .. } | Self::Compaction { .. } => Kind::Internal,
             Self::Stopped => Kind::Busy,
-            Self::Unreadable { kind, .. } | Self::Disk { kind, .. } => *kind,
+            Self::Unreadable { kind, .. } | Self::Unread { kind, .. } | Self::Disk { kind, .. } => *kind,
         }
     }
 
@@ -65,9 +68,12 @@ impl VaultError {
         Self::Unreadable { place, what: self.to_string(), kind: self.kind() }
     }
 
-    /// The same, if it will be no better next time.
+    /// Said of the place where it was read: for good where it will be no better next time, else of this time.
     pub(crate) fn found_at(self, place: u64) -> Self {
-        if self.kind() == Kind::Corrupt { self.unreadable(place) } else { self }
+        match self.kind() {
+            Kind::Corrupt | Kind::NotFound => self.unreadable(place),
+            kind => Self::Unread { place, what: self.to_string(), kind },
+        }
     }
 
     pub(crate) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Self {

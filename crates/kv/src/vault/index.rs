@@ -57,6 +57,10 @@ impl Top {
         self.firsts.len()
     }
 
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.firsts.capacity() * size_of::<(Address, u64)>()
+    }
+
     pub(crate) fn add(&mut self, address: Address, offset: u64) {
         self.firsts.push((address, offset));
     }

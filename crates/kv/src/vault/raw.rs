@@ -26,7 +26,8 @@ impl Source for Raw<'_> {
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
         // Damage is behind the last entry that was whole; within a long one others may begin.
         let mut place = self.first;
-        for entry in self.log.begun(Lsn(self.first), Lsn(self.end))? {
+        let entries = self.log.begun(Lsn(self.first), Lsn(self.end));
+        for entry in entries.map_err(|error| VaultError::from(error).found_at(place))? {
             let entry = entry.map_err(|error| VaultError::from(error).found_at(place))?;
             items(&entry, then).map_err(|error| match error {
                 VaultError::Record { .. } => error.found_at(entry.lsn.0),

@@ -1,6 +1,7 @@
 //! What a volume says of itself: one block, at its beginning and again at its end; either will do.
 //!
-//! Laid last, when everything is known. Deliberately absent: I/O.
+//! Laid last, when everything is known; and the first one only once all the rest is durable, which it says. So a file that has it was
+//! finished, whatever has become of it since. Deliberately absent: I/O.
 
 use assent_frame::{Head, Malformed, Reader, Writer, lay, parse};
 
@@ -11,6 +12,8 @@ const CELL_BLOCK_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"ASSENTV\n";
 const VERSION: u32 = 1;
 const KIND_SEAL: u16 = 0x41;
+/// All other bytes of the file were durable before this block was laid.
+const FLAG_LAST: u16 = 1;
 
 /// What a volume is and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,19 +53,25 @@ impl Facts {
         name(self.first, self.generation)
     }
 
-    /// The seal's block.
-    pub(crate) fn lay(&self) -> Vec<u8> {
+    /// The seal's block; `is_last`: all other bytes of the file are durable.
+    pub(crate) fn lay(&self, is_last: bool) -> Vec<u8> {
         let mut fields = Writer::new();
         fields.u32(VERSION).u32(self.generation).u64(self.end).u64(self.as_of).u64(self.bytes).u64(self.items);
         fields.u64(self.values).u64(self.index_at).u64(self.top_bytes).u32(self.blocks).u32(self.cell_blocks());
         let mut block = MAGIC.to_vec();
-        lay(&mut block, Head { mark: self.first, kind: KIND_SEAL, flags: 0, chain: 0 }, &[fields.as_slice()]);
+        let flags = if is_last { FLAG_LAST } else { 0 };
+        lay(&mut block, Head { mark: self.first, kind: KIND_SEAL, flags, chain: 0 }, &[fields.as_slice()]);
         block.resize(BLOCK_BYTES, 0);
         block
     }
 
     /// Reads a block back; the error says what is wrong.
     pub(crate) fn parse(block: &[u8]) -> Result<Self, &'static str> {
+        Self::parse_first(block).map(|(facts, _)| facts)
+    }
+
+    /// Reads the first block back, and whether it was laid last.
+    pub(crate) fn parse_first(block: &[u8]) -> Result<(Self, bool), &'static str> {
         let rest = block.strip_prefix(&MAGIC).ok_or("it is no seal of a volume")?;
         let Ok(Some((frame, _))) = parse(rest, 256) else { return Err("the checksum of its seal fails") };
         let fields = || -> Result<_, Malformed> {
@@ -92,7 +101,7 @@ impl Facts {
         if frame.kind != KIND_SEAL || !facts.adds_up() {
             return Err("its seal is malformed");
         }
-        Ok(facts)
+        Ok((facts, frame.flags & FLAG_LAST != 0))
     }
 
     fn cell_blocks(&self) -> u32 {
@@ -141,7 +150,11 @@ mod tests {
     #[test]
     fn a_seal_is_read_back_and_every_flipped_bit_of_it_refused() {
         let facts = Facts { bytes: 8192 + 2 * 4096 + 64 + 4096, items: 5, values: 4, ..facts() };
-        let block = facts.lay();
+        assert_eq!(
+            [false, true].map(|last| Facts::parse_first(&facts.lay(last))),
+            [Ok((facts, false)), Ok((facts, true))]
+        );
+        let block = facts.lay(true);
         assert_eq!((Facts::parse(&block), block.len()), (Ok(facts), BLOCK_BYTES));
         for bit in 0..(8 + 24 + 72) * 8 {
             let mut bad = block.clone();
@@ -149,8 +162,8 @@ mod tests {
             assert!(Facts::parse(&bad).is_err(), "bit {bit}");
         }
         // Whole, and impossible.
-        assert!(Facts::parse(&Facts { bytes: facts.bytes + 1, ..facts }.lay()).is_err());
-        assert!(Facts::parse(&Facts { end: facts.first, ..facts }.lay()).is_err());
+        assert!(Facts::parse(&Facts { bytes: facts.bytes + 1, ..facts }.lay(true)).is_err());
+        assert!(Facts::parse(&Facts { end: facts.first, ..facts }.lay(true)).is_err());
     }
 
     #[test]

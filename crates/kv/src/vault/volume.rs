@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
+use assent_kind::Kind;
 use assent_runs::{OpenFiles, Slot};
 use assent_world::{Access, Disk, File, Open, read_exact_at, remove_in_steps};
 
@@ -50,6 +51,8 @@ pub(crate) struct Volume {
     slot: Arc<Slot>,
     open: Arc<OpenFiles>,
     facts: Facts,
+    /// Its first seal says that it was.
+    is_finished: bool,
     top: Top,
     doomed: AtomicBool,
 }
@@ -84,12 +87,12 @@ impl Volume {
         let file = open.file(&slot, || disk.open(&path, READ));
         let file = file.map_err(|error| VaultError::disk("opening", &path, &error))?;
         let size = file.size().map_err(|error| VaultError::disk("reading", &path, &error))?;
-        let front = Facts::parse(&read(&*file, &path, 0, BLOCK_BYTES)?);
+        let front = Facts::parse_first(&read(&*file, &path, 0, BLOCK_BYTES)?);
         let back = size.saturating_sub(bytes(BLOCK_BYTES));
-        let facts = match front {
-            Ok(facts) => facts,
+        let (facts, is_finished) = match front {
+            Ok(front) => front,
             Err(what) => match Facts::parse(&read(&*file, &path, back, BLOCK_BYTES)?) {
-                Ok(facts) => facts,
+                Ok(facts) => (facts, false),
                 Err(_) => return Err(VaultError::damaged(&path, 0, what)),
             },
         };
@@ -99,7 +102,7 @@ impl Volume {
         let top = top(&*file, &path, &facts)?;
         let doomed = AtomicBool::new(false);
         let (disk, open) = (Arc::clone(disk), Arc::clone(open));
-        Ok(Arc::new(Self { disk, path, slot, open, facts, top, doomed }))
+        Ok(Arc::new(Self { disk, path, slot, open, facts, is_finished, top, doomed }))
     }
 
     /// Its file's name.
@@ -125,6 +128,17 @@ impl Volume {
     /// What it says of itself.
     pub(crate) const fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Whether it is known that it was whole and durable once: what is damaged in it has rotted since. Of one whose first seal is
+    /// damaged, or that an older release wrote, it is not known.
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// What it keeps in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        bytes(size_of::<Self>() + self.top.memory_bytes())
     }
 
     /// Its file goes with its last holder.
@@ -249,12 +263,55 @@ impl Volume {
     }
 }
 
+impl Volume {
+    /// Hands over every item, in order. What is damaged and stands there twice, a block of the index or a seal, hides none of them.
+    ///
+    /// # Errors
+    /// The first damage, if there are fewer than its seal says; as the disk says; as `then` says.
+    pub(crate) fn each<E: From<VaultError>>(
+        &self,
+        mut then: impl FnMut(&Record, Item<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut items, mut damage) = (0, None);
+        for record in self.records() {
+            match record {
+                Ok(record) => {
+                    then(&record, record.item()?)?;
+                    items += 1;
+                }
+                Err(error) if error.kind() == Kind::Corrupt => _ = damage.get_or_insert(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if items == self.facts.items {
+            return Ok(());
+        }
+        Err(damage.unwrap_or_else(|| self.lacks(items)).into())
+    }
+
+    /// It has fewer items than it says, or more.
+    pub(crate) fn lacks(&self, items: u64) -> VaultError {
+        VaultError::damaged(&self.path, 0, format!("{items} items, its seal says {}", self.facts.items))
+    }
+}
+
+/// What `then` said is not what reading said.
+enum Walked {
+    Read(VaultError),
+    Then(VaultError),
+}
+
+impl From<VaultError> for Walked {
+    fn from(error: VaultError) -> Self {
+        Self::Read(error)
+    }
+}
+
 impl Source for Volume {
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
-        let found = |error: VaultError| error.found_at(self.facts.first);
-        self.records().try_for_each(|record| {
-            let record = record.map_err(found)?;
-            then(record.item().map_err(found)?)
+        self.each(|_, item| then(item).map_err(Walked::Then)).map_err(|error| match error {
+            Walked::Read(error) => error.found_at(self.facts.first),
+            Walked::Then(error) => error,
         })
     }
 }

@@ -282,8 +282,8 @@ impl Pace for Stops {
 
 /// All of a volume in one sync would stand before the next commit's few bytes.
 #[test]
-fn a_long_volume_is_synced_a_little_at_a_time_and_a_short_one_once() {
-    for (values_of_100_000, syncs) in [(5, 1), (20, 2), (55, 5)] {
+fn a_long_volume_is_synced_a_little_at_a_time_and_each_once_more_for_its_first_seal() {
+    for (values_of_100_000, syncs) in [(5, 2), (20, 3), (55, 6)] {
         let bytes = values(&vec![100_000; values_of_100_000]);
         let items = sample(&bytes);
         let fails = |nth| {

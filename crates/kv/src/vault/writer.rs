@@ -120,12 +120,14 @@ impl<'a> VolumeWriter<'a> {
         }
         let bytes = self.place() + bytes(BLOCK_BYTES);
         self.facts = Facts { as_of, top_bytes, blocks, bytes, cell_bytes, ..self.facts };
-        let seal = self.facts.lay();
-        self.buffer.extend_from_slice(&seal);
+        self.buffer.extend_from_slice(&self.facts.lay(false));
         self.flush()?;
         let file = &*self.file;
-        write_all_at(file, 0, &seal).map_err(|error| VaultError::disk("writing", &self.path, &error))?;
         file.sync_all(FILE).map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
+        // Behind the sync: who finds this block knows that what is damaged was whole once, and is not half a file of a power cut.
+        let seal = self.facts.lay(true);
+        write_all_at(file, 0, &seal).map_err(|error| VaultError::disk("writing", &self.path, &error))?;
+        file.sync_data(FILE).map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
         let folder = &self.folder;
         self.disk.sync_dir(folder, NAME).map_err(|error| VaultError::disk("syncing", folder, &error))?;
         self.finished = true;

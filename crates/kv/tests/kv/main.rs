@@ -36,6 +36,7 @@ mod plain;
 mod resource;
 mod scripted_log;
 mod stress;
+mod unreadable;
 mod waiting;
 
 use std::ops::Bound;
