@@ -1,15 +1,19 @@
 //! Where the newest entry of each key of a memtable stands: a table of hashes, read by anybody while one writer adds to it.
 //!
 //! ```text
-//!   a slot   | 32 bits of the key's hash | place of its newest entry |    zero: free, and nothing stands behind it
+//!   a slot   | 32 bits of the salted hash | place of its newest entry |    zero: free, and nothing stands behind it
 //! ```
 //! A skip list of a hundred thousand keys is some twenty steps deep, each a miss of the processor's cache, and most look-ups are
 //! for keys that it does not have. Here both are about one.
+//!
+//! The keys are a client's, and so are their hashes: a table salts them with a number of its own, or a client could choose keys that all
+//! stand in one row, through which every look-up and every write would walk.
 //!
 //! Walk: [`Places::put`] · [`Places::find`]. A table that is half full is laid anew, four times as large, and the old one stays for
 //! who still looks at it.
 //! Deliberately absent: removal, order; they are the skip list's and the memtable's.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -22,8 +26,10 @@ const PLACE_MAX: u64 = u32::MAX as u64;
 
 type Table = Box<[AtomicU64]>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Places {
+    /// Odd, and nobody else's.
+    salt: u64,
     tables: [OnceLock<Table>; TABLES_MAX],
     /// The table that counts.
     current: AtomicUsize,
@@ -43,7 +49,24 @@ pub(crate) enum Known {
     Unknown,
 }
 
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            salt: RandomState::new().hash_one(()) | 1,
+            tables: Default::default(),
+            current: AtomicUsize::new(0),
+            keys: AtomicUsize::new(0),
+            has_holes: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Places {
+    /// Multiply-shift: whatever two hashes there are, chance alone decides whether their upper bits are the same.
+    const fn salted(&self, hash: u64) -> u64 {
+        hash.wrapping_mul(self.salt)
+    }
+
     /// Where the key of this hash stands, of which `is_it` is true.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u64) -> bool) -> Known {
         // A key that is missing, or has newer entries than the one that stands here: nobody can tell which.
@@ -51,7 +74,7 @@ impl Places {
             return Known::Unknown;
         }
         let Some(table) = self.table() else { return Known::Absent };
-        match probe(table, hash, is_it) {
+        match probe(table, self.salted(hash), is_it) {
             Some((_, 0)) | None => Known::Absent,
             Some((_, slot)) => Known::At(slot & PLACE_MAX),
         }
@@ -59,6 +82,7 @@ impl Places {
 
     /// The key of this hash stands here from now on; `is_it` says which slot of the same hash is that key's. One writer at a time.
     pub(crate) fn put(&self, hash: u64, place: u64, is_it: impl Fn(u64) -> bool) {
+        let hash = self.salted(hash);
         let found = self.roomy().filter(|_| place <= PLACE_MAX).and_then(|table| probe(table, hash, is_it));
         let Some((slot, before)) = found else {
             self.has_holes.store(true, Ordering::Release);
@@ -114,7 +138,8 @@ const fn tag(hash: u64) -> u64 {
 /// The slot of a key, or the free one that would be it; none if all are taken by others.
 fn probe(table: &Table, hash: u64, is_it: impl Fn(u64) -> bool) -> Option<(&AtomicU64, u64)> {
     let mask = table.len() - 1;
-    let mut at = usize::try_from(hash >> 32).unwrap_or(0) & mask;
+    // The uppermost bits: those that chance decides.
+    let mut at = usize::try_from(hash >> (64 - table.len().ilog2())).unwrap_or(0) & mask;
     for _ in 0..table.len() {
         let slot = table.get(at)?;
         let value = slot.load(Ordering::Acquire);
@@ -153,6 +178,21 @@ mod tests {
         assert_eq!(places.find(spread(20_000), is(20_000)), Known::Absent);
         let bytes = places.memory_bytes();
         assert!((2 * 8 * 20_000..120 * 20_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn whoever_chooses_the_hashes_chooses_no_row_that_all_of_them_stand_in() {
+        for bits in [0x0001_ffff_0000_0000, 0xffff_8000_0000_0000_u64] {
+            let places = Places::default();
+            for key in 1..20_000 {
+                // Alike in so many bits, by chance in the others.
+                places.put(spread(spread(key) >> 7) & !bits | bits & 0x5555_5555_5555_5555, key, |place| place == key);
+            }
+            let table = places.table().unwrap();
+            let rows = table.split(|slot| slot.load(Ordering::Relaxed) == 0);
+            let longest = rows.map(<[AtomicU64]>::len).max().unwrap();
+            assert!(longest < 1000, "{longest}");
+        }
     }
 
     #[test]
