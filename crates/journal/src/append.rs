@@ -170,8 +170,9 @@ impl Journal {
     }
 
     fn make(&self, first: u64, making: &mut journal::Making) -> Result<Arc<Segment>, Unmade> {
-        let recycled = making.recycled.checked_sub(1).map(|others| self.folder.join(segment::recycled_name(others)));
-        making.recycled = making.recycled.saturating_sub(1);
+        // Nobody who listed it before it was trimmed reads it any more.
+        let unread = making.recycled.iter().position(|(_, segment)| Arc::strong_count(segment) == 1);
+        let recycled = unread.map(|index| making.recycled.swap_remove(index).0);
         let (size, epoch, salt) = (self.config.log_size, self.epoch, self.salt);
         let head = SegmentHead { first, size, epoch, salt, recycled: recycled.is_some() };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];

@@ -55,8 +55,8 @@ pub struct Journal {
 /// What the one thread that makes or gives back segments knows.
 #[derive(Debug, Default)]
 pub(crate) struct Making {
-    /// How many trimmed segments wait to be used again.
-    pub(crate) recycled: usize,
+    /// Trimmed segments that wait to be used again, each under a name of its own.
+    pub(crate) recycled: Vec<(PathBuf, Arc<Segment>)>,
     /// The bytes of all archived segments that nobody else has to release.
     pub(crate) archived_bytes: u64,
     /// Whether a trimmed segment is gone is unknown.

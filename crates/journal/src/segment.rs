@@ -232,14 +232,15 @@ pub(crate) struct Making<'a> {
     pub(crate) barriers: [Barrier; 2],
 }
 
-/// The most files that wait to become segments again.
-pub(crate) const RECYCLED_MAX: usize = 3;
+/// The most files that wait to become segments again: about what one compaction of values releases at once, while new ones are asked for
+/// one by one. Each that is missing is zeroed ahead, so that all of its bytes are written twice.
+pub(crate) const RECYCLED_MAX: usize = 8;
 /// The file that becomes a segment.
 const NEXT: &str = "next.tmp";
 
-/// The file that waits to become a segment again behind so many others.
-pub(crate) fn recycled_name(others: usize) -> String {
-    format!("recycled-{others}.tmp")
+/// A file that waits to become a segment again.
+pub(crate) fn recycled_name(number: usize) -> String {
+    format!("recycled-{number}.tmp")
 }
 
 /// Why there is no new segment.

@@ -215,19 +215,20 @@ impl Journal {
         (index < segments.len()).then(|| Arc::make_mut(&mut segments).remove(index))
     }
 
-    /// Removes the file of a segment that is no longer listed; it waits to be used again if nobody reads it.
+    /// Removes the file of a segment that is no longer listed, or lets it wait to be used again: whoever reads it meanwhile has it open,
+    /// and it waits for him, too.
     fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let unread = Arc::strong_count(segment) == 1;
         // Releases come several at a time, and new segments one by one.
         let most = if self.config.kept_until_released { segment::RECYCLED_MAX } else { 1 };
-        let mut again = making.recycled < most && segment.head.size == self.config.log_size && unread;
-        let leaving = if again || barrier != barrier::RELEASE { None } else { segment.to_leave(disk) };
-        let removed = if again {
-            disk.rename(segment.path(), &self.folder.join(segment::recycled_name(making.recycled)))
-        } else {
-            disk.unlink(segment.path())
-        };
+        let mut again = making.recycled.len() < most && segment.head.size == self.config.log_size;
+        let free = (0..).map(segment::recycled_name).map(|name| self.folder.join(name));
+        let waits =
+            free.into_iter().find(|path| making.recycled.iter().all(|(taken, _)| taken != path)).unwrap_or_default();
+        // Whoever lists it still may read it for long: not one descriptor, and all of its room, for each that he lists.
+        let leaving = if again || !unread || barrier != barrier::RELEASE { None } else { segment.to_leave(disk) };
+        let removed = if again { disk.rename(segment.path(), &waits) } else { disk.unlink(segment.path()) };
         match removed {
             // Somebody has put it elsewhere, as he may do with what is archived.
             Err(error) if archived && error.kind() == io::ErrorKind::NotFound => again = false,
@@ -237,7 +238,10 @@ impl Journal {
         if let Some(file) = leaving {
             segment.leave(file);
         }
-        making.recycled += usize::from(again);
+        if again {
+            segment.forget_marks();
+            making.recycled.push((waits, Arc::clone(segment)));
+        }
         if archived && !segment.is_owned() {
             making.archived_bytes = making.archived_bytes.saturating_sub(segment.head.size);
         }
