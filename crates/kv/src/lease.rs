@@ -152,6 +152,7 @@ impl Leases {
         let (now, mut pins) = (shared.time.clock().now(), Vec::new());
         let newest = shared.snapshot();
         let (mut by_version, mut looked_at) = (BTreeMap::<usize, Arc<[Pinned]>>::new(), Vec::new());
+        let mut by_set = BTreeMap::<usize, Arc<[Pinned]>>::new();
         for (number, weak) in all {
             let Some(held) = weak.upgrade() else { continue };
             let Some((snapshot, since)) = held.live() else { continue };
@@ -160,7 +161,10 @@ impl Leases {
             } else {
                 let version = snapshot.view().version();
                 let pinned = by_version.entry(version).or_insert_with(|| snapshot.view().pinned_beyond(newest.view()));
-                pins.push((since, number, weak, Arc::clone(pinned)));
+                let set = snapshot.set();
+                let volumes =
+                    by_set.entry(std::ptr::from_ref(set).addr()).or_insert_with(|| set.pinned_beyond(newest.set()));
+                pins.push((since, number, weak, [Arc::clone(pinned), Arc::clone(volumes)], set.raw_from));
                 // So that no other version gets its address meanwhile.
                 looked_at.push(snapshot);
             }
@@ -170,10 +174,15 @@ impl Leases {
         pins.sort_by_key(|(since, number, ..)| (*since, *number));
         let mut kept = BTreeSet::new();
         let (mut memory_bytes, mut file_bytes) = (0_u64, 0_u64);
+        // The journal from the oldest set's place on stays; what is compacted since would go.
+        let newest_from = newest.set().raw_from;
+        let mut raw_from = newest_from;
         // The youngest first: what fits the budget stays, from there on all older ones go.
         let mut over = None;
-        for (since, number, held, pinned) in pins.iter().rev() {
-            for pin in pinned.iter() {
+        for (since, number, held, pinned, reads_from) in pins.iter().rev() {
+            file_bytes = file_bytes.saturating_add(raw_from.saturating_sub(*reads_from));
+            raw_from = raw_from.min(*reads_from);
+            for pin in pinned.iter().flat_map(|pins| pins.iter()) {
                 if kept.insert(pin.id) {
                     memory_bytes = memory_bytes.saturating_add(pin.memory_bytes);
                     file_bytes = file_bytes.saturating_add(pin.file_bytes);
@@ -185,7 +194,7 @@ impl Leases {
                 over.get_or_insert(("bytes of files that leases keep", self.file_bytes_max));
             }
             if let Some((what, limit)) = over
-                && !pinned.is_empty()
+                && (*reads_from < newest_from || pinned.iter().any(|pins| !pins.is_empty()))
             {
                 self.end((*number, *since), held, what, limit);
             }

@@ -13,6 +13,7 @@
 //! Walk: [`Values::pin`] · [`Values::kept`], else [`Values::read`] and [`Values::keep`] · [`Values::publish`] after a compaction ·
 //! [`Values::unread`] says what may be released. Deliberately absent: what lives; that is the accounts'.
 
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::Range;
 use std::path::Path;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 use assent_journal::{Log, Span};
-use assent_runs::OpenFiles;
+use assent_runs::{OpenFiles, Pinned};
 use assent_world::Disk;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -69,6 +70,16 @@ impl Set {
             Arc::new(Held { account: *account, volume })
         };
         Self { raw_from: accounts.raw_from(), volumes: accounts.compacted().map(held).collect() }
+    }
+
+    /// Volumes that it keeps and a newer set does not.
+    pub(crate) fn pinned_beyond(&self, newer: &Self) -> Arc<[Pinned]> {
+        let kept: BTreeSet<usize> = newer.volumes.iter().map(|held| Arc::as_ptr(held).addr()).collect();
+        let pinned = |held: &Arc<Held>| {
+            let memory_bytes = held.volume.as_ref().map_or(0, |volume| volume.memory_bytes());
+            Pinned { id: Arc::as_ptr(held).addr(), memory_bytes, file_bytes: held.account.bytes }
+        };
+        self.volumes.iter().map(pinned).filter(|pinned| !kept.contains(&pinned.id)).collect()
     }
 
     /// Kept stretches of the journal, in order.

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use assent_ids::Lsn;
+use assent_journal::Log;
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, Kv, KvError, Lease, Op};
+use assent_runs::AtOnce;
 use assent_sim::SimDisk;
 use assent_xa::Vote;
 
 use super::branches::prepare;
+use super::compactions::{self, SEGMENT_BYTES, house_over, journal, merge_all};
 use super::{Desk, keep, open, xid};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -141,4 +144,69 @@ fn a_branch_whose_snapshot_was_ended_is_refused_at_its_next_read_and_at_its_vote
     assert_eq!(prepare(kv, &xid(4)).unwrap(), Vote::ReadOnly);
     assert_eq!((kv.stats().branches, kv.prepared()), (1, vec![xid(3)]));
     assert!(kv.stats().published > Lsn::ZERO);
+}
+
+#[test]
+fn a_lease_that_keeps_too_much_of_volumes_or_journal_ends_and_they_go() {
+    // What it keeps of the ledger's files is little: some thirty kilobytes of volumes or journal are too much.
+    for (is_compacted, limit, ends) in [(false, 1 << 30, false), (false, 32 << 10, true), (true, 32 << 10, true)] {
+        let disk = SimDisk::new();
+        let log = journal(&disk, 1, SEGMENT_BYTES + 4096);
+        let house = house_over(&disk, log, Config { leases_file_bytes_max: limit, ..compactions::config() });
+        let pass = |salt: u64| {
+            for round in 0..12_u64 {
+                for key in 0..16_u64 {
+                    let value = (salt * 1000 + round).to_le_bytes().repeat(50);
+                    house.kv.put(0, &key.to_be_bytes(), &value, Durability::Durable).unwrap();
+                }
+                house.kv.checkpoint().unwrap();
+            }
+            if is_compacted || salt > 1 {
+                merge_all(&house.kv);
+            }
+        };
+        let room = || house.disk.used_bytes();
+        pass(1);
+        let old = house.kv.lease(Duration::from_secs(3600));
+        house.kv.tick();
+        old.get(0, &[0]).expect("nothing has been compacted since");
+        let before = room();
+        pass(2);
+        let young = house.kv.lease(Duration::from_secs(3600));
+        house.kv.tick();
+        let ended = old.get(0, &[0]).err().map(|error| error.to_string());
+        assert_eq!(ended.is_some(), ends, "{is_compacted} {limit} {ended:?}");
+        assert!(ended.is_none_or(|error| error.contains("bytes of files that leases keep")));
+        young.get(0, &[0]).unwrap();
+        // With it goes what it kept.
+        let kept = room();
+        house.compact_all();
+        house.kv.compact_once(&AtOnce).unwrap();
+        assert_eq!(room() < kept, ends, "{is_compacted} {limit}: {} of {kept}, {before} before", room());
+    }
+}
+
+#[test]
+fn volumes_that_only_a_lease_keeps_count_by_themselves() {
+    let disk = SimDisk::new();
+    let log = journal(&disk, 1, SEGMENT_BYTES + 4096);
+    let config = Config { leases_file_bytes_max: 120 << 10, ..compactions::config() };
+    let house = house_over(&disk, log, config);
+    let write = |bytes: usize| {
+        for key in 0..400_u64 {
+            house.kv.put(0, &key.to_be_bytes(), &vec![7; bytes], Durability::Durable).unwrap();
+        }
+        super::faults::settle(&house.kv);
+        merge_all(&house.kv);
+    };
+    // 160 KB that live, in volumes; a fifth of that is written since, and takes their place.
+    write(400);
+    let old = house.kv.lease(HOUR);
+    let before = house.log.end().0;
+    write(8);
+    assert!(house.log.end().0 - before < 100 << 10, "the journal alone is within the budget");
+    assert!(house.kv.stats().value_bytes_on_disk < 100 << 10, "{:?}", house.kv.stats());
+    house.kv.tick();
+    let error = old.get(0, &[0; 8]).unwrap_err().to_string();
+    assert!(error.contains("bytes of files that leases keep"), "{error}");
 }
