@@ -2,7 +2,8 @@
 //!
 //! Walk of one turn: [`Desk::turn`] polls · letters from other threads · newcomers · `serve` reads and steps each ready
 //! connection · `settle` waits for what must be durable: the first wait syncs for all · `flush` writes the answers of
-//! each connection with one call · now and then, patience is checked.
+//! each connection with one call · now and then, patience is checked. Where the store is behind, plain writes are answered some turns
+//! later ([`Desk::holds`]), and nobody else.
 //! Nothing of one connection stays with a thread between turns, so there is no crossing and no lock on this walk.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,8 @@ const ACCEPTS_TURN_MAX: usize = 64;
 /// Read in one go, and so the most that one connection gets of a turn's attention twice over.
 const SCRATCH_BYTES: usize = 256 << 10;
 const READS_TURN_MAX: usize = 2;
+/// Writes that wait for a store that is behind. With more, everybody waits: nothing is gathered without end.
+const HELD_MAX: usize = 1024;
 /// Refused connections that are still told so; beyond, they are closed without a word. Whoever shares out the
 /// process's descriptors keeps as many for them.
 const TURNED_AWAY_MAX: usize = 64;
@@ -56,6 +59,8 @@ pub(crate) struct Desk {
     /// To be served without waiting for an event.
     ready: BTreeSet<usize>,
     owed: Vec<Owed>,
+    /// Until when what is owed waits, if it waits.
+    held_until: Option<Moment>,
     scratch: Vec<u8>,
     patience_at: Moment,
     /// When the last turn began.
@@ -81,6 +86,7 @@ impl Desk {
             next_token: FIRST,
             ready: BTreeSet::new(),
             owed: Vec::new(),
+            held_until: None,
             scratch: vec![0; SCRATCH_BYTES],
             patience_at: Moment::default(),
             turned: Moment::default(),
@@ -116,7 +122,7 @@ impl Desk {
         for token in &served {
             self.serve(*token, now);
         }
-        let decided = self.settle(&mut served);
+        let decided = self.settle(&mut served, now);
         self.flush(&served, now);
         for tx in decided {
             stop::about(Stop::CoordinatorAfterAnswer, || tx);
@@ -140,7 +146,9 @@ impl Desk {
             return Some(Duration::ZERO);
         }
         let waits = !self.connections.is_empty() || self.starved;
-        waits.then(|| self.shared.patience_every())
+        let every = waits.then(|| self.shared.patience_every());
+        let held = self.held_until.map(|until| until.since(self.shared.clock.now()));
+        held.into_iter().chain(every).min()
     }
 
     fn note(&mut self, events: &Events) {
@@ -261,13 +269,13 @@ impl Desk {
     }
 
     /// Waits for all that must be durable before it is answered. The first wait of each journal syncs for all of it.
-    fn settle(&mut self, served: &mut Vec<usize>) -> Vec<assent_ids::TxId> {
+    fn settle(&mut self, served: &mut Vec<usize>, now: Moment) -> Vec<assent_ids::TxId> {
         let mut decided = Vec::new();
-        if self.owed.is_empty() {
+        if self.owed.is_empty() || self.holds(now) {
             return decided;
         }
+        self.held_until = None;
         self.shared.numbers.turn(self.owed.len());
-        self.pause();
         for owed in self.owed.drain(..) {
             let token = owed.token;
             // It may have been reset in this very turn: then its request was done and nobody hears of it.
@@ -277,16 +285,24 @@ impl Desk {
         decided
     }
 
-    /// A turn that owes nothing but plain writes waits for what is behind in the store, once for all of them. One that owes a vote
-    /// or an outcome does not.
-    fn pause(&self) {
-        let Some(kv) = &self.shared.kv else { return };
-        if self.owed.iter().all(|owed| matches!(owed.due, Due::Write(_) | Due::Judged(_))) {
-            let delay = kv.delay(&[]);
-            if delay > Duration::ZERO {
-                self.shared.clock.sleep(delay);
-            }
+    /// Where nothing but plain writes is owed, and the store is behind, they wait for it, all of them once; whoever reads meanwhile is
+    /// answered. A vote or an outcome does not wait, nor does what stands before it.
+    fn holds(&mut self, now: Moment) -> bool {
+        let Some(kv) = &self.shared.kv else { return false };
+        let is_plain = |owed: &Owed| matches!(owed.due, Due::Write(_) | Due::Judged(_));
+        if self.shared.drain.until().is_some() || !self.owed.iter().all(is_plain) {
+            return false;
         }
+        let until = match self.held_until {
+            Some(until) => until,
+            None => now.after(kv.delay(&[])),
+        };
+        if self.owed.len() >= HELD_MAX {
+            self.shared.clock.sleep(until.since(now));
+            return false;
+        }
+        self.held_until = Some(until);
+        now < until
     }
 
     fn flush(&mut self, served: &[usize], now: Moment) {

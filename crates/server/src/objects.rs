@@ -5,7 +5,7 @@
 //! desk reads for long.
 
 use assent_kind::Kind;
-use assent_kv::{Found, Head, Kv, KvError, Snapshot};
+use assent_kv::{Found, Head, Kv, KvError, Snapshot, Within};
 use assent_wire::{Answer, Long, Look, Object, Row, Rows, Scan};
 
 use crate::inquiry::{self, Inquiry};
@@ -23,15 +23,11 @@ const VALUE_HEAD_BYTES: usize = 4;
 
 /// A key's value as of now. One that is longer than a frame leaves in parts, and is read by another thread.
 pub(crate) fn get(visit: &mut Visit<'_>, kv: &Kv, keyspace: u32, key: &[u8]) {
-    let most = frame_bytes_max(visit.shared);
-    match kv.head(keyspace, key) {
-        Ok(Some(head)) if visit.is_long() && value_bytes(&head) + HEAD_BYTES + VALUE_HEAD_BYTES > most => {
-            inquiry::ask_store(visit, Inquiry::Value { keyspace, key: key.to_vec() });
-        }
-        Ok(Some(_)) => match kv.get(keyspace, key) {
-            Ok(value) => visit.answer(&Answer::Value(value.as_deref())),
-            Err(error) => refuse(visit, &error),
-        },
+    let fits = frame_bytes_max(visit.shared).saturating_sub(HEAD_BYTES + VALUE_HEAD_BYTES);
+    let most = if visit.is_long() { u64::try_from(fits).unwrap_or(u64::MAX) } else { u64::MAX };
+    match kv.entry_within(keyspace, key, most) {
+        Ok(Some(Within::Value(found))) => visit.answer(&Answer::Value(Some(&found.value))),
+        Ok(Some(Within::Longer(_))) => inquiry::ask_store(visit, Inquiry::Value { keyspace, key: key.to_vec() }),
         Ok(None) => visit.answer(&Answer::Value(None)),
         Err(error) => refuse(visit, &error),
     }

@@ -11,10 +11,11 @@ use assent_door::{Health, Limits, Metrics};
 use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
 use assent_journal::{Config as JournalConfig, Journal, Log};
 use assent_kind::Kind;
-use assent_kv::{Config as KvConfig, Kv};
+use assent_kv::{Config as KvConfig, Durability, Kv};
 use assent_link::{Arrived, Link, LinkConfig, LinkError};
 use assent_resources::RemoteConnector;
 use assent_server::{Config, Engines, Server};
+use assent_sim::SimDisk;
 use assent_wire::{Answer, BranchRecord, Decide, Hello, Op, Outcome, Reply, Request, Role, Session, Write};
 use assent_world::net::Address;
 use assent_world::{Clock, RealClock, RealDice, RealDisk};
@@ -111,6 +112,23 @@ pub(crate) fn store(folder: &Path, rules: &Rules) -> House {
         Kv::open(Arc::clone(&log), disk, Arc::new(RealClock), &folder.join("kv"), KvConfig::default()).unwrap(),
     );
     let engines = Engines { kv: Some(kv), kv_log: Some(log), ..Engines::of(NODE) };
+    served(rules, &[], engines, journal)
+}
+
+/// A store that is behind and stays so: too many files of its ledger wait to be merged, and the disk has no room for that.
+pub(crate) fn store_behind(folder: &Path, rules: &Rules) -> House {
+    let journal = journal(&folder.join("kv.log"), rules);
+    let (log, disk): (Arc<dyn Log>, _) = (Arc::clone(&journal) as _, SimDisk::new());
+    let opened =
+        Kv::open(Arc::clone(&log), Arc::new(disk.clone()), Arc::new(RealClock), Path::new("kv"), KvConfig::default());
+    let kv = opened.unwrap();
+    for number in 0..20_u64 {
+        kv.put(0, b"k", &number.to_le_bytes(), Durability::Durable).unwrap();
+        kv.checkpoint().unwrap();
+    }
+    disk.set_capacity(Some(disk.used_bytes()));
+    assert!(kv.delay(&[]) > Duration::ZERO);
+    let engines = Engines { kv: Some(Arc::new(kv)), kv_log: Some(log), ..Engines::of(NODE) };
     served(rules, &[], engines, journal)
 }
 

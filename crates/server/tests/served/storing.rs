@@ -1,10 +1,67 @@
 //! The store served: reads, writes, scans, branches, many connections.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Bound, Op, Past, Reply, Request, Role, Scan, Write};
+use assent_world::{Clock, Moment, RealClock};
 
-use crate::house::{NODE, Rules, branch, expect, get, is_yes, put, refusal, store, xid};
+use crate::house::{NODE, Rules, branch, eventually, expect, get, is_yes, put, refusal, store, store_behind, xid};
+
+/// Stands still until somebody moves it; who sleeps by it sleeps.
+#[derive(Debug, Default)]
+struct Stopped(AtomicU64);
+
+impl Clock for Stopped {
+    fn now(&self) -> Moment {
+        Moment(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) / 1000
+    }
+
+    fn sleep(&self, pause: Duration) {
+        RealClock.sleep(pause);
+    }
+
+    fn boot_id(&self) -> u128 {
+        1
+    }
+}
+
+#[test]
+fn whoever_reads_does_not_wait_for_a_store_that_is_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Stopped::default());
+    let house = store_behind(folder.path(), &Rules { clock: Arc::clone(&clock) as _, ..Rules::default() });
+    let (reader, writer) = (house.store_link(), house.store_link());
+    let kv = house.kv.as_ref().unwrap();
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| writer.request(&put(None, b"new", b"v")).unwrap().answer().map(drop));
+        eventually("the write is there", || kv.stats().unpublished == 1);
+        for _ in 0..100 {
+            assert_eq!(get(&reader, b"k"), Some(19_u64.to_le_bytes().to_vec()));
+        }
+        assert!(!written.is_finished(), "it waits");
+        // A vote does not, and takes it along.
+        let xid = xid(NODE, tx(1), "a", 0);
+        expect(&reader, &Request::Start(xid), &Reply::Done);
+        reader.request(&put(Some(xid), b"voted", b"v")).unwrap().answer().unwrap();
+        expect(&reader, &Request::End { xid, success: true }, &Reply::Done);
+        assert!(is_yes(&reader.request(&Request::Prepare(xid)).unwrap()));
+        written.join().unwrap().unwrap();
+        // Nor for longer than it must.
+        let written = scope.spawn(|| writer.request(&put(None, b"new", b"w")).unwrap().answer().map(drop));
+        eventually("the next write is there", || kv.stats().unpublished == 1);
+        clock.0.fetch_add(10_000, Ordering::Relaxed);
+        written.join().unwrap().unwrap();
+    });
+    assert_eq!(get(&reader, b"new"), Some(b"w".to_vec()));
+}
 
 fn tx(counter: u64) -> TxId {
     TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter }
@@ -47,7 +104,7 @@ fn a_connection_that_ends_takes_its_unprepared_branches_along_and_leaves_the_pre
     assert!(is_yes(&link.request(&Request::Prepare(prepared)).unwrap()));
     assert_eq!(house.stat("kv.branches"), 2);
     link.close("the test says so");
-    crate::house::eventually("the open branch is dropped", || house.stat("kv.branches") == 1);
+    eventually("the open branch is dropped", || house.stat("kv.branches") == 1);
     let other = house.store_link();
     expect(&other, &Request::Recover(NODE), &Reply::Listed(vec![prepared]));
     expect(&other, &Request::Rollback(prepared), &Reply::Done);
@@ -212,7 +269,7 @@ fn what_became_of_a_branch_is_told_to_whoever_has_the_witness_and_one_connection
     let arrived = agent.request(&Request::Inquire { xid: xid(NODE, tx(1), "a", 0), witness: b"pg" }).unwrap();
     assert!(matches!(branch(&arrived), Reply::Past(Past::Elsewhere(_))), "{arrived:?}");
     agent.close("the claim goes with it");
-    crate::house::eventually("the claim is free", || {
+    eventually("the claim is free", || {
         matches!(branch(&other.request(&Request::Claim(NODE)).unwrap()), Reply::Done)
     });
 }
