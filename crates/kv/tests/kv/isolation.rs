@@ -2,7 +2,8 @@
 //!
 //! The order of versions is that of the log. A branch is explained by a place of it, and a time between its first question and the
 //! answer, if it read what was there then, if all that had been answered before its first read was there then, and if nobody else
-//! changed what it wrote between then and its commit. That its time is over is no change of a key: what had expired may be as it was.
+//! changed what it wrote between then and its commit. That its time is over is no change of a key: what had expired may be as it was, and
+//! what came since and has expired again is gone, once a merge has buried it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,6 +41,8 @@ struct Done {
     /// Where its commit ends, and when that was answered; none if it wrote nothing.
     at: Option<Lsn>,
     answered: u64,
+    /// The clock then.
+    answered_ms: u64,
 }
 
 /// When each key became what.
@@ -92,8 +95,9 @@ fn check(history: &[Done]) -> Result<(), String> {
             let first = done.at.is_none_or(|at| {
                 let same = |key| {
                     let (seen, now) = (written(&versions, key, place, true), written(&versions, key, at, false));
+                    let went = now.filter(|version| is_there(*version, done.answered_ms)).is_none();
                     let is_over = |seen: Option<(Lsn, u64)>| !seen.is_some_and(|version| is_there(version, at_ms));
-                    seen.map(|(lsn, _)| lsn) == now.map(|(lsn, _)| lsn) || now.is_none() && is_over(seen)
+                    seen.map(|(lsn, _)| lsn) == now.map(|(lsn, _)| lsn) || went && is_over(seen)
                 };
                 done.writes.iter().all(|(key, _)| same(*key))
             });
@@ -102,7 +106,23 @@ fn check(history: &[Done]) -> Result<(), String> {
         let times = times(&versions, done.read_ms);
         let from = places.partition_point(|place| *place < floor);
         if !places[from..].iter().any(|place| times.iter().any(|at_ms| explains(*place, *at_ms))) {
-            return Err(format!("no place of the log from {floor} on explains {done:?}"));
+            let keys: Vec<u8> =
+                done.reads.iter().map(|(key, _)| *key).chain(done.writes.iter().map(|(key, _)| *key)).collect();
+            let near: BTreeMap<u8, Vec<_>> = keys
+                .into_iter()
+                .map(|key| {
+                    (
+                        key,
+                        versions
+                            .get(&key)
+                            .into_iter()
+                            .flatten()
+                            .filter(|(lsn, _)| lsn.0 + 9000 > floor.0 && **lsn <= at)
+                            .collect(),
+                    )
+                })
+                .collect();
+            return Err(format!("no place of the log from {floor} on explains {done:?}: {near:?}"));
         }
     }
     Ok(())
@@ -192,7 +212,7 @@ fn branch(kv: &Kv, (time, clock): (&Time, &SimClock), rng: &mut Rng, number: u64
         }
         Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
     }
-    done.answered = time.tick();
+    (done.answered, done.answered_ms) = (time.tick(), clock.wall_ms());
     done
 }
 
@@ -279,5 +299,12 @@ fn what_has_expired_is_nobodys_version_and_what_has_not_is_not_overlooked() {
         let judged =
             Done { at: Some(Lsn(40)), conditions: vec![(1, read.map(Lsn))], judged_ms: read_ms, ..Done::default() };
         assert_eq!(check(&[brief.clone(), judged]).is_ok(), is_fine, "{read_ms:?} {read:?}");
+    }
+    // It came after the snapshot: a lost update, unless its time was over when the branch was answered.
+    for (answered_ms, is_fine) in [(49, false), (50, true)] {
+        let reads = vec![(1, None)];
+        let write =
+            Done { reads, writes: vec![(1, None)], at: Some(Lsn(40)), answered: 9, answered_ms, ..Done::default() };
+        assert_eq!(check(&[brief.clone(), write]).is_ok(), is_fine, "{answered_ms}");
     }
 }

@@ -269,7 +269,5 @@ fn what_became_of_a_branch_is_told_to_whoever_has_the_witness_and_one_connection
     let arrived = agent.request(&Request::Inquire { xid: xid(NODE, tx(1), "a", 0), witness: b"pg" }).unwrap();
     assert!(matches!(branch(&arrived), Reply::Past(Past::Elsewhere(_))), "{arrived:?}");
     agent.close("the claim goes with it");
-    eventually("the claim is free", || {
-        matches!(branch(&other.request(&Request::Claim(NODE)).unwrap()), Reply::Done)
-    });
+    eventually("the claim is free", || matches!(branch(&other.request(&Request::Claim(NODE)).unwrap()), Reply::Done));
 }
