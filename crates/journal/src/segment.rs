@@ -235,6 +235,8 @@ pub(crate) struct Making<'a> {
 /// The most files that wait to become segments again: about what one compaction of values releases at once, while new ones are asked for
 /// one by one. Each that is missing is zeroed ahead, so that all of its bytes are written twice.
 pub(crate) const RECYCLED_MAX: usize = 8;
+/// So many may always wait.
+pub(crate) const RECYCLED_FEW: usize = 3;
 /// The file that becomes a segment.
 const NEXT: &str = "next.tmp";
 

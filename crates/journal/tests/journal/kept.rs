@@ -98,7 +98,7 @@ fn released_files_become_segments_again_and_room() {
         journal.maintain();
         assert_eq!(journal.read_at(tickets[9].lsn).unwrap().payload, [round; 1000]);
     }
-    assert!(disk.used_bytes() <= 11 * small().log_size, "{}", disk.used_bytes());
+    assert!(disk.used_bytes() <= 6 * small().log_size, "{}", disk.used_bytes());
     assert_eq!(journal.sealed(), []);
 }
 
