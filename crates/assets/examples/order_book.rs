@@ -188,7 +188,7 @@ mod town {
 
         pub(crate) fn apply(&mut self, command: &[u8]) -> Result<Answer, Box<dyn std::error::Error>> {
             let (next, mut answer) = (Sequence(self.0.sequence().0 + 1), Vec::new());
-            self.0.apply(next, 0, command, &mut answer)?;
+            self.0.take(next, 0, command, &mut answer)?;
             Ok(Answer::read(&answer)?)
         }
 

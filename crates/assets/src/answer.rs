@@ -4,13 +4,17 @@
 //!   | status 1 | body …
 //!   done, voted:  results 2 · each: value 8, updates 8 · output: length 4, bytes
 //!   refused:      op 2 · reason 1, three numbers of 8          opened: session 8          gap: expected 8
+//!   listed:       count 4, each: a branch's name               branch: known 1, since 8, last command 8
 //! ```
 
 use assent_frame::{Malformed, Reader, Writer};
+use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_membership::Sequence;
 
 use crate::asset::Asset;
+use crate::branches::Known;
+use crate::command::{SessionName, lay_xid, read_xid};
 use crate::refusal::{Refusal, signed, signless};
 
 /// Bytes that business logic may answer, at most.
@@ -29,7 +33,7 @@ pub enum Answer {
         refusal: Refusal,
     },
     /// The session is open.
-    Opened(Sequence),
+    Opened(SessionName),
     /// The branch votes yes; these would be the results.
     Voted(Results),
     /// The branch only read, and is finished.
@@ -40,6 +44,15 @@ pub enum Answer {
     Gap {
         /// The number that is taken next.
         expected: u64,
+    },
+    /// These branches wait for their outcome.
+    Listed(Vec<Xid>),
+    /// What is known of the branch, and behind which command.
+    Branch {
+        /// What.
+        known: Known,
+        /// The last command then.
+        at: Sequence,
     },
 }
 
@@ -59,6 +72,8 @@ const VOTED: u8 = 3;
 const READ_ONLY: u8 = 4;
 const IN_DOUBT: u8 = 5;
 const GAP: u8 = 6;
+const LISTED: u8 = 7;
+const BRANCH: u8 = 8;
 
 impl Answer {
     /// What the caller must do; nothing, where it was done.
@@ -66,6 +81,7 @@ impl Answer {
     pub const fn kind(&self) -> Option<Kind> {
         match self {
             Self::Done(_) | Self::Opened(_) | Self::Voted(_) | Self::ReadOnly(_) => None,
+            Self::Listed(_) | Self::Branch { .. } => None,
             Self::Refused { refusal, .. } => Some(refusal.kind()),
             Self::InDoubt => Some(Kind::InDoubt),
             Self::Gap { .. } => Some(Kind::Invalid),
@@ -82,6 +98,19 @@ impl Answer {
             Self::Opened(session) => _ = out.u8(OPENED).u64(session.0),
             Self::InDoubt => _ = out.u8(IN_DOUBT),
             Self::Gap { expected } => _ = out.u8(GAP).u64(*expected),
+            Self::Listed(names) => {
+                out.u8(LISTED).u32(u32::try_from(names.len()).unwrap_or(u32::MAX));
+                names.iter().for_each(|xid| lay_xid(out, xid));
+            }
+            Self::Branch { known, at } => {
+                let (known, since) = match known {
+                    Known::Prepared => (0, 0),
+                    Known::Committed => (1, 0),
+                    Known::RolledBack => (2, 0),
+                    Known::Nothing { since } => (3, since.0),
+                };
+                out.u8(BRANCH).u8(known).u64(since).u64(at.0);
+            }
         }
     }
 
@@ -96,9 +125,24 @@ impl Answer {
             VOTED => Self::Voted(Results::read(&mut reader)?),
             READ_ONLY => Self::ReadOnly(Results::read(&mut reader)?),
             REFUSED => Self::Refused { op: reader.u16("op")?, refusal: Refusal::read(&mut reader)? },
-            OPENED => Self::Opened(Sequence(reader.u64("session")?)),
+            OPENED => Self::Opened(SessionName(reader.u64("session")?)),
             IN_DOUBT => Self::InDoubt,
             GAP => Self::Gap { expected: reader.u64("expected")? },
+            LISTED => {
+                let count = reader.u32("branches")?;
+                Self::Listed((0..count).map(|_| read_xid(&mut reader)).collect::<Result<_, _>>()?)
+            }
+            BRANCH => {
+                let (known, since) = (reader.u8("known")?, Sequence(reader.u64("since")?));
+                let known = match known {
+                    0 => Known::Prepared,
+                    1 => Known::Committed,
+                    2 => Known::RolledBack,
+                    3 => Known::Nothing { since },
+                    _ => return Err(Malformed { field: "known" }),
+                };
+                Self::Branch { known, at: Sequence(reader.u64("at")?) }
+            }
             _ => return Err(Malformed { field: "status" }),
         };
         reader.end()?;
@@ -139,9 +183,12 @@ mod tests {
             Answer::Done(results()),
             Answer::Voted(results()),
             Answer::ReadOnly(Results::default()),
-            Answer::Opened(Sequence(8)),
+            Answer::Opened(SessionName(8)),
             Answer::InDoubt,
             Answer::Gap { expected: 5 },
+            Answer::Listed(vec![Xid::new(5, b"global", b"branch").unwrap(), Xid::new(5, b"g", b"").unwrap()]),
+            Answer::Branch { known: Known::Committed, at: Sequence(9) },
+            Answer::Branch { known: Known::Nothing { since: Sequence(4) }, at: Sequence(9) },
             refused(Refusal::Unknown { id }),
             refused(Refusal::Exists { id }),
             refused(Refusal::Overflow { id, value: 1, by: i64::MAX }),

@@ -136,6 +136,11 @@ impl Branches {
         self.prepared.iter().map(listed).collect()
     }
 
+    /// How many are prepared, and how many that ended are remembered.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.prepared.len(), self.finished.len())
+    }
+
     pub(crate) fn prepare(&mut self, xid: Xid, branch: Prepared) {
         self.digest = self.digest.wrapping_add(digest(&xid, &branch));
         branch.writes.iter().for_each(|(id, _)| _ = self.held.insert(*id, xid));

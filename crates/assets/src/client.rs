@@ -1,84 +1,48 @@
-//! A blocking client that pipelines, and whose session is executed once: also when a connection is lost in the middle.
+//! A blocking client that pipelines, and whose session is executed once: also when a connection is lost in the middle, or a primary.
 //!
 //! Walk: [`Client::send`] lays a command and gives its number · [`Client::receive`] gives the oldest answer that is missing; what was laid
-//! goes out first · a lost connection is opened again, at whichever of the addresses answers, and everything of the session that has no
-//! answer is sent again, as it was. Without a session what has no answer is in doubt.
-//! Deliberately absent: threads, a pool. News of a subscription come on a connection of their own ([`Feed`]).
+//! goes out first, no more of it than a server can take without being read · a lost connection is opened again at the next server
+//! that answers, and everything of the session that has no answer is sent again, as it was · a server of a group that does not lead
+//! says so, and has done nothing: then everything goes to the one that does. Without a session what was sent on a lost connection
+//! is in doubt.
+//! Deliberately absent: threads, a pool. News of a subscription come on a connection of their own ([`crate::Feed`]).
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use assent_frame::{Head, Malformed, Writer, lay};
 use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_membership::Sequence;
-use assent_world::Clock;
-use assent_world::net::{Address, Stream};
+use assent_world::net::Address;
+use assent_world::{Clock, Moment};
 
 use crate::answer::Answer;
-use crate::asset::AssetId;
-use crate::command::{Command, Op, Request};
-use crate::message::{self, Ask, KIND_ANSWER, KIND_COMMAND, KIND_NEWS, KIND_REFUSED, KIND_STATUS, Status};
+use crate::command::{Command, INPUT_BYTES_MAX, OPS_MAX, Op, Request, SessionName};
+use crate::line::{ClientError, Line, lost, malformed};
+use crate::message::{self, Ask, KIND_ANSWER, KIND_COMMAND, KIND_ELSEWHERE, KIND_REFUSED, Status, Word};
+use crate::options::{Event, Options};
 use crate::sessions::WINDOW_MAX;
-use crate::subscribe::News;
 
-/// The longest message of a server.
-const SAID_BYTES_MAX: usize = 1 << 20;
-const READ_BYTES: usize = 1 << 16;
-/// Between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-/// Why a client has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ClientError {
-    /// What the caller must do.
-    pub kind: Kind,
-    /// One sentence.
-    pub message: String,
-}
-
-/// How a client connects.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Servers, tried in this order.
-    pub servers: Vec<Address>,
-    /// How long a lost connection, or one that says nothing while answers are missing, is tried again.
-    pub patience: Duration,
-    /// Commands that may have no answer at the same time; 1 to 1,024.
-    pub window: u32,
-    /// Whether commands that change something belong to a session, and so are executed once.
-    pub session: bool,
-}
-
-impl Options {
-    /// One server, five seconds, a window of 256, with a session.
-    #[must_use]
-    pub fn to(server: Address) -> Self {
-        Self { servers: vec![server], patience: Duration::from_secs(5), window: 256, session: true }
-    }
-}
-
-/// What happened on the way, beside answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The connection was lost and is open again, there; so many commands were sent again.
-    Reconnected {
-        /// The server.
-        server: String,
-        /// Commands of the session without an answer.
-        again: usize,
-    },
-}
+/// Between two rounds over all servers.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// Where there are others, one that takes no connection for so long is passed by.
+const CONNECT_AT_MOST: Duration = Duration::from_secs(1);
+/// Bytes of commands without an answer that are on the way, or one command. They fit the buffers of a socket, so a write never waits
+/// for a server that waits for its answers to be read.
+const FLYING_BYTES_MAX: usize = 1 << 16;
+/// Events that nobody asked for; the oldest go.
+const EVENTS_MAX: usize = 256;
 
 /// A command without an answer.
 #[derive(Debug)]
 struct Sent {
     mark: u64,
-    /// As it is sent again: it belongs to the session, or only reads. Nothing where that could do it twice.
-    again: Option<Vec<u8>>,
+    frame: Vec<u8>,
+    /// Its number in the session.
+    number: Option<u64>,
+    /// Whether doing it twice is the same as once: it belongs to the session, or only reads, or opens a session.
+    may_repeat: bool,
     /// Its connection is lost, and it was not sent again.
     is_lost: bool,
 }
@@ -87,9 +51,18 @@ struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Session,
-    /// Nobody's: it only reads, and may be sent as often as one likes.
-    Read,
+    /// Nobody's: it may be sent as often as one likes.
+    Anyone,
     Nobody,
+}
+
+/// Why the session takes no more commands until all that it has are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// This number was refused and nothing was done: it is free again, and what came behind it is not executed.
+    Refused(u64),
+    /// Nothing more is known of it.
+    Over,
 }
 
 /// One connection, opened again where it is lost.
@@ -98,29 +71,34 @@ pub struct Client {
     options: Options,
     clock: Arc<dyn Clock>,
     line: Option<Line>,
-    outbox: Vec<u8>,
     sent: VecDeque<Sent>,
+    /// So many of the oldest are written.
+    written: usize,
+    /// Their bytes.
+    flying: usize,
+    /// Answers that were read to make room.
+    answered: VecDeque<(u64, Result<Answer, ClientError>)>,
     next: u64,
-    session: Option<Sequence>,
+    session: Option<SessionName>,
     number: u64,
-    events: Vec<Event>,
-}
-
-#[derive(Debug)]
-struct Line {
-    stream: Stream,
-    inbox: Vec<u8>,
-    taken: usize,
-    buffer: Vec<u8>,
-}
-
-fn lost(doing: &str, error: &io::Error) -> ClientError {
-    let kind = if error.kind() == ErrorKind::PermissionDenied { Kind::Denied } else { Kind::Unavailable };
-    ClientError { kind, message: format!("{doing}: {error}") }
-}
-
-fn malformed(error: Malformed) -> ClientError {
-    ClientError { kind: Kind::Internal, message: format!("the server says what nobody understands: {error}") }
+    in_session: usize,
+    trouble: Option<Trouble>,
+    /// The server that is tried, or has the connection.
+    at: usize,
+    /// Where another server says that the lead is.
+    hint: Option<usize>,
+    /// Attempts since the last answer, and why the last one came to nothing.
+    tries: usize,
+    why: Option<ClientError>,
+    /// When the wait for an answer began.
+    since: Moment,
+    /// When the last answer came, and who gave it.
+    served_at: Moment,
+    served_by: Option<usize>,
+    /// Connected anew since then, with so many commands without an answer.
+    again: Option<usize>,
+    events: VecDeque<Event>,
+    scratch: Vec<u8>,
 }
 
 impl Client {
@@ -130,25 +108,35 @@ impl Client {
     /// `Unavailable` if none of the servers answers in time; `Invalid` for a window that cannot be.
     pub fn connect(options: Options, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         if !(1..=WINDOW_MAX).contains(&options.window) || options.servers.is_empty() {
-            let message = format!(
-                "a window of {} and {} servers; 1 to {WINDOW_MAX}, and one at least",
-                options.window,
-                options.servers.len()
-            );
-            return Err(ClientError { kind: Kind::Invalid, message });
+            let (window, servers) = (options.window, options.servers.len());
+            let message = format!("a window of {window} and {servers} servers; 1 to {WINDOW_MAX}, and one at least");
+            return Err(ClientError::new(Kind::Invalid, message));
         }
         let mut client = Self {
+            since: clock.now(),
+            served_at: clock.now(),
             options,
             clock,
             line: None,
-            outbox: Vec::new(),
             sent: VecDeque::new(),
+            written: 0,
+            flying: 0,
+            answered: VecDeque::new(),
             next: 1,
             session: None,
             number: 0,
-            events: Vec::new(),
+            in_session: 0,
+            trouble: None,
+            at: 0,
+            hint: Some(0),
+            tries: 0,
+            why: None,
+            served_by: None,
+            again: None,
+            events: VecDeque::new(),
+            scratch: Vec::new(),
         };
-        client.line = Some(client.dial()?.0);
+        client.reconnect()?;
         if client.options.session {
             client.open_session()?;
         }
@@ -157,27 +145,28 @@ impl Client {
 
     /// The session of its commands.
     #[must_use]
-    pub const fn session(&self) -> Option<Sequence> {
+    pub const fn session(&self) -> Option<SessionName> {
         self.session
     }
 
-    /// What happened since this was asked last.
+    /// What happened since this was asked last; of very many the newest.
     pub fn events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
+        self.events.drain(..).collect()
     }
 
-    /// Commands without an answer.
+    /// Commands whose answer was not received.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.sent.len()
+        self.sent.len() + self.answered.len()
     }
 
     /// Lays a batch of operations to be sent; its number. It goes out with [`Client::flush`] or [`Client::receive`].
     ///
     /// # Errors
-    /// `Busy` with a full window: receive first.
+    /// `Busy` with a full window, or behind a refused command: receive first. `Invalid` for none or too many operations.
     pub fn send(&mut self, ops: &[Op]) -> Result<u64, ClientError> {
-        let whose = if ops.iter().all(Op::is_read) { Whose::Read } else { Whose::Session };
+        refuse_count(ops)?;
+        let whose = if ops.iter().all(Op::is_read) { Whose::Anyone } else { Whose::Session };
         self.put(whose, |out, request| Command::lay_batch(out, request, ops))
     }
 
@@ -186,6 +175,10 @@ impl Client {
     /// # Errors
     /// As [`Client::send`].
     pub fn send_call(&mut self, logic: u16, input: &[u8]) -> Result<u64, ClientError> {
+        if input.len() > INPUT_BYTES_MAX {
+            let message = format!("an input of {} bytes; at most {INPUT_BYTES_MAX} are taken", input.len());
+            return Err(ClientError::new(Kind::Invalid, message));
+        }
         self.put(Whose::Session, |out, request| Command::lay_call(out, request, logic, input))
     }
 
@@ -204,8 +197,9 @@ impl Client {
     /// # Errors
     /// As [`Client::execute`]; a lost answer is in doubt, and sending it again says whether it is prepared.
     pub fn prepare(&mut self, xid: &Xid, ops: &[Op]) -> Result<Answer, ClientError> {
+        refuse_count(ops)?;
         self.alone()?;
-        self.plain(|out| Command::lay_prepare(out, xid, ops))
+        self.plain(Whose::Nobody, |out| Command::lay_prepare(out, xid, ops))
     }
 
     /// Tells a prepared branch its outcome. Telling it again is the same.
@@ -214,73 +208,59 @@ impl Client {
     /// As [`Client::execute`].
     pub fn outcome(&mut self, xid: &Xid, committed: bool) -> Result<Answer, ClientError> {
         self.alone()?;
-        self.plain(|out| Command::lay_outcome(out, xid, committed))
+        self.plain(Whose::Anyone, |out| Command::lay_outcome(out, xid, committed))
+    }
+
+    /// Which branches wait for their outcome.
+    ///
+    /// # Errors
+    /// As [`Client::execute`].
+    pub fn in_doubt(&mut self) -> Result<Vec<Xid>, ClientError> {
+        self.alone()?;
+        match self.plain(Whose::Anyone, Command::lay_in_doubt)? {
+            Answer::Listed(names) => Ok(names),
+            _ => Err(malformed(Malformed { field: "branches" })),
+        }
+    }
+
+    /// Lays a vote, an outcome or a question of a branch, to be received in its turn.
+    pub(crate) fn send_laid(&mut self, may_repeat: bool, lay: impl FnOnce(&mut Writer)) -> Result<u64, ClientError> {
+        self.put(if may_repeat { Whose::Anyone } else { Whose::Nobody }, |out, _| lay(out))
     }
 
     /// Sends what was laid.
     ///
     /// # Errors
-    /// Only where reconnecting did not help: as [`Client::receive`].
+    /// `Unavailable` where no server is reached: what was laid is kept.
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        while !self.outbox.is_empty() {
-            let Some(line) = &self.line else {
+        self.since = self.clock.now();
+        while self.written < self.sent.len() {
+            if self.line.is_none() {
                 self.reconnect()?;
-                continue;
-            };
-            match (&line.stream).write_all(&self.outbox) {
-                Ok(()) => self.outbox.clear(),
-                Err(_) => self.lose()?,
+            }
+            self.write_some();
+            if self.written < self.sent.len() && self.line.is_some() {
+                let answered = self.one()?;
+                self.answered.push_back(answered);
             }
         }
         Ok(())
     }
 
-    /// The oldest command without an answer, and its answer.
+    /// The oldest command whose answer was not received, and its answer.
     ///
     /// # Errors
     /// What the server refused, by its kind; `InDoubt` for a command without a session whose connection was lost; `Unavailable` where no
     /// server answers for longer than the patience: then the command is kept, and may be received again.
     pub fn receive(&mut self) -> Result<(u64, Answer), ClientError> {
-        loop {
-            self.flush()?;
-            let Some(first) = self.sent.front() else {
-                return Err(ClientError { kind: Kind::Invalid, message: "no command waits for an answer".to_owned() });
-            };
-            let mark = first.mark;
-            if first.is_lost {
-                self.sent.pop_front();
-                let message = "the connection was lost before the answer came: it was done or not".to_owned();
-                return Err(ClientError { kind: Kind::InDoubt, message });
-            }
-            let Some(line) = &mut self.line else {
-                self.reconnect()?;
-                continue;
-            };
-            let read = line.next(|frame| (frame.mark, frame.kind, frame.payload.to_vec()));
-            let (found, kind, payload) = match read {
-                Ok(read) => read,
-                Err(_) => {
-                    self.lose()?;
-                    continue;
-                }
-            };
-            if found != mark {
-                let message = format!("the answer to request {found} came where that to {mark} was due");
-                return Err(ClientError { kind: Kind::Internal, message });
-            }
-            self.sent.pop_front();
-            return match kind {
-                KIND_ANSWER => Answer::read(&payload).map(|answer| (mark, answer)).map_err(malformed),
-                KIND_REFUSED => {
-                    let (kind, message) = message::read_refused(&payload).map_err(malformed)?;
-                    Err(ClientError { kind, message })
-                }
-                _ => Err(malformed(Malformed { field: "kind" })),
-            };
-        }
+        let (mark, answer) = match self.answered.pop_front() {
+            Some(answered) => answered,
+            None => self.one()?,
+        };
+        answer.map(|answer| (mark, answer))
     }
 
-    /// How the server is.
+    /// How the server is that it is connected to.
     ///
     /// # Errors
     /// As [`Client::execute`].
@@ -296,22 +276,38 @@ impl Client {
         self.asked(&Ask::Snapshot)
     }
 
+    /// A person's word to a node of a group; how it is then.
+    ///
+    /// # Errors
+    /// As [`Client::execute`], and why it cannot be followed.
+    pub fn word(&mut self, word: Word) -> Result<Status, ClientError> {
+        self.asked(&Ask::Word(word))
+    }
+
     fn asked(&mut self, ask: &Ask) -> Result<Status, ClientError> {
         self.alone()?;
+        self.since = self.clock.now();
         let mark = self.mark();
-        let Some(line) = &mut self.line else {
+        if self.line.is_none() {
             self.reconnect()?;
-            return self.asked(ask);
-        };
-        line.ask(ask, mark)
+        }
+        let Some(line) = &mut self.line else { return Err(nobody()) };
+        let status = line.ask(ask, mark);
+        if status.as_ref().is_err_and(|error| matches!(error.kind, Kind::Unavailable | Kind::Internal)) {
+            // Its late answer would be taken for another one's.
+            self.line = None;
+        }
+        status
     }
 
     fn alone(&self) -> Result<(), ClientError> {
-        if self.sent.is_empty() {
-            return Ok(());
+        match self.waiting() {
+            0 => Ok(()),
+            waiting => {
+                let message = format!("{waiting} commands have no answer yet: receive them first");
+                Err(ClientError::new(Kind::Invalid, message))
+            }
         }
-        let message = format!("{} commands have no answer yet: receive them first", self.sent.len());
-        Err(ClientError { kind: Kind::Invalid, message })
     }
 
     const fn mark(&mut self) -> u64 {
@@ -321,8 +317,9 @@ impl Client {
     }
 
     fn open_session(&mut self) -> Result<(), ClientError> {
-        match self.plain(Command::lay_open)? {
-            Answer::Opened(session) => {
+        let name = SessionName(self.options.dice.roll());
+        match self.plain(Whose::Anyone, |out| Command::lay_open(out, name))? {
+            Answer::Opened(session) if session == name => {
                 (self.session, self.number) = (Some(session), 0);
                 Ok(())
             }
@@ -331,8 +328,8 @@ impl Client {
     }
 
     /// One command without a session, and its answer.
-    fn plain(&mut self, lay: impl FnOnce(&mut Writer)) -> Result<Answer, ClientError> {
-        self.put(Whose::Nobody, |out, _| lay(out))?;
+    fn plain(&mut self, whose: Whose, lay: impl FnOnce(&mut Writer)) -> Result<Answer, ClientError> {
+        self.put(whose, |out, _| lay(out))?;
         self.receive().map(|(_, answer)| answer)
     }
 
@@ -341,143 +338,242 @@ impl Client {
         whose: Whose,
         lay_command: impl FnOnce(&mut Writer, Option<Request>),
     ) -> Result<u64, ClientError> {
-        if self.sent.len() >= usize::try_from(self.options.window).unwrap_or(usize::MAX) {
-            let message = format!("{} commands have no answer: receive some first", self.sent.len());
-            return Err(ClientError { kind: Kind::Busy, message });
+        let waiting = self.waiting();
+        if waiting >= usize::try_from(self.options.window).unwrap_or(usize::MAX) {
+            return Err(ClientError::new(Kind::Busy, format!("{waiting} commands have no answer: receive some first")));
         }
-        let request = self.session.filter(|_| whose == Whose::Session).map(|session| {
-            self.number += 1;
-            Request { session, number: self.number, window: self.options.window }
-        });
+        let request = if whose == Whose::Session && self.options.session { Some(self.request()?) } else { None };
         let mut command = Writer::new();
         lay_command(&mut command, request);
         let (mark, mut frame) = (self.mark(), Vec::new());
         lay(&mut frame, Head { mark, kind: KIND_COMMAND, ..Head::default() }, &[command.as_slice()]);
-        self.outbox.extend_from_slice(&frame);
-        let again = (request.is_some() || whose == Whose::Read).then_some(frame);
-        self.sent.push_back(Sent { mark, again, is_lost: false });
+        let number = request.map(|request| request.number);
+        self.in_session += usize::from(number.is_some());
+        let may_repeat = number.is_some() || whose == Whose::Anyone;
+        self.sent.push_back(Sent { mark, frame, number, may_repeat, is_lost: false });
         Ok(mark)
     }
 
+    /// The next number of the session.
+    fn request(&mut self) -> Result<Request, ClientError> {
+        if let Some(trouble) = self.trouble {
+            if self.in_session > 0 {
+                let message = "a command before this one was refused: receive what has no answer first".to_owned();
+                return Err(ClientError::new(Kind::Busy, message));
+            }
+            match trouble {
+                Trouble::Refused(number) => self.number = number.saturating_sub(1),
+                Trouble::Over => self.session = None,
+            }
+            self.trouble = None;
+        }
+        if self.session.is_none() {
+            self.alone()?;
+            self.open_session()?;
+        }
+        let session = self.session.ok_or_else(nobody)?;
+        self.number += 1;
+        Ok(Request { session, number: self.number, window: self.options.window })
+    }
+
+    /// The answer to the oldest command that has none. The outer error is nobody's: nothing has changed.
+    fn one(&mut self) -> Result<(u64, Result<Answer, ClientError>), ClientError> {
+        self.since = self.clock.now();
+        loop {
+            let Some(first) = self.sent.front() else {
+                return Err(ClientError::new(Kind::Invalid, "no command waits for an answer".to_owned()));
+            };
+            let mark = first.mark;
+            if first.is_lost {
+                self.take_first();
+                let message = "the connection was lost before the answer came: it was done or not".to_owned();
+                return Ok((mark, Err(ClientError::new(Kind::InDoubt, message))));
+            }
+            if self.line.is_none() {
+                self.reconnect()?;
+            }
+            self.write_some();
+            let Some(line) = &mut self.line else { continue };
+            let (found, kind, payload) = match line.next(|frame| (frame.mark, frame.kind, frame.payload.to_vec())) {
+                Ok(read) => read,
+                Err(error) => {
+                    self.lose(lost("waiting for an answer", &error));
+                    continue;
+                }
+            };
+            if kind == KIND_ELSEWHERE {
+                self.go_elsewhere(&payload);
+                continue;
+            }
+            if found != mark {
+                let message = format!("the answer to request {found} came where that to {mark} was due");
+                self.lose(ClientError::new(Kind::Internal, message.clone()));
+                return Err(ClientError::new(Kind::Internal, message));
+            }
+            self.was_served();
+            let sent = self.take_first();
+            return Ok((mark, self.answer(sent, kind, &payload)));
+        }
+    }
+
+    fn take_first(&mut self) -> Option<Sent> {
+        let sent = self.sent.pop_front()?;
+        if self.written > 0 {
+            self.written -= 1;
+            let bytes = if sent.is_lost { 0 } else { sent.frame.len() };
+            self.flying = self.flying.saturating_sub(bytes);
+        }
+        self.in_session -= usize::from(sent.number.is_some());
+        Some(sent)
+    }
+
+    fn answer(&mut self, sent: Option<Sent>, kind: u16, payload: &[u8]) -> Result<Answer, ClientError> {
+        let number = sent.and_then(|sent| sent.number);
+        match kind {
+            KIND_ANSWER => {
+                let answer = Answer::read(payload).map_err(malformed)?;
+                match (&answer, self.trouble) {
+                    (Answer::InDoubt, _) if number.is_some() => self.session_is_over(),
+                    (Answer::Gap { .. }, Some(Trouble::Refused(_))) => {
+                        let message = "a command before it was refused, so this was not done: send it again".to_owned();
+                        return Err(ClientError::new(Kind::Busy, message));
+                    }
+                    _ => {}
+                }
+                Ok(answer)
+            }
+            KIND_REFUSED => {
+                let (kind, message) = message::read_refused(payload).map_err(malformed)?;
+                match number {
+                    Some(_) if kind == Kind::InDoubt => self.session_is_over(),
+                    Some(number) if self.trouble.is_none() => self.trouble = Some(Trouble::Refused(number)),
+                    _ => {}
+                }
+                Err(ClientError { kind, message })
+            }
+            _ => Err(malformed(Malformed { field: "kind" })),
+        }
+    }
+
+    fn session_is_over(&mut self) {
+        if self.trouble != Some(Trouble::Over) {
+            self.tell(Event::SessionLost);
+        }
+        self.trouble = Some(Trouble::Over);
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// An answer came.
+    fn was_served(&mut self) {
+        let now = self.clock.now();
+        if let Some(again) = self.again.take() {
+            let name = |at: Option<usize>| {
+                at.and_then(|at| self.options.servers.get(at)).map(ToString::to_string).unwrap_or_default()
+            };
+            let (to, from) = (name(Some(self.at)), name(self.served_by));
+            let event = match self.served_by {
+                None => None,
+                Some(before) if before == self.at => Some(Event::Reconnected { server: to, again }),
+                Some(_) => Some(Event::FailedOver { from, to, again, gap: now.since(self.served_at) }),
+            };
+            event.into_iter().for_each(|event| self.tell(event));
+        }
+        (self.served_at, self.served_by) = (now, Some(self.at));
+        (self.tries, self.why) = (0, None);
+    }
+
+    /// Writes what may be on its way at once.
+    fn write_some(&mut self) {
+        let Some(line) = &self.line else { return };
+        self.scratch.clear();
+        for sent in self.sent.iter().skip(self.written) {
+            let bytes = sent.frame.len();
+            if self.flying > 0 && self.flying + bytes > FLYING_BYTES_MAX {
+                break;
+            }
+            self.written += 1;
+            if !sent.is_lost {
+                self.flying += bytes;
+                self.scratch.extend_from_slice(&sent.frame);
+            }
+        }
+        if self.scratch.is_empty() {
+            return;
+        }
+        if let Err(error) = line.write(&self.scratch) {
+            self.lose(lost("sending", &error));
+        }
+    }
+
     /// The connection is lost. What may be sent again will be; the rest is in doubt when its turn comes.
-    fn lose(&mut self) -> Result<(), ClientError> {
-        self.line = None;
-        self.sent.iter_mut().for_each(|sent| sent.is_lost = sent.again.is_none());
-        self.reconnect()
+    fn lose(&mut self, why: ClientError) {
+        for sent in self.sent.iter_mut().take(self.written) {
+            sent.is_lost |= !sent.may_repeat;
+        }
+        self.leave(why);
     }
 
-    /// Connects again and sends again what has no answer.
+    fn leave(&mut self, why: ClientError) {
+        (self.line, self.why) = (None, Some(why));
+        (self.written, self.flying) = (0, 0);
+    }
+
+    /// The server does not lead, and has done nothing of what has no answer.
+    fn go_elsewhere(&mut self, payload: &[u8]) {
+        let (primary, why) = message::read_elsewhere(payload).unwrap_or_default();
+        let primary = primary.parse::<Address>().ok();
+        // Only to servers that it was told of: an address of the inside of a network is of no use here.
+        self.hint = primary.and_then(|primary| self.options.servers.iter().position(|server| *server == primary));
+        self.leave(ClientError::new(Kind::Unavailable, why));
+    }
+
+    /// Connects to the next server that lets it; what has no answer goes out there.
     fn reconnect(&mut self) -> Result<(), ClientError> {
-        let (line, server) = self.dial()?;
-        self.line = Some(line);
-        self.outbox.clear();
-        let frames = self.sent.iter().filter_map(|sent| sent.again.as_ref());
-        let again = frames.inspect(|frame| self.outbox.extend_from_slice(frame)).count();
-        self.events.push(Event::Reconnected { server: server.to_string(), again });
-        Ok(())
-    }
-
-    /// The first server that answers.
-    fn dial(&self) -> Result<(Line, Address), ClientError> {
-        let until = self.clock.now().after(self.options.patience);
+        let count = self.options.servers.len();
         loop {
-            let mut failed = None;
-            for server in &self.options.servers {
-                let left = until.since(self.clock.now()).max(Duration::from_millis(1));
-                match Line::open(server, left) {
-                    Ok(line) => return Ok((line, server.clone())),
-                    Err(error) => failed = Some(lost(&format!("connecting to {server}"), &error)),
-                }
-            }
+            let until = self.since.after(self.options.patience);
             if self.clock.now() >= until
-                && let Some(failed) = failed
+                && let Some(why) = self.why.take()
             {
-                return Err(failed);
+                return Err(why);
             }
-            self.clock.sleep(RETRY_PAUSE);
-        }
-    }
-}
-
-impl Line {
-    fn open(server: &Address, patience: Duration) -> io::Result<Self> {
-        let stream = Stream::connect(server, patience)?;
-        stream.set_timeouts(Some(patience), Some(patience))?;
-        Ok(Self { stream, inbox: Vec::new(), taken: 0, buffer: vec![0; READ_BYTES] })
-    }
-
-    /// The next frame, as soon as it is there.
-    fn next<T>(&mut self, take: impl FnOnce(&assent_frame::Frame<'_>) -> T) -> io::Result<T> {
-        loop {
-            let rest = self.inbox.get(self.taken..).unwrap_or_default();
-            match assent_frame::parse(rest, SAID_BYTES_MAX) {
-                Ok(Some((frame, laid))) => {
-                    let taken = take(&frame);
-                    self.taken += laid;
-                    return Ok(taken);
+            if self.tries > 0 && self.tries.is_multiple_of(count) {
+                self.clock.sleep(RETRY_PAUSE);
+            }
+            self.at = self.hint.take().unwrap_or((self.at + 1) % count);
+            self.tries += 1;
+            let Some(server) = self.options.servers.get(self.at) else { return Err(nobody()) };
+            let left = until.since(self.clock.now()).max(Duration::from_millis(1));
+            let connecting = if count > 1 { left.min(CONNECT_AT_MOST) } else { left };
+            let silence = if count > 1 { self.options.silence } else { self.options.patience };
+            match Line::open(server, connecting, silence.max(Duration::from_millis(1))) {
+                Ok(line) => {
+                    self.line = Some(line);
+                    self.again = Some(self.sent.iter().filter(|sent| !sent.is_lost).count());
+                    return Ok(());
                 }
-                Ok(None) => {}
-                Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error.to_string())),
-            }
-            self.inbox.drain(..self.taken.min(self.inbox.len()));
-            self.taken = 0;
-            match (&self.stream).read(&mut self.buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => self.inbox.extend_from_slice(self.buffer.get(..read).unwrap_or_default()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => self.why = Some(lost(&format!("connecting to {server}"), &error)),
             }
         }
     }
-
-    fn ask(&mut self, ask: &Ask, mark: u64) -> Result<Status, ClientError> {
-        let mut frame = Vec::new();
-        ask.lay(&mut frame, mark);
-        (&self.stream).write_all(&frame).map_err(|error| lost("asking", &error))?;
-        let answer = self.next(|frame| match frame.kind {
-            KIND_STATUS => Status::read(frame.payload).map_err(malformed),
-            KIND_REFUSED => match message::read_refused(frame.payload) {
-                Ok((kind, message)) => Err(ClientError { kind, message }),
-                Err(error) => Err(malformed(error)),
-            },
-            _ => Err(malformed(Malformed { field: "kind" })),
-        });
-        answer.map_err(|error| lost("asking", &error))?
-    }
 }
 
-/// News of a subscription, on a connection of their own. A lost connection ends it: subscribe again, and look again.
-#[derive(Debug)]
-pub struct Feed {
-    line: Line,
-}
-
-impl Feed {
-    /// Subscribes to these assets, or to all; the server keeps up to `most` changes for a slow reader.
-    ///
-    /// # Errors
-    /// `Unavailable`, and what the server refuses.
-    pub fn open(server: &Address, wanted: &[AssetId], most: u32, patience: Duration) -> Result<Self, ClientError> {
-        let mut line =
-            Line::open(server, patience).map_err(|error| lost(&format!("connecting to {server}"), &error))?;
-        line.ask(&Ask::Subscribe { wanted: wanted.to_vec(), most }, 1)?;
-        Ok(Self { line })
-    }
-
-    /// The next news; `None` if none came for this long.
-    ///
-    /// # Errors
-    /// `Unavailable` when the connection is lost.
-    pub fn next(&mut self, at_most: Duration) -> Result<Option<Vec<News>>, ClientError> {
-        self.line.stream.set_read_timeout(Some(at_most)).map_err(|error| lost("waiting for news", &error))?;
-        let news = self.line.next(|frame| match frame.kind {
-            KIND_NEWS => message::read_news(frame.payload).map_err(malformed),
-            _ => Err(malformed(Malformed { field: "kind" })),
-        });
-        match news {
-            Ok(news) => news.map(Some),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
-            Err(error) => Err(lost("waiting for news", &error)),
+fn refuse_count(ops: &[Op]) -> Result<(), ClientError> {
+    match ops.len() {
+        1..=OPS_MAX => Ok(()),
+        count => {
+            let message = format!("{count} operations; a command has 1 to {OPS_MAX}");
+            Err(ClientError::new(Kind::Invalid, message))
         }
     }
+}
+
+fn nobody() -> ClientError {
+    ClientError::new(Kind::Unavailable, "no server answers".to_owned())
 }

@@ -3,14 +3,14 @@
 //! ```text
 //!   0      1       2         4
 //!   | what | flags | count   | session 8, request 8, window 4 (flag 1) | body …
-//!   op:  | kind | asset 8 | no, one or three numbers of 8 |
+//!   op:    | kind | asset 8 | no, one or three numbers of 8 |
+//!   open, close:  | session 8 |
 //! ```
 //! `count` is how many ops follow, or which business logic is called.
 //! Walk: [`Command::lay`] · [`Command::read`] checks everything, so that [`Ops`] cannot fail afterwards.
 
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::Xid;
-use assent_membership::Sequence;
 
 use crate::asset::AssetId;
 use crate::refusal::{signed, signless};
@@ -172,11 +172,16 @@ impl<'a> Ops<'a> {
     }
 }
 
+/// Names a session: bits that its client rolled. Not a place in the log: one that a crash took back is given out again, and then two clients
+/// would have one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionName(pub u64);
+
 /// Whose request it is, so that it is executed once, however often it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The session: the sequence of the command that opened it.
-    pub session: Sequence,
+    /// The session, which was opened before.
+    pub session: SessionName,
     /// Counts the requests of the session, from 1.
     pub number: u64,
     /// So many of the last answers, this one counted, may be asked for again; earlier ones are forgotten.
@@ -195,12 +200,15 @@ pub enum What<'a> {
         /// For it.
         input: &'a [u8],
     },
-    /// A session.
-    Open,
+    /// A session. Opened again before its first request, it is the same.
+    Open {
+        /// Its name, which its client rolled.
+        session: SessionName,
+    },
     /// The client of the session has all answers.
     Close {
         /// Which.
-        session: Sequence,
+        session: SessionName,
     },
     /// A branch of a distributed transaction votes: what it will do, and until then nobody else changes these assets.
     Prepare {
@@ -216,6 +224,13 @@ pub enum What<'a> {
     },
     /// The prepared branch does not.
     Rollback {
+        /// Its name.
+        xid: Xid,
+    },
+    /// Which branches wait for their outcome.
+    InDoubt,
+    /// What is known of a branch.
+    Branch {
         /// Its name.
         xid: Xid,
     },
@@ -242,7 +257,7 @@ impl<'a> Command<'a> {
         let request = match flags {
             0 => None,
             FLAG_SESSION if what <= 2 => Some(Request {
-                session: Sequence(reader.u64("session")?),
+                session: SessionName(reader.u64("session")?),
                 number: reader.u64("request")?,
                 window: reader.u32("window")?,
             }),
@@ -253,20 +268,24 @@ impl<'a> Command<'a> {
             1 => What::Batch(Ops::read(reader.rest(), count)?),
             2 if reader.rest().len() <= INPUT_BYTES_MAX => What::Call { logic: count, input: reader.rest() },
             2 => return Err(Malformed { field: "input" }),
-            3 => {
+            3 | 4 => {
+                let session = SessionName(reader.u64("session")?);
                 none(&reader)?;
-                What::Open
-            }
-            4 => {
-                let session = Sequence(reader.u64("session")?);
-                none(&reader)?;
-                What::Close { session }
+                if what == 3 { What::Open { session } } else { What::Close { session } }
             }
             5 => What::Prepare { xid: read_xid(&mut reader)?, ops: Ops::read(reader.rest(), count)? },
-            6 | 7 => {
+            6 | 7 | 9 => {
                 let xid = read_xid(&mut reader)?;
                 none(&reader)?;
-                if what == 6 { What::Commit { xid } } else { What::Rollback { xid } }
+                match what {
+                    6 => What::Commit { xid },
+                    7 => What::Rollback { xid },
+                    _ => What::Branch { xid },
+                }
+            }
+            8 => {
+                none(&reader)?;
+                What::InDoubt
             }
             _ => return Err(Malformed { field: "what" }),
         };
@@ -286,12 +305,13 @@ impl<'a> Command<'a> {
     }
 
     /// Lays the opening of a session.
-    pub fn lay_open(out: &mut Writer) {
+    pub fn lay_open(out: &mut Writer, session: SessionName) {
         head(out, 3, None, 0);
+        out.u64(session.0);
     }
 
     /// Lays the end of a session.
-    pub fn lay_close(out: &mut Writer, session: Sequence) {
+    pub fn lay_close(out: &mut Writer, session: SessionName) {
         head(out, 4, None, 0);
         out.u64(session.0);
     }
@@ -309,11 +329,23 @@ impl<'a> Command<'a> {
         lay_xid(out, xid);
     }
 
+    /// Lays the question which branches wait.
+    pub fn lay_in_doubt(out: &mut Writer) {
+        head(out, 8, None, 0);
+    }
+
+    /// Lays the question what is known of a branch.
+    pub fn lay_branch(out: &mut Writer, xid: &Xid) {
+        head(out, 9, None, 0);
+        lay_xid(out, xid);
+    }
+
     /// Whether it leaves everything as it is, and so needs no place in the log.
     #[must_use]
     pub fn is_read(&self) -> bool {
         match &self.what {
             What::Batch(ops) => self.request.is_none() && ops.are_reads(),
+            What::InDoubt | What::Branch { .. } => true,
             _ => false,
         }
     }
@@ -363,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_command_survives_and_every_cut_of_it_is_refused() {
-        let request = Some(Request { session: Sequence(3), number: 9, window: 4 });
+        let request = Some(Request { session: SessionName(3), number: 9, window: 4 });
         let xid = Xid::new(5, b"global", b"branch").unwrap();
         let mut laid: Vec<Vec<u8>> = Vec::new();
         let mut lay = |lay: &dyn Fn(&mut Writer)| {
@@ -373,10 +405,12 @@ mod tests {
         };
         lay(&|out| Command::lay_batch(out, request, &ops(9)));
         lay(&|out| Command::lay_prepare(out, &xid, &ops(7)));
-        lay(&Command::lay_open);
-        lay(&|out| Command::lay_close(out, Sequence(8)));
+        lay(&|out| Command::lay_open(out, SessionName(u64::MAX)));
+        lay(&|out| Command::lay_close(out, SessionName(8)));
         lay(&|out| Command::lay_outcome(out, &xid, true));
         lay(&|out| Command::lay_outcome(out, &xid, false));
+        lay(&Command::lay_in_doubt);
+        lay(&|out| Command::lay_branch(out, &xid));
         for bytes in &laid {
             assert!(Command::read(bytes).is_ok(), "{bytes:?}");
             for end in 0..bytes.len() {

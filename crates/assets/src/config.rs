@@ -4,8 +4,8 @@ use assent_membership::Ack;
 
 use crate::AssetsError;
 
-/// Limits of what the state remembers. They decide what is evicted, so every member of a group has the same; they are not in the
-/// log.
+/// Limits of what the state remembers. They decide what is evicted, so every member of a group has the same: they stand in the
+/// log and in snapshots, and what differs is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sessions. One more evicts the one that was silent for the longest stretch of the log. Default 65,536.

@@ -5,7 +5,7 @@
 //! Deliberately absent: TLS and accounts. Whoever reaches it can change everything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,34 +13,24 @@ use std::time::Duration;
 
 use assent_frame::{Head, lay};
 use assent_kind::Kind;
-use assent_world::net::{Address, Events, Interest, Listener, Peer, Poll, Token, Waker};
+use assent_world::net::{Address, Events, Interest, Listener, Poll, Token, Waker};
 use assent_world::{Clock, Gate};
 
 use crate::command::COMMAND_BYTES_MAX;
 use crate::engine::{Engine, Ordered};
 use crate::error::AssetsError;
+use crate::guest::{AGAIN, CLIENTS_MAX, Guest, NEWS_KEPT_MAX, NEWS_MAX, READ_BYTES, ROUND_BYTES_MAX};
 use crate::message::{self, ASKED_BYTES_MAX, Ask, KIND_ANSWER, KIND_ASK, KIND_COMMAND, Status};
 use crate::subscribe::SubscriptionId;
 use crate::trace::{Step, Trace};
 
-/// As many connections at once; one more is closed at once.
-pub const CLIENTS_MAX: usize = 4_096;
-
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST: usize = 2;
-const READ_BYTES: usize = 1 << 16;
-/// What one connection may have answered in one round before the others have their turn.
-const ROUND_BYTES_MAX: usize = 1 << 18;
-/// Answers that a client does not read; beyond this nothing more is taken from it.
-const UNREAD_BYTES_MAX: usize = 1 << 20;
-/// News that go out in one frame.
-const NEWS_MAX: usize = 1_024;
-const NEWS_KEPT_MAX: u32 = 65_536;
-/// How soon an accept that failed for want of descriptors is tried again.
-const AGAIN: Duration = Duration::from_millis(200);
 /// How often the keeper looks whether a snapshot is due.
 const KEEPER_PAUSE: Duration = Duration::from_millis(500);
+/// A snapshot that the disk refuses again and again is tried so seldom at last, in looks.
+const LOOKS_MAX: u32 = 128;
 
 const _: () = assert!(COMMAND_BYTES_MAX <= ASKED_BYTES_MAX, "one limit for all frames of clients");
 
@@ -54,11 +44,13 @@ pub struct Door {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a door tells of the promise that its log keeps.
+/// What a door is told of its process, and of the promise that its log keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// Milliseconds after which an acknowledged command is durable at the latest; 0 where it is before.
     pub window_ms: u64,
+    /// Connections at once, where the process has no room for [`CLIENTS_MAX`].
+    pub clients_max: Option<usize>,
 }
 
 impl Door {
@@ -72,6 +64,7 @@ impl Door {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        engine.wake(Arc::clone(&waker));
         let (stopping, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         let desk = Desk {
             engine: Arc::clone(&engine),
@@ -85,6 +78,7 @@ impl Door {
             next: FIRST,
             accept_again: false,
             again: BTreeSet::new(),
+            subscribers: BTreeSet::new(),
             answer: Vec::new(),
             buffer: vec![0; READ_BYTES],
         };
@@ -128,13 +122,19 @@ impl Drop for Door {
 /// Writes snapshots when they are due, or when somebody asks.
 fn keep(engine: &Engine, stopping: &AtomicBool, gate: &Gate) {
     let mut asked = gate.value();
+    // Looks that are passed by, and how many will be after the next failure.
+    let (mut passed, mut next) = (0_u32, 1_u32);
     while !stopping.load(Ordering::SeqCst) {
         let seen = gate.value();
-        if seen != asked || engine.snapshot_due() {
+        if seen != asked || (passed == 0 && engine.snapshot_due()) {
             asked = seen;
-            // It is tried again when more has been logged; until then the older ones stay, and `replay_bytes` tells.
-            _ = engine.snapshot();
+            // Until one is written the older ones stay, and `replay_bytes` tells.
+            (passed, next) = match engine.snapshot() {
+                Ok(_) => (0, 1),
+                Err(_) => (next, (next * 2).min(LOOKS_MAX)),
+            };
         }
+        passed = passed.saturating_sub(1);
         gate.wait(seen, Some(KEEPER_PAUSE));
     }
 }
@@ -152,22 +152,17 @@ struct Desk {
     accept_again: bool,
     /// Connections that may have more to be read than their turn took.
     again: BTreeSet<usize>,
+    subscribers: BTreeSet<usize>,
     answer: Vec<u8>,
     buffer: Vec<u8>,
 }
 
 struct Client {
-    peer: Peer,
-    inbox: Vec<u8>,
-    outbox: Vec<u8>,
+    guest: Guest,
     /// Where in the outbox the answers of this round begin, and whose they are.
     held_from: usize,
     held: Vec<u64>,
     subscription: Option<(SubscriptionId, u64)>,
-    /// The other end has closed, or said what nobody understands: what is answered still goes out.
-    is_over: bool,
-    /// Its turn ended before everything was taken that has arrived.
-    has_more: bool,
 }
 
 impl Desk {
@@ -186,39 +181,42 @@ impl Desk {
             if self.accept_again || events.iter().any(|event| event.token() == LISTENER) {
                 self.accept();
             }
-            let mut ready = std::mem::take(&mut self.again);
-            ready.extend(events.iter().map(|event| event.token().0).filter(|token| *token >= FIRST));
-            self.round(&ready);
+            let mut ready: BTreeMap<usize, bool> = self.again.iter().map(|token| (*token, false)).collect();
+            self.again.clear();
+            for event in events.iter().filter(|event| event.token().0 >= FIRST) {
+                *ready.entry(event.token().0).or_default() |= event.is_read_closed();
+            }
+            let is_woken = events.iter().any(|event| event.token() == WAKER);
+            self.round(&ready, is_woken);
         }
     }
 
-    /// Everybody who is ready has a turn; one confirmation for all.
-    fn round(&mut self, ready: &BTreeSet<usize>) {
+    /// Everybody who is ready has a turn; one confirmation for all. With each goes whether its other end has closed.
+    fn round(&mut self, ready: &BTreeMap<usize, bool>, is_woken: bool) {
         let (mut all, mut traces) = (None, Vec::new());
-        for token in ready {
+        for (token, is_closing) in ready {
             let Some(mut client) = self.clients.remove(token) else { continue };
             // What could not be written before goes first: it makes room.
-            client.say();
-            client.hear(&mut self.buffer);
-            if let Some(ordered) = self.take_in(&mut client, &mut traces) {
+            client.guest.say();
+            client.guest.hear(&mut self.buffer, *is_closing);
+            if let Some(ordered) = self.take_in(*token, &mut client, &mut traces) {
                 all = Some(all.map_or(ordered, |before: Ordered| before.and(ordered)));
             }
             self.clients.insert(*token, client);
         }
-        let confirmed = all.map_or(Ok(()), |all| self.engine.confirm(all));
+        let confirmed = all.map_or(Ok(()), |all| self.engine.confirm_here(all));
         for trace in &mut traces {
             trace.stamp(Step::Confirmed, &*self.clock);
         }
-        for token in ready {
+        for token in ready.keys() {
             let Some(client) = self.clients.get_mut(token) else { continue };
             if let Err(error) = &confirmed {
                 client.put_in_doubt(error);
             }
             client.release();
-            client.say();
             if client.has_gone() {
                 self.leave(*token);
-            } else if client.has_more && client.outbox.len() < UNREAD_BYTES_MAX {
+            } else if client.guest.has_more && !client.guest.is_full() {
                 // Without room it waits: whoever reads its answers again is ready to be written to.
                 self.again.insert(*token);
             }
@@ -227,30 +225,31 @@ impl Desk {
             trace.stamp(Step::Replied, &*self.clock);
             self.engine.book(trace);
         }
-        if all.is_some() {
+        // A slow subscriber who has room again is told now, also when nothing happens any more.
+        if all.is_some() || is_woken || self.subscribers.iter().any(|token| ready.contains_key(token)) {
             self.tell_news();
         }
     }
 
     /// Orders the commands of one connection, as many as a round takes.
-    fn take_in(&mut self, client: &mut Client, traces: &mut Vec<Trace>) -> Option<Ordered> {
-        let mut inbox = std::mem::take(&mut client.inbox);
+    fn take_in(&mut self, token: usize, client: &mut Client, traces: &mut Vec<Trace>) -> Option<Ordered> {
+        let mut inbox = std::mem::take(&mut client.guest.inbox);
         let (mut taken, mut all) = (0, None);
-        client.held_from = client.outbox.len();
+        client.held_from = client.guest.outbox.len();
         loop {
             let rest = inbox.get(taken..).unwrap_or_default();
             let (frame, laid) = match assent_frame::parse(rest, ASKED_BYTES_MAX) {
                 Ok(Some(parsed)) => parsed,
                 Ok(None) => break,
                 Err(_) => {
-                    client.is_over = true;
+                    client.guest.is_over = true;
                     taken = inbox.len();
                     break;
                 }
             };
             // What is whole and has no room waits for the next round.
-            if client.outbox.len() - client.held_from >= ROUND_BYTES_MAX || client.outbox.len() >= UNREAD_BYTES_MAX {
-                client.has_more = true;
+            if client.guest.outbox.len() - client.held_from >= ROUND_BYTES_MAX || client.guest.is_full() {
+                client.guest.has_more = true;
                 break;
             }
             match frame.kind {
@@ -259,13 +258,21 @@ impl Desk {
                         all = Some(all.map_or(ordered, |before: Ordered| before.and(ordered)));
                     }
                 }
-                KIND_ASK => self.ask(client, frame.mark, frame.payload),
-                _ => client.is_over = true,
+                // One a round: it looks at everything, while everybody waits.
+                KIND_ASK if client.guest.has_asked => {
+                    client.guest.has_more = true;
+                    break;
+                }
+                KIND_ASK => {
+                    client.guest.has_asked = true;
+                    self.ask(token, client, frame.mark, frame.payload);
+                }
+                _ => client.guest.is_over = true,
             }
             taken += laid;
         }
         inbox.drain(..taken.min(inbox.len()));
-        client.inbox = inbox;
+        client.guest.inbox = inbox;
         all
     }
 
@@ -276,7 +283,7 @@ impl Desk {
         match self.engine.order(bytes, &mut self.answer, &mut trace) {
             Ok(ordered) => {
                 client.held.push(mark);
-                lay(&mut client.outbox, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[&self.answer]);
+                lay(&mut client.guest.outbox, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[&self.answer]);
                 if trace.is_on() {
                     traces.push(trace);
                 }
@@ -285,32 +292,41 @@ impl Desk {
             Err(error) => {
                 // It stands among answers that wait: so it has its turn, too.
                 client.held.push(mark);
-                message::lay_refused(&mut client.outbox, mark, error.kind(), &error.to_string());
+                message::lay_refused(&mut client.guest.outbox, mark, error.kind(), &error.to_string());
                 None
             }
         }
     }
 
-    fn ask(&self, client: &mut Client, mark: u64, payload: &[u8]) {
+    fn ask(&mut self, token: usize, client: &mut Client, mark: u64, payload: &[u8]) {
         client.held.push(mark);
+        let out = &mut client.guest.outbox;
         match Ask::read(payload) {
-            Ok(Ask::Status) => self.status().lay(&mut client.outbox, mark),
+            Ok(Ask::Status) => self.status().lay(out, mark),
             Ok(Ask::Snapshot) => {
                 self.gate.bump();
                 self.gate.wake_all();
-                self.status().lay(&mut client.outbox, mark);
+                self.status().lay(out, mark);
             }
             Ok(Ask::Subscribe { wanted, most }) => {
                 if client.subscription.is_some() {
                     let text = "a connection has one subscription";
-                    return message::lay_refused(&mut client.outbox, mark, Kind::Busy, text);
+                    return message::lay_refused(out, mark, Kind::Busy, text);
                 }
                 let most = usize::try_from(most.min(NEWS_KEPT_MAX)).unwrap_or(1);
                 let wanted = if wanted.is_empty() { None } else { Some(wanted) };
-                client.subscription = Some((self.engine.subscribe(wanted.as_deref(), most), mark));
-                self.status().lay(&mut client.outbox, mark);
+                match self.engine.subscribe(wanted.as_deref(), most) {
+                    Ok(id) => client.subscription = Some((id, mark)),
+                    Err(error) => return message::lay_refused(out, mark, error.kind(), &error.to_string()),
+                }
+                self.subscribers.insert(token);
+                self.status().lay(out, mark);
             }
-            Err(error) => message::lay_refused(&mut client.outbox, mark, Kind::Invalid, &error.to_string()),
+            Ok(Ask::Word(_)) => {
+                let text = "this server is alone: nobody to hand the lead to, and no group to be held out of";
+                message::lay_refused(out, mark, Kind::Invalid, text);
+            }
+            Err(error) => message::lay_refused(out, mark, Kind::Invalid, &error.to_string()),
         }
     }
 
@@ -326,22 +342,24 @@ impl Desk {
             stats: self.engine.stats(),
             steps,
             trace,
+            group: None,
         }
     }
 
     /// What was confirmed is told to subscribers who have room; the others are told later, or that they missed it.
     fn tell_news(&mut self) {
         let mut over = Vec::new();
-        for (token, client) in &mut self.clients {
+        for token in &self.subscribers {
+            let Some(client) = self.clients.get_mut(token) else { continue };
             let Some((id, mark)) = client.subscription else { continue };
-            while client.outbox.len() < UNREAD_BYTES_MAX {
+            while !client.guest.is_full() {
                 let news = self.engine.news(id, NEWS_MAX);
                 if news.is_empty() {
                     break;
                 }
-                message::lay_news(&mut client.outbox, mark, &news);
+                message::lay_news(&mut client.guest.outbox, mark, &news);
             }
-            client.say();
+            client.release();
             if client.has_gone() {
                 over.push(*token);
             }
@@ -351,6 +369,7 @@ impl Desk {
 
     fn leave(&mut self, token: usize) {
         self.again.remove(&token);
+        self.subscribers.remove(&token);
         if let Some(Client { subscription: Some((id, _)), .. }) = self.clients.remove(&token) {
             self.engine.unsubscribe(id);
         }
@@ -367,14 +386,15 @@ impl Desk {
                     return;
                 }
             };
-            if self.clients.len() >= CLIENTS_MAX {
+            if self.clients.len() >= self.promise.clients_max.unwrap_or(CLIENTS_MAX).min(CLIENTS_MAX) {
                 continue;
             }
             let token = self.next;
             self.next = self.next.wrapping_add(1).max(FIRST);
             let both = Interest::READABLE | Interest::WRITABLE;
             if self.poll.registry().register(&mut peer, Token(token), both).is_ok() {
-                self.clients.insert(token, Client::new(peer));
+                let (guest, held) = (Guest::new(peer), Vec::new());
+                self.clients.insert(token, Client { guest, held_from: 0, held, subscription: None });
                 self.again.insert(token);
             }
         }
@@ -382,80 +402,23 @@ impl Desk {
 }
 
 impl Client {
-    const fn new(peer: Peer) -> Self {
-        Self {
-            peer,
-            inbox: Vec::new(),
-            outbox: Vec::new(),
-            held_from: 0,
-            held: Vec::new(),
-            subscription: None,
-            is_over: false,
-            has_more: false,
-        }
-    }
-
-    /// Takes in what has arrived, as long as it reads its answers.
-    fn hear(&mut self, buffer: &mut [u8]) {
-        let before = self.inbox.len();
-        self.has_more = false;
-        while !self.is_over {
-            let is_full = self.outbox.len() >= UNREAD_BYTES_MAX || self.inbox.len() > ASKED_BYTES_MAX;
-            if is_full || self.inbox.len() - before >= ROUND_BYTES_MAX {
-                self.has_more = true;
-                return;
-            }
-            match self.peer.read(buffer) {
-                Ok(0) => self.is_over = true,
-                Ok(read) => {
-                    self.inbox.extend_from_slice(buffer.get(..read).unwrap_or_default());
-                    // Less than there was room for: that was all. A readiness that comes now is a new event.
-                    if read < buffer.len() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.is_over = true,
-            }
-        }
-    }
-
     /// The answers of this round say what nobody can know.
     fn put_in_doubt(&mut self, error: &AssetsError) {
-        self.outbox.truncate(self.held_from);
+        self.guest.outbox.truncate(self.held_from);
         let text = error.to_string();
         for mark in self.held.drain(..) {
-            message::lay_refused(&mut self.outbox, mark, error.kind(), &text);
+            message::lay_refused(&mut self.guest.outbox, mark, error.kind(), &text);
         }
     }
 
     /// The answers of this round may go out.
     fn release(&mut self) {
         self.held.clear();
-        self.held_from = self.outbox.len();
-    }
-
-    /// Writes what may be told and can be written.
-    fn say(&mut self) {
-        let mut written = 0;
-        while written < self.outbox.len() {
-            match self.peer.write(self.outbox.get(written..).unwrap_or_default()) {
-                Ok(0) => break,
-                Ok(bytes) => written += bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.is_over = true;
-                    written = self.outbox.len();
-                }
-            }
-        }
-        self.outbox.drain(..written.min(self.outbox.len()));
-        self.held_from = self.outbox.len();
+        self.guest.say();
+        self.held_from = self.guest.outbox.len();
     }
 
     const fn has_gone(&self) -> bool {
-        self.is_over && self.outbox.is_empty()
+        self.guest.is_over && self.guest.outbox.is_empty()
     }
 }

@@ -12,11 +12,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use assent_frame::Writer;
 use assent_ids::{Lsn, Xid};
 use assent_journal::{Log, Ticket};
 use assent_membership::{Ack, Sequence};
+use assent_world::net::Waker;
 use assent_world::{Clock, Disk};
 
 use crate::answer::Answer;
@@ -35,6 +37,8 @@ use crate::trace::{Step, Steps, Trace};
 
 /// The kind of a command's entry in the log: sequence 8, time 8, and the command as it came.
 pub const KIND_COMMAND: u16 = 1;
+/// The kind of the entry that says under which [`Rules`](crate::Rules) the log was laid.
+pub const KIND_RULES: u16 = 2;
 /// Changes that wait for their confirmation to be told, at most; more are told as missed.
 const UNTOLD_MAX: usize = 1 << 16;
 
@@ -85,6 +89,8 @@ pub struct Engine {
     arrived: AtomicU64,
     snapshot_at: AtomicU64,
     claims: Claims,
+    /// Wakes the door, whose subscribers are told of what others confirm.
+    door: OnceLock<Arc<Waker>>,
 }
 
 /// What an engine is at one moment.
@@ -143,9 +149,16 @@ impl Engine {
         let store = Store { disk, folder: folder.to_path_buf() };
         store.make_folder()?;
         let recovered = recover::recover(&*log, &store, config.limits, &logics)?;
+        let mut end = recovered.end;
+        if !recovered.has_rules {
+            // Before the first command: whoever replays the log under other limits would come to another state.
+            let mut rules = Writer::new();
+            recovered.machine.rules().lay(&mut rules);
+            end = log.append(KIND_RULES, &[rules.as_slice()])?.end;
+        }
         let core = Core {
             machine: recovered.machine,
-            end: recovered.end,
+            end,
             closed: None,
             subscriptions: Subscriptions::default(),
             untold: std::collections::VecDeque::new(),
@@ -162,6 +175,7 @@ impl Engine {
             arrived: AtomicU64::new(0),
             snapshot_at: AtomicU64::new(recovered.recovery.place.0),
             claims: Claims::default(),
+            door: OnceLock::new(),
         };
         Ok((engine, recovered.recovery))
     }
@@ -184,7 +198,9 @@ impl Engine {
         trace.stamp(Step::Executed, &*self.clock);
         // DESIGN, 5: a vote and a branch's commit are durable in every policy. So is what is told again of them: the first answer may
         // not have been, and nobody waited for it.
-        let durable = matches!(command.what, What::Prepare { .. } | What::Commit { .. } | What::Rollback { .. });
+        let is_plain =
+            matches!(command.what, What::Batch(_) | What::Call { .. } | What::Open { .. } | What::Close { .. });
+        let durable = !is_plain;
         if begun == Begun::Answered {
             trace.sequence = core.machine.sequence();
             return Ok(Ordered { end: core.end, durable });
@@ -211,6 +227,16 @@ impl Engine {
     /// # Errors
     /// `InDoubt`: the log failed, and whether the command is kept is unknown until a restart. Nothing more is taken.
     pub fn confirm(&self, ordered: Ordered) -> Result<(), AssetsError> {
+        self.confirm_here(ordered)?;
+        if let Some(door) = self.door.get().filter(|_| !self.core().subscriptions.is_empty()) {
+            // If it cannot be woken it ends.
+            _ = door.wake();
+        }
+        Ok(())
+    }
+
+    /// The same, for the door itself.
+    pub(crate) fn confirm_here(&self, ordered: Ordered) -> Result<(), AssetsError> {
         let ticket = Ticket { lsn: ordered.end, end: ordered.end };
         let kept = match self.config.ack {
             _ if ordered.durable => self.log.wait_durable(ticket),
@@ -298,8 +324,16 @@ impl Engine {
         (Ordered { end: core.end, durable: true }, look(&core.machine))
     }
 
+    /// Wakes this door when something is confirmed; the first one stays.
+    pub(crate) fn wake(&self, door: Arc<Waker>) {
+        _ = self.door.set(door);
+    }
+
     /// Subscribes to changes of these assets, or of all; up to `most` wait to be taken.
-    pub fn subscribe(&self, wanted: Option<&[AssetId]>, most: usize) -> SubscriptionId {
+    ///
+    /// # Errors
+    /// `Subscribed`: all subscriptions together name too many assets.
+    pub fn subscribe(&self, wanted: Option<&[AssetId]>, most: usize) -> Result<SubscriptionId, AssetsError> {
         self.core().subscriptions.add(wanted, most)
     }
 
@@ -323,7 +357,7 @@ impl Engine {
             assets: core.machine.assets(),
             sessions,
             session_bytes,
-            in_doubt: core.machine.in_doubt().len(),
+            in_doubt: core.machine.prepared(),
             sequence: core.machine.sequence(),
             hash: core.machine.hash(),
             unsynced_bytes: core.end.0.saturating_sub(self.log.durable().0),
@@ -400,7 +434,12 @@ impl Engine {
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock().unwrap_or_else(|poisoned| {
+            let mut core = poisoned.into_inner();
+            // What it did is half in memory and not in the log: nobody may go on from there, or take a snapshot of it.
+            core.closed.get_or_insert_with(|| "business logic panicked in the middle of a command".to_owned());
+            core
+        })
     }
 }
 

@@ -8,6 +8,8 @@ use assent_journal::JournalError;
 use assent_kind::Kind;
 use assent_membership::Sequence;
 
+use crate::subscribe::WANTED_SUM_MAX;
+
 /// Why an engine refused or failed. What business rules refuse is an [`Answer`](crate::Answer).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssetsError {
@@ -42,6 +44,26 @@ pub enum AssetsError {
         last: Sequence,
         /// What came.
         found: Sequence,
+    },
+    /// A command of the log that needed no place there: who laid it had another state.
+    #[error("command {found} changes nothing here, and was laid by someone for whom it did")]
+    NotLaid {
+        /// Which.
+        found: Sequence,
+    },
+    /// Limits or business logic that are not those of the log or of its snapshot.
+    #[error("{file}: {what}")]
+    Rules {
+        /// Where the others stand.
+        file: String,
+        /// What differs.
+        what: String,
+    },
+    /// One more subscription would name too many assets.
+    #[error("subscriptions would name {assets} assets; at most {WANTED_SUM_MAX} are taken: subscribe to all of them")]
+    Subscribed {
+        /// How many all together would name.
+        assets: usize,
     },
     /// The log refused. Nothing was done.
     #[error(transparent)]
@@ -85,11 +107,12 @@ impl AssetsError {
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Malformed { .. } | Self::Size { .. } | Self::Config { .. } => Kind::Invalid,
-            Self::OutOfOrder { .. } | Self::Corrupt { .. } => Kind::Corrupt,
+            Self::Malformed { .. } | Self::Size { .. } | Self::Config { .. } | Self::Rules { .. } => Kind::Invalid,
+            Self::OutOfOrder { .. } | Self::NotLaid { .. } | Self::Corrupt { .. } => Kind::Corrupt,
             Self::Log(error) => error.kind(),
             Self::InDoubt { .. } => Kind::InDoubt,
             Self::Closed { .. } => Kind::Closed,
+            Self::Subscribed { .. } => Kind::Full,
             Self::Disk { kind, .. } => *kind,
         }
     }

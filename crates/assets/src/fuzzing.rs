@@ -17,7 +17,7 @@ pub fn fuzz_commands(bytes: &[u8]) {
         let mut answers = Vec::new();
         let sequence = Sequence(one.sequence().0 + 1);
         let time_ms = u64::from(command.first().copied().unwrap_or(0));
-        if one.apply(sequence, time_ms, command, &mut answers).is_err() {
+        if one.take(sequence, time_ms, command, &mut answers).is_err() {
             assert!(Command::read(command).is_err());
             continue;
         }

@@ -1,7 +1,7 @@
 //! A snapshot as frames: the same on disk and on the way to a standby.
 //!
 //! ```text
-//!   head      version 2 · sequence 8 · time 8 · place 8 · hash 8 · finished since 8 · how many rows, notes, sessions,
+//!   head      version 2 · limits 4 x 8, logics 2 and each 2 · sequence 8 · time 8 · place 8 · hash 8 · finished since 8 · how many rows, notes, sessions,
 //!             prepared, finished: 8 each
 //!   rows      asset 8, value 8, updates 8, one after the other
 //!   notes     book 8, key 8, length 4, bytes …
@@ -24,10 +24,11 @@ use crate::logic::Logics;
 use crate::machine::Machine;
 use crate::notes::Note;
 use crate::refusal::{signed, signless};
+use crate::rules::Rules;
 use crate::sessions::SessionsView;
 use crate::work::State;
 
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const KIND_HEAD: u16 = 0x41;
 const KIND_ROWS: u16 = 0x42;
 const KIND_NOTES: u16 = 0x43;
@@ -49,6 +50,7 @@ const _: () = assert!(
 pub struct View {
     pub(crate) sequence: Sequence,
     pub(crate) time_ms: u64,
+    pub(crate) rules: Rules,
     pub(crate) hash: u64,
     pub(crate) state: State,
     pub(crate) sessions: SessionsView,
@@ -124,6 +126,7 @@ impl View {
         let mut frames = Frames { put, payload: Writer::new(), frame: Vec::new(), mark: 0, chain };
         let counts = self.counts();
         frames.payload.u16(VERSION);
+        self.rules.lay(&mut frames.payload);
         for word in [self.sequence.0, self.time_ms, place, self.hash, self.branches.since().0] {
             frames.payload.u64(word);
         }
@@ -162,8 +165,10 @@ impl View {
 }
 
 /// What the head of a snapshot says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageHead {
+    /// The limits and the business logic of who wrote it.
+    pub rules: Rules,
     /// The last command in it.
     pub sequence: Sequence,
     /// Where the log goes on behind it, in the words of who wrote it.
@@ -188,6 +193,7 @@ impl ImageHead {
         if reader.u16("version")? != VERSION {
             return Err(Malformed { field: "version" });
         }
+        let rules = Rules::read(&mut reader)?;
         let sequence = Sequence(reader.u64("sequence")?);
         let (time_ms, place) = (reader.u64("time")?, reader.u64("place")?);
         let (hash, since) = (reader.u64("hash")?, Sequence(reader.u64("since")?));
@@ -202,7 +208,7 @@ impl ImageHead {
         if frame.chain != low(sequence) {
             return Err(Malformed { field: "chain" });
         }
-        Ok(Self { sequence, place, hash, time_ms, since, counts })
+        Ok(Self { rules, sequence, place, hash, time_ms, since, counts })
     }
 }
 
@@ -220,22 +226,30 @@ impl Loading {
     /// Nothing has come yet.
     #[must_use]
     pub fn new(limits: Limits, logics: Logics) -> Self {
-        let machine = Machine::new(limits, logics);
+        Self::of(Machine::new(limits, logics))
+    }
+
+    /// Into this one, which is empty.
+    pub(crate) fn of(machine: Machine) -> Self {
         Self { machine, head: None, taken: Counts::default(), mark: 0, ended: false }
     }
 
     /// Takes the next frame.
     ///
     /// # Errors
-    /// [`Malformed`]: it is not the next one, or damaged. The snapshot is of no use then.
+    /// [`Malformed`]: it is not the next one, or damaged, or of other [`Rules`]. The snapshot is of no use then.
     pub fn take(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
-        let fits = self.head.is_none_or(|head| frame.chain == low(head.sequence));
+        let fits = self.head.as_ref().is_none_or(|head| frame.chain == low(head.sequence));
         if self.ended || frame.mark != self.mark || !fits {
             return Err(Malformed { field: "frame" });
         }
         self.mark += 1;
         if self.head.is_none() {
-            self.head = Some(ImageHead::read(frame)?);
+            let head = ImageHead::read(frame)?;
+            if head.rules != self.machine.rules() {
+                return Err(Malformed { field: "rules" });
+            }
+            self.head = Some(head);
             return Ok(());
         }
         let mut reader = Reader::new(frame.payload);

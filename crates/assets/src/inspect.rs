@@ -12,6 +12,7 @@ use assent_membership::Sequence;
 use assent_world::Disk;
 
 use crate::config::Limits;
+use crate::engine::KIND_RULES;
 use crate::error::AssetsError;
 use crate::logic::Logics;
 use crate::machine::Machine;
@@ -180,5 +181,6 @@ type Numbered<'a> = Box<dyn Iterator<Item = Result<(Sequence, Entry), AssetsErro
 
 fn numbered(log: &dyn Log) -> Result<Numbered<'_>, AssetsError> {
     let number = |entry: Entry| Ok((recover::head(&entry)?.0, entry));
-    Ok(Box::new(log.read(log.start())?.map(move |entry| entry.map_err(AssetsError::Log).and_then(number))))
+    let entries = log.read(log.start())?.filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.kind == KIND_RULES));
+    Ok(Box::new(entries.map(move |entry| entry.map_err(AssetsError::Log).and_then(number))))
 }

@@ -33,6 +33,10 @@ impl Logics {
         self
     }
 
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u16> + use<'_> {
+        self.0.keys().copied()
+    }
+
     pub(crate) fn get(&self, number: u16) -> Option<&Arc<dyn Logic>> {
         self.0.get(&number)
     }

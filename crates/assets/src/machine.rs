@@ -2,7 +2,8 @@
 //!
 //! Walk: [`Machine::apply`] takes the next command of the log, with the sequence and the time that the log gives it, and lays its
 //! answer · who orders commands does the same in two steps, with the log in between: [`Machine::begin`] tries and answers,
-//! [`Machine::finish`] once it is in the log, or [`Machine::cancel`] · [`Machine::view`] for a snapshot, without a stop ·
+//! [`Machine::finish`] once it is in the log, or [`Machine::cancel`] · a group's log holds commands before anyone has tried them:
+//! [`Machine::take`] · [`Machine::view`] for a snapshot, without a stop ·
 //! [`Machine::hash`] two members at one sequence have the same.
 //! Deliberately absent: clocks, dice, I/O, threads.
 
@@ -16,12 +17,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::answer::{Answer, OUTPUT_BYTES_MAX, Results};
 use crate::asset::{Asset, AssetId};
 use crate::branches::{Branches, InDoubt, Known, Prepared, Write};
-use crate::command::{Command, Ops, Request, What};
+use crate::command::{Command, Op, Ops, Request, SessionName, What};
 use crate::config::Limits;
 use crate::error::AssetsError;
 use crate::image::View;
 use crate::logic::Logics;
 use crate::refusal::Refusal;
+use crate::rules::Rules;
 use crate::sessions::{Admission, Sessions};
 use crate::subscribe::Change;
 use crate::work::{State, Undo, Work};
@@ -43,8 +45,8 @@ enum Staged {
     Nothing,
     /// The assets are changed already.
     Plain(Option<Request>),
-    Open,
-    Close(Sequence),
+    Open(SessionName),
+    Close(SessionName),
     Prepare(Xid, Vec<Write>),
     Outcome(Xid, bool),
 }
@@ -57,6 +59,7 @@ pub struct Machine {
     pub(crate) branches: Branches,
     pub(crate) sequence: Sequence,
     pub(crate) time_ms: u64,
+    limits: Limits,
     logics: Logics,
     /// What the last command changed, until the next one begins.
     undo: Undo,
@@ -76,6 +79,7 @@ impl Machine {
             branches: Branches::new(limits),
             sequence: Sequence(0),
             time_ms: 0,
+            limits,
             logics,
             undo: Undo::default(),
             staged: Staged::Nothing,
@@ -84,11 +88,11 @@ impl Machine {
         }
     }
 
-    /// The next command of the log. Its answer is laid behind what `answers` has.
+    /// The next command of a log whose commands were tried before they were laid. Its answer is laid behind what `answers` has.
     ///
     /// # Errors
-    /// [`AssetsError::OutOfOrder`] if it is not the next, [`AssetsError::Malformed`] if it is no command: then nothing was done,
-    /// and this log is not one that was laid by a primary.
+    /// [`AssetsError::OutOfOrder`] if it is not the next, [`AssetsError::Malformed`] if it is no command, [`AssetsError::NotLaid`] if it
+    /// would have needed no place in the log: whoever laid it had another state. Then nothing was done.
     pub fn apply(
         &mut self,
         sequence: Sequence,
@@ -96,17 +100,60 @@ impl Machine {
         command: &[u8],
         answers: &mut Vec<u8>,
     ) -> Result<(), AssetsError> {
-        if sequence != self.next() {
-            return Err(AssetsError::OutOfOrder { last: self.sequence, found: sequence });
-        }
-        let command = Command::read(command)?;
+        let command = self.read_next(sequence, command)?;
         let start = answers.len();
         if self.begin(time_ms, &command, answers) == Begun::Answered {
-            // A primary lays no such command; whoever does gets the same state everywhere.
+            // Were it passed over, what its session was told would be gone, and nobody would know.
+            answers.truncate(start);
+            return Err(AssetsError::NotLaid { found: sequence });
+        }
+        self.finish(answers.get(start..).unwrap_or_default());
+        Ok(())
+    }
+
+    /// The next command of a log whose commands are tried when they are confirmed. One that leaves everything as it is has its place all
+    /// the same.
+    ///
+    /// # Errors
+    /// As [`Machine::apply`], but for [`AssetsError::NotLaid`].
+    pub fn take(
+        &mut self,
+        sequence: Sequence,
+        time_ms: u64,
+        command: &[u8],
+        answers: &mut Vec<u8>,
+    ) -> Result<(), AssetsError> {
+        let command = self.read_next(sequence, command)?;
+        let start = answers.len();
+        if self.begin(time_ms, &command, answers) == Begun::Answered {
             self.staged = Staged::Nothing;
         }
         self.finish(answers.get(start..).unwrap_or_default());
         Ok(())
+    }
+
+    /// The next entry of a log holds no command.
+    ///
+    /// # Errors
+    /// [`AssetsError::OutOfOrder`].
+    pub fn pass(&mut self, sequence: Sequence) -> Result<(), AssetsError> {
+        self.refuse_other(sequence)?;
+        self.undo.clear();
+        (self.staged, self.staged_ms) = (Staged::Nothing, self.time_ms);
+        self.finish(&[]);
+        Ok(())
+    }
+
+    fn refuse_other(&self, sequence: Sequence) -> Result<(), AssetsError> {
+        if sequence == self.next() {
+            return Ok(());
+        }
+        Err(AssetsError::OutOfOrder { last: self.sequence, found: sequence })
+    }
+
+    fn read_next<'a>(&self, sequence: Sequence, command: &'a [u8]) -> Result<Command<'a>, AssetsError> {
+        self.refuse_other(sequence)?;
+        Ok(Command::read(command)?)
     }
 
     /// Tries a command that would be the next, at this time, and lays its answer behind what `answers` has. `Ready`
@@ -127,7 +174,7 @@ impl Machine {
         match mem::take(&mut self.staged) {
             Staged::Nothing | Staged::Plain(None) => {}
             Staged::Plain(Some(request)) => self.sessions.executed(request, at, answer),
-            Staged::Open => self.sessions.open(at),
+            Staged::Open(session) => self.sessions.open(session, at),
             Staged::Close(session) => self.sessions.close(session),
             Staged::Prepare(xid, writes) => {
                 self.branches.prepare(xid, Prepared { writes, at, time_ms: self.staged_ms });
@@ -162,6 +209,40 @@ impl Machine {
         self.state.assets.get(id)
     }
 
+    /// Answers a command that only reads ([`Command::is_read`]) from what is there now, and lays that behind what `answers` has.
+    pub fn answer_read(&self, command: &Command<'_>, answers: &mut Vec<u8>) {
+        let mut out = Writer::behind(mem::take(answers));
+        self.read_answer(&command.what).lay(&mut out);
+        *answers = out.into_vec();
+    }
+
+    fn read_answer(&self, what: &What<'_>) -> Answer {
+        let ops = match what {
+            What::InDoubt => return Answer::Listed(self.in_doubt().into_iter().map(|one| one.xid).collect()),
+            What::Branch { xid } => return Answer::Branch { known: self.branch(xid), at: self.sequence },
+            What::Batch(ops) => ops,
+            _ => return Answer::InDoubt,
+        };
+        let read = |(number, op): (u16, Op)| {
+            let id = op.id();
+            self.state.assets.get(id).ok_or(Answer::Refused { op: number, refusal: Refusal::Unknown { id } })
+        };
+        let found = (0..).zip(ops.iter()).map(read).collect::<Result<_, _>>();
+        found.map_or_else(|refused| refused, |assets| Answer::Done(Results { assets, output: Vec::new() }))
+    }
+
+    /// What every machine of the same log must have the same.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        Rules::new(self.limits, &self.logics)
+    }
+
+    /// Without anything in it, and the same limits and business logic.
+    #[must_use]
+    pub fn empty(&self) -> Self {
+        Self::new(self.limits, self.logics.clone())
+    }
+
     /// How many assets there are.
     #[must_use]
     pub const fn assets(&self) -> usize {
@@ -178,6 +259,12 @@ impl Machine {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.state.assets.memory_bytes()
+    }
+
+    /// How many branches wait for their outcome.
+    #[must_use]
+    pub fn prepared(&self) -> usize {
+        self.branches.counts().0
     }
 
     /// Branches that wait for their outcome.
@@ -208,6 +295,7 @@ impl Machine {
         View {
             sequence: self.sequence,
             time_ms: self.time_ms,
+            rules: self.rules(),
             hash: self.hash(),
             state: self.state.clone(),
             sessions: self.sessions.view(),
@@ -241,11 +329,15 @@ impl Machine {
                 let done = self.run_logic(logic, input).map_err(|refusal| (0, refusal));
                 self.answered(command, done, out)
             }
-            What::Open => self.stage(Staged::Open, &Answer::Opened(self.next()), out),
+            What::Open { session } => self.open(session, out),
             What::Close { session } => self.stage(Staged::Close(session), &Answer::Done(Results::default()), out),
             What::Prepare { xid, ops } => self.prepare(xid, ops, out),
             What::Commit { xid } => self.outcome(xid, true, out),
             What::Rollback { xid } => self.outcome(xid, false, out),
+            What::InDoubt | What::Branch { .. } => {
+                self.read_answer(&command.what).lay(out);
+                Begun::Answered
+            }
         }
     }
 
@@ -258,6 +350,16 @@ impl Machine {
             Admission::Gap { expected } => Answer::Gap { expected }.lay(out),
         }
         Some(Begun::Answered)
+    }
+
+    fn open(&mut self, session: SessionName, out: &mut Writer) -> Begun {
+        match self.sessions.known(session) {
+            None => return self.stage(Staged::Open(session), &Answer::Opened(session), out),
+            // Its client asked again, because the answer was lost.
+            Some(0) => Answer::Opened(session).lay(out),
+            Some(_) => Answer::InDoubt.lay(out),
+        }
+        Begun::Answered
     }
 
     fn stage(&mut self, staged: Staged, answer: &Answer, out: &mut Writer) -> Begun {

@@ -4,18 +4,22 @@
 //!   command 0x51   a command as it will stand in the log       -> answer 0x52, as the state machine laid it
 //!   ask 0x54       | version 1 | what 1 | ... |                -> status 0x55; nothing but news for a subscription
 //!                  what: 1 status · 2 write a snapshot · 3 subscribe: most 4, assets 4, each 8 (no asset: all)
+//!                  a person's word: 4 hand the lead to: node 1 · 5 stay out · 6 come back · 7 lead, by force
 //!   refused 0x53   | kind 1 | text |                           instead of any answer: nothing was done, or it is in doubt
 //!   news 0x56      | each: what 1 (0 gone, 1 changed, 2 missed), three numbers and an asset |   under the subscription's mark
 //! ```
+//!   elsewhere 0x57 | length 4, where its clients find the primary, if it is known | length 4, why |   from this request on nothing
+//!                  of this connection was done, or will be
 //! Answers come in the order of their requests. Deliberately absent: TLS and accounts.
 
 use assent_frame::{Head, Malformed, Reader, lay, lay_with};
 use assent_kind::Kind;
-use assent_membership::{Ack, Sequence};
+use assent_membership::{Ack, Member, Sequence};
 
 use crate::asset::{Asset, AssetId};
 use crate::engine::Stats;
 use crate::refusal::{signed, signless};
+use crate::standing::GroupStatus;
 use crate::subscribe::{Change, News, WANTED_MAX};
 
 pub(crate) const KIND_COMMAND: u16 = 0x51;
@@ -24,7 +28,8 @@ pub(crate) const KIND_REFUSED: u16 = 0x53;
 pub(crate) const KIND_ASK: u16 = 0x54;
 pub(crate) const KIND_STATUS: u16 = 0x55;
 pub(crate) const KIND_NEWS: u16 = 0x56;
-const VERSION: u8 = 1;
+pub(crate) const KIND_ELSEWHERE: u16 = 0x57;
+const VERSION: u8 = 2;
 /// The longest message of a client: a subscription to the most assets.
 pub(crate) const ASKED_BYTES_MAX: usize = 16 + 8 * WANTED_MAX;
 
@@ -34,6 +39,20 @@ pub(crate) enum Ask {
     Status,
     Snapshot,
     Subscribe { wanted: Vec<AssetId>, most: u32 },
+    Word(Word),
+}
+
+/// A person's word to a node of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Give the lead to this node.
+    HandOver(Member),
+    /// Stay out: lead nothing, and be counted on for nothing.
+    HoldOut,
+    /// Come back.
+    Release,
+    /// Lead, although nothing says that you hold everything.
+    Force,
 }
 
 /// How a server is, in every state.
@@ -51,6 +70,8 @@ pub struct Status {
     pub steps: Vec<(String, [u64; 5])>,
     /// The newest sampled command as a table.
     pub trace: String,
+    /// Its place in its group, if it has one.
+    pub group: Option<GroupStatus>,
 }
 
 impl Ask {
@@ -60,6 +81,10 @@ impl Ask {
             match self {
                 Self::Status => _ = out.u8(1),
                 Self::Snapshot => _ = out.u8(2),
+                Self::Word(Word::HandOver(to)) => _ = out.u8(4).u8(to.0),
+                Self::Word(Word::HoldOut) => _ = out.u8(5),
+                Self::Word(Word::Release) => _ = out.u8(6),
+                Self::Word(Word::Force) => _ = out.u8(7),
                 Self::Subscribe { wanted, most } => {
                     out.u8(3).u32(*most).u32(u32::try_from(wanted.len()).unwrap_or(u32::MAX));
                     wanted.iter().for_each(|id| _ = out.u64(id.0));
@@ -81,6 +106,10 @@ impl Ask {
                 let wanted = (0..count).map(|_| reader.u64("asset").map(AssetId)).collect::<Result<_, _>>()?;
                 Self::Subscribe { wanted, most }
             }
+            4 => Self::Word(Word::HandOver(Member(reader.u8("node")?))),
+            5 => Self::Word(Word::HoldOut),
+            6 => Self::Word(Word::Release),
+            7 => Self::Word(Word::Force),
             _ => return Err(Malformed { field: "what" }),
         };
         reader.end()?;
@@ -97,6 +126,18 @@ pub(crate) fn read_refused(payload: &[u8]) -> Result<(Kind, String), Malformed> 
     let mut reader = Reader::new(payload);
     let kind = Kind::from_wire(reader.u8("kind")?);
     Ok((kind, String::from_utf8_lossy(reader.rest()).into_owned()))
+}
+
+pub(crate) fn lay_elsewhere(out: &mut Vec<u8>, mark: u64, primary: &str, why: &str) {
+    lay_with(out, Head { mark, kind: KIND_ELSEWHERE, ..Head::default() }, |out| _ = out.text(primary).text(why));
+}
+
+/// Where the primary is, if it is known, and why it is not here.
+pub(crate) fn read_elsewhere(payload: &[u8]) -> Result<(String, String), Malformed> {
+    let mut reader = Reader::new(payload);
+    let (primary, why) = (reader.text("primary")?.to_owned(), reader.text("why")?.to_owned());
+    reader.end()?;
+    Ok((primary, why))
 }
 
 pub(crate) fn lay_news(out: &mut Vec<u8>, mark: u64, news: &[News]) {
@@ -169,6 +210,8 @@ impl Status {
                 row.iter().for_each(|number| _ = out.u64(*number));
             }
             out.text(&self.trace);
+            out.u8(u8::from(self.group.is_some()));
+            self.group.iter().for_each(|group| group.lay(out));
         });
     }
 
@@ -215,8 +258,9 @@ impl Status {
             steps.push((name, row));
         }
         let trace = reader.text("trace")?.to_owned();
+        let group = if reader.u8("group")? == 1 { Some(GroupStatus::read(&mut reader)?) } else { None };
         reader.end()?;
-        Ok(Self { ack, window_ms, closed: is_closed.then_some(reason), stats, steps, trace })
+        Ok(Self { ack, window_ms, closed: is_closed.then_some(reason), stats, steps, trace, group })
     }
 }
 
@@ -251,6 +295,7 @@ mod tests {
             stats,
             steps: vec![("queued".to_owned(), [1, 2, 3, 4, 5])],
             trace: "a table".to_owned(),
+            group: Some(crate::standing::example()),
         };
         let payload = |lay: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
@@ -265,12 +310,17 @@ mod tests {
         let bytes = payload(&|out| lay_news(out, 7, &news));
         assert_eq!(read_news(&bytes).as_ref(), Ok(&news));
         assert!((0..bytes.len()).all(|end| read_news(&bytes[..end]).as_ref() != Ok(&news)));
-        for ask in [Ask::Status, Ask::Snapshot, Ask::Subscribe { wanted: vec![AssetId(9), AssetId(1)], most: 5 }] {
+        let words = [Word::HandOver(Member(2)), Word::HoldOut, Word::Release, Word::Force].map(Ask::Word);
+        let subscribe = Ask::Subscribe { wanted: vec![AssetId(9), AssetId(1)], most: 5 };
+        for ask in [Ask::Status, Ask::Snapshot, subscribe].into_iter().chain(words) {
             let bytes = payload(&|out| ask.lay(out, 7));
             assert_eq!(Ask::read(&bytes).as_ref(), Ok(&ask));
             assert!((0..bytes.len()).all(|end| Ask::read(&bytes[..end]).is_err()));
         }
         let bytes = payload(&|out| lay_refused(out, 7, Kind::Full, "why"));
         assert_eq!(read_refused(&bytes), Ok((Kind::Full, "why".to_owned())));
+        let bytes = payload(&|out| lay_elsewhere(out, 7, "here:1", "why"));
+        assert_eq!(read_elsewhere(&bytes), Ok(("here:1".to_owned(), "why".to_owned())));
+        assert!((0..bytes.len()).all(|end| read_elsewhere(&bytes[..end]).is_err()));
     }
 }

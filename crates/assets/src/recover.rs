@@ -12,11 +12,14 @@ use assent_kind::Kind;
 use assent_membership::Sequence;
 
 use crate::config::Limits;
-use crate::engine::KIND_COMMAND;
+use crate::engine::{KIND_COMMAND, KIND_RULES};
 use crate::error::AssetsError;
 use crate::logic::Logics;
 use crate::machine::Machine;
+use crate::rules::Rules;
 use crate::store::{Slots, Store};
+
+const LOG: &str = "the log of the assets";
 
 /// What an open found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub(crate) struct Recovered {
     pub(crate) machine: Machine,
     pub(crate) end: Lsn,
     pub(crate) slots: Slots,
+    /// Whether a snapshot or the log said which rules it has.
+    pub(crate) has_rules: bool,
     pub(crate) recovery: Recovery,
 }
 
@@ -52,19 +57,25 @@ pub(crate) fn recover(log: &dyn Log, store: &Store, limits: Limits, logics: &Log
         return Err(corrupt_log(what));
     }
     let snapshot = machine.sequence();
-    let mut end = place;
+    let (mut end, mut has_rules) = (place, place > Lsn::ZERO);
     let (mut replayed, mut answers) = (0, Vec::new());
     for entry in log.read(place).map_err(|error| behind(place, error))? {
         let entry = entry?;
         apply(&mut machine, &entry, &mut answers)?;
-        (end, replayed) = (entry.end, replayed + 1);
+        has_rules |= entry.kind == KIND_RULES;
+        (end, replayed) = (entry.end, replayed + u64::from(entry.kind == KIND_COMMAND));
     }
     let recovery = Recovery { snapshot, place, replayed, damaged: loaded.damaged };
-    Ok(Recovered { machine, end, slots: loaded.slots, recovery })
+    Ok(Recovered { machine, end, slots: loaded.slots, has_rules, recovery })
 }
 
 /// Applies the next command of a log. What it was answered stands in `answers`, alone.
 pub(crate) fn apply(machine: &mut Machine, entry: &Entry, answers: &mut Vec<u8>) -> Result<(), AssetsError> {
+    if entry.kind == KIND_RULES {
+        let kept = Rules::read(&mut Reader::new(&entry.payload)).map_err(|error| wrong(entry, &error.to_string()))?;
+        let differs = |what| AssetsError::Rules { file: LOG.to_owned(), what };
+        return machine.rules().check(&kept).map_err(differs);
+    }
     let (sequence, time_ms, command) = head(entry)?;
     answers.clear();
     machine.apply(sequence, time_ms, command, answers).map_err(|error| wrong(entry, &error.to_string()))
@@ -104,5 +115,5 @@ fn behind(place: Lsn, error: JournalError) -> AssetsError {
 }
 
 fn corrupt_log(what: String) -> AssetsError {
-    AssetsError::Corrupt { file: "the log of the assets".to_owned(), what }
+    AssetsError::Corrupt { file: LOG.to_owned(), what }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use assent_frame::Writer;
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
+use assent_membership::Sequence;
 use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
 
 use crate::answer::Answer;
@@ -28,10 +29,10 @@ pub(crate) type Claims = Arc<Mutex<BTreeSet<NodeId>>>;
 
 /// What a branch is before its vote.
 #[derive(Debug, Default)]
-struct Work {
-    ops: Vec<Op>,
+pub(crate) struct Begun {
+    pub(crate) ops: Vec<Op>,
     /// `xa_end` with TMFAIL: it can only be rolled back.
-    failed: bool,
+    pub(crate) failed: bool,
 }
 
 /// A connection to assets in this process. Dropping it drops its branches that are not prepared, and its claim.
@@ -39,7 +40,7 @@ pub struct AssetsResource {
     name: String,
     engine: Arc<Engine>,
     current: Option<Xid>,
-    begun: BTreeMap<Xid, Work>,
+    begun: BTreeMap<Xid, Begun>,
     answer: Option<(Option<Ordered>, Reply)>,
     /// Of the last vote of yes: the command that it was.
     witness: Vec<u8>,
@@ -107,19 +108,19 @@ impl AssetsResource {
         if self.begun.contains_key(&xid) || self.engine.look(|machine| machine.branch(&xid)).1 == Known::Prepared {
             return refused(Kind::Conflict, "a branch of this name is known already".to_owned());
         }
-        self.begun.insert(xid, Work::default());
+        self.begun.insert(xid, Begun::default());
         self.current = Some(xid);
         done()
     }
 
     /// The branch's work leaves this connection.
-    fn take(&mut self, xid: &Xid) -> Option<Work> {
+    fn take(&mut self, xid: &Xid) -> Option<Begun> {
         self.current = self.current.filter(|current| current != xid);
         self.begun.remove(xid)
     }
 
     fn prepare(&mut self, xid: &Xid) -> (Option<Ordered>, Reply) {
-        let Some(Work { ops, failed }) = self.take(xid) else { return unknown() };
+        let Some(Begun { ops, failed }) = self.take(xid) else { return unknown() };
         if failed {
             return (None, Reply::RolledBack(native(Kind::RolledBack, "its work had failed".to_owned())));
         }
@@ -139,7 +140,7 @@ impl AssetsResource {
     }
 
     fn commit_one_phase(&mut self, xid: &Xid) -> (Option<Ordered>, Reply) {
-        let Some(Work { ops, failed }) = self.take(xid) else { return unknown() };
+        let Some(Begun { ops, failed }) = self.take(xid) else { return unknown() };
         if failed {
             return (None, Reply::RolledBack(native(Kind::RolledBack, "its work had failed".to_owned())));
         }
@@ -203,8 +204,13 @@ impl AssetsResource {
 
 /// What became of a branch, as far as its vote's witness lets it be known.
 fn past(machine: &Machine, xid: &Xid, witness: &[u8]) -> Past {
+    past_of(machine.branch(xid), machine.sequence(), witness)
+}
+
+/// The same, from what is known behind this command.
+pub(crate) fn past_of(known: Known, at: Sequence, witness: &[u8]) -> Past {
     let elsewhere = |what: &str| Past::Elsewhere(native(Kind::NotFound, what.to_owned()));
-    let since = match machine.branch(xid) {
+    let since = match known {
         Known::Prepared => return Past::Open,
         Known::Committed => return Past::Committed,
         Known::RolledBack => return Past::RolledBack,
@@ -213,7 +219,7 @@ fn past(machine: &Machine, xid: &Xid, witness: &[u8]) -> Past {
     let Some(voted) = witness.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)) else {
         return elsewhere("nothing was kept of its vote");
     };
-    if voted > machine.sequence().0 {
+    if voted > at.0 {
         return elsewhere("these assets were set back to before its vote");
     }
     // Everything that ended since is remembered. What voted before may have ended before.
@@ -224,11 +230,11 @@ const fn done() -> (Option<Ordered>, Reply) {
     (None, Reply::Done)
 }
 
-fn native(kind: Kind, message: String) -> Native {
+pub(crate) fn native(kind: Kind, message: String) -> Native {
     Native { code: kind.to_string(), message }
 }
 
-fn said(refusal: &Refusal) -> Native {
+pub(crate) fn said(refusal: &Refusal) -> Native {
     native(refusal.kind(), refusal.to_string())
 }
 

@@ -11,7 +11,7 @@ use assent_frame::{Malformed, Reader, Writer};
 use assent_membership::Sequence;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::command::Request;
+use crate::command::{Request, SessionName};
 use crate::config::Limits;
 
 /// Answers of one session that are remembered, at most: so many of its requests may be under way.
@@ -44,13 +44,13 @@ struct Session {
     bytes: usize,
 }
 
-type Shard = BTreeMap<Sequence, Arc<Session>>;
+type Shard = BTreeMap<SessionName, Arc<Session>>;
 
 /// All sessions. A snapshot clones the shards; a session that changes meanwhile is copied once.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     shards: Vec<Arc<Shard>>,
-    by_use: BTreeMap<Sequence, Sequence>,
+    by_use: BTreeMap<Sequence, SessionName>,
     bytes: usize,
     digest: u64,
     limits: Limits,
@@ -82,16 +82,21 @@ impl Sessions {
         self.digest
     }
 
-    /// A session opens here; the sequence is its name.
-    pub(crate) fn open(&mut self, at: Sequence) {
+    /// Whether this name is known, and its requests so far.
+    pub(crate) fn known(&self, name: SessionName) -> Option<u64> {
+        self.get(name).map(|session| session.last)
+    }
+
+    /// A session of a name that is not known opens here.
+    pub(crate) fn open(&mut self, name: SessionName, at: Sequence) {
         while self.by_use.len() >= self.limits.sessions_max.max(1) {
             self.evict_oldest();
         }
-        self.put(at, Session { used: at, ..Session::default() });
+        self.put(name, Session { used: at, ..Session::default() });
     }
 
     /// Its client has all its answers.
-    pub(crate) fn close(&mut self, session: Sequence) {
+    pub(crate) fn close(&mut self, session: SessionName) {
         let Some(gone) = self.shard_mut(session).and_then(|shard| shard.remove(&session)) else { return };
         self.by_use.remove(&gone.used);
         self.bytes -= gone.bytes;
@@ -135,15 +140,15 @@ impl Sessions {
         }
     }
 
-    fn get(&self, session: Sequence) -> Option<&Session> {
+    fn get(&self, session: SessionName) -> Option<&Session> {
         self.shards.get(shard_of(session))?.get(&session).map(|session| &**session)
     }
 
-    fn shard_mut(&mut self, session: Sequence) -> Option<&mut Shard> {
+    fn shard_mut(&mut self, session: SessionName) -> Option<&mut Shard> {
         self.shards.get_mut(shard_of(session)).map(Arc::make_mut)
     }
 
-    fn put(&mut self, name: Sequence, session: Session) {
+    fn put(&mut self, name: SessionName, session: Session) {
         self.bytes += session.bytes;
         self.digest = self.digest.wrapping_add(digest(name, &session));
         self.by_use.insert(session.used, name);
@@ -160,7 +165,7 @@ impl Sessions {
 
     /// Takes one in from a snapshot.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
-        let name = Sequence(reader.u64("session")?);
+        let name = SessionName(reader.u64("session")?);
         let (last, used) = (reader.u64("last request")?, Sequence(reader.u64("used")?));
         let mut session = Session { last, used, ..Session::default() };
         for _ in 0..reader.u32("answers")? {
@@ -213,12 +218,12 @@ impl Session {
     }
 }
 
-fn shard_of(session: Sequence) -> usize {
+fn shard_of(session: SessionName) -> usize {
     usize::try_from(session.0 % SHARDS).unwrap_or(0)
 }
 
 /// Older answers are a function of the log too: what decides is the last one and how many there are.
-fn digest(name: Sequence, session: &Session) -> u64 {
+fn digest(name: SessionName, session: &Session) -> u64 {
     let words = [
         name.0,
         session.last,
@@ -237,13 +242,15 @@ fn digest(name: Sequence, session: &Session) -> u64 {
 mod tests {
     use super::*;
 
-    const ONE: Sequence = Sequence(1);
+    const ONE: SessionName = SessionName(0xabcd_ef01_2345_6789);
+    const TWO: SessionName = SessionName(2);
+    const THREE: SessionName = SessionName(258);
 
     fn limits(sessions_max: usize, answer_bytes_max: usize) -> Limits {
         Limits { sessions_max, answer_bytes_max, ..Limits::default() }
     }
 
-    fn request(session: Sequence, number: u64, window: u32) -> Request {
+    fn request(session: SessionName, number: u64, window: u32) -> Request {
         Request { session, number, window }
     }
 
@@ -251,7 +258,7 @@ mod tests {
     fn a_request_is_new_once_and_its_answer_is_told_again() {
         let mut sessions = Sessions::new(limits(2, 1 << 20));
         assert_eq!(sessions.admit(request(ONE, 1, 8)), Admission::InDoubt, "nobody opened it");
-        sessions.open(ONE);
+        sessions.open(ONE, Sequence(1));
         assert_eq!(sessions.admit(request(ONE, 1, 8)), Admission::New);
         assert_eq!(sessions.admit(request(ONE, 2, 8)), Admission::Gap { expected: 1 });
         sessions.executed(request(ONE, 1, 8), Sequence(2), b"ten");
@@ -269,25 +276,25 @@ mod tests {
     fn the_session_that_was_silent_longest_goes_also_when_the_bytes_are_too_many() {
         let mut sessions = Sessions::new(limits(2, 100));
         let empty = sessions.digest();
-        sessions.open(ONE);
-        sessions.open(Sequence(2));
+        sessions.open(ONE, Sequence(1));
+        sessions.open(TWO, Sequence(2));
         sessions.executed(request(ONE, 1, 4), Sequence(3), b"a");
-        sessions.open(Sequence(4));
-        assert_eq!(sessions.admit(request(Sequence(2), 1, 4)), Admission::InDoubt);
-        sessions.executed(request(Sequence(2), 1, 4), Sequence(5), b"not revived");
-        assert_eq!(sessions.admit(request(Sequence(2), 1, 4)), Admission::InDoubt);
-        sessions.executed(request(Sequence(4), 1, 4), Sequence(6), &[0; 101]);
+        sessions.open(THREE, Sequence(4));
+        assert_eq!(sessions.admit(request(TWO, 1, 4)), Admission::InDoubt);
+        sessions.executed(request(TWO, 1, 4), Sequence(5), b"not revived");
+        assert_eq!(sessions.admit(request(TWO, 1, 4)), Admission::InDoubt);
+        sessions.executed(request(THREE, 1, 4), Sequence(6), &[0; 101]);
         assert_eq!(sessions.admit(request(ONE, 1, 4)), Admission::InDoubt, "it gave way to bytes");
-        assert!(matches!(sessions.admit(request(Sequence(4), 1, 4)), Admission::Again(_)), "the last one stays");
+        assert!(matches!(sessions.admit(request(THREE, 1, 4)), Admission::Again(_)), "the last one stays");
         assert_eq!((sessions.len(), sessions.bytes()), (1, 101));
-        sessions.close(Sequence(4));
+        sessions.close(THREE);
         assert_eq!((sessions.len(), sessions.bytes(), sessions.digest()), (0, 0, empty));
     }
 
     #[test]
     fn a_window_at_the_limit_is_kept_and_one_beyond_is_in_doubt() {
         let mut sessions = Sessions::new(Limits::default());
-        sessions.open(ONE);
+        sessions.open(ONE, Sequence(1));
         for number in 1..=u64::from(WINDOW_MAX) + 1 {
             sessions.executed(request(ONE, number, u32::MAX), Sequence(1 + number), b"x");
         }

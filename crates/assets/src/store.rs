@@ -19,6 +19,7 @@ use crate::error::{AssetsError, refused};
 use crate::image::{ImageHead, Loading, View};
 use crate::logic::Logics;
 use crate::machine::Machine;
+use crate::rules::Rules;
 
 const NAMES: [&str; 2] = ["assets-1", "assets-2"];
 const NAME_NEW: &str = "assets.new";
@@ -78,7 +79,12 @@ impl Store {
                 Err(error) => return Err(refused("opening", &path, &error)),
             };
             match Frames::new(&*file, &path).head()? {
-                Ok(head) => found.push((slot, path, file, head)),
+                Ok(head) => {
+                    let own = Rules::new(limits, logics);
+                    own.check(&head.rules)
+                        .map_err(|what| AssetsError::Rules { file: path.display().to_string(), what })?;
+                    found.push((slot, path, file, head));
+                }
                 Err(what) => loaded.damaged.push((path, what)),
             }
         }

@@ -9,9 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use assent_membership::Sequence;
 
 use crate::asset::{Asset, AssetId};
+use crate::error::AssetsError;
 
 /// Assets of one subscription, at most, where it is not all of them.
 pub const WANTED_MAX: usize = 65_536;
+/// Assets of all subscriptions together, at most.
+pub const WANTED_SUM_MAX: usize = 1 << 20;
 
 /// An asset after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +62,26 @@ pub struct Subscriptions {
     all: BTreeMap<SubscriptionId, Subscriber>,
     of_everything: BTreeSet<SubscriptionId>,
     by_asset: BTreeMap<AssetId, BTreeSet<SubscriptionId>>,
+    /// Assets that they name, each as often as it is named.
+    wanted: usize,
     next: u64,
 }
 
 impl Subscriptions {
     /// A new one, of these assets or of all, that keeps up to `most` changes until they are taken. Of more than [`WANTED_MAX`] assets
     /// the first ones are taken.
-    pub fn add(&mut self, wanted: Option<&[AssetId]>, most: usize) -> SubscriptionId {
+    ///
+    /// # Errors
+    /// [`AssetsError::Subscribed`] where all together would name more than [`WANTED_SUM_MAX`] assets.
+    pub fn add(&mut self, wanted: Option<&[AssetId]>, most: usize) -> Result<SubscriptionId, AssetsError> {
+        let wanted: Option<BTreeSet<AssetId>> = wanted.map(|wanted| wanted.iter().copied().take(WANTED_MAX).collect());
+        let sum = self.wanted + wanted.as_ref().map_or(0, BTreeSet::len);
+        if sum > WANTED_SUM_MAX {
+            return Err(AssetsError::Subscribed { assets: sum });
+        }
+        self.wanted = sum;
         let id = SubscriptionId(self.next);
         self.next += 1;
-        let wanted: Option<BTreeSet<AssetId>> = wanted.map(|wanted| wanted.iter().copied().take(WANTED_MAX).collect());
         match &wanted {
             Some(wanted) => {
                 for asset in wanted {
@@ -78,13 +91,14 @@ impl Subscriptions {
             None => _ = self.of_everything.insert(id),
         }
         self.all.insert(id, Subscriber { wanted, queue: VecDeque::new(), most: most.max(1), missed: None });
-        id
+        Ok(id)
     }
 
     /// It is gone, and what was kept for it.
     pub fn remove(&mut self, id: SubscriptionId) {
         self.of_everything.remove(&id);
         let Some(subscriber) = self.all.remove(&id) else { return };
+        self.wanted -= subscriber.wanted.as_ref().map_or(0, BTreeSet::len);
         for asset in subscriber.wanted.into_iter().flatten() {
             if let Some(who) = self.by_asset.get_mut(&asset) {
                 who.remove(&id);
@@ -176,9 +190,9 @@ mod tests {
     fn who_wants_an_asset_is_told_and_nobody_else() {
         let mut subscriptions = Subscriptions::default();
         assert!(!subscriptions.wants(AssetId(1)));
-        let one = subscriptions.add(Some(&[AssetId(1), AssetId(2)]), 10);
+        let one = subscriptions.add(Some(&[AssetId(1), AssetId(2)]), 10).unwrap();
         assert!(subscriptions.wants(AssetId(2)) && !subscriptions.wants(AssetId(3)));
-        let all = subscriptions.add(None, 10);
+        let all = subscriptions.add(None, 10).unwrap();
         assert!(subscriptions.wants(AssetId(3)));
         [change(1, 1), change(2, 3)].iter().for_each(|change| subscriptions.tell(change));
         assert_eq!(subscriptions.take(one, 10), [News::Change(change(1, 1))]);
@@ -193,7 +207,7 @@ mod tests {
     #[test]
     fn a_slow_subscriber_is_told_what_it_missed_in_its_place() {
         let mut subscriptions = Subscriptions::default();
-        let slow = subscriptions.add(None, 2);
+        let slow = subscriptions.add(None, 2).unwrap();
         (1..=5).for_each(|sequence| subscriptions.tell(&change(sequence, 7)));
         assert_eq!(subscriptions.take(slow, 1), [News::Change(change(1, 7))]);
         subscriptions.tell(&change(6, 7));

@@ -27,6 +27,8 @@ pub(crate) struct Table {
     groups: Vec<Arc<Group>>,
     pages: usize,
     rows: usize,
+    /// Rows that the pages have room for.
+    room: usize,
     digest: u64,
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct Found {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { groups: vec![Arc::new(vec![Arc::default()])], pages: 1, rows: 0, digest: 0 }
+        Self { groups: vec![Arc::new(vec![Arc::default()])], pages: 1, rows: 0, room: 0, digest: 0 }
     }
 }
 
@@ -72,21 +74,28 @@ impl Table {
 
     /// Changes a row that was found.
     pub(crate) fn replace(&mut self, found: Found, asset: Asset) {
-        let Some(row) = self.page_mut(found.page).and_then(|rows| rows.get_mut(found.row)) else { return };
-        let before = *row;
-        row.asset = asset;
-        let after = *row;
+        let changed = self.change(found.page, |rows| {
+            let row = rows.get_mut(found.row)?;
+            let before = *row;
+            row.asset = asset;
+            Some((before, *row))
+        });
+        let Some((before, after)) = changed.flatten() else { return };
         self.digest = self.digest.wrapping_sub(hash(&before)).wrapping_add(hash(&after));
     }
 
     /// A new row where it was not found.
     pub(crate) fn insert(&mut self, found: Found, id: AssetId, asset: Asset) {
         let row = Row { id, asset };
-        let Some(rows) = self.page_mut(found.page) else { return };
-        if rows.len() == rows.capacity() {
-            rows.reserve_exact(ROWS_SPARE);
+        let inserted = self.change(found.page, |rows| {
+            if rows.len() == rows.capacity() {
+                rows.reserve_exact(ROWS_SPARE);
+            }
+            rows.insert(found.row.min(rows.len()), row);
+        });
+        if inserted.is_none() {
+            return;
         }
-        rows.insert(found.row.min(rows.len()), row);
         self.digest = self.digest.wrapping_add(hash(&row));
         self.rows += 1;
         if self.rows > self.pages * ROWS_PER_PAGE {
@@ -96,11 +105,8 @@ impl Table {
 
     /// Removes a row that was found.
     pub(crate) fn remove(&mut self, found: Found) {
-        let Some(rows) = self.page_mut(found.page) else { return };
-        if found.row >= rows.len() {
-            return;
-        }
-        let row = rows.remove(found.row);
+        let removed = self.change(found.page, |rows| (found.row < rows.len()).then(|| rows.remove(found.row)));
+        let Some(row) = removed.flatten() else { return };
         self.digest = self.digest.wrapping_sub(hash(&row));
         self.rows -= 1;
     }
@@ -120,15 +126,12 @@ impl Table {
         self.groups.iter().flat_map(|group| group.iter()).flat_map(|page| page.iter())
     }
 
-    /// Bytes of memory, as far as capacities tell them.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    /// Bytes of memory, as far as capacities tell them. Kept by each change: asking walks nothing.
+    pub(crate) const fn memory_bytes(&self) -> usize {
         const ARC: usize = 16;
-        let row = size_of::<Row>();
-        let page = |page: &Arc<Page>| ARC + size_of::<Page>() + page.capacity() * row;
-        let group = |group: &Arc<Group>| {
-            ARC + size_of::<Group>() + group.capacity() * size_of::<Arc<Page>>() + group.iter().map(page).sum::<usize>()
-        };
-        self.groups.capacity() * size_of::<Arc<Group>>() + self.groups.iter().map(group).sum::<usize>()
+        let page = ARC + size_of::<Page>() + size_of::<Arc<Page>>();
+        let group = ARC + size_of::<Group>() + size_of::<Arc<Group>>();
+        self.room * size_of::<Row>() + self.pages * page + self.groups.capacity() * group
     }
 
     fn page(&self, page: usize) -> &[Row] {
@@ -136,25 +139,35 @@ impl Table {
         group.and_then(|group| group.get(page % PAGES_PER_GROUP)).map(|rows| rows.as_slice()).unwrap_or_default()
     }
 
-    fn page_mut(&mut self, page: usize) -> Option<&mut Page> {
+    /// Changes a page, and keeps the count of its room: a page that a snapshot shares is copied, and the copy has none to spare.
+    fn change<T>(&mut self, page: usize, change: impl FnOnce(&mut Page) -> T) -> Option<T> {
         let group = Arc::make_mut(self.groups.get_mut(page / PAGES_PER_GROUP)?);
-        group.get_mut(page % PAGES_PER_GROUP).map(Arc::make_mut)
+        let page = group.get_mut(page % PAGES_PER_GROUP)?;
+        let before = page.capacity();
+        let rows = Arc::make_mut(page);
+        let changed = change(rows);
+        self.room = self.room.saturating_sub(before) + rows.capacity();
+        Some(changed)
     }
 
     /// One more page: it takes its rows from the one that has had them so far.
     fn split(&mut self) {
         let new = self.pages;
         let old = new - below(new);
-        let Some(rows) = self.page_mut(old) else { return };
-        let (moved, kept): (Page, Page) = rows.iter().partition(|row| page_of(row.id, new + 1) == new);
         let exact = |mut page: Page| {
             page.shrink_to_fit();
             page
         };
-        *rows = exact(kept);
+        let moved = self.change(old, |rows| {
+            let (moved, kept): (Page, Page) = rows.iter().partition(|row| page_of(row.id, new + 1) == new);
+            *rows = exact(kept);
+            exact(moved)
+        });
+        let Some(moved) = moved else { return };
+        self.room += moved.capacity();
         match self.groups.last_mut() {
-            Some(group) if group.len() < PAGES_PER_GROUP => Arc::make_mut(group).push(Arc::new(exact(moved))),
-            _ => self.groups.push(Arc::new(vec![Arc::new(exact(moved))])),
+            Some(group) if group.len() < PAGES_PER_GROUP => Arc::make_mut(group).push(Arc::new(moved)),
+            _ => self.groups.push(Arc::new(vec![Arc::new(moved)])),
         }
         self.pages += 1;
     }
@@ -198,6 +211,11 @@ mod tests {
 
     use super::*;
 
+    /// What the running count says, counted.
+    fn room_of(table: &Table) -> usize {
+        table.groups.iter().flat_map(|group| group.iter()).map(|page| page.capacity()).sum()
+    }
+
     fn asset(value: i64) -> Asset {
         Asset { value, updates: 1 }
     }
@@ -224,6 +242,7 @@ mod tests {
         assert_eq!(again.digest(), table.digest());
         again.put(AssetId(77_777), Some(asset(0)));
         assert_ne!(again.digest(), table.digest());
+        assert_eq!((table.room, again.room), (room_of(&table), room_of(&again)));
         again.put(AssetId(77_777), None);
         assert_eq!(again.digest(), table.digest());
     }
@@ -237,6 +256,7 @@ mod tests {
         table.put(AssetId(200_000), Some(asset(9)));
         assert_eq!((copy.get(AssetId(5)), copy.get(AssetId(200_000))), (Some(asset(0)), None));
         assert_eq!((copy.len(), table.len()), (100_000, 100_001));
+        assert_eq!((copy.room, table.room), (room_of(&copy), room_of(&table)), "a copied page has another capacity");
         let shared = |one: &Table, other: &Table| {
             let pages = |table: &Table| table.groups.iter().flat_map(|group| group.to_vec()).collect::<Vec<_>>();
             pages(one).iter().zip(&pages(other)).filter(|(one, other)| !Arc::ptr_eq(one, other)).count()

@@ -88,6 +88,14 @@ impl Trace {
         }
     }
 
+    /// The step is done now, if it was not before.
+    pub(crate) fn stamp_once(&mut self, step: Step, clock: &dyn Clock) {
+        let place = Step::ALL.iter().zip(&self.stamps).find(|(one, _)| **one == step);
+        if place.is_some_and(|(_, at)| at.is_none()) {
+            self.stamp(step, clock);
+        }
+    }
+
     /// The step was done then.
     pub fn stamp_at(&mut self, step: Step, at: Moment) {
         if let Some((_, place)) = Step::ALL.iter().zip(&mut self.stamps).find(|(one, _)| **one == step) {

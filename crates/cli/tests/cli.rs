@@ -34,6 +34,8 @@ mod kv;
 mod manual;
 #[path = "cli/matrix.rs"]
 mod matrix;
+#[path = "cli/pair.rs"]
+mod pair;
 #[path = "cli/pooled.rs"]
 mod pooled;
 #[path = "cli/report.rs"]

@@ -1,23 +1,23 @@
 //! Any bytes as commands and as a snapshot get an answer.
 
 use assent_assets::fuzzing::{fuzz_commands, fuzz_image};
-use assent_assets::{Command, Logics, Machine, Op, Request};
+use assent_assets::{Command, Logics, Machine, Op, Request, SessionName};
 use assent_membership::Sequence;
 
 use super::{add, batch, create, get, laid, xid};
 
 /// Commands, each behind its length.
 fn corpus() -> Vec<u8> {
-    let request = |number| Some(Request { session: Sequence(1), number, window: 2 });
+    let request = |number| Some(Request { session: SessionName(1), number, window: 2 });
     let commands = [
-        laid(Command::lay_open),
+        laid(|out| Command::lay_open(out, SessionName(1))),
         batch(None, &[create(1, 5), create(2, -1)]),
         batch(request(1), &[add(1, 1), get(2)]),
         batch(request(2), &[Op::AddWithin { id: assent_assets::AssetId(1), by: 4, min: 0, max: 7 }]),
         laid(|out| Command::lay_prepare(out, &xid(1), &[add(2, 1)])),
         laid(|out| Command::lay_outcome(out, &xid(1), true)),
         laid(|out| Command::lay_call(out, request(3), 4, b"input")),
-        laid(|out| Command::lay_close(out, Sequence(1))),
+        laid(|out| Command::lay_close(out, SessionName(1))),
     ];
     let behind = |command: Vec<u8>| [&(command.len() as u16).to_le_bytes()[..], &command].concat();
     commands.into_iter().flat_map(behind).collect()

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_assets::{
-    AssetId, BARRIERS, Command, Config, Engine, Limits, Logics, Machine, Op, Ordered, Recovery, Request, Trace,
+    AssetId, BARRIERS, Command, Config, Engine, Limits, Logics, Machine, Op, Ordered, Recovery, Request, SessionName,
+    Trace, What,
 };
 use assent_journal::{Journal, Log};
 use assent_membership::{Ack, Sequence};
@@ -80,7 +81,7 @@ struct Run<'a> {
     rng: Rng,
     witness: &'a Witness<Fact>,
     waiting: Vec<(Ordered, Fact)>,
-    sessions: Vec<(Sequence, u64)>,
+    sessions: Vec<(SessionName, u64)>,
 }
 
 impl Run<'_> {
@@ -109,7 +110,7 @@ impl Run<'_> {
     fn command(&mut self) -> Vec<u8> {
         let ops = self.ops();
         match self.rng.below(10) {
-            0 => laid(Command::lay_open),
+            0 => laid(|out| Command::lay_open(out, SessionName(self.rng.below(1 << 40)))),
             1 | 2 => {
                 let at = self.rng.index(self.sessions.len());
                 let Some((session, number)) = self.sessions.get(at).copied() else { return batch(None, &ops) };
@@ -133,8 +134,8 @@ impl Run<'_> {
         if self.engine.stats().sequence.0 == sequence {
             self.waiting.push((ordered, fact));
             let command = Command::read(&bytes).map_err(|error| error.to_string())?;
-            if command.what == assent_assets::What::Open {
-                self.sessions.push((Sequence(sequence), 0));
+            if let What::Open { session } = command.what {
+                self.sessions.push((session, 0));
             }
             if let Some(request) = command.request {
                 self.sessions.iter_mut().filter(|one| one.0 == request.session).for_each(|one| one.1 += 1);

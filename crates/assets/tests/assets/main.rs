@@ -15,6 +15,7 @@
 )]
 
 mod branches;
+mod client;
 mod counts;
 mod faults;
 mod fuzz;
@@ -24,6 +25,7 @@ mod model;
 mod recovery;
 mod resource;
 mod retries;
+mod rules;
 mod served;
 mod subscriptions;
 mod threads;
@@ -31,11 +33,13 @@ mod threads;
 use std::path::Path;
 use std::sync::Arc;
 
-use assent_assets::{Answer, Asset, AssetId, Command, Config, Engine, Logics, Op, Recovery, Request, Results};
+use assent_assets::{
+    Answer, Asset, AssetId, Command, Config, Engine, Logics, Op, Recovery, Request, Results, SessionName,
+};
 use assent_frame::Writer;
 use assent_ids::Xid;
 use assent_journal::Journal;
-use assent_membership::{Ack, Sequence};
+use assent_membership::Ack;
 use assent_sim::{SimClock, SimDice, SimDisk};
 
 /// Assets on a simulated disk.
@@ -100,13 +104,15 @@ impl House {
         self.engine.execute(&batch(None, ops)).unwrap()
     }
 
-    pub fn asked(&self, session: Sequence, number: u64, ops: &[Op]) -> Answer {
+    pub fn asked(&self, session: SessionName, number: u64, ops: &[Op]) -> Answer {
         let request = Request { session, number, window: 4 };
         self.engine.execute(&batch(Some(request), ops)).unwrap()
     }
 
-    pub fn session(&self) -> Sequence {
-        match self.engine.execute(&laid(Command::lay_open)).unwrap() {
+    /// One whose name no other one of this house has.
+    pub fn session(&self) -> SessionName {
+        let name = SessionName(1 << 63 | self.engine.stats().sequence.0);
+        match self.engine.execute(&laid(|out| Command::lay_open(out, name))).unwrap() {
             Answer::Opened(session) => session,
             other => panic!("{other:?}"),
         }

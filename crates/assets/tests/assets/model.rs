@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assent_assets::{Answer, Asset, AssetId, Op, Refusal, Results};
-use assent_membership::Sequence;
+use assent_assets::{Answer, Asset, AssetId, Op, Refusal, Results, SessionName};
 use assent_sim::Rng;
 
 use super::{House, fresh};
@@ -188,7 +187,7 @@ fn every_answer_is_that_of_a_plain_map() {
                     let names: Vec<u64> = model.sessions.keys().copied().collect();
                     let session = names[rng.index(names.len())];
                     let number = (model.sessions[&session].len() as u64 + 2).saturating_sub(rng.below(4));
-                    (house.asked(Sequence(session), number, &ops), model.asked(session, number, &ops))
+                    (house.asked(SessionName(session), number, &ops), model.asked(session, number, &ops))
                 }
                 13 if model.sessions.len() < 5 => {
                     model.sessions.insert(house.session().0, Vec::new());

@@ -1,7 +1,6 @@
 //! Exactly once: a request that is sent again is answered again, through restarts and snapshots, and never executed twice.
 
-use assent_assets::{Answer, Command, Config, Limits, Refusal, Request};
-use assent_membership::Sequence;
+use assent_assets::{Answer, Command, Config, Limits, Refusal, Request, SessionName};
 use assent_sim::SimDisk;
 
 use super::{add, batch, create, done, fresh, laid, try_open};
@@ -40,7 +39,7 @@ fn a_retry_of_an_evicted_or_unknown_session_is_in_doubt_and_not_executed() {
     assert_eq!(house.asked(one, 1, &[add(1, 1)]), done(&[(1, 1)]));
     let three = house.session();
     assert_eq!(house.asked(two, 1, &[add(1, 1)]), Answer::InDoubt, "two was silent longest");
-    assert_eq!(house.asked(Sequence(77), 1, &[add(1, 1)]), Answer::InDoubt, "nobody opened it");
+    assert_eq!(house.asked(SessionName(77), 1, &[add(1, 1)]), Answer::InDoubt, "nobody opened it");
     assert_eq!(house.asked(one, 1, &[add(1, 1)]), done(&[(1, 1)]));
     house.engine.execute(&laid(|out| Command::lay_close(out, three))).unwrap();
     assert_eq!(house.asked(three, 1, &[add(1, 1)]), Answer::InDoubt, "it was closed");

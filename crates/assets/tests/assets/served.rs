@@ -9,10 +9,9 @@ use assent_assets::{
 };
 use assent_journal::Journal;
 use assent_kind::Kind;
-use assent_membership::Sequence;
 use assent_sim::Rng;
 use assent_world::net::{Address, Stream};
-use assent_world::{RealClock, RealDice, RealDisk};
+use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
 
 use super::{add, batch, create, done, get, results, xid};
 
@@ -120,7 +119,12 @@ fn what_a_session_sent_is_done_once_though_the_server_goes_in_the_middle() {
         }
     }
     assert_eq!(town.engine.peek(AssetId(1)).unwrap().value, expected);
-    let again = client.events().iter().map(|Event::Reconnected { again, .. }| *again).collect::<Vec<_>>();
+    let again = client.events();
+    let reconnected = |event: &Event| match event {
+        Event::Reconnected { again, .. } => *again,
+        other => panic!("{other:?}"),
+    };
+    let again = again.iter().map(reconnected).collect::<Vec<_>>();
     assert!(again.len() >= 5 && again.iter().any(|again| *again > 0), "{again:?}");
 }
 
@@ -256,6 +260,69 @@ fn a_thousand_connections_are_served() {
     let count = streams.len() as i64;
     assert!(count >= 200, "{count}");
     assert_eq!(client.execute(&[get(1)]).unwrap(), done(&[(count, count as u64)]));
-    let session = client.session().unwrap();
-    assert!(session > Sequence(0));
+    assert!(client.session().is_some());
+}
+
+#[test]
+fn a_frame_cut_by_the_clients_death_leaves_nothing_behind() {
+    // Bytes and the end of the connection come with one readiness: who reads less than there was room for must not wait for another.
+    let town = Town::new();
+    let mut client = town.client();
+    let mut frame = Vec::new();
+    let head = assent_frame::Head { mark: 5, kind: 0x54, ..Default::default() };
+    // A subscription, so that the server says when it has let go.
+    assent_frame::lay(&mut frame, head, &[&[2, 3, 1, 0, 0, 0, 0, 0, 0, 0]]);
+    for _ in 0..50 {
+        let stream = Stream::connect(town.door.address(), Duration::from_secs(30)).unwrap();
+        stream.set_timeouts(Some(Duration::from_secs(30)), None).unwrap();
+        (&stream).write_all(&frame).unwrap();
+        assert_eq!(read_frame(&stream), (5, 0x55));
+        (&stream).write_all(&frame[..20]).unwrap();
+        drop(stream);
+    }
+    let until = RealClock.now().after(Duration::from_secs(60));
+    while client.status().unwrap().stats.subscriptions > 0 {
+        assert!(RealClock.now() < until, "{:?}", client.status());
+    }
+    // And who only ends its own direction reads all its answers, and the end.
+    let stream = std::os::unix::net::UnixStream::connect(town.folder.path().join("socket")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut asked = Vec::new();
+    assent_frame::lay(&mut asked, assent_frame::Head { mark: 6, kind: 0x54, ..Default::default() }, &[&[2, 1]]);
+    (&stream).write_all(&asked).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    (&stream).read_to_end(&mut all).unwrap();
+    assert!(all.len() > 24, "{}", all.len());
+}
+
+#[test]
+fn what_is_confirmed_beside_the_door_is_told_to_its_subscribers_at_once() {
+    let town = Town::new();
+    town.engine.execute(&batch(None, &[create(1, 0)])).unwrap();
+    let mut feed = Feed::open(town.door.address(), &[AssetId(1)], 10, Duration::from_secs(30)).unwrap();
+    town.engine.execute(&batch(None, &[add(1, 7)])).unwrap();
+    let news = feed.next(Duration::from_secs(30)).unwrap().expect("news without another command");
+    assert!(matches!(&news[..], [News::Change(change)] if change.asset.unwrap().value == 7), "{news:?}");
+}
+
+#[test]
+fn a_slow_subscriber_hears_what_it_missed_although_nothing_happens_any_more() {
+    let town = Town::new();
+    town.engine.execute(&batch(None, &(0..1_000).map(|id| create(id, 0)).collect::<Vec<_>>())).unwrap();
+    let mut feed = Feed::open(town.door.address(), &[], 5, Duration::from_secs(30)).unwrap();
+    // More than socket and server keep, while it reads nothing.
+    let ops = batch(None, &(0..1_000).map(|id| add(id, 1)).collect::<Vec<_>>());
+    (0..80).for_each(|_| _ = town.engine.execute(&ops).unwrap());
+    // Nothing happens any more. All of it is told, or told as missed.
+    let (mut told, mut missed) = (0, 0);
+    while told + missed < 80_000 {
+        for news in feed.next(Duration::from_secs(30)).unwrap().expect("the rest within the time") {
+            match news {
+                News::Change(_) => told += 1,
+                News::Missed { changes, .. } => missed += changes,
+            }
+        }
+    }
+    assert!(told + missed == 80_000 && missed > 0, "{told} {missed}");
 }

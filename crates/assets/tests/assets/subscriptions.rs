@@ -14,7 +14,7 @@ fn change(sequence: u64, id: u64, value: i64, updates: u64) -> News {
 fn a_change_is_told_when_it_is_confirmed_and_once_for_each_command() {
     let house = fresh();
     house.run(&[create(1, 0), create(2, 0), create(3, 0)]);
-    let chosen = house.engine.subscribe(Some(&[AssetId(1), AssetId(2)]), 100);
+    let chosen = house.engine.subscribe(Some(&[AssetId(1), AssetId(2)]), 100).unwrap();
     let mut answers = Vec::new();
     let ops = [add(1, 1), add(3, 1), add(1, 1)];
     let ordered = house.engine.order(&batch(None, &ops), &mut answers, &mut Trace::default()).unwrap();
@@ -42,7 +42,7 @@ fn a_change_is_told_when_it_is_confirmed_and_once_for_each_command() {
 fn a_slow_subscriber_stops_nobody_and_is_told_what_it_missed() {
     let house = fresh();
     house.run(&[create(1, 0)]);
-    let slow = house.engine.subscribe(None, 3);
+    let slow = house.engine.subscribe(None, 3).unwrap();
     (0..10).for_each(|_| drop(house.run(&[add(1, 1)])));
     let news = house.engine.news(slow, 100);
     let missed = News::Missed { changes: 7, first: Sequence(5), last: Sequence(11) };

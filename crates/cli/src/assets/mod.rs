@@ -1,18 +1,21 @@
 //! `assent assets`: numbers in memory, from the command line.
 //!
-//! Walk: [`run`] the verbs · `serve` the server · `offline` verifies and compares what stopped servers left · `show` what is printed.
+//! Walk: [`run`] the verbs · `serve` a server alone, `group` a node of a group · `words` what a person says to a group · `offline` verifies and compares what stopped servers left · `show` what is printed.
 //! A verb is one command without a session: a lost answer is in doubt, and says so.
 
+mod group;
 mod offline;
 pub(crate) mod options;
 mod serve;
 mod show;
+mod standing;
+mod words;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_assets::{Answer, AssetId, Client, Feed, Op, Options};
+use assent_assets::{Answer, AssetId, Client, Feed, Op, Options, Word};
 use assent_kind::Kind;
 use assent_world::net::Address;
 use assent_world::{Clock as _, RealClock};
@@ -59,6 +62,12 @@ pub(crate) fn run(command: Assets, json: bool) -> Result<ExitCode, Failure> {
         }
         Assets::Watch { ids, keep, lines, server } => watch(&server.server, &ids, keep, lines, json),
         Assets::Snapshot(server) => show::status(&client(&server.server)?.snapshot()?, json),
+        Assets::HandOver { node, wait_ms, server } => {
+            words::hand_over(&server.server, node, Duration::from_millis(wait_ms), json)
+        }
+        Assets::HoldOut(server) => words::say(&server.server, Word::HoldOut, json),
+        Assets::Release(server) => words::say(&server.server, Word::Release, json),
+        Assets::Force(server) => words::say(&server.server, Word::Force, json),
         Assets::Verify { data } => offline::verify(&data, json),
         Assets::Compare { one, other } => return offline::compare(&one, &other, json),
     }?;
@@ -69,12 +78,13 @@ fn address(server: &str) -> Result<Address, Failure> {
     server.parse().map_err(|error| Failure::invalid(format!("--server {server}: {error}")))
 }
 
-fn client(server: &str) -> Result<Client, Failure> {
-    let options = Options { patience: PATIENCE, session: false, ..Options::to(address(server)?) };
+fn client(servers: &[String]) -> Result<Client, Failure> {
+    let servers = servers.iter().map(|server| address(server)).collect::<Result<_, _>>()?;
+    let options = Options { patience: PATIENCE, session: false, ..Options::to_all(servers) };
     Ok(Client::connect(options, Arc::new(RealClock))?)
 }
 
-fn execute(server: &str, ops: &[Op], json: bool) -> Result<(), Failure> {
+fn execute(server: &[String], ops: &[Op], json: bool) -> Result<(), Failure> {
     let answer = client(server)?.execute(ops)?;
     match &answer {
         Answer::Done(results) => show::assets(ops, &results.assets, json),
@@ -86,7 +96,7 @@ fn execute(server: &str, ops: &[Op], json: bool) -> Result<(), Failure> {
     }
 }
 
-fn top(server: &str, every: Duration, times: u64, json: bool) -> Result<(), Failure> {
+fn top(server: &[String], every: Duration, times: u64, json: bool) -> Result<(), Failure> {
     let mut client = client(server)?;
     let mut before: Option<u64> = None;
     for look in 1.. {
@@ -96,6 +106,7 @@ fn top(server: &str, every: Duration, times: u64, json: bool) -> Result<(), Fail
             let since = before.map_or(0, |before| sequence.saturating_sub(before));
             let rate = u128::from(since) * 1_000 / every.as_millis().max(1);
             // Above what was printed last.
+            let server = server.join(", ");
             show::say(&format!("\u{1b}[2J\u{1b}[H{server}: {rate} commands/s\n"))?;
         }
         show::status(&status, json)?;
@@ -108,9 +119,21 @@ fn top(server: &str, every: Duration, times: u64, json: bool) -> Result<(), Fail
     Ok(())
 }
 
-fn watch(server: &str, ids: &[u64], keep: u32, lines: u64, json: bool) -> Result<(), Failure> {
+/// The first of the servers that takes a subscription: each node of a group tells what is confirmed, as soon as it knows.
+fn feed(servers: &[String], wanted: &[AssetId], keep: u32) -> Result<Feed, Failure> {
+    let mut failed = Failure::invalid("--server names none".to_owned());
+    for server in servers {
+        match Feed::open(&address(server)?, wanted, keep, PATIENCE) {
+            Ok(feed) => return Ok(feed),
+            Err(error) => failed = error.into(),
+        }
+    }
+    Err(failed)
+}
+
+fn watch(servers: &[String], ids: &[u64], keep: u32, lines: u64, json: bool) -> Result<(), Failure> {
     let wanted: Vec<AssetId> = ids.iter().copied().map(AssetId).collect();
-    let mut feed = Feed::open(&address(server)?, &wanted, keep, PATIENCE)?;
+    let mut feed = feed(servers, &wanted, keep)?;
     let mut printed = 0;
     loop {
         for news in feed.next(LOOK)?.unwrap_or_default() {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use assent_world::net::Address;
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
@@ -95,6 +96,23 @@ pub(crate) enum Assets {
     },
     /// Has the server write a snapshot.
     Snapshot(Server),
+    /// Gives the lead of a group to one of its nodes, when that holds everything; waits until it leads.
+    HandOver {
+        /// To which.
+        node: u8,
+        /// Milliseconds that this may take.
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+        wait_ms: u64,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Tells the node that is asked to stay out: it leads nothing, and nobody counts on it.
+    HoldOut(Server),
+    /// Lets a node that was held out come back.
+    Release(Server),
+    /// Makes the node that is asked lead although it may lack what was answered. Only where no other node runs, or will again with what
+    /// it has; what only they hold is lost. Stays visible in the status.
+    Force(Server),
     /// Reads a stopped server's log and snapshots, and says whether they are whole and belong together; exit code 13 if not.
     Verify {
         /// Its folder.
@@ -109,12 +127,18 @@ pub(crate) enum Assets {
     },
 }
 
-/// A running server.
+/// A running server, or the nodes of a group.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
-    /// A running server.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433", env = "ASSENT_ASSETS_SERVER")]
-    pub(crate) server: String,
+    /// A running server; of a group all nodes, with commas between them.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7433",
+        env = "ASSENT_ASSETS_SERVER"
+    )]
+    pub(crate) server: Vec<String>,
 }
 
 /// What an answer has behind it.
@@ -122,8 +146,10 @@ pub(crate) struct Server {
 pub(crate) enum Acknowledge {
     /// The disk: nothing that was answered is lost.
     Durable,
-    /// The kernel: a killed process loses nothing, a lost machine at most the window.
+    /// The kernel, of each node in sync: a killed process loses nothing, a lost machine at most the window.
     Written,
+    /// The memory of each node in sync, of a group: one of them may be lost with all it has.
+    Received,
     /// This process's memory.
     None,
 }
@@ -131,8 +157,8 @@ pub(crate) enum Acknowledge {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
     /// Where it keeps its log and its snapshots.
-    #[arg(long, value_name = "DIR", env = "ASSENT_ASSETS_DIR")]
-    pub(crate) data: PathBuf,
+    #[arg(long, value_name = "DIR", env = "ASSENT_ASSETS_DIR", required_unless_present = "take_over")]
+    pub(crate) data: Option<PathBuf>,
     /// Where clients ask it.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433", env = "ASSENT_ASSETS_LISTEN")]
     pub(crate) listen: String,
@@ -155,6 +181,68 @@ pub(crate) struct Serve {
     /// Listens beyond loopback although there is neither TLS nor authentication.
     #[arg(long)]
     pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) group: Group,
+}
+
+/// A server that is one node of a group.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Group {
+    /// This node's number in a group; without it the server is alone.
+    #[arg(long, value_name = "N", requires_all = ["member", "witness"], value_parser = clap::value_parser!(u8).range(0..=254))]
+    pub(crate) node: Option<u8>,
+    /// A node of the group: where the others reach it, and where its clients do. Once for each, this one too.
+    #[arg(long, value_name = "N=PEER,CLIENT", requires = "node", value_parser = member)]
+    pub(crate) member: Vec<Node>,
+    /// Who keeps the group's configuration: `assent witness`, or etcd.
+    #[arg(long, value_name = "HOST:PORT|etcd://HOST:PORT", requires = "node")]
+    pub(crate) witness: Option<String>,
+    /// The group's name there.
+    #[arg(long, value_name = "NAME", default_value = "assets")]
+    pub(crate) group: String,
+    /// Who leads where nothing else makes a difference; the lowest number if nothing is said.
+    #[arg(long, value_name = "N", requires = "node")]
+    pub(crate) preferred: Option<u8>,
+    /// Starts on the folder that a dead node of this number left, in the place of --data.
+    #[arg(long, value_name = "DIR", requires = "node", conflicts_with = "data")]
+    pub(crate) take_over: Option<PathBuf>,
+    /// Milliseconds after which a node that says nothing is taken for lost.
+    #[arg(long, value_name = "MS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(60..=60_000))]
+    pub(crate) silent_ms: u64,
+    /// Milliseconds after which a standby that confirms nothing is taken out.
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) slow_ms: u64,
+    /// Milliseconds that a start waits for nodes that are missing.
+    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) patience_ms: u64,
+    /// Commands after which a node writes a snapshot.
+    #[arg(long, value_name = "COMMANDS", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) snapshot_every: u64,
+}
+
+/// A node of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) number: u8,
+    /// Where the others reach it.
+    pub(crate) peer: Address,
+    /// Where clients do.
+    pub(crate) client: Address,
+}
+
+fn member(text: &str) -> Result<Node, String> {
+    let wrong = || format!("{text:?} is not N=PEER,CLIENT, as 1=10.0.0.1:7441,10.0.0.1:7433");
+    let (number, places) = text.split_once('=').ok_or_else(wrong)?;
+    let (peer, client) = places.split_once(',').ok_or_else(wrong)?;
+    let number = number.parse().ok().filter(|number| *number < u8::MAX).ok_or_else(wrong)?;
+    let place = |text: &str| {
+        let address: Address = text.parse().map_err(|error| format!("{text}: {error}"))?;
+        match address {
+            Address::Tcp { port: 0, .. } => Err(format!("{text}: the others must know the port: it cannot be 0")),
+            address => Ok(address),
+        }
+    };
+    Ok(Node { number, peer: place(peer)?, client: place(client)? })
 }
 
 fn pair(text: &str) -> Result<(u64, i64), String> {
@@ -165,7 +253,16 @@ fn pair(text: &str) -> Result<(u64, i64), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::pair;
+    use super::{member, pair};
+
+    #[test]
+    fn a_member_is_a_number_and_two_places() {
+        let node = member("2=127.0.0.1:7441,unix:/run/a").unwrap();
+        assert_eq!((node.number, node.peer.to_string().as_str()), (2, "127.0.0.1:7441"));
+        for wrong in ["2", "2=a:1", "255=a:1,b:2", "-1=a:1,b:2", "1=a:0,b:2", "1=a:1,b:0", "1=a,b:2"] {
+            assert!(member(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_pair_is_an_id_and_a_number() {

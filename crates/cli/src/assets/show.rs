@@ -7,6 +7,7 @@ use assent_kind::Kind;
 use assent_membership::Ack;
 use serde_json::{Value, json};
 
+use super::standing;
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
 
@@ -33,7 +34,7 @@ pub(super) fn assets(ops: &[Op], found: &[Asset], as_json: bool) -> Result<(), F
     Ok(())
 }
 
-const fn ack(ack: Ack) -> &'static str {
+pub(super) const fn ack(ack: Ack) -> &'static str {
     match ack {
         Ack::None => "none",
         Ack::Received => "received",
@@ -64,13 +65,21 @@ pub(super) fn status(status: &Status, as_json: bool) -> Result<(), Failure> {
         };
         let steps: serde_json::Map<String, Value> =
             status.steps.iter().map(|(name, numbers)| (name.clone(), row(numbers))).collect();
-        return print_json(&json!({
+        let mut shown = json!({
             "role": "solo", "ack": ack(status.ack), "window_ms": status.window_ms, "closed": status.closed,
             "assets": stats.assets, "memory_bytes": stats.memory_bytes, "sequence": stats.sequence.0, "hash": hash,
             "sessions": stats.sessions, "session_bytes": stats.session_bytes, "in_doubt": stats.in_doubt,
             "subscriptions": stats.subscriptions, "unsynced_bytes": stats.unsynced_bytes,
             "replay_bytes": stats.replay_bytes, "steps": steps,
-        }));
+        });
+        if let (Some(group), Value::Object(shown)) = (&status.group, &mut shown) {
+            shown.remove("unsynced_bytes");
+            shown.extend(standing::json(group));
+        }
+        return print_json(&shown);
+    }
+    if let Some(group) = &status.group {
+        return standing::table(status, group).and_then(|text| say(&format!("{text}{}", steps(status))));
     }
     let state = status.closed.as_ref().map_or_else(|| "takes commands".to_owned(), |why| format!("closed: {why}"));
     let mut shown = table(&["", ""]);
@@ -87,14 +96,17 @@ pub(super) fn status(status: &Status, as_json: bool) -> Result<(), Failure> {
         ("a restart replays", format!("{} bytes", stats.replay_bytes)),
     ];
     rows.into_iter().for_each(|(name, text)| _ = shown.add_row([name.to_owned(), text]));
-    let mut text = format!("{shown}\n");
+    say(&format!("{shown}\n{}", steps(status)))
+}
+
+/// Where the time of sampled commands goes.
+fn steps(status: &Status) -> String {
     let mut steps = table(&["step", "sampled", "p50 us", "p99 us", "p99.73 us", "max us"]);
     for (name, numbers) in status.steps.iter().filter(|(_, numbers)| numbers.iter().any(|number| *number > 0)) {
         let numbers = numbers.map(|number| number.to_string());
         steps.add_row([&[name.clone()][..], &numbers].concat());
     }
-    text.push_str(&format!("{steps}\n{}", status.trace));
-    say(&text)
+    format!("{steps}\n{}", status.trace)
 }
 
 /// One line of a watch.

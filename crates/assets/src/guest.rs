@@ -1,0 +1,94 @@
+//! One connection of a client, as a server has it: what arrived, what is to be said, and how much of either it may leave lying.
+//!
+//! Walk: [`Guest::hear`] takes in what has arrived · [`Guest::say`] writes what may be told.
+//! Deliberately absent: what any of it means.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::time::Duration;
+
+use assent_world::net::Peer;
+
+use crate::message::ASKED_BYTES_MAX;
+
+/// As many connections at once; one more is closed at once.
+pub const CLIENTS_MAX: usize = 4_096;
+/// As much is read at once.
+pub(crate) const READ_BYTES: usize = 1 << 16;
+/// What one connection may have answered in one round before the others have their turn.
+pub(crate) const ROUND_BYTES_MAX: usize = 1 << 18;
+/// Answers that a client does not read; beyond this nothing more is taken from it.
+pub(crate) const UNREAD_BYTES_MAX: usize = 1 << 20;
+/// News that go out in one frame.
+pub(crate) const NEWS_MAX: usize = 1_024;
+/// Changes that are kept for one subscription, at most.
+pub(crate) const NEWS_KEPT_MAX: u32 = 65_536;
+/// How soon an accept that failed for want of descriptors is tried again.
+pub(crate) const AGAIN: Duration = Duration::from_millis(200);
+
+/// One connection.
+pub(crate) struct Guest {
+    pub(crate) peer: Peer,
+    pub(crate) inbox: Vec<u8>,
+    pub(crate) outbox: Vec<u8>,
+    /// The other end has closed, or said what nobody understands: what is answered still goes out.
+    pub(crate) is_over: bool,
+    /// Its turn ended before everything was taken that has arrived.
+    pub(crate) has_more: bool,
+    /// What was asked of the state beside commands in this round: that costs more than a command.
+    pub(crate) has_asked: bool,
+}
+
+impl Guest {
+    pub(crate) const fn new(peer: Peer) -> Self {
+        Self { peer, inbox: Vec::new(), outbox: Vec::new(), is_over: false, has_more: false, has_asked: false }
+    }
+
+    pub(crate) const fn is_full(&self) -> bool {
+        self.outbox.len() >= UNREAD_BYTES_MAX
+    }
+
+    /// Takes in what has arrived, as long as it reads its answers. `to_the_end`: nobody says again that the other end has closed.
+    pub(crate) fn hear(&mut self, buffer: &mut [u8], to_the_end: bool) {
+        let before = self.inbox.len();
+        (self.has_more, self.has_asked) = (false, false);
+        while !self.is_over {
+            let is_full = self.is_full() || self.inbox.len() > ASKED_BYTES_MAX;
+            if is_full || self.inbox.len() - before >= ROUND_BYTES_MAX {
+                self.has_more = true;
+                return;
+            }
+            match self.peer.read(buffer) {
+                Ok(0) => self.is_over = true,
+                Ok(read) => {
+                    self.inbox.extend_from_slice(buffer.get(..read).unwrap_or_default());
+                    // Less than there was room for: that was all. A readiness that comes now is a new event. An end that came with it
+                    // is none: one event told of both.
+                    if read < buffer.len() && !to_the_end {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.is_over = true,
+            }
+        }
+    }
+
+    /// Writes what may be told and can be written.
+    pub(crate) fn say(&mut self) {
+        let mut written = 0;
+        while written < self.outbox.len() {
+            match self.peer.write(self.outbox.get(written..).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(bytes) => written += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.is_over = true;
+                    written = self.outbox.len();
+                }
+            }
+        }
+        self.outbox.drain(..written.min(self.outbox.len()));
+    }
+}

@@ -1,0 +1,179 @@
+//! `assent assets serve --node`: one node of a group, until it is told to stop.
+//!
+//! Walk: the folder opens first, so that damage is found before anyone asks · one line on stdout says that it is ready, whether it
+//! leads or not · who leads is told in the log as it changes · SIGTERM or SIGINT: the lead goes to a standby that has everything,
+//! if there is one; then connections close, and the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assent_assets::{GroupDoor, GroupDoorConfig, Limits, Logics, Machine};
+use assent_door::listen_address;
+use assent_kind::Kind;
+use assent_membership::{Ack, Member, Standing, Word};
+use assent_replica::{Doors, Home, Running, Tuning};
+use assent_world::net::Address;
+use assent_world::{Clock as _, Disk as _, RealClock, RealDice, RealDisk};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{error, info, warn};
+
+use super::options::{Acknowledge, Node, Serve};
+use super::{LOG, serve};
+use crate::failure::Failure;
+use crate::logging;
+
+/// Below a node's folder.
+pub(super) const FOLDER: &str = "group";
+/// One question to the arbiter takes at most so long.
+const ARBITER_LIMIT: Duration = Duration::from_secs(1);
+/// How often it is looked who leads, and whether a signal came.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a stop waits until another node leads.
+const HAND_OVER_AT_MOST: Duration = Duration::from_secs(2);
+
+/// Runs until it is told to stop.
+pub(super) fn run(arguments: &Serve, node: u8) -> Result<ExitCode, Failure> {
+    logging::start();
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
+    let group = &arguments.group;
+    let (me, nodes) = (Member(node), nodes(&group.member)?);
+    let own = nodes.get(&me).ok_or_else(|| {
+        Failure::invalid(format!("--node {node}, and no --member {node}=PEER,CLIENT says where it is"))
+    })?;
+    // Who reaches them can change everything: beyond loopback only where that was said.
+    for place in [&own.peer, &own.client] {
+        listen_address("--member", &place.to_string(), arguments.insecure)?;
+    }
+    let name = group.group.parse()?;
+    let witness = group.witness.as_deref().unwrap_or_default();
+    let arbiter = assent_arbiter::open(witness, name, Arc::new(RealClock), ARBITER_LIMIT)?;
+    let home = Home {
+        me,
+        members: nodes.iter().map(|(member, node)| (*member, node.peer.clone())).collect(),
+        preferred: preferred(group.preferred, &nodes)?,
+        ack: ack(arguments.ack),
+        folder: folder(arguments)?,
+        tuning: Tuning {
+            silent_ms: group.silent_ms,
+            patience_ms: group.patience_ms,
+            slow_ms: group.slow_ms,
+            sync_ms: arguments.max_elapsed_sync_time,
+            snapshot_every: group.snapshot_every,
+            snapshot_log_bytes: arguments.snapshot_log_bytes,
+            snapshot_bytes_per_s: arguments.snapshot_bytes_per_second,
+            ..Tuning::default()
+        },
+    };
+    let config = GroupDoorConfig {
+        nodes: nodes.iter().map(|(member, node)| (*member, node.client.clone())).collect(),
+        trace_every: arguments.trace_every,
+        clients_max: serve::places()?,
+        window_ms: if home.ack == Ack::Durable { 0 } else { arguments.max_elapsed_sync_time },
+    };
+    let door = GroupDoor::bind(&own.client, config, Arc::new(RealClock));
+    let door = door.map_err(|error| Failure::io("listen at", &own.client, &error))?;
+    let address = door.address().map_err(|error| Failure::io("listen at", &own.client, &error))?;
+    let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
+    let machine = Machine::new(Limits::default(), Logics::default());
+    let running = Running::start(&home, &doors, arbiter, machine, door)?;
+    println!("ready assets={address} node={me} members={}", running.address());
+    let signal = watch(&running, &mut signals, me);
+    info!("stopping on signal {signal}");
+    hand_over(&running, me);
+    running.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn ack(ack: Acknowledge) -> Ack {
+    match ack {
+        Acknowledge::Durable => Ack::Durable,
+        Acknowledge::Written => Ack::Written,
+        Acknowledge::Received => Ack::Received,
+        Acknowledge::None => Ack::None,
+    }
+}
+
+fn nodes(members: &[Node]) -> Result<BTreeMap<Member, Node>, Failure> {
+    let mut nodes = BTreeMap::new();
+    let mut places: BTreeSet<&Address> = BTreeSet::new();
+    for node in members {
+        let is_new = places.insert(&node.peer) && places.insert(&node.client);
+        if !is_new || nodes.insert(Member(node.number), node.clone()).is_some() {
+            let message = format!("--member {}: its number or a place of it is another one's too", node.number);
+            return Err(Failure::invalid(message));
+        }
+    }
+    Ok(nodes)
+}
+
+fn preferred(preferred: Option<u8>, nodes: &BTreeMap<Member, Node>) -> Result<Member, Failure> {
+    let member = preferred.map(Member).or_else(|| nodes.keys().next().copied());
+    let known = member.filter(|member| nodes.contains_key(member));
+    known
+        .ok_or_else(|| Failure::invalid(format!("--preferred {}: no --member has that number", preferred.unwrap_or(0))))
+}
+
+/// The member's own folder: one of its own, or one that a dead node of its number left.
+fn folder(arguments: &Serve) -> Result<PathBuf, Failure> {
+    let Some(left) = &arguments.group.take_over else {
+        let data = serve::data(arguments)?;
+        serve::refuse_other(&data, LOG, "a server alone")?;
+        RealDisk.create_dir(&data).map_err(|error| Failure::io("make", data.display(), &error))?;
+        return Ok(data.join(FOLDER));
+    };
+    let folder = left.join(FOLDER);
+    let there = RealDisk.list(&folder).map_err(|error| Failure::io("look into", folder.display(), &error))?;
+    if !there.iter().any(|name| name == "epochs") {
+        let message = format!("{} holds nothing of a node: name the folder that its --data was", left.display());
+        return Err(Failure::new(Kind::NotFound, message));
+    }
+    warn!("taking over {}: whoever has its number elsewhere must not run again", left.display());
+    Ok(folder)
+}
+
+/// Tells the log who leads, as it changes, until a signal comes; which.
+fn watch(running: &Running<Machine>, signals: &mut Signals, me: Member) -> i32 {
+    let mut before = None;
+    loop {
+        if let Some(signal) = signals.pending().next() {
+            return signal;
+        }
+        let now = running.status().ok().map(|status| {
+            let configuration = status.configuration;
+            let in_sync: Vec<Member> = configuration.in_sync.iter().map(|(member, _)| member).collect();
+            (status.halted, status.standing, configuration.epoch, in_sync)
+        });
+        if before != now {
+            match &now {
+                Some((Some(why), ..)) => error!("node {me} has stopped: {why}"),
+                Some((None, standing, epoch, in_sync)) => {
+                    info!("node {me}, epoch {epoch}: {standing:?}, in sync: {in_sync:?}");
+                }
+                None => error!("node {me} answers nothing any more"),
+            }
+            before = now;
+        }
+        RealClock.sleep(LOOK);
+    }
+}
+
+/// Gives the lead to a node that has everything, if there is one, so that clients wait as little as possible.
+fn hand_over(running: &Running<Machine>, me: Member) {
+    let leads =
+        || running.status().is_ok_and(|status| matches!(status.standing, Standing::Leads | Standing::Stalls(_)));
+    let Ok(status) = running.status() else { return };
+    let to = status.others.iter().find(|other| other.is_in_sync && other.is_connected).map(|other| other.member);
+    let Some(to) = to.filter(|_| leads()) else { return };
+    if !matches!(running.word(Word::HandOver(to)), Ok(Ok(()))) {
+        return;
+    }
+    let until = RealClock.now().after(HAND_OVER_AT_MOST);
+    while leads() && RealClock.now() < until {
+        RealClock.sleep(Duration::from_millis(2));
+    }
+    info!("node {me} has handed the lead to node {to}");
+}
