@@ -368,7 +368,10 @@ impl Client {
             self.trouble = None;
         }
         if self.session.is_none() {
-            self.alone()?;
+            if self.waiting() > 0 {
+                let message = "another session must be opened first: receive what has no answer".to_owned();
+                return Err(ClientError::new(Kind::Busy, message));
+            }
             self.open_session()?;
         }
         let session = self.session.ok_or_else(nobody)?;

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use assent_assets::{Answer, AssetId, Client, Command, Event, OPS_MAX, Op, Options, Results, What};
+use assent_assets::{Answer, AssetId, AsyncClient, Client, Command, Event, OPS_MAX, Op, Options, Results, What};
 use assent_frame::{Head, Writer, lay};
 use assent_kind::Kind;
 use assent_world::RealClock;
@@ -281,4 +281,61 @@ fn a_command_laid_on_a_lost_connection_is_sent_and_not_in_doubt() {
     client.send(&[add(1, 1)]).unwrap();
     assert_eq!(client.receive().unwrap_err().kind, Kind::InDoubt);
     assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[]));
+}
+
+/// Waits for a future as a runtime does, on this thread.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(answer) => return answer,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn many_tasks_share_one_client_whose_answers_find_them() {
+    let mut number = 0;
+    let mut lost = false;
+    let town = with_sessions(move |_, command| {
+        let request = command.request.unwrap().number;
+        // In the middle the connection goes, once.
+        if request == 50 && !std::mem::replace(&mut lost, true) {
+            return Said::Gone;
+        }
+        number += 1;
+        assert_eq!(request, number);
+        let asset = assent_assets::Asset { value: request as i64, updates: request };
+        Said::Answer(Answer::Done(Results { assets: vec![asset], output: Vec::new() }))
+    });
+    let client = AsyncClient::connect(options(&[&town]), Arc::new(RealClock)).unwrap();
+    let futures: Vec<_> = (0..100).map(|_| client.execute(&[add(1, 1)])).collect();
+    for (number, future) in (1..).zip(futures) {
+        assert_eq!(wait(future).unwrap(), done(&[(number, number as u64)]));
+    }
+    let task = client.clone();
+    let other = std::thread::spawn(move || wait(task.execute(&[add(1, 1)])));
+    assert_eq!(other.join().unwrap().unwrap(), done(&[(101, 101)]));
+    assert_eq!(wait(client.execute(&[])).unwrap_err().kind, Kind::Invalid);
+    assert!(matches!(client.events()[..], [Event::Reconnected { .. }]));
+}
+
+#[test]
+fn a_task_hears_that_nobody_answers_and_a_full_window_says_so() {
+    let town = with_sessions(|_, _| Said::Nothing);
+    let few = Options { window: 2, patience: Duration::from_millis(200), ..options(&[&town]) };
+    let client = AsyncClient::connect(few, Arc::new(RealClock)).unwrap();
+    let futures: Vec<_> = (0..20).map(|_| client.execute(&[add(1, 1)])).collect();
+    let kinds: Vec<Kind> = futures.into_iter().map(|future| wait(future).unwrap_err().kind).collect();
+    assert_eq!(kinds[0], Kind::InDoubt, "it was sent, and may be done yet");
+    assert!(kinds.contains(&Kind::Busy), "{kinds:?}");
 }
