@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use assent_ids::{Lsn, Xid};
@@ -144,6 +144,7 @@ impl Database {
         let (index, rebuilt) = Index::open(&*log, &disk, folder, config.memory_bytes)?;
         let replayed = replay(&*log, &index, config.memory_bytes)?;
         let roots_bytes = config.cache_bytes / 8;
+        let shown = AtomicU64::new(index.published().0);
         let store = Store {
             log,
             clock,
@@ -155,6 +156,7 @@ impl Database {
             documents: Mutex::default(),
             claims: Mutex::default(),
             stepping: Mutex::default(),
+            shown,
             path_bytes: Arc::default(),
             epochs: AtomicU32::new(0),
         };
@@ -359,6 +361,10 @@ impl Store {
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<(), DocsError> {
         self.log.wait_durable(ticket).map_err(DocsError::InDoubt)?;
         // POINT OF NO RETURN: the commit is on disk.
+        // Of those whom one sync has woken the first publishes for all.
+        if self.shown.load(Ordering::Acquire) >= ticket.end.0 {
+            return Ok(());
+        }
         // Sync before publish: a reader must not see what a crash could take back.
         self.publish_all()
     }
@@ -409,6 +415,7 @@ impl Store {
                     return Err(DocsError::Unpublished(error));
                 }
             }
+            let end = ticket.end;
             let Some((_, staging)) = desk.queue.pop_front() else { return Ok(()) };
             match staging {
                 Staging::Created(..) | Staging::Tagged(..) => {}
@@ -425,6 +432,7 @@ impl Store {
                     desk.branches.gone(&xid);
                 }
             }
+            self.shown.store(end.0, Ordering::Release);
         }
         Ok(())
     }

@@ -115,14 +115,22 @@ impl Seat {
     /// # Errors
     /// [`DocsError::Busy`]; [`DocsError::InDoubt`] if the journal failed under an earlier commit.
     pub(crate) fn take(store: &Store, doc: &Arc<Doc>) -> Result<Self, DocsError> {
+        let seated = || doc.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            // Nobody has it, and nobody's commit is on its way.
+            let mut seat = seated();
+            if *seat == Seated::Nobody {
+                *seat = Seated::Writer;
+                return Ok(Self(Arc::clone(doc)));
+            }
+        }
         let wait_ms = store.config.writer_wait_ms;
         let (began, wait) = (store.clock.now(), Duration::from_millis(wait_ms));
         loop {
             // Who has appended a commit may have gone without waiting for it.
             store.settle(doc)?;
             let left = wait.saturating_sub(store.clock.now().since(began));
-            let seat = doc.seat.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = doc.left.wait_timeout_while(seat, left, |seat| *seat == Seated::Writer);
+            let waited = doc.left.wait_timeout_while(seated(), left, |seat| *seat == Seated::Writer);
             let (mut seat, _) = waited.unwrap_or_else(PoisonError::into_inner);
             match *seat {
                 Seated::Nobody => {

@@ -344,13 +344,13 @@ impl Index {
         }
         let (from, to) = (row_key(document, first), row_key(document, last));
         let mut walk = view.range(Bound::Included(&from), Bound::Included(&to));
-        let mut rows = Vec::new();
+        let mut rows = Vec::with_capacity(usize::try_from(last - first).unwrap_or_default().min(4096) + 1);
         let mut expected = first;
-        while let Some((key, found)) = walk.next()? {
+        while let Some(Run { key, seq, value: Some(row) }) = walk.next_entry()? {
             if key != row_key(document, expected) {
                 return Ok(None);
             }
-            rows.push(read_row(expected, &found.value).map_err(|malformed| wrong(found.seq, &malformed))?);
+            rows.push(read_row(expected, row).map_err(|malformed| wrong(seq, &malformed))?);
             if expected == last {
                 rows.reverse();
                 return Ok(Some(rows));

@@ -70,6 +70,8 @@ pub(crate) struct Store {
     pub(crate) claims: Mutex<BTreeSet<NodeId>>,
     /// Held by whoever writes the index out.
     pub(crate) stepping: Mutex<()>,
+    /// Everything that ends here or before is visible, and its documents show it.
+    pub(crate) shown: AtomicU64,
     /// Bytes of paths that documents keep.
     pub(crate) path_bytes: Arc<AtomicU64>,
     /// The epoch that was given last.

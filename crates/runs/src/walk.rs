@@ -40,11 +40,19 @@ impl<'v> Walk<'v> {
     /// `Damaged` naming file and place; as the disk says. It ends the walk; another may go around.
     #[expect(clippy::should_implement_trait, reason = "an error ends it: whoever wants an iterator transposes")]
     pub fn next(&mut self) -> Result<Option<(Vec<u8>, Found)>, RunsError> {
+        Ok(self.next_entry()?.and_then(given))
+    }
+
+    /// The same where it stands: without a copy.
+    ///
+    /// # Errors
+    /// As [`Walk::next`].
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, RunsError> {
         if !self.is_done {
             self.is_done = true;
             self.is_done = !self.forth()?;
         }
-        Ok(self.front.as_ref().filter(|_| !self.is_done).and_then(given))
+        Ok(self.front.as_ref().filter(|_| !self.is_done).and_then(Merged::entry))
     }
 
     /// The next key from the back; nothing before the first, or where the front has been.
@@ -56,7 +64,7 @@ impl<'v> Walk<'v> {
             self.is_done = true;
             self.is_done = !self.back()?;
         }
-        Ok(self.back.as_ref().filter(|_| !self.is_done).and_then(given))
+        Ok(self.back.as_ref().filter(|_| !self.is_done).and_then(Merged::entry).and_then(given))
     }
 
     /// Moves the front to what it gives next; false if there is nothing.
@@ -146,8 +154,7 @@ impl<'v> Walk<'v> {
     }
 }
 
-fn given(cursor: &Merged) -> Option<(Vec<u8>, Found)> {
-    let Entry { key, seq, value } = cursor.entry()?;
+fn given(Entry { key, seq, value }: Entry<'_>) -> Option<(Vec<u8>, Found)> {
     Some((key.to_vec(), Found { seq, value: value?.to_vec() }))
 }
 
