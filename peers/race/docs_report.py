@@ -5,7 +5,7 @@ import json
 NOTES = [
     "PostgreSQL: a row with the newest jsonb and one with all of it for each revision, written by one function in one transaction; "
     "synchronous_commit on, pgbench with prepared statements on the same machine. Bytes are those of its write-ahead log.",
-    "Ours is embedded, without a connection. So reads are not the same walk: PostgreSQL's have a round trip in them, of about 30 us.",
+    "Ours is embedded, without a connection. So reads are not the same walk: PostgreSQL's have a round trip in them.",
     "Figures are medians over rounds; a ratio is the median of ratios within the rounds: ours to PostgreSQL's.",
     "Not raced: differences, merge and hashes of subtrees, which such a table does not have.",
 ]

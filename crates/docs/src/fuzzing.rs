@@ -1,8 +1,9 @@
-//! Plain functions that fuzzers feed: bytes from a journal never panic, and neither does a query.
+//! Plain functions that fuzzers feed: bytes from a journal never panic, and neither does a query, a value or a patch.
 
 use std::sync::Arc;
 
 use assent_ids::Lsn;
+use assent_kind::Kind;
 
 use crate::act::{KIND_PREPARE, read_create, read_drop, read_outcome, read_prepare, read_tag, read_truncate};
 use crate::entry::{KIND_COMMIT, KIND_PAGE, fragment, read_commit};
@@ -12,6 +13,7 @@ use crate::path::Path;
 use crate::place::{Chain, Entry, resolve};
 use crate::trie::{PageName, Which};
 use crate::versioning::Versioning;
+use crate::{At, Document, Edit, Form, Look};
 
 /// Takes these bytes for an entry of each kind.
 pub fn fuzz_entry(bytes: &[u8]) {
@@ -37,6 +39,39 @@ pub fn fuzz_jsonpath(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         crate::jsonpath::fuzz(text);
     }
+}
+
+/// Takes these bytes for the value of an empty document: what is read is written as it is read again, what is not leaves nothing.
+pub fn fuzz_json(empty: &Document, bytes: &[u8]) {
+    let Ok(mut edit) = empty.edit() else { return };
+    match edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes) {
+        Ok(key) => again(&mut edit, key),
+        Err(error) => assert!(error.kind() == Kind::Invalid && edit.value().is_none(), "{error}"),
+    }
+}
+
+/// Takes these bytes for a JSON Patch and for a merge patch of a document: all of it is made, or nothing.
+pub fn fuzz_patch(doc: &Document, bytes: &[u8]) {
+    for is_merge in [false, true] {
+        let Ok(mut edit) = doc.edit() else { return };
+        let before = Form::default().text(&edit);
+        let made = if is_merge { edit.merge_patch(bytes) } else { edit.patch(bytes) };
+        if let Err(error) = made {
+            assert!(matches!(error.kind(), Kind::Invalid | Kind::Conflict), "{error}");
+            assert_eq!(Form::default().text(&edit), before, "{error}");
+        }
+        if let Some(key) = edit.value() {
+            again(&mut edit, key);
+        }
+    }
+}
+
+/// What an edit has is written as it is read again.
+fn again(edit: &mut Edit, key: NodeKey) {
+    let text = Form::default().text(edit);
+    let read = text.clone().and_then(|text| edit.replace(key, text.as_bytes()));
+    assert!(read.is_ok(), "{read:?}");
+    assert_eq!(Form::default().text(edit), text);
 }
 
 /// Takes these bytes for the fragments of a page, the first byte of each its length; reads and changes what they are together.

@@ -1,6 +1,6 @@
 //! Any bytes for an entry, a page or JSON get an answer.
 
-use assent_docs::fuzzing::{fuzz_entry, fuzz_page};
+use assent_docs::fuzzing::{fuzz_entry, fuzz_json, fuzz_page, fuzz_patch};
 use assent_docs::{At, Form, KIND_PAGE, Meta, NodeKey, Versioning};
 use assent_journal::Log;
 use assent_kind::Kind;
@@ -51,7 +51,7 @@ fn fuzz_pages() {
 }
 
 #[test]
-fn fuzz_json() {
+fn fuzz_values() {
     let desk = fresh();
     let doc = desk.db.create("a", Versioning::default()).unwrap();
     let corpus: [&[u8]; 4] = [
@@ -61,6 +61,7 @@ fn fuzz_json() {
         b"",
     ];
     let runs = assent_sim::fuzz(3, &corpus, |bytes| {
+        fuzz_json(&doc, bytes);
         let mut edit = doc.edit().unwrap();
         match edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes) {
             Ok(key) => {
@@ -77,4 +78,25 @@ fn fuzz_json() {
         }
     });
     assert!(runs > 1000, "{runs}");
+}
+
+#[test]
+fn fuzz_patches() {
+    let desk = fresh();
+    let doc = desk.db.create("a", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let json = br#"{"a":[1,{"b":[]},"x"],"c":{"d":null,"e":[7,8,9]},"a/b~":0}"#.as_slice();
+    edit.insert_json(At::Last(NodeKey::DOCUMENT), None, json).unwrap();
+    edit.commit(&Meta::default()).unwrap();
+    let corpus: [&[u8]; 6] = [
+        br#"[{"op":"add","path":"/a/1","value":[1]},{"op":"remove","path":"/a/0"},{"op":"test","path":"/a/1/b","value":[]}]"#,
+        br#"[{"op":"move","from":"/c/e/0","path":"/a/-"},{"op":"copy","from":"/c","path":"/a/0"},{"op":"replace","path":"/c/d","value":1e0}]"#,
+        br#"[{"op":"move","from":"/a/1","path":"/c/e/2"},{"op":"add","path":"/a~1b~0","value":{}},{"op":"remove","path":"/c/e/1"}]"#,
+        br#"[{"op":"copy","from":"","path":"/x"},{"op":"replace","path":"","value":{"a":[]}},{"op":"add","path":"/a/0","value":""}]"#,
+        br#"{"a":null,"c":{"d":1,"e":{"f":null,"g":[null]}},"new":{"h":{}}}"#,
+        b"[]",
+    ];
+    let runs = assent_sim::fuzz(5, &corpus, |bytes| fuzz_patch(&doc, bytes));
+    assert!(runs > 1000, "{runs}");
+    assert_eq!(doc.latest().number(), 1);
 }

@@ -26,7 +26,7 @@ const STRATEGIES: [Versioning; DOCUMENTS] = [
     Versioning::Differential,
 ];
 
-fn open(folder: &Path) -> (Arc<Journal>, Database) {
+pub fn open(folder: &Path) -> (Arc<Journal>, Database) {
     let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
     let kept = assent_journal::Config { kept_until_released: true, log_size: 1 << 20, ..Default::default() };
     let (log, _) =
