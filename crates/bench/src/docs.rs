@@ -185,6 +185,8 @@ mod tests {
             let cell = cell(row, on);
             assert!(!cell.figures.is_empty() && cell.error.is_none(), "{row}, {on}");
         }
+        assert_eq!(cell("commit", "1 writer, a document each").figures["ratio_to_one"], 1.0);
+        assert!(cell("commit", "3 writers, a document each").figures["ratio_to_one"] > 0.0);
         assert!(cell("commit", "one field of 0.05 MB").figures["bytes_each"] <= 1024.0);
         assert!(report.floors.len() >= 4 && report.charts.len() == 13);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");

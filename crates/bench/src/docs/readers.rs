@@ -40,6 +40,7 @@ fn together<T: Send>(
 
 /// Commits of so many writers, each on a document of its own.
 pub(super) fn writers(stage: &Stage<'_>, desk: &Desk) -> Result<(), BenchError> {
+    let mut one = None;
     for writers in &stage.given.writers {
         let docs: Vec<(Document, NodeKey)> =
             (0..*writers).map(|number| make(desk, &format!("{writers}-{number}"))).collect::<Result<_, _>>()?;
@@ -61,6 +62,10 @@ pub(super) fn writers(stage: &Stage<'_>, desk: &Desk) -> Result<(), BenchError> 
         let rate = number(count) / took.as_secs_f64().max(1e-9);
         let syncs = number(after.syncs - before.syncs) / number(count.max(1));
         fill(&mut cell, &[("per_s", rate), ("bytes_each", bytes), ("syncs_each", syncs)]);
+        one = if *writers == 1 { Some(rate) } else { one };
+        if let Some(one) = one {
+            fill(&mut cell, &[("ratio_to_one", rate / one)]);
+        }
         recorder.fill(&mut cell)?;
         stage.sink.put(cell)?;
     }

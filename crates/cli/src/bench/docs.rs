@@ -16,8 +16,9 @@ use super::{Folder, print_json, table};
 use crate::failure::Failure;
 
 /// Figures and their heads.
-const FIGURES: [(&str, &str); 18] = [
+const FIGURES: [(&str, &str); 19] = [
     ("per_s", "per s"),
+    ("ratio_to_one", "x one"),
     ("ratio_to_floor", "x floor"),
     ("ratio_to_alone", "x alone"),
     ("p50_ratio_to_tiny", "p50 x tiny"),
