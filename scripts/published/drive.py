@@ -95,6 +95,48 @@ def sync(client):
     sirix.dispose()
 
 
+def records(client):
+    """The store of records, which writes JSONiq."""
+    sirix = pysirix.sirix_sync("anna", "secret", client)
+    database = sirix.database("records", DBType.JSON)
+    database.create()
+    store = database.json_store("books")
+    store.create()
+    store.insert_one({"title": "it's", "price": 1.5, "tags": ["a", None]})
+    store.insert_many([{"title": "two", "price": 2}, {"title": "three", "price": 2, "old": True}])
+    found = store.find_all({"price": 2}, projection=["title"], hash=True)
+    assert [one["title"] for one in found] == ["two", "three"] and set(found[0]) == {"title", "nodeKey", "hash"}, found
+    assert [one["title"] for one in store.find_all({"tags": ["a", None]})] == ["it's"]
+    assert store.find_one({}, node_key=False) == [{"title": "it's", "price": 1.5, "tags": ["a", None]}]
+    key = found[0]["nodeKey"]
+    before = datetime.fromisoformat(store.resource_history()[0]["revisionTimestamp"].replace("Z", "+00:00")).replace(tzinfo=None)
+    assert store.find_by_key(key) == {"title": "two", "price": 2}
+    store.update_by_key(key, {"price": 3, "new": {"deep": [1]}})
+    store.update_by_key(key, {"price": 4, "nowhere": 1}, upsert=False)
+    assert store.find_by_key(key) == {"title": "two", "price": 4, "new": {"deep": [1]}}
+    store.update_many({"title": "three"}, {"price": 5})
+    assert [one["price"] for one in store.find_all({})] == [1.5, 4, 5]
+    store.delete_fields_by_key(key, ["new"])
+    store.delete_field({"title": "three"}, ["old"])
+    assert store.find_all({"title": "three"}, node_key=False) == [{"title": "three", "price": 5}]
+    told = store.history(key)
+    assert [one["revisionNumber"] for one in told] == [3, 4, 5, 7], told
+    assert [one["price"] for one in store.history_embed(key)] == [2, 3, 4, 4]
+    assert [one["revision"]["price"] for one in store.history(key, subtree=False)] == [2, 3, 4, 4]
+    assert len(store.history(key, revision=3)) == 4
+    shift = pysirix.TimeAxisShift
+    then = store.find_all({"price": 2}, revision=3, node_key=False)
+    assert [one["title"] for one in then] == ["two", "three"], then
+    assert [one["price"] for one in store.find_all({"price": 2}, revision=before, time_axis_shift=shift.latest)] == [4, 5]
+    assert [one["price"] for one in store.find_all({"price": 4}, time_axis_shift=shift.oldest)] == [2]
+    store.delete_records({"price": 5})
+    store.delete_records({"title": "it's"})
+    assert [one["title"] for one in store.find_all({})] == ["two"]
+    refused(501, lambda: sirix.query("for $x in (1, 2) return $x"))
+    database.delete()
+    sirix.dispose()
+
+
 async def both(client):
     sirix = await pysirix.sirix_async("anna", "secret", client)
     database = sirix.database("async", DBType.JSON)
@@ -109,6 +151,8 @@ async def both(client):
     store = database.json_store("store")
     await store.create()
     assert await store.exists() and len(await store.resource_history()) == 1
+    await store.insert_one({"a": 1})
+    assert (await store.find_one({"a": 1}, node_key=False)) == [{"a": 1}]
     await database.delete()
     sirix.dispose()
 
@@ -120,5 +164,6 @@ async def asynchronous():
 
 with httpx.Client(base_url=URL) as client:
     sync(client)
+    records(client)
 asyncio.run(asynchronous())
 print("pysirix: done")

@@ -203,16 +203,24 @@ impl Whole {
         Self(Vec::new())
     }
 
+    /// Adds these, or says that it is too long.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > WHOLE_BYTES_MAX { Err(too_long()) } else { Ok(()) }
+    }
+
     /// What was written, or that it was too long: then whoever wrote has failed.
     pub(crate) fn taken<E: Into<Problem>>(self, written: Result<(), E>) -> Result<Vec<u8>, Problem> {
         match written {
             Ok(()) => Ok(self.0),
-            Err(_) if self.0.len() > WHOLE_BYTES_MAX => {
-                Err(Problem::invalid(format!("the answer is longer than {WHOLE_BYTES_MAX} bytes; ask for less")))
-            }
+            Err(_) if self.0.len() > WHOLE_BYTES_MAX => Err(too_long()),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn too_long() -> Problem {
+    Problem::invalid(format!("the answer is longer than {WHOLE_BYTES_MAX} bytes; ask for less"))
 }
 
 impl io::Write for Whole {

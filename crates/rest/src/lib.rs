@@ -3,10 +3,10 @@
 //!
 //! Walk: [`Rest::start`] binds and serves, on a thread of its own · `listener` bounds connections and their silence, and
 //! shakes hands for TLS ([`Certificates`]) · `origin` refuses pages of strangers where nobody is asked who he is, `entry` bounds
-//! strangers · `guard` names each request, knows who asks ([`Identity`]), bounds how many
-//! there are and for how long, and writes a line about each · [`Service`] has the routes: `health` for machines that ask
-//! how it stands, `v1` for keys, transactions and the server, `docs` for documents · `pool` for what may block · `answer` for what may be long · `problem` for what went wrong · [`Rest::stop`] finishes
-//! what is under way.
+//! strangers · `guard` names each request, knows who asks ([`Identity`]), bounds how many there are and for how long, and
+//! writes a line about each · [`Service`] has the routes: `health` for machines that ask how it stands, `v1` for keys, transactions
+//! and the server, `docs` for documents, `jsoniq` for queries of them; `openapi` says what there is, `viewer` shows it · `pool` for
+//! what may block · `answer` for what may be long · `problem` for what went wrong · [`Rest::stop`] finishes what is under way.
 //! Deliberately absent: files. Whoever starts it reads them.
 #![forbid(unsafe_code)]
 
@@ -14,11 +14,15 @@ mod answer;
 mod body;
 mod docs;
 mod entry;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod health;
 mod identity;
+mod jsoniq;
 mod listener;
 mod moment;
+mod openapi;
 mod origin;
 mod params;
 mod pool;
@@ -28,6 +32,7 @@ mod service;
 mod tls;
 mod turn;
 mod v1;
+mod viewer;
 
 pub use docs::Documents;
 pub use identity::{Identity, IdentityError, OidcConfig, User, UsersConfig, password_hash};

@@ -13,6 +13,7 @@ use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use serde_json::Value;
 
 use crate::docs::{self, Documents};
 use crate::guard::{self, Guard};
@@ -20,6 +21,7 @@ use crate::identity::token;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::v1::{self, Admin};
+use crate::{openapi, viewer};
 
 /// Work beside the requests, for ever.
 pub(crate) type Upkeep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -63,7 +65,16 @@ impl Service {
         }
     }
 
-    /// Paths that anybody may ask. Exactly these: behind others may stand documents.
+    /// What it serves, as OpenAPI 3.1: what `/openapi.json` answers.
+    #[must_use]
+    pub fn openapi(&self) -> Value {
+        match &self.0 {
+            What::Admin(_) => openapi::document("Assent: transactions, keys and the server", openapi::ADMIN),
+            What::Documents(_) => openapi::document("Assent: documents", openapi::DOCUMENTS),
+        }
+    }
+
+    /// Paths that anybody may ask, beside those of the viewer. Exactly these: behind others may stand documents.
     pub(crate) const fn open(&self) -> &'static [&'static str] {
         match &self.0 {
             What::Admin(_) => &[
@@ -82,6 +93,7 @@ impl Service {
     }
 
     pub(crate) fn under(self, guard: Arc<Guard>, settings: &Settings) -> Served {
+        let document = self.openapi();
         let (routes, upkeep) = match self.0 {
             What::Admin(admin) => v1::routes(*admin, Arc::clone(&guard), settings),
             What::Documents(documents) => docs::routes(documents, Arc::clone(&guard), settings),
@@ -93,6 +105,7 @@ impl Service {
             .with_state(Arc::clone(&guard));
         let router = routes
             .merge(tokens)
+            .merge(viewer::routes(&document))
             .method_not_allowed_fallback(async |method: Method, uri: Uri| {
                 let detail = format!("{method} is not served at {:?}", uri.path());
                 Problem::of(Kind::Invalid, detail).status(StatusCode::METHOD_NOT_ALLOWED)

@@ -8,11 +8,15 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Json, Response};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::names::{Place, names};
+use super::read::JSON;
 use super::{Library, not_here};
+use crate::body;
 use crate::identity::Caller;
+use crate::jsoniq::{self, Query};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -23,8 +27,10 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     caller.may_somewhere(Role::View)?;
     let mut params = Params::of(&uri)?;
-    if params.take(&["query"])?.is_some() {
-        return Err(not_here("a query over all databases"));
+    if let Some(query) = params.take(&["query"])? {
+        let asked = results(&mut params)?;
+        params.end()?;
+        return answered(&library, caller, query, asked).await;
     }
     let with_resources = params.flag(&["withResources", "with-resources"])?;
     params.end()?;
@@ -53,9 +59,54 @@ pub(super) async fn list(
     library.guard.pool.run(list).await
 }
 
-pub(super) async fn query(Extension(caller): Extension<Caller>) -> Result<Response, Problem> {
+/// A query as a body: `{"query","startResultSeqIndex","endResultSeqIndex"}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Sent {
+    query: String,
+    start_result_seq_index: Option<usize>,
+    end_result_seq_index: Option<usize>,
+}
+
+pub(super) async fn query(
+    State(library): State<Arc<Library>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
     caller.may_somewhere(Role::View)?;
-    Err(not_here("JSONiq"))
+    Params::of(request.uri())?.end()?;
+    let bytes = body::whole(request, library.body_bytes_max).await?;
+    let database = Arc::clone(&library.database);
+    let run = move || {
+        let Sent { query, start_result_seq_index: first, end_result_seq_index: last } = body::json(&bytes)?;
+        let asked = jsoniq::Asked { first, last, writes: true, ..jsoniq::Asked::default() };
+        let bytes = jsoniq::run(&database, &caller, &Query::read(&query)?, &asked)?;
+        Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
+    };
+    library.guard.pool.run(run).await
+}
+
+/// Which results of a query are wanted.
+pub(super) fn results(params: &mut Params) -> Result<jsoniq::Asked, Problem> {
+    let index = "the place of a result, from 0";
+    let first = params.parsed(&["startResultSeqIndex", "start-result-seq-index"], index)?;
+    let last = params.parsed(&["endResultSeqIndex", "end-result-seq-index"], index)?;
+    Ok(jsoniq::Asked { first, last, ..jsoniq::Asked::default() })
+}
+
+/// Reads by a query.
+pub(super) async fn answered(
+    library: &Library,
+    caller: Caller,
+    query: String,
+    asked: jsoniq::Asked,
+) -> Result<Response, Problem> {
+    let database = Arc::clone(&library.database);
+    let run = move || {
+        let bytes = jsoniq::run(&database, &caller, &Query::read(&query)?, &asked)?;
+        Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
+    };
+    library.guard.pool.run(run).await
 }
 
 pub(super) async fn drop_all(

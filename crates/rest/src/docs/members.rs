@@ -6,7 +6,7 @@
 use crate::problem::Problem;
 
 /// The members of an object's text, in order.
-pub(super) fn members(text: &[u8]) -> Result<Vec<(String, &[u8])>, Problem> {
+pub(crate) fn members(text: &[u8]) -> Result<Vec<(String, &[u8])>, Problem> {
     let wrong = || Problem::invalid("the body is no JSON object, and what is put into an object are members");
     let inside = text.trim_ascii().strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}")).ok_or_else(wrong)?;
     let mut members = Vec::new();

@@ -4,7 +4,7 @@
 //! Walk: [`routes`] · `names` what a path names · `databases` lists, makes and drops · `resource` makes, changes and drops
 //! documents and nodes · `read` one revision or several, whole or in part · `past` history, paths and differences.
 //! A database is a document named `database/`, without a revision; its documents are named `database/resource`.
-//! Deliberately absent: XML; JSONiq (JSONPath is there, `path`).
+//! Deliberately absent: XML.
 
 mod databases;
 mod members;
@@ -13,6 +13,10 @@ mod past;
 mod query;
 mod read;
 mod resource;
+
+pub(crate) use members::members;
+pub(crate) use names::Place;
+pub(crate) use read::When;
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,11 +13,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 
+use super::Library;
 use super::names::Place;
 use super::query::Asking;
-use super::{Library, not_here};
 use crate::answer::{Begun, Pieces};
 use crate::identity::Caller;
+use crate::jsoniq;
 use crate::moment;
 use crate::params::Params;
 use crate::problem::Problem;
@@ -33,13 +34,13 @@ pub(super) fn tag(hash: u64) -> HeaderValue {
 
 /// Which revision.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum When {
+pub(crate) enum When {
     Number(u32),
     Time(u64),
 }
 
 impl When {
-    pub(super) fn find(self, document: &Document) -> Result<Revision, Problem> {
+    pub(crate) fn find(self, document: &Document) -> Result<Revision, Problem> {
         let found = match self {
             Self::Number(number) => document.at(number)?,
             // What was the newest then; before the first there was nothing, and the first is told.
@@ -55,7 +56,7 @@ impl When {
     }
 
     /// A number, or a moment.
-    pub(super) fn of(text: &str) -> Result<Self, Problem> {
+    pub(crate) fn of(text: &str) -> Result<Self, Problem> {
         let number = text.parse().map(Self::Number);
         number.or_else(|_| {
             let wrong = || Problem::invalid(format!("{text:?} is neither a revision's number nor a moment"));
@@ -94,9 +95,6 @@ impl Asked {
     fn of(uri: &Uri) -> Result<Self, Problem> {
         let mut params = Params::of(uri)?;
         let it = &mut params;
-        if it.take(&["query"])?.is_some() {
-            return Err(not_here("JSONiq (query)"));
-        }
         let revision =
             one(number(it, &["revision"])?, time(it, &["revision-timestamp", "revisionTimestamp"])?, "the revision")?;
         let from = one(
@@ -193,6 +191,9 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let place = Place::of(uri)?;
     caller.may(Role::View, Some(&place.database))?;
+    if let Some((query, asked)) = jsoniq(uri, &place)? {
+        return super::databases::answered(library, caller, query, asked).await;
+    }
     let Asked { revision, range, form, query } = Asked::of(uri)?;
     let known = headers.get(header::IF_NONE_MATCH).cloned();
     let database = Arc::clone(&library.database);
@@ -224,6 +225,19 @@ async fn answer(
         Read::Done(response) => Ok(response),
         Read::Body(told, begun) => guard.answers.of(told, begun, &guard.pool, &caller),
     }
+}
+
+/// A query in JSONiq, and what is said beside it.
+fn jsoniq(uri: &Uri, place: &Place) -> Result<Option<(String, jsoniq::Asked)>, Problem> {
+    let mut params = Params::of(uri)?;
+    let Some(query) = params.take(&["query"])? else { return Ok(None) };
+    let it = &mut params;
+    let revision =
+        one(number(it, &["revision"])?, time(it, &["revision-timestamp", "revisionTimestamp"])?, "the revision")?;
+    let mut asked = super::databases::results(it)?;
+    params.end()?;
+    asked.here = Some((place.clone(), revision));
+    Ok(Some((query, asked)))
 }
 
 enum Read {

@@ -22,6 +22,8 @@ use crate::problem::Problem;
 
 /// Transactions that may be open at a time.
 const OPEN_MAX: usize = 1_024;
+/// Of one caller, where callers are known.
+const OPEN_OF_ONE_MAX: usize = 64;
 /// Outcomes that are remembered.
 const ENDED_MAX: usize = 4_096;
 
@@ -243,6 +245,16 @@ impl Desk {
             }
             lock(&self.open).remove(&tx);
         }
+    }
+
+    /// Refuses one more to who has many. Those that are being worked on just now are not waited for, and not counted.
+    pub(crate) fn room_for(&self, caller: &Caller) -> Result<(), Problem> {
+        let is_own = |open: &&Arc<Mutex<Open>>| open.try_lock().is_ok_and(|open| open.owner == caller.name);
+        if lock(&self.open).values().filter(is_own).count() >= OPEN_OF_ONE_MAX {
+            let detail = format!("{OPEN_OF_ONE_MAX} transactions of this caller are open; end some, or wait");
+            return Err(Problem::of(Kind::Busy, detail));
+        }
+        Ok(())
     }
 
     fn find(&self, tx: TxId, caller: &Caller) -> Result<Arc<Mutex<Open>>, Problem> {

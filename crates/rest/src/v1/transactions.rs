@@ -72,7 +72,13 @@ pub(super) async fn begin(
         return Err(Problem::invalid(format!("seconds = {seconds}; it is 1 to {SECONDS_MAX}")));
     }
     let work = Arc::clone(&house);
-    let begin = move || work.desk.begin(&caller, Duration::from_secs(seconds));
+    let begin = move || {
+        // Where nobody says who he is, all are one caller.
+        if !work.guard.identity.is_open() {
+            work.desk.room_for(&caller)?;
+        }
+        work.desk.begin(&caller, Duration::from_secs(seconds))
+    };
     let view = house.guard.pool.run(begin).await?;
     let mut response = (StatusCode::CREATED, Json(view_of_open(&view))).into_response();
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/transactions/{}", view.tx)) {

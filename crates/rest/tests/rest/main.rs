@@ -10,10 +10,12 @@
 
 mod documents;
 mod house;
+mod jsoniq;
 mod keys;
 mod limits;
 mod listener;
 mod long;
+mod openapi;
 mod people;
 mod provider;
 mod roles;

@@ -116,3 +116,17 @@ fn a_user_who_logs_in_without_end_ends_his_own_sessions_and_nobody_elses() {
     let anna: Vec<_> = (0..65).map(|_| bearer(&house.token("anna", "a"))).collect();
     assert_eq!((version(&anna[0]), version(&anna[1]), version(&anna[64]), version(&bert)), (401, 200, 200, 200));
 }
+
+#[test]
+fn a_user_who_begins_without_end_leaves_room_for_others() {
+    let users = vec![user("anna", "a", &["modify"]), user("bert", "b", &["modify"])];
+    let house = house(Rules { users: Some(users), ..Rules::default() });
+    let (anna, bert) = (bearer(&house.token("anna", "a")), bearer(&house.token("bert", "b")));
+    let begin = |who: &str| house.ask("POST", "/v1/transactions", &[("authorization", who)], b"{\"seconds\":3600}");
+    let begun: Vec<_> = (0..64).map(|_| begin(&anna)).collect();
+    assert!(begun.iter().all(|it| it.status == 201), "{begun:?}");
+    assert_eq!((begin(&anna).status, begin(&bert).status), (429, 201));
+    let tx = begun[0].json()["tx"].as_str().unwrap().to_owned();
+    assert_eq!(house.ask("DELETE", &format!("/v1/transactions/{tx}"), &[("authorization", &anna)], b"").status, 200);
+    assert_eq!(begin(&anna).status, 201);
+}

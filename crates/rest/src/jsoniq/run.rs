@@ -1,0 +1,402 @@
+//! A query done: found, written or told of the past.
+//!
+//! Walk: [`run`] asks first what the caller may in the database that is meant · [`Target`] the document · writes are one commit, and
+//! none where nothing changes · each result is JSON of its own between `{"rest":[` and `]}`.
+
+use std::ops::Range;
+
+use assent_docs::{At, Database, Document, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision};
+use assent_door::Role;
+use serde_json::{Map, Value, json};
+
+use super::{Past, Query, Shift, Shown, Source, Step, Which};
+use crate::answer::Whole;
+use crate::docs::{Place, When, members};
+use crate::identity::Caller;
+use crate::moment;
+use crate::problem::Problem;
+
+/// Results of one answer.
+const RESULTS_MAX: usize = 10_000;
+/// Of those whose past is walked for each.
+const SHIFTED_MAX: usize = 1_000;
+
+/// What a request says beside the query.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The document that the address names.
+    pub(crate) here: Option<(Place, Option<When>)>,
+    /// The first and the last result that are wanted.
+    pub(crate) first: Option<usize>,
+    pub(crate) last: Option<usize>,
+    /// Whether it may write.
+    pub(crate) writes: bool,
+}
+
+impl Asked {
+    fn wanted(&self) -> Range<usize> {
+        let first = self.first.unwrap_or(0);
+        first..self.last.map_or(usize::MAX, |last| last.saturating_add(1))
+    }
+}
+
+/// The document that is meant, and the way to the value in it.
+struct Target<'q> {
+    document: Document,
+    when: Option<When>,
+    root: &'q [Step],
+}
+
+impl<'q> Target<'q> {
+    fn of(library: &Database, caller: &Caller, asked: &Asked, source: &'q Source, role: Role) -> Result<Self, Problem> {
+        let (place, when) = match (&source.name, &asked.here) {
+            (Some((database, resource)), _) => {
+                let place = Place { database: database.clone(), resource: resource.clone() };
+                (place, source.when.as_deref().map(When::of).transpose()?)
+            }
+            (None, Some((place, when))) => (place.clone(), *when),
+            (None, None) => return Err(Problem::invalid("JSONiq: . names nothing here; ask at /DATABASE/RESOURCE")),
+        };
+        caller.may(role, Some(&place.database))?;
+        if place.database.contains('/') || place.resource.contains('/') || place.resource.is_empty() {
+            return Err(Problem::not_found("JSONiq: there is no such document: a name has no / in it"));
+        }
+        Ok(Self { document: place.find(library)?, when, root: &source.root })
+    }
+
+    fn revision(&self) -> Result<Revision, Problem> {
+        self.when.map_or_else(|| Ok(self.document.latest()), |when| when.find(&self.document))
+    }
+
+    fn edit(&self) -> Result<Edit, Problem> {
+        if self.when.is_some() {
+            return Err(Problem::invalid("JSONiq: what was is not changed; leave the revision out"));
+        }
+        Ok(self.document.edit()?)
+    }
+
+    /// The value at the end of the way.
+    fn value(&self, look: &impl Look) -> Result<Option<NodeKey>, Problem> {
+        let mut at = look.value();
+        for step in self.root {
+            let Some(key) = at else { break };
+            at = match (step, look.item(key)?.node.kind) {
+                (Step::Member(name), NodeKind::Object) => look.member(key, name)?,
+                (Step::Index(index), NodeKind::Array) => nth(look, key, *index)?,
+                _ => None,
+            };
+        }
+        Ok(at)
+    }
+
+    /// The items of the array there, or the value alone.
+    fn items(&self, look: &impl Look) -> Result<Vec<NodeKey>, Problem> {
+        let Some(value) = self.value(look)? else { return Ok(Vec::new()) };
+        let node = look.item(value)?.node;
+        if node.kind != NodeKind::Array {
+            return Ok(vec![value]);
+        }
+        let (mut items, mut next) = (Vec::new(), node.first);
+        while let Some(key) = next {
+            items.push(key);
+            next = look.item(key)?.node.right;
+        }
+        Ok(items)
+    }
+}
+
+fn nth(look: &impl Look, array: NodeKey, index: u64) -> Result<Option<NodeKey>, Problem> {
+    let mut next = look.item(array)?.node.first;
+    for _ in 0..index {
+        let Some(key) = next else { break };
+        next = look.item(key)?.node.right;
+    }
+    Ok(next)
+}
+
+/// Does it, and gives the results.
+pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &Asked) -> Result<Vec<u8>, Problem> {
+    if query.is_write() && !asked.writes {
+        return Err(Problem::invalid("JSONiq: a GET changes nothing; POST it to /"));
+    }
+    let of = |source, role| Target::of(library, caller, asked, source, role);
+    let mut results = Results::new(asked.wanted());
+    match query {
+        Query::Value(source) => {
+            let target = of(source, Role::View)?;
+            let revision = target.revision()?;
+            let values =
+                if source.unboxed { target.items(&revision)? } else { target.value(&revision)?.into_iter().collect() };
+            values.into_iter().try_for_each(|key| results.add(|| text(&revision, key)))?;
+        }
+        Query::Find { which, shift, shown } => {
+            let target = of(which.source(), Role::View)?;
+            let revision = target.revision()?;
+            let found = which.find(&target, &revision)?;
+            found.into_iter().try_for_each(|key| results.add_one(&target, &revision, key, *shift, shown))?;
+        }
+        Query::History { node, key, past } => history(&of(node, Role::View)?, NodeKey(*key), *past, &mut results)?,
+        Query::Append { into, value, each } => append(&of(into, Role::Modify)?, caller, value, *each)?,
+        Query::Update { which, fields, upsert } => {
+            let fields = members(fields.as_bytes())?;
+            change(&of(which.source(), Role::Modify)?, caller, which, |edit, record| {
+                let mut changed = false;
+                for (name, value) in &fields {
+                    match edit.member(record, name)? {
+                        Some(member) => _ = edit.replace(member, *value)?,
+                        None if *upsert => _ = edit.insert_json(At::Last(record), Some(name), *value)?,
+                        None => continue,
+                    }
+                    changed = true;
+                }
+                Ok(changed)
+            })?;
+        }
+        Query::DeleteFields { which, fields } => {
+            change(&of(which.source(), Role::Delete)?, caller, which, |edit, record| {
+                let mut changed = false;
+                for name in fields {
+                    if let Some(member) = edit.member(record, name)? {
+                        edit.remove(member)?;
+                        changed = true;
+                    }
+                }
+                Ok(changed)
+            })?;
+        }
+        Query::DeleteRecords(which) => {
+            change(&of(which.source(), Role::Delete)?, caller, which, |edit, record| {
+                Ok(edit.remove(record).map(|_| true)?)
+            })?;
+        }
+    }
+    results.end()
+}
+
+impl Which {
+    const fn source(&self) -> &Source {
+        match self {
+            Self::Key(source, _) | Self::Like(source, _) => source,
+        }
+    }
+
+    /// The records that are meant.
+    fn find(&self, target: &Target<'_>, look: &impl Look) -> Result<Vec<NodeKey>, Problem> {
+        match self {
+            Self::Key(_, key) => {
+                let node = look.item(NodeKey(*key))?.node;
+                if node.kind != NodeKind::Object {
+                    return Err(Problem::invalid(format!("JSONiq: node {key} is no object")));
+                }
+                Ok(vec![node.key])
+            }
+            Self::Like(_, like) => {
+                let wrong = |error| Problem::invalid(format!("JSONiq: records are matched with an object: {error}"));
+                let like: Map<String, Value> = serde_json::from_str(like).map_err(wrong)?;
+                let mut found = Vec::new();
+                for key in target.items(look)? {
+                    if is_like(look, key, &like)? {
+                        found.push(key);
+                    }
+                }
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// Whether a record is an object that says the same in each of these members.
+fn is_like(look: &impl Look, record: NodeKey, like: &Map<String, Value>) -> Result<bool, Problem> {
+    if look.item(record)?.node.kind != NodeKind::Object {
+        return Ok(false);
+    }
+    for (name, wanted) in like {
+        let Some(member) = look.member(record, name)? else { return Ok(false) };
+        let kind = look.item(member)?.node.kind;
+        let is_container = matches!(kind, NodeKind::Object | NodeKind::Array);
+        // A large value is not read to be compared with a small one.
+        if is_container != (wanted.is_object() || wanted.is_array()) {
+            return Ok(false);
+        }
+        let said = serde_json::from_slice(&text(look, member)?).unwrap_or(Value::Null);
+        if !is_same(&said, wanted) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// `deep-equal`: 1 and 1.0 are one number.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_same(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+fn text(look: &impl Look, key: NodeKey) -> Result<Vec<u8>, Problem> {
+    let mut whole = Whole::new();
+    let written = Form { start: Some(key), ..Form::default() }.write(look, &mut whole);
+    whole.taken(written)
+}
+
+fn meta(caller: &Caller) -> Meta {
+    Meta { author: caller.name.to_string(), ..Meta::default() }
+}
+
+fn append(target: &Target<'_>, caller: &Caller, value: &str, each: bool) -> Result<(), Problem> {
+    let mut edit = target.edit()?;
+    let into = target.value(&edit)?;
+    let into = into.filter(|key| edit.item(*key).is_ok_and(|item| item.node.kind == NodeKind::Array));
+    let into = into.ok_or_else(|| Problem::invalid("JSONiq: what is appended goes to an array, and there is none"))?;
+    let at = At::Last(into);
+    if each {
+        let items: Vec<&serde_json::value::RawValue> = serde_json::from_str(value)
+            .map_err(|error| Problem::invalid(format!("JSONiq: several records are a list: {error}")))?;
+        if items.is_empty() {
+            return Ok(());
+        }
+        items.iter().try_for_each(|item| edit.insert_json(at, None, item.get().as_bytes()).map(drop))?;
+    } else {
+        edit.insert_json(at, None, value.as_bytes())?;
+    }
+    edit.commit(&meta(caller))?;
+    Ok(())
+}
+
+/// Changes each record that is meant, in one commit; in none if nothing changes.
+fn change(
+    target: &Target<'_>,
+    caller: &Caller,
+    which: &Which,
+    mut one: impl FnMut(&mut Edit, NodeKey) -> Result<bool, Problem>,
+) -> Result<(), Problem> {
+    let mut edit = target.edit()?;
+    let mut changed = false;
+    for record in which.find(target, &edit)? {
+        changed |= one(&mut edit, record)?;
+    }
+    if changed {
+        edit.commit(&meta(caller))?;
+    }
+    Ok(())
+}
+
+/// The revisions in which a node became another one, the oldest first.
+fn history(target: &Target<'_>, key: NodeKey, past: Past, results: &mut Results) -> Result<(), Problem> {
+    target.revision()?.item(key)?;
+    let newest = target.document.latest().number();
+    let runs = target.document.node_runs(key, 1..=newest, usize::MAX)?;
+    for run in runs.iter().rev().filter(|run| run.node.is_some()) {
+        let number = *run.revisions.start();
+        let (time, node) = (moment::show(run.time_ms), || text(&target.document.at(number)?, key));
+        results.add(|| {
+            let told = json!({"revisionNumber": number, "revisionTimestamp": time}).to_string().into_bytes();
+            Ok(match past {
+                Past::Revisions => told,
+                Past::Values => node()?,
+                Past::Items => with(told, "revision", &node()?),
+            })
+        })?;
+    }
+    Ok(())
+}
+
+/// An object's text with one member more.
+fn with(mut object: Vec<u8>, name: &str, value: &[u8]) -> Vec<u8> {
+    object.pop();
+    if object.len() > 1 {
+        object.push(b',');
+    }
+    object.extend_from_slice(json!(name).to_string().as_bytes());
+    object.push(b':');
+    object.extend_from_slice(value);
+    object.push(b'}');
+    object
+}
+
+/// What is answered, as far as it is wanted.
+struct Results {
+    wanted: Range<usize>,
+    seen: usize,
+    bytes: Whole,
+    is_first: bool,
+}
+
+impl Results {
+    fn new(wanted: Range<usize>) -> Self {
+        Self { wanted, seen: 0, bytes: Whole::new(), is_first: true }
+    }
+
+    fn add(&mut self, result: impl FnOnce() -> Result<Vec<u8>, Problem>) -> Result<(), Problem> {
+        self.add_within(RESULTS_MAX, result)
+    }
+
+    fn add_within(&mut self, most: usize, result: impl FnOnce() -> Result<Vec<u8>, Problem>) -> Result<(), Problem> {
+        let place = self.seen;
+        self.seen += 1;
+        if !self.wanted.contains(&place) {
+            return Ok(());
+        }
+        if place - self.wanted.start >= most {
+            let how = "startResultSeqIndex and endResultSeqIndex ask for a part";
+            return Err(Problem::invalid(format!("JSONiq: one answer has at most {most} such results; {how}")));
+        }
+        let comma = if std::mem::take(&mut self.is_first) { "" } else { "," };
+        self.bytes.add(comma.as_bytes())?;
+        self.bytes.add(&result()?)
+    }
+
+    fn add_one(
+        &mut self,
+        target: &Target<'_>,
+        revision: &Revision,
+        key: NodeKey,
+        shift: Shift,
+        shown: &Shown,
+    ) -> Result<(), Problem> {
+        let most = if shift == Shift::None { RESULTS_MAX } else { SHIFTED_MAX };
+        self.add_within(most, || {
+            if shift == Shift::None {
+                return record(revision, key, shown);
+            }
+            let runs = target.document.node_runs(key, 1..=target.document.latest().number(), usize::MAX)?;
+            let mut there = runs.iter().filter(|run| run.node.is_some());
+            let number = match shift {
+                Shift::First => there.next_back().map(|run| *run.revisions.start()),
+                _ => there.next().map(|run| *run.revisions.end()),
+            };
+            let then = number.map_or_else(|| Ok(revision.clone()), |number| target.document.at(number))?;
+            record(&then, key, shown)
+        })
+    }
+
+    fn end(self) -> Result<Vec<u8>, Problem> {
+        let inside = self.bytes.taken(Ok::<_, Problem>(()))?;
+        Ok([&b"{\"rest\":["[..], &inside, b"]}"].concat())
+    }
+}
+
+/// A record as it is shown.
+fn record(look: &impl Look, key: NodeKey, shown: &Shown) -> Result<Vec<u8>, Problem> {
+    let mut bytes = text(look, key)?;
+    if shown.node_key {
+        bytes = with(bytes, "nodeKey", key.0.to_string().as_bytes());
+    }
+    if shown.hash {
+        let hash = look.hash(&look.item(key)?)?;
+        bytes = with(bytes, "hash", format!("\"{hash:016x}\"").as_bytes());
+    }
+    let Some(fields) = &shown.fields else { return Ok(bytes) };
+    let mut part = b"{}".to_vec();
+    for (name, value) in members(&bytes)? {
+        if fields.contains(&name) {
+            part = with(part, &name, value);
+        }
+    }
+    Ok(part)
+}
