@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs gate model sim matrix hostile kv-kills docs-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs gate model sim matrix failover demo-failover hostile kv-kills docs-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -12,6 +12,10 @@ demo: ## transfers between stores while processes are killed; nothing is lost
 
 demo-sql: ## the same with a private PostgreSQL and MariaDB among the stores
 	scripts/demo-sql $(ARGS)
+
+demo-failover: ## a pair of asset servers: the primary is killed under load, on screen; nothing is lost or done twice
+	cargo build --release -p assent-cli
+	target/release/assent failover --show 10 --disk-mib 0 $(ARGS)
 
 doctor: ## what `assent doctor` says of a badly set PostgreSQL and MariaDB
 	scripts/doctor $(ARGS)
@@ -65,6 +69,9 @@ sim: ## groups of replicas in simulated time, SEEDS of them (default 20000) from
 
 matrix: ## every process killed at every stop point, alone and under load, for BUDGET seconds (default 600)
 	scripts/matrix $(or $(BUDGET),600) $(ARGS)
+
+failover: ## a pair killed, frozen, cut off, slowed, filled under 16 clients, N plays (default 50): every history is judged
+	scripts/failover $(or $(N),50) $(ARGS)
 
 kv-kills: ## the served store killed under 64 clients, 30 times and as often as BUDGET seconds (default 120) allow
 	ASSENT_KILLS=30 ASSENT_KILLS_SECONDS=$(or $(BUDGET),120) cargo test -p assent-cli --test cli -- --nocapture store_kills

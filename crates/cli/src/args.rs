@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// One client process of the matrix.
     #[command(hide = true)]
     MatrixClient(crate::matrix::ClientArguments),
+    /// Harms a pair of asset servers in every way, under clients, and judges what they were told.
+    #[command(hide = true)]
+    Failover(crate::failover::Arguments),
 }
 
 #[derive(Args, Clone, Debug)]

@@ -15,6 +15,7 @@ mod docs;
 mod doctor;
 mod documents;
 mod entrance;
+mod failover;
 mod failure;
 mod journal;
 mod kv;
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::DemoClient(arguments) => demo::client(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments, cli.json),
         Command::MatrixClient(arguments) => matrix::client(&arguments),
+        Command::Failover(arguments) => failover::run(&arguments, cli.json),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Witness(arguments) => witness::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.json),

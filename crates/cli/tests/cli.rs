@@ -22,6 +22,8 @@ mod exhausted;
 mod fail_over;
 #[path = "cli/full.rs"]
 mod full;
+#[path = "cli/harmed.rs"]
+mod harmed;
 #[path = "cli/held.rs"]
 mod held;
 #[path = "cli/http.rs"]

@@ -67,11 +67,16 @@ impl Stage {
     pub(crate) fn start(&mut self, name: &str, arguments: &[String], stop: Option<&str>) -> Result<u32, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env_remove("ASSENT_STOP");
+        command.args(arguments).env_remove("ASSENT_STOP");
         if let Some(stop) = stop {
             command.env("ASSENT_STOP", stop);
         }
+        self.launch(name, command)
+    }
+
+    /// Starts a program as an actor; a former run of it must have ended.
+    pub(crate) fn launch(&mut self, name: &str, mut command: Command) -> Result<u32, Failure> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| Failure::io("start", name, &error))?;
         let run = self.actors.get(name).map_or(1, |actor| actor.run + 1);
         if let Some(out) = child.stdout.take() {
@@ -131,7 +136,13 @@ impl Stage {
             }
             pause();
         }
-        Err(Failure::new(Kind::Internal, format!("{name} said that it had stopped and runs on")))
+        Err(Failure::new(Kind::Internal, format!("{name} should have stopped and runs on")))
+    }
+
+    /// SIGSTOP, and that it stands still is waited for.
+    pub(crate) fn freeze(&self, name: &str) -> Result<(), Failure> {
+        self.signal(name, rustix::process::Signal::STOP)?;
+        self.await_frozen(name)
     }
 
     /// SIGCONT: a frozen actor goes on.
@@ -150,6 +161,11 @@ impl Stage {
         let Some(actor) = self.actors.get_mut(name) else { return Ok(()) };
         actor.child.kill().map_err(|error| Failure::io("kill", name, &error))?;
         actor.child.wait().map(drop).map_err(|error| Failure::io("wait for", name, &error))
+    }
+
+    /// SIGTERM, and nothing is waited for.
+    pub(crate) fn tell_to_stop(&self, name: &str) -> Result<(), Failure> {
+        self.signal(name, rustix::process::Signal::TERM)
     }
 
     /// SIGTERM, and the end is waited for; an actor that does not end in time is killed and that is an error.
