@@ -332,10 +332,12 @@ impl Line {
                 }
                 Ok(messages)
             }
-            // A message that the server cannot read is not begun: there is no transaction that could have failed. What it
-            // says to another BEGIN tells: in a failed transaction that fails too. The end of the answer would not, as the
-            // driver hands an error on before it has come.
-            Err(error) if error.as_db_error().is_some() && self.simple_query(BEGIN).is_ok() => self.simple_query(sql),
+            // A message that the server cannot read is not begun: there is no transaction that could have failed.
+            Err(_) if self.is_idle() => {
+                self.owes_begin = true;
+                self.begin()?;
+                self.simple_query(sql)
+            }
             Err(error) => Err(error),
         }
     }

@@ -258,8 +258,6 @@ fn a_branch_that_wrote_to_a_plain_table_votes_no_unless_that_is_allowed() {
         vec![format!("INSERT INTO {t}_a VALUES (1)")],
         vec![format!("INSERT INTO {t} VALUES (1)"), format!("INSERT INTO {t}_m VALUES (1)")],
         vec![format!("INSERT INTO {t} VALUES (1)"), format!("INSERT INTO {t}_m VALUES (1)"), "SELECT 1".to_owned()],
-        // The answer that told of it is not the last one of its message.
-        vec![format!("INSERT INTO {t} VALUES (1)"), format!("INSERT INTO {t}_m VALUES (1); SELECT 1")],
         vec![format!("INSERT INTO {t}_c VALUES (2)")],
         vec![format!("INSERT INTO {t}_c VALUES (2)"), "SELECT 1".to_owned()],
     ];

@@ -173,9 +173,7 @@ fn first_words_that_cannot_be_read_fail_the_branch_and_nothing_else() {
     let mut branch = table.resource();
     // Not to be read, not to be understood, not to be done.
     let words = ["no such words", "SELECT * FROM no_such_table", "SELECT 1/0"];
-    let cases = [(words[0], "42601"), (words[1], "42P01"), (words[2], "22012")];
-    // Again and again: an error and the end of its answer may come together or apart.
-    for (number, (words, code)) in (100..).zip(cases.into_iter().cycle().take(60)) {
+    for (number, words, code) in [(1, words[0], "42601"), (2, words[1], "42P01"), (3, words[2], "22012")] {
         let xid = xid("counted_words", number);
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
         assert_eq!(run(&mut branch, words).unwrap_err().into_native().1.code, code);

@@ -159,11 +159,6 @@ fn a_copy_that_nobody_can_feed_ends_the_connection() {
     let xid = xid("copy", 0);
     assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
     run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
-    let mut other = table.resource();
-    assert_eq!(other.call(Verb::Start(super::super::engine::xid("copy", 1))), Reply::Done);
-    let first = run(&mut other, &format!("COPY {} FROM STDIN", table.table)).unwrap_err();
-    assert_eq!(first.kind(), Kind::InDoubt, "{first}: as the first words of a branch too");
-    assert_eq!(run(&mut other, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
     let refused = run(&mut branch, &format!("COPY {} FROM STDIN", table.table)).unwrap_err();
     assert_eq!(refused.kind(), Kind::InDoubt, "{refused}");
     assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
