@@ -60,11 +60,6 @@ pub(crate) trait Session: Send + 'static {
         false
     }
 
-    /// Whether [`Session::ahead`] would.
-    fn goes_ahead(&self, _verb: &Verb) -> bool {
-        false
-    }
-
     /// The answer to a verb that needs no word with the server.
     fn at_once(&mut self, _verb: &Verb) -> Option<Reply> {
         None
@@ -199,8 +194,7 @@ impl<S: Session> Kept<S> {
         };
     }
 
-    /// Keeps a verb for `receive` if the session keeps the time limit by itself, and cannot send it before; else gives it
-    /// back.
+    /// Keeps a verb for `receive` if the session keeps the time limit by itself; else gives it back.
     #[cfg_attr(not(feature = "mariadb"), allow(dead_code, reason = "PostgreSQL's driver keeps no time limit"))]
     pub(crate) fn defer(&mut self, verb: Verb) -> Option<Verb> {
         let (Place::Here(session), Pending::Nothing) = (&mut self.place, &self.pending) else { return Some(verb) };
@@ -208,8 +202,7 @@ impl<S: Session> Kept<S> {
             self.pending = Pending::Answered(reply);
             return None;
         }
-        // Both branches then overlap without a helper.
-        if session.goes_ahead(&verb) || !session.limit(Duration::from_millis(self.limits.answer_ms_max)) {
+        if !session.limit(Duration::from_millis(self.limits.answer_ms_max)) {
             return Some(verb);
         }
         self.pending = Pending::Deferred(verb);
@@ -471,46 +464,6 @@ mod tests {
         let me = std::thread::current().id();
         let by: Vec<_> = steps.into_iter().map(|(thread, limited)| (thread == me, limited)).collect();
         assert_eq!(by, [(true, true), (false, false)], "what was sent has the helper's limit");
-    }
-
-    /// Has words for every verb that can be sent before anybody waits.
-    struct Ahead(Arc<Mutex<Vec<&'static str>>>);
-
-    impl Session for Ahead {
-        fn step(&mut self, _verb: &Verb) -> Reply {
-            self.0.lock().unwrap().push("read");
-            Reply::Done
-        }
-        fn occupant(&self) -> Option<Xid> {
-            None
-        }
-        fn limit(&mut self, _longest: Duration) -> bool {
-            true
-        }
-        fn goes_ahead(&self, verb: &Verb) -> bool {
-            matches!(verb, Verb::Commit(_))
-        }
-        fn ahead(&mut self, verb: &Verb) -> bool {
-            self.0.lock().unwrap().extend(self.goes_ahead(verb).then_some("sent"));
-            self.goes_ahead(verb)
-        }
-    }
-
-    #[test]
-    fn what_can_be_sent_at_once_is_sent_to_all_before_anything_is_read() {
-        let told = Arc::default();
-        let mut sessions = [(); 2].map(|()| Kept::new(Ahead(Arc::clone(&told)), Limits::WORK, Stuck::default()));
-        for kept in &mut sessions {
-            let back = kept.defer(Verb::Commit(xid())).expect("not to be done on this thread before the others");
-            kept.send(back);
-        }
-        for kept in &mut sessions {
-            assert_eq!(kept.receive(), Reply::Done);
-            assert_eq!(kept.defer(Verb::Prepare(xid())), None, "what cannot be sent is done here");
-            assert_eq!(kept.receive(), Reply::Done);
-            assert!(kept.lane.is_none(), "and nobody helped");
-        }
-        assert_eq!(*told.lock().unwrap(), ["sent", "sent", "read", "read", "read", "read"]);
     }
 
     #[test]

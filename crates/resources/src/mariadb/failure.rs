@@ -7,7 +7,6 @@ use super::codes::{Says, Step, judge, native};
 use crate::kept::said;
 
 /// An error as the verbs see it.
-#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// The server's own.
     Server(u16, String),

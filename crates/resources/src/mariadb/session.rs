@@ -1,9 +1,8 @@
 //! The verbs in MariaDB's words, over one connection.
 //!
-//! Walk: XA START, in one message with the caller's first words where it can · the caller's work · XA END, where a branch that wrote nothing commits and drops out; of one that is
+//! Walk: XA START · the caller's work · XA END, where a branch that wrote nothing commits and drops out; of one that is
 //! known to have written, in one message with what follows · XA PREPARE · XA COMMIT or XA ROLLBACK. From XA START to the end of phase two the session belongs to the branch: a prepared branch
 //! stays attached to it and takes no other statement, and until the session ends nobody else can finish the branch.
-//! Votes and second phases go ahead of their `receive` on a connection of our own (`wire.rs`); else the driver's call does both.
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
 //! Trap: XA ROLLBACK of a prepared branch is not flushed; after a crash of the server the branch may be back.
@@ -24,9 +23,8 @@ use mysql::prelude::Queryable as _;
 use crate::kept::{self, said};
 use crate::mariadb::codes::{Says, Step};
 use crate::mariadb::failure::{Failure, out_of_step, plain};
-use crate::mariadb::known::{self, Known, State};
+use crate::mariadb::known::{self, Known};
 use crate::mariadb::owner::Mark;
-use crate::mariadb::wire::Wire;
 use crate::mariadb::witness::{LOG_PLACE, Seen};
 use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
@@ -38,24 +36,14 @@ const PLACE_AGE_MAX: Duration = Duration::from_secs(1);
 /// One connection.
 pub(crate) struct Session {
     /// Dropped when it breaks, so that the server lets go of the branch and a late answer is read by nobody.
-    pub(super) connection: Result<Conn, Native>,
-    pub(super) stand: Stand,
+    connection: Result<Conn, Native>,
+    stand: Stand,
     /// Whether a branch that is not known to have written is asked for it when it ends.
     pub(crate) detect_read_only: bool,
     /// Whether a branch that wrote to a table without transactions may vote yes.
     pub(crate) allow_plain_tables: bool,
     /// Of the branch that occupies the connection.
     pub(super) known: Known,
-    /// The server has not heard of the branch: it is told with the caller's first words.
-    pub(super) start_owed: bool,
-    /// Why the branch is not there, told by those words.
-    pub(super) not_started: Option<Failure>,
-    /// Whether the server has told of a transaction here.
-    pub(super) tells: bool,
-    /// For the verbs, on a connection of our own.
-    pub(super) wire: Option<Wire>,
-    /// Whether there may be one.
-    pub(super) is_own: bool,
     /// Whose branches the connection works on.
     pub(super) mark: Option<Mark>,
     /// Whether the caller has had the connection between branches since the mark was taken.
@@ -67,19 +55,14 @@ pub(crate) struct Session {
     pub(super) place_age_max: Duration,
     place_asked: Moment,
     /// Kept from one verb to the next, as it is dear to set; gone before the caller works.
-    pub(super) limit: Option<ReadLimit>,
+    limit: Option<ReadLimit>,
     /// Connections that were looked for and not there any more; numbers never come again while the server runs.
     pub(super) gone: HashSet<u64>,
 }
 
 impl Session {
-    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen, is_own: bool) -> Self {
+    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen) -> Self {
         Self {
-            start_owed: false,
-            not_started: None,
-            tells: false,
-            wire: None,
-            is_own,
             connection: Ok(connection),
             stand: Stand::Idle,
             detect_read_only: true,
@@ -96,6 +79,33 @@ impl Session {
         }
     }
 
+    /// The connection for the caller's own statements.
+    pub(crate) fn work<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
+    ) -> Result<Result<T, Failure>, Native> {
+        // Not later: the caller may change the socket behind the connection.
+        self.limit = None;
+        match self.stand {
+            Stand::Active(_) => {}
+            // What is said now must not become the branch's. If the server objects, it does to the work too.
+            Stand::Ended { xid, .. } if self.known.end_owed => {
+                self.known.end_owed = self.say(&format!("XA END {}", literal(&xid))).is_err();
+            }
+            _ => self.lent |= self.stand.occupant().is_none(),
+        }
+        let worked = self.lend(work)?;
+        if matches!(self.stand, Stand::Active(_)) {
+            self.known.note(self.connection.as_ref().ok(), &worked);
+        }
+        Ok(worked)
+    }
+
+    /// The caller has dealt with the statement that was cut short.
+    pub(crate) fn carry_on(&mut self) {
+        self.known.half = None;
+    }
+
     /// The connection, while it is whole.
     pub(crate) fn lend<T>(
         &mut self,
@@ -107,40 +117,42 @@ impl Session {
                 || matches!(&error, mysql::Error::DriverError(driver) if out_of_step(driver));
             let failure = Failure::of(&error);
             if broken || failure.says(Step::Open) == Says::Lost {
-                self.break_off(failure.native());
+                self.connection = Err(failure.native());
+                // It would keep the broken connection open.
+                self.limit = None;
             }
             failure
         }))
     }
 
-    fn break_off(&mut self, why: Native) {
-        self.connection = Err(why);
-        // They would keep the broken connection open.
-        (self.limit, self.wire) = (None, None);
-    }
-
-    pub(super) fn say(&mut self, sql: &str) -> Result<(), Failure> {
+    fn say(&mut self, sql: &str) -> Result<(), Failure> {
         self.lend(|connection| connection.query_drop(sql)).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
     }
 
-    /// Several statements in one message, as far as the first that fails: which one that was. What the last answer tells.
-    /// They are not said again if they are on their way.
-    fn say_all(&mut self, statements: &[String]) -> Result<Option<State>, (usize, Failure)> {
+    /// Several statements in one message, as far as the first that fails: which one that was.
+    fn say_all(&mut self, statements: &[String]) -> Result<(), (usize, Failure)> {
         let (mut done, mut place) = (0, None);
-        if let Some(wire) = self.wire.as_mut().filter(|wire| wire.is_awaited()) {
-            let told = wire.receive(&mut done, &mut self.known);
-            if let Err(Failure::Lost(why)) = &told {
-                self.break_off(why.clone());
-            }
-            return told.map_err(|failure| (done, failure));
-        }
         let said = self
             .lend(|connection| known::say_all(connection, statements, &mut done, &mut place))
             .unwrap_or_else(|gone| Err(Failure::Lost(gone)))
             .map_err(|failure| (done, failure));
         // Only `LOG_PLACE` answers with rows.
         self.seen.voted_at(place);
-        said.map(|()| self.connection.as_ref().ok().and_then(known::state))
+        said
+    }
+
+    fn start(&mut self, xid: Xid) -> Reply {
+        if let Err(reply) = self.mark(&xid) {
+            return reply;
+        }
+        match self.say(&format!("XA START {}", literal(&xid))) {
+            Ok(()) => {
+                self.known = self.connection.as_ref().map(Known::at_start).unwrap_or_default();
+                self.stand = Stand::Active(xid);
+                Reply::Done
+            }
+            Err(failure) => plain(Step::Open, &failure),
+        }
     }
 
     /// Whether the server is told at once that the branch has ended, or together with the next verb, whose answer then
@@ -151,13 +163,6 @@ impl Session {
     }
 
     fn end(&mut self, xid: Xid) -> Reply {
-        if std::mem::replace(&mut self.start_owed, false) {
-            let started = self.start(xid);
-            if started != Reply::Done {
-                self.stand = Stand::Over(xid);
-                return started;
-            }
-        }
         if let Some(half) = self.known.half.take() {
             let message = format!("a statement was undone and the branch has the rest: {}", half.message);
             return match self.roll_back_open(xid) {
@@ -170,10 +175,10 @@ impl Session {
             statements.push(known::ASK.to_owned());
         }
         match self.say_all(&statements) {
-            Ok(told) => {
+            Ok(()) => {
                 self.stand = Stand::Ended { xid, success: true };
                 if statements.len() > 1 {
-                    self.known.asked(told);
+                    self.known.asked(self.connection.as_ref().ok());
                 }
                 if self.known.read_only() { self.finish_read_only(xid) } else { Reply::Done }
             }
@@ -209,59 +214,29 @@ impl Session {
         end.into_iter().chain([verb]).collect()
     }
 
-    fn place_is_due(&self) -> bool {
-        RealClock.now().since(self.place_asked) >= self.place_age_max
-    }
-
-    /// Whether the vote asks for tables without transactions.
-    fn asks_of_plain(&self) -> bool {
-        self.known.plain_may_be_told() && !self.allow_plain_tables
-    }
-
-    fn vote(&self, xid: &Xid, asks_place: bool) -> Vec<String> {
-        let mut statements = self.with_end(xid, format!("XA PREPARE {}", literal(xid)));
-        statements.extend(asks_place.then(|| LOG_PLACE.to_owned()));
-        // The last, as the last answer tells.
-        statements.extend(self.asks_of_plain().then(|| known::ASK.to_owned()));
-        statements
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.wire.as_ref().is_some_and(Wire::is_awaited)
-    }
-
-    /// What `step` will say, where it can be said before anybody waits for it.
-    fn words_ahead(&self, verb: &Verb) -> Option<Vec<String>> {
-        _ = self.wire.as_ref()?;
-        match self.stand.plan(verb) {
-            Plan::Prepare(xid) => {
-                let refuses = self.known.wrote_plain && !self.allow_plain_tables;
-                (!refuses && !self.place_is_due()).then(|| self.vote(&xid, false))
-            }
-            Plan::CommitOnePhase(xid) => Some(self.one_phase(&xid)),
-            Plan::CommitPrepared(xid) => Some(vec![second(Step::Commit, &xid)]),
-            Plan::RollbackPrepared(xid) => Some(vec![second(Step::Rollback, &xid)]),
-            _ => None,
-        }
-    }
-
     fn prepare(&mut self, xid: Xid) -> Reply {
         if self.known.wrote_plain && !self.allow_plain_tables {
             return self.refuse_plain(xid, Plan::RollbackOpen(xid));
         }
-        let verb = usize::from(self.known.end_owed);
-        let asks = self.asks_of_plain();
-        // What is on its way already goes without it.
-        let asks_place = !self.is_awaited() && self.place_is_due();
-        let statements = self.vote(&xid, asks_place);
+        let mut statements = self.with_end(&xid, format!("XA PREPARE {}", literal(&xid)));
+        let verb = statements.len() - 1;
+        let now = RealClock.now();
+        if now.since(self.place_asked) >= self.place_age_max {
+            statements.push(LOG_PLACE.to_owned());
+        }
+        let asks = self.known.plain_may_be_told() && !self.allow_plain_tables;
+        if asks {
+            // The last, as the last answer tells.
+            statements.push(known::ASK.to_owned());
+        }
         let said_all = self.say_all(&statements);
-        if asks_place && said_all.is_ok() {
-            self.place_asked = RealClock.now();
+        if statements.iter().any(|it| it == LOG_PLACE) && said_all.is_ok() {
+            self.place_asked = now;
         }
         let answered = match said_all {
             // Whether rows would stay must be known; where its log stands need not.
             Err((failed, Failure::Server(..))) if asks && verb < failed && failed + 1 < statements.len() => {
-                self.say_all(&[known::ASK.to_owned()]).map_err(|(_, failure)| (failed + 1, failure))
+                self.say(known::ASK).map_err(|failure| (failed + 1, failure))
             }
             answered => answered,
         };
@@ -283,8 +258,8 @@ impl Session {
             answered => {
                 self.known.end_owed = false;
                 self.stand = Stand::Prepared(xid);
-                if let (true, Ok(told)) = (asks, answered) {
-                    self.known.asked(told);
+                if answered.is_ok() && asks {
+                    self.known.asked(self.connection.as_ref().ok());
                 }
                 if self.known.wrote_plain && !self.allow_plain_tables {
                     return self.refuse_plain(xid, Plan::RollbackPrepared(xid));
@@ -313,15 +288,11 @@ impl Session {
         }
     }
 
-    fn one_phase(&self, xid: &Xid) -> Vec<String> {
-        self.with_end(xid, format!("XA COMMIT {} ONE PHASE", literal(xid)))
-    }
-
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
-        let statements = self.one_phase(&xid);
+        let statements = self.with_end(&xid, format!("XA COMMIT {} ONE PHASE", literal(&xid)));
         let verb = statements.len() - 1;
         let failure = match self.say_all(&statements) {
-            Ok(_) => {
+            Ok(()) => {
                 self.stand = Stand::Idle;
                 return Reply::Done;
             }
@@ -379,7 +350,7 @@ impl Session {
         let answer = match self.say_all(&statements) {
             // An error to XA END may say that it is rolled back; the rollback tells.
             Err((0, Failure::Server(..))) if statements.len() > 1 => self.say(&rollback),
-            answer => answer.map(drop).map_err(|(_, failure)| failure),
+            answer => answer.map_err(|(_, failure)| failure),
         };
         let reply = match answer {
             Ok(()) => Reply::Done,
@@ -396,8 +367,9 @@ impl Session {
     }
 
     fn finish(&mut self, step: Step, xid: Xid) -> Reply {
-        let reply = match self.say_all(&[second(step, &xid)]).map_err(|(_, failure)| failure) {
-            Ok(_) => Reply::Done,
+        let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
+        let reply = match self.say(&format!("XA {word} {}", literal(&xid))) {
+            Ok(()) => Reply::Done,
             Err(failure) if failure.says(step) == Says::NotHere => {
                 let gone = failure.native();
                 return self.attached(&xid, &gone).unwrap_or_else(|| {
@@ -414,31 +386,8 @@ impl Session {
     }
 }
 
-/// A word of phase two to a branch.
-fn second(step: Step, xid: &Xid) -> String {
-    let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
-    format!("XA {word} {}", literal(xid))
-}
-
 impl kept::Session for Session {
-    fn goes_ahead(&self, verb: &Verb) -> bool {
-        self.words_ahead(verb).is_some()
-    }
-
-    fn ahead(&mut self, verb: &Verb) -> bool {
-        let Some(words) = self.words_ahead(verb) else { return false };
-        let sent = self.wire.as_mut().map_or(Ok(()), |wire| wire.send(&words));
-        if let Err(failure) = sent {
-            // The answer says so.
-            self.break_off(failure.native());
-        }
-        true
-    }
-
     fn limit(&mut self, longest: Duration) -> bool {
-        if let Some(wire) = &mut self.wire {
-            return wire.limit(Some(longest));
-        }
         if self.limit.is_none() {
             self.limit = self.connection.as_ref().ok().and_then(|connection| ReadLimit::new(connection, longest).ok());
         }
@@ -482,15 +431,10 @@ impl kept::Session for Session {
     }
 
     fn at_once(&mut self, verb: &Verb) -> Option<Reply> {
-        self.not_started = None;
-        let plan = self.stand.plan(verb);
-        if let Some(reply) = self.connection.is_ok().then(|| self.unstarted(&plan)).flatten() {
-            return Some(reply);
-        }
-        match (plan, &self.connection) {
+        match (self.stand.plan(verb), &self.connection) {
             (plan, Err(gone)) => Some(unreachable(verb, plan, gone.clone())),
             (Plan::Answer(reply), Ok(_)) => Some(reply),
-            (Plan::End { xid, success }, Ok(_)) if !self.start_owed && self.end_is_owed(success) => {
+            (Plan::End { xid, success }, Ok(_)) if self.end_is_owed(success) => {
                 self.known.end_owed = true;
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)

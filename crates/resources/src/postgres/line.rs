@@ -1,12 +1,10 @@
 //! One connection, spoken on by the thread that holds it: no helper, no runtime. The driver's state machines are turned by
 //! hand over a blocking socket.
 //!
-//! Walk: [`Line::connect`] · [`Line::text`] the caller's words · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
+//! Walk: [`Line::connect`] · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
 //! blocks, until it has its answer · [`Line::send`] writes one message and does not wait, [`Line::answer`] waits for it: so
 //! two servers work at the same time for one thread · [`Line::limit`] how long a read may block.
 //! A read is let through one at a time: the driver asks for bytes whenever it has none, also when nothing is to come.
-//! Every answer ends with whether a transaction is open (ReadyForQuery), which the driver keeps to itself; so the end of
-//! what was read is looked at. Where it says that none is, BEGIN waits for the caller's first words and goes with them.
 //! Trap: what the driver has not handed on yet (its channels are short) is no reason to read. So a read is let through
 //! only after two turns in which nothing moved.
 //! Trap: what the driver hands out to be read or written later (rows one by one, COPY) would keep the line busy between two
@@ -34,15 +32,6 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, Sim
 
 use super::session::first_column;
 
-const BEGIN: &str = "BEGIN";
-
-/// The whole of a ReadyForQuery that says: no transaction is open.
-const IDLE: u64 = u64::from_be_bytes([0, 0, b'Z', 0, 0, 0, 5, b'I']);
-const IDLE_BYTES: usize = 6;
-
-/// What a text says that may end the transaction it is in. One with any of them goes behind BEGIN, not with it.
-const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
-
 /// Where PostgreSQL listens unless told otherwise.
 const PORT: u16 = 5432;
 
@@ -62,17 +51,9 @@ struct Socket {
     is_limited: AtomicBool,
     /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
     deadline_us: AtomicU64,
-    /// The last bytes that came.
-    tail: AtomicU64,
 }
 
 impl Socket {
-    fn noted(&self, came: &[u8]) {
-        let last = came.iter().skip(came.len().saturating_sub(IDLE_BYTES));
-        let tail = last.fold(self.tail.load(Ordering::Relaxed), |tail, byte| (tail << 8) | u64::from(*byte));
-        self.tail.store(tail, Ordering::Relaxed);
-    }
-
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.is_over() {
@@ -86,10 +67,7 @@ impl Socket {
                         return Err(self.too_late());
                     }
                 }
-                read => {
-                    self.noted(read.as_ref().ok().and_then(|read| bytes.get(..*read)).unwrap_or_default());
-                    return read;
-                }
+                read => return read,
             }
         }
     }
@@ -184,8 +162,6 @@ impl Drop for Driven {
 pub(super) struct Line {
     // In the order in which they are dropped: who asks before who is asked.
     sent: Option<Sent>,
-    /// The server is told with the caller's first words.
-    owes_begin: bool,
     client: Arc<Client>,
     driven: Driven,
     socket: Arc<Socket>,
@@ -251,7 +227,6 @@ impl Line {
             limit_ms: AtomicU64::new(0),
             is_limited: AtomicBool::new(true),
             deadline_us: AtomicU64::new(0),
-            tail: AtomicU64::new(0),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -267,7 +242,6 @@ impl Line {
         };
         let mut line = Self {
             sent: None,
-            owes_begin: false,
             client: Arc::new(client),
             driven: Driven(Some(connection)),
             socket,
@@ -298,55 +272,6 @@ impl Line {
         self.is_closed() || self.socket.stream.has_ended()
     }
 
-    /// Whether the server said at last that no transaction is open.
-    pub(super) fn is_idle(&self) -> bool {
-        let idle_bits = u64::MAX >> (64 - 8 * IDLE_BYTES);
-        self.sent.is_none() && !self.is_closed() && self.socket.tail.load(Ordering::Relaxed) & idle_bits == IDLE
-    }
-
-    /// BEGIN is due, and goes with what the caller says first.
-    pub(super) const fn owe_begin(&mut self) {
-        self.owes_begin = true;
-    }
-
-    /// Whether BEGIN was due; now it is no more.
-    pub(super) const fn take_owed(&mut self) -> bool {
-        std::mem::replace(&mut self.owes_begin, false)
-    }
-
-    pub(super) const fn owes_begin(&self) -> bool {
-        self.owes_begin
-    }
-
-    /// The caller's own statements, behind the BEGIN that is due.
-    pub(super) fn text(&mut self, sql: &str) -> Answer {
-        if !self.owes_begin || may_end(sql) {
-            self.begin()?;
-            return self.simple_query(sql);
-        }
-        self.owes_begin = false;
-        match self.simple_query(&format!("{BEGIN}; {sql}")) {
-            Ok(mut messages) => {
-                if matches!(messages.first(), Some(SimpleQueryMessage::CommandComplete(_))) {
-                    messages.remove(0);
-                }
-                Ok(messages)
-            }
-            // A message that the server cannot read is not begun: there is no transaction that could have failed.
-            Err(_) if self.is_idle() => {
-                self.owes_begin = true;
-                self.begin()?;
-                self.simple_query(sql)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Says the BEGIN that is due.
-    fn begin(&mut self) -> Result<(), Error> {
-        if self.take_owed() { self.simple_query(BEGIN).map(drop) } else { Ok(()) }
-    }
-
     /// One message, its answer awaited.
     pub(super) fn simple_query(&mut self, sql: &str) -> Answer {
         let client = Arc::clone(&self.client);
@@ -355,7 +280,6 @@ impl Line {
 
     /// A question of the driver's that is over when it is answered: it hands out nothing that is read or written later.
     pub(super) fn run<T>(&mut self, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
-        self.begin()?;
         let client = Arc::clone(&self.client);
         self.wait(work(&client))
     }
@@ -441,12 +365,6 @@ impl Line {
     }
 }
 
-/// Whether the transaction may be another one, or none, when this has been said.
-fn may_end(sql: &str) -> bool {
-    let has = |word: &&[u8]| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    ENDS.iter().any(has)
-}
-
 /// One of the hosts that the configuration names.
 fn place(config: &Config, at: usize) -> io::Result<Address> {
     let (given, ports) = (config.get_hostaddrs(), config.get_ports());
@@ -461,21 +379,4 @@ fn place(config: &Config, at: usize) -> io::Result<Address> {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_that_may_end_its_transaction_is_known() {
-        for sql in
-            ["UPDATE t SET n = 1; commit", "RollBack", "ABORT", "end", "PREPARE TRANSACTION 'x'", "SELECT 'sender'"]
-        {
-            assert!(may_end(sql), "{sql}");
-        }
-        for sql in ["", "UPDATE t SET n = n + 1 WHERE id = 1", "SELECT count(*) FROM common_items"] {
-            assert!(!may_end(sql), "{sql}");
-        }
-    }
 }

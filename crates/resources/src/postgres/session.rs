@@ -1,6 +1,6 @@
 //! The verbs in PostgreSQL's words, over one connection.
 //!
-//! Walk: BEGIN, which goes with the caller's first words where no transaction is open · the caller's work · its end, where a branch that wrote nothing commits and drops out · PREPARE
+//! Walk: BEGIN · the caller's work · its end, where a branch that wrote nothing commits and drops out · PREPARE
 //! TRANSACTION, or COMMIT of the only branch · COMMIT PREPARED or ROLLBACK PREPARED, which any connection to the same
 //! database with the same role may send.
 //! Read-only: a transaction has a number of its own as soon as it wrote or locked a row. What it wrote through a foreign
@@ -171,40 +171,7 @@ impl Session {
         }
     }
 
-    /// What needs no word as long as the server has heard of no transaction: its start, where none is open, and the end
-    /// of a branch without any work.
-    fn unbegun(&mut self, plan: &Plan) -> Option<Reply> {
-        let Way::Line(line) = &mut self.client.0 else { return None };
-        match *plan {
-            Plan::Start(xid) if line.is_idle() => {
-                line.owe_begin();
-                self.evidence = None;
-                self.witness.clear();
-                self.stand = Stand::Active(xid);
-                Some(Reply::Done)
-            }
-            // Who wants every branch to vote has this one begin now.
-            Plan::End { success: true, .. } if line.owes_begin() && self.asking != Asking::Never => {
-                line.take_owed();
-                self.stand = Stand::Idle;
-                Some(Reply::Vote(Vote::ReadOnly))
-            }
-            Plan::End { xid, success: false } | Plan::RollbackOpen(xid) if line.take_owed() => {
-                self.stand = Stand::Over(xid);
-                Some(Reply::Done)
-            }
-            _ => None,
-        }
-    }
-
     fn end(&mut self, xid: Xid) -> Reply {
-        if let Way::Line(line) = &mut self.client.0
-            && line.take_owed()
-        {
-            let began = self.say(BEGIN);
-            self.stand = Stand::Ended { xid, success: true };
-            return began.map_or_else(|failure| failure.judged(Step::Other), |()| Reply::Done);
-        }
         self.stand = Stand::Ended { xid, success: true };
         match self.commit_if_read_only() {
             Ok(true) => {
@@ -240,10 +207,6 @@ impl Session {
             self.say("COMMIT")?;
         }
         Ok(!wrote)
-    }
-
-    const fn owes_begin(&self) -> bool {
-        matches!(&self.client.0, Way::Line(line) if line.owes_begin())
     }
 
     fn with_place(&self, question: &str) -> String {
@@ -352,7 +315,6 @@ impl kept::Session for Session {
         // As `step` will ask for it.
         let words = match self.stand.plan(verb) {
             Plan::Start(_) => Some(BEGIN.to_owned()),
-            Plan::End { .. } if self.owes_begin() => Some(BEGIN.to_owned()),
             Plan::End { .. } => Some(self.with_place(WROTE)),
             Plan::Prepare(xid) => Some(self.vote(&xid)),
             Plan::CommitOnePhase(_) => Some(ONE_PHASE.to_owned()),
@@ -415,12 +377,9 @@ impl kept::Session for Session {
         if self.client.is_closed() {
             return Some(unreachable(verb, plan, closed()));
         }
-        if let Some(reply) = self.unbegun(&plan) {
-            return Some(reply);
-        }
         match plan {
             Plan::Answer(reply) => Some(reply),
-            Plan::End { xid, success } if !(success && (self.asking.asks() || self.owes_begin())) => {
+            Plan::End { xid, success } if !(success && self.asking.asks()) => {
                 // PostgreSQL has no word for it.
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)
