@@ -45,6 +45,8 @@ struct Sent {
     may_repeat: bool,
     /// Its connection is lost, and it was not sent again.
     is_lost: bool,
+    /// It was sent on a connection that is lost: a server may have it.
+    may_be_kept: bool,
 }
 
 /// Whose command it is.
@@ -327,10 +329,19 @@ impl Client {
         }
     }
 
-    /// One command without a session, and its answer.
+    /// One command without a session, and its answer. Nothing of it stays behind where there is none: its answer would be taken for
+    /// another one's.
     fn plain(&mut self, whose: Whose, lay: impl FnOnce(&mut Writer)) -> Result<Answer, ClientError> {
         self.put(whose, |out, _| lay(out))?;
-        self.receive().map(|(_, answer)| answer)
+        let answer = self.receive().map(|(_, answer)| answer);
+        if let Some(left) = self.take_first() {
+            (self.line, self.written, self.flying) = (None, 0, 0);
+            if !left.may_repeat && left.may_be_kept {
+                let message = "no server answers: it was done or not".to_owned();
+                return Err(ClientError::new(Kind::InDoubt, message));
+            }
+        }
+        answer
     }
 
     fn put(
@@ -350,7 +361,7 @@ impl Client {
         let number = request.map(|request| request.number);
         self.in_session += usize::from(number.is_some());
         let may_repeat = number.is_some() || whose == Whose::Anyone;
-        self.sent.push_back(Sent { mark, frame, number, may_repeat, is_lost: false });
+        self.sent.push_back(Sent { mark, frame, number, may_repeat, is_lost: false, may_be_kept: false });
         Ok(mark)
     }
 
@@ -431,6 +442,7 @@ impl Client {
     }
 
     fn answer(&mut self, sent: Option<Sent>, kind: u16, payload: &[u8]) -> Result<Answer, ClientError> {
+        let may_be_kept = sent.as_ref().is_some_and(|sent| sent.may_be_kept);
         let number = sent.and_then(|sent| sent.number);
         match kind {
             KIND_ANSWER => {
@@ -441,6 +453,11 @@ impl Client {
                         let message = "a command before it was refused, so this was not done: send it again".to_owned();
                         return Err(ClientError::new(Kind::Busy, message));
                     }
+                    // The one before it may be done yet, and so may this one behind it.
+                    (Answer::Gap { .. }, Some(Trouble::Over)) => {
+                        let message = "its session is over: it was done or not".to_owned();
+                        return Err(ClientError::new(Kind::InDoubt, message));
+                    }
                     _ => {}
                 }
                 Ok(answer)
@@ -449,6 +466,12 @@ impl Client {
                 let (kind, message) = message::read_refused(payload).map_err(malformed)?;
                 match number {
                     Some(_) if kind == Kind::InDoubt => self.session_is_over(),
+                    // What is refused now may be in the log since it was sent first: its number is not free.
+                    Some(_) if may_be_kept => {
+                        self.session_is_over();
+                        let message = format!("it was sent on a lost connection, and is refused now ({message})");
+                        return Err(ClientError::new(Kind::InDoubt, message));
+                    }
                     Some(number) if self.trouble.is_none() => self.trouble = Some(Trouble::Refused(number)),
                     _ => {}
                 }
@@ -518,6 +541,7 @@ impl Client {
     fn lose(&mut self, why: ClientError) {
         for sent in self.sent.iter_mut().take(self.written) {
             sent.is_lost |= !sent.may_repeat;
+            sent.may_be_kept = true;
         }
         self.leave(why);
     }

@@ -39,6 +39,8 @@ enum Asked {
 /// A connection to assets elsewhere.
 pub struct RemoteAssets {
     name: String,
+    options: Options,
+    clock: Arc<dyn Clock>,
     client: Client,
     current: Option<Xid>,
     begun: BTreeMap<Xid, Begun>,
@@ -52,9 +54,9 @@ impl RemoteAssets {
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect(name: &str, options: Options, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
-        let client = Client::connect(options, clock)?;
+        let client = Client::connect(options.clone(), Arc::clone(&clock))?;
         let (begun, witness) = (BTreeMap::new(), Vec::new());
-        Ok(Self { name: name.to_owned(), client, current: None, begun, asked: Asked::Nothing, witness })
+        Ok(Self { name: name.to_owned(), options, clock, client, current: None, begun, asked: Asked::Nothing, witness })
     }
 
     /// Adds an operation to the started branch. Whether it can be done is said by the vote.
@@ -137,6 +139,14 @@ impl RemoteAssets {
         }
     }
 
+    /// What a verb before has left without an answer would be answered in the next one's place: that connection is given up.
+    fn alone(&mut self) -> Result<(), ClientError> {
+        if self.client.waiting() != 0 {
+            self.client = Client::connect(self.options.clone(), Arc::clone(&self.clock))?;
+        }
+        Ok(())
+    }
+
     fn outcome(&mut self, xid: &Xid, committed: bool) -> Result<Asked, ClientError> {
         self.client.send_laid(true, |out| Command::lay_outcome(out, xid, committed))?;
         Ok(Asked::Outcome)
@@ -210,7 +220,7 @@ impl Resource for RemoteAssets {
     }
 
     fn send(&mut self, verb: Verb) {
-        let laid = self.lay(verb).and_then(|asked| self.client.flush().map(|()| asked));
+        let laid = self.alone().and_then(|()| self.lay(verb)).and_then(|asked| self.client.flush().map(|()| asked));
         self.asked = laid.unwrap_or_else(|error| Asked::Ready(lost(error)));
     }
 

@@ -2,16 +2,19 @@
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use assent_assets::{Answer, AssetId, AsyncClient, Client, Command, Event, OPS_MAX, Op, Options, Results, What};
+use assent_assets::{
+    Answer, AssetId, AsyncClient, Client, Command, Event, OPS_MAX, Op, Options, Refusal, RemoteAssets, Results, What,
+};
 use assent_frame::{Head, Writer, lay};
 use assent_kind::Kind;
 use assent_world::RealClock;
 use assent_world::net::Address;
+use assent_xa::{Reply, Resource as _, Verb};
 
 use super::{add, done, get};
 
@@ -149,6 +152,75 @@ fn a_refused_number_is_free_again_and_what_came_behind_it_was_not_done() {
     drop(client);
     drop(town.at);
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2, 3, 1, 2]);
+}
+
+#[test]
+fn a_number_that_was_sent_before_and_is_refused_now_is_in_doubt_and_never_given_to_another_command() {
+    // The first connection ends with the command in the log, as far as anybody knows; the next server is too busy to say so.
+    let (told, heard) = channel();
+    let mut sessions = Vec::new();
+    let mut said = 0;
+    let town = town(Box::new(move |_, command| match command.what {
+        What::Open { session } => {
+            sessions.push(session);
+            Said::Answer(Answer::Opened(session))
+        }
+        _ => {
+            let request = command.request.unwrap();
+            told.send((sessions.iter().position(|one| *one == request.session).unwrap(), request.number)).unwrap();
+            said += 1;
+            match said {
+                1 => Said::Gone,
+                2 => Said::Refused(Kind::Busy),
+                3 => Said::Answer(Answer::Gap { expected: 1 }),
+                _ => empty(),
+            }
+        }
+    }));
+    let mut client = connect(options(&[&town]));
+    client.send(&[add(1, 1)]).unwrap();
+    client.send(&[add(1, 1)]).unwrap();
+    assert_eq!(client.receive().unwrap_err().kind, Kind::InDoubt);
+    assert_eq!(client.receive().unwrap_err().kind, Kind::InDoubt, "it stood behind the one");
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[]));
+    assert!(client.events().contains(&Event::SessionLost));
+    // Of the first connection both, or only the first, were read.
+    let heard: Vec<(usize, u64)> = heard.try_iter().collect();
+    assert_eq!(heard.last(), Some(&(1, 1)), "{heard:?}");
+    assert!(heard.iter().all(|(session, number)| *session == 0 || *number == 1), "{heard:?}");
+}
+
+#[test]
+fn an_outcome_that_nobody_answers_leaves_nothing_behind_for_the_next_one_to_be_mistaken_for() {
+    let town = town(Box::new(|_, command| match command.what {
+        What::InDoubt => Said::Answer(Answer::Listed(Vec::new())),
+        _ => Said::Nothing,
+    }));
+    let patience = Duration::from_millis(300);
+    let mut client = connect(Options { session: false, patience, silence: patience, ..options(&[&town]) });
+    let xid = super::xid(1);
+    assert_eq!(client.outcome(&xid, true).unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(client.waiting(), 0);
+    assert_eq!(client.in_doubt().unwrap(), []);
+}
+
+#[test]
+fn an_outcome_is_never_answered_by_what_an_earlier_one_has_left_behind() {
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = Arc::clone(&is_open);
+    let town = town(Box::new(move |_, command| match command.what {
+        _ if !opened.load(Ordering::SeqCst) => Said::Nothing,
+        What::Rollback { .. } => empty(),
+        _ => Said::Answer(Answer::Refused { op: 0, refusal: Refusal::BranchUnknown }),
+    }));
+    let patience = Duration::from_millis(300);
+    let options = Options { session: false, patience, silence: patience, ..options(&[&town]) };
+    let mut assets = RemoteAssets::connect("assets", options, Arc::new(RealClock)).unwrap();
+    let lost = assets.call(Verb::Rollback(super::xid(1)));
+    assert!(matches!(lost, Reply::Lost(_)), "{lost:?}");
+    is_open.store(true, Ordering::SeqCst);
+    let other = assets.call(Verb::Commit(super::xid(2)));
+    assert!(matches!(other, Reply::Unknown(_)), "{other:?}");
 }
 
 #[test]
