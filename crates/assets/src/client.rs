@@ -19,7 +19,7 @@ use assent_world::{Clock, Moment};
 
 use crate::answer::Answer;
 use crate::command::{Command, INPUT_BYTES_MAX, OPS_MAX, Op, Request, SessionName};
-use crate::line::{ClientError, Line, lost, malformed};
+use crate::line::{ClientError, Line, in_doubt, lost, malformed};
 use crate::message::{self, Ask, KIND_ANSWER, KIND_COMMAND, KIND_ELSEWHERE, KIND_REFUSED, Status, Word};
 use crate::options::{Event, Options};
 use crate::sessions::WINDOW_MAX;
@@ -337,8 +337,7 @@ impl Client {
         if let Some(left) = self.take_first() {
             (self.line, self.written, self.flying) = (None, 0, 0);
             if !left.may_repeat && left.may_be_kept {
-                let message = "no server answers: it was done or not".to_owned();
-                return Err(ClientError::new(Kind::InDoubt, message));
+                return Err(in_doubt("no server answers"));
             }
         }
         answer
@@ -400,8 +399,7 @@ impl Client {
             let mark = first.mark;
             if first.is_lost {
                 self.take_first();
-                let message = "the connection was lost before the answer came: it was done or not".to_owned();
-                return Ok((mark, Err(ClientError::new(Kind::InDoubt, message))));
+                return Ok((mark, Err(in_doubt("the connection was lost before the answer came"))));
             }
             if self.line.is_none() {
                 self.reconnect()?;
@@ -454,10 +452,7 @@ impl Client {
                         return Err(ClientError::new(Kind::Busy, message));
                     }
                     // The one before it may be done yet, and so may this one behind it.
-                    (Answer::Gap { .. }, Some(Trouble::Over)) => {
-                        let message = "its session is over: it was done or not".to_owned();
-                        return Err(ClientError::new(Kind::InDoubt, message));
-                    }
+                    (Answer::Gap { .. }, Some(Trouble::Over)) => return Err(in_doubt("its session is over")),
                     _ => {}
                 }
                 Ok(answer)
@@ -469,8 +464,7 @@ impl Client {
                     // What is refused now may be in the log since it was sent first: its number is not free.
                     Some(_) if may_be_kept => {
                         self.session_is_over();
-                        let message = format!("it was sent on a lost connection, and is refused now ({message})");
-                        return Err(ClientError::new(Kind::InDoubt, message));
+                        return Err(in_doubt(&format!("sent on a lost connection, and refused now ({message})")));
                     }
                     Some(number) if self.trouble.is_none() => self.trouble = Some(Trouble::Refused(number)),
                     _ => {}

@@ -40,6 +40,11 @@ pub(crate) struct Line {
     buffer: Vec<u8>,
 }
 
+/// Nobody knows.
+pub(crate) fn in_doubt(why: &str) -> ClientError {
+    ClientError::new(Kind::InDoubt, format!("{why}: it was done or not"))
+}
+
 pub(crate) fn lost(doing: &str, error: &io::Error) -> ClientError {
     let kind = if error.kind() == ErrorKind::PermissionDenied { Kind::Denied } else { Kind::Unavailable };
     ClientError::new(kind, format!("{doing}: {error}"))
