@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   create   version 1 · document (varint) · versioning 2 · name (all that is left)
-//!   drop     version 1 · document (varint) · name (all that is left)
+//!   drop     version 1 · document (varint) · name (all that is left; behind a 0, if it was done once: `once`)
 //!   truncate version 1 · document (varint) · revision 4 · newest entry 6, its hash 8 · next node key (varint)
 //!   tag      version 1 · document (varint) · 1 put, 2 taken away · revision 4 (0: taken away) · tag (all that is left)
 //!   prepare  version 1 · xid · how many, of each its document's name, how long it is (varint), and the commit
@@ -16,6 +16,7 @@ use assent_frame::{Malformed, Reader};
 use assent_ids::Xid;
 
 use crate::entry::{VERSION, count, lay_text, opened, read_count, start};
+use crate::once::Once;
 use crate::place::{Entry, lay_lsn, read_lsn};
 use crate::record::length;
 use crate::varint;
@@ -49,16 +50,24 @@ pub(crate) fn read_create(payload: &[u8]) -> Result<(u64, Versioning, &str), Mal
     Ok((document, versioning, name))
 }
 
-pub(crate) fn lay_drop(document: u64, name: &str) -> Vec<u8> {
+pub(crate) fn lay_drop(document: u64, name: &str, once: Option<&Once>) -> Vec<u8> {
     let mut out = start(document, name.len());
     out.extend_from_slice(name.as_bytes());
+    if let Some(once) = once {
+        // No name has control characters.
+        out.push(0);
+        out.extend_from_slice(once.text().as_bytes());
+    }
     out
 }
 
-pub(crate) fn read_drop(payload: &[u8]) -> Result<(u64, &str), Malformed> {
+pub(crate) fn read_drop(payload: &[u8]) -> Result<(u64, &str, Option<Once>), Malformed> {
     let (document, reader) = opened(payload)?;
-    let name = std::str::from_utf8(reader.rest()).map_err(|_| Malformed { field: "name" })?;
-    Ok((document, name))
+    let text = std::str::from_utf8(reader.rest()).map_err(|_| Malformed { field: "name" })?;
+    match text.split_once('\0') {
+        None => Ok((document, text, None)),
+        Some((name, text)) => Ok((document, name, Some(Once::of_text(text).ok_or(Malformed { field: "once" })?))),
+    }
 }
 
 /// Revisions that are dropped.
@@ -217,7 +226,11 @@ mod tests {
     fn what_is_not_a_commit_comes_back_too() {
         let laid = lay_create(9, Versioning::Differential, "orders");
         assert_eq!(read_create(&laid), Ok((9, Versioning::Differential, "orders")));
-        assert_eq!(read_drop(&lay_drop(9, "orders")), Ok((9, "orders")));
+        assert_eq!(read_drop(&lay_drop(9, "orders", None)), Ok((9, "orders", None)));
+        let once = Once { name: [3; 32], until_ms: 5, note: "x".to_owned() };
+        let laid = lay_drop(9, "orders", Some(&once));
+        assert_eq!(read_drop(&laid), Ok((9, "orders", Some(once))));
+        assert!(read_drop(&laid[..laid.len() - 3]).is_err());
         let truncation =
             Truncation { document: 300, to: 7, newest: Entry::new(Lsn(800), 100), newest_hash: 5, next_node: 1 << 40 };
         let laid = lay_truncate(&truncation);

@@ -127,6 +127,19 @@ impl Branches {
         }
     }
 
+    /// The revisions of those that are prepared.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &Root> {
+        self.0.values().flat_map(|branch| match branch {
+            Branch::Prepared { roots, .. } => roots.as_slice(),
+            Branch::Preparing | Branch::Finishing { .. } | Branch::Unreadable(_) => &[],
+        })
+    }
+
+    /// Whether one is prepared of which nobody knows what it says.
+    pub(crate) fn has_unreadable(&self) -> bool {
+        self.0.values().any(|branch| matches!(branch, Branch::Unreadable(_)))
+    }
+
     /// Its outcome is durable.
     pub(crate) fn gone(&mut self, xid: &Xid) {
         self.0.remove(xid);

@@ -22,6 +22,7 @@ use crate::edit::Edit;
 use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
 use crate::node::NodeKey;
+use crate::once::Once;
 use crate::page::Page;
 use crate::paths::{Names, Paths};
 use crate::place::{Chain, Entry, Place, resolve};
@@ -134,7 +135,8 @@ impl Edit {
             return Err(error);
         }
         let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
-        if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) {
+        // What was done once must be found again, also where it changed nothing.
+        if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) && !Once::is_in(meta) {
             return Ok(None);
         }
         let revision = self.base.revision.checked_add(1);

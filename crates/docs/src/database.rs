@@ -28,6 +28,7 @@ use crate::config::{Config, NAME_BYTES_MAX};
 use crate::document::{Doc, Document, Seat};
 use crate::entry::Root;
 use crate::index::{Effect, Index, Named};
+use crate::once::{Once, OnceName};
 use crate::place::{Entry, LSN_END};
 use crate::replay::replay;
 use crate::store::{Bytes, Store};
@@ -40,7 +41,8 @@ const DOCUMENTS_KEPT: usize = 4096;
 #[derive(Debug)]
 pub(crate) enum Staging {
     Created(Arc<str>, Named),
-    Dropped(Arc<Doc>),
+    /// With the request that was done by it.
+    Dropped(Arc<Doc>, Option<Once>),
     /// Nobody else writes the document before this is visible, whoever waits for it or not.
     Committed(Seat, Arc<Root>),
     /// The same while it is cut back; with what is the newest revision then.
@@ -58,7 +60,7 @@ impl Staging {
         match self {
             Self::Committed(seat, _) | Self::Truncated(seat, ..) => is_of(seat),
             Self::Ended(_, seats, _) => seats.iter().any(is_of),
-            Self::Created(..) | Self::Dropped(_) | Self::Prepared(..) | Self::Tagged(..) => false,
+            Self::Created(..) | Self::Dropped(..) | Self::Prepared(..) | Self::Tagged(..) => false,
         }
     }
 }
@@ -79,9 +81,23 @@ impl Desk {
         self.queue.push_back((ticket, staging));
     }
 
+    /// Whether something carries a request of this name that is on its way, or a branch that waits for its outcome.
+    pub(crate) fn carries(&self, name: &OnceName) -> bool {
+        let is_in = |root: &Root| Once::all_of(&root.meta).any(|once| once.name == *name);
+        let staged = |staging: &Staging| match staging {
+            Staging::Committed(_, root) => is_in(root),
+            Staging::Ended(_, _, roots) => roots.iter().any(is_in),
+            Staging::Dropped(_, once) => once.as_ref().is_some_and(|once| once.name == *name),
+            Staging::Created(..) | Staging::Truncated(..) | Staging::Prepared(..) | Staging::Tagged(..) => false,
+        };
+        self.queue.iter().any(|(_, staging)| staged(staging))
+            || self.branches.roots().any(is_in)
+            || self.branches.has_unreadable()
+    }
+
     /// Whether a document's drop is on its way.
     pub(crate) fn drops(&self, doc: &Arc<Doc>) -> bool {
-        let is_drop = |staging: &Staging| matches!(staging, Staging::Dropped(of) if Arc::ptr_eq(of, doc));
+        let is_drop = |staging: &Staging| matches!(staging, Staging::Dropped(of, _) if Arc::ptr_eq(of, doc));
         self.queue.iter().any(|(_, staging)| is_drop(staging))
     }
 
@@ -224,6 +240,15 @@ impl Database {
         Ok(doc)
     }
 
+    /// Whether a document of this name is there and has a revision. Reads no commit.
+    ///
+    /// # Errors
+    /// As the index says.
+    pub fn has_revision(&self, name: &str) -> Result<bool, DocsError> {
+        let Some(named) = self.store.index.name(name)? else { return Ok(false) };
+        Ok(self.store.index.newest(named.document)?.is_some())
+    }
+
     /// The names of documents behind this one, in order, at most so many.
     ///
     /// # Errors
@@ -238,7 +263,7 @@ impl Database {
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
         let Document { doc, .. } = self.document(name)?;
-        drop_under(&self.store, Seat::take(&self.store, &doc)?)
+        drop_under(&self.store, Seat::take(&self.store, &doc)?, None)
     }
 
     /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
@@ -399,7 +424,7 @@ impl Store {
         while let Some((ticket, staging)) = desk.queue.front().filter(|(ticket, _)| ticket.end <= durable) {
             let effect = match staging {
                 Staging::Created(name, named) => Effect::Created(name, *named),
-                Staging::Dropped(doc) => Effect::Dropped(&doc.name, doc.id),
+                Staging::Dropped(doc, once) => Effect::Dropped(&doc.name, doc.id, once.as_ref()),
                 Staging::Committed(_, root) => Effect::Committed(root),
                 Staging::Truncated(_, truncation, _) => Effect::Truncated(truncation),
                 Staging::Prepared(xid, entry) => Effect::Prepared(xid, *entry),
@@ -419,7 +444,10 @@ impl Store {
             let Some((_, staging)) = desk.queue.pop_front() else { return Ok(()) };
             match staging {
                 Staging::Created(..) | Staging::Tagged(..) => {}
-                Staging::Dropped(doc) => _ = self.documents().remove(&doc.name),
+                Staging::Dropped(doc, _) => {
+                    doc.is_gone.store(true, Ordering::Release);
+                    self.documents().remove(&doc.name);
+                }
                 Staging::Committed(seat, root) => self.show(&seat, root),
                 Staging::Truncated(seat, _, root) => seat.0.show(root),
                 Staging::Prepared(xid, _) => desk.branches.listed(&xid),
@@ -485,14 +513,14 @@ impl Store {
 ///
 /// # Errors
 /// `NoDocument` if it is gone already; as the journal says.
-pub(crate) fn drop_under(store: &Store, seat: Seat) -> Result<(), DocsError> {
+pub(crate) fn drop_under(store: &Store, seat: Seat, once: Option<Once>) -> Result<(), DocsError> {
     let doc = Arc::clone(&seat.0);
     if store.index.name(&doc.name)?.is_none_or(|named| named.document != doc.id) {
         return Err(DocsError::NoDocument { name: doc.name.to_string() });
     }
     let mut desk = store.writer()?;
-    let laid = lay_drop(doc.id, &doc.name);
-    let ticket = store.stage(&mut desk, KIND_DROP, &laid, |_| Staging::Dropped(Arc::clone(&doc)))?;
+    let laid = lay_drop(doc.id, &doc.name, once.as_ref());
+    let ticket = store.stage(&mut desk, KIND_DROP, &laid, |_| Staging::Dropped(Arc::clone(&doc), once))?;
     drop(desk);
     store.wait(ticket)?;
     drop(seat);

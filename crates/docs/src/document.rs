@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) struct Doc {
     /// Whoever waits for another newest revision.
     watched: Mutex<()>,
     shown: Condvar,
+    /// It was dropped, durably.
+    pub(crate) is_gone: AtomicBool,
 }
 
 /// Who has the writer's seat.
@@ -64,6 +67,7 @@ impl Doc {
             paths: Mutex::default(),
             watched: Mutex::default(),
             shown: Condvar::new(),
+            is_gone: AtomicBool::new(false),
         }
     }
 
@@ -195,6 +199,12 @@ impl Document {
     #[must_use]
     pub fn versioning(&self) -> Versioning {
         self.doc.versioning
+    }
+
+    /// Whether it was dropped while this handle was held.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        self.doc.is_gone.load(Ordering::Acquire)
     }
 
     /// The newest revision. Before the first commit that is revision 0, which is empty.

@@ -18,6 +18,7 @@ use crate::error::within;
 use crate::link::{Hook, rehashed};
 use crate::look::{Item, Look, Named, Text};
 use crate::node::{Kind, Node, NodeKey, field};
+use crate::once::Once;
 use crate::page::SLOTS;
 use crate::path::PathId;
 use crate::paths::Paths;
@@ -111,7 +112,16 @@ impl Edit {
     /// As [`Database::drop_document`](crate::Database::drop_document).
     pub fn drop_document(self) -> Result<(), DocsError> {
         let Self { store, seat, .. } = self;
-        drop_under(&store, seat)
+        drop_under(&store, seat, None)
+    }
+
+    /// The same for a request that is done with it.
+    ///
+    /// # Errors
+    /// As [`Edit::drop_document`].
+    pub fn drop_once(self, once: Once) -> Result<(), DocsError> {
+        let Self { store, seat, .. } = self;
+        drop_under(&store, seat, Some(once))
     }
 
     pub(crate) fn begin(store: Arc<Store>, seat: Seat) -> Self {

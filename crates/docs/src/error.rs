@@ -209,6 +209,9 @@ pub enum DocsError {
     /// Work on a connection that no branch has started.
     #[error("no branch is started on this connection")]
     NoBranch,
+    /// What is asked for waits for the outcome of a branch, or for the disk.
+    #[error("whether it is done is not decided yet: ask again")]
+    OnItsWay,
     /// The work of a branch had failed; it is rolled back and gone.
     #[error("branch {xid} is rolled back: its work had failed")]
     RolledBack {
@@ -316,7 +319,7 @@ impl DocsError {
             | Self::Unknown { .. } => Kind::NotFound,
             Self::Exists { .. } | Self::Known { .. } | Self::Claimed { .. } | Self::Truncated { .. } => Kind::Conflict,
             Self::Busy { .. } => Kind::Busy,
-            Self::Stream { .. } => Kind::Unavailable,
+            Self::Stream { .. } | Self::OnItsWay => Kind::Unavailable,
             Self::Journal(error) => error.kind(),
             Self::Index(error) => error.kind(),
             Self::InDoubt(_) | Self::Unpublished(_) | Self::Late(_) | Self::Left { .. } => Kind::InDoubt,

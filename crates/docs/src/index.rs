@@ -6,11 +6,15 @@
 //!   'p' xid                   -> version 2, entry 6: it is prepared there and has no outcome
 //!   't' document 8, tag       -> version 2, revision 4
 //!   'k' document 8            -> version 2, next node key (varint): not below this, once revisions were dropped
+//!   'i', 'j'                  -> requests that were done, and which may go (`once`)
 //!   note                      -> version 2, last entry 8, its end 8, its hash 8, next document 8
 //! ```
 //! Walk: [`Index::open`] says from where to replay · [`Index::apply`] makes one journal entry visible · [`Index::name`],
 //! [`Index::row`], [`Index::newest`], [`Index::rows`] look · [`Index::close_memory`] and [`Index::flush`] bound the next replay.
 //! Deliberately absent: the order of commits, which is the database's.
+
+mod once;
+mod tags;
 
 use std::collections::VecDeque;
 use std::ops::{Bound, RangeInclusive};
@@ -26,8 +30,10 @@ use assent_runs::{AtOnce, Change, Entry as Run, Opened, Owner, Runs, RunsError, 
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::tags::tag_key;
 use crate::act::{Truncation, lay_xid, read_xid};
 use crate::entry::Root;
+use crate::once::Once;
 use crate::place::{Entry, lay_lsn, read_lsn};
 use crate::versioning::Versioning;
 use crate::{DocsError, varint};
@@ -60,7 +66,8 @@ pub(crate) struct Row {
 #[derive(Clone, Debug)]
 pub(crate) enum Effect<'a> {
     Created(&'a str, Named),
-    Dropped(&'a str, u64),
+    /// With the request that was done by it.
+    Dropped(&'a str, u64, Option<&'a Once>),
     Committed(&'a Root),
     Truncated(&'a Truncation),
     Prepared(&'a Xid, Entry),
@@ -149,14 +156,15 @@ impl Index {
                 self.runs.apply(end.0, &[Change::Put { key: &name_key(name), value: &row }])?;
                 self.next_document.fetch_max(document.saturating_add(1), Ordering::AcqRel);
             }
-            Effect::Dropped(name, document) => {
+            Effect::Dropped(name, document, once) => {
                 let (from, to) = (row_key(*document, 0), row_key(document.saturating_add(1), 0));
                 let rows = Change::Erase { from: &from, to: Some(&to) };
                 let (name, floor) = (name_key(name), floor_key(*document));
                 let (first, behind) = (tag_key(*document, ""), tag_key(document.saturating_add(1), ""));
                 let tags = Change::Erase { from: &first, to: Some(&behind) };
                 let gone = [Change::Delete { key: &name }, Change::Delete { key: &floor }, rows, tags];
-                self.runs.apply(end.0, &gone)?;
+                let done = Self::dropped_rows(*document, *once);
+                self.runs.apply(end.0, &gone.into_iter().chain(once::changes(&done)).collect::<Vec<_>>())?;
             }
             Effect::Tagged(document, tag, revision) => {
                 let key = tag_key(*document, tag);
@@ -177,7 +185,9 @@ impl Index {
                 let row = |root: &Root| (row_key(root.document, root.revision), lay_row(root));
                 let rows: Vec<_> = roots.iter().map(row).collect();
                 let put = rows.iter().map(|(key, value)| Change::Put { key, value });
-                let changes: Vec<_> = put.chain([Change::Delete { key: &prepared }]).collect();
+                let done = self.done_rows(&roots.iter().collect::<Vec<_>>())?;
+                let changes: Vec<_> =
+                    put.chain([Change::Delete { key: &prepared }]).chain(once::changes(&done)).collect();
                 self.runs.apply(end.0, &changes)?;
             }
             Effect::Truncated(Truncation { document, to, next_node, .. }) => {
@@ -192,8 +202,10 @@ impl Index {
                 self.runs.apply(end.0, &gone.chain([rows, floor]).collect::<Vec<_>>())?;
             }
             Effect::Committed(root) => {
-                let key = row_key(root.document, root.revision);
-                self.runs.apply(end.0, &[Change::Put { key: &key, value: &lay_row(root) }])?;
+                let (key, row) = (row_key(root.document, root.revision), lay_row(root));
+                let done = self.done_rows(&[root])?;
+                let put = Change::Put { key: &key, value: &row };
+                self.runs.apply(end.0, &std::iter::once(put).chain(once::changes(&done)).collect::<Vec<_>>())?;
             }
         }
         self.entry.store(entry.0, Ordering::Release);
@@ -232,49 +244,6 @@ impl Index {
     /// The row of the newest revision.
     pub(crate) fn newest(&self, document: u64) -> Result<Option<Row>, DocsError> {
         Ok(self.rows(document, 0..=u32::MAX, 1)?.pop())
-    }
-
-    /// The revision of a tag.
-    pub(crate) fn tag(&self, document: u64, tag: &str) -> Result<Option<u32>, DocsError> {
-        let Some(found) = self.runs.get(&tag_key(document, tag))? else { return Ok(None) };
-        read_tagged(&found.value).map(Some).map_err(|malformed| wrong(found.seq, &malformed))
-    }
-
-    /// The tags of a document behind this one, in order.
-    pub(crate) fn tags(
-        &self,
-        document: u64,
-        behind: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(String, u32)>, DocsError> {
-        let from = tag_key(document, behind.unwrap_or_default());
-        let from = if behind.is_some() { Bound::Excluded(&*from) } else { Bound::Included(&*from) };
-        let to = tag_key(document.saturating_add(1), "");
-        let view = self.runs.view();
-        let mut walk = view.range(from, Bound::Excluded(&to));
-        let mut tags = Vec::new();
-        while tags.len() < limit
-            && let Some((key, found)) = walk.next()?
-        {
-            let revision = read_tagged(&found.value).map_err(|malformed| wrong(found.seq, &malformed))?;
-            tags.push((String::from_utf8_lossy(key.get(9..).unwrap_or_default()).into_owned(), revision));
-        }
-        Ok(tags)
-    }
-
-    /// The keys of tags whose revisions are behind this one.
-    fn tags_behind(&self, document: u64, revision: u32) -> Result<Vec<Vec<u8>>, RunsError> {
-        let (from, to) = (tag_key(document, ""), tag_key(document.saturating_add(1), ""));
-        let view = self.runs.view();
-        let mut walk = view.range(Bound::Included(&from), Bound::Excluded(&to));
-        let mut keys = Vec::new();
-        while let Some((key, found)) = walk.next()? {
-            // One that cannot be read is told by whoever asks for it.
-            if read_tagged(&found.value).is_ok_and(|of| of > revision) {
-                keys.push(key.to_vec());
-            }
-        }
-        Ok(keys)
     }
 
     /// Where a branch is prepared that has no outcome.
@@ -452,20 +421,6 @@ fn floor_key(document: u64) -> [u8; 9] {
         place.copy_from_slice(&document.to_be_bytes());
     }
     key
-}
-
-fn tag_key(document: u64, tag: &str) -> Vec<u8> {
-    [b"t", document.to_be_bytes().as_slice(), tag.as_bytes()].concat()
-}
-
-fn read_tagged(row: &[u8]) -> Result<u32, Malformed> {
-    let mut reader = Reader::new(row);
-    if reader.u8("version")? != VERSION {
-        return Err(Malformed { field: "version" });
-    }
-    let revision = reader.u32("revision")?;
-    reader.end()?;
-    Ok(revision)
 }
 
 fn read_floor(row: &[u8]) -> Result<u64, Malformed> {

@@ -46,6 +46,10 @@ impl fmt::Display for Step<'_> {
 /// A distinct path of a document, with how many nodes have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCount {
+    /// Its number, from 1: it stays the path's own.
+    pub id: u64,
+    /// Steps from the root, whose own path is at level 1.
+    pub level: u32,
     /// The path: `$`, then `["name"]` for a member and `[*]` for the values of an array.
     pub path: String,
     /// How many nodes have it.

@@ -87,11 +87,11 @@ impl Replay<'_> {
     }
 
     fn drop(&self) -> Result<(), DocsError> {
-        let (document, name) = self.read(read_drop)?;
+        let (document, name, once) = self.read(read_drop)?;
         if self.index.name(name)?.is_none_or(|named| named.document != document) {
             return Err(self.wrong(format!("it drops document {name:?}, which is not there")));
         }
-        self.apply(&Effect::Dropped(name, document))
+        self.apply(&Effect::Dropped(name, document, once.as_ref()))
     }
 
     fn commit(&self) -> Result<(), DocsError> {

@@ -72,6 +72,11 @@ impl DocsResource {
         Self { name, db, meta, current: None, begun, answer: None, witness: Vec::new(), claim: None }
     }
 
+    /// From now on its commits say this.
+    pub fn say(&mut self, meta: Meta) {
+        self.meta = meta;
+    }
+
     /// The started branch's edit of a document.
     ///
     /// # Errors

@@ -90,17 +90,17 @@ impl Revision {
     /// # Errors
     /// As [`Look::find`].
     pub fn paths(&self) -> Result<Vec<PathCount>, DocsError> {
-        let mut names = BTreeMap::<PathId, String>::new();
+        let mut names = BTreeMap::<PathId, (String, u32)>::new();
         let mut paths = Vec::new();
         // After a revert there are numbers without a path.
         for id in 1..self.root.next_path {
             let Some(named) = self.path(id)? else { continue };
-            let before = names.get(&named.before).map_or("", String::as_str);
-            let path = format!("{before}{}", named.step());
+            let (before, level) = names.get(&named.before).map_or(("", 0), |(before, level)| (before.as_str(), *level));
+            let (path, level) = (format!("{before}{}", named.step()), level + 1);
             if named.references > 0 {
-                paths.push(PathCount { path: path.clone(), references: named.references });
+                paths.push(PathCount { id, level, path: path.clone(), references: named.references });
             }
-            names.insert(id, path);
+            names.insert(id, (path, level));
         }
         Ok(paths)
     }

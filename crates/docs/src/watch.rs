@@ -34,6 +34,8 @@ impl Revision {
 pub struct Since {
     /// The oldest first; what each of them changed, [`Revision::changes`] says.
     pub revisions: Vec<Told>,
+    /// One for each.
+    pub marks: Vec<Mark>,
     /// The last of them, or the mark as it was.
     pub mark: Mark,
 }
@@ -62,7 +64,8 @@ impl Document {
         let to = mark.revision.saturating_add(most).min(newest.revision);
         let mut rows = self.store.index.rows(self.doc.id, mark.revision.saturating_add(1)..=to, limit)?;
         rows.reverse();
-        let last = rows.last().map(|row| Mark { revision: row.revision, lsn: row.entry.lsn() });
-        Ok(Since { revisions: rows.into_iter().map(Told::from).collect(), mark: last.unwrap_or(mark) })
+        let marks: Vec<Mark> = rows.iter().map(|row| Mark { revision: row.revision, lsn: row.entry.lsn() }).collect();
+        let mark = marks.last().copied().unwrap_or(mark);
+        Ok(Since { revisions: rows.into_iter().map(Told::from).collect(), marks, mark })
     }
 }

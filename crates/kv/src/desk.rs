@@ -140,6 +140,11 @@ impl Desk {
         Ok(())
     }
 
+    /// Whether a prepared branch holds this key.
+    pub(crate) fn is_held(&self, keyspace: u32, key: &[u8]) -> bool {
+        self.held.get(keyspace, key).is_some()
+    }
+
     /// What the newest entry of the queue makes of this key, if there is one that writes, deletes or erases it.
     pub(crate) fn on_its_way(&self, keyspace: u32, key: &[u8]) -> Option<OnItsWay> {
         let own = self.staged.get(keyspace, key).copied();

@@ -505,6 +505,23 @@ impl Kv {
         within("key", u64::try_from(key.len()).unwrap_or(u64::MAX), self.config.key_bytes_max.into())
     }
 
+    /// Whether a write of this key waits for something: a prepared branch for its outcome, or an entry of the log to become visible.
+    /// What is read of the key then may be another thing soon.
+    #[must_use]
+    pub fn is_on_its_way(&self, keyspace: u32, key: &[u8]) -> bool {
+        let desk = self.desk();
+        desk.is_held(keyspace, key) || desk.on_its_way(keyspace, key).is_some()
+    }
+
+    /// Whether a write could be one of a branch, for its sizes and its keyspace alone: so that nothing of a list is written whose last
+    /// one is wrong.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_write`].
+    pub fn check_write(&self, op: &Op<'_>) -> Result<(), KvError> {
+        self.check(op)
+    }
+
     pub(crate) fn check(&self, op: &Op<'_>) -> Result<(), KvError> {
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         refuse_system(op)?;

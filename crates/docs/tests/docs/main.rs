@@ -23,6 +23,7 @@ mod jsonpath;
 mod kills;
 mod load;
 mod model;
+mod once;
 mod past;
 mod patch;
 mod resource;
