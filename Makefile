@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs gate model sim matrix failover demo-failover hostile kv-kills docs-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs gate model sim matrix failover demo-failover hostile kv-kills docs-kills rest-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -78,6 +78,9 @@ kv-kills: ## the served store killed under 64 clients, 30 times and as often as 
 
 docs-kills: ## a process that commits documents killed 50 times, and as often as BUDGET seconds (default 60) allow
 	ASSENT_KILLS=50 ASSENT_KILLS_SECONDS=$(or $(BUDGET),60) cargo test -p assent-docs --test docs -- --nocapture kills_of
+
+rest-kills: ## a server killed under 32 HTTP writers whose requests have keys, 30 times and as often as BUDGET seconds (default 120) allow
+	ASSENT_KILLS=30 ASSENT_KILLS_SECONDS=$(or $(BUDGET),120) cargo test -p assent-cli --test cli -- --nocapture rest_kills
 
 hostile: ## 10,000 hostile connections against a town that goes on committing (CONNECTIONS=number)
 	scripts/hostile $(or $(CONNECTIONS),10000)

@@ -41,6 +41,18 @@ async function main(url) {
     const { diffs } = await resource.diff(1, 2);
     assert.deepEqual(diffs.map((one) => Object.keys(one)[0]), ["insert"]);
     assert.equal((await resource.read({ nodeId: FRUIT, nextTopLevelNodes: 2 })).length, 2);
+    // Every argument of the calls that nothing above gives.
+    const times = [...history].reverse().map((one) => new Date(one.revisionTimestamp));
+    const several = (await resource.read({ revision: [times[0], times[2]] })).sirix;
+    assert.equal(several[several.length - 1].revisionNumber, 3);
+    assert.deepEqual(await resource.read({ maxLevel: 1 }), {});
+    assert.equal((await resource.read({ nodeId: FRUIT, maxChildren: 1 })).length, 1);
+    assert.ok(JSON.stringify(await resource.read({ numberOfNodes: 3 })).length < JSON.stringify(now).length);
+    const first = (await resource.readWithMetadata({ nodeId: FRUIT, metaType: MetaType.KEY })).value[0].metadata.nodeKey;
+    assert.equal((await resource.read({ nodeId: FRUIT, nextTopLevelNodes: 2, lastTopLevelNodeKey: first }))[0], "left");
+    assert.equal((await resource.diff(times[0], times[1])).diffs.length, 1);
+    assert.equal((await resource.diff(1, 2, { nodeId: FRUIT, maxLevel: 2 })).diffs.length, 1);
+    assert.deepEqual((await resource.diff(1, 2, { nodeId: APPLE })).diffs, []);
     await assert.rejects(sirix.query({ query: "1 + 1" }), /"statusCode":501/);
     await resource.delete();
     await database.delete();

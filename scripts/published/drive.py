@@ -137,6 +137,56 @@ def records(client):
     sirix.dispose()
 
 
+def arguments(client):
+    """Every argument of the calls that no other part gives."""
+    sirix = pysirix.sirix_sync("anna", "secret", client)
+    database = sirix.database("args", DBType.JSON)
+    database.create()
+    resource = database.resource("list")
+    for hash_type in ("ROLLING", "POSTORDER", "NONE"):
+        assert resource.create({"n": [10, 11, 12, 13]}, hash_type=hash_type)
+    assert {"name": "args", "type": "json"} in sirix.get_info(resources=False)
+    times = [datetime.fromisoformat(one["revisionTimestamp"].replace("Z", "+00:00")) for one in reversed(resource.history())]
+    several = resource.read(None, revision=(times[0], times[2]))["sirix"]
+    assert several[-1]["revisionNumber"] == 3, several
+    array = resource.read_with_metadata(None, meta_type=MetadataType.KEY)["value"][0]["value"]["metadata"]["nodeKey"]
+    items = [one["metadata"]["nodeKey"] for one in resource.read_with_metadata(array, meta_type=MetadataType.KEY)["value"]]
+    assert resource.read(array, top_level_limit=2, top_level_skip_last_node=items[1]) == [12, 13]
+    resource.update(items[0], "9", insert=Insert.REPLACE)
+    assert len(resource.diff(3, 4)) == 1
+    assert len(resource.diff(3, 4, node_id=array, max_depth=2)) == 1
+    assert resource.diff(3, 4, node_id=items[3]) == []
+    assert len(resource.diff(times[2], datetime.now(timezone.utc))) == 1
+    resource.delete(items[1], resource.get_etag(items[1]))
+    assert resource.read(array) == [9, 12, 13]
+    refused(412, lambda: resource.delete(items[2], '"0"'))
+    database.delete()
+    sirix.dispose()
+
+
+async def asynchronous_arguments(client):
+    sirix = await pysirix.sirix_async("anna", "secret", client)
+    database = sirix.database("again", DBType.JSON)
+    await database.create()
+    resource = database.resource("list")
+    assert await resource.exists() is False
+    await resource.create([1, [2]], hash_type="NONE")
+    assert await resource.exists() is True
+    assert (await database.get_database_info())["resources"] == ["list"]
+    assert {"name": "again", "type": "json", "resources": ["list"]} in await sirix.get_info()
+    assert (await resource.read_with_metadata(1))["metadata"]["nodeKey"] == 1
+    await resource.update(1, "0", etag=await resource.get_etag(1))
+    assert await resource.read(None, revision=1) == [1, [2]]
+    assert len(await resource.diff(1, 2)) == 1
+    await resource.delete(2, await resource.get_etag(2))
+    assert await resource.read(None) == [0, [2]]
+    await resource.delete(None, None)
+    assert await resource.exists() is False
+    await sirix.delete_all()
+    assert await sirix.get_info() == []
+    sirix.dispose()
+
+
 async def both(client):
     sirix = await pysirix.sirix_async("anna", "secret", client)
     database = sirix.database("async", DBType.JSON)
@@ -160,10 +210,12 @@ async def both(client):
 async def asynchronous():
     async with httpx.AsyncClient(base_url=URL) as client:
         await both(client)
+        await asynchronous_arguments(client)
 
 
 with httpx.Client(base_url=URL) as client:
     sync(client)
     records(client)
+    arguments(client)
 asyncio.run(asynchronous())
 print("pysirix: done")

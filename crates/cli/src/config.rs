@@ -11,6 +11,8 @@ use toml::{Table, Value};
 pub(crate) use crate::documents::{Docs, Documents};
 pub(crate) use crate::entrance::{Http, Identity, Tls};
 use crate::failure::Failure;
+use crate::resource;
+pub(crate) use crate::resource::Resource;
 use crate::shown::shown;
 
 /// Everything `assent serve` reads.
@@ -192,36 +194,6 @@ pub(crate) enum LostDecision {
     Rollback,
 }
 
-/// `[[resource]]`.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Resource {
-    /// The name that clients enlist and that XIDs carry as a hash.
-    pub(crate) name: String,
-    /// `postgres`, `mariadb` or `assent`.
-    pub(crate) kind: String,
-    url: Option<String>,
-    url_file: Option<PathBuf>,
-}
-
-// The URL may hold a password: never printed.
-impl std::fmt::Debug for Resource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resource").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-impl Resource {
-    /// The URL, from the file if one is named.
-    pub(crate) fn url(&self) -> Result<String, Failure> {
-        match (&self.url, &self.url_file) {
-            (Some(url), None) => Ok(url.clone()),
-            (None, Some(path)) => Ok(read(path)?.trim().to_owned()),
-            _ => Err(Failure::invalid(format!("resource {:?}: give either url or url_file", self.name))),
-        }
-    }
-}
-
 /// The keys that the environment can set, as `section.key`, and whether they are numbers, booleans or texts.
 const KEYS: &[(&str, Type)] = &[
     ("data_dir", Type::Text),
@@ -254,6 +226,7 @@ const KEYS: &[(&str, Type)] = &[
     ("http.requests_per_second", Type::Number),
     ("http.threads", Type::Number),
     ("http.insecure", Type::Boolean),
+    ("http.idempotency_seconds", Type::Number),
     ("coordinator.engine", Type::Text),
     ("coordinator.min_elapsed_sync_time", Type::Number),
     ("coordinator.max_elapsed_sync_time", Type::Number),
@@ -380,45 +353,13 @@ impl Config {
             return wrong(format!("documents.{error}"));
         }
         self.identity.check().or_else(|message| wrong(format!("identity.{message}")))?;
-        self.check_resources().or_else(wrong)
+        resource::check(self).or_else(wrong)
     }
 
-    /// The name of this server's own store among the resources.
-    pub(crate) fn own_store(&self) -> Option<&str> {
-        self.resources.iter().find(|resource| resource.kind == "own").map(|resource| resource.name.as_str())
-    }
-
-    fn check_resources(&self) -> Result<(), String> {
-        let wrong = Err;
-        let mut names = std::collections::BTreeMap::new();
-        for resource in &self.resources {
-            if !matches!(resource.kind.as_str(), "postgres" | "mariadb" | "assent" | "own") {
-                return wrong(format!(
-                    "resource {:?}: kind = {:?}; write \"postgres\", \"mariadb\", \"assent\" or \"own\"",
-                    resource.name, resource.kind
-                ));
-            }
-            if resource.kind == "own" {
-                if resource.url.as_deref() != Some("kv") || self.kv.is_none() || self.coordinator.is_none() {
-                    return wrong(format!(
-                        "resource {:?}: kind = \"own\" is a store of this server: write url = \"kv\", [kv] and [coordinator]",
-                        resource.name
-                    ));
-                }
-                // One store under two names would be its own rival.
-                if self.own_store() != Some(&resource.name) {
-                    return wrong(format!("resource {:?}: this server's store has a name already", resource.name));
-                }
-            }
-            if resource.url.is_some() == resource.url_file.is_some() {
-                return wrong(format!("resource {:?}: give either url or url_file", resource.name));
-            }
-            // Two names with one hash could not be told apart in an XID.
-            if let Some(other) = names.insert(assent_ids::ResourceId::of(&resource.name), &resource.name) {
-                return wrong(format!("resource {:?} collides with {other:?}: rename one", resource.name));
-            }
-        }
-        Ok(())
+    /// The name of an engine of this server among the resources, by its url: `kv` or `docs`.
+    pub(crate) fn own(&self, url: &str) -> Option<&str> {
+        let is_own = |resource: &&Resource| resource.is_own(url);
+        self.resources.iter().find(is_own).map(|resource| resource.name.as_str())
     }
 }
 
@@ -524,6 +465,10 @@ mod tests {
                 "data_dir = \"d\"\n[kv]\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"own\"\nurl = \"kv\"\n\
                  [[resource]]\nname = \"b\"\nkind = \"own\"\nurl = \"kv\"",
                 "has a name already",
+            ),
+            (
+                "data_dir = \"d\"\n[kv]\n[coordinator]\n[[resource]]\nname = \"a\"\nkind = \"own\"\nurl = \"docs\"",
+                "[documents]",
             ),
             ("data_dir = \"d\"\n[documents]\nlisten = \"x\"", "listen"),
             ("data_dir = ", "assent.toml"),

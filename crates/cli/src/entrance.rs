@@ -194,20 +194,38 @@ pub(crate) struct Http {
     threads: u32,
     /// The HTTP listeners may stand beyond loopback without identity or TLS; says nothing of the binary protocol's.
     pub(crate) insecure: bool,
+    idempotency_seconds: u32,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        let Settings { requests_max, request_ms, body_bytes_max, requests_per_second, threads, .. } =
-            Settings::default();
-        Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads, insecure: false }
+        let Settings {
+            requests_max,
+            request_ms,
+            body_bytes_max,
+            requests_per_second,
+            threads,
+            idempotency_seconds,
+            ..
+        } = Settings::default();
+        Self {
+            requests_max,
+            request_ms,
+            body_bytes_max,
+            requests_per_second,
+            threads,
+            insecure: false,
+            idempotency_seconds,
+        }
     }
 }
 
 impl Http {
     pub(crate) const fn settings(&self, limits: assent_door::Limits) -> Settings {
-        let Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads, .. } = *self;
-        Settings { limits, requests_max, request_ms, body_bytes_max, requests_per_second, threads }
+        let Self {
+            requests_max, request_ms, body_bytes_max, requests_per_second, threads, idempotency_seconds, ..
+        } = *self;
+        Settings { limits, requests_max, request_ms, body_bytes_max, requests_per_second, threads, idempotency_seconds }
     }
 }
 

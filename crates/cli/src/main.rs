@@ -22,6 +22,7 @@ mod kv;
 mod logging;
 mod matrix;
 mod password;
+mod resource;
 mod serve;
 mod shown;
 mod tx;

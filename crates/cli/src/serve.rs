@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use assent_coordinator::engine::{self, TableConfig, TableLog};
 use assent_coordinator::{Agent, Coordinator, Identity};
-use assent_docs::Database;
+use assent_docs::{Database, DocsConnector, Meta};
 use assent_door::{Check, Health, Metrics, Shield, listen_address, shielded_address};
 use assent_journal::{Counts, Journal, JournalError, Keeper, Kept, Log, State};
 use assent_kind::Kind;
@@ -341,7 +341,9 @@ impl House {
             coordinator: self.coordinator.as_ref().map(|(_, coordinator)| Arc::clone(coordinator)),
             coordinator_log: self.coordinator.as_ref().map(|(state, _)| state.log()),
             kv: self.kv.as_ref().map(|(_, kv)| Arc::clone(kv)),
-            own_store: config.own_store().map(str::to_owned),
+            own_store: config.own("kv").map(str::to_owned),
+            documents: self.documents.as_ref().map(|(_, database)| Arc::clone(database)),
+            own_documents: config.own("docs").map(str::to_owned),
             resources: config.resources.iter().map(|resource| resource.name.clone()).collect(),
             configuration: config.shown.clone(),
             log_level,
@@ -349,8 +351,14 @@ impl House {
     }
 
     fn connector(&self, resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
-        match &self.kv {
-            Some((_, kv)) if resource.kind == "own" => Ok(Box::new(KvConnector::new(&resource.name, Arc::clone(kv)))),
+        match (&self.kv, &self.documents) {
+            (Some((_, kv)), _) if resource.is_own("kv") => {
+                Ok(Box::new(KvConnector::new(&resource.name, Arc::clone(kv))))
+            }
+            // What recovery commits says what its edits said when they voted.
+            (_, Some((_, database))) if resource.is_own("docs") => {
+                Ok(Box::new(DocsConnector::new(&resource.name, Arc::clone(database), Meta::default())))
+            }
             _ => connector(resource),
         }
     }

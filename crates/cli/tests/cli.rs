@@ -42,6 +42,8 @@ mod pair;
 mod pooled;
 #[path = "cli/report.rs"]
 mod report;
+#[path = "cli/rest_kills.rs"]
+mod rest_kills;
 #[path = "cli/served.rs"]
 mod served;
 #[path = "cli/store.rs"]

@@ -71,6 +71,8 @@ pub struct Settings {
     pub requests_per_second: u32,
     /// Threads that may block, each in one request at a time.
     pub threads: u32,
+    /// For how long a request with an `Idempotency-Key` is told again what it was told.
+    pub idempotency_seconds: u32,
 }
 
 impl Default for Settings {
@@ -82,6 +84,7 @@ impl Default for Settings {
             body_bytes_max: 16 << 20,
             requests_per_second: 0,
             threads: 16,
+            idempotency_seconds: 86_400,
         }
     }
 }
@@ -100,7 +103,9 @@ impl Settings {
         within("http.request_ms", self.request_ms, 1..=3_600_000, "it must be 1 to 3600000 ms")?;
         within("http.body_bytes_max", self.body_bytes_max, 1_024..=256 << 20, "it must be 1024 to 268435456 bytes")?;
         within("http.requests_per_second", self.requests_per_second, 0..=1_000_000, "it must be at most 1000000")?;
-        within("http.threads", self.threads, 1..=512, "it must be 1 to 512")
+        within("http.threads", self.threads, 1..=512, "it must be 1 to 512")?;
+        let (seconds, rule) = (self.idempotency_seconds, "it must be 60 to 31536000");
+        within("http.idempotency_seconds", seconds, 60..=31_536_000, rule)
     }
 }
 
@@ -204,13 +209,14 @@ fn serve(
 ) {
     let (ending, ended) = oneshot::channel::<()>();
     runtime.block_on(async move {
-        let crate::service::Served { router, upkeep } = served;
+        let crate::service::Served { router, upkeep, closing } = served;
         let upkeep = upkeep.map(tokio::spawn);
         let service = router.into_make_service_with_connect_info::<listener::Peer>();
         let graceful = axum::serve(listener, service).with_graceful_shutdown(async move { _ = ended.await });
         let serving = tokio::spawn(async move { graceful.await });
         let within = stopped.await.unwrap_or(Duration::ZERO);
         _ = ending.send(());
+        _ = closing.send(true);
         if tokio::time::timeout(within, serving).await.is_err() {
             tracing::debug!(?within, "HTTP connections were still open and are closed now");
         }

@@ -11,13 +11,15 @@ use std::sync::Arc;
 use assent_kind::Kind;
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use serde_json::Value;
+use tokio::sync::watch as flag;
 
 use crate::docs::{self, Documents};
 use crate::guard::{self, Guard};
 use crate::identity::token;
+use crate::prefer;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::v1::{self, Admin};
@@ -43,6 +45,8 @@ impl fmt::Debug for Service {
 pub(crate) struct Served {
     pub(crate) router: Router,
     pub(crate) upkeep: Option<Upkeep>,
+    /// Told true once the listener stops: what would go on for ever ends.
+    pub(crate) closing: flag::Sender<bool>,
 }
 
 impl Service {
@@ -94,9 +98,10 @@ impl Service {
 
     pub(crate) fn under(self, guard: Arc<Guard>, settings: &Settings) -> Served {
         let document = self.openapi();
+        let (closing, closed) = flag::channel(false);
         let (routes, upkeep) = match self.0 {
             What::Admin(admin) => v1::routes(*admin, Arc::clone(&guard), settings),
-            What::Documents(documents) => docs::routes(documents, Arc::clone(&guard), settings),
+            What::Documents(documents) => docs::routes(documents, Arc::clone(&guard), settings, closed),
         };
         let tokens = Router::new()
             .route("/token", post(token::token))
@@ -104,6 +109,7 @@ impl Service {
             .route("/user/authorize", get(token::authorize))
             .with_state(Arc::clone(&guard));
         let router = routes
+            .layer(from_fn(prefer::pass))
             .merge(tokens)
             .merge(viewer::routes(&document))
             .method_not_allowed_fallback(async |method: Method, uri: Uri| {
@@ -112,6 +118,6 @@ impl Service {
             })
             .fallback(async |uri: Uri| Problem::not_found(format!("no path {:?}", uri.path())))
             .layer(from_fn_with_state(guard, guard::pass));
-        Served { router, upkeep }
+        Served { router, upkeep, closing }
     }
 }

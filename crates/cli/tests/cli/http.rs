@@ -9,7 +9,7 @@ use assent_world::{Clock as _, RealClock};
 use rustix::process::Signal;
 
 use super::assent::{command, fails, write};
-use super::served::{Served, serve};
+use super::served::{Served, serve, start};
 use super::tour::{blocks, shell};
 
 /// Like the README's, on ports that are free.
@@ -22,7 +22,8 @@ fn configure(folder: &Path, more: &str) {
 }
 
 fn curl(folder: &Path, served: &Served, script: &str) -> String {
-    shell(folder, "", &format!("admin=http://{}\n{script}", served.admin))
+    let docs = served.docs.as_deref().unwrap_or_default();
+    shell(folder, "", &format!("admin=http://{} docs=http://{docs}\n{script}", served.admin))
 }
 
 #[test]
@@ -38,17 +39,77 @@ fn the_session_with_curl_works_as_it_stands_in_the_readme() {
     let written = std::fs::read_to_string(both.join("assent.toml")).unwrap();
     assert_eq!(
         written,
-        "data_dir = \"data\"\n[coordinator]\n[kv]\n[[resource]]\nname = \"store\"\nkind = \"own\"\nurl = \"kv\"\n"
+        "data_dir = \"data\"\n[coordinator]\n[kv]\n[documents]\n[[resource]]\nname = \"keys\"\nkind = \"own\"\nurl = \"kv\"\n\
+         [[resource]]\nname = \"documents\"\nkind = \"own\"\nurl = \"docs\"\n"
     );
-    configure(&both, "");
+    configure(&both, DOCUMENTS);
     let served = serve(&both);
-    let (admin, commands) = commands.split_once('\n').unwrap();
-    assert_eq!(admin, "admin=http://127.0.0.1:7431");
-    let said = curl(folder.path(), &served, &format!("( {commands} ) | tr -d '\\n'"));
-    for expected in ["10", "\"state\":\"committed\"", "\"key\":\"order/7\"", "\"value\":\"a pen\"", "\"value\":\"9\""] {
+    assert!(commands.lines().count() <= 10, "ten lines");
+    let (places, commands) = commands.split_once('\n').unwrap();
+    assert_eq!(places, "admin=http://127.0.0.1:7431 docs=http://127.0.0.1:9443");
+    let said = curl(folder.path(), &served, commands);
+    let first = "{\"stock\":10,\"price\":1.50}";
+    for expected in ["\"state\":\"open\"", "\"writes\":2", "\"state\":\"committed\"", "{\"stock\":8,\"price\":1.50}"] {
         assert!(said.contains(expected), "{expected:?} in {said}");
     }
+    assert_eq!(said.matches(first).count(), 2, "told when it is made, and as long as nobody has committed: {said}");
+    let tx = |piece: &str| piece.split_once("\"tx\":\"")?.1.split_once('"').map(|(tx, _)| tx.to_owned());
+    let told: Vec<_> = said.split('}').filter_map(tx).collect();
+    assert_eq!(told[told.len() - 1], told[told.len() - 2], "sent again, it is the same transaction: {said}");
+    let script = "curl -sf $admin/v1/keys/0?values=true; curl -sf $docs/shop/pen/history";
+    let said = curl(folder.path(), &served, script);
+    assert!(said.contains("order/7") && said.contains("order/8") && said.contains("\"revision\":3"), "{said}");
+    assert!(!said.contains("\"revision\":4"), "{said}");
     served.stop();
+}
+
+/// Documents, as a resource too.
+const DOCUMENTS: &str = "[documents]\n[docs]\nlisten = \"127.0.0.1:0\"\n[[resource]]\nname = \"documents\"\nkind = \"own\"\n\
+                         url = \"docs\"\n";
+
+#[test]
+fn a_server_that_dies_in_the_middle_of_a_commit_has_both_the_document_and_the_key_or_neither() {
+    for stop in [
+        "client-before-prepare",
+        "client-between-prepares",
+        "client-before-decision",
+        "client-after-decision",
+        "client-between-commits",
+        "client-before-finished",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        configure(folder.path(), &format!("{DOCUMENTS}[http]\nrequest_ms = 3600000\n"));
+        let file = folder.path().join("assent.toml");
+        let mut serving = command(&["serve", "--config", file.to_str().unwrap()]);
+        let served = start(serving.env("ASSENT_STOP", stop));
+        let one = "curl -s -o told -m 120 -w '%{http_code}' -H 'Idempotency-Key: sale' -d '{\"commit\":true,\"writes\":[\
+                   {\"key\":\"order\",\"value\":\"a pen\",\"if\":\"absent\"},{\"document\":\"shop/pen\",\"put\":[1]}]}' \
+                   $admin/v1/transactions";
+        curl(folder.path(), &served, &format!("curl -sf -X PUT $docs/shop\n( {one} > code ) > noise 2>&1 & true"));
+        served.freezes();
+        served.kill();
+        let served = serve(folder.path());
+        // Recovery takes a moment: until then nobody is told that it is not done. Then it is told, or done now, and never twice.
+        let until = RealClock.now().after(std::time::Duration::from_secs(60));
+        let code = loop {
+            match curl(folder.path(), &served, one).as_str() {
+                "409" | "429" | "503" if RealClock.now() < until => {
+                    RealClock.sleep(std::time::Duration::from_millis(20))
+                }
+                code => break code.to_owned(),
+            }
+        };
+        let script = "cat told; curl -sf $docs/shop/pen/history; curl -sf $admin/v1/keys/0/order";
+        let told = curl(folder.path(), &served, script);
+        assert_eq!(code, "200", "{stop}: {told}");
+        assert!(told.contains("\"revision\":1") && told.ends_with("a pen"), "{stop}: {told}");
+        assert!(!told.contains("\"revision\":2"), "{stop}: {told}");
+        let again = curl(folder.path(), &served, &format!("{one} -D - | grep -ci idempotency-replayed"));
+        assert_eq!(again.trim(), "1", "{stop}");
+        let history = curl(folder.path(), &served, "curl -sf $admin/v1/history");
+        assert_eq!(history.matches("\"outcome\":\"committed\"").count(), 1, "{stop}: {history}");
+        served.stop();
+    }
 }
 
 #[test]

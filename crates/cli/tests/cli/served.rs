@@ -17,6 +17,8 @@ pub(crate) struct Served {
     child: Child,
     pub(crate) protocol: String,
     pub(crate) admin: String,
+    /// Where there are documents.
+    pub(crate) docs: Option<String>,
 }
 
 pub(crate) fn serve(folder: &Path) -> Served {
@@ -39,7 +41,8 @@ fn ready(command: &mut Command) -> Served {
     assert_eq!(words.next(), Some("ready"), "{line:?}");
     let address = |word: Option<&str>| word.unwrap().split_once('=').unwrap().1.to_owned();
     let (protocol, admin) = (address(words.next()), address(words.next()));
-    Served { child, protocol, admin }
+    let docs = words.next().map(|word| address(Some(word)));
+    Served { child, protocol, admin, docs }
 }
 
 impl Served {

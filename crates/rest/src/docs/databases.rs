@@ -40,6 +40,8 @@ pub(super) async fn list(
         for name in names(&database, "")? {
             match name.split_once('/') {
                 Some((database, "")) => databases.push((database.to_owned(), Vec::new())),
+                // One that is being made is nowhere yet.
+                Some(_) if !database.has_revision(&name)? => {}
                 Some((_, resource)) => {
                     databases.last_mut().map(|(_, list)| list.push(resource.to_owned())).unwrap_or(())
                 }
@@ -148,7 +150,12 @@ pub(super) async fn show(
         }
         let marker = place.marker();
         let all = names(&database, &marker)?;
-        let resources: Vec<&str> = all.iter().filter_map(|name| name.strip_prefix(&marker)).collect();
+        let mut resources = Vec::new();
+        for name in &all {
+            if database.has_revision(name)? {
+                resources.extend(name.strip_prefix(&marker));
+            }
+        }
         Ok(Json(json!({"resources": resources})).into_response())
     };
     library.guard.pool.run(show).await
@@ -190,12 +197,6 @@ pub(super) fn made(library: &Database, place: &Place) -> Result<bool, Problem> {
         Err(DocsError::Exists { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-pub(super) async fn upload(Extension(caller): Extension<Caller>, uri: Uri) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::Create, Some(&place.database))?;
-    Err(not_here("the upload of several files at once"))
 }
 
 pub(super) async fn drop(

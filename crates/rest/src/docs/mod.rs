@@ -2,17 +2,21 @@
 //! clients use, for JSON.
 //!
 //! Walk: [`routes`] · `names` what a path names · `databases` lists, makes and drops · `resource` makes, changes and drops
-//! documents and nodes · `read` one revision or several, whole or in part · `past` history, paths and differences.
+//! documents and nodes, `change` is one change · `upload` makes several at once · `tags` · `watch` tells of each revision as it comes · `read` one revision or several, whole or in part · `past` history, paths and differences.
 //! A database is a document named `database/`, without a revision; its documents are named `database/resource`.
 //! Deliberately absent: XML.
 
+pub(crate) mod change;
 mod databases;
 mod members;
-mod names;
+pub(crate) mod names;
 mod past;
 mod query;
 mod read;
 mod resource;
+mod tags;
+mod upload;
+mod watch;
 
 pub(crate) use members::members;
 pub(crate) use names::Place;
@@ -27,10 +31,12 @@ use assent_door::{Health, Metrics};
 use assent_kind::Kind;
 use axum::Router;
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, put};
+use tokio::sync::{Semaphore, watch as flag};
 
 use crate::guard::Guard;
 use crate::health;
+use crate::once::{Once, Turns};
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::service::Upkeep;
@@ -51,6 +57,21 @@ pub(crate) struct Library {
     guard: Arc<Guard>,
     database: Arc<Database>,
     body_bytes_max: usize,
+    /// For how long requests with a key are known.
+    keep: Duration,
+    turns: Turns,
+    /// Streams that may be open.
+    watchers: Arc<Semaphore>,
+    closing: flag::Receiver<bool>,
+}
+
+impl Library {
+    /// A request as its commit carries it.
+    fn carried(&self, once: &Once, status: StatusCode) -> assent_docs::Once {
+        let keep = u64::try_from(self.keep.as_millis()).unwrap_or(u64::MAX);
+        let until_ms = self.guard.clock.wall_ms().saturating_add(keep);
+        assent_docs::Once { name: once.name, until_ms, note: once.kept(status, "").text() }
+    }
 }
 
 impl fmt::Debug for Library {
@@ -78,17 +99,27 @@ fn not_here(what: &str) -> Problem {
 const TICK: Duration = Duration::from_millis(100);
 
 /// The routes, and the work beside them.
-pub(crate) fn routes(documents: Documents, guard: Arc<Guard>, settings: &Settings) -> (Router, Option<Upkeep>) {
+pub(crate) fn routes(
+    documents: Documents,
+    guard: Arc<Guard>,
+    settings: &Settings,
+    closing: flag::Receiver<bool>,
+) -> (Router, Option<Upkeep>) {
     let Documents { metrics, health, database } = documents;
     let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
     let library_guard = Arc::clone(&guard);
-    let library = Arc::new(Library { guard, database, body_bytes_max });
+    let library = Arc::new(Library {
+        guard,
+        database,
+        body_bytes_max,
+        keep: Duration::from_secs(settings.idempotency_seconds.into()),
+        turns: Turns::default(),
+        watchers: Arc::new(Semaphore::new(watch::WATCHERS_MAX)),
+        closing,
+    });
     let router = Router::new()
         .route("/", get(databases::list).post(databases::query).delete(databases::drop_all))
-        .route(
-            "/{database}",
-            get(databases::show).put(databases::create).post(databases::upload).delete(databases::drop),
-        )
+        .route("/{database}", get(databases::show).put(databases::create).post(upload::upload).delete(databases::drop))
         .route(
             "/{database}/{resource}",
             get(read::read)
@@ -101,6 +132,9 @@ pub(crate) fn routes(documents: Documents, guard: Arc<Guard>, settings: &Setting
         .route("/{database}/{resource}/history", get(past::history))
         .route("/{database}/{resource}/diff", get(past::diff))
         .route("/{database}/{resource}/pathSummary", get(past::paths))
+        .route("/{database}/{resource}/tags", get(tags::list))
+        .route("/{database}/{resource}/tags/{tag}", put(tags::put).delete(tags::delete))
+        .route("/{database}/{resource}/watch", get(watch::watch))
         .with_state(Arc::clone(&library));
     let upkeep: Upkeep = Box::pin(async move {
         loop {

@@ -24,6 +24,14 @@ impl Place {
         Ok(Self { database, resource: next()?.unwrap_or_default() })
     }
 
+    /// As `DATABASE/RESOURCE`.
+    pub(crate) fn of_name(text: &str) -> Result<Self, Problem> {
+        let parts = text.split_once('/');
+        let (database, resource) =
+            parts.ok_or_else(|| Problem::invalid(format!("document = {text:?}; it is DATABASE/RESOURCE")))?;
+        Ok(Self { database: checked(database.to_owned())?, resource: checked(resource.to_owned())? })
+    }
+
     /// The name of the document that says that the database is there.
     pub(crate) fn marker(&self) -> String {
         format!("{}/", self.database)
@@ -36,14 +44,16 @@ impl Place {
 
     /// The document, once it has a revision.
     pub(crate) fn find(&self, library: &Database) -> Result<Document, Problem> {
-        let none =
-            || Problem::not_found(format!("there is no resource {:?} in database {:?}", self.resource, self.database));
         match library.document(&self.document()) {
             // One that is being made has none yet.
             Ok(document) if document.latest().number() > 0 => Ok(document),
-            Ok(_) | Err(DocsError::NoDocument { .. }) => Err(none()),
+            Ok(_) | Err(DocsError::NoDocument { .. }) => Err(self.missing()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    pub(crate) fn missing(&self) -> Problem {
+        Problem::not_found(format!("there is no resource {:?} in database {:?}", self.resource, self.database))
     }
 
     /// Whether the database is there.
@@ -56,9 +66,12 @@ impl Place {
     }
 }
 
-/// A name of a database or a resource.
+/// A name of a database or a resource, as a path has it.
 fn name(text: &str) -> Result<String, Problem> {
-    let name = decoded(text)?;
+    checked(decoded(text)?)
+}
+
+fn checked(name: String) -> Result<String, Problem> {
     let is_path = matches!(name.as_str(), "" | "." | "..") || name.contains('/') || name.chars().any(char::is_control);
     if is_path || name.len() > 255 {
         let shown: String = name.chars().take(40).collect();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Library;
 use super::names::Place;
-use super::read::{JSON, When, text};
+use super::read::{JSON, When, tag_of, text};
 use crate::answer::{Begun, Whole};
 use crate::identity::Caller;
 use crate::moment;
@@ -151,12 +151,17 @@ pub(super) async fn paths(
     caller.may(Role::View, Some(&place.database))?;
     let mut params = Params::of(&uri)?;
     let when = params.take(&["revision"])?.map(|text| When::of(&text)).transpose()?;
+    let tag = tag_of(&mut params)?;
     params.end()?;
+    if when.is_some() && tag.is_some() {
+        return Err(Problem::invalid("give the revision by its tag, its number or a time"));
+    }
+    let when = tag.or(when);
     let database = Arc::clone(&library.database);
     let read = move || {
         let document = place.find(&database)?;
         let revision = when.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
-        let one = |path: &assent_docs::PathCount| json!({"path": path.path, "references": path.references});
+        let one = |path: &assent_docs::PathCount| json!({"nodeKey": path.id, "level": path.level, "path": path.path, "references": path.references});
         let list: Vec<Value> = revision.paths()?.iter().map(one).collect();
         Ok(Json(json!({"revision": revision.revision(), "pathSummary": list})).into_response())
     };

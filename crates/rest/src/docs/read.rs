@@ -33,18 +33,20 @@ pub(super) fn tag(hash: u64) -> HeaderValue {
 }
 
 /// Which revision.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum When {
     Number(u32),
     Time(u64),
+    Tag(String),
 }
 
 impl When {
-    pub(crate) fn find(self, document: &Document) -> Result<Revision, Problem> {
+    pub(crate) fn find(&self, document: &Document) -> Result<Revision, Problem> {
         let found = match self {
-            Self::Number(number) => document.at(number)?,
+            Self::Tag(tag) => document.tagged(tag)?,
+            Self::Number(number) => document.at(*number)?,
             // What was the newest then; before the first there was nothing, and the first is told.
-            Self::Time(ms) => match document.as_of(ms)? {
+            Self::Time(ms) => match document.as_of(*ms)? {
                 none if none.number() == 0 => document.at(1)?,
                 found => found,
             },
@@ -75,6 +77,11 @@ fn time(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
     moment::parse(&text).map(When::Time).map(Some).ok_or_else(wrong)
 }
 
+/// The tag of a revision.
+pub(super) fn tag_of(params: &mut Params) -> Result<Option<When>, Problem> {
+    Ok(params.take(&["tag"])?.map(When::Tag))
+}
+
 /// One of two ways to say the same.
 fn one(number: Option<When>, time: Option<When>, what: &str) -> Result<Option<When>, Problem> {
     match (number, time) {
@@ -97,6 +104,10 @@ impl Asked {
         let it = &mut params;
         let revision =
             one(number(it, &["revision"])?, time(it, &["revision-timestamp", "revisionTimestamp"])?, "the revision")?;
+        let revision = match (tag_of(it)?, revision) {
+            (Some(_), Some(_)) => return Err(Problem::invalid("give the revision by its tag, its number or a time")),
+            (tag, revision) => tag.or(revision),
+        };
         let from = one(
             number(it, &["start-revision", "startRevision"])?,
             time(it, &["start-revision-timestamp", "startRevisionTimestamp"])?,
@@ -107,7 +118,7 @@ impl Asked {
             time(it, &["end-revision-timestamp", "endRevisionTimestamp"])?,
             "the last revision",
         )?;
-        let range = match (from, to, revision) {
+        let range = match (from, to, &revision) {
             (None, None, _) => None,
             (Some(from), Some(to), None) => Some((from, to)),
             _ => return Err(Problem::invalid("give both ends of a range of revisions, or one revision")),
@@ -154,7 +165,7 @@ impl Asked {
 }
 
 /// The revisions that are asked for, the first first.
-fn which(document: &Document, from: When, to: When) -> Result<Vec<Revision>, Problem> {
+fn which(document: &Document, from: &When, to: &When) -> Result<Vec<Revision>, Problem> {
     let (from, to) = (from.find(document)?.number(), to.find(document)?.number());
     let (first, last) = (from.min(to), from.max(to));
     let many = last - first + 1;
@@ -203,7 +214,7 @@ async fn answer(
         told.insert(header::CONTENT_TYPE, JSON);
         let body = |told, pieces| Ok(Read::Body(told, Begun::of(if body { pieces } else { Box::new(empty()) })?));
         if let Some((from, to)) = range {
-            let revisions = which(&document, from, to)?;
+            let revisions = which(&document, &from, &to)?;
             return body(told, envelope(revisions, form));
         }
         let revision = revision.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;

@@ -1,34 +1,38 @@
 //! Documents made, changed and dropped.
 //!
 //! Walk: [`put`] makes a document, or gives the one that is there another revision · [`insert`] puts a value before, behind, into
-//! or in place of a node · [`delete`] drops a document or a node. The precondition is judged while the writer's seat is held: nobody
-//! comes between. Each answer tells the tag and what there is now.
+//! or in place of a node · [`patch`] · [`delete`] drops a document or a node. The precondition is judged while the writer's seat is held:
+//! nobody comes between. Each answer tells the tag and what there is now. A request with a key is named in its commit: who sends it
+//! again is told what that commit made.
 
 use std::sync::Arc;
 
-use assent_docs::{At, Database, DocsError, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision, Versioning};
+use assent_docs::{At, Database, DocsError, Form, Look, Meta, NodeKey, Revision, Versioning};
 use assent_door::Role;
 use assent_kind::Kind;
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
+use super::change::{Change, Insert, judge, wanted};
 use super::databases::{made, refuse_xml};
-use super::members::members;
 use super::names::Place;
 use super::read::{JSON, tag};
 use super::{Library, not_here};
 use crate::body;
 use crate::identity::Caller;
+use crate::once::{Kept, Once, again};
 use crate::params::Params;
 use crate::problem::Problem;
 
+/// Patches that are taken.
+const PATCHES: &str = "application/json-patch+json or application/merge-patch+json";
 /// Documents of more nodes are not told back.
 const ECHOED_NODES_MAX: u64 = 2_000;
 
 /// What is said of a commit.
-fn meta(params: &mut Params, caller: &Caller) -> Result<Meta, Problem> {
+pub(super) fn meta(params: &mut Params, caller: &Caller) -> Result<Meta, Problem> {
     if params.take(&["commitTimestamp", "commit-timestamp"])?.is_some() {
         return Err(not_here("a commit at another time than now (commitTimestamp)"));
     }
@@ -36,23 +40,68 @@ fn meta(params: &mut Params, caller: &Caller) -> Result<Meta, Problem> {
     Ok(Meta { author: caller.name.to_string(), message, ..Meta::default() })
 }
 
-/// The tag that the node must have. Older clients send it as `ETag`.
-fn wanted(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
-    if headers.contains_key(header::IF_NONE_MATCH) {
-        return Err(Problem::invalid("If-None-Match is for reads; write If-Match"));
-    }
-    Ok(headers.get(header::IF_MATCH).or_else(|| headers.get(header::ETAG)).cloned())
+/// A write, and what it is a repeat of.
+struct Writing {
+    library: Arc<Library>,
+    caller: Caller,
+    place: Place,
+    said: Meta,
+    wanted: Option<HeaderValue>,
+    once: Option<Once>,
 }
 
-/// Whether a node is as the caller knows it.
-fn judge(edit: &Edit, node: Option<NodeKey>, wanted: Option<&HeaderValue>) -> Result<(), Problem> {
-    let Some(wanted) = wanted else { return Ok(()) };
-    let now = node.map(|key| edit.item(key).and_then(|item| edit.hash(&item))).transpose()?.map(tag);
-    if now.as_ref() == Some(wanted) || (now.is_some() && wanted.as_bytes() == b"*") {
-        return Ok(());
+impl Writing {
+    /// What was told when it was done before, if it was.
+    fn before(&self) -> Result<Option<Response>, Problem> {
+        let Some(once) = &self.once else { return Ok(None) };
+        let Some(done) = self.library.database.done(&once.name)? else { return Ok(None) };
+        let kept = Kept::of_text(&done.once.note);
+        let kept = kept.ok_or_else(|| Problem::of(Kind::Corrupt, "what was kept of this request cannot be read"))?;
+        let status = kept.judge(once)?.status;
+        let revision = match self.library.database.document(&self.place.document()) {
+            Ok(document) if status != StatusCode::NO_CONTENT => done.revision_of(&document),
+            Ok(_) | Err(DocsError::NoDocument { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(again(revision.map_or_else(|| status.into_response(), |revision| told(status, &revision)))))
     }
-    let now = now.as_ref().and_then(|it| it.to_str().ok()).unwrap_or("none");
-    Err(Problem::precondition(format!("the node has another tag by now: {now}")))
+
+    /// What its commit says.
+    fn said(&self, status: StatusCode) -> Meta {
+        let field = self.carried(status).map(|once| once.field());
+        Meta { fields: field.into_iter().collect(), ..self.said.clone() }
+    }
+
+    fn carried(&self, status: StatusCode) -> Option<assent_docs::Once> {
+        self.once.map(|once| self.library.carried(&once, status))
+    }
+
+    /// A change of a document that is there.
+    fn change(&self, change: Change, bytes: &[u8]) -> Result<Response, Problem> {
+        let document = self.place.find(&self.library.database)?;
+        let mut edit = document.edit()?;
+        judge(&edit, change.node(&edit), self.wanted.as_ref())?;
+        change.make(&mut edit, bytes)?;
+        let status = if matches!(change, Change::Remove(_)) { StatusCode::NO_CONTENT } else { StatusCode::OK };
+        let revision = edit.commit(&self.said(status))?;
+        Ok(if status == StatusCode::NO_CONTENT { status.into_response() } else { told(status, &revision) })
+    }
+
+    /// Does it where it may block, unless it was done before.
+    async fn run(
+        self,
+        work: impl FnOnce(&Self) -> Result<Response, Problem> + Send + 'static,
+    ) -> Result<Response, Problem> {
+        let library = Arc::clone(&self.library);
+        let run = move || {
+            let _turn = self.library.turns.take(self.once.as_ref())?;
+            match self.before()? {
+                Some(told) => Ok(told),
+                None => work(&self),
+            }
+        };
+        library.guard.pool.run(run).await
+    }
 }
 
 pub(super) async fn put(
@@ -86,41 +135,37 @@ pub(super) async fn put(
     }
     params.end()?;
     let wanted = wanted(request.headers())?;
+    let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let bytes = body::whole(request, library.body_bytes_max).await?;
-    let database = Arc::clone(&library.database);
-    let put = move || {
-        let found = match place.find(&database) {
-            Ok(document) => Some(document),
-            Err(problem) if problem.status == StatusCode::NOT_FOUND => None,
-            Err(problem) => return Err(problem),
-        };
-        caller.may(if found.is_some() { Role::Modify } else { Role::Create }, Some(&place.database))?;
-        match found {
-            Some(document) if overwrite => {
-                // Its history goes, and that takes more than a change of it.
-                caller.may(Role::Delete, Some(&place.database))?;
-                let mut edit = document.edit()?;
-                judge(&edit, edit.value(), wanted.as_ref())?;
-                // What comes must be a document before what is there goes.
-                edit.import(&bytes[..])?;
-                edit.drop_document()?;
-                make(&database, &place, &bytes, &said)
-            }
-            Some(document) => {
-                let mut edit = document.edit()?;
-                let value = edit.value();
-                judge(&edit, value, wanted.as_ref())?;
-                match value {
-                    Some(value) => edit.replace(value, &bytes[..])?,
-                    None => edit.insert_json(At::Last(NodeKey::DOCUMENT), None, &bytes[..])?,
-                };
-                Ok(told(StatusCode::OK, &edit.commit(&said)?))
-            }
-            None if wanted.is_some() => Err(Problem::precondition("there is no such resource, and so no tag")),
-            None => make(&database, &place, &bytes, &said),
-        }
+    let once = Once::of(&caller, &headers, ("PUT", &uri), &bytes)?;
+    let writing = Writing { library, caller, place, said, wanted, once };
+    writing.run(move |writing| put_there(writing, overwrite, &bytes)).await
+}
+
+fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Response, Problem> {
+    let Writing { library, caller, place, wanted, .. } = writing;
+    let database = &library.database;
+    let found = match place.find(database) {
+        Ok(document) => Some(document),
+        Err(problem) if problem.status == StatusCode::NOT_FOUND => None,
+        Err(problem) => return Err(problem),
     };
-    library.guard.pool.run(put).await
+    caller.may(if found.is_some() { Role::Modify } else { Role::Create }, Some(&place.database))?;
+    match found {
+        Some(document) if overwrite => {
+            // Its history goes, and that takes more than a change of it.
+            caller.may(Role::Delete, Some(&place.database))?;
+            let mut edit = document.edit()?;
+            judge(&edit, edit.value(), wanted.as_ref())?;
+            // What comes must be a document before what is there goes.
+            edit.import(bytes)?;
+            edit.drop_document()?;
+            make(database, place, bytes, &writing.said(StatusCode::CREATED))
+        }
+        Some(_) => writing.change(Change::Put, bytes),
+        None if wanted.is_some() => Err(Problem::precondition("there is no such resource, and so no tag")),
+        None => make(database, place, bytes, &writing.said(StatusCode::CREATED)),
+    }
 }
 
 /// Makes the database too, if it is not there.
@@ -166,28 +211,6 @@ fn echoed(status: StatusCode, revision: &Revision) -> Result<Response, DocsError
     Ok(response)
 }
 
-#[derive(Clone, Copy)]
-enum Insert {
-    FirstChild,
-    LeftSibling,
-    RightSibling,
-    Replace,
-}
-
-impl Insert {
-    fn of(params: &mut Params) -> Result<Self, Problem> {
-        match params.take(&["insert"])?.as_deref() {
-            None | Some("asFirstChild" | "as-first-child") => Ok(Self::FirstChild),
-            Some("asLeftSibling" | "as-left-sibling") => Ok(Self::LeftSibling),
-            Some("asRightSibling" | "as-right-sibling") => Ok(Self::RightSibling),
-            Some("replace") => Ok(Self::Replace),
-            Some(other) => Err(Problem::invalid(format!(
-                "insert = {other:?}; it is asFirstChild, asLeftSibling, asRightSibling or replace"
-            ))),
-        }
-    }
-}
-
 fn node(params: &mut Params) -> Result<Option<NodeKey>, Problem> {
     let key = params.parsed::<u64>(&["nodeId", "node-id"], "the key of a node")?;
     Ok(key.filter(|key| *key != 0).map(NodeKey))
@@ -203,27 +226,26 @@ pub(super) async fn insert(
     refuse_xml(request.headers())?;
     let mut params = Params::of(request.uri())?;
     let said = meta(&mut params, &caller)?;
-    let (node, how) = (node(&mut params)?, Insert::of(&mut params)?);
+    let change = Change::Insert(node(&mut params)?, Insert::of(&mut params)?);
     params.end()?;
+    change_by(library, caller, place, said, change, request).await
+}
+
+/// One change, by its body.
+async fn change_by(
+    library: Arc<Library>,
+    caller: Caller,
+    place: Place,
+    said: Meta,
+    change: Change,
+    request: Request,
+) -> Result<Response, Problem> {
     let wanted = wanted(request.headers())?;
+    let (method, headers, uri) = (request.method().clone(), request.headers().clone(), request.uri().clone());
     let bytes = body::whole(request, library.body_bytes_max).await?;
-    let database = Arc::clone(&library.database);
-    let insert = move || {
-        let document = place.find(&database)?;
-        let mut edit = document.edit()?;
-        let node = node.or_else(|| edit.value());
-        judge(&edit, node, wanted.as_ref())?;
-        match (node, how) {
-            (None, Insert::FirstChild) => _ = edit.insert_json(At::Last(NodeKey::DOCUMENT), None, &bytes[..])?,
-            (None, _) => {
-                return Err(Problem::of(Kind::NotFound, "the document is empty: there is no node to put it beside"));
-            }
-            (Some(node), Insert::Replace) => _ = edit.replace(node, &bytes[..])?,
-            (Some(node), how) => into(&mut edit, node, how, &bytes)?,
-        }
-        Ok(told(StatusCode::OK, &edit.commit(&said)?))
-    };
-    library.guard.pool.run(insert).await
+    let once = Once::of(&caller, &headers, (method.as_str(), &uri), &bytes)?;
+    let writing = Writing { library, caller, place, said, wanted, once };
+    writing.run(move |writing| writing.change(change, &bytes)).await
 }
 
 /// Changes a document as a patch says, all of it or nothing.
@@ -235,60 +257,25 @@ pub(super) async fn patch(
     let place = Place::of(request.uri())?;
     caller.may(Role::Modify, Some(&place.database))?;
     let told_type = request.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let is_merge = match told_type.split(';').next().unwrap_or_default().trim() {
-        "application/json-patch+json" => false,
-        "application/merge-patch+json" => true,
+    let change = match told_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/json-patch+json" => Change::Patch,
+        "application/merge-patch+json" => Change::Merge,
         other => {
-            let detail =
-                format!("a patch of type {other:?}; write application/json-patch+json or application/merge-patch+json");
+            let detail = format!("a patch of type {other:?}; write {PATCHES}");
             return Err(Problem::invalid(detail).status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
     };
     let mut params = Params::of(request.uri())?;
     let said = meta(&mut params, &caller)?;
     params.end()?;
-    let wanted = wanted(request.headers())?;
-    let bytes = body::whole(request, library.body_bytes_max).await?;
-    let database = Arc::clone(&library.database);
-    let patch = move || {
-        let document = place.find(&database)?;
-        let mut edit = document.edit()?;
-        judge(&edit, edit.value(), wanted.as_ref())?;
-        if is_merge {
-            edit.merge_patch(&bytes[..])?
-        } else {
-            edit.patch(&bytes[..])?
-        }
-        Ok(told(StatusCode::OK, &edit.commit(&said)?))
-    };
-    library.guard.pool.run(patch).await
-}
-
-/// Puts a value into an array, or members into an object.
-fn into(edit: &mut Edit, node: NodeKey, how: Insert, bytes: &[u8]) -> Result<(), Problem> {
-    let item = edit.item(node)?.node;
-    let parent = if matches!(how, Insert::FirstChild) { node } else { item.parent };
-    let mut at = match how {
-        Insert::LeftSibling => At::Before(node),
-        Insert::RightSibling => At::After(node),
-        Insert::FirstChild | Insert::Replace => At::First(node),
-    };
-    let is_object = parent != NodeKey::DOCUMENT && edit.item(parent)?.node.kind == NodeKind::Object;
-    if !is_object {
-        edit.insert_json(at, None, bytes)?;
-        return Ok(());
-    }
-    for (name, value) in members(bytes)? {
-        at = At::After(edit.insert_json(at, Some(&name), value)?);
-    }
-    Ok(())
+    change_by(library, caller, place, said, change, request).await
 }
 
 pub(super) async fn delete(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let place = Place::of(request.uri())?;
     caller.may(Role::Delete, Some(&place.database))?;
     let mut params = Params::of(request.uri())?;
@@ -296,23 +283,20 @@ pub(super) async fn delete(
     let node = node(&mut params)?;
     params.end()?;
     let wanted = wanted(request.headers())?;
-    let database = Arc::clone(&library.database);
-    let delete = move || {
-        let document = place.find(&database)?;
-        match node {
-            Some(node) => {
-                let mut edit = document.edit()?;
-                judge(&edit, Some(node), wanted.as_ref())?;
-                edit.remove(node)?;
-                edit.commit(&said)?;
-            }
+    let once = Once::of(&caller, request.headers(), ("DELETE", request.uri()), b"")?;
+    let writing = Writing { library, caller, place, said, wanted, once };
+    writing
+        .run(move |writing| match node {
+            Some(node) => writing.change(Change::Remove(node), b""),
             None => {
-                let edit = document.edit()?;
-                judge(&edit, edit.value(), wanted.as_ref())?;
-                edit.drop_document()?;
+                let edit = writing.place.find(&writing.library.database)?.edit()?;
+                judge(&edit, edit.value(), writing.wanted.as_ref())?;
+                match writing.carried(StatusCode::NO_CONTENT) {
+                    Some(once) => edit.drop_once(once)?,
+                    None => edit.drop_document()?,
+                }
+                Ok(StatusCode::NO_CONTENT.into_response())
             }
-        }
-        Ok(StatusCode::NO_CONTENT)
-    };
-    library.guard.pool.run(delete).await
+        })
+        .await
 }

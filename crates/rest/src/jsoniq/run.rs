@@ -54,7 +54,7 @@ impl<'q> Target<'q> {
                 let place = Place { database: database.clone(), resource: resource.clone() };
                 (place, source.when.as_deref().map(When::of).transpose()?)
             }
-            (None, Some((place, when))) => (place.clone(), *when),
+            (None, Some((place, when))) => (place.clone(), when.clone()),
             (None, None) => return Err(Problem::invalid("JSONiq: . names nothing here; ask at /DATABASE/RESOURCE")),
         };
         caller.may(role, Some(&place.database))?;
@@ -65,7 +65,7 @@ impl<'q> Target<'q> {
     }
 
     fn revision(&self) -> Result<Revision, Problem> {
-        self.when.map_or_else(|| Ok(self.document.latest()), |when| when.find(&self.document))
+        self.when.as_ref().map_or_else(|| Ok(self.document.latest()), |when| when.find(&self.document))
     }
 
     fn edit(&self) -> Result<Edit, Problem> {

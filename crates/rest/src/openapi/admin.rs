@@ -5,7 +5,7 @@ use assent_door::Role::{Admin, Create, Delete, Modify, View};
 use super::Media::{As, Bytes, Json, Text};
 use super::Reach::{Anywhere, Named, Server};
 use super::What::{Flag, Number, Text as Words, Word};
-use super::{Answer, Operation, Param, answer, bare, header, perhaps, query, sent};
+use super::{Answer, ONCE, Operation, PREFER, Param, answer, bare, header, perhaps, query, sent};
 
 pub(super) const OPEN_METRICS: &str = "application/openmetrics-text";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -144,6 +144,7 @@ pub(crate) const ADMIN: &[Operation] = &[
             IF_MATCH,
             IF_ABSENT,
             header("Assent-Metadata", "Bytes beside the value, in Base64."),
+            ONCE,
         ],
         body: perhaps(&[Bytes]),
         answers: &[bare(204, "It is written."), answer(202, "It is written in the transaction.", Json("Transaction"))],
@@ -151,7 +152,7 @@ pub(crate) const ADMIN: &[Operation] = &[
     },
     Operation {
         takes: &[(Delete, Named)],
-        asks: &[TX, DURABILITY, IF_MATCH, IF_ABSENT],
+        asks: &[TX, DURABILITY, IF_MATCH, IF_ABSENT, ONCE],
         answers: &[bare(204, "It is gone."), answer(202, "It is gone in the transaction.", Json("Transaction"))],
         ..row("DELETE", "/v1/keys/{keyspace}/{*key}", "delete", "Deletes a key.")
     },
@@ -163,9 +164,18 @@ pub(crate) const ADMIN: &[Operation] = &[
     },
     Operation {
         takes: &[(Modify, Anywhere)],
+        asks: &[ONCE, PREFER],
         body: perhaps(&[Json("Begin")]),
-        answers: &[answer(201, "It is open.", Json("Transaction"))],
-        ..row("POST", "/v1/transactions", "begin", "Begins a transaction.")
+        answers: &[
+            answer(200, "It is committed, as was asked.", Json("Transaction")),
+            answer(201, "It is open.", Json("Transaction")),
+        ],
+        ..row(
+            "POST",
+            "/v1/transactions",
+            "begin",
+            "Begins a transaction; with writes, and commits it at once if asked.",
+        )
     },
     Operation {
         takes: &[(Modify, Anywhere), (View, Server)],
@@ -179,12 +189,14 @@ pub(crate) const ADMIN: &[Operation] = &[
     },
     Operation {
         takes: &[(Modify, Anywhere)],
+        asks: &[ONCE, PREFER],
         body: sent(&[Json("Writes")]),
         answers: &[answer(202, "They are in the transaction.", Json("Transaction"))],
-        ..row("POST", "/v1/transactions/{tx}/writes", "write", "Writes within a transaction.")
+        ..row("POST", "/v1/transactions/{tx}/writes", "write", "Writes keys and documents within a transaction.")
     },
     Operation {
         takes: &[(Modify, Anywhere)],
+        asks: &[ONCE, PREFER],
         answers: &[answer(200, "It is committed.", Json("Transaction"))],
         ..row("POST", "/v1/transactions/{tx}/commit", "commit", "Commits; asked again it tells the same.")
     },

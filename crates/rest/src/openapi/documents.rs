@@ -2,16 +2,19 @@
 
 use assent_door::Role::{Create, Delete, Modify, View};
 
-use super::Media::{As, Json};
+use super::Media::{As, Json, Text};
 use super::Reach::{Anywhere, Named, Server};
 use super::What::{Flag, Moment, Number, Text as Words, Word};
 use super::admin::{AUTHORIZE, HEALTH, LOGOUT, METRICS, OPENAPI, TOKEN};
-use super::{Operation, Param, answer, bare, header, query, sent};
+use super::{ONCE, Operation, PREFER, Param, answer, bare, header, query, sent};
 
 const MESSAGE: Param = query("commitMessage", Words, "Said of the commit; the history tells it.");
 const IF_MATCH: Param = header("If-Match", "The tag that the node must have, else 412.");
 const NODE: Param = query("nodeId", Number(0), "The key of a node; without, the document's value.");
 const REVISION: Param = query("revision", Number(1), "A revision's number; without, the newest.");
+
+const HASH: Param = query("hashType", Word(&["ROLLING", "POSTORDER", "NONE"]), "Hashes are always on.");
+const TAG: Param = query("tag", Words, "The revision of this tag.");
 
 const QUERY: Param = query("query", Words, "JSONiq, as pysirix writes it; reads only.");
 const FIRST: Param = query("startResultSeqIndex", Number(0), "The first result that is wanted, of a path or a query.");
@@ -19,6 +22,7 @@ const LAST: Param = query("endResultSeqIndex", Number(0), "The last result that 
 
 const READ: &[Param] = &[
     REVISION,
+    TAG,
     query("revision-timestamp", Moment, "What was the newest then."),
     query("start-revision", Number(1), "The first of a range."),
     query("start-revision-timestamp", Moment, "The first of a range."),
@@ -84,7 +88,10 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(Create, Named)],
-        ..row("POST", "/{database}", "upload", "Several files at once: not served (501).")
+        asks: &[MESSAGE, HASH, ONCE, PREFER],
+        body: sent(&[As("multipart/form-data", "Files")]),
+        answers: &[answer(201, "All of them are there, in one commit.", Json("Resources"))],
+        ..row("POST", "/{database}", "upload", "Several documents at once, a file each; all of them or none.")
     },
     Operation {
         takes: &[(Delete, Named)],
@@ -111,8 +118,10 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
         asks: &[
             MESSAGE,
             query("overwrite", Flag, "Drops the history; takes `delete` too."),
-            query("hashType", Word(&["ROLLING", "POSTORDER", "NONE"]), "Hashes are always on."),
+            HASH,
             IF_MATCH,
+            ONCE,
+            PREFER,
         ],
         body: sent(&[Json("Any")]),
         answers: &[answer(200, "It has another revision.", Json("Any")), answer(201, "It is made.", Json("Any"))],
@@ -125,6 +134,8 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
             query("insert", Word(&["asFirstChild", "asLeftSibling", "asRightSibling", "replace"]), "Where."),
             MESSAGE,
             IF_MATCH,
+            ONCE,
+            PREFER,
         ],
         body: sent(&[Json("Any")]),
         answers: &[answer(200, "The document as it is now, if it is short.", Json("Any"))],
@@ -132,14 +143,14 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(Modify, Named)],
-        asks: &[MESSAGE, IF_MATCH],
+        asks: &[MESSAGE, IF_MATCH, ONCE, PREFER],
         body: sent(&[As("application/json-patch+json", "JsonPatch"), As("application/merge-patch+json", "Any")]),
         answers: &[answer(200, "The document as it is now, if it is short.", Json("Any"))],
         ..row("PATCH", "/{database}/{resource}", "patch", "Changes a document, all of it or nothing.")
     },
     Operation {
         takes: &[(Delete, Named)],
-        asks: &[NODE, MESSAGE, IF_MATCH],
+        asks: &[NODE, MESSAGE, IF_MATCH, ONCE],
         answers: &[bare(204, "It is gone.")],
         ..row("DELETE", "/{database}/{resource}", "deleteDocument", "Drops a document, or a node of it.")
     },
@@ -170,5 +181,42 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
         asks: &[query("revision", Words, "A revision's number, or a moment.")],
         answers: &[answer(200, "Distinct paths, with how many nodes have each.", Json("PathSummary"))],
         ..row("GET", "/{database}/{resource}/pathSummary", "pathSummary", "The paths of a document.")
+    },
+    Operation {
+        takes: &[(View, Named)],
+        asks: &[
+            query("after", Words, "What the page before gave as `next`."),
+            query("limit", Number(1), "So many on a page: at most 1000."),
+        ],
+        answers: &[answer(200, "A page of tags, in order.", Json("Tags"))],
+        ..row("GET", "/{database}/{resource}/tags", "tags", "The tags of a document.")
+    },
+    Operation {
+        takes: &[(Modify, Named)],
+        asks: &[query("revision", Words, "A revision's number, or a moment; without, the newest."), PREFER],
+        answers: &[
+            answer(200, "It was there, and names this revision now.", Json("Tag")),
+            answer(201, "It is there.", Json("Tag")),
+        ],
+        ..row("PUT", "/{database}/{resource}/tags/{tag}", "putTag", "Names a revision.")
+    },
+    Operation {
+        takes: &[(Delete, Named)],
+        answers: &[bare(204, "It is gone; the revision stays.")],
+        ..row("DELETE", "/{database}/{resource}/tags/{tag}", "deleteTag", "Takes a tag away.")
+    },
+    Operation {
+        takes: &[(View, Named)],
+        asks: &[
+            query("since", Words, "All behind this one: a revision's number, or a moment."),
+            query("lastEventId", Words, "As the header."),
+            header("Last-Event-ID", "The id of the last event that was seen; it goes on behind it."),
+        ],
+        answers: &[answer(
+            200,
+            "An event for each revision, until the document is dropped.",
+            Text("text/event-stream"),
+        )],
+        ..row("GET", "/{database}/{resource}/watch", "watch", "Tells each revision of a document as it comes.")
     },
 ];

@@ -137,6 +137,11 @@ impl Media {
     }
 }
 
+/// Told by both listeners.
+const ONCE: Param =
+    header("Idempotency-Key", "Done once: sent again under this key, it is told what the first one was.");
+const PREFER: Param = header("Prefer", "`return=minimal`: without a body.");
+
 /// What stands in braces.
 fn path_param(name: &str) -> Value {
     let says = match name {
@@ -145,6 +150,7 @@ fn path_param(name: &str) -> Value {
         "keyspace" => "A number, or the name of a keyspace.",
         "key" => "Any bytes, behind percent signs where they are no letters; a / may stand as it is.",
         "tx" => "A transaction, as the answer that began it names it.",
+        "tag" => "A name of 1 to 255 bytes, without control characters.",
         "name" => "A name that is no number.",
         _ => "",
     };

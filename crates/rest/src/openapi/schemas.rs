@@ -81,19 +81,42 @@ fn admin() -> Value {
             }),
         ),
         "Keys": object(&["keys", "next"], &json!({"keys": list(&of("Key")), "next": or_null("string")})),
-        "Begin": {"type": "object", "properties": {"seconds": {"type": "integer", "minimum": 1, "maximum": 3600}}},
+        "Begin": {
+            "type": "object",
+            "properties": {
+                "seconds": {"type": "integer", "minimum": 1, "maximum": 3600}, "message": text(),
+                "writes": list(&of("Write")), "commit": {"type": "boolean"},
+            },
+        },
         "Transaction": object(&["tx", "state"], &json!({"tx": text(), "state": text()})),
         "Transactions": object(
             &["transactions", "next"],
             &json!({"open": list(&of("Object")), "transactions": list(&of("Object")), "next": or_null("string")}),
         ),
-        "Writes": object(&["writes"], &json!({"writes": list(&of("Object"))})),
+        "Write": write(),
+        "Writes": object(&["writes"], &json!({"writes": list(&of("Write"))})),
         "Force": object(
             &["outcome", "reason"],
             &json!({"outcome": {"type": "string", "enum": ["commit", "rollback"]}, "reason": text()}),
         ),
         "Forced": object(&["tx", "outcome"], &json!({"tx": text(), "outcome": text()})),
         "Forget": object(&["reason"], &json!({"reason": text()}))
+    })
+}
+
+fn write() -> Value {
+    json!({
+        "type": "object",
+        "description": "Of a key: `keyspace`, `key` and `value`, or `delete`. Of a document: one of `put`, `patch`, `merge`, or \
+                        `delete` with `node`.",
+        "properties": {
+            "keyspace": {"type": ["integer", "string"]}, "key": text(), "key_base64": text(), "value": text(),
+            "value_base64": text(), "metadata_base64": text(), "expires_ms": number(), "delete": {"type": "boolean"},
+            "if": {"type": ["integer", "string"], "description": "`absent`, `present`, or the tag of what must be there."},
+            "document": {"type": "string", "description": "`DATABASE/RESOURCE`."}, "node": number(),
+            "insert": {"type": "string", "enum": ["asFirstChild", "asLeftSibling", "asRightSibling", "replace"]},
+            "put": {}, "patch": of("JsonPatch"), "merge": {},
+        },
     })
 }
 
@@ -109,6 +132,13 @@ fn documents() -> Value {
         ),
         "Results": object(&["rest"], &json!({"rest": list(&of("Any"))})),
         "Resources": object(&["resources"], &json!({"resources": list(&text())})),
+        "Files": {
+            "type": "object",
+            "description": "Each file is a document; its name, without `.json`, is the document's.",
+            "additionalProperties": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "Tag": object(&["tag", "revision"], &json!({"tag": text(), "revision": number()})),
+        "Tags": object(&["tags", "next"], &json!({"tags": list(&of("Tag")), "next": or_null("string")})),
         "History": object(
             &["history"],
             &json!({"history": list(&object(

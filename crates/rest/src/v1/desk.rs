@@ -1,8 +1,9 @@
 //! Transactions that callers of this listener have open.
 //!
-//! Walk: [`Desk::begin`] names one · [`Desk::within`] works on its branch in the store of this process, which is started by
-//! the first work · [`Desk::commit`], [`Desk::roll_back`] end it, and what became of it is kept for whoever lost the answer ·
-//! [`Desk::sweep`] undoes those whose time is over. A transaction belongs to who began it.
+//! Walk: [`Desk::begin`] names one · [`Desk::within`] works on its branches in the engines of this process, each started by
+//! the first work on it · [`Desk::commit`], [`Desk::roll_back`] end it; that it committed is kept with what it wrote
+//! (`records`), how it ended otherwise in memory, for whoever lost the answer · [`Desk::sweep`] undoes those whose time is
+//! over. A transaction belongs to who began it.
 //! Deliberately absent: transactions of other clients; the coordinator lists those.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,22 +11,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assent_client::{Client, CommitError, Retries, Transaction};
-use assent_coordinator::Coordinator;
+use assent_coordinator::{Coordinator, Known};
+use assent_docs::{DocsResource, Meta, OnceName};
 use assent_door::Role;
 use assent_ids::{TxId, Xid};
 use assent_kind::Kind;
-use assent_kv::{Kv, KvResource};
+use assent_kv::Op;
 use assent_world::{Clock, Moment};
+use axum::http::StatusCode;
 
+use super::branches::{Stores, Work};
+use super::records::Records;
 use crate::identity::Caller;
+use crate::once::{Once, another};
 use crate::problem::Problem;
 
 /// Transactions that may be open at a time.
 const OPEN_MAX: usize = 1_024;
 /// Of one caller, where callers are known.
 const OPEN_OF_ONE_MAX: usize = 64;
-/// Outcomes that are remembered.
+/// Outcomes, and beginnings with a key, that are remembered.
 const ENDED_MAX: usize = 4_096;
+/// Requests with a key within one transaction.
+const REQUESTS_MAX: usize = 65_536;
 
 /// How a transaction of this listener ended.
 #[derive(Clone, Debug)]
@@ -48,34 +56,32 @@ pub(crate) struct View {
 struct Open {
     /// None once it has ended.
     transaction: Option<Transaction<'static>>,
-    /// Its branch in the store of this process.
-    store: Option<Xid>,
+    /// Its branch of the store.
+    keys: Option<Xid>,
+    /// Its branch of the documents.
+    documents: Option<Arc<Mutex<DocsResource>>>,
     owner: Arc<str>,
     until: Moment,
+    /// Of which so many to documents.
     writes: u64,
-}
-
-/// A branch that work is done on.
-pub(crate) struct Branch<'a> {
-    pub(crate) kv: &'a Kv,
-    pub(crate) xid: Xid,
-    writes: &'a mut u64,
-}
-
-impl Branch<'_> {
-    pub(crate) const fn wrote(&mut self) {
-        *self.writes += 1;
-    }
+    documents_written: u64,
+    /// What its commits of documents say.
+    message: String,
+    /// Why it can only be rolled back.
+    doomed: Option<String>,
+    /// Requests with a key that were done in it.
+    requests: BTreeMap<OnceName, Once>,
 }
 
 pub(crate) struct Desk {
     coordinator: Option<Arc<Coordinator>>,
-    kv: Option<Arc<Kv>>,
-    own_store: Option<String>,
+    stores: Stores,
+    records: Arc<Records>,
     clock: Arc<dyn Clock>,
     client: Mutex<Option<Client>>,
     open: Mutex<BTreeMap<TxId, Arc<Mutex<Open>>>>,
     ended: Mutex<VecDeque<(TxId, Arc<str>, Ended)>>,
+    begun: Mutex<VecDeque<(Once, TxId)>>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -84,32 +90,63 @@ impl std::fmt::Debug for Desk {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn push<T>(list: &Mutex<VecDeque<T>>, one: T) {
+    let mut list = lock(list);
+    if list.len() >= ENDED_MAX {
+        list.pop_front();
+    }
+    list.push_back(one);
 }
 
 impl Desk {
     pub(crate) fn new(
         coordinator: Option<Arc<Coordinator>>,
-        kv: Option<Arc<Kv>>,
-        own_store: Option<String>,
+        stores: Stores,
+        records: Arc<Records>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let (client, open, ended) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { coordinator, kv, own_store, clock, client, open, ended }
+        let (client, open, ended, begun) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
+        Self { coordinator, stores, records, clock, client, open, ended, begun }
     }
 
-    pub(crate) fn begin(&self, caller: &Caller, time: Duration) -> Result<View, Problem> {
+    pub(crate) fn begin(&self, caller: &Caller, time: Duration, message: String) -> Result<View, Problem> {
         if lock(&self.open).len() >= OPEN_MAX {
             return Err(Problem::of(Kind::Busy, format!("{OPEN_MAX} transactions are open; end some, or wait")));
         }
         let transaction = self.client()?.begin()?;
         let tx = transaction.tx();
         let until = self.clock.now().after(time);
-        let open =
-            Open { transaction: Some(transaction), store: None, owner: Arc::clone(&caller.name), until, writes: 0 };
+        let open = Open {
+            transaction: Some(transaction),
+            keys: None,
+            documents: None,
+            owner: Arc::clone(&caller.name),
+            until,
+            writes: 0,
+            documents_written: 0,
+            message,
+            doomed: None,
+            requests: BTreeMap::new(),
+        };
         lock(&self.open).insert(tx, Arc::new(Mutex::new(open)));
         Ok(View { tx, left: time, writes: 0 })
+    }
+
+    /// The transaction that this request began.
+    pub(crate) fn begun(&self, once: &Once) -> Result<Option<TxId>, Problem> {
+        let begun = lock(&self.begun);
+        match begun.iter().rev().find(|(known, _)| known.name == once.name) {
+            Some((known, _)) if known.fingerprint != once.fingerprint => Err(another()),
+            found => Ok(found.map(|(_, tx)| *tx)),
+        }
+    }
+
+    pub(crate) fn has_begun(&self, once: Once, tx: TxId) {
+        push(&self.begun, (once, tx));
     }
 
     /// This process as a client of its own coordinator, which takes clients once recovery has looked around.
@@ -126,45 +163,89 @@ impl Desk {
         Ok(fresh)
     }
 
-    /// Works within a transaction, on its branch of the store.
+    /// Works within a transaction, on its branches. A request with a key that was done in it is not done again. What fails when part of
+    /// it is done leaves a transaction that can only be rolled back: no half of a list is ever committed.
     pub(crate) fn within<T>(
         &self,
         tx: TxId,
         caller: &Caller,
-        work: impl FnOnce(&mut Branch<'_>) -> Result<T, Problem>,
-    ) -> Result<(T, View), Problem> {
-        let (Some(kv), Some(name)) = (&self.kv, &self.own_store) else {
-            return Err(Problem::not_found(
-                "the keys of this server are no resource of its transactions: write [kv] and [[resource]] with kind = \
-                 \"own\" and url = \"kv\"",
-            ));
-        };
+        once: Option<&Once>,
+        work: impl FnOnce(&mut Work<'_>) -> Result<T, Problem>,
+    ) -> Result<(Option<T>, View), Problem> {
         let open = self.find(tx, caller)?;
         let mut open = lock(&open);
-        let Open { transaction: Some(transaction), store, until, writes, .. } = &mut *open else {
-            return Err(over(tx));
-        };
-        let left = until.since(self.clock.now());
-        if left.is_zero() {
-            return Err(over(tx));
+        let left = open.until.since(self.clock.now());
+        let before = open.writes;
+        let Open { transaction, keys, documents, writes, documents_written, message, doomed, requests, .. } =
+            &mut *open;
+        let transaction = transaction.as_mut().filter(|_| !left.is_zero()).ok_or_else(|| self.over(tx))?;
+        if let Some(why) = doomed {
+            return Err(Problem::of(Kind::RolledBack, format!("transaction {tx} can only be rolled back: {why}")));
         }
-        let xid = match store {
-            Some(xid) => *xid,
-            None => *store.insert(transaction.keep(KvResource::new(name, Arc::clone(kv)))?),
-        };
-        let done = work(&mut Branch { kv, xid, writes })?;
-        Ok((done, View { tx, left, writes: *writes }))
+        if let Some(once) = once {
+            match requests.get(&once.name) {
+                Some(known) if known != once => return Err(another()),
+                Some(_) => return Ok((None, View { tx, left, writes: before })),
+                None if requests.len() >= REQUESTS_MAX => {
+                    let detail = format!("a transaction has at most {REQUESTS_MAX} requests with a key");
+                    return Err(Problem::invalid(detail));
+                }
+                None => {}
+            }
+        }
+        let meta = Meta { author: caller.name.to_string(), message: message.clone(), ..Meta::default() };
+        let mut branches =
+            Work { stores: &self.stores, caller, transaction, keys, documents, meta, writes, documents_written };
+        let done = work(&mut branches);
+        match &done {
+            Ok(_) => _ = once.map(|once| requests.insert(once.name, *once)),
+            Err(problem) if *writes > before => {
+                *doomed = Some(format!("a list of writes was left half done: {}", problem.detail));
+            }
+            Err(_) => {}
+        }
+        Ok((Some(done?), View { tx, left, writes: *writes }))
     }
 
-    pub(crate) fn commit(&self, tx: TxId, caller: &Caller) -> Result<Ended, Problem> {
-        self.end(tx, caller, |transaction| match transaction.commit() {
-            Ok(committed) => Ended::Committed(committed.unfinished.into_iter().map(|(name, _)| name).collect()),
-            Err(error) => failed(error),
+    pub(crate) fn commit(&self, tx: TxId, caller: &Caller, once: Option<&Once>) -> Result<Ended, Problem> {
+        self.end(tx, caller, |open, transaction| {
+            let why = open.doomed.clone().or_else(|| self.note(tx, open, once).err().map(|problem| problem.detail));
+            if let Some(why) = why {
+                return match transaction.rollback() {
+                    Ok(_) => Ended::RolledBack(format!("transaction {tx} is rolled back: {why}")),
+                    Err(error) => failed(error),
+                };
+            }
+            match transaction.commit() {
+                Ok(committed) => Ended::Committed(committed.unfinished.into_iter().map(|(name, _)| name).collect()),
+                Err(error) => failed(error),
+            }
         })
     }
 
+    /// Writes into the transaction itself that it has committed, and what asked for it.
+    fn note(&self, tx: TxId, open: &Open, once: Option<&Once>) -> Result<(), Problem> {
+        let outcome = Once::transaction(tx, &open.owner);
+        let notes = [Some(&outcome), once].into_iter().flatten();
+        let notes = notes.map(|once| (once, once.kept(StatusCode::OK, tx.to_string())));
+        if let Some(documents) = open.documents.as_ref().filter(|_| open.documents_written > 0) {
+            let fields = notes.map(|(once, kept)| self.records.carried(once, &kept).field()).collect();
+            let (author, message) = (open.owner.to_string(), open.message.clone());
+            lock(documents).say(Meta { author, message, fields });
+            return Ok(());
+        }
+        let Some((xid, (_, kv))) = open.keys.as_ref().zip(self.stores.kv.as_ref()) else { return Ok(()) };
+        for (once, kept) in notes {
+            let Some(row) = self.records.row(once, &kept)? else { continue };
+            let (key, value) = (row.name.as_slice(), row.value.as_bytes());
+            let put = Op::Put { keyspace: row.keyspace, key, metadata: &[], value, expiry: row.expiry };
+            kv.branch_write(xid, &put)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn roll_back(&self, tx: TxId, caller: &Caller) -> Result<Ended, Problem> {
-        self.end(tx, caller, |transaction| match transaction.rollback() {
+        self.end(tx, caller, |_, transaction| match transaction.rollback() {
             Ok(_) => Ended::RolledBack(format!("transaction {tx} is rolled back: as the caller asked")),
             Err(error) => failed(error),
         })
@@ -175,38 +256,46 @@ impl Desk {
         &self,
         tx: TxId,
         caller: &Caller,
-        how: impl FnOnce(Transaction<'static>) -> Ended,
+        how: impl FnOnce(&Open, Transaction<'static>) -> Ended,
     ) -> Result<Ended, Problem> {
         let found = match self.find(tx, caller) {
             Ok(open) => open,
-            Err(problem) => return self.ended(tx, caller).ok_or(problem),
+            Err(problem) => return self.ended(tx, caller)?.ok_or(problem),
         };
         let mut open = lock(&found);
         let is_over = open.until <= self.clock.now();
         let Some(transaction) = open.transaction.take() else {
             drop(open);
-            return self.ended(tx, caller).ok_or_else(|| over(tx));
+            return self.ended(tx, caller)?.ok_or_else(|| self.over(tx));
         };
         // Nobody commits behind the time at which it was said to be undone.
-        let ended = if is_over { undone(tx, transaction) } else { how(transaction) };
-        self.keep(tx, Arc::clone(&open.owner), ended.clone());
+        let ended = if is_over { undone(tx, transaction) } else { how(&open, transaction) };
+        push(&self.ended, (tx, Arc::clone(&open.owner), ended.clone()));
         lock(&self.open).remove(&tx);
         Ok(ended)
     }
 
-    fn keep(&self, tx: TxId, owner: Arc<str>, ended: Ended) {
-        let mut list = lock(&self.ended);
-        if list.len() >= ENDED_MAX {
-            list.pop_front();
-        }
-        list.push_back((tx, owner, ended));
-    }
-
-    /// How one of the caller's ended, if that is remembered.
-    pub(crate) fn ended(&self, tx: TxId, caller: &Caller) -> Option<Ended> {
+    /// How one of the caller's ended, if that is known: from memory, or from what was written with it.
+    pub(crate) fn ended(&self, tx: TxId, caller: &Caller) -> Result<Option<Ended>, Problem> {
         let list = lock(&self.ended);
-        let (_, owner, ended) = list.iter().rev().find(|(known, ..)| *known == tx)?;
-        is_of(owner, caller).then(|| ended.clone())
+        if let Some((_, owner, ended)) = list.iter().rev().find(|(known, ..)| *known == tx) {
+            return Ok(is_of(owner, caller).then(|| ended.clone()));
+        }
+        drop(list);
+        // The coordinator first: what it has finished meanwhile is found below.
+        let is_decided = self.coordinator.as_ref().map(|coordinator| coordinator.ask(tx));
+        let once = Once::transaction(tx, &caller.name);
+        if let Some((kept, _)) = self.records.find(&once)? {
+            let is_own = kept.fingerprint == once.fingerprint || caller.grants.allows(Role::Admin, None);
+            return Ok(is_own.then(|| Ended::Committed(Vec::new())));
+        }
+        match is_decided {
+            Some(Known::Committed | Known::Undecided | Known::InDoubt) => {
+                let detail = format!("what became of transaction {tx} is being found out, or finished; ask again");
+                Err(Problem::of(Kind::Unavailable, detail))
+            }
+            None | Some(Known::RolledBack | Known::Unknown) => Ok(None),
+        }
     }
 
     /// One of the caller's that is open.
@@ -241,7 +330,7 @@ impl Desk {
             }
             if let Some(transaction) = open.transaction.take() {
                 let ended = undone(tx, transaction);
-                self.keep(tx, Arc::clone(&open.owner), ended);
+                push(&self.ended, (tx, Arc::clone(&open.owner), ended));
             }
             lock(&self.open).remove(&tx);
         }
@@ -258,10 +347,18 @@ impl Desk {
     }
 
     fn find(&self, tx: TxId, caller: &Caller) -> Result<Arc<Mutex<Open>>, Problem> {
-        let open = lock(&self.open).get(&tx).map(Arc::clone).ok_or_else(|| over(tx))?;
+        let open = lock(&self.open).get(&tx).map(Arc::clone).ok_or_else(|| self.over(tx))?;
         let is_own = is_of(&lock(&open).owner, caller);
         // Another's is not told from one that is not there.
-        if is_own { Ok(open) } else { Err(over(tx)) }
+        if is_own { Ok(open) } else { Err(self.over(tx)) }
+    }
+
+    fn over(&self, tx: TxId) -> Problem {
+        let seconds = self.records.keep().as_secs();
+        Problem::not_found(format!(
+            "no transaction {tx} of this caller is open, and none of that name has committed within {seconds} s: it is rolled \
+             back, or longer ago, or never began here"
+        ))
     }
 }
 
@@ -281,8 +378,4 @@ fn failed(error: CommitError) -> Ended {
         Kind::RolledBack => Ended::RolledBack(error.message),
         kind => Ended::Otherwise(kind, error.message),
     }
-}
-
-fn over(tx: TxId) -> Problem {
-    Problem::not_found(format!("no transaction {tx} of this caller is open: it has ended, or never began here"))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use assent_door::Role;
 use assent_ids::{Lsn, TxId};
+use assent_kind::Kind;
 use assent_kv::{Condition, Durability, Found, Head, Op};
 use axum::Extension;
 use axum::body::Body;
@@ -19,10 +20,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::House;
-use super::transactions::view_of_open;
+use super::branches::Work;
+use super::records::KEYSPACE;
+use super::transactions::accepted;
 use super::write::{expects, keyspace};
 use crate::body;
 use crate::identity::Caller;
+use crate::once::{Once, again};
 use crate::params::{Params, bytes, decoded};
 use crate::problem::Problem;
 
@@ -71,10 +75,11 @@ pub(super) async fn get(
             let found = match tx {
                 None => kv.entry(keyspace, &name.key)?,
                 Some(tx) => {
-                    let read = |branch: &mut super::desk::Branch<'_>| {
-                        Ok(branch.kv.branch_entry(&branch.xid, keyspace, &name.key)?)
+                    let read = |branches: &mut Work<'_>| {
+                        let (kv, xid) = branches.keys()?;
+                        Ok(kv.branch_entry(&xid, keyspace, &name.key)?)
                     };
-                    work.desk.within(tx, &caller, read)?.0
+                    work.desk.within(tx, &caller, None, read)?.0.flatten()
                 }
             };
             let Some(found) = found else { return Err(absent()) };
@@ -125,7 +130,7 @@ pub(super) async fn put(
     let mut params = Params::of(request.uri())?;
     let expires = params.parsed::<u64>(&["expires_ms"], "milliseconds since 1970")?;
     let time = params.parsed::<u64>(&["ttl_ms"], "milliseconds from now")?;
-    let asked = Asked::of(params, request.headers())?;
+    let mut asked = Asked::of(params, request.headers())?;
     let metadata = match request.headers().get(METADATA) {
         None => Vec::new(),
         Some(value) => STANDARD.decode(value).map_err(|_| Problem::invalid("Assent-Metadata is no Base64"))?,
@@ -136,7 +141,9 @@ pub(super) async fn put(
         (None, Some(ms)) => house.guard.clock.wall_ms().saturating_add(ms),
         (None, None) => 0,
     };
+    let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let value = body::whole(request, house.body_bytes_max).await?;
+    asked.once = Once::of(&caller, &headers, ("PUT", &uri), &value)?;
     let work = Arc::clone(&house);
     let put = move || {
         let keyspace = keyspace(work.kv()?, &name.keyspace)?;
@@ -153,7 +160,8 @@ pub(super) async fn delete(
 ) -> Result<Response, Problem> {
     let name = Name::of(request.uri())?;
     caller.may(Role::Delete, Some(&name.keyspace))?;
-    let asked = Asked::of(Params::of(request.uri())?, request.headers())?;
+    let mut asked = Asked::of(Params::of(request.uri())?, request.headers())?;
+    asked.once = Once::of(&caller, request.headers(), ("DELETE", request.uri()), b"")?;
     let work = Arc::clone(&house);
     let delete = move || {
         let keyspace = keyspace(work.kv()?, &name.keyspace)?;
@@ -167,6 +175,7 @@ struct Asked {
     tx: Option<TxId>,
     durability: Durability,
     expects: Option<assent_kv::Expect>,
+    once: Option<Once>,
 }
 
 impl Asked {
@@ -180,28 +189,57 @@ impl Asked {
             }
         };
         params.end()?;
-        Ok(Self { tx, durability, expects: expects(headers)? })
+        Ok(Self { tx, durability, expects: expects(headers)?, once: None })
     }
 }
 
 fn write(house: &House, caller: &Caller, asked: &Asked, keyspace: u32, op: &Op<'_>) -> Result<Response, Problem> {
     let condition = asked.expects.map(|expects| Condition::new(keyspace, op.key().1, expects));
-    let Some(tx) = asked.tx else {
-        let at = house.kv()?.batch_if(condition.as_slice(), &[*op], asked.durability)?;
+    let once = asked.once.as_ref();
+    let Some(tx) = asked.tx else { return write_once(house, asked, condition, op) };
+    let (done, view) = house.desk.within(tx, caller, once, |branches| {
+        let (kv, xid) = branches.keys()?;
+        if let Some(condition) = condition {
+            kv.branch_expect(&xid, condition)?;
+        }
+        kv.branch_write(&xid, op)?;
+        branches.wrote();
+        Ok(())
+    })?;
+    Ok(accepted(done.is_none(), &view))
+}
+
+/// A write of its own, in one batch with what is kept of its request.
+fn write_once(
+    house: &House,
+    asked: &Asked,
+    condition: Option<Condition<'_>>,
+    op: &Op<'_>,
+) -> Result<Response, Problem> {
+    let answer = |at: Lsn| {
         let tag = if matches!(op, Op::Delete { .. }) { None } else { tag(at) };
         let mut response = StatusCode::NO_CONTENT.into_response();
         tag.map(|tag| response.headers_mut().insert(header::ETAG, tag));
-        return Ok(response);
+        response
     };
-    let (_, view) = house.desk.within(tx, caller, |branch| {
-        if let Some(condition) = condition {
-            branch.kv.branch_expect(&branch.xid, condition)?;
+    let _turn = house.records.turns.take(asked.once.as_ref())?;
+    let mut row = None;
+    if let Some(once) = &asked.once {
+        if let Some((kept, at)) = house.records.find(once)? {
+            kept.judge(once)?;
+            return Ok(again(answer(at)));
         }
-        branch.kv.branch_write(&branch.xid, op)?;
-        branch.wrote();
-        Ok(())
-    })?;
-    Ok((StatusCode::ACCEPTED, Json(view_of_open(&view))).into_response())
+        row = house.records.row(once, &once.kept(StatusCode::NO_CONTENT, ""))?;
+    }
+    let record = row.as_ref().map(|row| Op::Put {
+        keyspace: row.keyspace,
+        key: &row.name,
+        metadata: &[],
+        value: row.value.as_bytes(),
+        expiry: row.expiry,
+    });
+    let ops: Vec<Op<'_>> = std::iter::once(*op).chain(record).collect();
+    Ok(answer(house.kv()?.batch_if(condition.as_slice(), &ops, asked.durability)?))
 }
 
 pub(super) async fn keyspaces(
@@ -214,7 +252,7 @@ pub(super) async fn keyspaces(
     let work = Arc::clone(&house);
     let list = move || {
         let all = work.kv()?.keyspaces()?;
-        let seen = all.iter().filter(|it| caller.grants.allows(Role::View, Some(&it.name)));
+        let seen = all.iter().filter(|it| it.name != KEYSPACE && caller.grants.allows(Role::View, Some(&it.name)));
         let list: Vec<_> = seen.map(|it| json!({"name": it.name, "number": it.id, "created_ms": it.created})).collect();
         Ok(Json(json!({"keyspaces": list})).into_response())
     };
@@ -255,6 +293,9 @@ pub(super) async fn drop(
 
 fn keyspace_name(uri: &Uri) -> Result<String, Problem> {
     let name = decoded(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())?;
+    if name == KEYSPACE {
+        return Err(Problem::of(Kind::Denied, format!("keyspace {name:?} is the server's own")));
+    }
     // It could not be told from a keyspace that needs no name.
     if name.parse::<u32>().is_ok() {
         return Err(Problem::invalid(format!("keyspace {name:?}: a name is no number")));

@@ -1,13 +1,15 @@
 //! `/v1`, on the admin listener: transactions, keys, and the server itself.
 //!
 //! Walk: [`routes`] each path with its handler · `transactions` begin, write, commit, list, inspect, force, history ·
-//! `desk` those that are open · `keys` get, put, head, delete, `scan` many · `server` version, configuration, log level ·
+//! `desk` those that are open, `branches` what they work on · `records` what was done once · `keys` get, put, head, delete, `scan` many · `server` version, configuration, log level ·
 //! `views` the coordinator's words as JSON. Every handler asks first whether the caller may, then takes the request apart,
 //! and works where it may block.
-//! Deliberately absent: documents. They have a listener of their own.
+//! Deliberately absent: documents but as part of a transaction. They have a listener of their own.
 
+mod branches;
 mod desk;
 mod keys;
+mod records;
 mod scan;
 mod server;
 mod transactions;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_coordinator::Coordinator;
+use assent_docs::Database;
 use assent_door::{Health, Metrics};
 use assent_ids::{NodeId, ResourceId};
 use assent_journal::Log;
@@ -32,7 +35,9 @@ use crate::health;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::service::Upkeep;
+use branches::Stores;
 use desk::Desk;
+use records::Records;
 
 /// Takes a level, or says what is wrong with it.
 type Take = dyn Fn(&str) -> Result<(), String> + Send + Sync;
@@ -68,6 +73,10 @@ pub struct Admin {
     pub kv: Option<Arc<Kv>>,
     /// The name under which the store of this process is registered as a resource; without, no transaction takes its keys.
     pub own_store: Option<String>,
+    /// Documents.
+    pub documents: Option<Arc<Database>>,
+    /// The same name of the documents of this process.
+    pub own_documents: Option<String>,
     /// The names of the registered resources.
     pub resources: Vec<String>,
     /// The configuration as it was read, without secrets.
@@ -84,6 +93,7 @@ pub(crate) struct House {
     coordinator: Option<Arc<Coordinator>>,
     coordinator_log: Option<Arc<dyn Log>>,
     kv: Option<Arc<Kv>>,
+    records: Arc<Records>,
     desk: Desk,
     resources: Vec<String>,
     configuration: Value,
@@ -122,12 +132,18 @@ pub(crate) fn routes(admin: Admin, guard: Arc<Guard>, settings: &Settings) -> (R
         coordinator_log,
         kv,
         own_store,
+        documents,
+        own_documents,
         resources,
         configuration,
         log_level,
     } = admin;
     let open = health::routes(&guard, &metrics, &health);
-    let desk = Desk::new(coordinator.clone(), kv.clone(), own_store, Arc::clone(&guard.clock));
+    let clock = Arc::clone(&guard.clock);
+    let keep = Duration::from_secs(settings.idempotency_seconds.into());
+    let records = Arc::new(Records::new(kv.clone(), documents.clone(), Arc::clone(&clock), keep));
+    let stores = Stores { kv: own_store.zip(kv.clone()), documents: own_documents.zip(documents) };
+    let desk = Desk::new(coordinator.clone(), stores, Arc::clone(&records), clock);
     let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
     let house = Arc::new(House {
         guard,
@@ -135,6 +151,7 @@ pub(crate) fn routes(admin: Admin, guard: Arc<Guard>, settings: &Settings) -> (R
         coordinator,
         coordinator_log,
         kv,
+        records,
         desk,
         resources,
         configuration,

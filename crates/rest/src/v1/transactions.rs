@@ -1,6 +1,7 @@
 //! Transactions over HTTP: what belongs together is named, written, and committed as one.
 //!
-//! Walk: [`begin`] · [`write`] a list of writes, or `PUT /v1/keys/…?tx=` one · [`commit`] or [`roll_back`], which may be asked
+//! Walk: [`begin`], with writes and the commit in one request if it says so · [`write`] a list of writes of keys and documents, or
+//! `PUT /v1/keys/…?tx=` one · [`commit`] or [`roll_back`], which may be asked
 //! again and tell the same · [`list`] and [`show`] what is open here and what is in doubt anywhere · [`force`] and [`forget`]
 //! are a person's word · [`history`] the log, page by page.
 
@@ -16,17 +17,19 @@ use assent_kind::Kind;
 use assent_xa::Outcome;
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Json, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::House;
+use super::branches::Work;
 use super::desk::{Ended, View};
 use super::views;
-use super::write::Write;
+use super::write::{Laid, Write};
 use crate::body;
 use crate::identity::Caller;
+use crate::once::{Once, again};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -56,6 +59,11 @@ fn named(uri: &Uri) -> Result<TxId, Problem> {
 #[serde(deny_unknown_fields, default)]
 struct Begin {
     seconds: Option<u64>,
+    /// What its commits of documents say.
+    message: String,
+    writes: Vec<Write>,
+    /// At once, with these writes.
+    commit: bool,
 }
 
 pub(super) async fn begin(
@@ -65,32 +73,90 @@ pub(super) async fn begin(
 ) -> Result<Response, Problem> {
     caller.may_somewhere(Role::Modify)?;
     Params::of(request.uri())?.end()?;
+    let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let bytes = body::whole(request, house.body_bytes_max).await?;
-    let Begin { seconds } = if bytes.is_empty() { Begin::default() } else { body::json(&bytes)? };
+    let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
+    let Begin { seconds, message, writes, commit } =
+        if bytes.is_empty() { Begin::default() } else { body::json(&bytes)? };
     let seconds = seconds.unwrap_or(SECONDS);
     if !(1..=SECONDS_MAX).contains(&seconds) {
         return Err(Problem::invalid(format!("seconds = {seconds}; it is 1 to {SECONDS_MAX}")));
     }
+    refuse(&writes, &caller)?;
     let work = Arc::clone(&house);
     let begin = move || {
+        let _turn = work.records.turns.take(once.as_ref())?;
+        if let Some(once) = &once
+            && let Some(told) = begun_before(&work, &caller, once)?
+        {
+            return Ok(told);
+        }
+        let laid = laid(&work, writes)?;
         // Where nobody says who he is, all are one caller.
         if !work.guard.identity.is_open() {
             work.desk.room_for(&caller)?;
         }
-        work.desk.begin(&caller, Duration::from_secs(seconds))
+        let mut view = work.desk.begin(&caller, Duration::from_secs(seconds), message)?;
+        let tx = view.tx;
+        if !laid.is_empty() {
+            match work.desk.within(tx, &caller, None, |branches| all(&laid, branches)) {
+                Ok((_, now)) => view = now,
+                // Nobody has heard of it yet.
+                Err(problem) => return work.desk.roll_back(tx, &caller).and(Err(problem)),
+            }
+        }
+        if commit {
+            return committed(tx, work.desk.commit(tx, &caller, once.as_ref())?);
+        }
+        once.inspect(|once| work.desk.has_begun(*once, tx));
+        Ok(begun(&view))
     };
-    let view = house.guard.pool.run(begin).await?;
-    let mut response = (StatusCode::CREATED, Json(view_of_open(&view))).into_response();
+    house.guard.pool.run(begin).await
+}
+
+fn begun(view: &View) -> Response {
+    let mut response = (StatusCode::CREATED, Json(view_of_open(view))).into_response();
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/transactions/{}", view.tx)) {
         response.headers_mut().insert(header::LOCATION, place);
     }
-    Ok(response)
+    response
+}
+
+/// The answer of a request that began a transaction before: which one, and how it ended if it has.
+fn begun_before(house: &House, caller: &Caller, once: &Once) -> Result<Option<Response>, Problem> {
+    if let Some((kept, _)) = house.records.find(once)? {
+        let wrong = |_| Problem::of(Kind::Corrupt, "what was kept of this request names no transaction");
+        let tx = kept.judge(once)?.body.parse::<TxId>().map_err(wrong)?;
+        return told(tx, Ended::Committed(Vec::new())).map(again).map(Some);
+    }
+    let Some(tx) = house.desk.begun(once)? else { return Ok(None) };
+    if let Some(view) = house.desk.view(tx, caller) {
+        return Ok(Some(again(begun(&view))));
+    }
+    // It has ended since: what comes next under its name is told how.
+    Ok(Some(again(begun(&View { tx, left: Duration::ZERO, writes: 0 }))))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Writes {
     writes: Vec<Write>,
+}
+
+fn refuse(writes: &[Write], caller: &Caller) -> Result<(), Problem> {
+    if writes.len() > WRITES_MAX {
+        return Err(Problem::invalid(format!("{} writes; one request has at most {WRITES_MAX}", writes.len())));
+    }
+    writes.iter().try_for_each(|write| write.refuse(caller))
+}
+
+/// All are read before the first is done: a body that is wrong in its last line changes nothing.
+fn laid(house: &House, writes: Vec<Write>) -> Result<Vec<Laid>, Problem> {
+    writes.into_iter().map(|write| write.lay(house.kv.as_deref())).collect()
+}
+
+fn all(laid: &[Laid], branches: &mut Work<'_>) -> Result<(), Problem> {
+    laid.iter().try_for_each(|one| one.done(branches))
 }
 
 pub(super) async fn write(
@@ -101,45 +167,52 @@ pub(super) async fn write(
     caller.may_somewhere(Role::Modify)?;
     let tx = named(request.uri())?;
     Params::of(request.uri())?.end()?;
+    let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let bytes = body::whole(request, house.body_bytes_max).await?;
+    let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
     let Writes { writes } = body::json(&bytes)?;
-    if writes.len() > WRITES_MAX {
-        return Err(Problem::invalid(format!("{} writes; one request has at most {WRITES_MAX}", writes.len())));
-    }
-    for write in &writes {
-        let role = if write.deletes() { Role::Delete } else { Role::Modify };
-        caller.may(role, Some(&write.scope()))?;
-    }
+    refuse(&writes, &caller)?;
     let work = Arc::clone(&house);
     let write = move || {
-        let kv = work.kv()?;
-        // All are read before the first is done: a body that is wrong in its last line changes nothing.
-        let laid = writes.into_iter().map(|write| write.lay(kv)).collect::<Result<Vec<_>, _>>()?;
-        let (_, view) = work.desk.within(tx, &caller, |branch| {
-            for one in &laid {
-                if let Some(condition) = one.condition() {
-                    branch.kv.branch_expect(&branch.xid, condition)?;
-                }
-                branch.kv.branch_write(&branch.xid, &one.op())?;
-                branch.wrote();
-            }
-            Ok(())
-        })?;
-        Ok((StatusCode::ACCEPTED, Json(view_of_open(&view))).into_response())
+        let laid = laid(&work, writes)?;
+        let (done, view) = work.desk.within(tx, &caller, once.as_ref(), |branches| all(&laid, branches))?;
+        Ok(accepted(done.is_none(), &view))
     };
     house.guard.pool.run(write).await
+}
+
+/// It will be done with the transaction.
+pub(super) fn accepted(is_again: bool, view: &View) -> Response {
+    let response = (StatusCode::ACCEPTED, Json(view_of_open(view))).into_response();
+    if is_again { again(response) } else { response }
 }
 
 pub(super) async fn commit(
     State(house): State<Arc<House>>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
     caller.may_somewhere(Role::Modify)?;
     let tx = named(&uri)?;
     Params::of(&uri)?.end()?;
+    let once = Once::of(&caller, &headers, ("POST", &uri), b"")?;
     let work = Arc::clone(&house);
-    let ended = house.guard.pool.run(move || work.desk.commit(tx, &caller)).await?;
+    let commit = move || {
+        let _turn = work.records.turns.take(once.as_ref())?;
+        if let Some(once) = &once
+            && let Some((kept, _)) = work.records.find(once)?
+        {
+            // The address names the transaction: it is this one.
+            kept.judge(once)?;
+            return told(tx, Ended::Committed(Vec::new())).map(again);
+        }
+        committed(tx, work.desk.commit(tx, &caller, once.as_ref())?)
+    };
+    house.guard.pool.run(commit).await
+}
+
+fn committed(tx: TxId, ended: Ended) -> Result<Response, Problem> {
     match ended {
         Ended::RolledBack(why) => Err(Problem::of(Kind::RolledBack, why)),
         ended => told(tx, ended),
@@ -214,7 +287,12 @@ pub(super) async fn show(
         if let Some(view) = work.desk.view(tx, &caller) {
             return Ok(Json(view_of_open(&view)).into_response());
         }
-        if let Some(ended) = work.desk.ended(tx, &caller) {
+        if caller.may(Role::View, None).is_ok()
+            && let Some(view) = work.coordinator.as_ref().and_then(|coordinator| coordinator.show(tx))
+        {
+            return Ok(Json(views::transaction(&work, &view)).into_response());
+        }
+        if let Some(ended) = work.desk.ended(tx, &caller)? {
             return told(tx, ended);
         }
         let unknown = || {
@@ -226,11 +304,7 @@ pub(super) async fn show(
         if caller.may(Role::View, None).is_err() {
             return Err(unknown());
         }
-        let coordinator = work.coordinator()?;
-        if let Some(view) = coordinator.show(tx) {
-            return Ok(Json(views::transaction(&work, &view)).into_response());
-        }
-        let state = match coordinator.ask(tx) {
+        let state = match work.coordinator()?.ask(tx) {
             Known::Committed => "committed",
             Known::RolledBack => "rolled_back",
             Known::Undecided => "undecided",

@@ -1,16 +1,24 @@
-//! A write of a key as JSON and as headers have it, and its conditions.
+//! A write as JSON and as headers have it, and its conditions: of a key, or of a document.
 //!
-//! Walk: [`Write`] is one of the list that a transaction is given · [`Write::lay`] makes it the store's own · [`expects`]
-//! reads `If-Match` and `If-None-Match` · [`keyspace`] a number or a name.
+//! Walk: [`Write`] is one of the list that a transaction is given · [`Write::lay`] makes it the engine's own, [`Laid::done`] does it ·
+//! [`expects`] reads `If-Match` and `If-None-Match` · [`keyspace`] a number or a name.
 
+use assent_docs::{Database, DocsError, NodeKey, Versioning};
+use assent_door::Role;
 use assent_ids::Lsn;
 use assent_kind::Kind;
 use assent_kv::{Condition, Expect, Kv, NAMED_FROM, Op};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
+use super::branches::Work;
+use super::records::KEYSPACE;
+use crate::docs::change::{Change, Insert, judge};
+use crate::docs::names::Place;
+use crate::identity::Caller;
 use crate::problem::Problem;
 
 /// A keyspace as JSON has it.
@@ -45,11 +53,33 @@ pub(crate) struct Write {
     expires_ms: u64,
     #[serde(rename = "if")]
     condition: Option<If>,
+    /// `DATABASE/RESOURCE`: then it is of a document.
+    document: Option<String>,
+    node: Option<u64>,
+    insert: Option<String>,
+    #[serde(default, deserialize_with = "raw")]
+    put: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "raw")]
+    patch: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "raw")]
+    merge: Option<Box<RawValue>>,
+}
+
+/// JSON as it stands there, to the last digit. One that is null is there, too.
+fn raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A write with its bytes.
 #[derive(Debug)]
-pub(crate) struct Laid {
+pub(crate) enum Laid {
+    Key(LaidKey),
+    Document(LaidDocument),
+}
+
+/// Of a key.
+#[derive(Debug)]
+pub(crate) struct LaidKey {
     keyspace: u32,
     key: Vec<u8>,
     /// None deletes.
@@ -59,9 +89,38 @@ pub(crate) struct Laid {
     expects: Option<Expect>,
 }
 
+/// Of a document.
+#[derive(Debug)]
+pub(crate) struct LaidDocument {
+    place: Place,
+    change: Change,
+    bytes: Box<[u8]>,
+    /// The tag, `*` for any.
+    wanted: Option<HeaderValue>,
+    /// It must not be there.
+    is_absent: bool,
+}
+
 impl Write {
+    /// Whether the caller may do this, as far as that is known before it is done.
+    pub(crate) fn refuse(&self, caller: &Caller) -> Result<(), Problem> {
+        let role = if self.delete { Role::Delete } else { Role::Modify };
+        match &self.document {
+            None => caller.may(role, Some(&self.scope())),
+            Some(name) => {
+                let (database, _) = name.split_once('/').unwrap_or((name, ""));
+                // Whether it is made is known once it is looked for.
+                let makes = self.put.is_some() && self.insert.is_none() && self.node.is_none();
+                if makes && caller.grants.allows(Role::Create, Some(database)) {
+                    return Ok(());
+                }
+                caller.may(role, Some(database))
+            }
+        }
+    }
+
     /// The keyspace as the caller named it: what his roles are asked for.
-    pub(crate) fn scope(&self) -> String {
+    fn scope(&self) -> String {
         match &self.keyspace {
             None => "0".to_owned(),
             Some(Where::Number(number)) => number.to_string(),
@@ -69,12 +128,29 @@ impl Write {
         }
     }
 
-    pub(crate) const fn deletes(&self) -> bool {
-        self.delete
+    /// Everything that can be found wrong with it alone is found now.
+    pub(crate) fn lay(self, kv: Option<&Kv>) -> Result<Laid, Problem> {
+        if self.document.is_some() {
+            return self.lay_document().map(Laid::Document);
+        }
+        let kv = kv.ok_or_else(|| Problem::not_found("this server has no key-value store: write [kv]"))?;
+        let laid = self.lay_key(kv)?;
+        kv.check_write(&laid.op())?;
+        Ok(Laid::Key(laid))
     }
 
-    pub(crate) fn lay(self, kv: &Kv) -> Result<Laid, Problem> {
-        let keyspace = keyspace(kv, &self.scope())?;
+    fn lay_key(self, kv: &Kv) -> Result<LaidKey, Problem> {
+        if self.node.is_some() || self.insert.is_some() || self.put.or(self.patch).or(self.merge).is_some() {
+            return Err(Problem::invalid("node, insert, put, patch and merge are of documents: name one"));
+        }
+        let keyspace = keyspace(
+            kv,
+            &match &self.keyspace {
+                None => "0".to_owned(),
+                Some(Where::Number(number)) => number.to_string(),
+                Some(Where::Name(name)) => name.clone(),
+            },
+        )?;
         let key = one("key", self.key, self.key_base64)?.ok_or_else(|| Problem::invalid("a write without a key"))?;
         let value = one("value", self.value, self.value_base64)?;
         let value = match (value, self.delete) {
@@ -92,12 +168,76 @@ impl Write {
             },
         };
         let metadata = one("metadata", None, self.metadata_base64)?.unwrap_or_default();
-        Ok(Laid { keyspace, key, value, metadata, expires_ms: self.expires_ms, expects })
+        Ok(LaidKey { keyspace, key, value, metadata, expires_ms: self.expires_ms, expects })
+    }
+
+    fn lay_document(self) -> Result<LaidDocument, Problem> {
+        let Self { document, node, insert, put, patch, merge, delete, condition, .. } = self;
+        let of_keys = self.keyspace.is_some() || self.metadata_base64.is_some() || self.expires_ms > 0;
+        if of_keys || self.key.or(self.key_base64).or(self.value).or(self.value_base64).is_some() {
+            return Err(Problem::invalid("a write is of a document or of a key, not of both"));
+        }
+        let place = Place::of_name(&document.unwrap_or_default())?;
+        let node = node.filter(|key| *key != 0).map(NodeKey);
+        let (change, bytes) = match (put, patch, merge, delete, node, insert) {
+            (Some(json), None, None, false, None, None) => (Change::Put, Some(json)),
+            (Some(json), None, None, false, node, Some(word)) => {
+                (Change::Insert(node, Insert::of_word(&word)?), Some(json))
+            }
+            (Some(json), None, None, false, node, None) => (Change::Insert(node, Insert::FirstChild), Some(json)),
+            (None, Some(json), None, false, None, None) => (Change::Patch, Some(json)),
+            (None, None, Some(json), false, None, None) => (Change::Merge, Some(json)),
+            (None, None, None, true, Some(node), None) => (Change::Remove(node), None),
+            _ => {
+                return Err(Problem::invalid(
+                    "a write of a document has one of put (with node and insert: beside or into a node), patch, merge, or \
+                     `\"delete\": true` with a node",
+                ));
+            }
+        };
+        let (wanted, is_absent) = match condition {
+            None => (None, false),
+            Some(If::Word(word)) if word == "absent" => (None, true),
+            Some(If::Word(word)) => (Some(document_tag(&word)?), false),
+            Some(If::At(_)) => return Err(Problem::invalid("if is \"absent\", \"present\" or a tag of a document")),
+        };
+        let bytes = bytes.map(|json| Box::from(json.get().as_bytes())).unwrap_or_default();
+        Ok(LaidDocument { place, change, bytes, wanted, is_absent })
     }
 }
 
+/// A tag as the header would have it, with its quotes or without.
+fn document_tag(word: &str) -> Result<HeaderValue, Problem> {
+    let text = match word {
+        "present" | "*" => "*".to_owned(),
+        word => format!("\"{}\"", word.trim_matches('"')),
+    };
+    HeaderValue::from_str(&text).map_err(|_| Problem::invalid(format!("if = {word:?}; it is no tag")))
+}
+
 impl Laid {
-    pub(crate) fn op(&self) -> Op<'_> {
+    /// Does it within a transaction.
+    pub(crate) fn done(&self, work: &mut Work<'_>) -> Result<(), Problem> {
+        match self {
+            Self::Key(laid) => {
+                let (kv, xid) = work.keys()?;
+                if let Some(condition) = laid.condition() {
+                    kv.branch_expect(&xid, condition)?;
+                }
+                kv.branch_write(&xid, &laid.op())?;
+                work.wrote();
+            }
+            Self::Document(laid) => {
+                laid.done(work)?;
+                work.wrote_document();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LaidKey {
+    fn op(&self) -> Op<'_> {
         let Self { keyspace, key, metadata, .. } = self;
         match &self.value {
             None => Op::delete(*keyspace, key),
@@ -105,9 +245,56 @@ impl Laid {
         }
     }
 
-    pub(crate) fn condition(&self) -> Option<Condition<'_>> {
+    fn condition(&self) -> Option<Condition<'_>> {
         self.expects.map(|expects| Condition::new(self.keyspace, &self.key, expects))
     }
+}
+
+impl LaidDocument {
+    fn done(&self, work: &mut Work<'_>) -> Result<(), Problem> {
+        let caller = work.caller;
+        let (database, mut branch) = work.documents()?;
+        let name = self.place.document();
+        let made = if self.change == Change::Put { made(database, &self.place, caller)? } else { false };
+        let edit = match branch.edit(&name) {
+            Err(DocsError::NoDocument { .. }) => return Err(self.place.missing()),
+            edit => edit?,
+        };
+        let is_there = assent_docs::Look::value(edit).is_some();
+        if !is_there && self.change != Change::Put {
+            return Err(self.place.missing());
+        }
+        if is_there && !made {
+            let role = if matches!(self.change, Change::Remove(_)) { Role::Delete } else { Role::Modify };
+            caller.may(role, Some(&self.place.database))?;
+        }
+        if self.is_absent && is_there {
+            return Err(Problem::precondition(format!("document {name:?} is there")));
+        }
+        judge(edit, self.change.node(edit), self.wanted.as_ref())?;
+        self.change.make(edit, &self.bytes)
+    }
+}
+
+/// Makes a document without a revision, which nobody sees before the commit, where there is none. Whether it has none.
+fn made(database: &Database, place: &Place, caller: &Caller) -> Result<bool, Problem> {
+    match database.document(&place.document()) {
+        Ok(document) if document.latest().number() > 0 => return Ok(false),
+        Ok(_) => {}
+        Err(DocsError::NoDocument { .. }) => {
+            caller.may(Role::Create, Some(&place.database))?;
+            if !place.is_there(database)? {
+                let detail = format!("there is no database {:?}: make it before the transaction", place.database);
+                return Err(Problem::not_found(detail));
+            }
+            match database.create(&place.document(), Versioning::default()) {
+                Ok(_) | Err(DocsError::Exists { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    caller.may(Role::Create, Some(&place.database)).map(|()| true)
 }
 
 fn one(name: &str, text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, Problem> {
@@ -124,6 +311,9 @@ fn one(name: &str, text: Option<String>, base64: Option<String>) -> Result<Optio
 
 /// The number of a keyspace: its own, or that of its name.
 pub(crate) fn keyspace(kv: &Kv, text: &str) -> Result<u32, Problem> {
+    if text == KEYSPACE {
+        return Err(Problem::of(Kind::Denied, format!("keyspace {text:?} is the server's own")));
+    }
     match text.parse::<u32>() {
         Ok(number) if number < NAMED_FROM => Ok(number),
         Ok(number) => Err(Problem::invalid(format!(

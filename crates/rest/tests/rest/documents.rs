@@ -312,11 +312,14 @@ fn databases_are_made_listed_and_dropped_and_names_lead_nowhere_else() {
         assert_eq!(put(&archive, "/db/broken", body).status, 400, "{body:?}");
         assert_eq!(archive.get("/db/broken").status, 404, "{body:?} left something");
     }
+    assert!(
+        !archive.get("/db").text().contains("broken") && !archive.get("/?withResources=true").text().contains("broken")
+    );
     assert_eq!(put(&archive, "/db/broken", "0").status, 201);
     let xml = archive.ask("PUT", "/db/x", &[("content-type", "application/xml")], b"<a/>");
     assert_eq!(
         (xml.status, post(&archive, "/", &[], "{}").status, post(&archive, "/db", &[], "").status),
-        (501, 400, 501)
+        (501, 400, 415)
     );
     assert_eq!(archive.ask("DELETE", "/", &[], b"").status, 204);
     assert_eq!(archive.get("/").json(), json!({"databases": []}));
@@ -360,6 +363,10 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("GET", "/shop/doc/history", "", "view"),
     ("GET", "/shop/doc/diff", "", "view"),
     ("GET", "/shop/doc/pathSummary", "", "view"),
+    ("GET", "/shop/doc/tags", "", "view"),
+    ("PUT", "/shop/doc/tags/a", "", "modify"),
+    ("DELETE", "/shop/doc/tags/a", "", "delete"),
+    ("GET", "/shop/doc/watch?since=4000000000", "", "view"),
     ("DELETE", "/shop/doc?nodeId=9", "", "delete"),
     ("DELETE", "/shop/new", "", "delete"),
     ("DELETE", "/shop", "", "delete"),

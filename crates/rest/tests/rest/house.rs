@@ -99,7 +99,10 @@ pub(crate) struct House {
     pub(crate) clock: Arc<Ahead>,
     pub(crate) kv: Arc<Kv>,
     pub(crate) coordinator: Arc<Coordinator>,
-    _folder: TempDir,
+    /// The documents that its transactions take, and their own listener.
+    pub(crate) documents: Arc<Database>,
+    docs: Rest,
+    folder: TempDir,
 }
 
 pub(crate) struct Rules {
@@ -128,7 +131,10 @@ pub(crate) fn house(rules: Rules) -> House {
 }
 
 pub(crate) fn house_of(rules: Rules, identity: Identity, clock: Arc<Ahead>) -> House {
-    let folder = tempfile::tempdir().unwrap();
+    open(rules, identity, clock, tempfile::tempdir().unwrap())
+}
+
+fn open(rules: Rules, identity: Identity, clock: Arc<Ahead>, folder: TempDir) -> House {
     let journal = |name: &str, kept_until_released| {
         let config = Config { log_size: 1 << 20, kept_until_released, ..Config::default() };
         let path = folder.path().join(name);
@@ -142,6 +148,10 @@ pub(crate) fn house_of(rules: Rules, identity: Identity, clock: Arc<Ahead>) -> H
     let kv_log = journal("kv", true);
     let kv = Kv::open(kv_log, Arc::new(RealDisk), clock.clone(), &folder.path().join("ledger"), kv_config).unwrap();
     let kv = Arc::new(kv);
+    let config = assent_docs::Config { trims: true, ..assent_docs::Config::default() };
+    let (docs_log, index) = (journal("docs", true), folder.path().join("docs-index"));
+    let documents = Database::open(docs_log, Arc::new(RealDisk), clock.clone(), &index, config).unwrap();
+    let documents = Arc::new(documents);
     let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
     let identity = Arc::new(identity);
     let level = Arc::new(std::sync::Mutex::new("info".to_owned()));
@@ -154,7 +164,9 @@ pub(crate) fn house_of(rules: Rules, identity: Identity, clock: Arc<Ahead>) -> H
         coordinator_log: Some(log),
         kv: Some(kv.clone()),
         own_store: rules.own_store.then(|| "store".to_owned()),
-        resources: vec!["store".to_owned()],
+        documents: Some(documents.clone()),
+        own_documents: rules.own_store.then(|| "documents".to_owned()),
+        resources: vec!["store".to_owned(), "documents".to_owned()],
         configuration: serde_json::json!({"data_dir": "data"}),
         log_level: Some(LogLevel {
             get: Box::new(move || told.lock().unwrap().clone()),
@@ -175,8 +187,12 @@ pub(crate) fn house_of(rules: Rules, identity: Identity, clock: Arc<Ahead>) -> H
         metrics: metrics.clone(),
     };
     let any = listen_address("admin.listen", "127.0.0.1:0", false).unwrap();
+    let served =
+        Documents { metrics: Arc::new(Metrics::default()), health: health.clone(), database: documents.clone() };
+    let docs = Entrance { metrics: served.metrics.clone(), ..entrance.clone() };
+    let docs = Rest::start(&any, docs, Service::documents(served)).unwrap();
     let rest = Rest::start(&any, entrance, Service::admin(admin)).unwrap();
-    House { rest, metrics, health, identity, clock, kv, coordinator, _folder: folder }
+    House { rest, metrics, health, identity, clock, kv, coordinator, documents, docs, folder }
 }
 
 /// A user whose hash costs nothing.
@@ -228,6 +244,19 @@ pub(crate) fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &[(
 }
 
 impl House {
+    /// The same folder, opened anew.
+    pub(crate) fn again(self) -> House {
+        let House { rest, docs, clock, kv, coordinator, documents, folder, .. } = self;
+        drop((rest, docs));
+        drop((kv, coordinator, documents));
+        open(Rules::default(), Identity::open(), clock, folder)
+    }
+
+    /// A request to the listener of documents.
+    pub(crate) fn docs(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        ask_at(self.docs.address(), method, path, headers, body.as_bytes())
+    }
+
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         ask_at(self.rest.address(), method, path, headers, body)
     }

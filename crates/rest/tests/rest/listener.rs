@@ -145,6 +145,8 @@ fn a_taken_address_and_a_setting_that_cannot_work_are_said() {
             coordinator_log: None,
             kv: None,
             own_store: None,
+            documents: None,
+            own_documents: None,
             resources: Vec::new(),
             configuration: serde_json::Value::Null,
             log_level: None,

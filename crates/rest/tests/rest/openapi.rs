@@ -163,9 +163,15 @@ fn walk(document: &Value, address: std::net::SocketAddr, before: impl Fn(&str)) 
             ("key", "a"),
             ("name", "shop"),
             ("tx", "1.1.1"),
+            ("tag", "v1"),
         ];
         let path = named.iter().fold(path, |path, (name, value)| path.replace(&format!("{{{name}}}"), value));
-        let path = if id == "diff" { format!("{path}?first-revision=1&second-revision=1") } else { path };
+        let path = match id {
+            "diff" => format!("{path}?first-revision=1&second-revision=1"),
+            // One that is let in is told that this is no id; a stream would not end.
+            "watch" => format!("{path}?lastEventId=none"),
+            _ => path,
+        };
         let kind = if id == "patch" { "application/json-patch+json" } else { "application/json" };
         let ask = |path: &str, headers: &[(&str, &str)]| -> Answer {
             let headers: Vec<_> = headers.iter().copied().chain([("content-type", kind)]).collect();
