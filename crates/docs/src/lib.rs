@@ -11,8 +11,7 @@
 //! [`Edit::commit_begin`] appends one entry, [`Pending::wait`] makes it durable and visible · [`Document::latest`],
 //! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock: by key, by a [`Cursor`], or
 //! written as JSON by a [`Form`], selected from by a [`JsonPath`] · [`Database::prepare_begin`] makes edits a branch of a distributed transaction.
-//! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, secondary
-//! indexes.
+//! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, secondary indexes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,8 +19,7 @@
 //! use assent_journal::Journal;
 //! use assent_world::{RealClock, RealDice, RealDisk};
 //!
-//! # let folder = tempfile::tempdir()?;
-//! # let folder = folder.path();
+//! # let dir = tempfile::tempdir()?; let folder = dir.path();
 //! let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
 //! let kept = assent_journal::Config { kept_until_released: true, ..Default::default() };
 //! let (log, _) = Journal::open(disk.clone(), clock.clone(), Arc::new(RealDice), &folder.join("log"), kept)?;
