@@ -72,7 +72,7 @@ struct Step {
 
 impl Writer {
     fn document(&self) -> String {
-        if self.number % 8 == 0 { "kills/shared".to_owned() } else { format!("kills/w{}", self.number) }
+        if self.number.is_multiple_of(8) { "kills/shared".to_owned() } else { format!("kills/w{}", self.number) }
     }
 
     /// A number that nobody else writes.
@@ -137,7 +137,7 @@ impl Writer {
             answers.fetch_add(1, Ordering::Relaxed);
             self.step += 1;
             // Whoever asks once more for what he was told already.
-            if self.step % 5 == 0 && !self.send(self.step - 1, served) {
+            if self.step.is_multiple_of(5) && !self.send(self.step - 1, served) {
                 return;
             }
         }
