@@ -76,7 +76,7 @@ impl Served {
     pub(crate) fn get(&self, path: &str) -> String {
         #[allow(clippy::disallowed_methods, reason = "a test is a client of its own")]
         let mut stream = TcpStream::connect(&self.admin).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: assent\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
