@@ -149,8 +149,8 @@ def arguments(client):
     times = [datetime.fromisoformat(one["revisionTimestamp"].replace("Z", "+00:00")) for one in reversed(resource.history())]
     several = resource.read(None, revision=(times[0], times[2]))["sirix"]
     assert several[-1]["revisionNumber"] == 3, several
-    array = resource.read_with_metadata(None, meta_type=MetadataType.KEY)["value"][0]["value"]["metadata"]["nodeKey"]
-    items = [one["metadata"]["nodeKey"] for one in resource.read_with_metadata(array, meta_type=MetadataType.KEY)["value"]]
+    member = resource.read_with_metadata(None, meta_type=MetadataType.KEY)["value"][0]
+    array, items = member["metadata"]["nodeKey"], [one["metadata"]["nodeKey"] for one in member["value"]]
     assert resource.read(array, top_level_limit=2, top_level_skip_last_node=items[1]) == [12, 13]
     resource.update(items[0], "9", insert=Insert.REPLACE)
     assert len(resource.diff(3, 4)) == 1
