@@ -175,5 +175,9 @@ fn hand_over(running: &Running<Machine>, me: Member) {
     while leads() && RealClock.now() < until {
         RealClock.sleep(Duration::from_millis(2));
     }
-    info!("node {me} has handed the lead to node {to}");
+    if leads() {
+        warn!("node {me} still leads: the lead was not taken over by node {to} in {} s", HAND_OVER_AT_MOST.as_secs());
+    } else {
+        info!("node {me} has handed the lead to node {to}");
+    }
 }
