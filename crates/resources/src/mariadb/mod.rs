@@ -32,7 +32,7 @@ use crate::kept::{Kept, Limits, NotHere, Stuck, said};
 use crate::url::hidden;
 use codes::{judge_connect, judge_work};
 use failure::Failure;
-use recovery::{is_read_only, look, replica};
+use recovery::{Leavers, is_read_only, look, replica};
 use session::Session;
 
 const FORM: &str = "mysql://user:password@host:port/database";
@@ -180,6 +180,7 @@ pub struct MariadbConnector {
     address: Address,
     limits: Limits,
     stuck: Stuck,
+    leavers: Leavers,
 }
 
 impl MariadbConnector {
@@ -188,7 +189,8 @@ impl MariadbConnector {
     /// # Errors
     /// [`ResourceError::Url`].
     pub fn new(name: &str, url: &str) -> Result<Self, ResourceError> {
-        Ok(Self { address: Address::parse(name, url)?, limits: Limits::RECOVERY, stuck: Stuck::default() })
+        let address = Address::parse(name, url)?;
+        Ok(Self { address, limits: Limits::RECOVERY, stuck: Stuck::default(), leavers: Leavers::default() })
     }
 
     /// With other limits than [`Limits::RECOVERY`].
@@ -205,7 +207,10 @@ impl Connector for MariadbConnector {
 
     fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
         let opened = self.address.open(true, self.limits, &self.stuck);
-        opened.map(|it| Box::new(it) as Box<dyn Resource>).map_err(ResourceError::into_native)
+        let mut opened = opened.map_err(ResourceError::into_native)?;
+        // It has just been opened.
+        let _gone = opened.kept.with(|session| session.leavers = self.leavers.shared());
+        Ok(Box::new(opened))
     }
 }
 

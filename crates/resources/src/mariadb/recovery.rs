@@ -2,12 +2,15 @@
 //! mark by which such a session is found.
 //!
 //! Walk: [`Session::mark`] when a connection works for a client for the first time · `claim` · `listed` · `inquire` ·
-//! `evict`: ask who has the client's marks, end those sessions, wait until they have gone · `freed`: has who voted gone?
+//! `evict`: ask who has the client's marks, end those sessions, wait until they have gone · `freed`: has who voted gone? ·
+//! `let_leave`: the pause behind that, before an outcome.
 //! Trap: a replica lists what it has replayed, which need not be what its primary holds. So no list of a server that is
 //! read-only counts, and neither does its 1397; a replica that may be written to looks like a primary.
 //! Deliberately absent: names of locks (`owner.rs`), which server it is (`witness.rs`).
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
@@ -29,6 +32,9 @@ const EVICT_WAIT_S: u32 = 3;
 /// How often it is looked for meanwhile, and what is said in between.
 const LOOKS_PER_S: u32 = 100;
 const PAUSE: &str = "DO SLEEP(0.01)";
+/// What lies between the end of a session for everybody who asks and InnoDB's letting go of its branch: it closes its socket
+/// there, and on a busy machine waits for a processor. At the server, so that it counts only while the server runs.
+const LEAVE: &str = "DO SLEEP(0.1)";
 /// How many connections are remembered as gone.
 const GONE_MAX: usize = 65_536;
 
@@ -84,6 +90,30 @@ pub(super) fn replica() -> Native {
     let message = "it has read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
                    primary";
     native(1290, message)
+}
+
+/// Sessions that were found to have gone, counted over all connections of one connector: who looks for one may be another
+/// connection than who tells its branch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leavers {
+    found: Arc<AtomicU64>,
+    /// Up to which of them this connection has waited.
+    waited: u64,
+}
+
+impl Leavers {
+    /// The same ones, for a connection that has not waited yet.
+    pub(super) fn shared(&self) -> Self {
+        Self { found: Arc::clone(&self.found), waited: 0 }
+    }
+
+    fn note(&self) {
+        self.found.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn found(&self) -> u64 {
+        self.found.load(Ordering::SeqCst)
+    }
 }
 
 impl Session {
@@ -214,7 +244,8 @@ impl Session {
     /// Whether the connection that voted has gone.
     /// Trap: a session that ends hands its branch to whoever asks before InnoDB has let go of it. A commit that comes in
     /// between is answered with success and does nothing; the branch is listed nowhere, and prepared again after a
-    /// restart (10.11.19: 0.7 % of such commits). The list of connections is the only place that shows when it is over.
+    /// restart (10.11.19: 0.7 % of such commits). The list of connections shows when it is almost over: a session leaves it,
+    /// then closes its socket, then InnoDB lets go. Nothing that every account may ask shows the rest: [`Self::let_leave`].
     pub(super) fn freed(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
         let Some(voter) = self.seen.voter(witness).filter(|id| *id != self.seen.connection) else { return Reply::Done };
         if self.gone.contains(&voter) {
@@ -226,14 +257,30 @@ impl Session {
                 Reply::Refused(Kind::Busy, said(message))
             }
             Ok(false) => {
-                if self.gone.len() >= GONE_MAX {
-                    self.gone.clear();
-                }
-                self.gone.insert(voter);
+                self.has_gone(voter);
                 Reply::Done
             }
             Err(failure) => plain(Step::Open, &failure),
         }
+    }
+
+    fn has_gone(&mut self, id: u64) {
+        if self.gone.len() >= GONE_MAX {
+            self.gone.clear();
+        }
+        if self.gone.insert(id) {
+            self.leavers.note();
+        }
+    }
+
+    /// Before a branch is told: one pause behind all the sessions that were found gone since the last one.
+    pub(super) fn let_leave(&mut self) -> Result<(), Failure> {
+        let found = self.leavers.found();
+        if found > self.leavers.waited {
+            self.ask(|connection| connection.query_drop(LEAVE))?;
+            self.leavers.waited = found;
+        }
+        Ok(())
     }
 
     /// Whether there is such a connection. The process list leaves out those of other accounts, unless one has PROCESS, and
@@ -258,7 +305,8 @@ impl Session {
         Ok(true)
     }
 
-    /// A mark that can be had is a session on its way out; when there is no such connection any more, its branch is free.
+    /// A mark that can be had is a session on its way out; when there is no such connection any more, its branch is as good
+    /// as free.
     fn wait_for(&mut self, owner: Owner, ended: &[(u32, u64)]) -> Reply {
         for (number, id) in ended {
             let lock = owner.lock(*number);
@@ -267,7 +315,10 @@ impl Session {
                 Ok(Some((Some(1), _))) => {
                     for _ in 0..EVICT_WAIT_S * LOOKS_PER_S {
                         match self.is_there(*id) {
-                            Ok(false) => break,
+                            Ok(false) => {
+                                self.has_gone(*id);
+                                break;
+                            }
                             Ok(true) => {}
                             Err(failure) => return plain(Step::Open, &failure),
                         }

@@ -25,6 +25,7 @@ use crate::mariadb::codes::{Says, Step};
 use crate::mariadb::failure::{Failure, out_of_step, plain};
 use crate::mariadb::known::{self, Known};
 use crate::mariadb::owner::Mark;
+use crate::mariadb::recovery::Leavers;
 use crate::mariadb::witness::{LOG_PLACE, Seen};
 use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
@@ -58,6 +59,8 @@ pub(crate) struct Session {
     limit: Option<ReadLimit>,
     /// Connections that were looked for and not there any more; numbers never come again while the server runs.
     pub(super) gone: HashSet<u64>,
+    /// Those of them behind which an outcome waits.
+    pub(super) leavers: Leavers,
 }
 
 impl Session {
@@ -76,6 +79,7 @@ impl Session {
             place_asked: RealClock.now(),
             limit: None,
             gone: HashSet::new(),
+            leavers: Leavers::default(),
         }
     }
 
@@ -367,6 +371,9 @@ impl Session {
     }
 
     fn finish(&mut self, step: Step, xid: Xid) -> Reply {
+        if let Err(failure) = self.let_leave() {
+            return plain(Step::Open, &failure);
+        }
         let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
         let reply = match self.say(&format!("XA {word} {}", literal(&xid))) {
             Ok(()) => Reply::Done,

@@ -183,22 +183,63 @@ fn a_commit_by_another_account_behind_an_owner_that_is_going_is_done() {
     commits_behind_owners_that_go(&table, "other_going", &mut *agent);
 }
 
+/// Ten at a time go, as sessions of one process do, and share what recovery waits.
 fn commits_behind_owners_that_go(table: &MariadbTable, test: &str, agent: &mut dyn Resource) {
-    for number in 0..600 {
-        let xid = of_client(xid(test, 0), 7, number);
-        let mut owner = prepared(table, xid, i32::try_from(number).unwrap());
-        let witness = owner.witness();
-        if number == 0 {
-            let reply = agent.call(Verb::Freed { xid, witness: witness.clone() });
-            assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "it is there: {reply:?}");
+    for round in 0..60 {
+        let xids: Vec<Xid> = (0..10).map(|it| of_client(xid(test, it), 7, round)).collect();
+        let rows = i32::try_from(round).unwrap() * 10..;
+        let mut owners: Vec<_> = xids.iter().zip(rows).map(|(xid, row)| prepared(table, *xid, row)).collect();
+        let witnesses: Vec<Vec<u8>> = owners.iter_mut().map(|owner| owner.witness()).collect();
+        let told = || xids.iter().zip(&witnesses);
+        if round == 0 {
+            for (xid, witness) in told() {
+                let reply = agent.call(Verb::Freed { xid: *xid, witness: witness.clone() });
+                assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "it is there: {reply:?}");
+            }
         }
-        // As when its process dies: nobody waits for that.
-        let going = std::thread::spawn(move || drop(owner));
-        freed(agent, xid, &witness);
-        assert_eq!(agent.call(Verb::Commit(xid)), Reply::Done);
-        going.join().unwrap();
+        // As when their process dies: nobody waits for that.
+        let going: Vec<_> = owners.into_iter().map(|owner| std::thread::spawn(move || drop(owner))).collect();
+        told().for_each(|(xid, witness)| freed(agent, *xid, witness));
+        for xid in &xids {
+            assert_eq!(agent.call(Verb::Commit(*xid)), Reply::Done);
+        }
+        going.into_iter().for_each(|it| it.join().unwrap());
     }
     assert_eq!(table.rows(), (0..600).collect::<Vec<_>>());
+}
+
+/// A session leaves the list of connections before its branch is free. Ten thousand may have gone, so a pause is behind all
+/// that were found gone, on whatever connection.
+#[test]
+fn one_pause_is_behind_all_owners_that_were_found_gone() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "pause");
+    let tap = Tap::new(&table.url);
+    let connector = MariadbConnector::new("shop", &tap.url).unwrap();
+    let mut agent = connector.connect().unwrap();
+    let paused = || tap.times("DO SLEEP(0.1)");
+    let gone = |numbers: [u16; 3]| {
+        numbers.map(|number| {
+            let xid = xid("pause", number);
+            let mut owner = prepared(&table, xid, number.into());
+            (xid, owner.witness())
+        })
+    };
+    let first = gone([0, 1, 2]);
+    first.iter().for_each(|(xid, witness)| freed(&mut *agent, *xid, witness));
+    assert_eq!(paused(), 0);
+    first.iter().for_each(|(xid, _)| assert_eq!(agent.call(Verb::Commit(*xid)), Reply::Done));
+    assert_eq!(paused(), 1);
+    let second = gone([3, 4, 5]);
+    second.iter().for_each(|(xid, witness)| freed(&mut *agent, *xid, witness));
+    second.iter().for_each(|(xid, witness)| freed(&mut *agent, *xid, witness));
+    assert_eq!(agent.call(Verb::Commit(second[0].0)), Reply::Done);
+    assert_eq!(agent.call(Verb::Rollback(second[1].0)), Reply::Done);
+    assert_eq!(paused(), 2);
+    // Found gone by one connection, told by another.
+    assert_eq!(connector.connect().unwrap().call(Verb::Commit(second[2].0)), Reply::Done);
+    assert_eq!(paused(), 3);
+    assert_eq!(table.rows(), [0, 1, 2, 3, 5]);
 }
 
 /// An account that sees the tables and no other account's sessions, until this goes.

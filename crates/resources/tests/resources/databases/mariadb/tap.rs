@@ -1,4 +1,4 @@
-//! A wire to a server that counts the messages of its only client. Each is a round trip.
+//! A wire to a server that counts the messages of its clients. Each is a round trip.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,14 +25,16 @@ impl Tap {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&bytes);
         std::thread::spawn(move || {
-            let Ok((client, _)) = listener.accept() else { return };
-            let server = TcpStream::connect((server.0.as_str(), server.1)).unwrap();
-            for stream in [&client, &server] {
-                stream.set_nodelay(true).unwrap();
+            while let Ok((client, _)) = listener.accept() {
+                let server = TcpStream::connect((server.0.as_str(), server.1)).unwrap();
+                for stream in [&client, &server] {
+                    stream.set_nodelay(true).unwrap();
+                }
+                let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let (counter, kept) = (Arc::clone(&counter), Arc::clone(&kept));
+                std::thread::spawn(move || forward(client, server, &counter, &kept));
             }
-            let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-            forward(client, server, &counter, &kept)
         });
         Self { url: url.replace(&format!(":{}/", options.get_tcp_port()), &format!(":{own}/")), messages, bytes }
     }
@@ -42,9 +44,14 @@ impl Tap {
         self.messages.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether the client has ever said this.
+    /// Whether a client has ever said this.
     pub(crate) fn said(&self, text: &str) -> bool {
-        self.bytes.lock().unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+        self.times(text) > 0
+    }
+
+    /// How often.
+    pub(crate) fn times(&self, text: &str) -> usize {
+        self.bytes.lock().unwrap().windows(text.len()).filter(|window| *window == text.as_bytes()).count()
     }
 }
 
