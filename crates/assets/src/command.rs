@@ -349,6 +349,17 @@ impl<'a> Command<'a> {
             _ => false,
         }
     }
+
+    /// Whether its answer may be told only when it is on every disk that counts, whatever `ack` asks for. DESIGN, 5: a vote and a
+    /// branch's outcome are durable in every policy. So is what is told again of them: the first answer may not have been.
+    #[must_use]
+    pub const fn is_of_branch(&self) -> bool {
+        match self.what {
+            What::Batch(_) | What::Call { .. } | What::Open { .. } | What::Close { .. } => false,
+            What::Prepare { .. } | What::Commit { .. } | What::Rollback { .. } => true,
+            What::InDoubt | What::Branch { .. } => true,
+        }
+    }
 }
 
 fn head(out: &mut Writer, what: u8, request: Option<Request>, count: u16) {

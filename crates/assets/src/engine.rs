@@ -24,7 +24,7 @@ use assent_world::{Clock, Disk};
 use crate::answer::Answer;
 use crate::asset::{Asset, AssetId};
 use crate::branches::{InDoubt, Known};
-use crate::command::{COMMAND_BYTES_MAX, Command, What};
+use crate::command::{COMMAND_BYTES_MAX, Command};
 use crate::config::Config;
 use crate::error::AssetsError;
 use crate::logic::Logics;
@@ -196,11 +196,7 @@ impl Engine {
         trace.stamp(Step::Ordered, &*self.clock);
         let begun = core.machine.begin(self.clock.wall_ms(), &command, answers);
         trace.stamp(Step::Executed, &*self.clock);
-        // DESIGN, 5: a vote and a branch's commit are durable in every policy. So is what is told again of them: the first answer may
-        // not have been, and nobody waited for it.
-        let is_plain =
-            matches!(command.what, What::Batch(_) | What::Call { .. } | What::Open { .. } | What::Close { .. });
-        let durable = !is_plain;
+        let durable = command.is_of_branch();
         if begun == Begun::Answered {
             trace.sequence = core.machine.sequence();
             return Ok(Ordered { end: core.end, durable });

@@ -3,7 +3,7 @@
 //! ```text
 //!   round     read what has arrived · a command: the primary's time before it, ordered · reads: asked        (the desk lays and sends)
 //!   applied   confirmed and executed: the answer goes to whoever ordered it, the change to who subscribed    POINT OF NO RETURN was before
-//!   flush     one write for each connection
+//!   flush     votes and outcomes that are on every disk in the set · one write for each connection
 //! ```
 //! Answers come in the order of requests, so each connection has a queue of what is due. A member that does not lead answers the first
 //! command with where the primary is, and takes nothing behind it. One that loses the lead closes the connections that wait
@@ -67,6 +67,8 @@ pub struct GroupDoor {
     said: BTreeSet<usize>,
     /// Commands without an answer, as they stand in the log.
     ordered: VecDeque<Ordered>,
+    /// Answers about branches, until what they tell is on every disk in the set.
+    held: VecDeque<Held>,
     /// Reads without an answer, by their tags.
     reads: BTreeMap<u64, Asked>,
     tags: u64,
@@ -86,6 +88,15 @@ struct Ordered {
     at: Sequence,
     client: usize,
     place: u64,
+    is_of_branch: bool,
+}
+
+/// An answer that is there, and may not be told yet.
+struct Held {
+    at: Sequence,
+    client: usize,
+    place: u64,
+    answer: Vec<u8>,
 }
 
 /// A read that waits until it may be answered.
@@ -118,6 +129,7 @@ impl GroupDoor {
             again: BTreeSet::new(),
             said: BTreeSet::new(),
             ordered: VecDeque::new(),
+            held: VecDeque::new(),
             reads: BTreeMap::new(),
             tags: 0,
             subscriptions: Subscriptions::default(),
@@ -209,8 +221,8 @@ impl GroupDoor {
     fn command(&mut self, token: usize, client: &mut Client, mark: u64, bytes: &[u8], port: &mut Port<'_, Machine>) {
         let mut trace = self.sample();
         trace.stamp(Step::Arrived, &*self.clock);
-        let read = match Command::read(bytes) {
-            Ok(command) if bytes.len() <= COMMAND_BYTES_MAX => command.is_read(),
+        let (read, is_of_branch) = match Command::read(bytes) {
+            Ok(command) if bytes.len() <= COMMAND_BYTES_MAX => (command.is_read(), command.is_of_branch()),
             Ok(_) => {
                 let text = format!("a command of {} bytes; at most {COMMAND_BYTES_MAX} are taken", bytes.len());
                 return client.refuse(mark, Kind::Invalid, &text);
@@ -228,7 +240,10 @@ impl GroupDoor {
         match ordered {
             Ok(Some(at)) => {
                 let place = client.due.begin(mark);
-                self.ordered.push_back(Ordered { at, client: token, place });
+                self.ordered.push_back(Ordered { at, client: token, place, is_of_branch });
+                if is_of_branch {
+                    port.keep(at);
+                }
                 if trace.is_on() {
                     trace.sequence = at;
                     trace.stamp(Step::Ordered, &*self.clock);
@@ -324,10 +339,32 @@ impl GroupDoor {
         if every > 0 && (self.arrived - 1).is_multiple_of(every) { Trace::on() } else { Trace::OFF }
     }
 
-    fn answer_to(&mut self, token: usize, place: u64, lay: impl FnOnce(&mut Vec<u8>, u64)) {
+    /// The answer goes to whoever asked; one about a branch when it may.
+    fn told(&mut self, is_of_branch: bool, held: Held, answer: &[u8]) {
+        if is_of_branch {
+            self.held.push_back(Held { answer: answer.to_vec(), ..held });
+            return;
+        }
+        self.answer_to(held.client, held.place, answer);
+    }
+
+    /// What is told of branches is on every disk in the set: whoever hears it may forget it.
+    fn tell_kept(&mut self, port: &mut Port<'_, Machine>) {
+        if let Some(last) = self.held.back() {
+            port.keep(last.at);
+        }
+        let kept = port.kept();
+        while let Some(Held { client, place, answer, .. }) = self.held.pop_front_if(|held| held.at <= kept) {
+            self.answer_to(client, place, &answer);
+        }
+    }
+
+    fn answer_to(&mut self, token: usize, place: u64, answer: &[u8]) {
         // It may have gone; what it ordered was done all the same.
         if let Some(client) = self.clients.get_mut(&token) {
-            client.due.answer(place, &mut client.guest.outbox, lay);
+            client.due.answer(place, &mut client.guest.outbox, |out, mark| {
+                lay(out, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[answer]);
+            });
             self.said.insert(token);
         }
     }
@@ -359,6 +396,7 @@ impl GroupDoor {
     /// Whoever waits for an answer that does not come is told by a connection that ends.
     fn doubt(&mut self) {
         self.ordered.clear();
+        self.held.clear();
         self.reads.clear();
         self.traced.clear();
         let waiting = |(token, client): (&usize, &Client)| (!client.due.is_empty()).then_some(*token);
@@ -416,10 +454,9 @@ impl Front<Machine> for GroupDoor {
             machine.changes().iter().for_each(|change| self.subscriptions.tell(change));
             self.has_news = true;
         }
-        if let Some(Ordered { client, place, .. }) = self.ordered.pop_front_if(|ordered| ordered.at == at) {
-            self.answer_to(client, place, |out, mark| {
-                lay(out, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[answer]);
-            });
+        if let Some(ordered) = self.ordered.pop_front_if(|ordered| ordered.at == at) {
+            let Ordered { client, place, is_of_branch, .. } = ordered;
+            self.told(is_of_branch, Held { at, client, place, answer: Vec::new() }, answer);
         }
         if let Some(mut trace) = self.traced.pop_front_if(|trace| trace.sequence == at) {
             trace.stamp(Step::Confirmed, &*self.clock);
@@ -433,9 +470,8 @@ impl Front<Machine> for GroupDoor {
         let mut answer = std::mem::take(&mut self.answer);
         answer.clear();
         machine.answer_read(&command, &mut answer);
-        self.answer_to(client, place, |out, mark| {
-            lay(out, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[&answer]);
-        });
+        let held = Held { at: machine.sequence(), client, place, answer: Vec::new() };
+        self.told(command.is_of_branch(), held, &answer);
         self.answer = answer;
     }
 
@@ -456,7 +492,8 @@ impl Front<Machine> for GroupDoor {
         }
     }
 
-    fn flush(&mut self, _: &mut Port<'_, Machine>) {
+    fn flush(&mut self, port: &mut Port<'_, Machine>) {
+        self.tell_kept(port);
         let is_awaited = |token: &usize| self.said.contains(token);
         if std::mem::take(&mut self.has_news) || self.subscribers.iter().any(is_awaited) {
             self.tell_news();

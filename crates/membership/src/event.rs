@@ -82,6 +82,8 @@ pub enum Event {
         /// How far it is held.
         reach: Reach,
     },
+    /// An answer waits until the log up to here is on the disk of every member in the set, whatever the group's `ack` asks for.
+    Keep(Sequence),
     /// Somebody reads: is anyone else the primary by now?
     Ask,
 }
@@ -119,6 +121,8 @@ pub enum Action {
     Sync,
     /// Everything up to here may be acknowledged.
     Release(Sequence),
+    /// What was to be kept up to here is on the disk of every member in the set, and of every one that comes into it.
+    Kept(Sequence),
     /// Reads that asked up to this beat may be answered, from everything released so far.
     Confirmed(u64),
 }

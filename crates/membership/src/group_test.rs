@@ -77,6 +77,8 @@ pub(crate) struct Shape {
     pub(crate) hand_overs: u8,
     pub(crate) forces: u8,
     pub(crate) burns: bool,
+    /// Each answer waits until its command is on every disk that counts, as those of votes do.
+    pub(crate) votes: bool,
 }
 
 impl Shape {
@@ -92,6 +94,7 @@ impl Shape {
             hand_overs: 0,
             forces: 0,
             burns: false,
+            votes: false,
         }
     }
 }
@@ -114,6 +117,8 @@ pub(crate) struct Group {
     pub(crate) net: BTreeSet<Wire>,
     /// What clients were told is done, in its order.
     pub(crate) acked: Vec<Entry>,
+    /// What they were told is on every disk that counts.
+    kept: Vec<Entry>,
     /// Who led which epoch.
     led: BTreeMap<u32, Member>,
     /// Who reads, with which beat, and how much was acknowledged when the read was asked.
@@ -175,6 +180,7 @@ impl Group {
             seats: (0..shape.members).map(|at| seat(u64::from(at) * 10)).collect(),
             net: BTreeSet::new(),
             acked: Vec::new(),
+            kept: Vec::new(),
             led: BTreeMap::new(),
             reads: Vec::new(),
             spent: Spent::default(),
@@ -286,6 +292,7 @@ impl Group {
                     seat.durable = seat.durable.min(seat.log.len());
                 }
                 Action::Release(to) => self.release(at, usize::try_from(to.0).unwrap()),
+                Action::Kept(to) => self.kept(at, usize::try_from(to.0).unwrap()),
                 Action::Confirmed(beat) => self.confirmed(at, beat),
                 // The arbiter speaks when it likes, and the disk syncs when it likes.
                 Action::Read | Action::Sync => {}
@@ -307,6 +314,8 @@ impl Group {
             // A person took it on him that what only the others held is lost.
             let held = self.acked.iter().zip(&self.seats[at].log).take_while(|(one, other)| one == other).count();
             self.acked.truncate(held);
+            let held = self.kept.iter().zip(&self.seats[at].log).take_while(|(one, other)| one == other).count();
+            self.kept.truncate(held);
         }
     }
 
@@ -322,6 +331,15 @@ impl Group {
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn kept(&mut self, at: usize, to: usize) {
+        let log = &self.seats[at].log;
+        match log.get(..to) {
+            Some(told) if told.starts_with(&self.kept) => self.kept = told.to_vec(),
+            Some(told) if self.kept.starts_with(told) => {}
+            _ => self.broken = Some("what was told as kept is another history"),
         }
     }
 
@@ -359,6 +377,10 @@ impl Group {
         seat.log.push(Entry { epoch: epoch.0, request });
         self.spent.requests = self.spent.requests.max(request);
         self.grown(at, epoch);
+        if shape.votes {
+            let end = sequence(self.seats[at].log.len());
+            self.step(at, Event::Keep(end));
+        }
         self.stream(shape, at);
         true
     }
@@ -462,6 +484,15 @@ impl Group {
                 let leads = seat.node.as_ref().and_then(Node::leads);
                 leads.map(|epoch| epoch.0).as_ref() != last || last.is_none() || seat.log.starts_with(&self.acked)
             })
+    }
+
+    /// Whether everybody in the recorded set has on its disk what was told to be on every disk.
+    pub(crate) fn keeps_votes(&self) -> bool {
+        self.arbiter.in_sync.iter().all(|(member, life)| {
+            let seat = &self.seats[usize::from(member.0)];
+            // On a disk that is not the recorded one nobody counts.
+            seat.disk != life.disk || seat.log[..seat.durable].starts_with(&self.kept)
+        })
     }
 
     /// Whether no log has a request twice.

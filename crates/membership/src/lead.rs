@@ -17,6 +17,10 @@ use crate::wait::Waiting;
 pub(crate) struct Leading {
     peers: BTreeMap<Member, Peer>,
     released: Sequence,
+    /// What is to be kept: on the disk of everybody in the set.
+    wanted: Sequence,
+    /// How much of that was told to be.
+    kept: Sequence,
     /// The own log when it began to lead. All of it counts as acknowledged: some of it may be.
     base: History,
     pub(crate) beat: u64,
@@ -55,6 +59,10 @@ impl Peer {
 }
 
 impl Leading {
+    pub(crate) fn keep(&mut self, to: Sequence) {
+        self.wanted = self.wanted.max(to);
+    }
+
     pub(crate) fn peer(&mut self, member: Member) -> &mut Peer {
         self.peers.entry(member).or_default()
     }
@@ -65,6 +73,8 @@ impl Node {
         self.role = Role::Leading(Leading {
             peers: BTreeMap::new(),
             released: Sequence(0),
+            wanted: Sequence(0),
+            kept: Sequence(0),
             base: self.history.clone(),
             beat: 0,
             confirmed: 0,
@@ -136,12 +146,18 @@ impl Node {
         }
         let released = self.least(|node, set| node.held_by_all(leading, set));
         let answered = self.least(|node, set| node.beaten_by_all(leading, set));
+        let keeps = leading.wanted > leading.kept;
+        let kept = keeps.then(|| self.least(|node, set| node.kept_by_all(leading, set)).min(leading.wanted));
         let base = leading.base.end().sequence;
         let before = (leading.released, leading.confirmed);
         let Role::Leading(leading) = &mut self.role else { return };
         if released > before.0 {
             leading.released = released;
             out.push(Action::Release(released));
+        }
+        if let Some(kept) = kept.filter(|kept| *kept > leading.kept) {
+            leading.kept = kept;
+            out.push(Action::Kept(kept));
         }
         // What an earlier primary acknowledged is in the base: a read must see it.
         if answered > before.1 && leading.released >= base {
@@ -170,6 +186,16 @@ impl Node {
         };
         self.peers_of(leading, set)
             .fold(own, |least, peer| least.min(peer.map_or(Sequence(0), |peer| self.grade(peer))))
+    }
+
+    /// How much everybody has on the disk.
+    fn kept_by_all(&self, leading: &Leading, set: &InSync) -> Sequence {
+        let own = self.reach.durable;
+        if !self.keeps(Rule::KeptByAll) {
+            return own;
+        }
+        self.peers_of(leading, set)
+            .fold(own, |least, peer| least.min(peer.map_or(Sequence(0), |peer| peer.reach.durable)))
     }
 
     fn grade(&self, peer: &Peer) -> Sequence {
@@ -214,7 +240,10 @@ impl Node {
         if let Some(handed) = leading.handing.as_ref().and_then(handed) {
             return Some(handed);
         }
-        let floor = leading.released.max(leading.base.end().sequence);
+        let base = leading.base.end().sequence;
+        let floor = leading.released.max(base);
+        // How much of the base was told to be kept, an earlier primary knew.
+        let kept = if self.keeps(Rule::KeptByNewcomers) { leading.kept.max(base) } else { Sequence(0) };
         // It may lead in a later life than the one that asked for it.
         let mut set = self.known.in_sync.clone().with(self.setup.me, self.setup.life);
         for member in self.others() {
@@ -224,7 +253,7 @@ impl Node {
             if recorded.is_some() && (peer.silent || peer.out || replaced) {
                 set = set.without(member);
             }
-            let whole = self.grade(peer) >= floor || !self.keeps(Rule::CaughtUp);
+            let whole = (self.grade(peer) >= floor || !self.keeps(Rule::CaughtUp)) && peer.reach.durable >= kept;
             let ready = peer.follows && whole && !peer.silent && !peer.out;
             if let Some(life) = peer.life.filter(|_| recorded.is_none() && ready) {
                 set = set.with(member, life);

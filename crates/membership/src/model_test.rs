@@ -125,6 +125,7 @@ impl Model for Shape {
         vec![
             Property::always("nothing that must never be", |_, group: &Group| group.broken.is_none()),
             Property::always("what was acknowledged is kept", |_, group: &Group| group.keeps_acknowledged()),
+            Property::always("what was told to be on every disk is", |_, group: &Group| group.keeps_votes()),
             Property::always("a request is executed once", |_, group: &Group| group.executes_once()),
             Property::always("logs that share an entry share all before it", |_, group: &Group| group.logs_agree()),
         ]
@@ -185,7 +186,9 @@ fn shapes() -> Vec<Shape> {
         for members in [2, 3] {
             let small = Shape { members, ..Shape::pair(ack) };
             let large = Shape { requests: 4, crashes: 4, suspicions: 5, reads: 2, hand_overs: 1, burns: true, ..small };
-            shapes.extend([small, large, Shape { forces: 1, ..large }]);
+            // What nobody promised to keep of a burnt disk is no fault of votes.
+            let votes = Shape { votes: true, burns: ack != Ack::None, ..large };
+            shapes.extend([small, large, Shape { forces: 1, ..large }, votes]);
         }
     }
     shapes
@@ -368,6 +371,20 @@ fn a_member_in_another_life_does_not_count() {
 #[test]
 fn who_asks_to_be_alone_has_everything_on_its_disk() {
     missed(Rule::DurableAlone, RECEIVED);
+}
+
+#[test]
+fn a_vote_is_on_the_disk_of_everybody_in_the_set_before_it_is_told() {
+    for ack in [Ack::None, Ack::Received, Ack::Written] {
+        missed(Rule::KeptByAll, Shape { votes: true, ..Shape::pair(ack) });
+    }
+}
+
+#[test]
+fn who_comes_into_the_set_has_every_vote_on_its_disk() {
+    for ack in [Ack::None, Ack::Received] {
+        missed(Rule::KeptByNewcomers, Shape { votes: true, ..Shape::pair(ack) });
+    }
 }
 
 #[test]

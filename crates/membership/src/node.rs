@@ -141,6 +141,11 @@ impl Node {
                 }
             }
             Event::Log { epoch, reach } => self.grew(epoch, reach, &mut out),
+            Event::Keep(to) => {
+                if let Role::Leading(leading) = &mut self.role {
+                    leading.keep(to);
+                }
+            }
             Event::Ask => {
                 if let Role::Leading(leading) = &mut self.role {
                     leading.beat = leading.beat.saturating_add(1);

@@ -34,6 +34,10 @@ pub(crate) enum Rule {
     Lives,
     /// Who asks to be alone has everything on its disk first.
     DurableAlone,
+    /// What is told as kept is on the disk of everybody in the set.
+    KeptByAll,
+    /// Who comes into the set has on its disk what was told as kept.
+    KeptByNewcomers,
     /// What was asked of the arbiter may come true at any time: until it is known, both sets count.
     BothSets,
     /// Who asked to be promoted confirms nothing to the old primary.

@@ -237,7 +237,11 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
     }
 
     fn pause(&self) -> Duration {
-        if self.wires.has_unread() || !self.later.is_empty() || self.applied.end.sequence < self.commit_to {
+        if self.wires.has_unread()
+            || self.replica.keeps_anew()
+            || !self.later.is_empty()
+            || self.applied.end.sequence < self.commit_to
+        {
             return Duration::ZERO;
         }
         let due = Duration::from_millis(self.replica.due_ms().saturating_sub(self.now_ms()).clamp(1, 1_000));

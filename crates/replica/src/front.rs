@@ -143,6 +143,17 @@ impl<M: Machine> Port<'_, M> {
         Ok(())
     }
 
+    /// An answer waits until everything up to here is on the disk of every member in the set, whatever `ack` asks for.
+    pub fn keep(&mut self, at: Sequence) {
+        self.replica.keep(at);
+    }
+
+    /// Everything up to here that was to be kept is, and stays whoever leads.
+    #[must_use]
+    pub fn kept(&self) -> Sequence {
+        self.replica.kept()
+    }
+
     /// Whether it leads and takes commands.
     #[must_use]
     pub fn takes(&self) -> bool {

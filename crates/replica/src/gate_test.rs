@@ -243,7 +243,7 @@ fn messages() -> Vec<Message> {
         Said::Letter(Body::Held { life, reach, beat: 5, out: false }),
         Said::Letter(Body::News(configuration)),
         Said::Resume(end),
-        Said::Stream { end: next.sequence, confirmed: Sequence(8), entries: vec![entry, next] },
+        Said::Stream { end: next.sequence, confirmed: Sequence(8), keep: Sequence(7), entries: vec![entry, next] },
         Said::Differs(Sequence(9)),
         Said::Piece(Piece { base, total_bytes: 10, offset: 5, bytes: vec![1, 2, 3] }),
         Said::More { at: Sequence(9), offset: 8 },
@@ -280,9 +280,9 @@ fn another_version_or_an_unknown_kind_is_refused() {
         assent_frame::lay(&mut bytes, assent_frame::Head { kind, ..Default::default() }, &[payload]);
         Message::read(&bytes).unwrap_err()
     };
-    assert_eq!(refused(16, &[2, 0, 1, 3, 0, 0, 0]), crate::MessageError::Version(2));
-    assert_eq!(refused(9, &[1, 0, 1, 3, 0, 0, 0]), crate::MessageError::Kind(9));
-    assert!(matches!(refused(16, &[1, 0, 1, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
+    assert_eq!(refused(16, &[1, 0, 1, 3, 0, 0, 0]), crate::MessageError::Version(1));
+    assert_eq!(refused(9, &[2, 0, 1, 3, 0, 0, 0]), crate::MessageError::Kind(9));
+    assert!(matches!(refused(16, &[2, 0, 1, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
     assert!(matches!(refused(1, &[]), crate::MessageError::Malformed(_)));
 }
 

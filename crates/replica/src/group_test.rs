@@ -98,6 +98,8 @@ pub(crate) struct Group {
     /// What clients were told.
     pub(crate) acked: BTreeMap<Request, (Mark, u64)>,
     highest_acked: Sequence,
+    /// The last vote that was told, which must be on the disk of everybody in the set.
+    pub(crate) voted: Sequence,
     led: BTreeMap<u32, usize>,
     pub(crate) reads: u64,
     pub(crate) crashes: u64,
@@ -136,6 +138,7 @@ impl Group {
             decided: BTreeMap::new(),
             acked: BTreeMap::new(),
             highest_acked: Sequence(0),
+            voted: Sequence(0),
             led: BTreeMap::new(),
             reads: 0,
             crashes: 0,
@@ -270,6 +273,7 @@ impl Group {
     fn start(&mut self, at: usize) {
         let shape = self.shape.clone();
         let said = self.seats[at].start(&shape, self.now_ms);
+        self.look_at_votes();
         self.heard(at, said);
         self.plan(1, Happening::Due(at));
     }
@@ -306,6 +310,7 @@ impl Group {
             Happening::Change { from, expect, to } => {
                 if self.arbiter.version == expect && to.version > expect {
                     self.arbiter = to;
+                    self.look_at_votes();
                 }
                 let held = self.arbiter.clone();
                 self.answer(from, held);
@@ -408,6 +413,7 @@ impl Group {
                 Said::Read => self.ask(at, Happening::Read(at)),
                 Said::Change { expect, to } => self.ask(at, Happening::Change { from: at, expect, to }),
                 Said::Applied { entry, request, answer, client } => self.applied(at, entry, request, answer, client),
+                Said::Voted { entry, request, answer } => self.voted(entry, request, answer),
                 Said::Answered { seen, must } => {
                     self.reads += 1;
                     if seen < must && self.shape.ack != Ack::None {
@@ -455,13 +461,38 @@ impl Group {
         if before.is_some_and(|before| before != entry.chain) && !lossy {
             self.broken = Some(format!("member {at} applies another entry {} than somebody else did", entry.sequence));
         }
-        if client && !self.is_lost() {
+        if client {
+            self.answered(entry, request, answer);
+        }
+    }
+
+    fn answered(&mut self, entry: Mark, request: Request, answer: u64) {
+        if !self.is_lost() {
             self.acked.insert(request, (entry, answer));
             self.highest_acked = self.highest_acked.max(entry.sequence);
             let known = &mut self.clients[usize::from(request.client)];
             if known.number == request.number {
                 (known.asking, known.number) = (false, request.number + 1);
             }
+        }
+    }
+
+    fn voted(&mut self, entry: Mark, request: Request, answer: u64) {
+        self.voted = self.voted.max(entry.sequence);
+        self.look_at_votes();
+        self.answered(entry, request, answer);
+    }
+
+    /// Every vote that was told is on the disk of everybody in the recorded set; whose disk is another one does not count.
+    fn look_at_votes(&mut self) {
+        let lacks = |seat: &Seat| {
+            let counts = self.arbiter.in_sync.life(seat.me).is_some_and(|life| life.disk == seat.life.disk);
+            let held = seat.up.as_ref().map(|up| up.log.held().1);
+            held.filter(|held| counts && *held < self.voted).map(|held| (seat.me, held))
+        };
+        if let Some((member, held)) = self.seats.iter().find_map(lacks) {
+            let voted = self.voted;
+            self.broken = Some(format!("vote {voted} was told; member {member} of the set has {held} on its disk"));
         }
     }
 

@@ -18,6 +18,7 @@ mod front;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hold;
+mod keeping;
 mod letters;
 mod machine;
 mod member;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   frame: kind = what is said · mark, flags, chain 0
-//!   payload: | version 1 | from 1 | to 1 | epoch 4 | what it says ... |
+//!   payload: | version: 1 byte | from 1 | to 1 | epoch 4 | what it says ... |
 //! ```
 //! Kinds 1 to 4 are the letters of `membership`, as `letters` lays them; from 16 on it is the stream of entries. Every one
 //! carries the epoch of its sender; who gets a lower one than his refuses it.
@@ -22,7 +22,7 @@ pub const STREAM_BYTES_MAX: usize = 256 << 10;
 /// As many bytes of a snapshot as one message takes.
 pub const PIECE_BYTES_MAX: usize = 256 << 10;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const KIND_RESUME: u16 = 16;
 const KIND_STREAM: u16 = 17;
 const KIND_DIFFERS: u16 = 18;
@@ -64,6 +64,8 @@ pub enum Said {
         end: Sequence,
         /// Everything up to here may be applied.
         confirmed: Sequence,
+        /// Somebody waits until the log up to here is on every disk.
+        keep: Sequence,
         /// What follows.
         entries: Vec<Entry>,
     },
@@ -187,9 +189,9 @@ impl Said {
         match self {
             Self::Letter(body) => letters::lay(body, fields),
             Self::Resume(mark) => lay_mark(fields, *mark),
-            Self::Stream { end, confirmed, entries } => {
+            Self::Stream { end, confirmed, keep, entries } => {
                 let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-                fields.u64(end.0).u64(confirmed.0).u32(count);
+                fields.u64(end.0).u64(confirmed.0).u64(keep.0).u32(count);
                 for entry in entries {
                     let length = u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
                     fields.u16(entry.kind).u32(length).raw(&entry.header()).raw(&entry.payload);
@@ -208,13 +210,14 @@ impl Said {
 
 fn stream(fields: &mut Reader<'_>) -> Result<Said, Malformed> {
     let (end, confirmed) = (Sequence(fields.u64("end")?), Sequence(fields.u64("confirmed")?));
+    let keep = Sequence(fields.u64("keep")?);
     let count = fields.u32("entries")?;
     let mut entries = Vec::new();
     for _ in 0..count {
         let kind = fields.u16("kind")?;
         entries.push(Entry::parse(kind, fields.bytes("entry")?)?);
     }
-    Ok(Said::Stream { end, confirmed, entries })
+    Ok(Said::Stream { end, confirmed, keep, entries })
 }
 
 fn piece(fields: &mut Reader<'_>) -> Result<Piece, Malformed> {

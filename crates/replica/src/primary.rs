@@ -38,6 +38,8 @@ pub(crate) struct Peer {
     pub(crate) held: Reach,
     /// What it must confirm, and since when it does not.
     lags: Option<(Sequence, u64)>,
+    /// What it must have on its disk, and since when it has not.
+    owes: Option<(Sequence, u64)>,
     pub(crate) cursor: Option<Cursor>,
     /// What of the log it may still need.
     pub(crate) hold: Option<Hold>,
@@ -271,8 +273,8 @@ impl Replica {
     }
 
     fn stream(&mut self, to: Member, entries: Vec<Entry>) {
-        let (end, confirmed) = (self.end.sequence, self.confirmed);
-        self.send(to, Said::Stream { end, confirmed, entries });
+        let (end, confirmed, keep) = (self.end.sequence, self.confirmed, self.keeping.wanted);
+        self.send(to, Said::Stream { end, confirmed, keep, entries });
     }
 
     /// Says again how far the log goes, and takes for lost who confirms nothing for too long.
@@ -283,14 +285,12 @@ impl Replica {
         let mut slow = Vec::new();
         for (member, _) in in_sync.iter().filter(|(member, _)| *member != self.settings.setup.me) {
             let peer = primary.peers.entry(member).or_default();
-            let held = peer.held.at(ack);
-            match peer.lags {
-                Some((owed, since)) if held < owed => {
-                    if now.saturating_sub(since) >= self.settings.slow_ms {
-                        slow.push(member);
-                    }
-                }
-                _ => peer.lags = (held < end).then_some((end, now)),
+            let is_slow = |since: u64| now.saturating_sub(since) >= self.settings.slow_ms;
+            let lags = overdue(&mut peer.lags, peer.held.at(ack), end, now).is_some_and(is_slow);
+            let owes = overdue(&mut peer.owes, peer.held.durable, self.keeping.wanted, now).is_some_and(is_slow);
+            // Without an acknowledgement only what is to be kept waits for anybody.
+            if owes || (lags && ack != Ack::None) {
+                slow.push(member);
             }
         }
         // Also whom nothing is sent to: who hears that the log goes farther than its own asks for the rest.
@@ -299,7 +299,7 @@ impl Replica {
         }
         self.tell_state();
         self.tick_holds();
-        if ack != Ack::None && self.keeps(Rule::SlowGoes) {
+        if self.keeps(Rule::SlowGoes) {
             for member in slow {
                 self.counts.slow += 1;
                 self.node(Event::Silent(member));
@@ -317,6 +317,17 @@ impl Replica {
             Sequence(0) => Some(Chain::default()),
             at if at == self.end.sequence => Some(self.end.chain),
             at => self.recent.chain(at),
+        }
+    }
+}
+
+/// Since when so much is held too little; none if it is not.
+fn overdue(owed: &mut Option<(Sequence, u64)>, held: Sequence, must: Sequence, now_ms: u64) -> Option<u64> {
+    match owed {
+        Some((owed, since)) if held < *owed => Some(*since),
+        _ => {
+            *owed = (held < must).then_some((must, now_ms));
+            None
         }
     }
 }

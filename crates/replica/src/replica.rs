@@ -24,6 +24,7 @@ use assent_membership::{
 
 use crate::entry::{COMMAND_BYTES_MAX, Entry, Mark};
 use crate::event::{Fault, Input, Opened, Output, ReadAt, Refused};
+use crate::keeping::Keeping;
 use crate::message::{Message, Said};
 use crate::primary::Primary;
 use crate::recent::Recent;
@@ -45,6 +46,7 @@ pub struct Replica {
     pub(crate) reach: Reach,
     /// Entries that the node has not been told of: since the last step.
     grown: bool,
+    pub(crate) keeping: Keeping,
     pub(crate) recent: Recent,
     /// Everything up to here is confirmed, as far as known here.
     pub(crate) confirmed: Sequence,
@@ -92,6 +94,7 @@ impl Replica {
             end,
             reach: Reach::durable(end.sequence),
             grown: false,
+            keeping: Keeping::default(),
             recent: Recent::default(),
             confirmed: base,
             base,
@@ -176,6 +179,7 @@ impl Replica {
         }
         self.watch.look(now_ms, self.settings.silent_ms);
         self.grew();
+        self.tell_keep();
         match input {
             Input::Time => {}
             Input::Heard(message) => self.heard(message),
@@ -189,12 +193,13 @@ impl Replica {
             Input::PieceRead { to, piece } => self.piece_read(to, piece),
             Input::Loaded { base, whole } => self.loaded(base, whole),
             Input::Installed => self.installed(),
-            Input::SnapshotKept(mark) => self.kept(mark),
+            Input::SnapshotKept(mark) => self.snapshot_kept(mark),
             Input::State { at, hash } => self.own_state(at, hash),
         }
         if self.watch.tick(self.settings.tick_ms) && !self.halted {
             self.tick();
         }
+        self.sync_kept();
         self.feed();
         self.done()
     }
@@ -344,6 +349,7 @@ impl Replica {
                 Action::Change { expect, to } => self.change(expect, to),
                 Action::Lead(epoch) => {
                     self.side = Side::Primary(Primary::new(self.settings.lease, self.end.sequence));
+                    self.begin_keeping();
                     self.counts.leads += 1;
                     self.out.push(Output::Lead(epoch));
                 }
@@ -355,6 +361,7 @@ impl Replica {
                 }
                 Action::Sync => self.out.push(Output::Sync),
                 Action::Release(to) => self.confirm(to),
+                Action::Kept(to) => self.keeping.kept = self.keeping.kept.max(to),
                 Action::Confirmed(beat) => self.out.push(Output::Confirmed(beat)),
                 Action::Follow { primary, cut, .. } => self.follow(primary, cut),
             }
@@ -428,7 +435,10 @@ impl Replica {
             Said::Resume(mark) => self.resumed(from, mark),
             Said::More { at, offset } => self.more(from, at, offset),
             said if self.node.takes_stream(from, epoch) || !self.keeps(Rule::Epoch) => match said {
-                Said::Stream { end, confirmed, entries } => self.take(end, confirmed, entries),
+                Said::Stream { end, confirmed, keep, entries } => {
+                    self.take(end, confirmed, entries);
+                    self.hear_keep(keep);
+                }
                 Said::Differs(at) => self.halt(Fault::LogDiffers { at }),
                 Said::Piece(piece) => self.piece(piece),
                 Said::State { at, hash } => self.their_state(at, hash),
@@ -449,7 +459,7 @@ impl Replica {
     }
 
     /// There is a snapshot of the state after this entry.
-    fn kept(&mut self, mark: Mark) {
+    fn snapshot_kept(&mut self, mark: Mark) {
         let at = mark.sequence;
         // Of another history than the log is now: what was cut in between is nobody's beginning.
         if at > self.confirmed || self.chain_at(at).is_some_and(|chain| chain != mark.chain) {

@@ -26,6 +26,8 @@ pub(crate) enum Rule {
     Compare,
     /// Who promised a lease does not ask for the lead before it is over.
     Promise,
+    /// What is to be kept is asked of the node, and told when everybody in the set has it on the disk.
+    Keep,
     /// What a standby is being sent stays in the log.
     Hold,
     /// A lease counts only if everybody in every set that may be recorded has promised.

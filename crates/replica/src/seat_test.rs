@@ -34,6 +34,11 @@ impl Request {
         self.number * 3 + u64::from(self.client)
     }
 
+    /// Whether its answer waits until it is on the disk of everybody in the set.
+    pub(crate) fn is_vote(self) -> bool {
+        self.number.is_multiple_of(3)
+    }
+
     /// Of different lengths, so that segments and batches are full at different moments.
     pub(crate) fn payload(self) -> Vec<u8> {
         let mut bytes = vec![self.client];
@@ -193,6 +198,8 @@ pub(crate) struct Up {
     coming: Option<Coming>,
     /// Commands whose clients wait.
     pub(crate) waiting: BTreeMap<Sequence, Request>,
+    /// Votes that were executed, and wait until they are on every disk.
+    held: VecDeque<(Mark, Request, u64)>,
     /// Reads that wait for a beat, with what they must see.
     pub(crate) reads: Vec<(u64, Sequence)>,
     pub(crate) wants_sync: bool,
@@ -215,6 +222,12 @@ pub(crate) enum Said {
         request: Request,
         answer: u64,
         client: bool,
+    },
+    /// A vote is told.
+    Voted {
+        entry: Mark,
+        request: Request,
+        answer: u64,
     },
     /// A read is answered; it must have seen this.
     Answered {
@@ -295,6 +308,7 @@ impl Seat {
             fresh: VecDeque::new(),
             coming: None,
             waiting: BTreeMap::new(),
+            held: VecDeque::new(),
             reads: Vec::new(),
             wants_sync: false,
             installs: 0,
@@ -365,6 +379,7 @@ impl Seat {
                 Output::Lead(epoch) => said.push(Said::Leads(epoch)),
                 Output::Yield => {
                     up.waiting.clear();
+                    up.held.clear();
                     up.reads.clear();
                 }
                 Output::Fetch { to, after, bytes_max } => {
@@ -396,6 +411,7 @@ impl Seat {
                 Output::Halt(fault) => said.push(Said::Halted(fault)),
             }
         }
+        self.up.iter_mut().for_each(|up| up.tell_votes(said));
         for input in later {
             self.feed(shape, now_ms, input, said);
         }
@@ -531,6 +547,10 @@ impl Up {
                 self.applied = entry.mark();
                 self.applied_history.grew(entry.epoch, entry.sequence);
                 let client = self.waiting.remove(&entry.sequence) == Some(request);
+                if client && request.is_vote() {
+                    self.held.push_back((entry.mark(), request, answer));
+                }
+                let client = client && !request.is_vote();
                 said.push(Said::Applied { entry: entry.mark(), request, answer, client });
                 if entry.sequence.0 % 8 == 0 {
                     states.push((entry.sequence, self.toy.hash()));
@@ -540,11 +560,21 @@ impl Up {
         states
     }
 
+    fn tell_votes(&mut self, said: &mut Vec<Said>) {
+        let kept = self.replica.kept();
+        while let Some((entry, request, answer)) = self.held.pop_front_if(|(entry, ..)| entry.sequence <= kept) {
+            said.push(Said::Voted { entry, request, answer });
+        }
+    }
+
     /// A client's command.
     pub(crate) fn submit(&mut self, request: Request) -> bool {
         match self.replica.submit(1, &request.payload()) {
             Ok(sequence) => {
                 self.waiting.insert(sequence, request);
+                if request.is_vote() {
+                    self.replica.keep(sequence);
+                }
                 true
             }
             Err(_) => false,

@@ -155,6 +155,11 @@ fn held_is_what_is_held() {
 }
 
 #[test]
+fn a_vote_is_told_when_it_is_on_every_disk_of_the_set() {
+    missed("keep", rule(Rule::Keep));
+}
+
+#[test]
 fn what_was_lost_is_asked_for_again() {
     missed("ask again", rule(Rule::AskAgain));
 }

@@ -8,6 +8,7 @@ use assent_membership::{Event, Member, Reach, Sequence};
 
 use crate::entry::{Entry, Mark};
 use crate::event::{Fault, Output};
+use crate::keeping::Keeping;
 use crate::message::{Base, Piece, Said};
 use crate::replica::{Replica, Side};
 use crate::rules::Rule;
@@ -32,6 +33,7 @@ impl Replica {
     /// Follows this primary: its log and the own one are one up to this entry.
     pub(crate) fn follow(&mut self, primary: Member, cut: Sequence) {
         let cuts = cut < self.end.sequence && self.keeps(Rule::Cut);
+        self.keeping = Keeping::default();
         let asked_ms = self.watch.now_ms;
         let end = Sequence(0);
         self.side = Side::Standby(Standby { primary, cutting: cuts, end, asked_ms, coming: None, loading: false });

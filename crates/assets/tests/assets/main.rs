@@ -20,6 +20,7 @@ mod counts;
 mod faults;
 mod fuzz;
 mod gate;
+mod group;
 mod limits;
 mod model;
 mod recovery;

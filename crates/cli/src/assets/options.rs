@@ -162,8 +162,7 @@ pub(crate) struct Serve {
     /// Where clients ask it.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433", env = "ASSENT_ASSETS_LISTEN")]
     pub(crate) listen: String,
-    /// What an answer has behind it. Votes and outcomes of branches are durable in each where a server is alone; in a group they are
-    /// kept as this says.
+    /// What an answer has behind it. Votes and outcomes of branches are durable in each, in a group on the disk of each node in sync.
     #[arg(long, value_enum, default_value_t = Acknowledge::Durable)]
     pub(crate) ack: Acknowledge,
     /// Milliseconds after which an answered command is durable at the latest, where it is not before: the window that a lost machine
