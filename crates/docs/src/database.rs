@@ -236,7 +236,7 @@ impl Database {
 
     fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
         let doc = Doc::new(document, name.into(), versioning, Root::empty(document));
-        doc.head.store(Arc::new(Root { epoch: self.store.next_epoch(), ..self.store.head(&doc)? }));
+        doc.head.show(Arc::new(Root { epoch: self.store.next_epoch(), ..self.store.head(&doc)? }));
         Ok(doc)
     }
 

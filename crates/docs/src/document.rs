@@ -4,15 +4,17 @@
 //! a lock · [`Document::edit`] takes the writer's seat.
 //! Deliberately absent: the order of commits of several documents.
 
+mod newest;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use assent_ids::Lsn;
 
+use self::newest::Newest;
 use crate::edit::Edit;
 use crate::entry::Root;
 use crate::index::Row;
@@ -32,16 +34,23 @@ pub(crate) struct Doc {
     /// Why nobody gets it: its newest revision is damaged, and a branch that waits for its outcome holds it.
     pub(crate) withheld: Option<DocsError>,
     /// The newest revision that is visible: it is durable.
-    pub(crate) head: ArcSwap<Root>,
-    seat: Mutex<Seated>,
+    pub(crate) head: Newest<Root>,
+    seat: Mutex<Taken>,
     left: Condvar,
     /// The paths of some revision, most likely of the newest.
     paths: Mutex<Option<Kept>>,
-    /// Whoever waits for another newest revision.
-    watched: Mutex<()>,
+    /// How many wait for another newest revision.
+    watched: Mutex<u32>,
     shown: Condvar,
     /// It was dropped, durably.
     pub(crate) is_gone: AtomicBool,
+}
+
+/// The writer's seat, and how many wait for it: to wake nobody costs a call of the kernel too.
+#[derive(Debug)]
+struct Taken {
+    by: Seated,
+    waiting: u32,
 }
 
 /// Who has the writer's seat.
@@ -55,14 +64,14 @@ enum Seated {
 
 impl Doc {
     pub(crate) fn new(id: u64, name: Arc<str>, versioning: Versioning, head: Root) -> Self {
-        let head = ArcSwap::from_pointee(head);
+        let head = Newest::new(head);
         Self {
             id,
             name,
             versioning,
             withheld: None,
             head,
-            seat: Mutex::new(Seated::Nobody),
+            seat: Mutex::new(Taken { by: Seated::Nobody, waiting: 0 }),
             left: Condvar::new(),
             paths: Mutex::default(),
             watched: Mutex::default(),
@@ -90,18 +99,28 @@ impl Doc {
 
     /// This is the newest revision from here on.
     pub(crate) fn show(&self, root: Arc<Root>) {
-        self.head.store(root);
+        self.head.show(root);
         // Who has looked in vain waits by now, or has not looked yet.
-        drop(self.watched.lock().unwrap_or_else(PoisonError::into_inner));
-        self.shown.notify_all();
+        let watched = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched > 0 {
+            self.shown.notify_all();
+        }
     }
 
     /// The newest revision; waits that long for another one than the commit there.
     pub(crate) fn wait_for_other(&self, seen: Lsn, wait: Duration) -> Arc<Root> {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |(): &mut ()| self.head.load().entry.lsn() == seen;
-        drop(self.shown.wait_timeout_while(watched, wait, is_same));
-        self.head.load_full()
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        *watched += 1;
+        let is_same = |_: &mut u32| self.head.get().entry.lsn() == seen;
+        let waited = self.shown.wait_timeout_while(watched, wait, is_same);
+        let (mut watched, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *watched -= 1;
+        drop(watched);
+        self.head.get()
+    }
+
+    fn seat(&self) -> MutexGuard<'_, Taken> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn damaged(&self, revision: u32, lsn: Lsn, what: impl fmt::Display) -> DocsError {
@@ -119,12 +138,11 @@ impl Seat {
     /// # Errors
     /// [`DocsError::Busy`]; [`DocsError::InDoubt`] if the journal failed under an earlier commit.
     pub(crate) fn take(store: &Store, doc: &Arc<Doc>) -> Result<Self, DocsError> {
-        let seated = || doc.seat.lock().unwrap_or_else(PoisonError::into_inner);
         {
             // Nobody has it, and nobody's commit is on its way.
-            let mut seat = seated();
-            if *seat == Seated::Nobody {
-                *seat = Seated::Writer;
+            let mut seat = doc.seat();
+            if seat.by == Seated::Nobody {
+                seat.by = Seated::Writer;
                 return Ok(Self(Arc::clone(doc)));
             }
         }
@@ -134,11 +152,14 @@ impl Seat {
             // Who has appended a commit may have gone without waiting for it.
             store.settle(doc)?;
             let left = wait.saturating_sub(store.clock.now().since(began));
-            let waited = doc.left.wait_timeout_while(seated(), left, |seat| *seat == Seated::Writer);
+            let mut seat = doc.seat();
+            seat.waiting += 1;
+            let waited = doc.left.wait_timeout_while(seat, left, |seat| seat.by == Seated::Writer);
             let (mut seat, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            match *seat {
+            seat.waiting -= 1;
+            match seat.by {
                 Seated::Nobody => {
-                    *seat = Seated::Writer;
+                    seat.by = Seated::Writer;
                     return Ok(Self(Arc::clone(doc)));
                 }
                 Seated::Writer => return Err(DocsError::Busy { name: doc.name.to_string(), waited_ms: wait_ms }),
@@ -149,16 +170,25 @@ impl Seat {
 
     /// Its commit is appended. Under the desk's lock, so that whoever is woken finds it in the queue.
     pub(crate) fn leaving(self) -> Self {
-        *self.0.seat.lock().unwrap_or_else(PoisonError::into_inner) = Seated::Leaving;
-        self.0.left.notify_all();
+        if self.now(Seated::Leaving) {
+            self.0.left.notify_all();
+        }
         self
+    }
+
+    /// Whether somebody waits for that.
+    fn now(&self, by: Seated) -> bool {
+        let mut seat = self.0.seat();
+        seat.by = by;
+        seat.waiting > 0
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        *self.0.seat.lock().unwrap_or_else(PoisonError::into_inner) = Seated::Nobody;
-        self.0.left.notify_one();
+        if self.now(Seated::Nobody) {
+            self.0.left.notify_one();
+        }
     }
 }
 
@@ -210,7 +240,7 @@ impl Document {
     /// The newest revision. Before the first commit that is revision 0, which is empty.
     #[must_use]
     pub fn latest(&self) -> Revision {
-        Revision::of(self, self.doc.head.load_full())
+        Revision::of(self, self.doc.head.get())
     }
 
     /// The revision of that number.
@@ -218,7 +248,7 @@ impl Document {
     /// # Errors
     /// [`DocsError::NoRevision`]; [`DocsError::Damaged`] if its commit cannot be read.
     pub fn at(&self, revision: u32) -> Result<Revision, DocsError> {
-        let head = self.doc.head.load_full();
+        let head = self.doc.head.get();
         if revision > head.revision {
             return Err(self.none(revision));
         }
@@ -231,7 +261,7 @@ impl Document {
     }
 
     pub(crate) fn none(&self, revision: u32) -> DocsError {
-        let newest = self.doc.head.load().revision;
+        let newest = self.doc.head.get().revision;
         DocsError::NoRevision { name: self.doc.name.to_string(), revision: revision.into(), newest }
     }
 
@@ -240,7 +270,7 @@ impl Document {
     /// # Errors
     /// As [`Document::at`].
     pub fn as_of(&self, time_ms: u64) -> Result<Revision, DocsError> {
-        let head = self.doc.head.load_full();
+        let head = self.doc.head.get();
         if head.time_ms <= time_ms {
             return Ok(Revision::of(self, head));
         }
@@ -261,7 +291,7 @@ impl Document {
     /// As the index says.
     pub fn history(&self, revisions: RangeInclusive<u32>, limit: usize) -> Result<Vec<Told>, DocsError> {
         // What is not yet visible to a reader of the document is not in its history.
-        let newest = self.doc.head.load().revision;
+        let newest = self.doc.head.get().revision;
         let revisions = *revisions.start()..=(*revisions.end()).min(newest);
         Ok(self.store.index.rows(self.doc.id, revisions, limit)?.into_iter().map(Told::from).collect())
     }

@@ -125,7 +125,7 @@ impl Edit {
     }
 
     pub(crate) fn begin(store: Arc<Store>, seat: Seat) -> Self {
-        let base = seat.0.head.load_full();
+        let base = seat.0.head.get();
         Self {
             value: base.value,
             next_node: base.next_node,

@@ -61,7 +61,7 @@ impl Document {
         limit: usize,
         find: impl Fn(&Revision) -> Result<Option<NodeKey>, DocsError>,
     ) -> Result<Vec<Run>, DocsError> {
-        let head = self.doc.head.load_full();
+        let head = self.doc.head.get();
         let (from, to) = (*revisions.start(), (*revisions.end()).min(head.revision));
         let mut runs: Vec<Run> = Vec::new();
         // What was found last, that is one revision later.

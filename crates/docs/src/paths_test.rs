@@ -28,7 +28,7 @@ fn document(db: &Database, name: &str, members: u32) -> Document {
 }
 
 fn is_kept(doc: &Document) -> bool {
-    let head = doc.doc.head.load_full();
+    let head = doc.doc.head.get();
     doc.doc.known_paths(&head.paths, head.next_path).is_some()
 }
 

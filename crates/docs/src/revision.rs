@@ -4,9 +4,7 @@
 //! Deliberately absent: writing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use arc_swap::ArcSwapOption;
+use std::sync::{Arc, Mutex};
 
 use crate::document::{Doc, Document};
 use crate::entry::{Change, Meta, Root};
@@ -28,9 +26,10 @@ pub struct Revision {
     paths: Last,
 }
 
-/// The page that was looked at last: what is looked at next is often there too, and needs no walk down the trie.
+/// The page that was looked at last: what is looked at next is often there too, and needs no walk down the trie. Who finds another
+/// thread at it walks.
 #[derive(Debug, Default)]
-struct Last(ArcSwapOption<(u64, Option<Arc<Page>>)>);
+struct Last(Mutex<Option<(u64, Option<Arc<Page>>)>>);
 
 impl Clone for Last {
     fn clone(&self) -> Self {
@@ -44,13 +43,15 @@ impl Last {
         number: u64,
         find: impl FnOnce() -> Result<Option<Arc<Page>>, DocsError>,
     ) -> Result<Option<Arc<Page>>, DocsError> {
-        if let Some(last) = &*self.0.load()
-            && last.0 == number
+        if let Ok(last) = self.0.try_lock()
+            && let Some((_, page)) = last.as_ref().filter(|(of, _)| *of == number)
         {
-            return Ok(last.1.clone());
+            return Ok(page.clone());
         }
         let page = find()?;
-        self.0.store(Some(Arc::new((number, page.clone()))));
+        if let Ok(mut last) = self.0.try_lock() {
+            *last = Some((number, page.clone()));
+        }
         Ok(page)
     }
 }

@@ -239,7 +239,7 @@ impl Pages for Reading<'_> {
     }
 
     fn bad(&self, bad: Bad) -> DocsError {
-        let lsn = self.doc.head.load().entry.lsn();
+        let lsn = self.doc.head.get().entry.lsn();
         self.damaged(bad.page, lsn, &bad.what)
     }
 }

@@ -41,7 +41,7 @@ impl Document {
             return Err(DocsError::NoDocument { name: self.doc.name.to_string() });
         }
         self.refuse_dropped()?;
-        let newest = desk.truncated(&self.doc).unwrap_or_else(|| self.doc.head.load().revision);
+        let newest = desk.truncated(&self.doc).unwrap_or_else(|| self.doc.head.get().revision);
         match revision {
             Some(revision) if revision > newest => return Err(self.none(revision)),
             None if !desk.has_tag(&self.doc, tag) && store.index.tag(self.doc.id, tag)?.is_none() => {

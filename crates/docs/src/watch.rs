@@ -48,8 +48,8 @@ impl Document {
     /// [`DocsError::Truncated`] if the marked revision was dropped: whatever was seen since the newest one that is left was taken back.
     /// As the index says.
     pub fn since(&self, mark: Mark, limit: usize, wait: Duration) -> Result<Since, DocsError> {
-        let seen = self.doc.head.load().entry.lsn();
-        let newest = if mark.lsn == seen { self.doc.wait_for_other(seen, wait) } else { self.doc.head.load_full() };
+        let seen = self.doc.head.get().entry.lsn();
+        let newest = if mark.lsn == seen { self.doc.wait_for_other(seen, wait) } else { self.doc.head.get() };
         let stands = match mark.revision {
             0 => true,
             revision if revision == newest.revision => mark.lsn == newest.entry.lsn(),
