@@ -54,9 +54,14 @@ pub(crate) trait Session: Send + 'static {
         false
     }
 
-    /// Puts on the wire what the verb begins with, and does not wait; whether the rest can then be done, within its limit,
-    /// by whoever receives.
-    fn ahead(&mut self, _verb: &Verb) -> bool {
+    /// Puts on the wire what the verb begins with, and does not wait; whether the rest can then be done by whoever receives,
+    /// its reads giving up after so long.
+    fn ahead(&mut self, _verb: &Verb, _longest: Duration) -> bool {
+        false
+    }
+
+    /// Whether [`Session::ahead`] would.
+    fn goes_ahead(&self, _verb: &Verb) -> bool {
         false
     }
 
@@ -172,10 +177,7 @@ impl<S: Session> Kept<S> {
         (self.place, self.pending) = match std::mem::replace(&mut self.place, Place::WithHelper) {
             Place::Here(mut session) => match session.at_once(&verb) {
                 Some(reply) => (Place::Here(session), Pending::Answered(reply)),
-                None if session.ahead(&verb) => {
-                    session.limit(self.answer_max());
-                    (Place::Here(session), Pending::Deferred(verb))
-                }
+                None if session.ahead(&verb, self.answer_max()) => (Place::Here(session), Pending::Deferred(verb)),
                 // Not worth a helper: the caller's own first statement follows on the same thread, without a limit too.
                 None if matches!(verb, Verb::Start(_)) => {
                     session.limit(self.answer_max());
@@ -194,7 +196,8 @@ impl<S: Session> Kept<S> {
         };
     }
 
-    /// Keeps a verb for `receive` if the session keeps the time limit by itself; else gives it back.
+    /// Keeps a verb for `receive` if the session keeps the time limit by itself, and cannot send it before; else gives it
+    /// back.
     #[cfg_attr(not(feature = "mariadb"), allow(dead_code, reason = "PostgreSQL's driver keeps no time limit"))]
     pub(crate) fn defer(&mut self, verb: Verb) -> Option<Verb> {
         let (Place::Here(session), Pending::Nothing) = (&mut self.place, &self.pending) else { return Some(verb) };
@@ -202,7 +205,8 @@ impl<S: Session> Kept<S> {
             self.pending = Pending::Answered(reply);
             return None;
         }
-        if !session.limit(Duration::from_millis(self.limits.answer_ms_max)) {
+        // Both branches then overlap without a helper.
+        if session.goes_ahead(&verb) || !session.limit(Duration::from_millis(self.limits.answer_ms_max)) {
             return Some(verb);
         }
         self.pending = Pending::Deferred(verb);
@@ -464,6 +468,46 @@ mod tests {
         let me = std::thread::current().id();
         let by: Vec<_> = steps.into_iter().map(|(thread, limited)| (thread == me, limited)).collect();
         assert_eq!(by, [(true, true), (false, false)], "what was sent has the helper's limit");
+    }
+
+    /// Has words for every verb that can be sent before anybody waits.
+    struct Ahead(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Session for Ahead {
+        fn step(&mut self, _verb: &Verb) -> Reply {
+            self.0.lock().unwrap().push("read");
+            Reply::Done
+        }
+        fn occupant(&self) -> Option<Xid> {
+            None
+        }
+        fn limit(&mut self, _longest: Duration) -> bool {
+            true
+        }
+        fn goes_ahead(&self, verb: &Verb) -> bool {
+            matches!(verb, Verb::Commit(_))
+        }
+        fn ahead(&mut self, verb: &Verb, _longest: Duration) -> bool {
+            self.0.lock().unwrap().extend(self.goes_ahead(verb).then_some("sent"));
+            self.goes_ahead(verb)
+        }
+    }
+
+    #[test]
+    fn what_can_be_sent_at_once_is_sent_to_all_before_anything_is_read() {
+        let told = Arc::default();
+        let mut sessions = [(); 2].map(|()| Kept::new(Ahead(Arc::clone(&told)), Limits::WORK, Stuck::default()));
+        for kept in &mut sessions {
+            let back = kept.defer(Verb::Commit(xid())).expect("not to be done on this thread before the others");
+            kept.send(back);
+        }
+        for kept in &mut sessions {
+            assert_eq!(kept.receive(), Reply::Done);
+            assert_eq!(kept.defer(Verb::Prepare(xid())), None, "what cannot be sent is done here");
+            assert_eq!(kept.receive(), Reply::Done);
+            assert!(kept.lane.is_none(), "and nobody helped");
+        }
+        assert_eq!(*told.lock().unwrap(), ["sent", "sent", "read", "read", "read", "read"]);
     }
 
     #[test]

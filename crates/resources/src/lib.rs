@@ -31,7 +31,7 @@ pub use self::error::ResourceError;
 #[cfg(any(feature = "postgres", feature = "mariadb"))]
 pub use self::kept::Limits;
 #[cfg(feature = "mariadb")]
-pub use self::mariadb::{Mariadb, MariadbConnector};
+pub use self::mariadb::{Mariadb, MariadbClient, MariadbConnector};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{Postgres, PostgresClient, PostgresConnector};
 pub use self::remote::{Remote, RemoteConnector, RemoteError, Rows};

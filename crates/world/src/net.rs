@@ -6,7 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -157,6 +157,16 @@ impl Stream {
             }
         };
         Ok(Peer { socket, from: None })
+    }
+
+    /// A second handle of a socket that a library keeps to itself. As long as it lives, closing the first one does not end
+    /// the connection.
+    ///
+    /// # Errors
+    /// As the operating system says; `Unsupported` where it does not hand out descriptors.
+    pub fn second(socket: &impl AsRawFd) -> io::Result<Self> {
+        // Of whatever family: it is read and written the same way.
+        Ok(Self(Blocking::Tcp(read_limit::second(socket)?.into())))
     }
 
     /// A second handle of the same connection.
@@ -442,6 +452,26 @@ mod tests {
         echo_once(&"127.0.0.1:0".parse().unwrap());
         let folder = tempfile::tempdir().unwrap();
         echo_once(&Address::Unix(folder.path().join("s")));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a server of the test's own")]
+    fn a_second_handle_reads_and_writes_what_the_first_one_does() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut first = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = server.accept().unwrap();
+        let second = Stream::second(&first).unwrap();
+        (&second).write_all(b"ab").unwrap();
+        let mut heard = [0; 2];
+        theirs.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"ab");
+        theirs.write_all(b"cd").unwrap();
+        let mut one = [0];
+        first.read_exact(&mut one).unwrap();
+        (&second).read_exact(&mut heard[..1]).unwrap();
+        assert_eq!((one, heard[0]), (*b"c", b'd'));
+        second.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        assert!(first.read_timeout().unwrap().is_some(), "it is the same socket");
     }
 
     #[test]

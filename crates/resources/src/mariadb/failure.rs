@@ -7,6 +7,7 @@ use super::codes::{Says, Step, judge, native};
 use crate::kept::said;
 
 /// An error as the verbs see it.
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// The server's own.
     Server(u16, String),
@@ -29,6 +30,21 @@ impl Failure {
         match self {
             Self::Server(code, message) => native(*code, message),
             Self::Lost(native) => native.clone(),
+        }
+    }
+
+    /// The driver's error for who has to hear of it again.
+    pub(super) fn as_error(&self) -> mysql::Error {
+        match self {
+            Self::Server(code, message) => mysql::Error::MySqlError(mysql::MySqlError {
+                state: String::new(),
+                code: *code,
+                message: message.clone(),
+            }),
+            Self::Lost(native) => {
+                let error = std::io::Error::new(std::io::ErrorKind::NotConnected, native.message.clone());
+                mysql::Error::IoError(error)
+            }
         }
     }
 

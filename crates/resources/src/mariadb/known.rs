@@ -13,9 +13,9 @@
 //! Considered: the Handler counters of SHOW SESSION STATUS, twice a branch; each look costs more than a statement.
 
 use assent_xa::Native;
-use mysql::Conn;
 use mysql::prelude::Queryable as _;
 use mysql::session_state_change::SessionStateChange;
+use mysql::{Conn, SessionStateInfo};
 
 use super::failure::Failure;
 
@@ -30,6 +30,7 @@ const CUT_SHORT: [u16; 3] = [1205, 1317, 1969];
 
 /// What is known.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "an account: each is told by itself")]
 pub(super) struct Known {
     /// Whether the server tells.
     pub(super) told: bool,
@@ -43,6 +44,10 @@ pub(super) struct Known {
     failed: bool,
     /// A statement was undone alone.
     pub(super) half: Option<Native>,
+    /// The driver's last answer is one to this branch.
+    pub(super) heard: bool,
+    /// Something was said whose answers may have told more than was heard.
+    pub(super) hidden: bool,
     /// The branch has ended, and the server is told by the next message.
     pub(super) end_owed: bool,
 }
@@ -50,13 +55,35 @@ pub(super) struct Known {
 impl Known {
     /// Of a branch that was started by the last statement of this connection.
     pub(super) fn at_start(connection: &Conn) -> Self {
-        Self { told: state(connection).is_some_and(|state| state.open), ..Self::default() }
+        Self { told: state(connection).is_some_and(|state| state.open), heard: true, ..Self::default() }
+    }
+
+    /// Of a branch whose start goes with its first words, on a connection that has told before.
+    pub(super) fn to_start() -> Self {
+        Self { told: true, ..Self::default() }
+    }
+
+    /// What the last answer told, if it was one to this branch.
+    pub(super) fn hear(&mut self, connection: &Conn) {
+        if self.heard {
+            self.take(state(connection));
+        }
+    }
+
+    /// Work of the caller's begins, and counts as failed until it is over. Whether some had failed before.
+    pub(super) const fn suspect(&mut self) -> bool {
+        std::mem::replace(&mut self.failed, true)
+    }
+
+    /// It is over; as it was before.
+    pub(super) const fn settle(&mut self, had_failed: bool) {
+        self.failed = had_failed;
     }
 
     /// After work of the caller's, of which the last answer may tell something.
     pub(super) fn note<T>(&mut self, connection: Option<&Conn>, worked: &Result<T, Failure>) {
         match worked {
-            Ok(_) => self.take(connection.and_then(state)),
+            Ok(_) => connection.into_iter().for_each(|connection| self.hear(connection)),
             Err(failure) => {
                 self.failed = true;
                 if matches!(failure, Failure::Server(code, _) if CUT_SHORT.contains(code)) {
@@ -66,14 +93,14 @@ impl Known {
         }
     }
 
-    /// After [`ASK`].
-    pub(super) fn asked(&mut self, connection: Option<&Conn>) {
-        let state = connection.and_then(state);
+    /// After [`ASK`], by its answer.
+    pub(super) fn asked(&mut self, state: Option<State>) {
         self.whole = state.is_some_and(|state| state.open && state.unsafe_statement);
         self.take(state);
     }
 
-    fn take(&mut self, state: Option<State>) {
+    /// What an answer told.
+    pub(super) fn take(&mut self, state: Option<State>) {
         if let Some(state) = state {
             self.wrote |= state.wrote;
             self.wrote_plain |= state.wrote_plain;
@@ -97,7 +124,9 @@ impl Known {
 
     /// Whether a table without transactions may have been written to and would still be told.
     pub(super) fn plain_may_be_told(&self) -> bool {
-        self.told && !self.whole
+        // Of plain statements each answer was heard, and one that wrote told of it: so it would have told of all.
+        let heard_all = self.wrote && !self.hidden && !self.failed;
+        self.told && !self.whole && !heard_all
     }
 }
 
@@ -125,17 +154,21 @@ pub(super) fn say_all(
     Ok(())
 }
 
-/// What the last answer told of the transaction.
+/// What an answer told of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+pub(super) struct State {
     open: bool,
     wrote_plain: bool,
     wrote: bool,
     unsafe_statement: bool,
 }
 
-fn state(connection: &Conn) -> Option<State> {
-    let changes = connection.session_state_changes().ok()?;
+pub(super) fn state(connection: &Conn) -> Option<State> {
+    state_in(&connection.session_state_changes().ok()?)
+}
+
+/// The same, of what came with an answer.
+pub(super) fn state_in(changes: &[SessionStateInfo<'_>]) -> Option<State> {
     changes.iter().find_map(|change| match change.decode() {
         Ok(SessionStateChange::TransactionState(state)) => read(state.as_bytes()),
         _ => None,

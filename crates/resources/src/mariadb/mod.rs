@@ -6,6 +6,8 @@
 //! The server tells XIDs apart by gtrid and bqual alone, in whatever format, and for all its databases together.
 //! Deliberately absent: TLS, pools, JOIN, SUSPEND and RESUME, which the server does not have.
 
+mod begin;
+mod client;
 mod codes;
 pub(crate) mod doctor;
 mod failure;
@@ -14,6 +16,7 @@ mod known;
 mod owner;
 mod recovery;
 mod session;
+mod wire;
 mod witness;
 mod xids;
 
@@ -34,6 +37,8 @@ use codes::{judge_connect, judge_work};
 use failure::Failure;
 use recovery::{Leavers, is_read_only, look, replica};
 use session::Session;
+
+pub use client::MariadbClient;
 
 const FORM: &str = "mysql://user:password@host:port/database";
 /// How long recovery waits for a metadata lock. The default of a day would let FLUSH TABLES WITH READ LOCK hold it.
@@ -71,7 +76,7 @@ impl Mariadb {
     /// [`ResourceError::Connect`] where it is closed, the server is read-only, or does not keep what was prepared.
     pub fn over(name: &str, connection: Conn, limits: Limits) -> Result<Self, ResourceError> {
         let resource = ResourceId::of(name);
-        let checked = Kept::open(limits, Stuck::default(), move || checked(connection, resource));
+        let checked = Kept::open(limits, Stuck::default(), move || checked(connection, resource, false));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
             name: name.to_owned(),
             place: "the given connection".to_owned(),
@@ -119,7 +124,7 @@ impl Mariadb {
         let _gone = self.kept.with(Session::carry_on);
     }
 
-    /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
+    /// Lends the connection for the caller's own statements (the driver's [`mysql::prelude::Queryable`]): within the branch between its start and its end, each
     /// for itself outside, and not while a branch is prepared (the server answers 1399). A lock-wait timeout (1205)
     /// undoes only its statement: end the branch without success, or repeat the statement and say
     /// [`Mariadb::carry_on`]. An error that `work` keeps to itself is not seen.
@@ -127,7 +132,10 @@ impl Mariadb {
     /// # Errors
     /// [`ResourceError::UnderWay`] between `send` and `receive`, [`ResourceError::Gone`] when the connection is lost,
     /// [`ResourceError::Statement`] for what `work` returned.
-    pub fn work<T>(&mut self, work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>) -> Result<T, ResourceError> {
+    pub fn work<T>(
+        &mut self,
+        work: impl FnOnce(&mut MariadbClient<'_>) -> Result<T, mysql::Error>,
+    ) -> Result<T, ResourceError> {
         let name = || self.name.clone();
         match self.kept.with(|session| session.work(work)) {
             Ok(Ok(Ok(done))) => Ok(done),
@@ -272,8 +280,10 @@ impl Address {
             options = options.read_timeout(Some(answer)).write_timeout(Some(answer)).init(vec![set]);
         }
         let resource = ResourceId::of(&self.name);
+        // What is compressed only the driver writes.
+        let is_plain = self.options.get_compress().is_none();
         let opened = Kept::open(limits, stuck.clone(), move || match Conn::new(options) {
-            Ok(connection) => checked(connection, resource),
+            Ok(connection) => checked(connection, resource, is_plain),
             Err(error) => Err(refusal(&error)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
@@ -287,7 +297,7 @@ impl Address {
 }
 
 /// A server that cannot be believed must be told now, not when it has voted.
-fn checked(mut connection: Conn, resource: ResourceId) -> Result<Session, (Kind, Native)> {
+fn checked(mut connection: Conn, resource: ResourceId, is_own: bool) -> Result<Session, (Kind, Native)> {
     if is_read_only(&mut connection).map_err(|error| refusal(&error))? {
         return Err((Kind::Unavailable, replica()));
     }
@@ -298,7 +308,7 @@ fn checked(mut connection: Conn, resource: ResourceId) -> Result<Session, (Kind,
     keeps::check(flush, &version).map_err(|message| (Kind::Invalid, said(message)))?;
     known::track(&mut connection);
     let seen = look(&mut connection).map_err(|error| refusal(&error))?;
-    Ok(Session::new(connection, resource, seen))
+    Ok(Session::new(connection, resource, seen, is_own))
 }
 
 /// Why a connection could not be used from the first.

@@ -121,13 +121,15 @@ impl Session {
         self.lend(work).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
     }
 
+    /// Whether it is marked as one of the branch's client, as far as that need be.
+    pub(super) fn is_marked(&self, xid: &Xid) -> bool {
+        Owner::of(xid).is_none_or(|owner| self.mark.is_some_and(|mark| mark.owner == owner) && !self.grip.lent)
+    }
+
     /// Marks the session as one of the branch's client, once for each client. Costs a message when the client changes,
     /// and after the caller has had the connection between branches: whoever resets it takes its locks away.
     pub(super) fn mark(&mut self, xid: &Xid) -> Result<(), Reply> {
-        let Some(owner) = Owner::of(xid) else { return Ok(()) };
-        if self.mark.is_some_and(|mark| mark.owner == owner) && !self.lent {
-            return Ok(());
-        }
+        let Some(owner) = Owner::of(xid).filter(|_| !self.is_marked(xid)) else { return Ok(()) };
         let mut first = 0;
         while first < MARKS_MAX {
             // A reset has also switched off what the server tells of a branch; the first answer is the mark's.
@@ -136,7 +138,7 @@ impl Session {
                 self.ask(|connection| connection.query_first(sql)).map_err(|failure| plain(Step::Open, &failure))?;
             if let Some(Ok(Some(number))) = taken.and_then(|row| row.get_opt::<Option<u32>, _>(0)) {
                 self.mark = Some(Mark { owner, number });
-                self.lent = false;
+                self.grip.lent = false;
                 return Ok(());
             }
             first += TAKE_BATCH;

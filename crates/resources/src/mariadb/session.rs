@@ -1,8 +1,9 @@
 //! The verbs in MariaDB's words, over one connection.
 //!
-//! Walk: XA START · the caller's work · XA END, where a branch that wrote nothing commits and drops out; of one that is
+//! Walk: XA START, in one message with the caller's first words where it can · the caller's work · XA END, where a branch that wrote nothing commits and drops out; of one that is
 //! known to have written, in one message with what follows · XA PREPARE · XA COMMIT or XA ROLLBACK. From XA START to the end of phase two the session belongs to the branch: a prepared branch
 //! stays attached to it and takes no other statement, and until the session ends nobody else can finish the branch.
+//! Votes and second phases go ahead of their `receive` on a connection of our own (`wire.rs`); else the driver's call does both.
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
 //! Trap: XA ROLLBACK of a prepared branch is not flushed; after a crash of the server the branch may be back.
@@ -21,11 +22,13 @@ use mysql::Conn;
 use mysql::prelude::Queryable as _;
 
 use crate::kept::{self, said};
+use crate::mariadb::begin::{Grip, Start};
 use crate::mariadb::codes::{Says, Step};
 use crate::mariadb::failure::{Failure, out_of_step, plain};
-use crate::mariadb::known::{self, Known};
+use crate::mariadb::known::{self, Known, State};
 use crate::mariadb::owner::Mark;
 use crate::mariadb::recovery::Leavers;
+use crate::mariadb::wire::Wire;
 use crate::mariadb::witness::{LOG_PLACE, Seen};
 use crate::mariadb::xids::literal;
 use crate::stand::{Plan, Stand, unreachable};
@@ -37,18 +40,21 @@ const PLACE_AGE_MAX: Duration = Duration::from_secs(1);
 /// One connection.
 pub(crate) struct Session {
     /// Dropped when it breaks, so that the server lets go of the branch and a late answer is read by nobody.
-    connection: Result<Conn, Native>,
-    stand: Stand,
+    pub(super) connection: Result<Conn, Native>,
+    pub(super) stand: Stand,
     /// Whether a branch that is not known to have written is asked for it when it ends.
     pub(crate) detect_read_only: bool,
     /// Whether a branch that wrote to a table without transactions may vote yes.
     pub(crate) allow_plain_tables: bool,
     /// Of the branch that occupies the connection.
     pub(super) known: Known,
+    /// Of the branch that occupies the connection.
+    pub(super) start: Start,
+    /// Whether the server has told of a transaction here.
+    pub(super) tells: bool,
+    pub(super) grip: Grip,
     /// Whose branches the connection works on.
     pub(super) mark: Option<Mark>,
-    /// Whether the caller has had the connection between branches since the mark was taken.
-    pub(super) lent: bool,
     pub(super) resource: ResourceId,
     /// The server as it was when the connection was opened; its place in its log as it was last asked for.
     pub(super) seen: Seen,
@@ -56,7 +62,7 @@ pub(crate) struct Session {
     pub(super) place_age_max: Duration,
     place_asked: Moment,
     /// Kept from one verb to the next, as it is dear to set; gone before the caller works.
-    limit: Option<ReadLimit>,
+    pub(super) limit: Option<ReadLimit>,
     /// Connections that were looked for and not there any more; numbers never come again while the server runs.
     pub(super) gone: HashSet<u64>,
     /// Those of them behind which an outcome waits.
@@ -64,15 +70,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen) -> Self {
+    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen, is_own: bool) -> Self {
         Self {
+            start: Start::Heard,
+            tells: false,
+            grip: Grip { is_own, ..Grip::default() },
             connection: Ok(connection),
             stand: Stand::Idle,
             detect_read_only: true,
             allow_plain_tables: false,
             known: Known::default(),
             mark: None,
-            lent: false,
             resource,
             seen,
             place_age_max: PLACE_AGE_MAX,
@@ -83,80 +91,67 @@ impl Session {
         }
     }
 
-    /// The connection for the caller's own statements.
-    pub(crate) fn work<T>(
-        &mut self,
-        work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
-    ) -> Result<Result<T, Failure>, Native> {
-        // Not later: the caller may change the socket behind the connection.
-        self.limit = None;
-        match self.stand {
-            Stand::Active(_) => {}
-            // What is said now must not become the branch's. If the server objects, it does to the work too.
-            Stand::Ended { xid, .. } if self.known.end_owed => {
-                self.known.end_owed = self.say(&format!("XA END {}", literal(&xid))).is_err();
-            }
-            _ => self.lent |= self.stand.occupant().is_none(),
-        }
-        let worked = self.lend(work)?;
-        if matches!(self.stand, Stand::Active(_)) {
-            self.known.note(self.connection.as_ref().ok(), &worked);
-        }
-        Ok(worked)
-    }
-
-    /// The caller has dealt with the statement that was cut short.
-    pub(crate) fn carry_on(&mut self) {
-        self.known.half = None;
-    }
-
     /// The connection, while it is whole.
     pub(crate) fn lend<T>(
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
     ) -> Result<Result<T, Failure>, Native> {
         let connection = self.connection.as_mut().map_err(|native| native.clone())?;
-        Ok(work(connection).map_err(|error| {
+        let worked = work(connection);
+        Ok(self.judged(worked))
+    }
+
+    pub(super) fn judged<T>(&mut self, worked: Result<T, mysql::Error>) -> Result<T, Failure> {
+        worked.map_err(|error| {
             let broken = matches!(&error, mysql::Error::IoError(_) | mysql::Error::CodecError(_))
                 || matches!(&error, mysql::Error::DriverError(driver) if out_of_step(driver));
             let failure = Failure::of(&error);
             if broken || failure.says(Step::Open) == Says::Lost {
-                self.connection = Err(failure.native());
-                // It would keep the broken connection open.
-                self.limit = None;
+                self.break_off(failure.native());
             }
             failure
-        }))
+        })
     }
 
-    fn say(&mut self, sql: &str) -> Result<(), Failure> {
+    pub(super) fn break_off(&mut self, why: Native) {
+        self.connection = Err(why);
+        // They would keep the broken connection open.
+        (self.limit, self.grip.wire) = (None, None);
+    }
+
+    /// The caller's own work may take as long as it likes.
+    pub(super) fn unlimit(&mut self) -> Result<(), Native> {
+        if self.grip.wire.as_mut().is_none_or(|wire| wire.limit(None)) {
+            return Ok(());
+        }
+        let native = said("the time limit of its socket cannot be set".to_owned());
+        self.break_off(native.clone());
+        Err(native)
+    }
+
+    pub(super) fn say(&mut self, sql: &str) -> Result<(), Failure> {
         self.lend(|connection| connection.query_drop(sql)).unwrap_or_else(|gone| Err(Failure::Lost(gone)))
     }
 
-    /// Several statements in one message, as far as the first that fails: which one that was.
-    fn say_all(&mut self, statements: &[String]) -> Result<(), (usize, Failure)> {
+    /// Several statements in one message, as far as the first that fails: which one that was. What the last answer tells.
+    /// They are not said again if they are on their way.
+    fn say_all(&mut self, statements: &[String]) -> Result<Option<State>, (usize, Failure)> {
         let (mut done, mut place) = (0, None);
+        if let Some(wire) = self.grip.wire.as_mut().filter(|wire| wire.is_awaited()) {
+            let told = wire.receive(&mut done, &mut self.known);
+            // Or the server says that the connection is over: then nothing it said before is the end of it.
+            if let Some(failure) = told.as_ref().err().filter(|failure| failure.says(Step::Open) == Says::Lost) {
+                self.break_off(failure.native());
+            }
+            return told.map_err(|failure| (done, failure));
+        }
         let said = self
             .lend(|connection| known::say_all(connection, statements, &mut done, &mut place))
             .unwrap_or_else(|gone| Err(Failure::Lost(gone)))
             .map_err(|failure| (done, failure));
         // Only `LOG_PLACE` answers with rows.
         self.seen.voted_at(place);
-        said
-    }
-
-    fn start(&mut self, xid: Xid) -> Reply {
-        if let Err(reply) = self.mark(&xid) {
-            return reply;
-        }
-        match self.say(&format!("XA START {}", literal(&xid))) {
-            Ok(()) => {
-                self.known = self.connection.as_ref().map(Known::at_start).unwrap_or_default();
-                self.stand = Stand::Active(xid);
-                Reply::Done
-            }
-            Err(failure) => plain(Step::Open, &failure),
-        }
+        said.map(|()| self.connection.as_ref().ok().and_then(known::state))
     }
 
     /// Whether the server is told at once that the branch has ended, or together with the next verb, whose answer then
@@ -167,6 +162,13 @@ impl Session {
     }
 
     fn end(&mut self, xid: Xid) -> Reply {
+        if let Start::Owed(_) = std::mem::take(&mut self.start) {
+            let started = self.start(xid);
+            if started != Reply::Done {
+                self.stand = Stand::Over(xid);
+                return started;
+            }
+        }
         if let Some(half) = self.known.half.take() {
             let message = format!("a statement was undone and the branch has the rest: {}", half.message);
             return match self.roll_back_open(xid) {
@@ -179,10 +181,10 @@ impl Session {
             statements.push(known::ASK.to_owned());
         }
         match self.say_all(&statements) {
-            Ok(()) => {
+            Ok(told) => {
                 self.stand = Stand::Ended { xid, success: true };
                 if statements.len() > 1 {
-                    self.known.asked(self.connection.as_ref().ok());
+                    self.known.asked(told);
                 }
                 if self.known.read_only() { self.finish_read_only(xid) } else { Reply::Done }
             }
@@ -218,29 +220,59 @@ impl Session {
         end.into_iter().chain([verb]).collect()
     }
 
+    fn place_is_due(&self) -> bool {
+        RealClock.now().since(self.place_asked) >= self.place_age_max
+    }
+
+    /// Whether the vote asks for tables without transactions.
+    fn asks_of_plain(&self) -> bool {
+        self.known.plain_may_be_told() && !self.allow_plain_tables
+    }
+
+    fn vote(&self, xid: &Xid, asks_place: bool) -> Vec<String> {
+        let mut statements = self.with_end(xid, format!("XA PREPARE {}", literal(xid)));
+        statements.extend(asks_place.then(|| LOG_PLACE.to_owned()));
+        // The last, as the last answer tells.
+        statements.extend(self.asks_of_plain().then(|| known::ASK.to_owned()));
+        statements
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.grip.wire.as_ref().is_some_and(Wire::is_awaited)
+    }
+
+    /// What `step` will say, where it can be said before anybody waits for it.
+    fn words_ahead(&self, verb: &Verb) -> Option<Vec<String>> {
+        _ = self.grip.wire.as_ref()?;
+        match self.stand.plan(verb) {
+            Plan::Prepare(xid) => {
+                let refuses = self.known.wrote_plain && !self.allow_plain_tables;
+                (!refuses && !self.place_is_due()).then(|| self.vote(&xid, false))
+            }
+            Plan::CommitOnePhase(xid) => Some(self.one_phase(&xid)),
+            Plan::CommitPrepared(xid) => Some(vec![second(Step::Commit, &xid)]),
+            Plan::RollbackPrepared(xid) => Some(vec![second(Step::Rollback, &xid)]),
+            _ => None,
+        }
+    }
+
     fn prepare(&mut self, xid: Xid) -> Reply {
         if self.known.wrote_plain && !self.allow_plain_tables {
             return self.refuse_plain(xid, Plan::RollbackOpen(xid));
         }
-        let mut statements = self.with_end(&xid, format!("XA PREPARE {}", literal(&xid)));
-        let verb = statements.len() - 1;
-        let now = RealClock.now();
-        if now.since(self.place_asked) >= self.place_age_max {
-            statements.push(LOG_PLACE.to_owned());
-        }
-        let asks = self.known.plain_may_be_told() && !self.allow_plain_tables;
-        if asks {
-            // The last, as the last answer tells.
-            statements.push(known::ASK.to_owned());
-        }
+        let verb = usize::from(self.known.end_owed);
+        let asks = self.asks_of_plain();
+        // What is on its way already goes without it.
+        let asks_place = !self.is_awaited() && self.place_is_due();
+        let statements = self.vote(&xid, asks_place);
         let said_all = self.say_all(&statements);
-        if statements.iter().any(|it| it == LOG_PLACE) && said_all.is_ok() {
-            self.place_asked = now;
+        if asks_place && said_all.is_ok() {
+            self.place_asked = RealClock.now();
         }
         let answered = match said_all {
             // Whether rows would stay must be known; where its log stands need not.
-            Err((failed, Failure::Server(..))) if asks && verb < failed && failed + 1 < statements.len() => {
-                self.say(known::ASK).map_err(|failure| (failed + 1, failure))
+            Err((failed, Failure::Server(..))) if asks && verb < failed => {
+                self.say_all(&[known::ASK.to_owned()]).map_err(|(_, failure)| (failed, failure))
             }
             answered => answered,
         };
@@ -259,11 +291,18 @@ impl Session {
                 }
             }
             Err((_, Failure::Lost(native))) => Reply::Lost(native),
+            Err((_, failure)) if asks => {
+                self.known.end_owed = false;
+                self.stand = Stand::Prepared(xid);
+                let native = failure.native();
+                let message = format!("it does not say which tables the branch wrote to: {}", native.message);
+                self.refuse(xid, Plan::RollbackPrepared(xid), Native { message, ..native })
+            }
             answered => {
                 self.known.end_owed = false;
                 self.stand = Stand::Prepared(xid);
-                if answered.is_ok() && asks {
-                    self.known.asked(self.connection.as_ref().ok());
+                if let (true, Ok(told)) = (asks, answered) {
+                    self.known.asked(told);
                 }
                 if self.known.wrote_plain && !self.allow_plain_tables {
                     return self.refuse_plain(xid, Plan::RollbackPrepared(xid));
@@ -275,6 +314,13 @@ impl Session {
 
     /// What a rollback would not undo gets no vote. It is the application's word against it.
     fn refuse_plain(&mut self, xid: Xid, how: Plan) -> Reply {
+        let why = "the branch wrote to a table without transactions (MyISAM, Aria, MEMORY), and those rows stay \
+                   whatever is decided; convert the table, or allow it by allow_plain_tables";
+        self.refuse(xid, how, said(why.to_owned()))
+    }
+
+    /// Says no instead of a vote.
+    fn refuse(&mut self, xid: Xid, how: Plan, why: Native) -> Reply {
         let rolled_back = match how {
             Plan::RollbackPrepared(_) => self.finish(Step::Rollback, xid),
             _ => self.roll_back_open(xid),
@@ -282,21 +328,21 @@ impl Session {
         match rolled_back {
             Reply::Done | Reply::RolledBack(_) | Reply::Unknown(_) => {
                 self.stand = Stand::Over(xid);
-                Reply::RolledBack(said(
-                    "the branch wrote to a table without transactions (MyISAM, Aria, MEMORY), and those rows stay \
-                     whatever is decided; convert the table, or allow it by allow_plain_tables"
-                        .to_owned(),
-                ))
+                Reply::RolledBack(why)
             }
             other => other,
         }
     }
 
+    fn one_phase(&self, xid: &Xid) -> Vec<String> {
+        self.with_end(xid, format!("XA COMMIT {} ONE PHASE", literal(xid)))
+    }
+
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
-        let statements = self.with_end(&xid, format!("XA COMMIT {} ONE PHASE", literal(&xid)));
+        let statements = self.one_phase(&xid);
         let verb = statements.len() - 1;
         let failure = match self.say_all(&statements) {
-            Ok(()) => {
+            Ok(_) => {
                 self.stand = Stand::Idle;
                 return Reply::Done;
             }
@@ -324,8 +370,12 @@ impl Session {
                         self.stand = Stand::Over(xid);
                         Reply::RolledBack(failure.native())
                     }
-                    Err(_) => {
+                    Err(undone) => {
                         self.stand = Stand::Idle;
+                        if undone.says(Step::Rollback) != Says::NotHere {
+                            // It may still be there, and the next one's words would get into it.
+                            self.break_off(failure.native());
+                        }
                         Reply::Lost(failure.native())
                     }
                 }
@@ -354,7 +404,7 @@ impl Session {
         let answer = match self.say_all(&statements) {
             // An error to XA END may say that it is rolled back; the rollback tells.
             Err((0, Failure::Server(..))) if statements.len() > 1 => self.say(&rollback),
-            answer => answer.map_err(|(_, failure)| failure),
+            answer => answer.map(drop).map_err(|(_, failure)| failure),
         };
         let reply = match answer {
             Ok(()) => Reply::Done,
@@ -374,9 +424,8 @@ impl Session {
         if let Err(failure) = self.let_leave() {
             return plain(Step::Open, &failure);
         }
-        let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
-        let reply = match self.say(&format!("XA {word} {}", literal(&xid))) {
-            Ok(()) => Reply::Done,
+        let reply = match self.say_all(&[second(step, &xid)]).map_err(|(_, failure)| failure) {
+            Ok(_) => Reply::Done,
             Err(failure) if failure.says(step) == Says::NotHere => {
                 let gone = failure.native();
                 return self.attached(&xid, &gone).unwrap_or_else(|| {
@@ -393,8 +442,31 @@ impl Session {
     }
 }
 
+/// A word of phase two to a branch.
+fn second(step: Step, xid: &Xid) -> String {
+    let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
+    format!("XA {word} {}", literal(xid))
+}
+
 impl kept::Session for Session {
+    fn goes_ahead(&self, verb: &Verb) -> bool {
+        self.words_ahead(verb).is_some()
+    }
+
+    fn ahead(&mut self, verb: &Verb, longest: Duration) -> bool {
+        let Some(words) = self.words_ahead(verb) else { return false };
+        let sent = self.grip.wire.as_mut().map_or(Ok(()), |wire| wire.send(&words, longest));
+        if let Err(failure) = sent {
+            // The answer says so.
+            self.break_off(failure.native());
+        }
+        true
+    }
+
     fn limit(&mut self, longest: Duration) -> bool {
+        if let Some(wire) = &mut self.grip.wire {
+            return wire.limit(Some(longest));
+        }
         if self.limit.is_none() {
             self.limit = self.connection.as_ref().ok().and_then(|connection| ReadLimit::new(connection, longest).ok());
         }
@@ -438,10 +510,14 @@ impl kept::Session for Session {
     }
 
     fn at_once(&mut self, verb: &Verb) -> Option<Reply> {
-        match (self.stand.plan(verb), &self.connection) {
+        let plan = self.stand.plan(verb);
+        if let Some(reply) = self.connection.is_ok().then(|| self.unstarted(&plan)).flatten() {
+            return Some(reply);
+        }
+        match (plan, &self.connection) {
             (plan, Err(gone)) => Some(unreachable(verb, plan, gone.clone())),
             (Plan::Answer(reply), Ok(_)) => Some(reply),
-            (Plan::End { xid, success }, Ok(_)) if self.end_is_owed(success) => {
+            (Plan::End { xid, success }, Ok(_)) if matches!(self.start, Start::Heard) && self.end_is_owed(success) => {
                 self.known.end_owed = true;
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)

@@ -1,10 +1,13 @@
 //! One connection, spoken on by the thread that holds it: no helper, no runtime. The driver's state machines are turned by
 //! hand over a blocking socket.
 //!
-//! Walk: [`Line::connect`] · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
+//! Walk: [`Line::connect`] · [`Line::text`] the caller's words · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
 //! blocks, until it has its answer · [`Line::send`] writes one message and does not wait, [`Line::answer`] waits for it: so
 //! two servers work at the same time for one thread · [`Line::limit`] how long a read may block.
 //! A read is let through one at a time: the driver asks for bytes whenever it has none, also when nothing is to come.
+//! Every answer ends with whether a transaction is open (ReadyForQuery), which the driver keeps to itself; so the end of
+//! what was read is looked at. Where it says that none is, BEGIN waits for the caller's first words and goes with them; only
+//! the server's answer to it lets more words through ([`Begin`]).
 //! Trap: what the driver has not handed on yet (its channels are short) is no reason to read. So a read is let through
 //! only after two turns in which nothing moved.
 //! Trap: what the driver hands out to be read or written later (rows one by one, COPY) would keep the line busy between two
@@ -24,13 +27,26 @@ use std::time::Duration;
 
 use assent_world::net::{Address, Proofs, Stream};
 use assent_world::{Clock as _, RealClock};
+use assent_xa::Native;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
-use super::session::first_column;
+use super::session::{Failure, first_column};
+use crate::kept::said;
+
+const BEGIN: &str = "BEGIN";
+/// Fails in every state of the server's, and says why.
+const NOT_BEGUN: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the start of the branch was refused\"";
+
+/// The whole of a ReadyForQuery that says: no transaction is open.
+const IDLE: u64 = u64::from_be_bytes([0, 0, b'Z', 0, 0, 0, 5, b'I']);
+const IDLE_BYTES: usize = 6;
+
+/// What a text says that may end the transaction it is in. One with any of them goes behind BEGIN, not with it.
+const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
 
 /// Where PostgreSQL listens unless told otherwise.
 const PORT: u16 = 5432;
@@ -51,9 +67,17 @@ struct Socket {
     is_limited: AtomicBool,
     /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
     deadline_us: AtomicU64,
+    /// The last bytes that came.
+    tail: AtomicU64,
 }
 
 impl Socket {
+    fn noted(&self, came: &[u8]) {
+        let last = came.iter().skip(came.len().saturating_sub(IDLE_BYTES));
+        let tail = last.fold(self.tail.load(Ordering::Relaxed), |tail, byte| (tail << 8) | u64::from(*byte));
+        self.tail.store(tail, Ordering::Relaxed);
+    }
+
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.is_over() {
@@ -67,7 +91,10 @@ impl Socket {
                         return Err(self.too_late());
                     }
                 }
-                read => return read,
+                read => {
+                    self.noted(read.as_ref().ok().and_then(|read| bytes.get(..*read)).unwrap_or_default());
+                    return read;
+                }
             }
         }
     }
@@ -158,10 +185,22 @@ impl Drop for Driven {
     }
 }
 
+/// How far the server has heard of BEGIN. Only its answer makes it `Said`: nothing of the caller's is said before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// A transaction is open; or no branch is worked on.
+    Said,
+    /// It goes with the caller's first words.
+    Owed,
+    /// No transaction is open, or nobody knows: none of the caller's words are said until a verb ends the branch.
+    Refused(Native),
+}
+
 /// A connection.
 pub(super) struct Line {
     // In the order in which they are dropped: who asks before who is asked.
     sent: Option<Sent>,
+    begin: Begin,
     client: Arc<Client>,
     driven: Driven,
     socket: Arc<Socket>,
@@ -227,6 +266,7 @@ impl Line {
             limit_ms: AtomicU64::new(0),
             is_limited: AtomicBool::new(true),
             deadline_us: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -242,6 +282,7 @@ impl Line {
         };
         let mut line = Self {
             sent: None,
+            begin: Begin::Said,
             client: Arc::new(client),
             driven: Driven(Some(connection)),
             socket,
@@ -257,9 +298,12 @@ impl Line {
     }
 
     /// How long reading may take from its next beginning on; for ever for the caller's own work.
-    pub(super) fn limit(&self, longest: Option<Duration>) {
-        let is_set = longest.is_none_or(|longest| self.socket.set_limit(longest).is_ok());
-        self.socket.is_limited.store(longest.is_some() && is_set, Ordering::Relaxed);
+    pub(super) fn limit(&mut self, longest: Option<Duration>) {
+        if longest.is_some_and(|longest| self.socket.set_limit(longest).is_err()) {
+            // Nobody would ever come back from it.
+            self.close();
+        }
+        self.socket.is_limited.store(longest.is_some(), Ordering::Relaxed);
         self.socket.deadline_us.store(0, Ordering::Relaxed);
     }
 
@@ -272,6 +316,85 @@ impl Line {
         self.is_closed() || self.socket.stream.has_ended()
     }
 
+    /// Whether the server said at last that no transaction is open.
+    pub(super) fn is_idle(&self) -> bool {
+        let idle_bits = u64::MAX >> (64 - 8 * IDLE_BYTES);
+        self.sent.is_none() && !self.is_closed() && self.socket.tail.load(Ordering::Relaxed) & idle_bits == IDLE
+    }
+
+    /// How far BEGIN has come.
+    pub(super) const fn begun(&self) -> &Begin {
+        &self.begin
+    }
+
+    /// BEGIN is due; or a verb has dealt with it.
+    pub(super) fn set_begun(&mut self, begin: Begin) {
+        self.begin = begin;
+    }
+
+    /// The caller's own statements, behind the BEGIN that is due, and with it where they cannot end its transaction.
+    pub(super) fn text(&mut self, sql: &str) -> Answer {
+        if self.begin != Begin::Owed || may_end(sql) {
+            self.pass()?;
+            return self.simple_query(sql);
+        }
+        self.begin = Begin::Refused(unanswered());
+        match self.simple_query(&format!("{BEGIN}; {sql}")) {
+            Ok(mut messages) => {
+                self.begin = Begin::Said;
+                if matches!(messages.first(), Some(SimpleQueryMessage::CommandComplete(_))) {
+                    messages.remove(0);
+                }
+                Ok(messages)
+            }
+            // A message that the server cannot read is not begun: there is no transaction that could have failed. What it
+            // says to another BEGIN tells: in a failed transaction that fails too. The end of the answer would not, as the
+            // driver hands an error on before it has come.
+            Err(error) if error.as_db_error().is_some() => match self.simple_query(BEGIN) {
+                Ok(_) => {
+                    self.begin = Begin::Said;
+                    self.simple_query(sql)
+                }
+                Err(probed) if probed.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+                    self.begin = Begin::Said;
+                    Err(error)
+                }
+                Err(_) => self.refused(error),
+            },
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// Before anything of the caller's: a transaction is open, by the server's own word.
+    fn pass(&mut self) -> Result<(), Error> {
+        match &self.begin {
+            Begin::Said => Ok(()),
+            Begin::Owed => {
+                self.begin = Begin::Refused(unanswered());
+                match self.simple_query(BEGIN) {
+                    Ok(_) => {
+                        self.begin = Begin::Said;
+                        Ok(())
+                    }
+                    Err(error) => self.refused(error),
+                }
+            }
+            // The driver's errors are made by servers only, so this one is asked for one.
+            Begin::Refused(_) => match self.simple_query(NOT_BEGUN) {
+                Err(error) => Err(error),
+                Ok(_) => {
+                    self.close();
+                    self.simple_query(NOT_BEGUN).map(drop)
+                }
+            },
+        }
+    }
+
+    fn refused<T>(&mut self, error: Error) -> Result<T, Error> {
+        self.begin = Begin::Refused(Failure::of(&error).native);
+        Err(error)
+    }
+
     /// One message, its answer awaited.
     pub(super) fn simple_query(&mut self, sql: &str) -> Answer {
         let client = Arc::clone(&self.client);
@@ -280,6 +403,7 @@ impl Line {
 
     /// A question of the driver's that is over when it is answered: it hands out nothing that is read or written later.
     pub(super) fn run<T>(&mut self, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
+        self.pass()?;
         let client = Arc::clone(&self.client);
         self.wait(work(&client))
     }
@@ -365,6 +489,16 @@ impl Line {
     }
 }
 
+fn unanswered() -> Native {
+    said("the start of the branch was cut short".to_owned())
+}
+
+/// Whether the transaction may be another one, or none, when this has been said.
+fn may_end(sql: &str) -> bool {
+    let has = |word: &&[u8]| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    ENDS.iter().any(has)
+}
+
 /// One of the hosts that the configuration names.
 fn place(config: &Config, at: usize) -> io::Result<Address> {
     let (given, ports) = (config.get_hostaddrs(), config.get_ports());
@@ -379,4 +513,21 @@ fn place(config: &Config, at: usize) -> io::Result<Address> {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_may_end_its_transaction_is_known() {
+        for sql in
+            ["UPDATE t SET n = 1; commit", "RollBack", "ABORT", "end", "PREPARE TRANSACTION 'x'", "SELECT 'sender'"]
+        {
+            assert!(may_end(sql), "{sql}");
+        }
+        for sql in ["", "UPDATE t SET n = n + 1 WHERE id = 1", "SELECT count(*) FROM common_items"] {
+            assert!(!may_end(sql), "{sql}");
+        }
+    }
 }

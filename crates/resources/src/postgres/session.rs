@@ -1,6 +1,6 @@
 //! The verbs in PostgreSQL's words, over one connection.
 //!
-//! Walk: BEGIN · the caller's work · its end, where a branch that wrote nothing commits and drops out · PREPARE
+//! Walk: BEGIN, which goes with the caller's first words where no transaction is open · the caller's work · its end, where a branch that wrote nothing commits and drops out · PREPARE
 //! TRANSACTION, or COMMIT of the only branch · COMMIT PREPARED or ROLLBACK PREPARED, which any connection to the same
 //! database with the same role may send.
 //! Read-only: a transaction has a number of its own as soon as it wrote or locked a row. What it wrote through a foreign
@@ -29,6 +29,7 @@ use tokio_postgres::error::Severity;
 
 use super::client::{PostgresClient, Way};
 use super::codes::{Step, judge};
+use super::line::Begin;
 use super::prepared::Prepared;
 use super::reading::Asking;
 use super::witness::{Evidence, Place, Witness};
@@ -104,7 +105,7 @@ impl Session {
         if self.client.is_closed() {
             return Err(closed());
         }
-        if let Way::Line(line) = &self.client.0 {
+        if let Way::Line(line) = &mut self.client.0 {
             line.limit(None);
         }
         let worked = work(&mut self.client);
@@ -171,7 +172,48 @@ impl Session {
         }
     }
 
+    /// What needs no word as long as the server has heard of no transaction: its start, where none is open, and the end
+    /// of a branch without any work.
+    fn unbegun(&mut self, plan: &Plan) -> Option<Reply> {
+        let Way::Line(line) = &mut self.client.0 else { return None };
+        match *plan {
+            Plan::Start(xid) if line.is_idle() => {
+                line.set_begun(Begin::Owed);
+                self.evidence = None;
+                self.witness.clear();
+                self.stand = Stand::Active(xid);
+                Some(Reply::Done)
+            }
+            // Who wants every branch to vote has this one begin now.
+            Plan::End { success: true, .. } if *line.begun() == Begin::Owed && self.asking != Asking::Never => {
+                line.set_begun(Begin::Said);
+                self.stand = Stand::Idle;
+                Some(Reply::Vote(Vote::ReadOnly))
+            }
+            Plan::End { xid, success: false } | Plan::RollbackOpen(xid) if *line.begun() == Begin::Owed => {
+                line.set_begun(Begin::Said);
+                self.stand = Stand::Over(xid);
+                Some(Reply::Done)
+            }
+            _ => None,
+        }
+    }
+
     fn end(&mut self, xid: Xid) -> Reply {
+        match self.take_begun() {
+            Begin::Said => {}
+            Begin::Owed => {
+                let began = self.say(BEGIN);
+                self.stand = Stand::Ended { xid, success: true };
+                return began.map_or_else(|failure| failure.judged(Step::Other), |()| Reply::Done);
+            }
+            Begin::Refused(why) => {
+                return match self.roll_back_open(xid) {
+                    Reply::Done => Reply::RolledBack(why),
+                    other => other,
+                };
+            }
+        }
         self.stand = Stand::Ended { xid, success: true };
         match self.commit_if_read_only() {
             Ok(true) => {
@@ -207,6 +249,22 @@ impl Session {
             self.say("COMMIT")?;
         }
         Ok(!wrote)
+    }
+
+    const fn begun(&self) -> &Begin {
+        match &self.client.0 {
+            Way::Line(line) => line.begun(),
+            Way::Given(_) => &Begin::Said,
+        }
+    }
+
+    /// How far BEGIN has come, for a verb that deals with it.
+    fn take_begun(&mut self) -> Begin {
+        let begun = self.begun().clone();
+        if let Way::Line(line) = &mut self.client.0 {
+            line.set_begun(Begin::Said);
+        }
+        begun
     }
 
     fn with_place(&self, question: &str) -> String {
@@ -280,6 +338,7 @@ impl Session {
     }
 
     fn roll_back_open(&mut self, xid: Xid) -> Reply {
+        _ = self.take_begun();
         match self.say(ROLLBACK) {
             Ok(()) => {
                 self.stand = Stand::Over(xid);
@@ -304,18 +363,23 @@ impl Session {
 
 impl kept::Session for Session {
     fn limit(&mut self, longest: Duration) -> bool {
-        if let Way::Line(line) = &self.client.0 {
+        if let Way::Line(line) = &mut self.client.0 {
             line.limit(Some(longest));
             return true;
         }
         false
     }
 
-    fn ahead(&mut self, verb: &Verb) -> bool {
+    fn ahead(&mut self, verb: &Verb, longest: Duration) -> bool {
+        self.limit(longest);
         // As `step` will ask for it.
         let words = match self.stand.plan(verb) {
             Plan::Start(_) => Some(BEGIN.to_owned()),
-            Plan::End { .. } => Some(self.with_place(WROTE)),
+            Plan::End { .. } => Some(match self.begun() {
+                Begin::Said => self.with_place(WROTE),
+                Begin::Owed => BEGIN.to_owned(),
+                Begin::Refused(_) => ROLLBACK.to_owned(),
+            }),
             Plan::Prepare(xid) => Some(self.vote(&xid)),
             Plan::CommitOnePhase(_) => Some(ONE_PHASE.to_owned()),
             Plan::VoteNo(_) | Plan::RollbackOpen(_) => Some(ROLLBACK.to_owned()),
@@ -377,9 +441,12 @@ impl kept::Session for Session {
         if self.client.is_closed() {
             return Some(unreachable(verb, plan, closed()));
         }
+        if let Some(reply) = self.unbegun(&plan) {
+            return Some(reply);
+        }
         match plan {
             Plan::Answer(reply) => Some(reply),
-            Plan::End { xid, success } if !(success && self.asking.asks()) => {
+            Plan::End { xid, success } if !(success && (self.asking.asks() || *self.begun() != Begin::Said)) => {
                 // PostgreSQL has no word for it.
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)

@@ -83,7 +83,7 @@ fn is_listed_as_over(socket: &impl AsRawFd) -> io::Result<bool> {
 const CLOSE_WAIT: &str = "08";
 
 /// A second descriptor of it.
-fn second(socket: &impl AsRawFd) -> io::Result<OwnedFd> {
+pub(super) fn second(socket: &impl AsRawFd) -> io::Result<OwnedFd> {
     let ourselves = OURSELVES.get_or_init(|| pidfd_open(getpid(), PidfdFlags::empty()).ok());
     let ourselves = ourselves.as_ref().ok_or(io::ErrorKind::Unsupported)?;
     Ok(pidfd_getfd(ourselves, socket.as_raw_fd(), PidfdGetfdFlags::empty())?)

@@ -110,6 +110,7 @@ fn a_session_that_ends_in_a_vote_has_neither_voted_nor_rolled_back() {
         for vote in [Verb::Prepare(xid("end", 0)), Verb::CommitOnePhase(xid("end", 0))] {
             let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
             assert_eq!(branch.call(Verb::Start(xid("end", 0))), Reply::Done);
+            branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
             assert_eq!(branch.call(Verb::End { xid: xid("end", 0), success: true }), Reply::Done);
             let reply = branch.call(vote);
             assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
@@ -122,6 +123,7 @@ fn all_slots_taken_is_a_no() {
     const SLOTS: &[(&str, Behaviour)] = &[("SAVEPOINT assent_vote", Behaviour::Error("ERROR", "53200"))];
     let mut branch = Postgres::connect("bank", &fake::postgres(SLOTS), Limits::WORK).unwrap();
     assert_eq!(branch.call(Verb::Start(xid("slots", 0))), Reply::Done);
+    branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
     assert_eq!(branch.call(Verb::End { xid: xid("slots", 0), success: true }), Reply::Done);
     let reply = branch.call(Verb::Prepare(xid("slots", 0)));
     assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");

@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
 /// What to do with a statement; the others succeed.
 #[derive(Clone, Copy)]
@@ -26,15 +27,25 @@ const USUAL: &[(&str, Behaviour)] = &[
 
 /// Starts it; a statement behaves as the first entry says whose text it begins with. Gives its URL.
 pub(crate) fn postgres(behaviours: &'static [(&'static str, Behaviour)]) -> String {
+    postgres_that_hears(behaviours).0
+}
+
+/// The same, and every text that it has heard.
+pub(crate) fn postgres_that_hears(
+    behaviours: &'static [(&'static str, Behaviour)],
+) -> (String, Arc<Mutex<Vec<String>>>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
     #[allow(clippy::disallowed_methods, reason = "a server outside of what is tested")]
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            std::thread::spawn(move || serve(stream.unwrap(), behaviours));
+            let hears = Arc::clone(&hears);
+            std::thread::spawn(move || serve(stream.unwrap(), behaviours, &hears));
         }
     });
-    format!("postgresql://fake:secret@127.0.0.1:{port}/fake")
+    (format!("postgresql://fake:secret@127.0.0.1:{port}/fake"), heard)
 }
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -42,7 +53,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &bytes.to_be_bytes(), body].concat()
 }
 
-fn serve(mut stream: TcpStream, behaviours: &[(&str, Behaviour)]) -> Option<()> {
+fn serve(mut stream: TcpStream, behaviours: &[(&str, Behaviour)], hears: &Mutex<Vec<String>>) -> Option<()> {
     read_body(&mut stream)?;
     let ready = message(b'Z', b"I");
     stream.write_all(&[message(b'R', &0_u32.to_be_bytes()), ready.clone()].concat()).ok()?;
@@ -54,6 +65,7 @@ fn serve(mut stream: TcpStream, behaviours: &[(&str, Behaviour)]) -> Option<()> 
         if kind != *b"Q" {
             return None;
         }
+        hears.lock().unwrap().push(sql.trim_end_matches('\0').to_owned());
         let done = message(b'C', b"FAKE\0");
         match behaviours
             .iter()

@@ -367,7 +367,7 @@ fn a_connection_that_was_reset_is_marked_again() {
     for (number, reset) in [(0, false), (1, true), (2, false)] {
         if reset {
             assert!(holder(&table, &mark("reset", "1.1", 0)).is_some());
-            session.work(Conn::reset).unwrap();
+            session.work(|it| it.native()?.reset()).unwrap();
             assert_eq!(holder(&table, &mark("reset", "1.1", 0)), None);
         }
         assert_eq!(session.call(Verb::Start(xid("reset", number))), Reply::Done);

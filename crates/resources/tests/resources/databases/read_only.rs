@@ -302,6 +302,7 @@ fn a_refused_commit_at_the_end_is_a_no_and_a_lost_one_is_lost() {
         let xid = xid("ro_refused", 0);
         let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
         let reply = branch.call(Verb::End { xid, success: true });
         assert_eq!(matches!(&reply, Reply::RolledBack(native) if native.code == "40001"), no, "{reply:?}");
         assert_eq!(matches!(reply, Reply::Lost(_)), !no, "{reply:?}");

@@ -49,7 +49,7 @@ fn writes(t: &str) -> Vec<String> {
         format!("SELECT SETVAL({t}_s, 500)"),
         format!("EXECUTE IMMEDIATE 'INSERT INTO {t} VALUES (64)'"),
         format!("SET STATEMENT max_statement_time = 60 FOR INSERT INTO {t} VALUES (65)"),
-        format!("ANALYZE UPDATE {t} SET id = id + 1"),
+        format!("ANALYZE UPDATE {t} SET id = id + 10"),
         format!("INSERT INTO {t} VALUES (66); SELECT 1; SELECT 2"),
         format!("BEGIN NOT ATOMIC INSERT INTO {t} VALUES (67); SELECT 1; END"),
         format!("SAVEPOINT s; INSERT INTO {t} VALUES (68); ROLLBACK TO SAVEPOINT s"),

@@ -11,7 +11,11 @@ pub(crate) struct Tap {
     pub(crate) url: String,
     messages: Arc<AtomicU32>,
     bytes: Arc<Mutex<Vec<u8>>>,
+    garbled: Garbled,
 }
+
+/// How a statement begins, and what the server hears instead.
+type Garbled = Arc<Mutex<Option<(&'static str, &'static str)>>>;
 
 impl Tap {
     #[allow(clippy::disallowed_methods, reason = "a network outside of what is tested")]
@@ -24,6 +28,8 @@ impl Tap {
         let counter = Arc::clone(&messages);
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&bytes);
+        let garbled = Garbled::default();
+        let garbles = Arc::clone(&garbled);
         std::thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
                 let server = TcpStream::connect((server.0.as_str(), server.1)).unwrap();
@@ -32,16 +38,26 @@ impl Tap {
                 }
                 let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-                let (counter, kept) = (Arc::clone(&counter), Arc::clone(&kept));
-                std::thread::spawn(move || forward(client, server, &counter, &kept));
+                let (counter, kept, garbles) = (Arc::clone(&counter), Arc::clone(&kept), Arc::clone(&garbles));
+                std::thread::spawn(move || forward(client, server, &counter, &kept, &garbles));
             }
         });
-        Self { url: url.replace(&format!(":{}/", options.get_tcp_port()), &format!(":{own}/")), messages, bytes }
+        Self {
+            url: url.replace(&format!(":{}/", options.get_tcp_port()), &format!(":{own}/")),
+            messages,
+            bytes,
+            garbled,
+        }
     }
 
     /// Since the last time.
     pub(super) fn messages(&self) -> u32 {
         self.messages.swap(0, Ordering::SeqCst)
+    }
+
+    /// From now on the server hears something else instead of a statement that begins so; no longer than it.
+    pub(super) fn garble(&self, statement: Option<(&'static str, &'static str)>) {
+        *self.garbled.lock().unwrap() = statement;
     }
 
     /// Whether a client has ever said this.
@@ -56,7 +72,13 @@ impl Tap {
 }
 
 /// A packet is three bytes of length, a number, and the rest. A message begins with number 0.
-fn forward(mut client: TcpStream, mut server: TcpStream, messages: &AtomicU32, bytes: &Mutex<Vec<u8>>) {
+fn forward(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    messages: &AtomicU32,
+    bytes: &Mutex<Vec<u8>>,
+    garbled: &Garbled,
+) {
     loop {
         let mut packet = vec![0; 4];
         if client.read_exact(&mut packet).is_err() {
@@ -72,6 +94,14 @@ fn forward(mut client: TcpStream, mut server: TcpStream, messages: &AtomicU32, b
             return;
         }
         bytes.lock().unwrap().extend_from_slice(&packet);
+        if let Some((from, to)) = *garbled.lock().unwrap()
+            && let Some(begins) = packet.windows(from.len()).position(|window| window == from.as_bytes())
+        {
+            let rest = &mut packet[begins..];
+            let length = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+            rest[..length].fill(b' ');
+            rest[..to.len()].copy_from_slice(to.as_bytes());
+        }
         if server.write_all(&packet).is_err() {
             return;
         }

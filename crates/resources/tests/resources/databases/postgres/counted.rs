@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use assent_resources::{Limits, Postgres};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use super::super::engine::{PostgresTable, xid};
+use super::super::engine::{Engine as _, PostgresTable, xid};
 use super::super::servers::alone;
 use super::{YES, run};
 
@@ -85,9 +85,9 @@ impl Counted {
     }
 }
 
-/// By hand: BEGIN, the statement, PREPARE TRANSACTION, COMMIT PREPARED. The question at the end would be the fifth.
+/// By hand there are four: BEGIN, the statement, PREPARE TRANSACTION, COMMIT PREPARED. Here BEGIN goes with the statement.
 #[test]
-fn a_connection_that_writes_sends_as_many_messages_as_one_would_by_hand() {
+fn a_connection_that_writes_sends_a_message_less_than_one_would_by_hand() {
     // A foreign table of another test's would be asked about.
     let servers = alone();
     let table = PostgresTable::new(&servers, "counted");
@@ -96,33 +96,102 @@ fn a_connection_that_writes_sends_as_many_messages_as_one_would_by_hand() {
     let mut counted = Counted { branch: Postgres::connect("bank", &url, Limits::WORK).unwrap(), asked, number: 0 };
     // Nothing is known of a new connection.
     for _ in 0..8 {
-        assert_eq!(counted.branch(&insert), (5, false));
+        assert_eq!(counted.branch(&insert), (4, false));
+    }
+    for _ in 0..8 {
+        assert_eq!(counted.branch(&insert), (3, false));
+    }
+    // One that only read is found out by its vote, and then they are asked again.
+    assert_eq!(counted.branch("SELECT 1"), (3, false));
+    for _ in 0..3 {
+        // The statement, the question, COMMIT; and no sync.
+        assert_eq!(counted.branch("SELECT 1"), (3, true));
     }
     for _ in 0..8 {
         assert_eq!(counted.branch(&insert), (4, false));
     }
-    // One that only read is found out by its vote, and then they are asked again.
-    assert_eq!(counted.branch("SELECT 1"), (4, false));
-    for _ in 0..3 {
-        // BEGIN, the statement, the question, COMMIT; and no sync.
-        assert_eq!(counted.branch("SELECT 1"), (4, true));
-    }
-    for _ in 0..8 {
-        assert_eq!(counted.branch(&insert), (5, false));
-    }
-    assert_eq!(counted.branch(&insert), (4, false));
+    assert_eq!(counted.branch(&insert), (3, false));
 
     // Who knows better says so.
     counted.branch = counted.branch.detect_read_only(true);
     for _ in 0..10 {
-        assert_eq!(counted.branch(&insert), (5, false));
+        assert_eq!(counted.branch(&insert), (4, false));
     }
     counted.branch = counted.branch.detect_read_only(false);
-    assert_eq!(counted.branch("SELECT 1"), (4, false));
-    assert_eq!(counted.branch(&insert), (4, false));
+    assert_eq!(counted.branch("SELECT 1"), (3, false));
+    assert_eq!(counted.branch(&insert), (3, false));
 
     // What a vote is asked is prepared once a connection. Where others let that go, one vote is sent twice.
     run(&mut counted.branch, "DEALLOCATE ALL").unwrap();
-    assert_eq!(counted.branch(&insert), (5, false));
     assert_eq!(counted.branch(&insert), (4, false));
+    assert_eq!(counted.branch(&insert), (3, false));
+
+    // Words that may end the transaction, and questions with parameters, go behind a BEGIN of its own.
+    assert_eq!(counted.branch(&format!("{insert}; SELECT 'the end'")), (4, false));
+    let xid = xid("counted", 500);
+    let before = counted.asked.load(Ordering::Relaxed);
+    assert_eq!(counted.branch.call(Verb::Start(xid)), Reply::Done);
+    assert_eq!(counted.asked.load(Ordering::Relaxed) - before, 0);
+    counted.branch.work(|it| it.query_one("SELECT $1::int", &[&1_i32])).unwrap();
+    // BEGIN, and two for the statement.
+    assert_eq!(counted.asked.load(Ordering::Relaxed) - before, 3);
+    assert_eq!(counted.branch.call(Verb::Rollback(xid)), Reply::Done);
+}
+
+/// Nothing was said, so there is nothing to ask.
+#[test]
+fn a_branch_without_work_costs_no_message() {
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "counted_none");
+    let (url, asked) = counting(&table.url);
+    let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+    let before = asked.load(Ordering::Relaxed);
+    for (number, success, expected) in [(1, true, READ_ONLY), (2, false, Reply::Done)] {
+        let xid = xid("counted_none", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        assert_eq!(branch.call(Verb::End { xid, success }), expected);
+        if !success {
+            assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+        }
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), before);
+    // Who wants every branch to vote has it.
+    let mut branch = branch.detect_read_only(false);
+    let xid = xid("counted_none", 3);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+    assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+}
+
+/// The server begins nothing of a message that it cannot read. What follows must not run outside of a transaction.
+#[test]
+fn first_words_that_cannot_be_read_fail_the_branch_and_nothing_else() {
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "counted_words");
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let mut branch = table.resource();
+    // Not to be read, not to be understood, not to be done.
+    let words = ["no such words", "SELECT * FROM no_such_table", "SELECT 1/0"];
+    let cases = [(words[0], "42601"), (words[1], "42P01"), (words[2], "22012")];
+    // Again and again: an error and the end of its answer may come together or apart.
+    for (number, (words, code)) in (100..).zip(cases.into_iter().cycle().take(60)) {
+        let xid = xid("counted_words", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        assert_eq!(run(&mut branch, words).unwrap_err().into_native().1.code, code);
+        assert_eq!(run(&mut branch, &insert).unwrap_err().into_native().1.code, "25P02", "behind {words}");
+        let ended = branch.call(Verb::End { xid, success: true });
+        assert!(matches!(&ended, Reply::RolledBack(native) if native.code == "25P02"), "{ended:?}");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+    assert_eq!(table.rows(), [0_i32; 0]);
+    let answered = branch.work(|it| it.simple_query("SELECT 7")).unwrap().len();
+    let xid = xid("counted_words", 4);
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    assert_eq!(
+        branch.work(|it| it.simple_query("SELECT 7")).unwrap().len(),
+        answered,
+        "BEGIN's answer is not the caller's"
+    );
+    assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
 }

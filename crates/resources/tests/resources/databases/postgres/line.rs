@@ -142,11 +142,56 @@ fn an_answer_without_a_statement_is_lost() {
     let mut branch = Postgres::connect("bank", &fake::postgres(EMPTY), Limits::WORK).unwrap();
     let xid = xid("empty", 0);
     assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    run(&mut branch, "SELECT 1").unwrap();
     assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
     let reply = branch.call(Verb::Prepare(xid));
     assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
     assert!(matches!(branch.call(Verb::Commit(xid)), Reply::Lost(_)));
     assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
+}
+
+/// Cancelled, out of memory, a pooler without a server: what the caller says next would be done outside of the branch, at
+/// once and for good.
+#[test]
+fn nothing_of_the_callers_is_said_before_the_server_has_begun() {
+    const REFUSED: Behaviour = Behaviour::Error("ERROR", "57014");
+    const ALWAYS: &[(&str, Behaviour)] = &[("BEGIN", REFUSED)];
+    const ONCE: &[(&str, Behaviour)] = &[("BEGIN; INSERT", REFUSED)];
+    let work = |branch: &mut Postgres| {
+        let worked = branch.work(|it| {
+            let first = it.batch_execute("INSERT 1");
+            it.batch_execute("INSERT 2").and(first)
+        });
+        worked.map_err(|error| error.into_native().1.code)
+    };
+    for number in 0..3 {
+        let (url, heard) = fake::postgres_that_hears(ALWAYS);
+        let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap().detect_read_only(number != 1);
+        let xid = xid("unbegun", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        heard.lock().unwrap().clear();
+        // With parameters, and words that may end their transaction, go behind a BEGIN of their own.
+        let first = match number {
+            0 => run(&mut branch, "INSERT 0"),
+            1 => run(&mut branch, "INSERT 'the end'"),
+            _ => branch.work(|it| it.execute("INSERT 0", &[]).map(drop)),
+        };
+        assert_eq!(first.unwrap_err().into_native().1.code, "57014");
+        assert_eq!(work(&mut branch), Err("57014".to_owned()));
+        assert!(branch.work(|it| it.query("INSERT 3", &[]).map(drop)).is_err());
+        let bare = |text: &String| text.contains("INSERT") && !text.starts_with("BEGIN; ");
+        assert_eq!(heard.lock().unwrap().iter().find(|text| bare(text)), None);
+        let reply = branch.call(Verb::End { xid, success: true });
+        assert!(matches!(&reply, Reply::RolledBack(native) if native.code == "57014"), "{reply:?}");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+    // Refused for once: the transaction that is begun then has all of the words, in their order.
+    let (url, heard) = fake::postgres_that_hears(ONCE);
+    let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+    assert_eq!(branch.call(Verb::Start(xid("unbegun", 9))), Reply::Done);
+    heard.lock().unwrap().clear();
+    assert_eq!(work(&mut branch), Ok(()));
+    assert_eq!(*heard.lock().unwrap(), ["BEGIN; INSERT 1", "BEGIN", "INSERT 1", "INSERT 2"]);
 }
 
 /// The server then waits for rows that nobody can send, and would take every question for one of them.
@@ -158,6 +203,11 @@ fn a_copy_that_nobody_can_feed_ends_the_connection() {
     let xid = xid("copy", 0);
     assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
     run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    let mut other = table.resource();
+    assert_eq!(other.call(Verb::Start(super::super::engine::xid("copy", 1))), Reply::Done);
+    let first = run(&mut other, &format!("COPY {} FROM STDIN", table.table)).unwrap_err();
+    assert_eq!(first.kind(), Kind::InDoubt, "{first}: as the first words of a branch too");
+    assert_eq!(run(&mut other, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
     let refused = run(&mut branch, &format!("COPY {} FROM STDIN", table.table)).unwrap_err();
     assert_eq!(refused.kind(), Kind::InDoubt, "{refused}");
     assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
