@@ -152,6 +152,9 @@ impl Journal {
         match made {
             Ok(segment) => {
                 self.counters.segments.fetch_add(1, Ordering::Relaxed);
+                let is_zeroed = !segment.head.recycled && !self.config.lazy();
+                let zeroed = if is_zeroed { segment.head.size } else { 0 };
+                self.counters.zeroed.fetch_add(zeroed, Ordering::Relaxed);
                 let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
                 Arc::make_mut(&mut segments).push(Arc::clone(&segment));
                 drop(segments);

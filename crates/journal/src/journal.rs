@@ -71,6 +71,7 @@ pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,
     pub(crate) entries: AtomicU64,
     pub(crate) segments: AtomicU64,
+    pub(crate) zeroed: AtomicU64,
 }
 
 /// What a journal has done since it was opened.
@@ -86,6 +87,8 @@ pub struct Counts {
     pub bytes: u64,
     /// Segments made.
     pub segments: u64,
+    /// Bytes of zeroes written ahead for them: not for those that were used before, nor where room is reserved and not written.
+    pub zeroed_bytes: u64,
 }
 
 /// The file whose lock says that the folder is open.
@@ -190,13 +193,14 @@ impl Journal {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { writes, syncs, bytes, entries, segments } = &self.counters;
+        let Counters { writes, syncs, bytes, entries, segments, zeroed } = &self.counters;
         Counts {
             entries: read(entries),
             writes: read(writes),
             syncs: read(syncs),
             bytes: read(bytes),
             segments: read(segments),
+            zeroed_bytes: read(zeroed),
         }
     }
 

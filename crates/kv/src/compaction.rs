@@ -86,6 +86,8 @@ impl Kv {
         }
         let _alone = self.compactor()?;
         let done = self.compact_alone(pace);
+        // What cannot go on for now is nothing that a writer could wait for.
+        self.shared.ledger.space.can_shrink(matches!(done, Ok(true)));
         if done.is_err() {
             self.done().failed += 1;
         }
@@ -113,6 +115,7 @@ impl Kv {
             return self.pass(&cell, pace);
         }
         let Some(choice) = self.choice() else { return Ok(false) };
+        self.shared.ledger.space.can_shrink(true);
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
         let compacted = match self.write_compacted(&choice, pace) {
             Err(VaultError::Stopped) => return Ok(false),

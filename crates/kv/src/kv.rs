@@ -29,6 +29,7 @@ use crate::rebuild::Progress;
 use crate::record::batch_bytes;
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
+use crate::space::allowed;
 use crate::time::Time;
 use crate::upkeep::Counts;
 use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values};
@@ -401,7 +402,7 @@ impl Kv {
         let (held, checkpoint) = (ledger.held(), ledger.durable());
         let (accounts, done) = (ledger.accounts(), *self.done());
         let (value_bytes_on_disk, live_bytes) = accounts.sums(self.shared.log.end().0);
-        let allowed = live_bytes.saturating_mul(self.config.space_amplification_max_percent.into()) / 100;
+        let allowed = allowed(live_bytes, self.config.space_amplification_max_percent);
         let (leases, leases_ended) = self.leases.counts();
         let desk = self.desk();
         Stats {

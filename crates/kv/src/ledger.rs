@@ -29,6 +29,7 @@ use crate::KvError;
 use crate::config::Config;
 use crate::note::{self, Moment, Note};
 use crate::record::{Became, Effect, Place};
+use crate::space::Space;
 use crate::tally::{Clerk, laid_bytes};
 use crate::time::Time;
 use crate::vault::{Accounts, Asked, Compacted, VaultError};
@@ -80,6 +81,8 @@ pub(crate) struct Ledger {
     made: [AtomicU64; 2],
     /// Once it is known, what has expired is buried.
     pub(crate) time: OnceLock<Arc<Time>>,
+    /// The sums of the accounts.
+    pub(crate) space: Space,
 }
 
 /// What the next note will say.
@@ -172,7 +175,17 @@ impl Ledger {
 
     fn of(runs: Runs, notes: Notes) -> Self {
         let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
-        Self { runs, notes: Mutex::new(notes), entry, published, made: Default::default(), time: OnceLock::new() }
+        let space = Space::default();
+        space.tell(&notes.accounts);
+        Self {
+            runs,
+            notes: Mutex::new(notes),
+            entry,
+            published,
+            made: Default::default(),
+            time: OnceLock::new(),
+            space,
+        }
     }
 
     /// Everything that ends here or before is visible, nothing else.
@@ -347,6 +360,7 @@ impl Ledger {
         self.runs.renote(note, || {
             if let Some(accounts) = next.take() {
                 let mut notes = self.notes();
+                self.space.tell(&accounts);
                 notes.committed(accounts);
                 notes.replaced += u64::from(compacted.is_some());
             }

@@ -72,6 +72,7 @@ mod record;
 mod recover;
 mod resource;
 mod snapshot;
+mod space;
 mod tally;
 mod throttle;
 mod time;

@@ -4,13 +4,14 @@
 //!   memory     from half of what it may take; all of it: the longest delay
 //!   level 0    from 12 runs, 36: the longest delay
 //!   merges     from 256 MiB that wait to be merged, 1 GiB: the longest delay
+//!   dead       from two volumes of dead values more than are wished, a quarter of what lives, and two volumes, beyond: the longest delay
 //! ```
 //! The worst of them counts, squared: little at first. Rows beyond a few wait longer, none longer than [`DELAY_MAX`].
 //! So N writers of small batches write no more than N batches in [`DELAY_MAX`] when it is at its worst.
 //!
 //! Walk: [`delay`] is a value, tested as a table · who writes and waits sleeps it before it comes to the desk, with no lock held.
 //! Deliberately absent: outcomes of prepared branches. Their rows were counted when they were prepared; they never wait.
-//! And room on disk that dead values take: compaction has hours of its own, and a delay while it may not run would buy nothing.
+//! And dead values that no compaction can give back now: outside of its hours, or where it found nothing to do, a delay would buy nothing.
 
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub(crate) struct Pressure {
     /// Runs at level 0 of the ledger, and what its merges would have to read.
     pub(crate) level0_runs: u64,
     pub(crate) merge_bytes: u64,
+    /// Bytes of values on disk that are too much and can be given back, those that live, and about those of a volume.
+    pub(crate) dead_bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) volume_bytes: u64,
 }
 
 /// How long a batch waits whose rows take so many bytes.
@@ -42,7 +47,8 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
     let memory = (pressure.memory_bytes_max / 2, pressure.memory_bytes_max);
     let worst = part(pressure.memory_bytes, memory)
         .max(part(pressure.level0_runs, LEVEL0_RUNS))
-        .max(part(pressure.merge_bytes, MERGE_BYTES));
+        .max(part(pressure.merge_bytes, MERGE_BYTES))
+        .max(part(pressure.dead_bytes, dead_bytes(pressure.live_bytes, pressure.volume_bytes)));
     if worst == 0 {
         return Duration::ZERO;
     }
@@ -51,6 +57,12 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
     let us = DELAY_MAX.as_micros() * squared * longer / u128::from(WHOLE * WHOLE);
     let delay = Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX)).min(DELAY_MAX);
     if delay < DELAY_MIN { Duration::ZERO } else { delay }
+}
+
+/// Where dead values begin to be a delay, and where it is the longest. They come and go by whole volumes: two are none too many.
+fn dead_bytes(live_bytes: u64, volume_bytes: u64) -> (u64, u64) {
+    let from = volume_bytes.saturating_mul(2);
+    (from, from.saturating_mul(2).saturating_add(live_bytes / 4))
 }
 
 /// How far a number is on its way between two others.
@@ -72,7 +84,13 @@ mod tests {
         let memory = |mib| Pressure { memory_bytes: mib * MIB, ..calm };
         let level0 = |level0_runs| Pressure { level0_runs, ..calm };
         let merges = |mib| Pressure { merge_bytes: mib * MIB, ..calm };
-        let rows: [(Pressure, u64, u64); 21] = [
+        let dead = |dead_mib, live_mib: u64| Pressure {
+            dead_bytes: dead_mib * MIB,
+            live_bytes: live_mib * MIB,
+            volume_bytes: 64 * MIB,
+            ..calm
+        };
+        let rows: [(Pressure, u64, u64); 27] = [
             // What is behind, the bytes of a batch's rows, microseconds.
             (calm, 200, 0),
             (memory(32), 200, 0),
@@ -93,6 +111,12 @@ mod tests {
             (merges(256), 200, 0),
             (merges(640), 200, 2_500),
             (merges(1024), 200, 10_000),
+            (dead(128, 0), 200, 0),
+            (dead(192, 0), 200, 2_500),
+            (dead(256, 0), 200, 10_000),
+            (dead(128, 4096), 200, 0),
+            (dead(704, 4096), 200, 2_500),
+            (dead(1280, 4096), 200, 10_000),
             // The worst counts, and they are not added up.
             (Pressure { level0_runs: 24, merge_bytes: 640 * MIB, ..memory(40) }, 200, 2_500),
             (Pressure { level0_runs: u64::MAX, merge_bytes: u64::MAX, ..memory(40) }, u64::MAX, 10_000),
@@ -107,8 +131,7 @@ mod tests {
     fn more_behind_is_never_a_shorter_delay() {
         let mut last = Duration::ZERO;
         for kib in 0..80_u64 << 10 {
-            let pressure =
-                Pressure { memory_bytes: kib << 10, memory_bytes_max: 64 * MIB, level0_runs: 0, merge_bytes: 0 };
+            let pressure = Pressure { memory_bytes: kib << 10, memory_bytes_max: 64 * MIB, ..Pressure::default() };
             let now = delay(&pressure, 200);
             assert!(now >= last && now <= DELAY_MAX, "{kib} KiB: {last:?}, then {now:?}");
             last = now;

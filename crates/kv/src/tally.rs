@@ -106,6 +106,7 @@ impl Tally for Count<'_> {
             notes.broken += 1;
             notes.first_broken.get_or_insert(broken);
         }
+        self.clerk.ledger.space.tell(&accounts);
         notes.committed(accounts);
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();

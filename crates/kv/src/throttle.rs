@@ -18,6 +18,13 @@ const REST: Duration = Duration::from_micros(250);
 /// So often somebody who waits looks whether it was told to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long that rest is while so many bytes of dead values are too much: none from two volumes on, when writers begin to wait for them.
+pub(crate) fn rest(dead_bytes: u64, volume_bytes: u64) -> Duration {
+    let (whole, part) = (volume_bytes.saturating_mul(2).max(1), dead_bytes.min(volume_bytes.saturating_mul(2)));
+    let us = REST.as_micros() * u128::from(whole - part) / u128::from(whole);
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}
+
 /// So many bytes for each second.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
@@ -45,6 +52,7 @@ pub struct Throttle {
     clock: Arc<dyn Clock>,
     /// None: as fast as it goes, with rests.
     budget: Option<Mutex<Budget>>,
+    rest: Box<dyn Fn() -> Duration + Send + Sync>,
     is_stopped: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -53,9 +61,10 @@ impl Throttle {
         clock: Arc<dyn Clock>,
         bytes_per_second: u64,
         is_stopped: impl Fn() -> bool + Send + Sync + 'static,
+        rest: impl Fn() -> Duration + Send + Sync + 'static,
     ) -> Self {
         let budget = (bytes_per_second > 0).then(|| Mutex::new(Budget::new(bytes_per_second)));
-        Self { clock, budget, is_stopped: Box::new(is_stopped) }
+        Self { clock, budget, rest: Box::new(rest), is_stopped: Box::new(is_stopped) }
     }
 }
 
@@ -64,7 +73,7 @@ impl Pace for Throttle {
         let now = self.clock.now();
         let pause = match &self.budget {
             Some(budget) => budget.lock().unwrap_or_else(PoisonError::into_inner).take(now, bytes),
-            None => REST,
+            None => (self.rest)(),
         };
         let until = now.after(pause);
         loop {
@@ -101,7 +110,7 @@ mod tests {
             let clock = SimClock::new();
             clock.advance(Duration::from_secs(100));
             let began = clock.now();
-            let throttle = Throttle::new(Arc::new(clock.clone()), 10 * MIB, || false);
+            let throttle = Throttle::new(Arc::new(clock.clone()), 10 * MIB, || false, || REST);
             for _ in 0..30 * MIB / piece {
                 assert_eq!(throttle.wrote(piece), Go::On);
             }
@@ -125,7 +134,7 @@ mod tests {
         let looks = Arc::new(AtomicU64::new(0));
         let asked = Arc::clone(&looks);
         let stopped = move || asked.fetch_add(1, Ordering::Relaxed) == 3;
-        let throttle = Throttle::new(Arc::new(clock.clone()), 1, stopped);
+        let throttle = Throttle::new(Arc::new(clock.clone()), 1, stopped, || REST);
         assert_eq!(throttle.wrote(MIB), Go::Stop);
         assert_eq!((looks.load(Ordering::Relaxed), clock.now()), (4, Moment(60_000)));
     }
@@ -133,7 +142,16 @@ mod tests {
     #[test]
     fn without_a_budget_there_is_a_rest_after_each_piece() {
         let clock = SimClock::new();
-        let throttle = Throttle::new(Arc::new(clock.clone()), 0, || false);
+        let throttle = Throttle::new(Arc::new(clock.clone()), 0, || false, || rest(0, MIB));
         assert_eq!((throttle.wrote(u64::MAX), clock.now()), (Go::On, Moment(250)));
+    }
+
+    #[test]
+    fn the_more_dead_values_the_shorter_the_rest() {
+        let rests = [0, 1, MIB, 2 * MIB, u64::MAX].map(|dead| rest(dead, MIB).as_micros());
+        assert_eq!(rests, [250, 249, 125, 0, 0]);
+        let clock = SimClock::new();
+        let throttle = Throttle::new(Arc::new(clock.clone()), 0, || false, || rest(2 * MIB, MIB));
+        assert_eq!((throttle.wrote(MIB), clock.now()), (Go::On, Moment(0)));
     }
 }

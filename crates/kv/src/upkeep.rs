@@ -12,15 +12,16 @@
 //! nothing before it · [`Kv::delay`] is what a writer waits · one that finds no room in memory makes it ([`Kv::make_room`]).
 //! Deliberately absent: threads. Whoever owns loops calls.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use assent_runs::{AtOnce, Pace};
 
 use crate::desk::Desk;
 use crate::pressure::{self, Pressure};
-use crate::throttle::Throttle;
-use crate::{Kv, KvError, Op};
+use crate::space::Debt;
+use crate::throttle::{self, Throttle};
+use crate::{Config, Kv, KvError, Op};
 
 /// After work failed, so many turns pass before the next try: at first, and at most.
 const REST_TURNS: u32 = 10;
@@ -127,7 +128,13 @@ impl Kv {
     /// A pace within [`crate::Config::background_bytes_per_second`], until `is_stopped` says so.
     #[must_use]
     pub fn throttle(&self, is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Throttle {
-        Throttle::new(self.shared.time.clock().clone(), self.config.background_bytes_per_second, is_stopped)
+        let (shared, Config { background_bytes_per_second, space_amplification_max_percent, volume_bytes, .. }) =
+            (Arc::clone(&self.shared), self.config);
+        let rest = move || {
+            let debt = shared.ledger.space.debt(shared.ledger.published().0, space_amplification_max_percent);
+            throttle::rest(debt.bytes, volume_bytes)
+        };
+        Throttle::new(self.shared.time.clock().clone(), background_bytes_per_second, is_stopped, rest)
     }
 
     /// How long these writes should wait, for what is behind in the background: nothing, as long as little is. [`Kv::batch`] and its
@@ -135,13 +142,23 @@ impl Kv {
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
         let debt = self.shared.ledger.debt();
+        let dead = self.dead();
         let pressure = Pressure {
             memory_bytes: debt.active_bytes + debt.immutable_bytes,
             memory_bytes_max: self.config.memory_bytes_max(),
             level0_runs: debt.level0_runs.into(),
             merge_bytes: debt.merge_bytes,
+            dead_bytes: dead.bytes,
+            live_bytes: dead.live,
+            volume_bytes: self.config.volume_bytes,
         };
         pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum())
+    }
+
+    /// Values on disk that are too much. The journal's end without its lock: what is visible is near enough.
+    fn dead(&self) -> Debt {
+        let ledger = &self.shared.ledger;
+        ledger.space.debt(ledger.published().0, self.config.space_amplification_max_percent)
     }
 
     /// With no lock held: nobody stands behind one that waits.

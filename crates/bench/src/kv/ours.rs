@@ -166,11 +166,18 @@ impl Store for Ours {
     }
 
     fn figures(&self) -> Vec<(&'static str, f64)> {
-        let counts = self.journal.counts();
+        const MIB: f64 = 1_048_576.0;
+        let (counts, stats, (ledger, _)) = (self.journal.counts(), self.kv.stats(), self.kv.ledger_facts());
         vec![
             ("store_syncs", super::number(counts.syncs)),
             ("store_writes", super::number(counts.writes)),
-            ("store_checkpoints", super::number(self.kv.stats().checkpoints)),
+            ("store_checkpoints", super::number(stats.checkpoints)),
+            // What it wrote, by kind, since the open.
+            ("store_journal_mb", super::number(counts.bytes) / MIB),
+            ("store_zeroed_mb", super::number(counts.zeroed_bytes) / MIB),
+            ("store_compacted_mb", super::number(stats.compacted_bytes_out) / MIB),
+            ("store_ledger_mb", super::number(ledger.flushed_bytes + ledger.merged_bytes) / MIB),
+            ("store_delayed_ms", super::number(stats.delayed_us) / 1_000.0),
         ]
     }
 

@@ -168,6 +168,7 @@ impl TableLog {
             syncs: read(syncs),
             bytes: read(bytes),
             segments: read(segments),
+            ..Counts::default()
         }
     }
 

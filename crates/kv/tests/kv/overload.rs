@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_kv::{Config, Durability, Kv, Op};
+use assent_runs::AtOnce;
 use assent_sim::{SimClock, SimDisk};
 use assent_world::Clock;
 
@@ -91,4 +92,26 @@ fn sustained_overload_is_a_delay_and_never_a_stall() {
         assert!(taken <= disk * seconds && run.written >= disk * seconds * 8 / 10, "at {disk}: {} bytes", run.written);
         assert!(run.checkpoints > 1);
     }
+}
+
+#[test]
+fn writers_wait_for_the_room_of_dead_values_while_a_compaction_can_give_it_back() {
+    let house = super::compactions::house(&SimDisk::new(), 1);
+    let ops = [Op::put(0, b"one more", b"value")];
+    for round in 0..60_u64 {
+        for key in 0..10_u64 {
+            house.kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+        }
+        if round % 10 == 9 {
+            house.kv.checkpoint().unwrap();
+        }
+    }
+    assert_eq!(house.kv.delay(&ops), Duration::ZERO, "nobody compacts, so a delay would buy nothing");
+    let mut delays = Vec::new();
+    while house.kv.work(&AtOnce) {
+        delays.push(house.kv.delay(&ops));
+    }
+    assert!(delays.iter().any(|delay| *delay > Duration::ZERO), "{delays:?}");
+    assert_eq!(house.kv.delay(&ops), Duration::ZERO, "{:?}", house.kv.stats());
+    assert!(house.kv.stats().compactions > 0);
 }
