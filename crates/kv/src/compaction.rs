@@ -151,7 +151,7 @@ impl Kv {
         let Kv { config, shared, .. } = self;
         let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
-        let accounts = shared.ledger.accounts();
+        let accounts = shared.ledger.expected();
         config.chooser().choose(&accounts, &self.damaged(), self.sealed_end(), shared.log.end().0, hour)
     }
 

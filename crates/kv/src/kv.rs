@@ -402,7 +402,8 @@ impl Kv {
         let (held, checkpoint) = (ledger.held(), ledger.durable());
         let (accounts, done) = (ledger.accounts(), *self.done());
         let (value_bytes_on_disk, live_bytes) = accounts.sums(self.shared.log.end().0);
-        let allowed = allowed(live_bytes, self.config.space_amplification_max_percent);
+        let (_, expected) = ledger.expected().sums(0);
+        let allowed = allowed(expected, self.config.space_amplification_max_percent);
         let (leases, leases_ended) = self.leases.counts();
         let desk = self.desk();
         Stats {

@@ -32,7 +32,7 @@ use crate::record::{Became, Effect, Place};
 use crate::space::Space;
 use crate::tally::{Clerk, laid_bytes};
 use crate::time::Time;
-use crate::vault::{Accounts, Asked, Compacted, VaultError};
+use crate::vault::{Accounts, Asked, Compacted, Superseded, VaultError};
 use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
@@ -101,13 +101,15 @@ pub(crate) struct Notes {
     pub(crate) replaced: u64,
     pub(crate) older_needs: Lsn,
     pub(crate) older_replaced: Option<u64>,
+    /// What the accounts count and a merge will book out.
+    pub(crate) superseded: Superseded,
     /// Bookings that did not fit, and the first of them.
     pub(crate) broken: u64,
     pub(crate) first_broken: Option<VaultError>,
 }
 
 impl Notes {
-    const fn new(durable: Moment, kept: [u64; 2], accounts: Accounts) -> Self {
+    fn new(durable: Moment, kept: [u64; 2], accounts: Accounts) -> Self {
         Self {
             closed: VecDeque::new(),
             durable,
@@ -116,6 +118,7 @@ impl Notes {
             replaced: 0,
             older_needs: Lsn::ZERO,
             older_replaced: None,
+            superseded: Superseded::default(),
             broken: 0,
             first_broken: None,
         }
@@ -125,6 +128,11 @@ impl Notes {
     pub(crate) fn committed(&mut self, accounts: Accounts) {
         (self.older_needs, self.older_replaced) = (self.durable.needs(), Some(self.replaced));
         self.accounts = accounts;
+    }
+
+    /// The accounts as they will be once what is known to be superseded is booked out.
+    pub(crate) fn expected(&self) -> Accounts {
+        self.accounts.without(&self.superseded)
     }
 
     /// The note as it was last committed, but for these accounts.
@@ -263,6 +271,11 @@ impl Ledger {
         &self.runs
     }
 
+    /// Whether a look-up in the files costs little: most of what it reads is kept in memory.
+    pub(crate) fn is_near_memory(&self) -> bool {
+        self.runs.facts().bytes <= self.runs.cache_bytes_max().saturating_mul(2)
+    }
+
     /// How much there is. Waits for a commit of the map: nobody who holds a lock that it needs may ask.
     pub(crate) fn held(&self) -> Held {
         let facts = self.runs.facts();
@@ -301,6 +314,11 @@ impl Ledger {
     /// What lives where, as the newest manifest says.
     pub(crate) fn accounts(&self) -> Accounts {
         self.notes().accounts.clone()
+    }
+
+    /// The same, as it will be once what is known to be superseded is booked out: to choose by, not to count.
+    pub(crate) fn expected(&self) -> Accounts {
+        self.notes().expected()
     }
 
     /// What a key became last, as far as that is known: when, and its place if it has a value. Not as of a view: now.
@@ -360,9 +378,13 @@ impl Ledger {
         self.runs.renote(note, || {
             if let Some(accounts) = next.take() {
                 let mut notes = self.notes();
-                self.space.tell(&accounts);
                 notes.committed(accounts);
                 notes.replaced += u64::from(compacted.is_some());
+                if let Some(Compacted { first, end, kept_bytes, .. }) = compacted {
+                    let live = notes.accounts.volume_of(*first).map_or(0, |volume| volume.live);
+                    notes.superseded.at_most((*first, *end), live.saturating_sub(*kept_bytes));
+                }
+                self.space.tell(&notes.expected());
             }
         })?;
         refused.take().map_or(Ok(()), |refused| Err(refused.into()))

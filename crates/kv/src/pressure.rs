@@ -4,7 +4,7 @@
 //!   memory     from half of what it may take; all of it: the longest delay
 //!   level 0    from 12 runs, 36: the longest delay
 //!   merges     from 256 MiB that wait to be merged, 1 GiB: the longest delay
-//!   dead       from two volumes of dead values more than are wished, a quarter of what lives, and two volumes, beyond: the longest delay
+//!   dead       from a volume of dead values more than are wished; a quarter of what lives, and a volume, more: the longest delay
 //! ```
 //! The worst of them counts, squared: little at first. Rows beyond a few wait longer, none longer than [`DELAY_MAX`].
 //! So N writers of small batches write no more than N batches in [`DELAY_MAX`] when it is at its worst.
@@ -59,10 +59,9 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
     if delay < DELAY_MIN { Duration::ZERO } else { delay }
 }
 
-/// Where dead values begin to be a delay, and where it is the longest. They come and go by whole volumes: two are none too many.
+/// Where dead values begin to be a delay, and where it is the longest. They come and go by whole volumes: one is none too many.
 fn dead_bytes(live_bytes: u64, volume_bytes: u64) -> (u64, u64) {
-    let from = volume_bytes.saturating_mul(2);
-    (from, from.saturating_mul(2).saturating_add(live_bytes / 4))
+    (volume_bytes, volume_bytes.saturating_mul(2).saturating_add(live_bytes / 4))
 }
 
 /// How far a number is on its way between two others.
@@ -111,12 +110,12 @@ mod tests {
             (merges(256), 200, 0),
             (merges(640), 200, 2_500),
             (merges(1024), 200, 10_000),
-            (dead(128, 0), 200, 0),
-            (dead(192, 0), 200, 2_500),
-            (dead(256, 0), 200, 10_000),
-            (dead(128, 4096), 200, 0),
-            (dead(704, 4096), 200, 2_500),
-            (dead(1280, 4096), 200, 10_000),
+            (dead(64, 0), 200, 0),
+            (dead(96, 0), 200, 2_500),
+            (dead(128, 0), 200, 10_000),
+            (dead(64, 4096), 200, 0),
+            (dead(608, 4096), 200, 2_500),
+            (dead(1152, 4096), 200, 10_000),
             // The worst counts, and they are not added up.
             (Pressure { level0_runs: 24, merge_bytes: 640 * MIB, ..memory(40) }, 200, 2_500),
             (Pressure { level0_runs: u64::MAX, merge_bytes: u64::MAX, ..memory(40) }, u64::MAX, 10_000),

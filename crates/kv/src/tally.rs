@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use assent_ids::Lsn;
 use assent_journal::Log;
-use assent_runs::{Entry, Fate, Owner, Tally};
+use assent_runs::{Entry, Fate, Newest, Owner, Tally, View};
 
 use crate::ledger::{Head, Ledger, head};
 use crate::note;
 use crate::record::Place;
 use crate::time::{Time, is_over};
-use crate::vault::{Accounts, Booking, VaultError, value_bytes};
+use crate::vault::{Accounts, Booking, Superseded, VaultError, value_bytes};
+
+/// Smaller values are not worth a look-up.
+const LOOKED_UP_BYTES: u64 = 1 << 10;
 
 /// Tells the map what to note.
 pub(crate) struct Clerk<'a> {
@@ -29,7 +32,16 @@ impl Owner for Clerk<'_> {
 
     fn tally(&self) -> Box<dyn Tally + '_> {
         let booking = Booking::new(self.ledger.cell_bytes());
-        Box::new(Count { clerk: self, comes: [0; 2], goes: [0; 2], booking, applied: Lsn::ZERO, next: None })
+        Box::new(Count {
+            clerk: self,
+            comes: [0; 2],
+            goes: [0; 2],
+            booking,
+            superseded: Superseded::default(),
+            before: None,
+            applied: Lsn::ZERO,
+            next: None,
+        })
     }
 }
 
@@ -40,6 +52,9 @@ struct Count<'a> {
     goes: [u64; 2],
     /// The same, by where they stand.
     booking: Booking,
+    /// Of what the files had when a flush began: values that its rows supersede. None: not looked for.
+    superseded: Superseded,
+    before: Option<Option<View>>,
     /// What the note was asked for, and the accounts that it says; and what of the booking they could not take.
     applied: Lsn,
     next: Option<(Accounts, Option<VaultError>)>,
@@ -51,6 +66,24 @@ impl Count<'_> {
             let of = |counts: &[u64; 2]| counts.get(at).copied().unwrap_or_default();
             of(&kept).saturating_add(of(&self.comes)).saturating_sub(of(&self.goes))
         })
+    }
+
+    /// A look-up for each large value is little beside writing it, while most of the ledger's files are in memory.
+    fn supersedes(&mut self, entry: &Entry<'_>) {
+        let Some(Ok(new)) = entry.value.map(|row| head(entry.seq, row)) else { return };
+        if laid_bytes(entry.key, &new) < LOOKED_UP_BYTES {
+            return;
+        }
+        let ledger = self.clerk.ledger;
+        let before = self.before.get_or_insert_with(|| ledger.is_near_memory().then(|| ledger.runs().view()));
+        // What cannot be read is told to whoever asks for the key.
+        let Some(Ok(Some(Newest { seq, value: Some(row) }))) = before.as_ref().map(|it| it.last_written(entry.key))
+        else {
+            return;
+        };
+        if let Ok(old) = head(seq, &row) {
+            self.superseded.note(self.booking.cell_at(old.place.entry.0), laid_bytes(entry.key, &old));
+        }
     }
 
     fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) {
@@ -72,6 +105,7 @@ pub(crate) fn laid_bytes(key: &[u8], head: &Head) -> u64 {
 impl Tally for Count<'_> {
     fn enters(&mut self, entry: &Entry<'_>) {
         Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes));
+        self.supersedes(entry);
     }
 
     fn leaves(&mut self, entry: &Entry<'_>) {
@@ -106,8 +140,10 @@ impl Tally for Count<'_> {
             notes.broken += 1;
             notes.first_broken.get_or_insert(broken);
         }
-        self.clerk.ledger.space.tell(&accounts);
         notes.committed(accounts);
+        notes.superseded.left(&self.booking);
+        notes.superseded.add(&self.superseded);
+        self.clerk.ledger.space.tell(&notes.expected());
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();
         }

@@ -267,6 +267,12 @@ impl Runs {
         frozen + version.active.used_bytes()
     }
 
+    /// The most that the cache of its files may hold.
+    #[must_use]
+    pub const fn cache_bytes_max(&self) -> u64 {
+        self.config.cache_bytes
+    }
+
     /// Bytes of the process that only views keep: memtables that were written out, and that somebody still looks at. They come
     /// beside [`Runs::memory_bytes`], and go with the last view that sees them.
     #[must_use]

@@ -80,7 +80,8 @@ impl Version {
         self.active.get(key, hash, as_of).or_else(frozen)
     }
 
-    fn find_in_runs(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
+    /// What the newest run that has a key says of it.
+    pub(crate) fn find_in_runs(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
         for run in self.runs_of(key) {
             if let Some(found) = run.get(key, hash)? {
                 return Ok(Some(found));

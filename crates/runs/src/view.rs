@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::RunsError;
+use crate::filter;
 use crate::memtable::Memtable;
 use crate::run_reader::{OwnedEntry, Run};
 use crate::version::Version;
@@ -127,6 +128,15 @@ impl View {
     pub fn written(&self, key: &[u8]) -> Result<Vec<Newest>, RunsError> {
         let rows = self.version.written(key)?;
         Ok(rows.into_iter().map(|OwnedEntry { seq, value }| Newest { seq, value }).collect())
+    }
+
+    /// The newest of [`View::written`].
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn last_written(&self, key: &[u8]) -> Result<Option<Newest>, RunsError> {
+        let row = self.version.find_in_runs(key, filter::hash(key))?;
+        Ok(row.map(|OwnedEntry { seq, value }| Newest { seq, value }))
     }
 
     /// A walk over the keys between two bounds.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use assent_frame::{Malformed, Reader, Writer};
 
 use crate::vault::seal::Facts;
-use crate::vault::{Compacted, VaultError};
+use crate::vault::{Compacted, Superseded, VaultError};
 
 const VERSION: u8 = 2;
 /// Without `until`.
@@ -65,13 +65,23 @@ impl Booking {
         Self { cell_bytes, cells: BTreeMap::new() }
     }
 
+    /// The first place of the cell that holds this one.
+    pub(crate) const fn cell_at(&self, lsn: u64) -> u64 {
+        lsn - lsn % self.cell_bytes
+    }
+
     fn cell(&mut self, lsn: u64) -> &mut (u64, u64) {
-        self.cells.entry(lsn - lsn % self.cell_bytes).or_default()
+        self.cells.entry(self.cell_at(lsn)).or_default()
     }
 
     /// A value of the entry at this LSN reaches the ledger's first run.
     pub(crate) fn enters(&mut self, lsn: u64, bytes: u64) {
         self.cell(lsn).0 += bytes;
+    }
+
+    /// Bytes that leave, by the first place of their cell.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.cells.iter().map(|(cell, (_, leaves))| (*cell, *leaves))
     }
 
     /// It leaves the ledger for good.
@@ -183,6 +193,15 @@ impl Accounts {
         let first = lsn - lsn % self.cell_bytes;
         let (end, bytes) = (first.saturating_add(self.cell_bytes), self.cell_bytes);
         Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0, until: 0 }
+    }
+
+    /// As they will be once that is booked out.
+    pub(crate) fn without(&self, superseded: &Superseded) -> Self {
+        let mut accounts = self.clone();
+        for account in accounts.volumes.values_mut() {
+            account.live = account.live.saturating_sub(superseded.between(account.first, account.end));
+        }
+        accounts
     }
 
     /// Bytes on disk and bytes that live, with the journal up to its end.

@@ -144,6 +144,37 @@ fn what_is_overwritten_gives_its_room_back_and_what_lives_is_read_from_volumes()
     });
 }
 
+/// What a merge has not met yet is superseded all the same: a compaction need not wait for it.
+#[test]
+fn what_a_flush_supersedes_is_known_to_be_dead_before_any_merge() {
+    let house = house(&SimDisk::new(), 1);
+    for round in 0..3_u64 {
+        for key in 0..60_u64 {
+            house.kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(200), Durability::Durable).unwrap();
+        }
+        house.kv.checkpoint().unwrap();
+    }
+    let before = house.kv.stats();
+    // The rows of all three rounds are in files that nobody has merged.
+    assert_eq!((before.runs, before.live_bytes > 3 * 60 * 1600, before.compactions), (3, true, 0));
+    assert!(before.value_debt_bytes > 60 * 1600, "{before:?}");
+    let done = house.compact_all();
+    let after = house.kv.stats();
+    assert!(done > 0 && after.runs == 3, "{after:?}");
+    assert!(after.value_bytes_on_disk < before.value_bytes_on_disk - 60 * 1600, "{before:?}\n{after:?}");
+    // Once a merge has met them, the accounts say the same.
+    merge_all(&house.kv);
+    house.kv.put(1, b"", b"", Durability::Durable).unwrap();
+    house.kv.checkpoint().unwrap();
+    house.kv.put(1, b"", b"", Durability::Durable).unwrap();
+    house.kv.checkpoint().unwrap();
+    merge_all(&house.kv);
+    let merged = house.kv.stats();
+    assert_eq!((merged.broken_accounts, merged.runs), (0, 1), "{merged:?}");
+    let house = house.again(2);
+    assert_eq!(rows(&house.kv).len(), 60);
+}
+
 #[test]
 fn a_snapshot_reads_what_was_compacted_away_since() {
     let house = house(&SimDisk::new(), 1);
