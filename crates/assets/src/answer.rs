@@ -198,6 +198,7 @@ mod tests {
             refused(Refusal::NoLogic { logic: 3 }),
             refused(Refusal::Logic { code: -3, detail: 4 }),
             refused(Refusal::Limit { limit: 5 }),
+            refused(Refusal::Panicked { logic: 3 }),
             refused(Refusal::BranchKnown),
             refused(Refusal::BranchUnknown),
             refused(Refusal::BranchFinished { committed: true }),

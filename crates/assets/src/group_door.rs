@@ -23,21 +23,25 @@ use assent_replica::{FRONT_TOKEN, Front, Port, Refused};
 use assent_world::Clock;
 use assent_world::net::{Address, Interest, Listener, Registry, Token, Waker};
 
+use crate::caller::{Caller, Whose, owed_bytes};
 use crate::command::{COMMAND_BYTES_MAX, Command};
-use crate::due::Due;
 use crate::engine::{KIND_COMMAND as ENTRY_COMMAND, KIND_RULES as ENTRY_RULES, Stats};
 use crate::guest::{AGAIN, CLIENTS_MAX, Guest, NEWS_KEPT_MAX, NEWS_MAX, READ_BYTES, ROUND_BYTES_MAX};
 use crate::machine::Machine;
 use crate::member::rules_of;
 use crate::message::{self, ASKED_BYTES_MAX, Ask, KIND_ANSWER, KIND_ASK, KIND_COMMAND, Status, Word};
 use crate::standing::{self, GroupStatus};
-use crate::subscribe::{SubscriptionId, Subscriptions};
+use crate::subscribe::Subscriptions;
 use crate::trace::{Step, Steps, Trace};
 
 const LISTENER: usize = FRONT_TOKEN;
 const FIRST: usize = FRONT_TOKEN + 1;
-/// Commands of one connection that have no answer; with so many nothing more is taken from it.
-const DUE_MAX: usize = 8_192;
+/// What the answers of all connections may take that are not there yet; with so much nothing more is taken.
+const OWED_BYTES_MAX: usize = 128 << 20;
+/// Connections that have closed their end and wait for answers; with more the oldest goes, and where nothing goes on all are old.
+const LISTENING_MAX: usize = 64;
+/// Places that are kept for questions: when nobody is served a person must be able to look.
+const QUESTIONS_MAX: usize = 16;
 
 /// How a door of a member works.
 #[derive(Clone, Debug)]
@@ -58,7 +62,7 @@ pub struct GroupDoor {
     listener: Listener,
     registry: Option<Registry>,
     clock: Arc<dyn Clock>,
-    clients: BTreeMap<usize, Client>,
+    clients: BTreeMap<usize, Caller>,
     next: usize,
     accept_again: bool,
     /// Connections that may have more to be read than their turn took.
@@ -67,6 +71,14 @@ pub struct GroupDoor {
     said: BTreeSet<usize>,
     /// Commands without an answer, as they stand in the log.
     ordered: VecDeque<Ordered>,
+    /// Those whose places are kept for questions.
+    asking: BTreeSet<usize>,
+    /// Those that say nothing more, and wait for answers.
+    listening: BTreeSet<usize>,
+    /// What the answers of all may take.
+    owed_bytes: usize,
+    /// The entry that says limits and business logic comes before anything of a client.
+    wants_rules: bool,
     /// Answers about branches, until what they tell is on every disk in the set.
     held: VecDeque<Held>,
     /// Reads without an answer, by their tags.
@@ -86,30 +98,21 @@ pub struct GroupDoor {
 /// A command that waits to be confirmed.
 struct Ordered {
     at: Sequence,
-    client: usize,
-    place: u64,
+    whose: Whose,
     is_of_branch: bool,
 }
 
 /// An answer that is there, and may not be told yet.
 struct Held {
     at: Sequence,
-    client: usize,
-    place: u64,
+    whose: Whose,
     answer: Vec<u8>,
 }
 
 /// A read that waits until it may be answered.
 struct Asked {
-    client: usize,
-    place: u64,
+    whose: Whose,
     command: Vec<u8>,
-}
-
-struct Client {
-    guest: Guest,
-    due: Due,
-    subscription: Option<(SubscriptionId, u64)>,
 }
 
 impl GroupDoor {
@@ -129,6 +132,10 @@ impl GroupDoor {
             again: BTreeSet::new(),
             said: BTreeSet::new(),
             ordered: VecDeque::new(),
+            asking: BTreeSet::new(),
+            listening: BTreeSet::new(),
+            owed_bytes: 0,
+            wants_rules: false,
             held: VecDeque::new(),
             reads: BTreeMap::new(),
             tags: 0,
@@ -154,7 +161,6 @@ impl GroupDoor {
 
     fn accept(&mut self) {
         self.accept_again = false;
-        let Some(registry) = &self.registry else { return };
         loop {
             let mut peer = match self.listener.accept() {
                 Ok(Some(peer)) => peer,
@@ -164,22 +170,33 @@ impl GroupDoor {
                     return;
                 }
             };
-            if self.clients.len() >= self.config.clients_max.min(CLIENTS_MAX) {
+            let most = self.config.clients_max.min(CLIENTS_MAX);
+            // Who has a place for questions has had his time when there is another one.
+            if self.clients.len() >= most
+                && let Some(oldest) = self.asking.first().copied()
+            {
+                self.leave(oldest);
+            }
+            let Some(registry) = &self.registry else { return };
+            if self.clients.len() >= most {
                 continue;
             }
+            let only_asks = self.clients.len() >= most.saturating_sub((most / 8).clamp(1, QUESTIONS_MAX));
             let token = self.next;
             self.next = self.next.wrapping_add(1).max(FIRST);
             let both = Interest::READABLE | Interest::WRITABLE;
             if registry.register(&mut peer, Token(token), both).is_ok() {
-                let guest = Guest::new(peer);
-                self.clients.insert(token, Client { guest, due: Due::default(), subscription: None });
+                self.clients.insert(token, Caller::new(Guest::new(peer), only_asks));
+                if only_asks {
+                    self.asking.insert(token);
+                }
                 self.again.insert(token);
             }
         }
     }
 
     /// Takes what one connection has said, as much as a round takes.
-    fn take_in(&mut self, token: usize, client: &mut Client, port: &mut Port<'_, Machine>) {
+    fn take_in(&mut self, token: usize, client: &mut Caller, port: &mut Port<'_, Machine>) {
         let inbox = std::mem::take(&mut client.guest.inbox);
         let (mut taken, before) = (0, client.guest.outbox.len());
         loop {
@@ -218,11 +235,11 @@ impl GroupDoor {
         client.guest.inbox.drain(..taken);
     }
 
-    fn command(&mut self, token: usize, client: &mut Client, mark: u64, bytes: &[u8], port: &mut Port<'_, Machine>) {
+    fn command(&mut self, token: usize, client: &mut Caller, mark: u64, bytes: &[u8], port: &mut Port<'_, Machine>) {
         let mut trace = self.sample();
         trace.stamp(Step::Arrived, &*self.clock);
-        let (read, is_of_branch) = match Command::read(bytes) {
-            Ok(command) if bytes.len() <= COMMAND_BYTES_MAX => (command.is_read(), command.is_of_branch()),
+        let command = match Command::read(bytes) {
+            Ok(command) if bytes.len() <= COMMAND_BYTES_MAX => command,
             Ok(_) => {
                 let text = format!("a command of {} bytes; at most {COMMAND_BYTES_MAX} are taken", bytes.len());
                 return client.refuse(mark, Kind::Invalid, &text);
@@ -232,51 +249,71 @@ impl GroupDoor {
                 return client.refuse(mark, Kind::Invalid, &text);
             }
         };
-        let ordered = match read {
+        let owed = owed_bytes(&command, bytes.len());
+        let ordered = match command.is_read() {
             _ if !port.takes() => Err(Refused::NotLeading { primary: None }),
+            _ if client.only_asks => {
+                return client.send_elsewhere(mark, "", "this node serves as many clients as it can");
+            }
+            _ if self.wants_rules || self.owed_bytes >= OWED_BYTES_MAX => Err(Refused::Busy { bytes: self.owed_bytes }),
             true => port.read(self.tags).map(|()| None),
             false => port.order(ENTRY_COMMAND, &[&self.clock.wall_ms().to_le_bytes(), bytes]).map(Some),
         };
         match ordered {
-            Ok(Some(at)) => {
-                let place = client.due.begin(mark);
-                self.ordered.push_back(Ordered { at, client: token, place, is_of_branch });
-                if is_of_branch {
-                    port.keep(at);
-                }
-                if trace.is_on() {
+            Ok(at) => {
+                self.owed_bytes += owed;
+                let whose = client.begin(token, mark, owed);
+                self.await_answer(at, whose, &command, bytes, port);
+                if let Some(at) = at.filter(|_| trace.is_on()) {
                     trace.sequence = at;
                     trace.stamp(Step::Ordered, &*self.clock);
                     self.traced.push_back(trace);
                 }
-            }
-            Ok(None) => {
-                let place = client.due.begin(mark);
-                self.reads.insert(self.tags, Asked { client: token, place, command: bytes.to_vec() });
-                self.tags += 1;
             }
             Err(Refused::NotLeading { .. }) => self.send_elsewhere(client, mark, port),
             Err(refused) => client.refuse(mark, refused.kind(), &refused.to_string()),
         }
     }
 
+    /// It is ordered there, or asked as a read.
+    fn await_answer(
+        &mut self,
+        at: Option<Sequence>,
+        whose: Whose,
+        command: &Command<'_>,
+        bytes: &[u8],
+        port: &mut Port<'_, Machine>,
+    ) {
+        let is_of_branch = command.is_of_branch();
+        let Some(at) = at else {
+            self.reads.insert(self.tags, Asked { whose, command: bytes.to_vec() });
+            self.tags += 1;
+            return;
+        };
+        self.ordered.push_back(Ordered { at, whose, is_of_branch });
+        if is_of_branch {
+            port.keep(at);
+        }
+    }
+
     /// Says where the primary is; nothing more of this connection is done.
-    fn send_elsewhere(&self, client: &mut Client, mark: u64, port: &Port<'_, Machine>) {
+    fn send_elsewhere(&self, client: &mut Caller, mark: u64, port: &Port<'_, Machine>) {
         let status = port.status();
         let me = port.me();
         let primary = port.leader().filter(|leader| *leader != me).and_then(|leader| self.config.nodes.get(&leader));
         let primary = primary.map(ToString::to_string).unwrap_or_default();
-        let place = client.due.begin(mark);
-        client.due.answer(place, &mut client.guest.outbox, |out, mark| {
-            message::lay_elsewhere(out, mark, &primary, &standing::why_not_here(&status));
-        });
-        client.due.close();
+        client.send_elsewhere(mark, &primary, &standing::why_not_here(&status));
     }
 
-    fn ask(&mut self, token: usize, client: &mut Client, mark: u64, payload: &[u8], port: &mut Port<'_, Machine>) {
+    fn ask(&mut self, token: usize, client: &mut Caller, mark: u64, payload: &[u8], port: &mut Port<'_, Machine>) {
         match Ask::read(payload) {
             Ok(Ask::Status) => {}
             Ok(Ask::Snapshot) => port.snapshot(),
+            Ok(Ask::Subscribe { .. }) if port.halted().is_some() => {
+                let why = port.halted().unwrap_or_default();
+                let text = format!("this node has stopped, and nothing changes here any more: {why}");
+                return client.refuse(mark, Kind::Closed, &text);
+            }
             Ok(Ask::Subscribe { .. }) if client.subscription.is_some() => {
                 return client.refuse(mark, Kind::Busy, "a connection has one subscription");
             }
@@ -345,7 +382,7 @@ impl GroupDoor {
             self.held.push_back(Held { answer: answer.to_vec(), ..held });
             return;
         }
-        self.answer_to(held.client, held.place, answer);
+        self.answer_to(held.whose, answer);
     }
 
     /// What is told of branches is on every disk in the set: whoever hears it may forget it.
@@ -354,26 +391,36 @@ impl GroupDoor {
             port.keep(last.at);
         }
         let kept = port.kept();
-        while let Some(Held { client, place, answer, .. }) = self.held.pop_front_if(|held| held.at <= kept) {
-            self.answer_to(client, place, &answer);
+        while let Some(Held { whose, answer, .. }) = self.held.pop_front_if(|held| held.at <= kept) {
+            self.answer_to(whose, &answer);
         }
     }
 
-    fn answer_to(&mut self, token: usize, place: u64, answer: &[u8]) {
+    fn answer_to(&mut self, whose: Whose, answer: &[u8]) {
         // It may have gone; what it ordered was done all the same.
-        if let Some(client) = self.clients.get_mut(&token) {
-            client.due.answer(place, &mut client.guest.outbox, |out, mark| {
-                lay(out, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[answer]);
+        if let Some(client) = self.clients.get_mut(&whose.token) {
+            self.owed_bytes = self.owed_bytes.saturating_sub(whose.owed_bytes);
+            client.answer(whose, |out, mark| {
+                _ = lay(out, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[answer])
             });
-            self.said.insert(token);
+            self.said.insert(whose.token);
         }
     }
 
     fn leave(&mut self, token: usize) {
         self.again.remove(&token);
         self.subscribers.remove(&token);
-        if let Some(Client { subscription: Some((id, _)), .. }) = self.clients.remove(&token) {
+        self.listening.remove(&token);
+        self.asking.remove(&token);
+        let Some(client) = self.clients.remove(&token) else { return };
+        if let Some((id, _)) = client.subscription {
             self.subscriptions.remove(id);
+        }
+        self.owed_bytes = self.owed_bytes.saturating_sub(client.owed_bytes);
+        // What it ordered has its turn all the same; what it asked, or waits to be told, is nobody's.
+        if client.owed_bytes > 0 {
+            self.reads.retain(|_, asked| asked.whose.token != token);
+            self.held.retain(|held| held.whose.token != token);
         }
     }
 
@@ -399,28 +446,25 @@ impl GroupDoor {
         self.held.clear();
         self.reads.clear();
         self.traced.clear();
-        let waiting = |(token, client): (&usize, &Client)| (!client.due.is_empty()).then_some(*token);
+        let waiting = |(token, client): (&usize, &Caller)| (!client.due.is_empty()).then_some(*token);
         let waiting: Vec<usize> = self.clients.iter().filter_map(waiting).collect();
-        waiting.into_iter().for_each(|token| self.leave(token));
-    }
-}
-
-impl Client {
-    fn has_no_room(&self) -> bool {
-        self.guest.is_full() || self.due.len() >= DUE_MAX
+        for token in waiting {
+            // What was answered in this turn is not in doubt.
+            self.clients.get_mut(&token).into_iter().for_each(|client| client.guest.say());
+            self.leave(token);
+        }
     }
 
-    fn reply(&mut self, mark: u64, lay: impl FnOnce(&mut Vec<u8>, u64)) {
-        let place = self.due.begin(mark);
-        self.due.answer(place, &mut self.guest.outbox, lay);
+    fn leave_subscribers(&mut self) {
+        for token in std::mem::take(&mut self.subscribers) {
+            self.leave(token);
+        }
     }
 
-    fn refuse(&mut self, mark: u64, kind: Kind, text: &str) {
-        self.reply(mark, |out, mark| message::lay_refused(out, mark, kind, text));
-    }
-
-    fn has_gone(&self) -> bool {
-        self.guest.is_over && self.guest.outbox.is_empty() && self.due.is_empty()
+    fn lay_rules(&mut self, port: &mut Port<'_, Machine>) {
+        let rules = rules_of(port.machine());
+        // Behind a long tail that is not confirmed there is no room for it yet: then nothing of a client is taken either.
+        self.wants_rules = matches!(port.order(ENTRY_RULES, &[&rules]), Err(Refused::Busy { .. }));
     }
 }
 
@@ -435,6 +479,9 @@ impl Front<Machine> for GroupDoor {
     fn round(&mut self, ready: &[usize], port: &mut Port<'_, Machine>) {
         if self.accept_again || ready.contains(&LISTENER) {
             self.accept();
+        }
+        if self.wants_rules {
+            self.lay_rules(port);
         }
         let mut turns = std::mem::take(&mut self.again);
         turns.extend(ready.iter().filter(|token| **token >= FIRST));
@@ -455,8 +502,8 @@ impl Front<Machine> for GroupDoor {
             self.has_news = true;
         }
         if let Some(ordered) = self.ordered.pop_front_if(|ordered| ordered.at == at) {
-            let Ordered { client, place, is_of_branch, .. } = ordered;
-            self.told(is_of_branch, Held { at, client, place, answer: Vec::new() }, answer);
+            let Ordered { whose, is_of_branch, .. } = ordered;
+            self.told(is_of_branch, Held { at, whose, answer: Vec::new() }, answer);
         }
         if let Some(mut trace) = self.traced.pop_front_if(|trace| trace.sequence == at) {
             trace.stamp(Step::Confirmed, &*self.clock);
@@ -465,31 +512,28 @@ impl Front<Machine> for GroupDoor {
     }
 
     fn readable(&mut self, tag: u64, machine: &Machine) {
-        let Some(Asked { client, place, command }) = self.reads.remove(&tag) else { return };
+        let Some(Asked { whose, command }) = self.reads.remove(&tag) else { return };
         let Ok(command) = Command::read(&command) else { return };
         let mut answer = std::mem::take(&mut self.answer);
         answer.clear();
         machine.answer_read(&command, &mut answer);
-        let held = Held { at: machine.sequence(), client, place, answer: Vec::new() };
+        let held = Held { at: machine.sequence(), whose, answer: Vec::new() };
         self.told(command.is_of_branch(), held, &answer);
         self.answer = answer;
     }
 
     fn leads(&mut self, _: Epoch, port: &mut Port<'_, Machine>) {
-        let rules = rules_of(port.machine());
-        // A primary that has just begun has room for it; if it leads no more already, the next one says it.
-        _ = port.order(ENTRY_RULES, &[&rules]);
+        self.lay_rules(port);
     }
 
     fn yields(&mut self) {
+        self.wants_rules = false;
         self.doubt();
     }
 
     fn replaced(&mut self, _: &Machine) {
         // What changed meanwhile nobody can tell them: they ask again, and look again.
-        for token in std::mem::take(&mut self.subscribers) {
-            self.leave(token);
-        }
+        self.leave_subscribers();
     }
 
     fn flush(&mut self, port: &mut Port<'_, Machine>) {
@@ -507,9 +551,16 @@ impl Front<Machine> for GroupDoor {
             client.guest.say();
             if client.has_gone() {
                 self.leave(token);
+            } else if client.only_listens() {
+                self.listening.insert(token);
             } else if client.guest.has_more && !client.has_no_room() {
                 self.again.insert(token);
             }
+        }
+        while self.listening.len() > LISTENING_MAX
+            && let Some(oldest) = self.listening.first().copied()
+        {
+            self.leave(oldest);
         }
         for mut trace in self.answered.drain(..) {
             trace.stamp(Step::Replied, &*self.clock);
@@ -527,6 +578,8 @@ impl Front<Machine> for GroupDoor {
 
     fn halts(&mut self, _: &str) {
         self.doubt();
+        // A connection that stands and says nothing would look like an asset that does not change.
+        self.leave_subscribers();
     }
 }
 

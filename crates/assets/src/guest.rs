@@ -6,6 +6,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::Duration;
 
+use assent_frame::laid_bytes;
 use assent_world::net::Peer;
 
 use crate::message::ASKED_BYTES_MAX;
@@ -52,7 +53,8 @@ impl Guest {
         let before = self.inbox.len();
         (self.has_more, self.has_asked) = (false, false);
         while !self.is_over {
-            let is_full = self.is_full() || self.inbox.len() > ASKED_BYTES_MAX;
+            // The longest message that is not whole yet leaves room for the rest of it.
+            let is_full = self.is_full() || self.inbox.len() > laid_bytes(ASKED_BYTES_MAX);
             if is_full || self.inbox.len() - before >= ROUND_BYTES_MAX {
                 self.has_more = true;
                 return;
@@ -90,5 +92,38 @@ impl Guest {
             }
         }
         self.outbox.drain(..written.min(self.outbox.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use assent_world::net::{Address, Listener};
+
+    use super::*;
+
+    /// The last bytes of the longest message were never read: one core was busy as long as that connection lived.
+    #[test]
+    fn the_rest_of_the_longest_message_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = Listener::bind(&Address::Unix(path.clone())).unwrap();
+        let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let peer = loop {
+            if let Some(peer) = listener.accept().unwrap() {
+                break peer;
+            }
+        };
+        client.write_all(b"the end").unwrap();
+        let (mut guest, mut buffer) = (Guest::new(peer), vec![0; READ_BYTES]);
+        guest.inbox = vec![0; laid_bytes(ASKED_BYTES_MAX) - 7];
+        guest.hear(&mut buffer, true);
+        assert!(guest.inbox.ends_with(b"the end") && !guest.has_more, "{}", guest.inbox.len());
+        // Beyond the longest nothing is taken in.
+        guest.inbox.push(0);
+        client.write_all(b"more").unwrap();
+        guest.hear(&mut buffer, true);
+        assert!(guest.has_more && guest.inbox.len() == laid_bytes(ASKED_BYTES_MAX) + 1);
     }
 }

@@ -48,6 +48,7 @@ mod answer;
 mod asset;
 mod barrier;
 mod branches;
+mod caller;
 mod client;
 mod command;
 mod config;

@@ -14,7 +14,7 @@ use crate::work::Work;
 
 /// One kind of call.
 pub trait Logic: Send + Sync {
-    /// Does it. What it lays into `output` is the caller's answer.
+    /// Does it. What it lays into `output` is the caller's answer. Where it panics, that is a refusal ([`Refusal::Panicked`]).
     ///
     /// # Errors
     /// Why not. Then nothing that it did remains.

@@ -8,6 +8,7 @@
 //! Deliberately absent: clocks, dice, I/O, threads.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use assent_frame::Writer;
 use assent_ids::Xid;
@@ -389,7 +390,11 @@ impl Machine {
         let logic = self.logics.get(number).cloned().ok_or(Refusal::NoLogic { logic: number })?;
         let mut work = Work::new(&mut self.state, &mut self.undo, self.branches.held(), self.staged_ms);
         let mut output = Vec::new();
-        let done = logic.run(&mut work, input, &mut output).and_then(|()| match output.len() {
+        // What it changed is noted before it is changed, so nothing is left half done; it has no state of its own. The same command
+        // panics on every member: unwinding further would end all of them, at each start again.
+        let run = AssertUnwindSafe(|| logic.run(&mut work, input, &mut output));
+        let ran = catch_unwind(run).unwrap_or(Err(Refusal::Panicked { logic: number }));
+        let done = ran.and_then(|()| match output.len() {
             0..=OUTPUT_BYTES_MAX => Ok(output),
             _ => Err(Refusal::Limit { limit: u64::try_from(OUTPUT_BYTES_MAX).unwrap_or(u64::MAX) }),
         });

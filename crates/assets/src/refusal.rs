@@ -66,6 +66,11 @@ pub enum Refusal {
         /// What it says of the reason.
         detail: i64,
     },
+    /// The business logic panicked: a fault of its own, the same on every member.
+    Panicked {
+        /// Its number.
+        logic: u16,
+    },
     /// More than one command, book or group may have.
     Limit {
         /// The limit that is reached.
@@ -91,6 +96,7 @@ impl Refusal {
             Self::Exists { .. } | Self::Differs { .. } | Self::Held { .. } | Self::BranchKnown => Kind::Conflict,
             Self::Overflow { .. } | Self::Bounds { .. } | Self::Logic { .. } => Kind::Invalid,
             Self::Limit { .. } => Kind::Full,
+            Self::Panicked { .. } => Kind::Internal,
             Self::BranchFinished { committed: true } => Kind::Conflict,
             Self::BranchFinished { committed: false } => Kind::RolledBack,
         }
@@ -110,6 +116,7 @@ impl Refusal {
             Self::BranchKnown => (10, 0, 0, 0),
             Self::BranchUnknown => (11, 0, 0, 0),
             Self::BranchFinished { committed } => (12, u64::from(*committed), 0, 0),
+            Self::Panicked { logic } => (13, u64::from(*logic), 0, 0),
         };
         out.u8(reason).u64(first).u64(signless(second)).u64(signless(third));
     }
@@ -131,6 +138,7 @@ impl Refusal {
             9 => Self::Limit { limit: first },
             10 => Self::BranchKnown,
             11 => Self::BranchUnknown,
+            13 => Self::Panicked { logic: u16::try_from(first).map_err(|_| Malformed { field: "logic" })? },
             12 if first < 2 => Self::BranchFinished { committed: first == 1 },
             _ => return Err(Malformed { field: "reason" }),
         })
@@ -148,6 +156,7 @@ impl fmt::Display for Refusal {
             Self::Held { id } => write!(f, "asset {id} is held by a prepared branch"),
             Self::NoLogic { logic } => write!(f, "no business logic is registered as {logic}"),
             Self::Logic { code, detail } => write!(f, "the business logic refuses with code {code} ({detail})"),
+            Self::Panicked { logic } => write!(f, "business logic {logic} panicked: nothing that it did remains"),
             Self::Limit { limit } => write!(f, "the limit of {limit} is reached"),
             Self::BranchKnown => write!(f, "a branch of this name is prepared already"),
             Self::BranchUnknown => write!(f, "no branch of this name is known"),

@@ -151,6 +151,9 @@ pub enum WordError {
     /// The other one does not hold everything.
     #[error("member {0} is not in sync; wait until it has caught up")]
     NotInSync(Member),
+    /// It has stopped for good.
+    #[error("this member has stopped: restart it, and then say it again")]
+    Stopped,
     /// It is to stay out.
     #[error("this member is told to stay out; take that back first")]
     Out,
@@ -163,6 +166,7 @@ impl WordError {
         match self {
             Self::NotLeading | Self::Leading | Self::Out => Kind::Invalid,
             Self::NotInSync(_) => Kind::Unavailable,
+            Self::Stopped => Kind::Closed,
         }
     }
 }

@@ -198,7 +198,7 @@ impl<M: Machine> Port<'_, M> {
     /// [`WordError`] where that cannot be; nothing has changed then.
     pub fn word(&mut self, word: Word) -> Result<(), WordError> {
         if self.halted.is_some() {
-            return Err(WordError::Out);
+            return Err(WordError::Stopped);
         }
         let outputs = self.replica.word(word, self.facts.now_ms)?;
         if let Word::Out(out) = word {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,20 +20,32 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// An arbiter in memory, shared by all members.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Configuration>>);
+pub struct Memory(Arc<Mutex<Configuration>>, Arc<AtomicBool>);
 
 impl Memory {
     pub fn held(&self) -> Configuration {
         self.0.lock().unwrap().clone()
     }
+
+    /// Nobody reaches it, or everybody again.
+    pub fn go_away(&self, away: bool) {
+        self.1.store(away, Ordering::SeqCst);
+    }
+
+    fn look(&self) -> Result<(), ArbiterError> {
+        let away = self.1.load(Ordering::SeqCst);
+        if away { Err(ArbiterError::Groups { name: "away".to_owned() }) } else { Ok(()) }
+    }
 }
 
 impl Arbiter for Memory {
     fn read(&self) -> Result<Configuration, ArbiterError> {
+        self.look()?;
         Ok(self.held())
     }
 
     fn change(&self, expect: u64, to: &Configuration) -> Result<Configuration, ArbiterError> {
+        self.look()?;
         let mut held = self.0.lock().unwrap();
         if held.version == expect {
             *held = to.clone();
@@ -90,6 +103,11 @@ impl Group {
 
     fn place(&self, name: &str, at: usize) -> Address {
         Address::Unix(self.folder.path().join(format!("{name}{at}")))
+    }
+
+    /// Where clients find this one.
+    pub fn path(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("client{at}"))
     }
 
     fn all(&self, name: &str) -> BTreeMap<Member, Address> {
@@ -158,7 +176,8 @@ impl Group {
     pub fn power_cut(self) -> Self {
         let disks = self.disks.iter().map(SimDisk::copy).collect::<Vec<_>>();
         disks.iter().for_each(|disk| disk.cut_power(Survival::Nothing));
-        let mut again = Self::of(self.plan.clone(), Memory(Arc::new(Mutex::new(self.arbiter.held()))), disks);
+        let mut again =
+            Self::of(self.plan.clone(), Memory(Arc::new(Mutex::new(self.arbiter.held())), Arc::default()), disks);
         drop(self);
         (0..again.disks.len()).for_each(|at| again.start(at));
         again.until_whole();

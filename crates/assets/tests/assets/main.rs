@@ -28,6 +28,7 @@ mod resource;
 mod retries;
 mod rules;
 mod served;
+mod stalled;
 mod subscriptions;
 mod threads;
 

@@ -14,7 +14,7 @@ use assent_assets::{GroupDoor, GroupDoorConfig, Limits, Logics, Machine};
 use assent_door::listen_address;
 use assent_kind::Kind;
 use assent_membership::{Ack, Member, Standing, Word};
-use assent_replica::{Doors, Home, Running, Tuning};
+use assent_replica::{CallError, Doors, Home, Running, Tuning};
 use assent_world::net::Address;
 use assent_world::{Clock as _, Disk as _, RealClock, RealDice, RealDisk};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &Serve, node: u8) -> Result<ExitCode, Failure> {
     let machine = Machine::new(Limits::default(), Logics::default());
     let running = Running::start(&home, &doors, arbiter, machine, door)?;
     println!("ready assets={address} node={me} members={}", running.address());
-    let signal = watch(&running, &mut signals, me);
+    let signal = watch(&running, &mut signals, me)?;
     info!("stopping on signal {signal}");
     hand_over(&running, me);
     running.stop();
@@ -135,27 +135,34 @@ fn folder(arguments: &Serve) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Tells the log who leads, as it changes, until a signal comes; which.
-fn watch(running: &Running<Machine>, signals: &mut Signals, me: Member) -> i32 {
+/// Tells the log who leads, as it changes, until a signal comes; which. A node whose thread has ended would stand there without a
+/// door: the process ends, so that whoever watches it starts it again.
+fn watch(running: &Running<Machine>, signals: &mut Signals, me: Member) -> Result<i32, Failure> {
     let mut before = None;
     loop {
         if let Some(signal) = signals.pending().next() {
-            return signal;
+            return Ok(signal);
         }
-        let now = running.status().ok().map(|status| {
-            let configuration = status.configuration;
-            let in_sync: Vec<Member> = configuration.in_sync.iter().map(|(member, _)| member).collect();
-            (status.halted, status.standing, configuration.epoch, in_sync)
-        });
-        if before != now {
-            match &now {
-                Some((Some(why), ..)) => error!("node {me} has stopped: {why}"),
-                Some((None, standing, epoch, in_sync)) => {
-                    info!("node {me}, epoch {epoch}: {standing:?}, in sync: {in_sync:?}");
+        match running.status() {
+            Ok(status) => {
+                let configuration = status.configuration;
+                let in_sync: Vec<Member> = configuration.in_sync.iter().map(|(member, _)| member).collect();
+                let now = Some((status.halted, status.standing, configuration.epoch, in_sync));
+                match now.as_ref().filter(|_| before != now) {
+                    Some((Some(why), ..)) => error!("node {me} has stopped: {why}"),
+                    Some((None, standing, epoch, in_sync)) => {
+                        info!("node {me}, epoch {epoch}: {standing:?}, in sync: {in_sync:?}");
+                    }
+                    None => {}
                 }
-                None => error!("node {me} answers nothing any more"),
+                before = now;
             }
-            before = now;
+            Err(CallError::Stopped { why }) => {
+                let why = why.unwrap_or_else(|| "a fault of its own, told on stderr".to_owned());
+                return Err(Failure::new(Kind::Internal, format!("node {me} has ended without being told to: {why}")));
+            }
+            // Many ask at once; it is asked again.
+            Err(_) => {}
         }
         RealClock.sleep(LOOK);
     }

@@ -159,8 +159,14 @@ pub(crate) struct Serve {
     /// Where it keeps its log and its snapshots.
     #[arg(long, value_name = "DIR", env = "ASSENT_ASSETS_DIR", required_unless_present = "take_over")]
     pub(crate) data: Option<PathBuf>,
-    /// Where clients ask it.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433", env = "ASSENT_ASSETS_LISTEN")]
+    /// Where clients ask a server that is alone; of a group, `--member` says it.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:7433",
+        env = "ASSENT_ASSETS_LISTEN",
+        conflicts_with = "node"
+    )]
     pub(crate) listen: String,
     /// What an answer has behind it. Votes and outcomes of branches are durable in each, in a group on the disk of each node in sync.
     #[arg(long, value_enum, default_value_t = Acknowledge::Durable)]
