@@ -31,6 +31,11 @@ impl Recorder {
         self.calls.entry(call).or_default().push(took);
     }
 
+    /// Samples that were taken elsewhere.
+    pub fn extend(&mut self, call: &'static str, samples: &Samples) {
+        self.calls.entry(call).or_default().extend(samples);
+    }
+
     /// All of another thread's.
     pub fn merge(&mut self, other: &Recorder) {
         for (call, samples) in &other.calls {

@@ -313,11 +313,12 @@ pub(crate) enum Bench {
     Kv(Box<crate::bench::kv::options::BenchKv>),
     /// Documents: long histories and large documents, each durable commit against a durable write of the same bytes.
     Docs(Box<crate::bench::docs::options::BenchDocs>),
-    /// Assets: commands of many connections, one or many under way on each, against an echo of the same bytes.
-    Assets(crate::bench::assets::BenchAssets),
-    /// The floor of `bench assets`.
+    /// Assets, on one server and on a pair: commands of many connections, one or many under way on each, against the same frames through as
+    /// many processes.
+    Assets(Box<crate::bench::assets::options::BenchAssets>),
+    /// A process of the floor of `bench assets`.
     #[command(hide = true)]
-    AssetsEcho,
+    AssetsFloor(crate::bench::assets::options::AssetsFloor),
     /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
     Real(crate::bench::options::BenchReal),
     /// Branches in doubt in PostgreSQL and MariaDB, and killed clients: how long until nothing is left.

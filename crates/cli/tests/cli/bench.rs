@@ -148,3 +148,46 @@ fn real_branches_are_cells_beside_their_two_floors() {
     assert_eq!(ways, ["two plain commits", "XA by hand", "served"]);
     assert!(told["cells"][2]["figures"]["tps_ratio_to_by_hand"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn assets_are_raced_alone_and_as_a_pair_and_the_report_holds_what_it_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("race");
+    let words = "bench assets --shapes 2x1,2x8 --ack received,written --spread zipf --subscribers 1 --rounds 2 --slice-ms 100 --json";
+    let mut race = command(&words.split(' ').collect::<Vec<_>>());
+    let output = race.arg("--report").arg(&name).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = json(&output);
+    let cells = told["cells"].as_array().unwrap();
+    let rows: Vec<String> =
+        cells.iter().map(|cell| format!("{} {}", cell["labels"]["role"], cell["labels"]["ack"])).collect();
+    let pair = ["\"pair\" \"floor\"", "\"pair\" \"received\"", "\"pair\" \"written\""];
+    let solo = ["\"solo\" \"floor\"", "\"solo\" \"written\""];
+    assert_eq!(rows, [&pair[..], &pair[..], &solo[..], &solo[..]].concat());
+    for cell in cells {
+        assert!(cell["error"].is_null(), "{cell}");
+        let figure = |name: &str| cell["figures"][name].as_f64();
+        assert!(figure("per_s").unwrap() > 0.0 && figure("command_p99_73_us").unwrap() > 0.0, "{cell}");
+        let is_floor = cell["labels"]["ack"] == "floor";
+        assert_eq!(figure("answered").is_none(), is_floor);
+        if !is_floor {
+            assert_eq!((figure("lost"), figure("doubled")), (Some(0.0), Some(0.0)));
+            let told = figure("news").unwrap() + figure("news_missed").unwrap();
+            assert_eq!(Some(told), figure("answered"), "a subscriber hears of each command");
+            assert!(figure("ratio_to_floor").unwrap() > 0.0);
+        }
+        let processes: &[&str] = match (cell["labels"]["role"] == "pair", is_floor) {
+            (true, true) => &["relay", "echo"],
+            (true, false) => &["primary", "standby", "witness"],
+            (false, true) => &["echo"],
+            (false, false) => &["server"],
+        };
+        for process in processes.iter().chain(&["client"]) {
+            assert!(figure(&format!("cpu_{process}_us")).is_some(), "{process} of {cell}");
+        }
+    }
+    assert_eq!(told["floors"].as_array().unwrap().len(), 4);
+    for ending in ["json", "csv", "html"] {
+        assert!(name.with_extension(ending).exists(), "{ending}");
+    }
+}
