@@ -66,6 +66,8 @@ struct Inner {
     streams: Mutex<Vec<TcpStream>>,
     /// Processor time of each thread, in nanoseconds.
     cpu: Mutex<Vec<Arc<AtomicU64>>>,
+    /// What has come from clients at once.
+    messages: Arc<AtomicU64>,
 }
 
 /// A proxy before one server. Dropped, it cuts all its connections.
@@ -101,6 +103,12 @@ impl Proxy {
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Messages of clients so far: what came at once, which is one where the client waits for an answer.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.inner.messages.load(Ordering::Relaxed)
     }
 
     /// Processor time that it took so far: it is part of this process's, and none of the client's.
@@ -153,7 +161,10 @@ fn join(client: TcpStream, server: TcpStream, delay: Delay, seed: u64, inner: &A
         let (send, take) = sync_channel(QUEUE_MAX);
         let lane = Lane::new(delay, seed);
         let (reading, writing) = (meter(inner), meter(inner));
-        std::thread::Builder::new().name("proxy-read".to_owned()).spawn(move || read(&from, &send, lane, &reading))?;
+        let messages = seed.is_multiple_of(2).then(|| Arc::clone(&inner.messages));
+        std::thread::Builder::new().name("proxy-read".to_owned()).spawn(move || {
+            read(&from, &send, lane, &reading, messages.as_deref());
+        })?;
         std::thread::Builder::new().name("proxy-write".to_owned()).spawn(move || write(&to, &take, &writing))?;
     }
     inner.streams.lock().unwrap_or_else(PoisonError::into_inner).extend([client, server]);
@@ -173,7 +184,13 @@ fn note(meter: &AtomicU64) {
     meter.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-fn read(mut from: &TcpStream, send: &SyncSender<Chunk>, mut lane: Lane, meter: &AtomicU64) {
+fn read(
+    mut from: &TcpStream,
+    send: &SyncSender<Chunk>,
+    mut lane: Lane,
+    meter: &AtomicU64,
+    messages: Option<&AtomicU64>,
+) {
     let mut bytes = vec![0; CHUNK_BYTES];
     loop {
         let read = from.read(&mut bytes).unwrap_or(0);
@@ -186,6 +203,7 @@ fn read(mut from: &TcpStream, send: &SyncSender<Chunk>, mut lane: Lane, meter: &
         if read == 0 {
             return;
         }
+        messages.map(|messages| messages.fetch_add(1, Ordering::Relaxed));
         note(meter);
     }
 }

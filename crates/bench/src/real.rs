@@ -6,6 +6,7 @@
 //! an order that turns · ratios are between slices of the same round, and their median counts · the rows are added up.
 //! Deliberately absent: pools; a thread has its own two sessions and its own two rows.
 
+mod network;
 mod ways;
 
 use std::path::Path;
@@ -20,8 +21,10 @@ use serde::Serialize;
 use crate::BenchError;
 use crate::databases::{Databases, NAMES};
 use crate::house::House;
+use crate::proxy::Delay;
 use crate::stage::{Stage, Syncs};
 use crate::stats::{Latency, Samples, median, per_second};
+use network::Network;
 pub(crate) use ways::Ours;
 use ways::{Crew, Theirs};
 
@@ -38,6 +41,8 @@ pub struct Options {
     pub slice: Duration,
     /// What the transactions do.
     pub workloads: Vec<Workload>,
+    /// Between the client and the databases, for the floors too.
+    pub delay: Delay,
     /// Also with a coordinator in this process.
     pub embedded: bool,
     /// Also with this one, which has [`NAMES`] registered.
@@ -97,6 +102,8 @@ pub struct Figures {
     pub mariadb_syncs_per_tx: Option<f64>,
     /// Syncs of the coordinator's journal a transaction; embedded only.
     pub journal_syncs_per_tx: Option<f64>,
+    /// Messages to both databases a transaction; only with a delay, which counts them.
+    pub messages_per_tx: Option<f64>,
 }
 
 /// The race's result.
@@ -108,6 +115,8 @@ pub struct Outcome {
     pub rounds: u32,
     /// How long a slice was.
     pub slice_ms: u64,
+    /// Round trip between client and databases; 0 where nothing was between them.
+    pub rtt_us: u64,
     /// Updates that the databases hold in the end; as many as were committed, or the run fails.
     pub updates_found: u64,
     /// The rows.
@@ -123,12 +132,14 @@ struct Row {
     samples: Samples,
     syncs: Syncs,
     cpu: Duration,
+    messages: Option<u64>,
 }
 
 /// Everything that the slices share.
 struct Race<'o> {
     options: &'o Options,
     stage: Stage,
+    network: Option<Network>,
     theirs: Vec<Theirs>,
     /// By workload: an adapter is set up for what it mostly does.
     ours: Vec<(Workload, Vec<Ours>)>,
@@ -171,17 +182,20 @@ pub fn run(folder: &Path, options: &Options, mut progress: impl FnMut(u64, u64))
     let updates_found = race.audit()?;
     let figures = rows.chunks(ways.max(1)).flat_map(|group| group.iter().map(|row| row.figures(group))).collect();
     let slice_ms = u64::try_from(options.slice.as_millis()).unwrap_or(u64::MAX);
-    Ok(Outcome { scenario: "real", rounds: options.rounds, slice_ms, updates_found, figures })
+    let rtt_us = options.delay.rtt_us;
+    Ok(Outcome { scenario: "real", rounds: options.rounds, slice_ms, rtt_us, updates_found, figures })
 }
 
 impl<'o> Race<'o> {
     fn new(folder: &Path, options: &'o Options) -> Result<Self, BenchError> {
         let threads = options.threads.iter().copied().max().unwrap_or(1);
         let stage = Stage::make(&options.databases, threads)?;
-        let theirs = (0..threads).map(|_| Theirs::open(&options.databases)).collect::<Result<_, _>>()?;
+        let network = Network::between(&options.databases, options.delay)?;
+        let there = network.as_ref().map_or(&options.databases, |network| &network.databases);
+        let theirs = (0..threads).map(|_| Theirs::open(there)).collect::<Result<_, _>>()?;
         let mut ours = Vec::new();
         for workload in options.workloads.iter().filter(|_| options.embedded || options.served.is_some()) {
-            let open = (0..threads).map(|_| Ours::open(&options.databases));
+            let open = (0..threads).map(|_| Ours::open(there));
             ours.push((*workload, open.collect::<Result<_, _>>()?));
         }
         let house = options
@@ -193,7 +207,7 @@ impl<'o> Race<'o> {
             let resources = NAMES.map(str::to_owned).to_vec();
             Client::connect(ClientConfig { resources, ..ClientConfig::new(address, "bench") })
         });
-        Ok(Self { options, stage, theirs, ours, house, embedded, served, expected: [0; 2] })
+        Ok(Self { options, stage, network, theirs, ours, house, embedded, served, expected: [0; 2] })
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -211,6 +225,7 @@ impl<'o> Race<'o> {
 
     fn slice(&mut self, row: &mut Row, slice: Duration) -> Result<(), BenchError> {
         let before = self.syncs()?;
+        let (messages, proxied) = self.travelled();
         let (table, workload) = (self.stage.table(), row.workload);
         let samples = match row.way {
             Way::Plain => {
@@ -229,7 +244,11 @@ impl<'o> Race<'o> {
             }
         }?;
         let (samples, took, cpu) = samples;
-        row.cpu += cpu;
+        let (messages_after, proxied_after) = self.travelled();
+        row.cpu += cpu.saturating_sub(proxied_after.saturating_sub(proxied));
+        if let (Some(before), Some(after)) = (messages, messages_after) {
+            row.messages = Some(row.messages.unwrap_or(0) + (after - before));
+        }
         row.syncs.add(before, self.syncs()?);
         row.rates.push(per_second(samples.len(), took));
         let count = u64::try_from(samples.len()).unwrap_or(u64::MAX);
@@ -238,6 +257,11 @@ impl<'o> Race<'o> {
         *mariadb += if workload == Workload::MariadbReads { 0 } else { count };
         row.samples.extend(&samples);
         Ok(())
+    }
+
+    /// Messages so far, and what carrying them cost.
+    fn travelled(&self) -> (Option<u64>, Duration) {
+        self.network.as_ref().map_or((None, Duration::ZERO), |it| (Some(it.messages()), it.cpu()))
     }
 
     fn syncs(&mut self) -> Result<Syncs, BenchError> {
@@ -312,7 +336,7 @@ fn cpu() -> Duration {
 impl Row {
     fn new(workload: Workload, threads: u32, way: Way) -> Self {
         let (rates, samples, syncs) = (Vec::new(), Samples::default(), Syncs::default());
-        Self { workload, threads, way, rates, samples, syncs, cpu: Duration::ZERO }
+        Self { workload, threads, way, rates, samples, syncs, cpu: Duration::ZERO, messages: None }
     }
 
     fn figures(&self, group: &[Row]) -> Figures {
@@ -335,6 +359,7 @@ impl Row {
             cpu_us_per_tx: ratio(u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX), transactions),
             postgres_syncs_per_tx: per_tx(self.syncs.postgres),
             mariadb_syncs_per_tx: per_tx(self.syncs.mariadb),
+            messages_per_tx: per_tx(self.messages),
             journal_syncs_per_tx: per_tx(self.syncs.journal.filter(|_| self.way == Way::Embedded)),
         }
     }

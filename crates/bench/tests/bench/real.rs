@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use assent_bench::proxy::Delay;
 use assent_bench::real::{self, Options, Way, Workload};
 
 fn options(workloads: &[Workload]) -> Options {
@@ -11,9 +12,26 @@ fn options(workloads: &[Workload]) -> Options {
         rounds: 2,
         slice: Duration::from_millis(40),
         workloads: workloads.to_vec(),
+        delay: Delay::default(),
         embedded: true,
         served: None,
     }
+}
+
+/// A statement each, a vote each, an outcome each; by hand five for MariaDB and four for PostgreSQL.
+#[test]
+fn over_a_network_fewer_messages_are_sent_than_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let delay = Delay { rtt_us: 500, jitter_us: 0 };
+    let far = Options { delay, threads: vec![2], slice: Duration::from_millis(500), ..options(&[Workload::BothWrite]) };
+    let outcome = real::run(folder.path(), &far, |_, _| {}).unwrap();
+    assert_eq!(outcome.rtt_us, 500);
+    let messages: Vec<f64> = outcome.figures.iter().map(|row| row.messages_per_tx.unwrap()).collect();
+    let [plain, by_hand, embedded] = messages[..] else { panic!("{outcome:?}") };
+    // The counters are asked for once a slice; of a new connection more is asked.
+    assert!((6.0..6.9).contains(&plain) && (9.0..9.9).contains(&by_hand), "{messages:?}");
+    assert!((6.0..8.0).contains(&embedded), "{messages:?}");
+    assert!(outcome.figures.iter().all(|row| row.latency_us.p50 > 1_500.0), "each waits for the network");
 }
 
 #[test]

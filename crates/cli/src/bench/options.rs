@@ -48,6 +48,9 @@ pub(crate) struct BenchReal {
     /// One of the two branches only reads: PostgreSQL's, and then MariaDB's.
     #[arg(long)]
     pub(crate) read_mostly: bool,
+    /// A round trip between the client and both databases, microseconds, for the floors too: half of it each way.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub(crate) rtt_us: u64,
     /// Only the embedded coordinator, or only a served one.
     #[arg(long, value_enum)]
     pub(crate) coordinator: Option<Coordinator>,

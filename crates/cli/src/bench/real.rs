@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use assent_bench::databases::NAMES;
+use assent_bench::proxy::Delay;
 use assent_bench::real::{self, Options, Outcome, Way, Workload};
 
 use super::options::{BenchReal, Databases};
@@ -52,6 +53,7 @@ fn options(arguments: &BenchReal, server: Option<&Server>) -> Options {
         rounds: arguments.rounds,
         slice: Duration::from_millis(arguments.slice_ms),
         workloads: if arguments.read_mostly { reads.to_vec() } else { vec![Workload::BothWrite] },
+        delay: Delay { rtt_us: arguments.rtt_us, jitter_us: 0 },
         embedded: arguments.server.is_none() && arguments.coordinator != Some(Coordinator::Served),
         served: server.map(|server| server.address().clone()),
     }
@@ -72,6 +74,7 @@ fn print(outcome: &Outcome) {
         "PostgreSQL syncs/tx",
         "InnoDB syncs/tx",
         "journal syncs/tx",
+        "messages/tx",
     ]);
     let optional = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.3}"));
     for row in &outcome.figures {
@@ -100,10 +103,15 @@ fn print(outcome: &Outcome) {
             optional(row.postgres_syncs_per_tx),
             optional(row.mariadb_syncs_per_tx),
             optional(row.journal_syncs_per_tx),
+            row.messages_per_tx.map_or_else(String::new, |messages| format!("{messages:.1}")),
         ]);
     }
+    let network = match outcome.rtt_us {
+        0 => String::new(),
+        rtt_us => format!("; {rtt_us} us to the databases and back"),
+    };
     println!(
-        "one row in PostgreSQL, one in MariaDB; {} rounds of {} ms slices in turn; {} updates found, none missing\n{rows}",
+        "one row in PostgreSQL, one in MariaDB{network}; {} rounds of {} ms slices in turn; {} updates found, none missing\n{rows}",
         outcome.rounds, outcome.slice_ms, outcome.updates_found
     );
 }

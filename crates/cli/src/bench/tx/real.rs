@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use assent_bench::proxy::Delay;
 use assent_bench::real::{self, Figures, Options, Way, Workload};
 use assent_bench::report::{Cell, ChartKind, ChartSpec};
 use assent_bench::tx::axes::{Case, Engine, Place, Rpo};
@@ -90,6 +91,7 @@ fn run(
         rounds: arguments.rounds.unwrap_or(ROUNDS),
         slice: SLICE,
         workloads: vec![Workload::BothWrite],
+        delay: Delay::default(),
         embedded: group.embedded,
         served: server.as_ref().map(|server| server.address().clone()),
     };
