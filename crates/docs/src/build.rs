@@ -6,7 +6,7 @@
 //! Walk: [`Build::open`], [`Build::leaf`], [`Build::close`] · [`Edit::insert_built`] checks the place, builds, and hangs.
 //! Deliberately absent: where values come from.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::edit::{At, Draft, Edit, Value};
 use crate::entry::What;
@@ -14,7 +14,7 @@ use crate::error::within;
 use crate::link::{Hook, number};
 use crate::look::{Item, Look, Text};
 use crate::node::{Node, NodeKey, field};
-use crate::path::PathId;
+use crate::path::{PathId, PathIds};
 use crate::record::length;
 use crate::trie::Tree;
 use crate::{DocsError, hash};
@@ -26,8 +26,14 @@ struct Frame {
     name: Option<Box<str>>,
     /// Its newest child, which does not know its right sibling yet.
     last: Option<Item>,
-    /// The paths of its members so far: each name once.
-    members: HashSet<PathId>,
+}
+
+/// The nodes of one path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    nodes: i64,
+    /// In which container the newest one is. No other one of that path is open as long as this one is.
+    parent: NodeKey,
 }
 
 /// A subtree under way.
@@ -41,7 +47,7 @@ pub(crate) struct Build<'e> {
     depth: usize,
     frames: Vec<Frame>,
     done: Option<Item>,
-    counts: HashMap<PathId, i64>,
+    counts: HashMap<PathId, Counted, PathIds>,
     first_node: u64,
     first_path: PathId,
     /// The trees before the first piece of it was laid.
@@ -107,7 +113,7 @@ impl Edit {
             depth,
             frames: Vec::new(),
             done: None,
-            counts: HashMap::new(),
+            counts: HashMap::default(),
             first_node,
             first_path,
             trees: None,
@@ -124,7 +130,7 @@ impl Edit {
 
     /// Forgets what was built: all its nodes and paths are new.
     fn undo(&mut self, first_node: u64, first_path: PathId, trees: Option<(Tree, Tree)>) {
-        self.drafts.retain(|key, _| *key < first_node);
+        drop(self.drafts.split_off(first_node));
         self.next_node = first_node;
         self.paths.forget_from(first_path);
         if let Some((nodes, paths)) = trees {
@@ -137,7 +143,7 @@ impl Build<'_> {
     /// A container begins.
     pub(crate) fn open(&mut self, value: Value<'_>, name: Option<&str>) -> Result<(), DocsError> {
         let node = self.node(value, name)?;
-        self.frames.push(Frame { node, name: name.map(Box::from), last: None, members: HashSet::new() });
+        self.frames.push(Frame { node, name: name.map(Box::from), last: None });
         Ok(())
     }
 
@@ -168,13 +174,14 @@ impl Build<'_> {
             return Err(DocsError::Json { what: "one value was expected, another one follows".to_owned() });
         }
         let path = self.edit.step(before, name)?;
-        if let Some(frame) = self.frames.last_mut()
-            && let Some(name) = name
-            && !frame.members.insert(path)
+        let counted = self.counts.entry(path).or_default();
+        if let Some(name) = name
+            && !self.frames.is_empty()
+            && counted.parent == parent
         {
             return Err(DocsError::Duplicate { key: parent, name: name.to_owned() });
         }
-        *self.counts.entry(path).or_default() += 1;
+        *counted = Counted { nodes: counted.nodes + 1, parent };
         let key = self.edit.new_key(text)?;
         Ok(Node::new(key, kind, path, parent))
     }
@@ -189,7 +196,7 @@ impl Build<'_> {
         let before = frame.last.take();
         item.node.left = before.as_ref().map(|before| before.node.key);
         let Node { kind, sum, children, descendants, left, .. } = item.node;
-        let hash = hash::of(kind, name, item.text(), sum, children);
+        let hash = hash::of(kind, name, item.text.bytes(), sum, children);
         frame.node.sum = frame.node.sum.wrapping_add(hash::share(key.0, number(left), hash));
         frame.node.children += 1;
         frame.node.descendants += 1 + descendants;
@@ -205,7 +212,7 @@ impl Build<'_> {
     }
 
     fn draft(&mut self, item: Item) {
-        self.edit.text_bytes = self.edit.text_bytes.saturating_add(length(item.text().as_bytes()));
+        self.edit.text_bytes = self.edit.text_bytes.saturating_add(length(item.text.bytes()));
         self.edit.drafts.insert(item.node.key.0, Draft { item, mask: field::WHOLE, is_gone: false });
     }
 
@@ -215,7 +222,7 @@ impl Build<'_> {
             return Ok(());
         }
         if self.trees.is_none() {
-            let nodes = self.edit.drafts.split_off(&self.first_node);
+            let nodes = self.edit.drafts.split_off(self.first_node);
             let paths = self.edit.paths.drafts.split_off(&self.first_path);
             let laid = self.edit.lay_drafts(true);
             self.edit.drafts.extend(nodes);
@@ -231,8 +238,8 @@ impl Build<'_> {
             return Err(DocsError::Json { what: "a value was expected".to_owned() });
         };
         let key = item.node.key;
-        for (path, count) in &self.counts {
-            self.edit.count_path(*path, *count)?;
+        for (path, counted) in &self.counts {
+            self.edit.count_path(*path, counted.nodes)?;
         }
         self.draft(item);
         Ok(key)

@@ -21,7 +21,7 @@ use crate::document::{Document, Seat};
 use crate::edit::Edit;
 use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
-use crate::node::NodeKey;
+use crate::fragment::Records;
 use crate::once::Once;
 use crate::page::Page;
 use crate::paths::{Names, Paths};
@@ -136,7 +136,7 @@ impl Edit {
         }
         let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
         // What was done once must be found again, also where it changed nothing.
-        if !is_changed && self.drafts.values().all(|draft| draft.mask == 0) && !Once::is_in(meta) {
+        if !is_changed && self.drafts.iter().all(|(_, draft)| draft.mask == 0) && !Once::is_in(meta) {
             return Ok(None);
         }
         let revision = self.base.revision.checked_add(1);
@@ -185,11 +185,16 @@ impl Edit {
 
     fn node_changes(&self) -> Changes<'_> {
         let mut changes = Changes::new();
-        for (key, draft) in self.drafts.iter().filter(|(_, draft)| draft.mask != 0) {
-            let (page, slot) = NodeKey(*key).page();
-            let node = &draft.item.node;
-            let record = if draft.is_gone { Record::GONE } else { node.record(draft.mask, draft.item.text()) };
-            changes.entry(page).or_default().insert(slot, record);
+        for (page, drafts) in self.drafts.pages() {
+            let mut records = Records::of(drafts.len());
+            for (slot, draft) in drafts.filter(|(_, draft)| draft.mask != 0) {
+                let node = &draft.item.node;
+                let record = if draft.is_gone { Record::GONE } else { node.record(draft.mask, draft.item.text()) };
+                records.insert(slot, record);
+            }
+            if !records.is_empty() {
+                changes.insert(page, records);
+            }
         }
         changes
     }
@@ -240,9 +245,9 @@ impl Laying<'_> {
     fn append(&self, fragment: Fragment) -> Result<Place, DocsError> {
         let Reading { store, doc, .. } = self.reading;
         let Fragment { page, bytes, before, superseded, .. } = fragment;
-        let laid = lay_page(doc.id, page, &bytes);
-        let ticket = store.log.append(KIND_PAGE, &[&laid])?;
-        let place = Place { entry: Entry::new(ticket.lsn, laid.len()), index: 0 };
+        let head = lay_page(doc.id, page);
+        let ticket = store.log.append(KIND_PAGE, &[&head, &bytes])?;
+        let place = Place { entry: Entry::new(ticket.lsn, head.len() + bytes.len()), index: 0 };
         if let Ok(after) = before.after(bytes.into(), superseded) {
             store.pages.insert((doc.id, place), Arc::new(after));
         }

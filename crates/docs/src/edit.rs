@@ -5,11 +5,13 @@
 //! lays what has changed, [`Pending::wait`] makes it durable and visible · dropped, it never was.
 //! Deliberately absent: parsing.
 
-use std::collections::BTreeMap;
+mod drafts;
+
 use std::sync::Arc;
 
 use assent_kind::Kind as Class;
 
+use self::drafts::Drafts;
 use crate::DocsError;
 use crate::database::drop_under;
 use crate::document::Seat;
@@ -95,7 +97,7 @@ pub struct Edit {
     /// Nodes from here on are only in memory.
     pub(crate) unlaid_from: u64,
     pub(crate) nodes: Tree,
-    pub(crate) drafts: BTreeMap<u64, Draft>,
+    pub(crate) drafts: Drafts,
     /// Bytes of texts that came into the drafts.
     pub(crate) text_bytes: u64,
     pub(crate) paths: Paths,
@@ -131,7 +133,7 @@ impl Edit {
             next_node: base.next_node,
             unlaid_from: base.next_node,
             nodes: base.nodes.clone(),
-            drafts: BTreeMap::new(),
+            drafts: Drafts::default(),
             text_bytes: 0,
             paths: Paths::over(&base),
             changes: Vec::new(),
@@ -272,7 +274,7 @@ impl Edit {
 
     /// A node, even one that is gone already.
     fn draft_or_item(&self, key: NodeKey) -> Result<Node, DocsError> {
-        match self.drafts.get(&key.0) {
+        match self.drafts.get(key.0) {
             Some(draft) => Ok(draft.item.node),
             None => Ok(self.item(key)?.node),
         }
@@ -363,11 +365,11 @@ impl Edit {
 
     /// The draft of a node, made of what is there.
     pub(crate) fn draft(&mut self, key: NodeKey) -> Result<&mut Draft, DocsError> {
-        if !self.drafts.contains_key(&key.0) {
+        if self.drafts.get(key.0).is_none() {
             let item = self.item(key)?;
             self.drafts.insert(key.0, Draft { item, mask: 0, is_gone: false });
         }
-        self.drafts.get_mut(&key.0).ok_or(DocsError::NoNode { key, revision: self.base.revision })
+        self.drafts.get_mut(key.0).ok_or(DocsError::NoNode { key, revision: self.base.revision })
     }
 
     pub(crate) fn change(&mut self, key: NodeKey, mask: u16, change: impl FnOnce(&mut Node)) -> Result<(), DocsError> {
@@ -420,7 +422,7 @@ impl Look for Edit {
     }
 
     fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
-        match self.drafts.get(&key.0) {
+        match self.drafts.get(key.0) {
             Some(draft) => Ok((!draft.is_gone).then(|| draft.item.clone())),
             None => self.reading().item(&self.nodes, key),
         }

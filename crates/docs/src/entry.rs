@@ -142,10 +142,10 @@ pub(crate) fn opened(payload: &[u8]) -> Result<(u64, Reader<'_>), Malformed> {
     Ok((varint::read(&mut reader, "document")?, reader))
 }
 
-pub(crate) fn lay_page(document: u64, page: PageName, fragment: &[u8]) -> Vec<u8> {
-    let mut out = start(document, 16 + fragment.len());
+/// What stands before a fragment that is an entry of its own.
+pub(crate) fn lay_page(document: u64, page: PageName) -> Vec<u8> {
+    let mut out = start(document, 16);
     page.lay(&mut out);
-    out.extend_from_slice(fragment);
     out
 }
 
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_page_comes_back_and_one_of_many_prepared_commits_is_found() {
         let page = PageName { which: Which::Paths, level: 2, number: 70_000 };
-        let laid = lay_page(9, page, b"bytes");
+        let laid = [lay_page(9, page), b"bytes".to_vec()].concat();
         assert_eq!(fragment(KIND_PAGE, &laid, 9, page, 0), Ok(b"bytes".as_slice()));
         assert!(fragment(KIND_PAGE, &laid, 9, page, 1).is_err());
         assert!(fragment(KIND_DROP, &laid, 9, page, 0).is_err());

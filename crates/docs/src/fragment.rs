@@ -6,25 +6,107 @@
 //! Walk: [`lay`] · [`records`] · [`folded`] puts newer records over older fragments, for one new fragment instead of several.
 //! Deliberately absent: where a fragment stands.
 
-use std::collections::BTreeMap;
-
 use assent_frame::{Malformed, Reader};
 
 use crate::record::Record;
 use crate::varint;
 
 /// The records of a page, by slot.
-pub(crate) type Records<'a> = BTreeMap<u8, Record<'a>>;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Records<'a>(Vec<(u8, Record<'a>)>);
+
+impl<'a> Records<'a> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// None yet, with room for that many.
+    pub(crate) fn of(room: usize) -> Self {
+        Self(Vec::with_capacity(room))
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn get(&self, slot: u8) -> Option<&Record<'a>> {
+        let found = self.0.binary_search_by_key(&slot, |(of, _)| *of).ok()?;
+        self.0.get(found).map(|(_, record)| record)
+    }
+
+    pub(crate) fn insert(&mut self, slot: u8, record: Record<'a>) {
+        self.put(slot, record, |_| record);
+    }
+
+    /// Puts a record where none is; else what is made of the one that is there.
+    fn put(&mut self, slot: u8, record: Record<'a>, made: impl FnOnce(Record<'a>) -> Record<'a>) {
+        // Most come in order.
+        if self.0.last().is_none_or(|(last, _)| *last < slot) {
+            self.0.push((slot, record));
+            return;
+        }
+        match self.0.binary_search_by_key(&slot, |(of, _)| *of) {
+            Ok(found) => {
+                if let Some((_, place)) = self.0.get_mut(found) {
+                    *place = made(*place);
+                }
+            }
+            Err(behind) => self.0.insert(behind, (slot, record)),
+        }
+    }
+
+    /// In the order of their slots.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u8, &Record<'a>)> {
+        self.0.iter().map(|(slot, record)| (*slot, record))
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Record<'a>> {
+        self.0.iter().map(|(_, record)| record)
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Record<'a>) -> bool) {
+        self.0.retain(|(_, record)| keep(record));
+    }
+}
+
+impl<'a> IntoIterator for Records<'a> {
+    type Item = (u8, Record<'a>);
+    type IntoIter = std::vec::IntoIter<(u8, Record<'a>)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+impl<'a> FromIterator<(u8, Record<'a>)> for Records<'a> {
+    fn from_iter<I: IntoIterator<Item = (u8, Record<'a>)>>(records: I) -> Self {
+        let mut all = Self::new();
+        records.into_iter().for_each(|(slot, record)| all.insert(slot, record));
+        all
+    }
+}
+
+#[cfg(test)]
+impl<'a, const N: usize> From<[(u8, Record<'a>); N]> for Records<'a> {
+    fn from(records: [(u8, Record<'a>); N]) -> Self {
+        records.into_iter().collect()
+    }
+}
 
 /// Lays records as a fragment.
 pub(crate) fn lay(records: &Records<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(4 + 24 * records.len());
+    let mut out = Vec::with_capacity(4 + 32 * records.len());
     varint::lay(&mut out, u64::try_from(records.len()).unwrap_or(u64::MAX));
     let mut next = 0;
-    for (slot, record) in records {
-        varint::lay(&mut out, u64::from(*slot) - next);
+    for (slot, record) in records.iter() {
+        varint::lay(&mut out, u64::from(slot) - next);
         record.lay(&mut out);
-        next = u64::from(*slot) + 1;
+        next = u64::from(slot) + 1;
     }
     out
 }
@@ -67,6 +149,11 @@ impl<'a> Walk<'a> {
         Record::read(&mut self.reader)
     }
 
+    /// Goes past the record of the slot just read; its mask.
+    pub(crate) fn pass(&mut self) -> Result<u16, Malformed> {
+        Record::pass(&mut self.reader)
+    }
+
     fn step(&mut self) -> Result<Option<(u8, Record<'a>)>, Malformed> {
         let Some(slot) = self.slot()? else { return Ok(None) };
         Ok(Some((slot, self.record()?)))
@@ -95,7 +182,7 @@ pub(crate) fn folded<'a, B: AsRef<[u8]>>(newer: &Records<'a>, older: &'a [B]) ->
     for fragment in older {
         for item in records(fragment.as_ref())? {
             let (slot, record) = item?;
-            all.entry(slot).and_modify(|newer| *newer = newer.over(record)).or_insert(record);
+            all.put(slot, record, |newer| newer.over(record));
         }
     }
     Ok(all)
@@ -125,7 +212,7 @@ mod tests {
         let patch = Record { mask: TEXT, text: b"new", ..Record::default() };
         let older = [older];
         let folded = folded(&Records::from([(1, patch)]), &older).unwrap();
-        assert_eq!(folded[&1], Record::text(b"new").with(0, 3));
-        assert_eq!(folded[&2], Record::text(b"stays"));
+        assert_eq!(*folded.get(1).unwrap(), Record::text(b"new").with(0, 3));
+        assert_eq!(*folded.get(2).unwrap(), Record::text(b"stays"));
     }
 }

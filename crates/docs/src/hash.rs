@@ -12,14 +12,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::node::Kind;
 
 /// The hash of a node: its kind, its member's name, its text, and of a container the sum and the number of its children.
-pub(crate) fn of(kind: Kind, name: Option<&str>, text: &str, sum: u64, children: u64) -> u64 {
+pub(crate) fn of(kind: Kind, name: Option<&str>, text: &[u8], sum: u64, children: u64) -> u64 {
     let seed = u64::from(kind.number()) << 1;
     let seed = name.map_or(seed, |name| xxh3_64_with_seed(name.as_bytes(), seed | 1));
-    if kind.is_container() {
-        xxh3_64_with_seed(&both(sum, children), seed)
-    } else {
-        xxh3_64_with_seed(text.as_bytes(), seed)
-    }
+    if kind.is_container() { xxh3_64_with_seed(&both(sum, children), seed) } else { xxh3_64_with_seed(text, seed) }
 }
 
 /// What a child adds to its parent's sum. `left` is 0 for the first child.
@@ -38,15 +34,15 @@ mod tests {
     #[test]
     fn whatever_differs_differs() {
         let hashes = [
-            of(Kind::String, None, "1", 0, 0),
-            of(Kind::Number, None, "1", 0, 0),
-            of(Kind::Number, Some("a"), "1", 0, 0),
-            of(Kind::Number, Some("b"), "1", 0, 0),
-            of(Kind::Number, Some(""), "1", 0, 0),
-            of(Kind::Object, None, "", 0, 0),
-            of(Kind::Array, None, "", 0, 0),
-            of(Kind::Array, None, "", 5, 1),
-            of(Kind::Null, None, "", 0, 0),
+            of(Kind::String, None, b"1", 0, 0),
+            of(Kind::Number, None, b"1", 0, 0),
+            of(Kind::Number, Some("a"), b"1", 0, 0),
+            of(Kind::Number, Some("b"), b"1", 0, 0),
+            of(Kind::Number, Some(""), b"1", 0, 0),
+            of(Kind::Object, None, b"", 0, 0),
+            of(Kind::Array, None, b"", 0, 0),
+            of(Kind::Array, None, b"", 5, 1),
+            of(Kind::Null, None, b"", 0, 0),
             share(1, 0, 7),
             share(2, 1, 7),
             share(2, 0, 7),

@@ -20,8 +20,13 @@ pub struct Text(Held);
 #[derive(Clone)]
 enum Held {
     Page(Arc<Page>, Range<usize>),
+    /// So many of these bytes: as many as the others take.
+    Short(u8, [u8; SHORT_BYTES]),
     Own(Arc<str>),
 }
+
+const SHORT_BYTES: usize = 30;
+const _: () = assert!(size_of::<Held>() == 32, "a short text takes no more than a place in a page");
 
 impl Text {
     /// A text within a page; none if it is not UTF-8.
@@ -31,16 +36,31 @@ impl Text {
     }
 
     pub(crate) fn own(text: &str) -> Self {
-        Self(Held::Own(text.into()))
+        let mut short = [0; SHORT_BYTES];
+        match (short.get_mut(..text.len()), u8::try_from(text.len())) {
+            (Some(place), Ok(length)) => {
+                place.copy_from_slice(text.as_bytes());
+                Self(Held::Short(length, short))
+            }
+            _ => Self(Held::Own(text.into())),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Held::Page(page, range) => page.bytes(range),
+            Held::Short(length, bytes) => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Held::Own(text) => text.as_bytes(),
+        }
     }
 
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            // It was checked when it was found.
-            Held::Page(page, range) => std::str::from_utf8(page.bytes(range)).unwrap_or_default(),
             Held::Own(text) => text,
+            // It was checked when it was found, or was a text.
+            Held::Page(..) | Held::Short(..) => std::str::from_utf8(self.bytes()).unwrap_or_default(),
         }
     }
 }
@@ -152,7 +172,7 @@ pub trait Look {
     fn hash(&self, item: &Item) -> Result<u64, DocsError> {
         let name = self.name(&item.node)?;
         let Node { kind, sum, children, .. } = item.node;
-        Ok(hash::of(kind, name.as_ref().map(Text::as_str), item.text(), sum, children))
+        Ok(hash::of(kind, name.as_ref().map(Text::as_str), item.text.bytes(), sum, children))
     }
 
     /// The path of a node from the document's value on, as a JSON Pointer (RFC 6901).

@@ -53,6 +53,11 @@ impl NodeKey {
     /// Keys end before this.
     pub(crate) const END: u64 = 1 << 62;
 
+    /// The one in that slot of a page.
+    pub(crate) fn of(page: u64, slot: u8) -> Self {
+        Self(page.wrapping_mul(SLOTS).wrapping_add(slot.into()))
+    }
+
     /// The page that has it, and its slot there.
     pub(crate) fn page(self) -> (u64, u8) {
         let [slot, ..] = self.0.to_le_bytes();

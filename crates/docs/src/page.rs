@@ -1,33 +1,72 @@
 //! A page as it is read: for each slot what all of its fragments say together.
 //!
+//! The fragment that has all of the page is kept as it is, and shared by the page's revisions; what younger fragments say lies over it as
+//! whole records. So a commit costs what it changes, not what its pages have.
+//!
 //! Walk: [`Page::combine`] puts fragments together · [`Page::get`] finds a slot's record · [`Page::change`] says what to write
-//! of it and what it is afterwards.
-//! Deliberately absent: the bytes of the fragment that has all of it, once they are combined.
+//! of it · [`Page::after`] is what it is afterwards.
+//! Deliberately absent: where fragments stand.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use assent_frame::{Malformed, Reader};
 
 use crate::fragment::{self, Records};
-use crate::record::{Record, length};
+use crate::record::{Record, WHOLE, length};
 use crate::varint;
 use crate::versioning::{Plan, Versioning};
 
 /// Slots of a page: so many nodes, paths, or pages below it.
 pub(crate) const SLOTS: u64 = 256;
 const NOWHERE: u32 = u32::MAX;
+/// What lies over a base may have so many bytes that nobody looks at any more, beside as many as are looked at.
+const GARBAGE_BYTES: usize = 1024;
 
 /// One page of one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// Where in the bytes a slot's record begins; slots behind the last record have no place here.
-    starts: Vec<u32>,
-    bytes: Vec<u8>,
-    /// The fragments that do not have all of it, the newest first.
+    /// The fragment that has all of it; none: there is no page yet.
+    base: Option<Arc<Base>>,
+    /// What younger fragments speak of: slots, in order, and where in `newer` a slot's record begins.
+    over: Vec<(u8, u32)>,
+    newer: Vec<u8>,
+    /// The younger fragments, the newest first.
     deltas: Vec<Arc<[u8]>>,
-    /// Bytes of the one that has.
-    base_bytes: u64,
+}
+
+/// A fragment of whole records.
+#[derive(Debug)]
+struct Base {
+    bytes: Arc<[u8]>,
+    /// Where a slot's record begins; slots behind the last record have no place here. Not before somebody looks: of what is loaded most
+    /// is not looked at soon.
+    starts: OnceLock<Result<Vec<u32>, Malformed>>,
+}
+
+impl Base {
+    const fn of(bytes: Arc<[u8]>) -> Self {
+        Self { bytes, starts: OnceLock::new() }
+    }
+
+    fn starts(&self) -> Result<&[u32], Malformed> {
+        self.starts.get_or_init(|| starts(&self.bytes)).as_deref().map_err(|malformed| *malformed)
+    }
+}
+
+fn starts(fragment: &[u8]) -> Result<Vec<u32>, Malformed> {
+    let mut starts = Vec::new();
+    let mut walk = fragment::records(fragment)?;
+    while let Some(slot) = walk.slot()? {
+        let start = u32::try_from(walk.at()).map_err(|_| Malformed { field: "page" })?;
+        let mask = walk.pass()?;
+        if mask & WHOLE == 0 {
+            return Err(Malformed { field: "a patch of nothing" });
+        }
+        starts.resize(usize::from(slot), NOWHERE);
+        starts.push(if mask == WHOLE { NOWHERE } else { start });
+    }
+    Ok(starts)
 }
 
 /// A change of a page: what is written, what stays behind it, and what the page is then.
@@ -43,24 +82,85 @@ impl Page {
     /// [`Malformed`] if a fragment cannot be read, or patches what is not there.
     pub(crate) fn combine(mut fragments: Vec<Arc<[u8]>>) -> Result<Self, Malformed> {
         let Some(base) = fragments.pop() else { return Err(Malformed { field: "fragments" }) };
-        let merged = fragment::folded(&fragment::folded(&Records::new(), &fragments)?, std::slice::from_ref(&base))?;
-        let mut page = Self { base_bytes: length(&base), deltas: Vec::new(), ..Self::of(&merged)? };
-        page.deltas = fragments;
+        let base = Base::of(base);
+        base.starts()?;
+        let page = Self { base: Some(Arc::new(base)), ..Self::default() };
+        let newer = fragment::folded(&Records::new(), &fragments)?;
+        page.under(newer.into_iter().map(Ok), fragments.clone())
+    }
+
+    /// The page when these records lie over it; its younger fragments are these then.
+    fn under<'r>(
+        &self,
+        records: impl Iterator<Item = Result<(u8, Record<'r>), Malformed>>,
+        deltas: Vec<Arc<[u8]>>,
+    ) -> Result<Self, Malformed> {
+        let deltas_bytes: usize = deltas.iter().map(|delta| delta.len()).sum();
+        let mut page = Self { base: self.base.clone(), deltas, ..self.over() };
+        for item in records {
+            let (slot, record) = item?;
+            page.lay(slot, &record.over(self.get(slot)?.unwrap_or_default()))?;
+        }
+        // What is not looked at any more goes now and then.
+        if page.newer.len() <= 2 * deltas_bytes + GARBAGE_BYTES { Ok(page) } else { page.packed() }
+    }
+
+    /// What lies over the base, without it.
+    fn over(&self) -> Self {
+        let (mut over, mut newer) =
+            (Vec::with_capacity(self.over.len() + 1), Vec::with_capacity(self.newer.len() + 64));
+        over.extend_from_slice(&self.over);
+        newer.extend_from_slice(&self.newer);
+        Self { over, newer, ..Self::default() }
+    }
+
+    /// Lays a whole record over what a slot says.
+    fn lay(&mut self, slot: u8, record: &Record<'_>) -> Result<(), Malformed> {
+        if !record.is_whole() {
+            return Err(Malformed { field: "a patch of nothing" });
+        }
+        let mut start = NOWHERE;
+        if !record.is_gone() {
+            start = u32::try_from(self.newer.len()).map_err(|_| Malformed { field: "page" })?;
+            record.lay(&mut self.newer);
+        }
+        match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
+            Ok(found) => self.over.iter_mut().skip(found).take(1).for_each(|place| place.1 = start),
+            Err(behind) => self.over.insert(behind, (slot, start)),
+        }
+        Ok(())
+    }
+
+    /// The same without what is not looked at any more.
+    fn packed(&self) -> Result<Self, Malformed> {
+        let mut page = Self { base: self.base.clone(), deltas: self.deltas.clone(), ..Self::default() };
+        for (slot, _) in &self.over {
+            page.lay(*slot, &self.get(*slot)?.unwrap_or(Record::GONE))?;
+        }
         Ok(page)
     }
 
-    /// A page of whole records.
-    fn of(records: &Records<'_>) -> Result<Self, Malformed> {
-        let mut page = Self::default();
-        for (slot, record) in records.iter().filter(|(_, record)| !record.is_gone()) {
-            if !record.is_whole() {
-                return Err(Malformed { field: "a patch of nothing" });
+    fn base_bytes(&self) -> &[u8] {
+        self.base.as_ref().map_or(&[], |base| &base.bytes)
+    }
+
+    /// Where a slot's record begins: in the base, or behind it in what is newer.
+    fn start(&self, slot: u8) -> Result<Option<usize>, Malformed> {
+        let (before, start) = match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
+            Ok(found) => (self.base_bytes().len(), self.over.get(found).map(|(_, start)| *start)),
+            Err(_) => {
+                let Some(base) = &self.base else { return Ok(None) };
+                (0, base.starts()?.get(usize::from(slot)).copied())
             }
-            page.starts.resize(usize::from(*slot), NOWHERE);
-            page.starts.push(u32::try_from(page.bytes.len()).map_err(|_| Malformed { field: "page" })?);
-            record.lay(&mut page.bytes);
-        }
-        Ok(page)
+        };
+        let start = start.filter(|start| *start != NOWHERE).and_then(|start| usize::try_from(start).ok());
+        Ok(start.map(|start| before + start))
+    }
+
+    fn from(&self, start: usize) -> &[u8] {
+        let base = self.base_bytes();
+        let bytes = start.checked_sub(base.len()).map_or_else(|| base.get(start..), |start| self.newer.get(start..));
+        bytes.unwrap_or_default()
     }
 
     /// What a slot says.
@@ -68,9 +168,8 @@ impl Page {
     /// # Errors
     /// [`Malformed`] if its record cannot be read.
     pub(crate) fn get(&self, slot: u8) -> Result<Option<Record<'_>>, Malformed> {
-        let start = self.starts.get(usize::from(slot)).filter(|start| **start != NOWHERE);
-        let Some(start) = start.and_then(|start| usize::try_from(*start).ok()) else { return Ok(None) };
-        Record::read(&mut Reader::new(self.bytes.get(start..).unwrap_or_default())).map(Some)
+        let Some(start) = self.start(slot)? else { return Ok(None) };
+        Record::read(&mut Reader::new(self.from(start))).map(Some)
     }
 
     /// What a slot says, and where in the page's bytes its text stands.
@@ -78,16 +177,16 @@ impl Page {
     /// # Errors
     /// As [`Page::get`].
     pub(crate) fn placed(&self, slot: u8) -> Result<Option<(Record<'_>, Range<usize>)>, Malformed> {
-        let Some(record) = self.get(slot)? else { return Ok(None) };
-        let start = self.starts.get(usize::from(slot)).copied().unwrap_or_default();
-        let before = u64::from(start) + varint::bytes(record.mask.into()) + varint::bytes(length(record.text));
-        let from = usize::try_from(before).map_err(|_| Malformed { field: "text" })?;
+        let Some(start) = self.start(slot)? else { return Ok(None) };
+        let record = Record::read(&mut Reader::new(self.from(start)))?;
+        let head = varint::bytes(record.mask.into()) + varint::bytes(length(record.text));
+        let from = start + usize::try_from(head).map_err(|_| Malformed { field: "text" })?;
         Ok(Some((record, from..from + record.text.len())))
     }
 
     /// Bytes of its records.
     pub(crate) fn bytes(&self, range: &Range<usize>) -> &[u8] {
-        self.bytes.get(range.clone()).unwrap_or_default()
+        self.from(range.start).get(..range.len()).unwrap_or_default()
     }
 
     /// The slots that say something, with what they say.
@@ -96,7 +195,7 @@ impl Page {
     /// As [`Page::get`].
     pub(crate) fn records(&self) -> Result<Records<'_>, Malformed> {
         let mut records = Records::new();
-        for slot in (0..=u8::MAX).take(self.starts.len()) {
+        for slot in 0..=u8::MAX {
             if let Some(record) = self.get(slot)? {
                 records.insert(slot, record);
             }
@@ -111,9 +210,7 @@ impl Page {
     pub(crate) fn change(&self, versioning: Versioning, changes: &Records<'_>) -> Result<Changed, Malformed> {
         let laid = fragment::lay(changes);
         let mut sizes: Vec<u64> = self.deltas.iter().map(|delta| length(delta)).collect();
-        if self.base_bytes > 0 {
-            sizes.push(self.base_bytes);
-        }
+        sizes.extend(self.base.as_ref().map(|base| length(&base.bytes)));
         match versioning.plan(&sizes, length(&laid)) {
             Plan::Changes { fold: 0 } => Ok(Changed { fragment: laid, superseded: 0 }),
             Plan::Changes { fold } => {
@@ -121,12 +218,19 @@ impl Page {
                 let folded = fragment::folded(changes, older)?;
                 Ok(Changed { fragment: fragment::lay(&folded), superseded: fold })
             }
+            // All of a new page: it is laid already.
+            Plan::Whole
+                if sizes.is_empty() && changes.values().all(|record| record.is_whole() && !record.is_gone()) =>
+            {
+                Ok(Changed { fragment: laid, superseded: 0 })
+            }
             Plan::Whole => {
                 let mut all = self.records()?;
-                for (slot, change) in changes {
-                    all.entry(*slot).and_modify(|older| *older = change.over(*older)).or_insert(*change);
+                for (slot, change) in changes.iter() {
+                    let older = all.get(slot).copied().unwrap_or_default();
+                    all.insert(slot, change.over(older));
                 }
-                all.retain(|_, record| !record.is_gone());
+                all.retain(|record| !record.is_gone());
                 if all.values().any(|record| !record.is_whole()) {
                     return Err(Malformed { field: "a patch of nothing" });
                 }
@@ -140,23 +244,18 @@ impl Page {
     /// # Errors
     /// [`Malformed`] if the fragment cannot be read.
     pub(crate) fn after(&self, fragment: Arc<[u8]>, superseded: usize) -> Result<Self, Malformed> {
-        let Some(deltas) = self.deltas.get(superseded..).filter(|_| self.base_bytes > 0) else {
-            return Self::combine(vec![fragment]);
+        let Some(deltas) = self.deltas.get(superseded..).filter(|_| self.base.is_some()) else {
+            return Ok(Self { base: Some(Arc::new(Base::of(fragment))), ..Self::default() });
         };
-        let newer = fragment::folded(&Records::new(), std::slice::from_ref(&fragment))?;
-        let mut merged = self.records()?;
-        for (slot, record) in newer {
-            merged.entry(slot).and_modify(|older| *older = record.over(*older)).or_insert(record);
-        }
-        let page = Self::of(&merged)?;
+        let newest = Arc::clone(&fragment);
         let deltas = std::iter::once(fragment).chain(deltas.iter().cloned()).collect();
-        Ok(Self { deltas, base_bytes: self.base_bytes, ..page })
+        self.under(fragment::records(&newest)?, deltas)
     }
 
-    /// What it takes in memory.
+    /// What it takes in memory. The base counts in each page that shares it: rather too much than too little.
     pub(crate) fn held_bytes(&self) -> usize {
         let deltas: usize = self.deltas.iter().map(|delta| delta.len() + 32).sum();
-        self.bytes.capacity() + 4 * self.starts.capacity() + deltas + 128
+        self.base_bytes().len() + 4 * 256 + self.newer.capacity() + 8 * self.over.capacity() + deltas + 192
     }
 }
 

@@ -62,13 +62,17 @@ pub(crate) fn fill(
 ) -> Result<(), DocsError> {
     let buffer = usize::try_from(text_bytes_max).unwrap_or(usize::MAX).saturating_mul(ESCAPED_BYTES);
     let mut parser = ReaderJsonParser::new(json).with_max_buffer_size(buffer.saturating_add(4096));
-    let mut member: Option<String> = name.map(str::to_owned);
+    let (mut name, mut member) = (name, String::new());
+    let mut is_member = false;
     loop {
         let event = parser.parse_next().map_err(|error| told(&error))?;
-        let name = member.take();
-        let name = name.as_deref();
+        let name = if std::mem::take(&mut is_member) { Some(member.as_str()) } else { name.take() };
         match event {
-            JsonEvent::ObjectKey(key) => member = Some(key.into_owned()),
+            JsonEvent::ObjectKey(key) => {
+                member.clear();
+                member.push_str(&key);
+                is_member = true;
+            }
             JsonEvent::StartObject => build.open(Value::Object, name)?,
             JsonEvent::StartArray => build.open(Value::Array, name)?,
             JsonEvent::EndObject | JsonEvent::EndArray => build.close()?,

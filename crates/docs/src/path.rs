@@ -9,6 +9,7 @@
 //! Deliberately absent: values.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use assent_frame::Malformed;
 
@@ -20,6 +21,28 @@ const BEFORE: usize = 2;
 
 /// The number of a path within its document. The outermost value has 1.
 pub(crate) type PathId = u64;
+
+/// What maps by paths hash with: their numbers are ours, given one after the other, and nobody else's choice.
+pub(crate) type PathIds = BuildHasherDefault<PathIdHasher>;
+
+/// Spreads a number over all bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathIdHasher(u64);
+
+impl Hasher for PathIdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio; the table looks at the highest bits and at the lowest.
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
 
 /// The last step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

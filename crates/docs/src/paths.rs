@@ -13,7 +13,7 @@ use crate::document::Doc;
 use crate::entry::Root;
 use crate::look::{Named, Stepped, Text};
 use crate::node::NodeKey;
-use crate::path::{Path, PathId, Step};
+use crate::path::{Path, PathId, PathIds, Step};
 use crate::record::length;
 use crate::store::{Reading, Store};
 use crate::trie::{Changes, Tree};
@@ -43,8 +43,8 @@ const PATH_BYTES: u64 = 96;
 /// Which path is one step behind which.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    members: HashMap<PathId, HashMap<Arc<str>, PathId>>,
-    items: HashMap<PathId, PathId>,
+    members: HashMap<PathId, HashMap<Arc<str>, PathId>, PathIds>,
+    items: HashMap<PathId, PathId, PathIds>,
     root: Option<PathId>,
     bytes: u64,
 }

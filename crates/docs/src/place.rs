@@ -23,6 +23,7 @@ pub(crate) const LSN_END: u64 = 1 << 48;
 /// An entry of the lowest size class has at most this many bytes of payload; each further class twice as many.
 const CLASS_BYTES: usize = 4096 - 24;
 const CLASS_MAX: u32 = 7;
+const CHAIN: &str = "chain";
 
 /// Lays an LSN in six bytes.
 pub(crate) fn lay_lsn(out: &mut Vec<u8>, lsn: u64) {
@@ -115,15 +116,10 @@ impl Chain {
     /// # Errors
     /// [`Malformed`], also for more fragments than any strategy allows.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        const FIELD: &str = "chain";
-        let wrong = Malformed { field: FIELD };
-        let count = varint::read(reader, FIELD)?;
-        if count > WINDOW_MAX.into() {
-            return Err(wrong);
-        }
+        let count = read_count(reader)?;
         let place = |_| {
-            let entry = Entry::of(read_lsn(reader, FIELD)?);
-            let index = u32::try_from(varint::read(reader, FIELD)?).map_err(|_| wrong)?;
+            let entry = Entry::of(read_lsn(reader, CHAIN)?);
+            let index = u32::try_from(varint::read(reader, CHAIN)?).map_err(|_| Malformed { field: CHAIN })?;
             Ok(Place { entry, index })
         };
         (0..count).map(place).collect::<Result<_, _>>().map(Self)
@@ -151,21 +147,40 @@ impl Chain {
 /// # Errors
 /// [`Malformed`] if it cannot be read.
 pub(crate) fn resolve(bytes: &mut [u8], here: Entry) -> Result<(), Malformed> {
-    let mut texts = Vec::new();
+    let mut places = Vec::new();
     let mut walk = fragment::records(bytes)?;
     while walk.slot()?.is_some() {
         let record = walk.record()?;
         if record.mask == WHOLE | TEXT {
             // It ends where the record does: a chain's record has nothing behind its text.
-            texts.push((walk.at() - record.text.len(), Chain::of(record.text)?.resolved(here)));
+            let end = walk.at();
+            here_in(record.text, |left| places.push(end - left))?;
         }
     }
-    for (at, chain) in texts {
-        let laid = chain.laid();
-        let place = bytes.get_mut(at..at + laid.len()).ok_or(Malformed { field: "chain" })?;
-        place.copy_from_slice(&laid);
+    let mut laid = Vec::with_capacity(6);
+    lay_lsn(&mut laid, here.laid());
+    for at in places {
+        bytes.get_mut(at..at + laid.len()).ok_or(Malformed { field: "chain" })?.copy_from_slice(&laid);
     }
     Ok(())
+}
+
+/// Tells of each place of a chain that is in the entry that says so, how far before the chain's end it stands.
+fn here_in(chain: &[u8], mut told: impl FnMut(usize)) -> Result<(), Malformed> {
+    let mut reader = Reader::new(chain);
+    for _ in 0..read_count(&mut reader)? {
+        let left = reader.rest().len();
+        if Entry::of(read_lsn(&mut reader, CHAIN)?) == Entry::HERE {
+            told(left);
+        }
+        varint::read(&mut reader, CHAIN)?;
+    }
+    reader.end()
+}
+
+fn read_count(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    let count = varint::read(reader, CHAIN)?;
+    if count > WINDOW_MAX.into() { Err(Malformed { field: CHAIN }) } else { Ok(count) }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) const HASH: u16 = 1 << 2;
 /// How many numbers it can have.
 pub(crate) const NUMBERS: usize = 9;
 const BITS: u32 = 12;
+const FIELD: &str = "record";
 
 /// The bit of a number.
 pub(crate) const fn bit(number: usize) -> u16 {
@@ -113,12 +114,8 @@ impl<'a> Record<'a> {
     /// # Errors
     /// [`Malformed`] with the field that cannot be read.
     pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        const FIELD: &str = "record";
         let wrong = Malformed { field: FIELD };
-        let mask = u16::try_from(varint::read(reader, FIELD)?).map_err(|_| wrong)?;
-        if mask == 0 || mask >> BITS != 0 {
-            return Err(wrong);
-        }
+        let mask = read_mask(reader)?;
         let mut record = Record { mask, ..Record::default() };
         if record.has(TEXT) {
             let length = usize::try_from(varint::read(reader, FIELD)?).map_err(|_| wrong)?;
@@ -134,6 +131,36 @@ impl<'a> Record<'a> {
         }
         Ok(record)
     }
+
+    /// Goes past a record without a look at what it says; its mask.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is cut off.
+    pub(crate) fn pass(reader: &mut Reader<'_>) -> Result<u16, Malformed> {
+        let wrong = Malformed { field: FIELD };
+        let mask = read_mask(reader)?;
+        let mut raw = if mask & HASH == 0 { 0 } else { size_of::<u64>() };
+        if mask & TEXT != 0 {
+            let text = usize::try_from(varint::read(reader, FIELD)?).map_err(|_| wrong)?;
+            raw = raw.checked_add(text).ok_or(wrong)?;
+        }
+        reader.raw(raw, FIELD)?;
+        let mut numbers = (mask >> bit(0).trailing_zeros()).count_ones();
+        if numbers > 0 {
+            let is_last = |byte: &u8| {
+                numbers -= u32::from(byte & 0x80 == 0);
+                numbers == 0
+            };
+            let last = reader.rest().iter().position(is_last).ok_or(wrong)?;
+            reader.raw(last + 1, FIELD)?;
+        }
+        Ok(mask)
+    }
+}
+
+fn read_mask(reader: &mut Reader<'_>) -> Result<u16, Malformed> {
+    let mask = u16::try_from(varint::read(reader, FIELD)?).ok().filter(|mask| *mask != 0 && mask >> BITS == 0);
+    mask.ok_or(Malformed { field: FIELD })
 }
 
 /// How long bytes are.

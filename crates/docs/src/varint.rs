@@ -27,11 +27,16 @@ pub(crate) fn bytes(value: u64) -> u64 {
 /// # Errors
 /// [`Malformed`] with the field's name.
 pub(crate) fn read(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, Malformed> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
+    let first = reader.u8(field)?;
+    // Most are small.
+    if first < 0x80 {
+        return Ok(first.into());
+    }
+    let mut value = u64::from(first & 0x7f);
+    for shift in (7..64).step_by(7) {
         let byte = reader.u8(field)?;
         let bits = u64::from(byte & 0x7f);
-        if (shift == 63 && bits > 1) || (byte == 0 && shift > 0) {
+        if (shift == 63 && bits > 1) || byte == 0 {
             return Err(Malformed { field });
         }
         value |= bits << shift;

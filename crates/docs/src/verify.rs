@@ -127,7 +127,7 @@ impl Revision {
         if named.before != before || name.is_some() != in_object {
             return Err(self.wrong(key, "its path is not where it is"));
         }
-        Ok(hash::of(kind, name.as_ref().map(Text::as_str), done.item.text(), done.sum, children))
+        Ok(hash::of(kind, name.as_ref().map(Text::as_str), done.item.text.bytes(), done.sum, children))
     }
 
     fn verify_paths(&self, found: &BTreeMap<PathId, u64>) -> Result<(), DocsError> {
