@@ -61,8 +61,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
-    /// Bytes of files that are kept in memory: five eighths for blocks of the ledger, their indexes and filters, a quarter for
-    /// values of at most 4 KiB, an eighth for the volumes' indexes.
+    /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
+    /// and filters, and what those do not need, at least a quarter, for values of at most 4 KiB.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
@@ -123,9 +123,18 @@ impl Config {
         self.cache_bytes / 8
     }
 
-    /// And that of small values.
+    /// And that of small values, at least.
     pub(crate) const fn value_cache_bytes(&self) -> u64 {
         self.cache_bytes / 4
+    }
+
+    /// What of it is the ledger's whose files have so many bytes, and what is that of small values then. Together they are always as much.
+    pub(crate) fn share_cache(&self, ledger_bytes: u64) -> (u64, u64) {
+        let both = self.cache_bytes - self.index_cache_bytes();
+        let most = both - self.value_cache_bytes();
+        // A quarter more: pieces have a cost of their own, and those of files that are gone stay for a while.
+        let ledger = ledger_bytes.saturating_add(ledger_bytes / 4).clamp(self.cache_bytes / 4, most);
+        (ledger, both - ledger)
     }
 
     /// Which volumes to compact.
@@ -198,5 +207,24 @@ impl Config {
             Some((name, value, _, rule)) => Err(KvError::Config { name, value, rule }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_ledger_leaves_room_to_values_and_a_large_one_keeps_its_part() {
+        let config = Config { cache_bytes: 800, ..Config::default() };
+        let shares = [0, 160, 240, 400, u64::MAX].map(|bytes| config.share_cache(bytes));
+        assert_eq!(shares, [(200, 500), (200, 500), (300, 400), (500, 200), (500, 200)]);
+        let most = config.ledger().cache_bytes;
+        for cache_bytes in 0..70 {
+            let config = Config { cache_bytes, ..Config::default() };
+            let (ledger, values) = config.share_cache(u64::MAX);
+            assert_eq!(ledger + values + config.index_cache_bytes(), cache_bytes);
+        }
+        assert_eq!(most, 500);
     }
 }

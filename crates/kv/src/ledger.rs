@@ -273,7 +273,12 @@ impl Ledger {
 
     /// Whether a look-up in the files costs little: most of what it reads is kept in memory.
     pub(crate) fn is_near_memory(&self) -> bool {
-        self.runs.facts().bytes <= self.runs.cache_bytes_max().saturating_mul(2)
+        self.files_bytes() <= self.runs.cache_bytes_max().saturating_mul(2)
+    }
+
+    /// Bytes of its files.
+    pub(crate) fn files_bytes(&self) -> u64 {
+        self.runs.facts().bytes
     }
 
     /// How much there is. Waits for a commit of the map: nobody who holds a lock that it needs may ask.

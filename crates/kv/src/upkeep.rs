@@ -47,6 +47,8 @@ pub(crate) struct Counts {
     /// Turns until work is tried again, and how long the rest was.
     pub(crate) work_rest: u32,
     pub(crate) work_rested: u32,
+    /// What of the cache the ledger may hold; 0: as it was opened.
+    pub(crate) ledger_cache: u64,
     /// Batches that waited, and how long together.
     pub(crate) delayed: u64,
     pub(crate) delayed_us: u64,
@@ -68,6 +70,21 @@ impl Kv {
         }
         if self.is_due() {
             _ = self.checkpoint();
+        }
+        self.share_cache();
+    }
+
+    /// A ledger that is smaller than its part of the cache leaves the rest to values.
+    fn share_cache(&self) {
+        let (ledger, values) = self.config.share_cache(self.shared.ledger.files_bytes());
+        let before = std::mem::replace(&mut self.counts().ledger_cache, ledger);
+        // Who gives goes first: together they never have more.
+        if ledger < before || before == 0 {
+            self.shared.ledger.runs().hold_cache_bytes(ledger);
+            self.shared.values.hold_small(values);
+        } else if ledger > before {
+            self.shared.values.hold_small(values);
+            self.shared.ledger.runs().hold_cache_bytes(ledger);
         }
     }
 

@@ -151,6 +151,11 @@ impl Values {
         self.small.0.get(&(place.entry.0, place.at))
     }
 
+    /// From now on small values take no more than so many bytes.
+    pub(crate) fn hold_small(&self, bytes: u64) {
+        self.small.0.set_capacity(bytes);
+    }
+
     /// Keeps the value of a place, which was right.
     pub(crate) fn keep(&self, place: &Place, value: &[u8]) {
         if value.len() <= KEPT_BYTES_MAX {

@@ -66,11 +66,21 @@ impl Hasher for Mixer {
     }
 }
 
+/// Readers count in several places, each on lines of the processor's cache of its own: one look-up asks for some six pieces, and two threads
+/// that count all of theirs in one place wait for each other.
+const COUNTS: usize = 16;
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Count {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
 /// The pieces of all runs of a map.
 pub(crate) struct Cache {
     pieces: Weighed<Key, Cached, Bytes, BuildHasherDefault<Mixer>>,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    counts: [Count; COUNTS],
     /// The files that the pieces come from.
     pub(crate) open: OpenRuns,
 }
@@ -111,20 +121,28 @@ impl Cache {
         let options = options.map_err(|_| RunsError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
         let pieces = Weighed::with_options(options, Bytes, BuildHasherDefault::default(), DefaultLifecycle::default());
         let open = OpenRuns::new(open_runs_max);
-        Ok(Arc::new(Cache { pieces, hits: AtomicU64::new(0), misses: AtomicU64::new(0), open }))
+        Ok(Arc::new(Cache { pieces, counts: Default::default(), open }))
     }
 
     /// A piece, if it is there.
     pub(crate) fn get(&self, id: RunId, offset: u64) -> Option<Cached> {
         let found = self.pieces.get(&(id.0, offset));
-        let count = if found.is_some() { &self.hits } else { &self.misses };
-        count.fetch_add(1, Ordering::Relaxed);
+        let place = usize::try_from(mix(id.0 ^ offset)).unwrap_or(0) % COUNTS;
+        if let Some(Count { hits, misses }) = self.counts.get(place) {
+            let count = if found.is_some() { hits } else { misses };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         found
     }
 
     /// Keeps a piece, if it fits; others may go.
     pub(crate) fn insert(&self, id: RunId, offset: u64, piece: Cached) {
         self.pieces.insert((id.0, offset), piece);
+    }
+
+    /// From now on it holds no more than so many bytes.
+    pub(crate) fn hold(&self, bytes: u64) {
+        self.pieces.set_capacity(bytes);
     }
 
     /// Whether a piece of so many bytes would be kept, and leave room for others.
@@ -134,8 +152,9 @@ impl Cache {
 
     /// What it did.
     pub(crate) fn facts(&self) -> CacheFacts {
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        CacheFacts { hits: count(&self.hits), misses: count(&self.misses), bytes: self.pieces.weight() }
+        let sum =
+            |of: fn(&Count) -> &AtomicU64| self.counts.iter().map(|count| of(count).load(Ordering::Relaxed)).sum();
+        CacheFacts { hits: sum(|count| &count.hits), misses: sum(|count| &count.misses), bytes: self.pieces.weight() }
     }
 }
 
@@ -167,6 +186,8 @@ mod tests {
         assert!((100..300).contains(&kept), "{kept} pieces of 4,000 bytes");
         assert!(cache.get(RunId(2), 999).is_none(), "another run's piece is another one");
         let facts = cache.facts();
+        cache.hold(1 << 18);
+        assert!(cache.facts().bytes <= 1 << 18, "{:?}", cache.facts());
         assert_eq!((facts.hits, facts.misses), (u64::try_from(kept).unwrap(), u64::try_from(1_001 - kept).unwrap()));
     }
 

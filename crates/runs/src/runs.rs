@@ -267,7 +267,12 @@ impl Runs {
         frozen + version.active.used_bytes()
     }
 
-    /// The most that the cache of its files may hold.
+    /// From now on that cache holds no more than so many bytes: another one has more use for the rest.
+    pub fn hold_cache_bytes(&self, bytes: u64) {
+        self.cache.hold(bytes);
+    }
+
+    /// What the cache of its files may hold, as it was opened.
     #[must_use]
     pub const fn cache_bytes_max(&self) -> u64 {
         self.config.cache_bytes

@@ -144,6 +144,30 @@ fn what_is_overwritten_gives_its_room_back_and_what_lives_is_read_from_volumes()
     });
 }
 
+/// Two thousand values of 64 bytes take more than a quarter of the cache, and the ledger less than its part.
+#[test]
+fn small_values_are_kept_where_the_ledger_leaves_room() {
+    let disk = SimDisk::new();
+    let config = Config { cache_bytes: 1 << 20, ..Config::default() };
+    let House { kv, .. } = house_over(&disk, journal(&disk, 1, 1 << 20), config);
+    let keys = || (0..2_000_u64).map(u64::to_be_bytes);
+    let writes: Vec<[u8; 8]> = keys().collect();
+    for part in writes.chunks(100) {
+        let ops: Vec<Op<'_>> = part.iter().map(|key| Op::put(0, key, &[7; 64])).collect();
+        kv.batch(&ops, Durability::Durable).unwrap();
+    }
+    kv.checkpoint().unwrap();
+    kv.tick();
+    let read_all = || {
+        let before = disk.calls();
+        assert!(keys().all(|key| kv.get(0, &key).unwrap() == Some(vec![7; 64])));
+        disk.calls() - before
+    };
+    assert!(read_all() >= 2_000);
+    let again = read_all();
+    assert!(again < 100, "{again} calls of the disk for what was just read");
+}
+
 /// What a merge has not met yet is superseded all the same: a compaction need not wait for it.
 #[test]
 fn what_a_flush_supersedes_is_known_to_be_dead_before_any_merge() {
