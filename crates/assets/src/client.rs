@@ -8,13 +8,13 @@
 //! Deliberately absent: threads, a pool. News of a subscription come on a connection of their own ([`crate::Feed`]).
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use assent_frame::{Head, Malformed, Writer, lay};
 use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_world::net::Address;
 use assent_world::{Clock, Moment};
 
 use crate::answer::Answer;
@@ -23,6 +23,8 @@ use crate::line::{ClientError, Line, in_doubt, lost, malformed};
 use crate::message::{self, Ask, KIND_ANSWER, KIND_COMMAND, KIND_ELSEWHERE, KIND_REFUSED, Status, Word};
 use crate::options::{Event, Options};
 use crate::sessions::WINDOW_MAX;
+
+mod roads;
 
 /// Between two rounds over all servers.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -63,6 +65,8 @@ enum Whose {
 enum Trouble {
     /// This number was refused and nothing was done: it is free again, and what came behind it is not executed.
     Refused(u64),
+    /// Commands of it that were answered are gone: none behind them is executed.
+    Behind,
     /// Nothing more is known of it.
     Over,
 }
@@ -91,6 +95,8 @@ pub struct Client {
     hint: Option<usize>,
     /// Attempts since the last answer, and why the last one came to nothing.
     tries: usize,
+    /// Servers that were left since then because they said nothing.
+    silences: u32,
     why: Option<ClientError>,
     /// When the wait for an answer began.
     since: Moment,
@@ -132,6 +138,7 @@ impl Client {
             at: 0,
             hint: Some(0),
             tries: 0,
+            silences: 0,
             why: None,
             served_by: None,
             again: None,
@@ -373,7 +380,7 @@ impl Client {
             }
             match trouble {
                 Trouble::Refused(number) => self.number = number.saturating_sub(1),
-                Trouble::Over => self.session = None,
+                Trouble::Over | Trouble::Behind => self.session = None,
             }
             self.trouble = None;
         }
@@ -409,6 +416,7 @@ impl Client {
             let (found, kind, payload) = match line.next(|frame| (frame.mark, frame.kind, frame.payload.to_vec())) {
                 Ok(read) => read,
                 Err(error) => {
+                    self.silences += u32::from(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
                     self.lose(lost("waiting for an answer", &error));
                     continue;
                 }
@@ -453,6 +461,13 @@ impl Client {
                     }
                     // The one before it may be done yet, and so may this one behind it.
                     (Answer::Gap { .. }, Some(Trouble::Over)) => return Err(in_doubt("its session is over")),
+                    // The server knows fewer commands of it than were answered: what was lost is for the caller to look for.
+                    (Answer::Gap { .. }, None | Some(Trouble::Behind)) if number.is_some() => {
+                        self.session_is(Trouble::Behind);
+                        let message =
+                            "commands of its session that were answered are lost, so this was not done: send it again";
+                        return Err(ClientError::new(Kind::Busy, message.to_owned()));
+                    }
                     _ => {}
                 }
                 Ok(answer)
@@ -476,10 +491,14 @@ impl Client {
     }
 
     fn session_is_over(&mut self) {
-        if self.trouble != Some(Trouble::Over) {
+        self.session_is(Trouble::Over);
+    }
+
+    fn session_is(&mut self, trouble: Trouble) {
+        if !matches!(self.trouble, Some(Trouble::Over | Trouble::Behind)) {
             self.tell(Event::SessionLost);
         }
-        self.trouble = Some(Trouble::Over);
+        self.trouble = Some(trouble);
     }
 
     fn tell(&mut self, event: Event) {
@@ -487,25 +506,6 @@ impl Client {
             self.events.pop_front();
         }
         self.events.push_back(event);
-    }
-
-    /// An answer came.
-    fn was_served(&mut self) {
-        let now = self.clock.now();
-        if let Some(again) = self.again.take() {
-            let name = |at: Option<usize>| {
-                at.and_then(|at| self.options.servers.get(at)).map(ToString::to_string).unwrap_or_default()
-            };
-            let (to, from) = (name(Some(self.at)), name(self.served_by));
-            let event = match self.served_by {
-                None => None,
-                Some(before) if before == self.at => Some(Event::Reconnected { server: to, again }),
-                Some(_) => Some(Event::FailedOver { from, to, again, gap: now.since(self.served_at) }),
-            };
-            event.into_iter().for_each(|event| self.tell(event));
-        }
-        (self.served_at, self.served_by) = (now, Some(self.at));
-        (self.tries, self.why) = (0, None);
     }
 
     /// Writes what may be on its way at once.
@@ -528,59 +528,6 @@ impl Client {
         }
         if let Err(error) = line.write(&self.scratch) {
             self.lose(lost("sending", &error));
-        }
-    }
-
-    /// The connection is lost. What may be sent again will be; the rest is in doubt when its turn comes.
-    fn lose(&mut self, why: ClientError) {
-        for sent in self.sent.iter_mut().take(self.written) {
-            sent.is_lost |= !sent.may_repeat;
-            sent.may_be_kept = true;
-        }
-        self.leave(why);
-    }
-
-    fn leave(&mut self, why: ClientError) {
-        (self.line, self.why) = (None, Some(why));
-        (self.written, self.flying) = (0, 0);
-    }
-
-    /// The server does not lead, and has done nothing of what has no answer.
-    fn go_elsewhere(&mut self, payload: &[u8]) {
-        let (primary, why) = message::read_elsewhere(payload).unwrap_or_default();
-        let primary = primary.parse::<Address>().ok();
-        // Only to servers that it was told of: an address of the inside of a network is of no use here.
-        self.hint = primary.and_then(|primary| self.options.servers.iter().position(|server| *server == primary));
-        self.leave(ClientError::new(Kind::Unavailable, why));
-    }
-
-    /// Connects to the next server that lets it; what has no answer goes out there.
-    fn reconnect(&mut self) -> Result<(), ClientError> {
-        let count = self.options.servers.len();
-        loop {
-            let until = self.since.after(self.options.patience);
-            if self.clock.now() >= until
-                && let Some(why) = self.why.take()
-            {
-                return Err(why);
-            }
-            if self.tries > 0 && self.tries.is_multiple_of(count) {
-                self.clock.sleep(RETRY_PAUSE);
-            }
-            self.at = self.hint.take().unwrap_or((self.at + 1) % count);
-            self.tries += 1;
-            let Some(server) = self.options.servers.get(self.at) else { return Err(nobody()) };
-            let left = until.since(self.clock.now()).max(Duration::from_millis(1));
-            let connecting = if count > 1 { left.min(CONNECT_AT_MOST) } else { left };
-            let silence = if count > 1 { self.options.silence } else { self.options.patience };
-            match Line::open(server, connecting, silence.max(Duration::from_millis(1))) {
-                Ok(line) => {
-                    self.line = Some(line);
-                    self.again = Some(self.sent.iter().filter(|sent| !sent.is_lost).count());
-                    return Ok(());
-                }
-                Err(error) => self.why = Some(lost(&format!("connecting to {server}"), &error)),
-            }
         }
     }
 }

@@ -332,6 +332,7 @@ impl GroupDoor {
                     Word::HoldOut => assent_membership::Word::Out(true),
                     Word::Release => assent_membership::Word::Out(false),
                     Word::Force => assent_membership::Word::Force,
+                    Word::Settle => assent_membership::Word::Settle,
                 };
                 if let Err(error) = port.word(word) {
                     return client.refuse(mark, error.kind(), &error.to_string());

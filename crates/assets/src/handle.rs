@@ -170,8 +170,11 @@ impl Desk {
                     break;
                 }
             }
-            if !self.waiting.is_empty() {
-                self.receive();
+            // Nobody answers, and the last handle has gone: nobody would hear of an answer either.
+            if !self.waiting.is_empty() && !self.receive() && Arc::strong_count(&self.events) == 1 {
+                let unsent = held.into_iter().chain(orders.try_iter());
+                let nobody = || ClientError::new(Kind::Unavailable, "no server answers; nothing was done".to_owned());
+                return unsent.for_each(|order| order.slot.fill(Err(nobody())));
             }
         }
     }
@@ -190,10 +193,12 @@ impl Desk {
         None
     }
 
-    fn receive(&mut self) {
+    /// Whether anybody answered.
+    fn receive(&mut self) -> bool {
         let before = self.client.waiting();
         let answer = self.client.receive().map(|(_, answer)| answer);
-        if self.client.waiting() == before {
+        let is_answered = self.client.waiting() != before;
+        if !is_answered {
             // Nobody answers. What was sent is kept, and may be done yet: that is all that can be told.
             let text = answer.err().map_or_else(String::new, |error| error.message);
             for slot in self.waiting.iter_mut().filter_map(Option::take) {
@@ -209,5 +214,6 @@ impl Desk {
             }
             events.push_back(event);
         }
+        is_answered
     }
 }

@@ -4,7 +4,7 @@
 //!   command 0x51   a command as it will stand in the log       -> answer 0x52, as the state machine laid it
 //!   ask 0x54       | version 1 | what 1 | ... |                -> status 0x55; nothing but news for a subscription
 //!                  what: 1 status · 2 write a snapshot · 3 subscribe: most 4, assets 4, each 8 (no asset: all)
-//!                  a person's word: 4 hand the lead to: node 1 · 5 stay out · 6 come back · 7 lead, by force
+//!                  a person's word: 4 hand the lead to: node 1 · 5 stay out · 6 come back · 7 lead, by force · 8 that is settled
 //!   refused 0x53   | kind 1 | text |                           instead of any answer: nothing was done, or it is in doubt
 //!   news 0x56      | each: what 1 (0 gone, 1 changed, 2 missed), three numbers and an asset |   under the subscription's mark
 //! ```
@@ -53,6 +53,8 @@ pub enum Word {
     Release,
     /// Lead, although nothing says that you hold everything.
     Force,
+    /// What that may have lost is settled: the status need not say it any more.
+    Settle,
 }
 
 /// How a server is, in every state.
@@ -85,6 +87,7 @@ impl Ask {
                 Self::Word(Word::HoldOut) => _ = out.u8(5),
                 Self::Word(Word::Release) => _ = out.u8(6),
                 Self::Word(Word::Force) => _ = out.u8(7),
+                Self::Word(Word::Settle) => _ = out.u8(8),
                 Self::Subscribe { wanted, most } => {
                     out.u8(3).u32(*most).u32(u32::try_from(wanted.len()).unwrap_or(u32::MAX));
                     wanted.iter().for_each(|id| _ = out.u64(id.0));
@@ -110,6 +113,7 @@ impl Ask {
             5 => Self::Word(Word::HoldOut),
             6 => Self::Word(Word::Release),
             7 => Self::Word(Word::Force),
+            8 => Self::Word(Word::Settle),
             _ => return Err(Malformed { field: "what" }),
         };
         reader.end()?;
@@ -310,7 +314,7 @@ mod tests {
         let bytes = payload(&|out| lay_news(out, 7, &news));
         assert_eq!(read_news(&bytes).as_ref(), Ok(&news));
         assert!((0..bytes.len()).all(|end| read_news(&bytes[..end]).as_ref() != Ok(&news)));
-        let words = [Word::HandOver(Member(2)), Word::HoldOut, Word::Release, Word::Force].map(Ask::Word);
+        let words = [Word::HandOver(Member(2)), Word::HoldOut, Word::Release, Word::Force, Word::Settle].map(Ask::Word);
         let subscribe = Ask::Subscribe { wanted: vec![AssetId(9), AssetId(1)], most: 5 };
         for ask in [Ask::Status, Ask::Snapshot, subscribe].into_iter().chain(words) {
             let bytes = payload(&|out| ask.lay(out, 7));

@@ -13,7 +13,9 @@ pub struct Options {
     pub servers: Vec<Address>,
     /// Without any answer for so long, `Unavailable` is told.
     pub patience: Duration,
-    /// Where there are several servers: one that leaves a command without an answer for so long is left for the next. Default 500 ms.
+    /// Where there are several servers: one that leaves a command without an answer for so long is left for the next, and after that for
+    /// twice as long. Default 2 s: longer than a group needs to take out a node that is slow (`--slow-ms`, `--silent-ms`, and the arbiter's
+    /// answer), so that only who hears nothing any more leaves. A server whose process has died is left at once.
     pub silence: Duration,
     /// Commands that may have no answer at the same time; 1 to 1,024.
     pub window: u32,
@@ -36,7 +38,7 @@ impl Options {
         Self {
             servers,
             patience: Duration::from_secs(5),
-            silence: Duration::from_millis(500),
+            silence: Duration::from_secs(2),
             window: 256,
             session: true,
             dice: Arc::new(RealDice),
@@ -65,6 +67,6 @@ pub enum Event {
         /// From the last answer of the one to the first of the other.
         gap: Duration,
     },
-    /// The session is forgotten, or in doubt as a whole. What has no answer is told as in doubt; the next command opens another one.
+    /// The session is forgotten, in doubt as a whole, or its server knows fewer commands of it than were answered. What has no answer is told as in doubt; the next command opens another one.
     SessionLost,
 }

@@ -15,7 +15,7 @@ pub struct Configuration {
     pub primary: Option<Member>,
     /// Who holds everything that was acknowledged. The primary is one of them.
     pub in_sync: InSync,
-    /// Whether a person's word made this primary, and not what it holds.
+    /// Whether a person's word made a primary, and not what it held: until a person says that what was lost is settled.
     pub forced: bool,
 }
 
@@ -34,7 +34,7 @@ impl Configuration {
     /// The next epoch under this member alone: nobody is known to hold everything.
     #[must_use]
     pub fn alone(&self, member: Member, life: Life, forced: bool) -> Self {
-        Self { forced, ..self.next_epoch(member, InSync::only(member, life)) }
+        Self { forced: forced || self.forced, ..self.next_epoch(member, InSync::only(member, life)) }
     }
 
     /// The next epoch under another member of the set, by the word of its primary, who stays in it.
@@ -55,7 +55,7 @@ impl Configuration {
             epoch: Epoch(self.epoch.0.saturating_add(1)),
             primary: Some(primary),
             in_sync,
-            forced: false,
+            forced: self.forced,
         }
     }
 }

@@ -121,6 +121,8 @@ pub(crate) struct Group {
     kept: Vec<Entry>,
     /// Who led which epoch.
     led: BTreeMap<u32, Member>,
+    /// Which epochs a person began.
+    forced: BTreeSet<u32>,
     /// Who reads, with which beat, and how much was acknowledged when the read was asked.
     reads: Vec<(Member, u64, usize)>,
     pub(crate) spent: Spent,
@@ -182,6 +184,7 @@ impl Group {
             acked: Vec::new(),
             kept: Vec::new(),
             led: BTreeMap::new(),
+            forced: BTreeSet::new(),
             reads: Vec::new(),
             spent: Spent::default(),
             lossy: shape.ack == Ack::None,
@@ -309,8 +312,7 @@ impl Group {
         if epoch > self.arbiter.epoch || (epoch == self.arbiter.epoch && self.arbiter.primary != Some(me)) {
             self.broken = Some("leads without the arbiter");
         }
-        let node = self.seats[at].node.as_ref().unwrap();
-        if node.configuration().forced {
+        if self.forced.contains(&epoch.0) {
             // A person took it on him that what only the others held is lost.
             let held = self.acked.iter().zip(&self.seats[at].log).take_while(|(one, other)| one == other).count();
             self.acked.truncate(held);
@@ -395,6 +397,7 @@ impl Group {
         self.tell(at);
         let asked = self.seats[at].node.as_ref().and_then(|node| node.asked.clone());
         if let Some(asked) = asked {
+            self.forced.insert(asked.to.epoch.0);
             let from = member(at);
             self.deliver(shape, &Wire::Change { from, expect: asked.expect, to: asked.to });
             self.tell(at);

@@ -26,6 +26,10 @@ pub(crate) struct Leading {
     pub(crate) beat: u64,
     confirmed: u64,
     pub(crate) handing: Option<Member>,
+    /// To give the lead away was asked of the arbiter where it held this version, and may come true while it does.
+    gave: Option<u64>,
+    /// A person says that what a forced lead lost is settled.
+    settled: bool,
     /// The arbiter does not answer what was asked.
     pub(crate) stuck: bool,
 }
@@ -59,6 +63,10 @@ impl Peer {
 }
 
 impl Leading {
+    pub(crate) const fn settle(&mut self) {
+        self.settled = true;
+    }
+
     pub(crate) fn keep(&mut self, to: Sequence) {
         self.wanted = self.wanted.max(to);
     }
@@ -79,6 +87,8 @@ impl Node {
             beat: 0,
             confirmed: 0,
             handing: None,
+            gave: None,
+            settled: false,
             stuck: false,
         });
         out.push(Action::Lead(self.known.epoch));
@@ -134,6 +144,11 @@ impl Node {
             && let Some(to) = self.wish()
         {
             if self.may_ask(&to) {
+                if let Role::Leading(leading) = &mut self.role
+                    && to.epoch > self.known.epoch
+                {
+                    leading.gave = Some(self.known.version);
+                }
                 self.ask(self.known.version, to, out);
             } else {
                 out.push(Action::Sync);
@@ -259,7 +274,27 @@ impl Node {
                 set = set.with(member, life);
             }
         }
-        (set != self.known.in_sync).then(|| self.known.with_set(set))
+        let settles = leading.settled && self.known.forced;
+        let forced = self.known.forced && !leading.settled;
+        (set != self.known.in_sync || settles).then(|| Configuration { forced, ..self.known.with_set(set) })
+    }
+
+    /// Keeps the lead that it was about to give away. What was asked of the arbiter may come true all the same: so the same set goes
+    /// on to count, and no lease does; whatever is asked instead, only one of the two comes true.
+    pub(crate) fn keep_after_all(&mut self, out: &mut Vec<Action>) {
+        let is_asked = self.asked.as_ref().is_some_and(|asked| asked.to.epoch > self.known.epoch);
+        if let Role::Leading(leading) = &mut self.role {
+            leading.handing = None;
+        }
+        if is_asked {
+            self.ask(self.known.version, self.known.with_set(self.known.in_sync.clone()), out);
+        }
+    }
+
+    /// Whether another member may lead as soon as the arbiter says so, by this one's own word.
+    #[must_use]
+    pub fn gives_away(&self) -> bool {
+        matches!(&self.role, Role::Leading(leading) if leading.gave.is_some_and(|gave| self.known.version <= gave))
     }
 
     /// Who will be alone needs everything that was acknowledged on its disk first.

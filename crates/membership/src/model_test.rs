@@ -74,7 +74,10 @@ impl Model for Shape {
                 moves.push(Move::Ask(at));
             }
             if spent.hand_overs < self.hand_overs && node.leads().is_some() {
-                moves.extend((0..count).filter(|other| *other != at).map(|other| Move::HandOver(at, other)));
+                // Who is about to give it away may keep it after all.
+                moves.extend(
+                    (0..count).filter(|to| (*to == at) != node.takes_commands()).map(|to| Move::HandOver(at, to)),
+                );
             }
             let others_down = group.seats.iter().enumerate().all(|(other, seat)| other == at || seat.node.is_none());
             if spent.forces < self.forces && others_down {
@@ -185,7 +188,7 @@ fn shapes() -> Vec<Shape> {
     for ack in [Ack::Received, Ack::Written, Ack::Durable, Ack::None] {
         for members in [2, 3] {
             let small = Shape { members, ..Shape::pair(ack) };
-            let large = Shape { requests: 4, crashes: 4, suspicions: 5, reads: 2, hand_overs: 1, burns: true, ..small };
+            let large = Shape { requests: 4, crashes: 4, suspicions: 5, reads: 2, hand_overs: 2, burns: true, ..small };
             // What nobody promised to keep of a burnt disk is no fault of votes.
             let votes = Shape { votes: true, burns: ack != Ack::None, ..large };
             shapes.extend([small, large, Shape { forces: 1, ..large }, votes]);

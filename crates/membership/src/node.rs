@@ -174,14 +174,20 @@ impl Node {
             (Word::Force, Role::Following(_)) => {
                 self.wait(Waiting { forced: true, ..Waiting::lost_primary() }, &mut out);
             }
-            (Word::HandOver(to), Role::Leading(_)) if to == self.setup.me => return Err(WordError::Leading),
+            (Word::HandOver(to), Role::Leading(leading)) if to == self.setup.me => {
+                if leading.handing.is_none() {
+                    return Err(WordError::Leading);
+                }
+                self.keep_after_all(&mut out);
+            }
+            (Word::Settle, Role::Leading(leading)) => leading.settle(),
             (Word::HandOver(to), Role::Leading(leading)) => {
                 if self.known.in_sync.life(to).is_none() {
                     return Err(WordError::NotInSync(to));
                 }
                 leading.handing = Some(to);
             }
-            (Word::HandOver(_), _) => return Err(WordError::NotLeading),
+            (Word::HandOver(_) | Word::Settle, _) => return Err(WordError::NotLeading),
             // Who leads gives the lead away first, or nobody would have it.
             (Word::Out(true), Role::Leading(_)) => return Err(WordError::Leading),
             (Word::Out(told), _) => self.out = told,

@@ -2,7 +2,7 @@
 
 use assent_ids::Epoch;
 
-use crate::group_test::{Crash, Group, Shape};
+use crate::group_test::{Crash, Group, Shape, Wire};
 use crate::progress_test::{Faults, formed, settle};
 use crate::{
     Ack, Action, Body, Configuration, Event, History, Letter, Member, Node, Setup, SetupError, Standing, Why, Word,
@@ -118,6 +118,51 @@ fn a_person_forces_a_lead_and_it_stays_written_in_the_configuration() {
     assert_eq!(standing(&group, 1), Standing::Leads);
     assert!(group.arbiter.forced);
     assert_eq!(group.arbiter.epoch, Epoch(2));
+    // Neither a restart nor another primary makes it forgotten; a person does.
+    group.crash(1, Crash::Power);
+    group.start(&shape, 1);
+    settle(&mut group, &shape, &alone);
+    assert_eq!((standing(&group, 1), group.arbiter.epoch, group.arbiter.forced), (Standing::Leads, Epoch(3), true));
+    group.start(&shape, 0);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert!(group.word(1, Word::HandOver(A)));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), group.arbiter.epoch, group.arbiter.forced), (Standing::Leads, Epoch(4), true));
+    assert!(!group.word(1, Word::Settle), "it does not lead");
+    assert!(group.word(0, Word::Settle));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((group.arbiter.epoch, group.arbiter.forced, group.arbiter.in_sync.len()), (Epoch(4), false, 2));
+}
+
+#[test]
+fn a_hand_over_that_the_arbiter_does_not_hear_of_can_be_taken_back() {
+    // The arbiter was away, and no command was taken until it was back, although both members saw each other.
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    let deaf = Faults { hears_arbiter: vec![false, false], ..Faults::none(2) };
+    settle(&mut group, &shape, &deaf);
+    assert!(group.word(0, Word::HandOver(B)));
+    // What is asked is on its way for long.
+    let late: Vec<Wire> = group.net.iter().filter(|wire| matches!(wire, Wire::Change { .. })).cloned().collect();
+    assert_eq!(late.len(), 1);
+    settle(&mut group, &shape, &deaf);
+    assert!(!group.submit(&shape, 0, 2));
+    assert!(group.word(0, Word::HandOver(A)), "it keeps the lead after all");
+    assert!(group.seats[0].node.as_ref().unwrap().gives_away(), "as far as anybody knows");
+    assert!(group.submit(&shape, 0, 2));
+    settle(&mut group, &shape, &deaf);
+    assert_eq!(group.acked.len(), 2);
+    // It comes true all the same: then the other one leads, with everything.
+    let mut other = group.clone();
+    late.iter().for_each(|wire| other.deliver(&shape, wire));
+    settle(&mut other, &shape, &Faults::none(2));
+    assert_eq!((standing(&other, 1), other.seats[1].log.len(), other.broken), (Standing::Leads, 2, None));
+    // Or what was asked instead does, and nothing is left of it.
+    settle(&mut group, &shape, &Faults { hears_arbiter: vec![true, false], ..Faults::none(2) });
+    late.iter().for_each(|wire| group.deliver(&shape, wire));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), group.arbiter.epoch), (Standing::Leads, Epoch(1)));
+    assert!(!group.seats[0].node.as_ref().unwrap().gives_away());
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Replica {
     pub(crate) fn reads_alone(&self) -> bool {
         let Side::Primary(Primary { lease: Some(lease), base, .. }) = &self.side else { return false };
         // Who gives the lead away has no lease: the other one leads as soon as the arbiter says so.
-        let leads = self.node.takes_commands() && self.confirmed >= *base;
+        let leads = self.node.takes_commands() && !self.node.gives_away() && self.confirmed >= *base;
         let sets = if self.keeps(Rule::AllPromise) { usize::MAX } else { 0 };
         leads && self.node.sets().take(sets).all(|set| lease.holds(set, self.me(), self.watch.now_ms))
     }

@@ -12,8 +12,8 @@ use assent_assets::{
 };
 use assent_frame::{Head, Writer, lay};
 use assent_kind::Kind;
-use assent_world::RealClock;
 use assent_world::net::Address;
+use assent_world::{Clock as _, RealClock, RealDice};
 use assent_xa::{Reply, Resource as _, Verb};
 
 use super::{add, done, get};
@@ -410,4 +410,67 @@ fn a_task_hears_that_nobody_answers_and_a_full_window_says_so() {
     let kinds: Vec<Kind> = futures.into_iter().map(|future| wait(future).unwrap_err().kind).collect();
     assert_eq!(kinds[0], Kind::InDoubt, "it was sent, and may be done yet");
     assert!(kinds.contains(&Kind::Busy), "{kinds:?}");
+}
+
+/// The servers had lost commands that were answered, as their mode allows: each command behind them was answered `Gap`, for ever.
+#[test]
+fn a_session_that_its_servers_know_less_of_is_over_and_another_one_goes_on() {
+    let mut sessions = Vec::new();
+    let town = town(Box::new(move |_, command| match command.what {
+        What::Open { session } => {
+            sessions.push(session);
+            Said::Answer(Answer::Opened(session))
+        }
+        _ => {
+            let request = command.request.unwrap();
+            let is_first = sessions.first() == Some(&request.session);
+            if is_first && request.number > 1 { Said::Answer(Answer::Gap { expected: 1 }) } else { empty() }
+        }
+    }));
+    let mut client = connect(options(&[&town]));
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[]));
+    (0..2).for_each(|_| _ = client.send(&[add(1, 1)]).unwrap());
+    for _ in 0..2 {
+        let gap = client.receive().unwrap_err();
+        assert!(gap.kind == Kind::Busy && gap.message.contains("answered are lost"), "{gap}");
+    }
+    assert_eq!(client.events(), [Event::SessionLost]);
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[]), "another session");
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[]));
+}
+
+/// Servers that are slower than the silence were never heard: each reconnection stood behind the queue again.
+#[test]
+fn servers_that_are_slower_than_the_silence_are_given_more_time() {
+    let slow = || {
+        with_sessions(|_, _| {
+            RealClock.sleep(Duration::from_millis(150));
+            empty()
+        })
+    };
+    let (one, two) = (slow(), slow());
+    let mut client = connect(Options { silence: Duration::from_millis(20), ..options(&[&one, &two]) });
+    for _ in 0..3 {
+        assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[]));
+    }
+    let connections = one.connections.load(Ordering::SeqCst) + two.connections.load(Ordering::SeqCst);
+    assert!(connections < 60, "{connections}");
+}
+
+/// The thread behind the handles went on for ever where its servers did not come back.
+#[test]
+fn the_thread_of_handles_that_are_gone_ends_where_nobody_answers() {
+    let town = with_sessions(|_, _| Said::Nothing);
+    let dice = Arc::new(RealDice);
+    let patience = Duration::from_millis(200);
+    let options = Options { patience, silence: patience, dice: dice.clone(), ..options(&[&town]) };
+    let client = AsyncClient::connect(options, Arc::new(RealClock)).unwrap();
+    let answering = client.execute(&[add(1, 1)]);
+    drop(client);
+    drop(answering);
+    let begun = RealClock.now();
+    while Arc::strong_count(&dice) > 1 {
+        assert!(RealClock.now().since(begun) < LONG, "the thread goes on");
+        RealClock.sleep(Duration::from_millis(5));
+    }
 }

@@ -66,6 +66,7 @@ pub(crate) fn run(command: Assets, json: bool) -> Result<ExitCode, Failure> {
             words::hand_over(&server.server, node, Duration::from_millis(wait_ms), json)
         }
         Assets::HoldOut(server) => words::say(&server.server, Word::HoldOut, json),
+        Assets::Settle(server) => words::say(&server.server, Word::Settle, json),
         Assets::Release(server) => words::say(&server.server, Word::Release, json),
         Assets::Force(server) => words::say(&server.server, Word::Force, json),
         Assets::Verify { data } => offline::verify(&data, json),

@@ -111,8 +111,10 @@ pub(crate) enum Assets {
     /// Lets a node that was held out come back.
     Release(Server),
     /// Makes the node that is asked lead although it may lack what was answered. Only where no other node runs, or will again with what
-    /// it has; what only they hold is lost. Stays visible in the status.
+    /// it has; what only they hold is lost. Stays visible in the status until `settle`.
     Force(Server),
+    /// Says to the primary that what a forced lead may have lost is settled: the status need not show it any more.
+    Settle(Server),
     /// Reads a stopped server's log and snapshots, and says whether they are whole and belong together; exit code 13 if not.
     Verify {
         /// Its folder.
