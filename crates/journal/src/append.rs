@@ -90,7 +90,7 @@ impl Journal {
     }
 
     fn lay_chain(&self, kind: u16, parts: &[&[u8]], total: usize) -> Result<Ticket, JournalError> {
-        self.reserve(total)?;
+        self.reserve(total, 0)?;
         let chain = {
             let mut core = self.core();
             core.chain = core.chain.wrapping_add(1);
@@ -113,12 +113,13 @@ impl Journal {
         Ok(Ticket { lsn: Lsn(end.first), end: Lsn(last) })
     }
 
-    /// Makes the segments of a long entry before its first piece is laid. Should others take that room meanwhile and the
+    /// Makes the segments of an entry, and of so many bytes behind it, before its first piece is laid. Should others take that room meanwhile and the
     /// disk be full, the chain stays unclosed: invisible, as if nothing had been appended.
-    fn reserve(&self, total: usize) -> Result<(), JournalError> {
+    pub(crate) fn reserve(&self, total: usize, room_bytes: u64) -> Result<(), JournalError> {
         let buffer = bytes(self.config.max_buffer_log_size);
         let batches = bytes(total) / (buffer - BLOCK_BYTES) + 1;
         let needed = bytes(total) + bytes(total) / 16 + (batches + 1) * (2 * BLOCK_BYTES);
+        let needed = needed.saturating_add(room_bytes);
         loop {
             let core = self.core();
             self.writable(&core)?;

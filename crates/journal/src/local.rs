@@ -43,6 +43,13 @@ impl Log for Journal {
         self.lay(kind, parts)
     }
 
+    fn append_leaving(&self, kind: u16, parts: &[&[u8]], room_bytes: u64) -> Result<Ticket, JournalError> {
+        if room_bytes > 0 {
+            self.reserve(parts.iter().map(|part| part.len()).sum(), room_bytes)?;
+        }
+        self.lay(kind, parts)
+    }
+
     fn wait(&self, ticket: Ticket) -> Result<(), JournalError> {
         self.reach(ticket.end.0)
     }

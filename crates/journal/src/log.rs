@@ -114,6 +114,16 @@ pub trait Log: Send + Sync + Debug {
     /// full and cannot be emptied. Nothing was appended then.
     fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError>;
 
+    /// As [`Log::append`], where at least so many bytes of room must be left behind it: for entries that may not be refused. Batches of
+    /// one small entry each take a block of 4096. A log that has no such thing as room appends.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; `Full` too where the entry would fit, and that room not.
+    fn append_leaving(&self, kind: u16, parts: &[&[u8]], room_bytes: u64) -> Result<Ticket, JournalError> {
+        let _ = room_bytes;
+        self.append(kind, parts)
+    }
+
     /// Waits until the ticket may be acknowledged: durable if `max_elapsed_sync_time` is 0, else in the kernel.
     ///
     /// # Errors

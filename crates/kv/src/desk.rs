@@ -25,6 +25,9 @@ use crate::op::{Durability, Op};
 use crate::record::{Became, Effect};
 use crate::{KvError, Pending};
 
+/// What an outcome takes of the journal, at most: a block.
+const OUTCOME_BYTES: u64 = 4096;
+
 /// What publishing an entry means to a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -66,8 +69,9 @@ pub(crate) struct Desk {
     queue: VecDeque<Staged>,
     /// What the rows of the queue will take in the ledger's memory.
     rows_bytes: u64,
-    /// What those of prepared branches will take.
+    /// What those of prepared branches will take, and how many of these there are.
     prepared_bytes: u64,
+    undecided: u64,
     /// Why nothing more can become visible.
     broken: Option<RunsError>,
     /// How far the log has been acknowledged under its policy.
@@ -90,6 +94,7 @@ impl Desk {
             queue: VecDeque::new(),
             rows_bytes: 0,
             prepared_bytes: 0,
+            undecided: 0,
             broken: None,
             acknowledged: Lsn::ZERO,
             bytes: 0,
@@ -211,7 +216,18 @@ impl Desk {
         Ok(())
     }
 
+    /// What of the journal is kept for the outcomes of prepared branches: decided elsewhere, they may not be refused because it is full.
+    /// With one more there is a block more.
+    pub(crate) const fn outcomes_bytes(&self, more: u64) -> u64 {
+        match self.undecided + more {
+            0 => 0,
+            // Each may be a batch of its own, and two of them the first of their segments.
+            branches => (branches + 2) * OUTCOME_BYTES,
+        }
+    }
+
     pub(crate) fn hold(&mut self, xid: Xid, effects: &[Effect]) {
+        self.undecided += 1;
         for effect in effects {
             self.held.insert(effect.keyspace, effect.key.clone(), xid);
             self.prepared_bytes += effect.row_bytes();
@@ -219,6 +235,7 @@ impl Desk {
     }
 
     pub(crate) fn let_go(&mut self, effects: &[Effect]) {
+        self.undecided = self.undecided.saturating_sub(1);
         for effect in effects {
             self.held.remove(effect.keyspace, &effect.key);
             self.prepared_bytes = self.prepared_bytes.saturating_sub(effect.row_bytes());

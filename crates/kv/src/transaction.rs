@@ -198,7 +198,8 @@ impl Kv {
                 work.snapshot.as_ref().and_then(|lease| lease.lsn().ok()),
                 self.shared.time.now_ms(),
             );
-            let appended = self.shared.log.append(KIND_PREPARE, &laid.parts(&ops));
+            let room = desk.outcomes_bytes(1);
+            let appended = self.shared.log.append_leaving(KIND_PREPARE, &laid.parts(&ops), room);
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
                 Err(error) => {
@@ -232,7 +233,7 @@ impl Kv {
         let (ticket, effects) = {
             let ops = work.ops();
             let laid = Laid::batch(&ops, Durability::Durable, self.shared.time.now_ms());
-            let appended = self.shared.log.append(KIND_BATCH, &laid.parts(&ops));
+            let appended = self.shared.log.append_leaving(KIND_BATCH, &laid.parts(&ops), desk.outcomes_bytes(0));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
                 Err(error) => {
@@ -298,8 +299,8 @@ impl Kv {
     /// Commits a prepared branch.
     ///
     /// # Errors
-    /// `NotFound` for an unknown branch, `Invalid` for one that is not prepared; `Busy`, `Full`, `Closed`: it is as it
-    /// was.
+    /// `NotFound` for an unknown branch, `Invalid` for one that is not prepared; `Busy`, `Closed`: it is as it was. Not `Full`, unless the
+    /// disk was full when the store was opened: room for the outcomes of all prepared branches is kept.
     pub fn commit_begin(&self, xid: &Xid) -> Result<Pending, KvError> {
         self.finish(xid, Ending::Commit)
     }

@@ -13,6 +13,7 @@ use assent_sim::{Call, Fault, Operation, SimClock, SimDice, SimDisk, Survival};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 
 use super::compactions::{House, config, house};
+use super::xid;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -57,6 +58,46 @@ fn a_compaction_on_a_full_disk_leaves_nothing_and_the_store_goes_on() {
     assert!(house.compact_all() > 0);
     holds(&house.kv, &model);
     assert!(house.kv.stats().reclaimed_bytes > 0);
+}
+
+/// An outcome was decided elsewhere. A disk that is full to the last byte for everybody else has room for it.
+#[test]
+fn outcomes_of_prepared_branches_find_room_on_a_full_disk() {
+    const BRANCHES: u64 = 30;
+    let house = house(&SimDisk::new(), 1);
+    for branch in 0..BRANCHES {
+        let own = xid(branch);
+        house.kv.start(&own).unwrap();
+        house.kv.branch_put(&own, 0, &branch.to_be_bytes(), b"decided").unwrap();
+        house.kv.end(&own, true).unwrap();
+        house.kv.wait(house.kv.prepare_begin(&own).unwrap().pending).unwrap();
+    }
+    house.disk.set_capacity(Some(house.disk.used_bytes()));
+    for value in [&[7; 600][..], b""] {
+        let refused =
+            (0..10_000_u64).find_map(|key| house.kv.put(1, &key.to_be_bytes(), value, Durability::Durable).err());
+        assert_eq!(refused.unwrap().kind(), Kind::Full);
+    }
+    house.kv.start(&xid(BRANCHES)).unwrap();
+    house.kv.branch_put(&xid(BRANCHES), 0, b"one more", b"").unwrap();
+    house.kv.end(&xid(BRANCHES), true).unwrap();
+    assert_eq!(
+        house.kv.prepare_begin(&xid(BRANCHES)).unwrap_err().kind(),
+        Kind::Full,
+        "no vote that could not be kept"
+    );
+    for branch in 0..BRANCHES {
+        let own = xid(branch);
+        let outcome = if branch % 3 == 0 { house.kv.rollback_begin(&own) } else { house.kv.commit_begin(&own) };
+        house.kv.wait(outcome.unwrap()).unwrap();
+    }
+    let committed = |kv: &Kv| (0..BRANCHES).filter(|it| kv.get(0, &it.to_be_bytes()).unwrap().is_some()).count();
+    assert_eq!((committed(&house.kv), house.kv.prepared().len()), (20, 0));
+    // They have it no more: others may have it again.
+    house.kv.put(1, b"others", b"", Durability::Durable).unwrap();
+    house.disk.set_capacity(None);
+    let house = house.again(2);
+    assert_eq!((committed(&house.kv), house.kv.prepared().len()), (20, 0));
 }
 
 #[test]
