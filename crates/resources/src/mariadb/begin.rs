@@ -23,6 +23,9 @@ use super::xids::literal;
 use crate::kept::said;
 use crate::stand::{Plan, Stand};
 
+/// Longer words go by themselves: with the start they might be more than the server takes in one message.
+const WITH_START_BYTES_MAX: usize = 64 << 10;
+
 /// How far the server has heard of the branch's start.
 #[derive(Debug, Default)]
 pub(super) enum Start {
@@ -78,6 +81,9 @@ impl Gate<'_> {
 
     /// These words, with the start in front of them in one message if it has not been said.
     pub(super) fn pass_with(&mut self, words: &str) -> mysql::Result<QueryResult<'_, '_, '_, Text>> {
+        if words.len() > WITH_START_BYTES_MAX {
+            return self.pass()?.query_iter(words);
+        }
         let Some(start) = self.start.take()? else { return self.connection.query_iter(words) };
         let said = self.connection.query_iter(format!("{start}; {words}"));
         // The first answer is that to the start.
@@ -123,9 +129,14 @@ impl Session {
         self.unlimit()?;
         match self.stand {
             Stand::Active(_) => {}
-            // What is said now must not become the branch's. If the server objects, it does to the work too.
+            // What is said now must not become the branch's. Where the server objects nothing is.
             Stand::Ended { xid, .. } if self.known.end_owed => {
-                self.known.end_owed = self.say(&format!("XA END {}", literal(&xid))).is_err();
+                match self.say(&format!("XA END {}", literal(&xid))) {
+                    Ok(()) => {}
+                    Err(Failure::Lost(native)) => return Err(native),
+                    Err(failure) => return Ok(Err(failure)),
+                }
+                self.known.end_owed = false;
             }
             _ => self.grip.lent |= self.stand.occupant().is_none(),
         }
@@ -133,9 +144,15 @@ impl Session {
         // So it stays where the caller's code panics.
         let had_failed = self.known.suspect();
         let gate = Gate { connection, start: &mut self.start };
-        let worked = work(&mut MariadbClient::new(gate, &mut self.known, &mut self.grip));
+        let mut client = MariadbClient::new(gate, &mut self.known, &mut self.grip);
+        let worked = work(&mut client);
+        let broken = client.leave();
         self.known.settle(had_failed);
         let worked = self.judged(worked);
+        if let (Some(why), Ok(_)) = (broken, &self.connection) {
+            // Whatever the caller made of it.
+            self.break_off(why.native());
+        }
         if matches!(self.stand, Stand::Active(_)) {
             self.known.note(self.connection.as_ref().ok(), &worked);
         }

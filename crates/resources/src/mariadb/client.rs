@@ -11,6 +11,7 @@ use mysql::prelude::{AsStatement, Queryable};
 use mysql::{Binary, Conn, Params, QueryResult, Result, Statement, Text};
 
 use super::begin::{Gate, Grip};
+use super::failure::{Failure, is_broken};
 use super::known::Known;
 
 /// Statements with one answer that is no row, and tells what they wrote.
@@ -22,11 +23,18 @@ pub struct MariadbClient<'s> {
     gate: Gate<'s>,
     known: &'s mut Known,
     grip: &'s mut Grip,
+    /// The driver lost its way.
+    broken: Option<Failure>,
 }
 
 impl<'s> MariadbClient<'s> {
     pub(super) const fn new(gate: Gate<'s>, known: &'s mut Known, grip: &'s mut Grip) -> Self {
-        Self { gate, known, grip }
+        Self { gate, known, grip, broken: None }
+    }
+
+    /// Why the connection is of no more use, if it broke.
+    pub(super) fn leave(self) -> Option<Failure> {
+        self.broken
     }
 
     /// The driver's connection: for what is not a statement. The branch has started; what is said here is not looked at
@@ -70,21 +78,21 @@ impl<'s> MariadbClient<'s> {
 impl Queryable for MariadbClient<'_> {
     fn query_iter<Q: AsRef<str>>(&mut self, query: Q) -> Result<QueryResult<'_, '_, '_, Text>> {
         self.next(false);
-        self.gate.pass()?.query_iter(query)
+        self.gate.pass()?.query_iter(query).inspect_err(|error| note(&mut self.broken, error))
     }
 
     /// One message, also for the first of a branch. Unlike the driver's, it gives the error of any of several statements.
     fn query_drop<Q: AsRef<str>>(&mut self, query: Q) -> Result<()> {
         let query = query.as_ref();
         self.next(is_plain(query));
-        let said = self.gate.pass_with(query).and_then(finish);
+        let said = self.gate.pass_with(query).and_then(finish).inspect_err(|error| note(&mut self.broken, error));
         self.known.hidden |= said.is_err();
         said
     }
 
     fn prep<Q: AsRef<str>>(&mut self, query: Q) -> Result<Statement> {
         self.next(true);
-        self.gate.pass()?.prep(query)
+        self.gate.pass()?.prep(query).inspect_err(|error| note(&mut self.broken, error))
     }
 
     fn close(&mut self, statement: Statement) -> Result<()> {
@@ -97,7 +105,7 @@ impl Queryable for MariadbClient<'_> {
         P: Into<Params>,
     {
         self.next(false);
-        self.gate.pass()?.exec_iter(statement, params)
+        self.gate.pass()?.exec_iter(statement, params).inspect_err(|error| note(&mut self.broken, error))
     }
 
     fn exec_batch<S, P, I>(&mut self, statement: S, params: I) -> Result<()>
@@ -108,7 +116,14 @@ impl Queryable for MariadbClient<'_> {
         I: IntoIterator<Item = P>,
     {
         self.next(false);
-        self.gate.pass()?.exec_batch(statement, params)
+        self.gate.pass()?.exec_batch(statement, params).inspect_err(|error| note(&mut self.broken, error))
+    }
+}
+
+/// The first that broke it counts.
+fn note(broken: &mut Option<Failure>, error: &mysql::Error) {
+    if broken.is_none() && is_broken(error) {
+        *broken = Some(Failure::of(error));
     }
 }
 
@@ -132,6 +147,17 @@ fn is_plain(sql: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_connection_is_noted_and_one_of_a_statement_is_not() {
+        let server = mysql::MySqlError { state: String::new(), code: 1062, message: String::new() };
+        let mut broken = None;
+        note(&mut broken, &mysql::Error::MySqlError(server));
+        assert!(broken.is_none());
+        note(&mut broken, &mysql::Error::IoError(std::io::ErrorKind::BrokenPipe.into()));
+        note(&mut broken, &mysql::DriverError::PacketOutOfSync.into());
+        assert!(matches!(broken, Some(Failure::Lost(why)) if why.message.contains("pipe")), "the first one");
+    }
 
     #[test]
     fn only_one_statement_that_writes_and_answers_no_row_is_plain() {

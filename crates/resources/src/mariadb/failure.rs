@@ -69,7 +69,12 @@ pub(super) fn plain(step: Step, failure: &Failure) -> Reply {
     }
 }
 
-/// The driver no longer knows which answer belongs to which question.
-pub(super) fn out_of_step(driver: &mysql::DriverError) -> bool {
-    matches!(driver, mysql::DriverError::PacketOutOfSync | mysql::DriverError::UnexpectedPacket)
+/// The connection is over, or the driver no longer knows which answer belongs to which question.
+pub(super) fn is_broken(error: &mysql::Error) -> bool {
+    use mysql::DriverError::{PacketOutOfSync, UnexpectedPacket};
+    match error {
+        mysql::Error::IoError(_) | mysql::Error::CodecError(_) => true,
+        mysql::Error::DriverError(driver) => matches!(driver, PacketOutOfSync | UnexpectedPacket),
+        _ => false,
+    }
 }

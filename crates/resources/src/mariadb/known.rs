@@ -151,7 +151,9 @@ pub(super) fn say_all(
         }
         *done += 1;
     }
-    Ok(())
+    drop(results);
+    // Then it was the answer to something older.
+    if *done == statements.len() { Ok(()) } else { Err(mysql::DriverError::PacketOutOfSync.into()) }
 }
 
 /// What an answer told of the transaction.

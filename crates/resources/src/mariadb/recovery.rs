@@ -34,13 +34,15 @@ const LOOKS_PER_S: u32 = 100;
 const PAUSE: &str = "DO SLEEP(0.01)";
 /// What lies between the end of a session for everybody who asks and InnoDB's letting go of its branch: it closes its socket
 /// there, and on a busy machine waits for a processor. At the server, so that it counts only while the server runs.
-const LEAVE: &str = "DO SLEEP(0.1)";
+const LEAVE: &str = "SELECT SLEEP(0.1)";
 /// How many connections are remembered as gone.
 const GONE_MAX: usize = 65_536;
 
 /// Of a connection that is told or asked about: no such one; not one of this account's.
 const NO_SUCH_THREAD: u16 = 1094;
 const KILL_DENIED: u16 = 1095;
+/// As the server says it of a statement.
+const INTERRUPTED: u16 = 1317;
 /// Words that the server does not know.
 const PARSE_ERROR: u16 = 1064;
 /// What a connection is at, in MariaDB's words and in MySQL's.
@@ -113,6 +115,11 @@ impl Leavers {
 
     fn found(&self) -> u64 {
         self.found.load(Ordering::SeqCst)
+    }
+
+    /// Whether an outcome has to wait.
+    pub(super) fn are_due(&self) -> bool {
+        self.found() > self.waited
     }
 }
 
@@ -278,11 +285,17 @@ impl Session {
     /// Before a branch is told: one pause behind all the sessions that were found gone since the last one.
     pub(super) fn let_leave(&mut self) -> Result<(), Failure> {
         let found = self.leavers.found();
-        if found > self.leavers.waited {
-            self.ask(|connection| connection.query_drop(LEAVE))?;
-            self.leavers.waited = found;
+        if !self.leavers.are_due() {
+            return Ok(());
         }
-        Ok(())
+        // One that was cut short says 1 and no error.
+        match self.ask(|connection| connection.query_first::<u8, _>(LEAVE))? {
+            Some(0) => {
+                self.leavers.waited = found;
+                Ok(())
+            }
+            _ => Err(Failure::Server(INTERRUPTED, "the pause before the outcome was cut short".to_owned())),
+        }
     }
 
     /// Whether there is such a connection. The process list leaves out those of other accounts, unless one has PROCESS, and

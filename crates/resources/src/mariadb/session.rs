@@ -24,7 +24,7 @@ use mysql::prelude::Queryable as _;
 use crate::kept::{self, said};
 use crate::mariadb::begin::{Grip, Start};
 use crate::mariadb::codes::{Says, Step};
-use crate::mariadb::failure::{Failure, out_of_step, plain};
+use crate::mariadb::failure::{Failure, is_broken, plain};
 use crate::mariadb::known::{self, Known, State};
 use crate::mariadb::owner::Mark;
 use crate::mariadb::recovery::Leavers;
@@ -103,10 +103,8 @@ impl Session {
 
     pub(super) fn judged<T>(&mut self, worked: Result<T, mysql::Error>) -> Result<T, Failure> {
         worked.map_err(|error| {
-            let broken = matches!(&error, mysql::Error::IoError(_) | mysql::Error::CodecError(_))
-                || matches!(&error, mysql::Error::DriverError(driver) if out_of_step(driver));
             let failure = Failure::of(&error);
-            if broken || failure.says(Step::Open) == Says::Lost {
+            if is_broken(&error) || failure.says(Step::Open) == Says::Lost {
                 self.break_off(failure.native());
             }
             failure
@@ -243,7 +241,8 @@ impl Session {
 
     /// What `step` will say, where it can be said before anybody waits for it.
     fn words_ahead(&self, verb: &Verb) -> Option<Vec<String>> {
-        _ = self.grip.wire.as_ref()?;
+        // The pause comes before the words.
+        _ = self.grip.wire.as_ref().filter(|_| !self.leavers.are_due())?;
         match self.stand.plan(verb) {
             Plan::Prepare(xid) => {
                 let refuses = self.known.wrote_plain && !self.allow_plain_tables;
@@ -388,9 +387,14 @@ impl Session {
     fn clean_up(&mut self, xid: Xid, reply: Reply) -> Reply {
         match self.say(&format!("XA ROLLBACK {}", literal(&xid))) {
             Err(Failure::Lost(native)) => Reply::Lost(native),
-            // Mostly 1397: the server had rolled it back and forgotten it.
-            Ok(()) | Err(Failure::Server(..)) => {
+            undone => {
                 self.stand = Stand::Over(xid);
+                // Mostly 1397: the server had rolled it back and forgotten it. Else it ends with its session.
+                if let Err(failure) = undone
+                    && !matches!(failure.says(Step::Rollback), Says::NotHere | Says::Done)
+                {
+                    self.break_off(failure.native());
+                }
                 reply
             }
         }
@@ -421,8 +425,11 @@ impl Session {
     }
 
     fn finish(&mut self, step: Step, xid: Xid) -> Reply {
-        if let Err(failure) = self.let_leave() {
-            return plain(Step::Open, &failure);
+        match self.let_leave() {
+            Ok(()) => {}
+            Err(Failure::Lost(native)) => return Reply::Lost(native),
+            // The branch has been told nothing.
+            Err(failure) => return Reply::Refused(Kind::Busy, failure.native()),
         }
         let reply = match self.say_all(&[second(step, &xid)]).map_err(|(_, failure)| failure) {
             Ok(_) => Reply::Done,

@@ -45,8 +45,8 @@ pub(super) struct Wire {
     /// What has come and is not read.
     bytes: Vec<u8>,
     limit: Option<Duration>,
-    /// When the answers have to be there, however much comes in between.
-    deadline: Moment,
+    /// When the answers have to be there, however much comes in between; nothing until somebody waits for them.
+    deadline: Option<Moment>,
 }
 
 impl Wire {
@@ -56,7 +56,7 @@ impl Wire {
     }
 
     const fn over(stream: Stream) -> Self {
-        Self { stream, awaited: 0, number: 0, bytes: Vec::new(), limit: None, deadline: Moment(0) }
+        Self { stream, awaited: 0, number: 0, bytes: Vec::new(), limit: None, deadline: None }
     }
 
     /// Whether a message is on its way.
@@ -75,7 +75,7 @@ impl Wire {
         is_set
     }
 
-    /// Puts these on their way, in one message. The answers have to be there by then.
+    /// Puts these on their way, in one message. Whoever then waits for the answers does so for no longer than this.
     pub(super) fn send(&mut self, statements: &[String], longest: Duration) -> Result<(), Failure> {
         if !self.limit(Some(longest)) {
             return Err(lost("the time limit of its socket cannot be set".to_owned()));
@@ -88,7 +88,7 @@ impl Wire {
         let mut packet = vec![first, second, third, 0, QUERY];
         packet.extend_from_slice(text.as_bytes());
         (&self.stream).write_all(&packet).map_err(|error| broken(&error))?;
-        (self.awaited, self.number, self.deadline) = (statements.len(), 1, RealClock.now().after(longest));
+        (self.awaited, self.number, self.deadline) = (statements.len(), 1, None);
         Ok(())
     }
 
@@ -153,7 +153,8 @@ impl Wire {
 
     fn read(&mut self) -> Result<(), Failure> {
         // A server that says something now and then, but not the answer, has no more time by it than one read.
-        if RealClock.now() > self.deadline {
+        let now = RealClock.now();
+        if now > *self.deadline.get_or_insert_with(|| now.after(self.limit.unwrap_or(Duration::MAX))) {
             return Err(lost("no answer within the time limit".to_owned()));
         }
         let mut some = [0; READ_BYTES];
@@ -276,6 +277,17 @@ mod tests {
             let (_, told, ..) = answered(&answer, true);
             assert!(matches!(told, Err(Failure::Lost(_))), "{name}: {told:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_there_is_taken_however_late_somebody_asks() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut wire = Wire::over(Stream::second(&ours).unwrap());
+        wire.send(&["XA COMMIT 'a'".to_owned()], Duration::from_millis(1)).unwrap();
+        theirs.write_all(&ok(1, END)).unwrap();
+        // Another server's answer was waited for.
+        RealClock.sleep(Duration::from_millis(20));
+        assert_eq!(wire.receive(&mut 0, &mut Known::default()).unwrap(), None);
     }
 
     #[test]

@@ -200,12 +200,22 @@ impl Session {
     }
 
     fn end(&mut self, xid: Xid) -> Reply {
-        match self.take_begun() {
+        match self.begun().clone() {
             Begin::Said => {}
             Begin::Owed => {
                 let began = self.say(BEGIN);
-                self.stand = Stand::Ended { xid, success: true };
-                return began.map_or_else(|failure| failure.judged(Step::Other), |()| Reply::Done);
+                self.is_begun();
+                return match began {
+                    Ok(()) => {
+                        self.stand = Stand::Ended { xid, success: true };
+                        Reply::Done
+                    }
+                    Err(failure) if failure.lost => Reply::Lost(failure.native),
+                    Err(failure) => {
+                        self.stand = Stand::Over(xid);
+                        Reply::RolledBack(failure.native)
+                    }
+                };
             }
             Begin::Refused(why) => {
                 return match self.roll_back_open(xid) {
@@ -258,13 +268,11 @@ impl Session {
         }
     }
 
-    /// How far BEGIN has come, for a verb that deals with it.
-    fn take_begun(&mut self) -> Begin {
-        let begun = self.begun().clone();
+    /// A verb has dealt with BEGIN, and the server has answered it.
+    fn is_begun(&mut self) {
         if let Way::Line(line) = &mut self.client.0 {
             line.set_begun(Begin::Said);
         }
-        begun
     }
 
     fn with_place(&self, question: &str) -> String {
@@ -338,9 +346,9 @@ impl Session {
     }
 
     fn roll_back_open(&mut self, xid: Xid) -> Reply {
-        _ = self.take_begun();
         match self.say(ROLLBACK) {
             Ok(()) => {
+                self.is_begun();
                 self.stand = Stand::Over(xid);
                 Reply::Done
             }

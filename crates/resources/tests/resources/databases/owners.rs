@@ -217,7 +217,7 @@ fn one_pause_is_behind_all_owners_that_were_found_gone() {
     let tap = Tap::new(&table.url);
     let connector = MariadbConnector::new("shop", &tap.url).unwrap();
     let mut agent = connector.connect().unwrap();
-    let paused = || tap.times("DO SLEEP(0.1)");
+    let paused = || tap.times("SELECT SLEEP(0.1)");
     let gone = |numbers: [u16; 3]| {
         numbers.map(|number| {
             let xid = xid("pause", number);

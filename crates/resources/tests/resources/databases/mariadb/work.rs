@@ -8,7 +8,7 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb, MariadbClient};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use super::super::engine::{Engine, MariadbTable, xid};
+use super::super::engine::{Engine, MariadbTable, wait, xid};
 use super::super::servers::shared;
 use super::Apart;
 use super::tap::Tap;
@@ -266,6 +266,48 @@ fn a_connection_that_may_still_have_its_branch_is_ended() {
         assert_ne!(branch.call(Verb::Start(next)), Reply::Done, "{from}: the next one would be in the last one");
     }
     assert_eq!(table.rows(), [0_i32; 0]);
+}
+
+/// A rollback that was refused leaves the branch on its session, and the next one would find it there.
+#[test]
+fn a_branch_that_cannot_be_cleaned_up_goes_with_its_connection() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "unclean");
+    let tap = Tap::new(&table.url);
+    let mut branch = Mariadb::connect("shop", &tap.url, Limits::WORK).unwrap();
+    let xid = xid("unclean", 1);
+    start(&mut branch, xid);
+    say(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table));
+    // So the end of the branch is said by itself.
+    assert!(branch.work(|it| it.query_drop("no such words")).is_err());
+    assert_eq!(end(&mut branch, xid), Reply::Done);
+    tap.garble(Some(("XA ", "XA NO")));
+    let vote = branch.call(Verb::Prepare(xid));
+    assert!(matches!(&vote, Reply::RolledBack(native) if native.code == "1064"), "{vote:?}");
+    assert!(branch.has_ended());
+    wait("the row's lock to be free", || table.rows().is_empty().then_some(()));
+}
+
+/// Who counts fewer answers than statements has read an older one for its own.
+#[test]
+fn a_vote_with_fewer_answers_than_statements_is_lost() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "fewer");
+    let tap = Tap::new(&table.url);
+    // It asks behind each vote, and by the driver.
+    let branch = Mariadb::connect("shop", &tap.url, Limits::WORK).unwrap();
+    let mut branch = branch.log_place_age_max(std::time::Duration::ZERO);
+    let xid = xid("fewer", 1);
+    start(&mut branch, xid);
+    say(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table));
+    assert_eq!(end(&mut branch, xid), Reply::Done);
+    tap.garble(Some(("SHOW GLOBAL", "")));
+    let vote = branch.call(Verb::Prepare(xid));
+    tap.garble(None);
+    assert!(matches!(vote, Reply::Lost(_)), "{vote:?}");
+    assert!(branch.has_ended());
+    let mut agent = table.connector().connect().unwrap();
+    wait("its session to go", || (agent.call(Verb::Rollback(xid)) == Reply::Done).then_some(()));
 }
 
 /// Whether rows would stay after a rollback has to be known for a yes.

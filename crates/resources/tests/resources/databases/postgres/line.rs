@@ -185,6 +185,20 @@ fn nothing_of_the_callers_is_said_before_the_server_has_begun() {
         assert!(matches!(&reply, Reply::RolledBack(native) if native.code == "57014"), "{reply:?}");
         assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
     }
+    // Nor behind a rollback that is refused too: a verb ends the branch when the server says so.
+    const BOTH: &[(&str, Behaviour)] = &[("BEGIN", REFUSED), ("ROLLBACK", REFUSED)];
+    let (url, heard) = fake::postgres_that_hears(BOTH);
+    let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+    let shut = xid("unbegun", 8);
+    assert_eq!(branch.call(Verb::Start(shut)), Reply::Done);
+    heard.lock().unwrap().clear();
+    for verb in [Verb::End { xid: shut, success: true }, Verb::Rollback(shut)] {
+        assert!(work(&mut branch).is_err());
+        let reply = branch.call(verb);
+        assert!(matches!(reply, Reply::Refused(..)), "{reply:?}");
+        assert!(work(&mut branch).is_err());
+    }
+    assert!(heard.lock().unwrap().iter().all(|text| !text.starts_with("INSERT")));
     // Refused for once: the transaction that is begun then has all of the words, in their order.
     let (url, heard) = fake::postgres_that_hears(ONCE);
     let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
