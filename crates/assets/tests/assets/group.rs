@@ -66,6 +66,8 @@ pub struct Plan {
     pub tuning: Tuning,
     pub logics: Logics,
     pub clients_max: usize,
+    /// Opens the arbiter of a member, where it is not the one in memory.
+    pub arbiter: Option<Arc<dyn Fn() -> Box<dyn Arbiter>>>,
 }
 
 impl Plan {
@@ -73,7 +75,7 @@ impl Plan {
     pub fn calm(members: u8, ack: Ack) -> Self {
         let tuning =
             Tuning { silent_ms: 30_000, slow_ms: 60_000, patience_ms: 100, sync_ms: 600_000, ..Tuning::default() };
-        Self { members, ack, tuning, logics: Logics::default(), clients_max: 4_096 }
+        Self { members, ack, tuning, logics: Logics::default(), clients_max: 4_096, arbiter: None }
     }
 }
 
@@ -133,7 +135,10 @@ impl Group {
             Doors { disk: Arc::new(self.disks[at].clone()), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
         let door = GroupDoor::bind(&self.place("client", at), config, Arc::new(RealClock)).unwrap();
         let machine = Machine::new(Limits::default(), self.plan.logics.clone());
-        let arbiter = Box::new(self.arbiter.clone());
+        let arbiter: Box<dyn Arbiter> = match &self.plan.arbiter {
+            Some(open) => open(),
+            None => Box::new(self.arbiter.clone()),
+        };
         self.members.insert(at, Running::start(&home, &doors, arbiter, machine, door).unwrap());
     }
 
@@ -159,7 +164,8 @@ impl Group {
 
     pub fn until_whole(&self) -> usize {
         self.until("one leads and all are in sync", |group| {
-            group.leader().filter(|_| group.arbiter.held().in_sync.len() == group.disks.len())
+            let leader = group.leader()?;
+            (group.status(leader).configuration.in_sync.len() == group.disks.len()).then_some(leader)
         })
     }
 

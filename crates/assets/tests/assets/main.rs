@@ -23,6 +23,7 @@ mod gate;
 mod group;
 mod limits;
 mod model;
+mod nodes;
 mod recovery;
 mod resource;
 mod retries;
