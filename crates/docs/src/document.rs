@@ -293,7 +293,7 @@ impl Document {
         // What is not yet visible to a reader of the document is not in its history.
         let newest = self.doc.head.get().revision;
         let revisions = *revisions.start()..=(*revisions.end()).min(newest);
-        Ok(self.store.index.rows(self.doc.id, revisions, limit)?.into_iter().map(Told::from).collect())
+        self.store.index.told(self.doc.id, revisions, limit)
     }
 
     /// Begins a change of the newest revision. Waits for another writer, for as long as the configuration says.

@@ -31,6 +31,7 @@ use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::tags::tag_key;
+use crate::Told;
 use crate::act::{Truncation, lay_xid, read_xid};
 use crate::entry::Root;
 use crate::once::Once;
@@ -278,11 +279,31 @@ impl Index {
         revisions: RangeInclusive<u32>,
         limit: usize,
     ) -> Result<Vec<Row>, DocsError> {
+        self.rows_as(document, revisions, limit, read_row)
+    }
+
+    /// What a history tells of the revisions in a range, the newest first.
+    pub(crate) fn told(
+        &self,
+        document: u64,
+        revisions: RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<Told>, DocsError> {
+        self.rows_as(document, revisions, limit, read_told)
+    }
+
+    fn rows_as<T>(
+        &self,
+        document: u64,
+        revisions: RangeInclusive<u32>,
+        limit: usize,
+        read: impl Fn(u32, &[u8]) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, DocsError> {
         if revisions.is_empty() {
             return Ok(Vec::new());
         }
         let view = self.runs.view();
-        if let Some(rows) = Self::page(&view, document, &revisions, limit)? {
+        if let Some(rows) = Self::page(&view, document, &revisions, limit, &read)? {
             return Ok(rows);
         }
         let (from, to) = (row_key(document, *revisions.start()), row_key(document, *revisions.end()));
@@ -292,18 +313,19 @@ impl Index {
             && let Some((key, found)) = walk.prev()?
         {
             let revision = key.last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-            rows.push(read_row(revision, &found.value).map_err(|malformed| wrong(found.seq, &malformed))?);
+            rows.push(read(revision, &found.value).map_err(|malformed| wrong(found.seq, &malformed))?);
         }
         Ok(rows)
     }
 
     /// The same where it can be told which rows these are: a walk onward costs a part of one back. Nothing where one of them is missing.
-    fn page(
+    fn page<T>(
         view: &View,
         document: u64,
         revisions: &RangeInclusive<u32>,
         limit: usize,
-    ) -> Result<Option<Vec<Row>>, DocsError> {
+        read: impl Fn(u32, &[u8]) -> Result<T, Malformed>,
+    ) -> Result<Option<Vec<T>>, DocsError> {
         let last = *revisions.end();
         let many = u32::try_from(limit).unwrap_or(u32::MAX);
         // Revisions are numbered from 1 without a gap.
@@ -319,7 +341,7 @@ impl Index {
             if key != row_key(document, expected) {
                 return Ok(None);
             }
-            rows.push(read_row(expected, row).map_err(|malformed| wrong(seq, &malformed))?);
+            rows.push(read(expected, row).map_err(|malformed| wrong(seq, &malformed))?);
             if expected == last {
                 rows.reverse();
                 return Ok(Some(rows));
@@ -469,16 +491,30 @@ fn lay_row(root: &Root) -> Vec<u8> {
 }
 
 fn read_row(revision: u32, row: &[u8]) -> Result<Row, Malformed> {
+    let (entry, hash, Told { revision, time_ms, author, message }) = read_parts(revision, row)?;
+    Ok(Row { revision, entry, time_ms, hash, author, message })
+}
+
+fn read_told(revision: u32, row: &[u8]) -> Result<Told, Malformed> {
+    read_parts(revision, row).map(|(_, _, told)| told)
+}
+
+#[inline]
+fn read_parts(revision: u32, row: &[u8]) -> Result<(Entry, u64, Told), Malformed> {
     let mut reader = Reader::new(row);
     if reader.u8("version")? != VERSION {
         return Err(Malformed { field: "version" });
     }
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| Malformed { field: "text" });
+    // Most say neither, and an empty text takes no memory.
+    let text = |bytes: &[u8]| match bytes {
+        [] => Ok(String::new()),
+        bytes => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed { field: "text" }),
+    };
     let (entry, time_ms) = (Entry::of(read_lsn(&mut reader, "entry")?), read_lsn(&mut reader, "time")?);
     let hash = reader.u64("hash")?;
     let author = reader.u8("author")?;
     let author = text(reader.raw(author.into(), "author")?)?;
-    Ok(Row { revision, entry, time_ms, hash, author, message: text(reader.rest())? })
+    Ok((entry, hash, Told { revision, time_ms, author, message: text(reader.rest())? }))
 }
 
 /// What a note says, if it is one of this journal's.

@@ -16,7 +16,7 @@ pub use chunks::Chunks;
 use crate::DocsError;
 use crate::look::{Item, Look, Text};
 use crate::node::{Kind, Node, NodeKey};
-use crate::path::PathId;
+use crate::path::{PathId, PathIds};
 
 /// So many names are remembered on the way.
 const NAMES_MAX: usize = 4096;
@@ -86,7 +86,7 @@ struct Writing<L, W> {
     look: L,
     out: W,
     /// Names that were looked up.
-    names: HashMap<PathId, Option<Text>>,
+    names: HashMap<PathId, Option<Text>, PathIds>,
     open: Vec<Open>,
     written: Written,
     /// The newest child of the first node.
@@ -128,7 +128,7 @@ impl Form {
 
 impl<L: Look, W: Write> Writing<L, W> {
     fn new(form: Form, look: L, out: W) -> Self {
-        let (names, written) = (HashMap::new(), Written::default());
+        let (names, written) = (HashMap::default(), Written::default());
         Self { form, look, out, names, open: Vec::new(), written, top: None }
     }
 
@@ -158,6 +158,16 @@ impl<L: Look, W: Write> Writing<L, W> {
     fn put(&mut self, text: &str) -> Result<(), DocsError> {
         let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
         self.out.write_all(text.as_bytes()).map_err(stream)
+    }
+
+    /// Most texts have nothing to escape: they go out as they stand.
+    fn put_quoted(&mut self, text: &str) -> Result<(), DocsError> {
+        if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+            return self.put(&quoted(text));
+        }
+        self.put("\"")?;
+        self.put(text)?;
+        self.put("\"")
     }
 
     fn line(&mut self) -> Result<(), DocsError> {
@@ -219,7 +229,8 @@ impl<L: Look, W: Write> Writing<L, W> {
         let is_plain = self.form.metadata == Metadata::None;
         if is_plain {
             if let Some(name) = name {
-                self.put(&format!("{}{colon}", quoted(name)))?;
+                self.put_quoted(name)?;
+                self.put(colon)?;
             }
         } else {
             self.put("{")?;
@@ -238,7 +249,7 @@ impl<L: Look, W: Write> Writing<L, W> {
                 self.open.push(Open { kind: node.kind, next, written: 0 });
                 return Ok(());
             }
-            Kind::String => self.put(&quoted(item.text()))?,
+            Kind::String => self.put_quoted(item.text())?,
             Kind::Number => self.put(item.text())?,
             Kind::True => self.put("true")?,
             Kind::False => self.put("false")?,
