@@ -175,6 +175,7 @@ mod tests {
             ("diff", "revisions 59 and 60"),
             ("serialise", "revision 60"),
             ("commit", "3 writers, a document each"),
+            ("read", "1 reader alone"),
             ("read", "2 readers alone"),
             ("read", "2 readers beside a writer flat out"),
             ("load", "0.05 MB"),

@@ -70,6 +70,8 @@ impl Desk {
     pub(super) fn close(mut self) -> Result<Closed, BenchError> {
         self.db.checkpoint().map_err(failed)?;
         self.end();
+        // The journal's last word is that it is over: who opens it looks for nothing behind that.
+        self.journal.close().map_err(|error| BenchError::new(error.kind(), error))?;
         Ok(Closed { folder: self.folder.clone(), cache_bytes: self.cache_bytes })
     }
 

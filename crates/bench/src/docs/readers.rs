@@ -92,9 +92,11 @@ impl Beside {
 
 /// Readers of any revision, and what a writer costs them.
 pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(), BenchError> {
-    let readers = stage.given.readers;
-    let mut alone = None;
-    for beside in [Beside::Nobody, Beside::Paced, Beside::FlatOut] {
+    let many = stage.given.readers;
+    let (mut one, mut alone) = (None, None);
+    // One reader first: what it reads a second says whether many use both cores.
+    let runs = [(1, Beside::Nobody), (many, Beside::Nobody), (many, Beside::Paced), (many, Beside::FlatOut)];
+    for (readers, beside) in runs {
         let doc = desk.document(NAME)?;
         let field = super::three_steps(&doc.latest())?.0;
         let (ended, start) = (AtomicBool::new(false), now());
@@ -119,15 +121,21 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
         let took = start.elapsed();
         let mut recorder = read?;
         let count = recorder.samples("read").map_or(0, |samples| u64::try_from(samples.len()).unwrap_or(u64::MAX));
-        let mut cell = stage.row("read", &format!("{readers} readers {}", beside.name()));
+        let plural = if readers == 1 { "" } else { "s" };
+        let mut cell = stage.row("read", &format!("{readers} reader{plural} {}", beside.name()));
         let rate = number(count) / took.as_secs_f64().max(1e-9);
-        fill(&mut cell, &[("per_s", rate), ("ratio_to_alone", rate / *alone.get_or_insert(rate))]);
+        fill(&mut cell, &[("per_s", rate), ("ratio_to_one", rate / *one.get_or_insert(rate))]);
+        if readers == many {
+            fill(&mut cell, &[("ratio_to_alone", rate / *alone.get_or_insert(rate))]);
+        }
         match written {
             None => {}
             Some(Ok(written)) => {
-                let written = written?;
+                let (written, for_a_core) = written?;
                 let commits = written.samples("commit").map_or(0, |all| u64::try_from(all.len()).unwrap_or(u64::MAX));
                 fill(&mut cell, &[("commits_per_s", number(commits) / took.as_secs_f64().max(1e-9))]);
+                let each = for_a_core.map(|waited| waited.as_secs_f64() * 1e6 / number(commits.max(1)));
+                each.into_iter().for_each(|each| fill(&mut cell, &[("core_wait_us", each)]));
                 recorder.merge(&written);
             }
             Some(Err(_)) => return Err(BenchError::new(Kind::Internal, "the writer panicked")),
@@ -138,13 +146,23 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
     Ok(())
 }
 
+/// How long this thread has waited for a core while it could have run, as the kernel says: no store shortens that.
+fn waited_for_a_core() -> Option<Duration> {
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    said.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// What the writer's commits took, and how long it has waited for a core.
+type Written = (Recorder, Option<Duration>);
+
 fn write(
     doc: &Document,
     field: NodeKey,
     beside: Beside,
     start: std::time::Instant,
     ended: &AtomicBool,
-) -> Result<Recorder, BenchError> {
+) -> Result<Written, BenchError> {
+    let waited = waited_for_a_core();
     let (mut recorder, mut schedule) = (Recorder::default(), OpenLoop::new(PACED_PER_S, 0, 1));
     while !ended.load(Ordering::Relaxed) {
         let mut begun = now();
@@ -154,8 +172,11 @@ fn write(
             // Late since an earlier commit was: it counts from when it was meant to begin.
             begun = due;
         }
+        let called = now();
         commit(doc, field)?;
         recorder.record("commit", begun.elapsed());
+        recorder.record("commit_call", called.elapsed());
     }
-    Ok(recorder)
+    let waited = waited_for_a_core().zip(waited).map(|(after, before)| after.saturating_sub(before));
+    Ok((recorder, waited))
 }

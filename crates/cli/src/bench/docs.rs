@@ -16,7 +16,7 @@ use super::{Folder, print_json, table};
 use crate::failure::Failure;
 
 /// Figures and their heads.
-const FIGURES: [(&str, &str); 19] = [
+const FIGURES: [(&str, &str); 21] = [
     ("per_s", "per s"),
     ("ratio_to_one", "x one"),
     ("ratio_to_floor", "x floor"),
@@ -28,6 +28,8 @@ const FIGURES: [(&str, &str); 19] = [
     ("mb_per_s", "MB/s"),
     ("commit_p50_us", "commit p50 us"),
     ("commit_p99_us", "p99"),
+    ("commit_call_p99_us", "p99 of the call"),
+    ("core_wait_us", "wait for a core us"),
     ("read_p50_us", "read p50 us"),
     ("read_p99_us", "p99"),
     ("database_p50_us", "open p50 us"),
