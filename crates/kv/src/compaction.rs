@@ -87,7 +87,7 @@ impl Kv {
         let _alone = self.compactor()?;
         let done = self.compact_alone(pace);
         // What cannot go on for now is nothing that a writer could wait for.
-        self.shared.ledger.space.can_shrink(matches!(done, Ok(true)));
+        self.shared.ledger.space.ended(matches!(done, Ok(true)), self.shared.time.clock().now());
         if done.is_err() {
             self.done().failed += 1;
         }
@@ -115,7 +115,6 @@ impl Kv {
             return self.pass(&cell, pace);
         }
         let Some(choice) = self.choice() else { return Ok(false) };
-        self.shared.ledger.space.can_shrink(true);
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
         let compacted = match self.write_compacted(&choice, pace) {
             Err(VaultError::Stopped) => return Ok(false),
@@ -152,7 +151,11 @@ impl Kv {
         let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
         let accounts = shared.ledger.expected();
-        config.chooser().choose(&accounts, &self.damaged(), self.sealed_end(), shared.log.end().0, hour)
+        let (chooser, damaged) = (config.chooser(), self.damaged().clone());
+        let (sealed_end, log_end) = (self.sealed_end(), shared.log.end().0);
+        let choice = chooser.choose(&accounts, &damaged, sealed_end, log_end, hour)?;
+        shared.ledger.space.owes(chooser.owed(&accounts, &damaged, sealed_end, log_end));
+        Some(choice)
     }
 
     /// What stands before is trimmed, complete, and read by no open but through a volume.

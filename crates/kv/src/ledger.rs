@@ -81,7 +81,7 @@ pub(crate) struct Ledger {
     made: [AtomicU64; 2],
     /// Once it is known, what has expired is buried.
     pub(crate) time: OnceLock<Arc<Time>>,
-    /// The sums of the accounts.
+    /// What compactions are to give back.
     pub(crate) space: Space,
 }
 
@@ -183,8 +183,6 @@ impl Ledger {
 
     fn of(runs: Runs, notes: Notes) -> Self {
         let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
-        let space = Space::default();
-        space.tell(&notes.accounts);
         Self {
             runs,
             notes: Mutex::new(notes),
@@ -192,7 +190,7 @@ impl Ledger {
             published,
             made: Default::default(),
             time: OnceLock::new(),
-            space,
+            space: Space::default(),
         }
     }
 
@@ -389,7 +387,6 @@ impl Ledger {
                     let live = notes.accounts.volume_of(*first).map_or(0, |volume| volume.live);
                     notes.superseded.at_most((*first, *end), live.saturating_sub(*kept_bytes));
                 }
-                self.space.tell(&notes.expected());
             }
         })?;
         refused.take().map_or(Ok(()), |refused| Err(refused.into()))

@@ -1,57 +1,56 @@
-//! What values take on disk and what of it lives, for who asks with each write: a few numbers, read without a lock.
+//! What compactions are to give back, for who asks with each write: a few numbers, read without a lock.
 //!
-//! Walk: the ledger tells with each commit of its accounts ([`Space::tell`]) · a compaction tells whether it found something to do
-//! ([`Space::can_shrink`]) · [`Space::debt`] is what is too much.
-//! Deliberately absent: where it lives; that is the accounts'.
+//! Walk: a compaction that begins says how much is too much of what it could take ([`Space::owes`]), and how it ended ([`Space::ended`]) ·
+//! [`Space::debt`] is that, for as long as somebody compacts and a little longer.
+//! Deliberately absent: what no compaction may take now: the journal behind a prepared branch or the last checkpoint, and what is damaged.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::vault::Accounts;
+use assent_world::Moment;
 
-/// Each number is of the newest commit; two of them may be of neighbouring ones.
+/// So long after a compaction the next one may begin: nobody waits for one that does not come.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// As the last look of a compaction found it.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Bytes of volumes.
-    compacted: AtomicU64,
-    /// From here on the journal has the values.
-    raw_from: AtomicU64,
+    bytes: AtomicU64,
     live: AtomicU64,
-    /// Whether the last look of a compaction found something to do.
-    can_shrink: AtomicBool,
+    /// Until when it counts, in microseconds of the clock.
+    until: AtomicU64,
 }
 
 /// What is too much on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
-    /// Bytes beyond what is wished, as far as compactions can give them back.
+    /// Bytes beyond what is wished, of what compactions can take.
     pub(crate) bytes: u64,
     /// Bytes that live.
     pub(crate) live: u64,
 }
 
 impl Space {
-    pub(crate) fn tell(&self, accounts: &Accounts) {
-        let raw_from = accounts.raw_from();
-        let (compacted, live) = accounts.sums(raw_from);
-        self.compacted.store(compacted, Ordering::Relaxed);
-        self.live.store(live, Ordering::Relaxed);
-        self.raw_from.store(raw_from, Ordering::Relaxed);
+    /// A compaction begins.
+    pub(crate) fn owes(&self, debt: Debt) {
+        self.live.store(debt.live, Ordering::Relaxed);
+        self.until.store(u64::MAX, Ordering::Relaxed);
+        self.bytes.store(debt.bytes, Ordering::Relaxed);
     }
 
-    /// Where nothing can be compacted, now or at all, nobody waits for it.
-    pub(crate) fn can_shrink(&self, can: bool) {
-        self.can_shrink.store(can, Ordering::Relaxed);
-    }
-
-    /// What is beyond so many bytes for each hundred that live; `log_end`: about where the journal ends.
-    pub(crate) fn debt(&self, log_end: u64, percent: u32) -> Debt {
-        let live = self.live.load(Ordering::Relaxed);
-        if !self.can_shrink.load(Ordering::Relaxed) {
-            return Debt { bytes: 0, live };
+    /// It has ended: well, or there was nothing to do, or it may not go on.
+    pub(crate) fn ended(&self, well: bool, now: Moment) {
+        self.until.store(now.after(FRESH).0, Ordering::Relaxed);
+        if !well {
+            self.bytes.store(0, Ordering::Relaxed);
         }
-        let raw = log_end.saturating_sub(self.raw_from.load(Ordering::Relaxed));
-        let bytes = self.compacted.load(Ordering::Relaxed).saturating_add(raw);
-        Debt { bytes: bytes.saturating_sub(allowed(live, percent)), live }
+    }
+
+    /// What is owed now.
+    pub(crate) fn debt(&self, now: impl FnOnce() -> Moment) -> Debt {
+        let debt = Debt { bytes: self.bytes.load(Ordering::Relaxed), live: self.live.load(Ordering::Relaxed) };
+        // Mostly none is: the clock is not asked then.
+        if debt.bytes > 0 && now().0 > self.until.load(Ordering::Relaxed) { Debt { bytes: 0, ..debt } } else { debt }
     }
 }
 
@@ -63,22 +62,19 @@ pub(crate) const fn allowed(live: u64, percent: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vault::Booking;
 
     #[test]
-    fn a_debt_is_what_is_too_much_and_none_where_nothing_can_be_done() {
-        let mut accounts = Accounts::new(100);
-        let mut booking = Booking::new(100);
-        booking.enters(0, 50);
-        accounts.book(&booking).unwrap();
+    fn a_debt_counts_while_somebody_compacts_and_a_second_longer() {
         let space = Space::default();
-        space.tell(&accounts);
-        assert_eq!(space.debt(1_000, 140), Debt { bytes: 0, live: 50 }, "nobody has looked");
-        space.can_shrink(true);
-        assert_eq!(space.debt(1_000, 140), Debt { bytes: 930, live: 50 });
-        assert_eq!(space.debt(70, 140), Debt { bytes: 0, live: 50 });
-        assert_eq!(space.debt(71, 140), Debt { bytes: 1, live: 50 });
-        space.can_shrink(false);
-        assert_eq!(space.debt(1_000, 140).bytes, 0);
+        let at = |us| move || Moment(us);
+        let debt = Debt { bytes: 900, live: 50 };
+        assert_eq!(space.debt(at(0)), Debt::default(), "nobody has looked");
+        space.owes(debt);
+        assert_eq!(space.debt(at(u64::MAX)), debt, "however long it takes");
+        space.ended(true, Moment(5_000_000));
+        assert_eq!([space.debt(at(6_000_000)).bytes, space.debt(at(6_000_001)).bytes], [900, 0]);
+        space.owes(debt);
+        space.ended(false, Moment(7_000_000));
+        assert_eq!(space.debt(at(7_000_000)).bytes, 0, "it may not go on");
     }
 }

@@ -75,7 +75,9 @@ impl Count<'_> {
             return;
         }
         let ledger = self.clerk.ledger;
-        let before = self.before.get_or_insert_with(|| ledger.is_near_memory().then(|| ledger.runs().view()));
+        // Nor is it where nothing is ever compacted.
+        let is_worth = || self.clerk.log.stretch_bytes().is_some() && ledger.is_near_memory();
+        let before = self.before.get_or_insert_with(|| is_worth().then(|| ledger.runs().view()));
         // What cannot be read is told to whoever asks for the key.
         let Some(Ok(Some(Newest { seq, value: Some(row) }))) = before.as_ref().map(|it| it.last_written(entry.key))
         else {
@@ -143,7 +145,6 @@ impl Tally for Count<'_> {
         notes.committed(accounts);
         notes.superseded.left(&self.booking);
         notes.superseded.add(&self.superseded);
-        self.clerk.ledger.space.tell(&notes.expected());
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();
         }

@@ -145,10 +145,10 @@ impl Kv {
     /// A pace within [`crate::Config::background_bytes_per_second`], until `is_stopped` says so.
     #[must_use]
     pub fn throttle(&self, is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Throttle {
-        let (shared, Config { background_bytes_per_second, space_amplification_max_percent, volume_bytes, .. }) =
+        let (shared, Config { background_bytes_per_second, volume_bytes, .. }) =
             (Arc::clone(&self.shared), self.config);
         let rest = move || {
-            let debt = shared.ledger.space.debt(shared.ledger.published().0, space_amplification_max_percent);
+            let debt = shared.ledger.space.debt(|| shared.time.clock().now());
             throttle::rest(debt.bytes, volume_bytes)
         };
         Throttle::new(self.shared.time.clock().clone(), background_bytes_per_second, is_stopped, rest)
@@ -172,10 +172,9 @@ impl Kv {
         pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum())
     }
 
-    /// Values on disk that are too much. The journal's end without its lock: what is visible is near enough.
+    /// Values on disk that are too much.
     fn dead(&self) -> Debt {
-        let ledger = &self.shared.ledger;
-        ledger.space.debt(ledger.published().0, self.config.space_amplification_max_percent)
+        self.shared.ledger.space.debt(|| self.shared.time.clock().now())
     }
 
     /// With no lock held: nobody stands behind one that waits.

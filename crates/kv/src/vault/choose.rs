@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::space::Debt;
 use crate::vault::{Account, Accounts};
 
 /// The hours of a day in which volumes may be compacted.
@@ -105,6 +106,27 @@ impl Chooser {
             None
         };
         space.or_else(|| self.join(&groups))
+    }
+
+    /// Of what [`Chooser::choose`] may take: bytes beyond what is wished, and those that live. What it may not take is nobody's debt.
+    pub(crate) fn owed(&self, accounts: &Accounts, damaged: &BTreeSet<u64>, sealed_end: u64, log_end: u64) -> Debt {
+        let is_whole =
+            |account: &Account| !account.is_kept() && damaged.range(account.first..account.end).next().is_none();
+        let volumes = accounts.compacted().copied().filter(is_whole);
+        let (bytes, live) = volumes
+            .chain(accounts.cells(sealed_end).take_while(is_whole))
+            .fold((0, 0), |(bytes, live), account| (bytes + account.bytes, live + account.live));
+        let (all_bytes, all_live) = accounts.sums(log_end);
+        Debt { bytes: self.beyond(bytes, live).min(self.beyond(all_bytes, all_live)), live: all_live }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at least 0, and precision is of no matter"
+    )]
+    fn beyond(&self, bytes: u64, live: u64) -> u64 {
+        bytes.saturating_sub((real(live) * self.space_amplification_max) as u64)
     }
 
     /// Of volumes, in groups of neighbours, and of cells.
@@ -312,6 +334,24 @@ mod tests {
         let empty = accounts(&[(100, 0, 1, 500)], &[]);
         let at = |hour| night.choose(&empty, &BTreeSet::new(), 100, 100, hour);
         assert_eq!((at(4), at(3).is_some()), (None, true));
+    }
+
+    #[test]
+    fn what_may_not_be_taken_is_nobodys_debt() {
+        let chooser = Chooser::default();
+        // A volume with a little that is dead, and five dead cells.
+        let accounts = accounts(&[(100, 80, 1, 5)], &[0, 0, 0, 0, 0]);
+        let owed = |damaged: &[u64], sealed_end| {
+            let damaged: BTreeSet<u64> = damaged.iter().copied().collect();
+            let choice = chooser.choose(&accounts, &damaged, sealed_end, 600, 3);
+            (choice.is_some(), chooser.owed(&accounts, &damaged, sealed_end, 600).bytes)
+        };
+        // A prepared branch keeps all of the journal: there is something to do, and it gives back next to nothing.
+        assert_eq!(owed(&[], 100), (true, 0));
+        assert_eq!(owed(&[], 300), (true, 300 - 112));
+        assert_eq!(owed(&[], 600), (true, 600 - 112));
+        assert_eq!(owed(&[450], 600), (true, 400 - 112), "what is behind a damaged cell");
+        assert_eq!(owed(&[50], 300), (true, 200));
     }
 
     #[test]

@@ -41,13 +41,16 @@ impl Superseded {
         self.cells.retain(|_, bytes| *bytes > 0);
     }
 
-    /// A compaction has looked: of the cells of a range no more than so many bytes are superseded.
+    /// A compaction has looked: of the cells of a range no more than so many bytes are superseded, what a flush found meanwhile left out.
     pub(crate) fn at_most(&mut self, (first, end): (u64, u64), bytes: u64) {
-        if self.between(first, end) > bytes {
-            self.cells.retain(|cell, _| !(first..end).contains(cell));
-            if bytes > 0 {
-                self.cells.insert(first, bytes);
+        let known = self.between(first, end);
+        if known > bytes {
+            // Each of its part: what is booked out later is taken off cell by cell.
+            for (_, own) in self.cells.range_mut(first..end) {
+                let part = u128::from(*own) * u128::from(bytes) / u128::from(known);
+                *own = u64::try_from(part).unwrap_or(0);
             }
+            self.cells.retain(|_, bytes| *bytes > 0);
         }
     }
 
@@ -98,5 +101,19 @@ mod tests {
         assert_eq!(accounts.without(&superseded).volume_of(0).map(|volume| volume.live), Some(55));
         superseded.at_most((0, 200), 0);
         assert_eq!(accounts.without(&superseded), accounts);
+    }
+
+    #[test]
+    fn nothing_stays_noted_of_what_a_compaction_capped_and_a_merge_booked_out() {
+        let mut superseded = Superseded::default();
+        let mut booking = Booking::new(100);
+        for (cell, bytes) in [(0, 30), (100, 20), (200, 40)] {
+            superseded.note(cell, bytes);
+            booking.leaves(cell, bytes);
+        }
+        superseded.at_most((0, 300), 60);
+        assert!((58..=60).contains(&superseded.between(0, 300)), "{superseded:?}");
+        superseded.left(&booking);
+        assert_eq!(superseded, Superseded::default());
     }
 }
