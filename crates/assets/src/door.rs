@@ -181,7 +181,8 @@ impl Desk {
             if self.accept_again || events.iter().any(|event| event.token() == LISTENER) {
                 self.accept();
             }
-            let mut ready: BTreeMap<usize, bool> = self.again.iter().map(|token| (*token, false)).collect();
+            // Nobody says again that one of these has closed: they are read to the end.
+            let mut ready: BTreeMap<usize, bool> = self.again.iter().map(|token| (*token, true)).collect();
             self.again.clear();
             for event in events.iter().filter(|event| event.token().0 >= FIRST) {
                 *ready.entry(event.token().0).or_default() |= event.is_read_closed();

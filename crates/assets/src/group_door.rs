@@ -19,7 +19,7 @@ use assent_frame::{Head, lay};
 use assent_ids::Epoch;
 use assent_kind::Kind;
 use assent_membership::{Member, Sequence};
-use assent_replica::{FRONT_TOKEN, Front, Port, Refused};
+use assent_replica::{FRONT_TOKEN, Front, Port, Ready, Refused};
 use assent_world::Clock;
 use assent_world::net::{Address, Interest, Listener, Registry, Token, Waker};
 
@@ -91,6 +91,8 @@ pub struct GroupDoor {
     arrived: u64,
     traced: VecDeque<Trace>,
     answered: Vec<Trace>,
+    /// The primary's time of all commands of this round.
+    round_ms: u64,
     buffer: Vec<u8>,
     answer: Vec<u8>,
 }
@@ -146,6 +148,7 @@ impl GroupDoor {
             arrived: 0,
             traced: VecDeque::new(),
             answered: Vec::new(),
+            round_ms: 0,
             buffer: vec![0; READ_BYTES],
             answer: Vec::new(),
         })
@@ -257,7 +260,7 @@ impl GroupDoor {
             }
             _ if self.wants_rules || self.owed_bytes >= OWED_BYTES_MAX => Err(Refused::Busy { bytes: self.owed_bytes }),
             true => port.read(self.tags).map(|()| None),
-            false => port.order(ENTRY_COMMAND, &[&self.clock.wall_ms().to_le_bytes(), bytes]).map(Some),
+            false => port.order(ENTRY_COMMAND, &[&self.round_ms.to_le_bytes(), bytes]).map(Some),
         };
         match ordered {
             Ok(at) => {
@@ -477,20 +480,25 @@ impl Front<Machine> for GroupDoor {
         Ok(())
     }
 
-    fn round(&mut self, ready: &[usize], port: &mut Port<'_, Machine>) {
-        if self.accept_again || ready.contains(&LISTENER) {
+    fn round(&mut self, ready: &[Ready], port: &mut Port<'_, Machine>) {
+        if self.accept_again || ready.iter().any(|ready| ready.token == LISTENER) {
             self.accept();
         }
         if self.wants_rules {
             self.lay_rules(port);
         }
-        let mut turns = std::mem::take(&mut self.again);
-        turns.extend(ready.iter().filter(|token| **token >= FIRST));
-        for token in turns {
+        // Nobody says again what became of those whose turn was not enough: they are read to the end.
+        let mut turns: BTreeMap<usize, bool> =
+            std::mem::take(&mut self.again).into_iter().map(|token| (token, true)).collect();
+        for Ready { token, is_closing } in ready.iter().filter(|ready| ready.token >= FIRST) {
+            *turns.entry(*token).or_default() |= *is_closing;
+        }
+        self.round_ms = self.clock.wall_ms();
+        for (token, is_closing) in turns {
             let Some(mut client) = self.clients.remove(&token) else { continue };
             // What could not be written before goes first: it makes room.
             client.guest.say();
-            client.guest.hear(&mut self.buffer, true);
+            client.guest.hear(&mut self.buffer, is_closing);
             self.take_in(token, &mut client, port);
             self.clients.insert(token, client);
             self.said.insert(token);

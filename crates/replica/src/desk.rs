@@ -18,14 +18,14 @@ use assent_ids::Lsn;
 use assent_journal::Keeper;
 use assent_membership::{Ack, Configuration, Sequence, Word, WordError};
 use assent_world::Clock;
-use assent_world::net::{Events, Poll};
+use assent_world::net::{Event, Events, Poll};
 
 use crate::chores::{LogDone, LogOrder, Openings, Question, ShelfDone, ShelfOrder, Worker};
 use crate::entry::Entry;
 use crate::error::ReplicaError;
 use crate::event::{Fault, Input, Output};
 use crate::execute::{Asked, FRESH_MAX, Whose};
-use crate::front::{FRONT_TOKEN, Facts, Front, Port, Wanted};
+use crate::front::{FRONT_TOKEN, Facts, Front, Port, Ready, Wanted};
 use crate::machine::Machine;
 use crate::member::{CallError, Tuning};
 use crate::message::Base;
@@ -157,6 +157,10 @@ pub(crate) enum Stopped {
     Machine { at: Sequence, kind: u16, why: String },
 }
 
+fn ready(event: &Event) -> Ready {
+    Ready { token: event.token().0, is_closing: event.is_read_closed() }
+}
+
 impl<M: Machine, F: Front<M>> Desk<M, F> {
     /// Works until it is told to stop, or cannot go on.
     ///
@@ -198,8 +202,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return,
                 _ => {}
             }
-            let ready: Vec<usize> =
-                events.iter().map(|event| event.token().0).filter(|token| *token >= FRONT_TOKEN).collect();
+            let ready: Vec<Ready> = events.iter().map(ready).filter(|ready| ready.token >= FRONT_TOKEN).collect();
             while let Ok(note) = self.notes.try_recv() {
                 // Whoever asks for more hears that it has stopped.
                 if let Note::Status(answer) = note {
@@ -212,8 +215,8 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         }
     }
 
-    /// Waits for whatever comes first, and hears the members; what is the front's is `ready`.
-    fn listen(&mut self, events: &mut Events, ready: &mut Vec<usize>) -> Result<(), Stopped> {
+    /// Waits for whatever comes first, and hears the members; what is the front's is told apart.
+    fn listen(&mut self, events: &mut Events, fronts: &mut Vec<Ready>) -> Result<(), Stopped> {
         match self.poll.poll(events, Some(self.pause())) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(Stopped::Poll(error.to_string())),
             _ => {}
@@ -221,13 +224,16 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         if events.iter().any(|event| event.token() == LISTENER) {
             self.wires.accept();
         }
-        ready.clear();
-        let mut members: Vec<usize> = self.wires.unread();
-        for token in events.iter().map(|event| event.token()).filter(|token| *token != LISTENER && *token != WAKER) {
-            if token.0 >= FRONT_TOKEN { ready.push(token.0) } else { members.push(token.0) }
+        fronts.clear();
+        // What was not read to its end may have ended since.
+        let again = |token| Ready { token, is_closing: true };
+        let mut members: Vec<Ready> = self.wires.unread().into_iter().map(again).collect();
+        for event in events.iter().filter(|event| event.token() != LISTENER && event.token() != WAKER) {
+            let ready = ready(event);
+            if ready.token >= FRONT_TOKEN { fronts.push(ready) } else { members.push(ready) }
         }
-        for token in members {
-            self.hear(token)?;
+        for ready in members {
+            self.hear(ready)?;
         }
         Ok(())
     }
@@ -253,8 +259,8 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         self.act(outputs)
     }
 
-    fn hear(&mut self, token: usize) -> Result<(), Stopped> {
-        let (messages, lost) = self.wires.hear(token);
+    fn hear(&mut self, ready: Ready) -> Result<(), Stopped> {
+        let (messages, lost) = self.wires.hear(ready.token, ready.is_closing);
         for message in messages {
             self.step(Input::Heard(message))?;
         }

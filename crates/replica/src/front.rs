@@ -26,6 +26,16 @@ use crate::wires::Wires;
 /// A front's tokens in the poll are this and above; all others are the member's.
 pub const FRONT_TOKEN: usize = 1 << 32;
 
+/// A connection that can be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Under which token it was registered.
+    pub token: usize,
+    /// Its other end has closed, and nobody says it again: it is to be read to its end. Where it has not, a read of less than there was room
+    /// for was all.
+    pub is_closing: bool,
+}
+
 /// A protocol for clients. All of it runs on the desk: what takes long keeps the whole member waiting.
 pub trait Front<M: Machine>: Send + 'static {
     /// Once, before the first turn: registers what it listens at. The waker ends a poll, from any thread.
@@ -35,7 +45,7 @@ pub trait Front<M: Machine>: Send + 'static {
     fn open(&mut self, registry: &Registry, waker: &Arc<Waker>) -> io::Result<()>;
 
     /// Each turn, also with nothing ready: takes what has arrived, orders and asks.
-    fn round(&mut self, ready: &[usize], port: &mut Port<'_, M>);
+    fn round(&mut self, ready: &[Ready], port: &mut Port<'_, M>);
 
     /// The command that the log holds there was executed, on this member; whoever ordered it may be told. In order, on standbys too.
     fn applied(&mut self, at: Sequence, kind: u16, answer: &[u8], machine: &M) {
@@ -81,7 +91,7 @@ impl<M: Machine> Front<M> for () {
         Ok(())
     }
 
-    fn round(&mut self, _: &[usize], _: &mut Port<'_, M>) {}
+    fn round(&mut self, _: &[Ready], _: &mut Port<'_, M>) {}
 }
 
 /// What a front wanted in one turn, beside commands.

@@ -56,7 +56,7 @@ pub use barrier::BARRIERS;
 pub use entry::{COMMAND_BYTES_MAX, Chain, Entry, Mark};
 pub use error::ReplicaError;
 pub use event::{Fault, Input, Opened, Output, ReadAt, Refused};
-pub use front::{FRONT_TOKEN, Front, Port};
+pub use front::{FRONT_TOKEN, Front, Port, Ready};
 pub use machine::{CHUNK_BYTES_MAX, Machine, Next, Put};
 pub use member::{CallError, Doors, Home, Running, StartError, Tuning};
 pub use message::{Base, Message, MessageError, PIECE_BYTES_MAX, Piece, STREAM_BYTES_MAX, Said};

@@ -153,8 +153,9 @@ impl Wires {
         over
     }
 
-    /// What has arrived on one connection. A member's whose connection out is over is told apart.
-    pub(crate) fn hear(&mut self, token: usize) -> (Vec<Message>, Option<Member>) {
+    /// What has arrived on one connection. A member's whose connection out is over is told apart. `to_the_end`: nobody says again that the
+    /// other end has closed.
+    pub(crate) fn hear(&mut self, token: usize, to_the_end: bool) -> (Vec<Message>, Option<Member>) {
         if let Some(member) = self.outbound.iter().find(|(_, out)| out.token == token).map(|(member, _)| *member) {
             let ended = self.outbound.get_mut(&member).is_some_and(|out| out.has_ended());
             if ended {
@@ -164,7 +165,7 @@ impl Wires {
         }
         let Some(inbound) = self.inbound.get_mut(&token) else { return (Vec::new(), None) };
         let mut messages = Vec::new();
-        match inbound.read(&mut self.buffer, &mut messages, &mut self.bytes.0) {
+        match inbound.read(&mut self.buffer, &mut messages, &mut self.bytes.0, to_the_end) {
             Turn::Over => _ = self.inbound.remove(&token),
             Turn::More => self.unread.push(token),
             Turn::Empty => {}
@@ -259,7 +260,7 @@ impl Outbound {
 
 impl Inbound {
     /// Takes in what has arrived, as much as one turn takes.
-    fn read(&mut self, buffer: &mut [u8], messages: &mut Vec<Message>, heard: &mut u64) -> Turn {
+    fn read(&mut self, buffer: &mut [u8], messages: &mut Vec<Message>, heard: &mut u64, to_the_end: bool) -> Turn {
         for _ in 0..READS_MAX {
             match self.peer.read(buffer) {
                 Ok(0) => return Turn::Over,
@@ -268,6 +269,10 @@ impl Inbound {
                     self.inbox.extend_from_slice(buffer.get(..read).unwrap_or_default());
                     if !self.parse(messages) {
                         return Turn::Over;
+                    }
+                    // Less than there was room for was all; what comes now is a new event.
+                    if read < buffer.len() && !to_the_end {
+                        return Turn::Empty;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Empty,

@@ -18,7 +18,7 @@ mod address;
 mod read_limit;
 
 pub use address::{Address, AddressError};
-pub use mio::{Events, Interest, Poll, Registry, Token, Waker, event::Source};
+pub use mio::{Events, Interest, Poll, Registry, Token, Waker, event::Event, event::Source};
 pub use read_limit::{ReadLimit, has_ended};
 
 fn nowhere(host: &str) -> io::Error {
@@ -501,6 +501,6 @@ mod tests {
                 poll.poll(&mut events, None).unwrap();
             }
         });
-        assert_eq!(events.iter().next().map(mio::event::Event::token), Some(Token(9)));
+        assert_eq!(events.iter().next().map(Event::token), Some(Token(9)));
     }
 }

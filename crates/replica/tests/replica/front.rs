@@ -12,7 +12,9 @@ use std::time::Duration;
 use assent_arbiter::{Arbiter, ArbiterError};
 use assent_ids::Epoch;
 use assent_membership::{Ack, Configuration, Member, Sequence, Standing, Word};
-use assent_replica::{CallError, Doors, FRONT_TOKEN, Front, Home, Machine, Next, Port, Put, Running, Status, Tuning};
+use assent_replica::{
+    CallError, Doors, FRONT_TOKEN, Front, Home, Machine, Next, Port, Put, Ready, Running, Status, Tuning,
+};
 use assent_world::net::{Address, Interest, Listener, Peer, Registry, Token, Waker};
 use assent_world::{Clock, RealClock, RealDice, RealDisk};
 
@@ -189,8 +191,8 @@ impl Front<Slow> for Line {
         Ok(())
     }
 
-    fn round(&mut self, ready: &[usize], port: &mut Port<'_, Slow>) {
-        if ready.contains(&FRONT_TOKEN) {
+    fn round(&mut self, ready: &[Ready], port: &mut Port<'_, Slow>) {
+        if ready.iter().any(|ready| ready.token == FRONT_TOKEN) {
             while let Some(mut peer) = self.listener.as_mut().unwrap().accept().unwrap() {
                 let both = Interest::READABLE | Interest::WRITABLE;
                 self.registry.as_ref().unwrap().register(&mut peer, Token(FRONT_TOKEN + 1), both).unwrap();
