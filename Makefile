@@ -1,7 +1,7 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs gate model sim matrix failover demo-failover hostile kv-kills docs-kills rest-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs peers-assets bench-assets gate model sim matrix failover demo-failover hostile kv-kills docs-kills rest-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -43,6 +43,10 @@ bench-docs: ## documents: long histories and large ones, against durable writes 
 	cargo build --release -p assent-cli
 	target/release/assent bench docs $(or $(ARGS),--report target/docs.html)
 
+bench-assets: ## assets, one server and a pair, against as many processes that do nothing: ARGS="--role pair --shapes 6x1 --report NAME.html"
+	cargo build --release -p assent-cli
+	target/release/assent bench assets $(or $(ARGS),--report target/assets.html)
+
 bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits and the verbs by hand
 	scripts/bench-sql real $(ARGS)
 
@@ -57,6 +61,9 @@ peers-kv: ## the same against RocksDB, LevelDB, fjall and redb, in one run (thei
 
 peers-docs: ## documents against PostgreSQL as jsonb with a history table, in one run (a server of its own; peers/README.md)
 	scripts/peers-docs $(ARGS)
+
+peers-assets: ## a pair of asset servers against Redis with a replica and etcd, in one run (their packages; peers/README.md)
+	scripts/peers-assets $(ARGS)
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)

@@ -18,8 +18,10 @@ pub mod figures;
 pub mod floor;
 mod load;
 mod meter;
+pub mod peers;
 mod place;
 pub mod race;
+pub mod speech;
 
 use std::fmt::Display;
 
@@ -144,6 +146,7 @@ mod tests {
     use assent_world::net::Address;
     use assent_world::{RealClock, RealDice, RealDisk};
 
+    use super::speech::Speech;
     use super::*;
 
     fn case(role: Role, connections: u32, outstanding: u32) -> Case {
@@ -175,18 +178,18 @@ mod tests {
         let slice = Duration::from_millis(50);
         for case in [case(Role::Solo, 1, 1), case(Role::Solo, 3, 16), case(Role::Solo, 2, 1_024)] {
             for at in [&echo, &relay] {
-                let seen = drive(at, false, &case, slice).unwrap();
+                let seen = drive(at, Speech::Echo, &case, slice).unwrap();
                 assert_eq!(seen.done, u64::try_from(seen.samples.len()).unwrap());
                 let shape = case.shape;
                 assert!(seen.done >= u64::from(shape.connections * shape.outstanding), "each was answered");
             }
-            done += drive(door.address(), true, &case, slice).unwrap().done;
+            done += drive(door.address(), Speech::Assets, &case, slice).unwrap().done;
         }
         assert_eq!(audit::executed(door.address(), 1_500).unwrap(), done);
         audit::agreed(&[door.address().clone(), door.address().clone()]).unwrap();
         // A command that is refused is no answer of this race.
         let unknown = Case { assets: 1_501, spread: Spread::Even, ..case(Role::Solo, 1, 1_024) };
-        let error = drive(door.address(), true, &unknown, slice).unwrap_err();
+        let error = drive(door.address(), Speech::Assets, &unknown, slice).unwrap_err();
         assert!(error.message.contains("Refused"), "{error}");
     }
 }

@@ -84,7 +84,7 @@ pub fn cell(case: &Case, ack: &str, seen: &Seen, floor: Option<&Seen>) -> Result
         put("answered".to_owned(), float(answered));
         put("lost".to_owned(), float(answered.saturating_sub(executed)));
         put("doubled".to_owned(), float(executed.saturating_sub(answered)));
-        if case.subscribers > 0 {
+        if seen.news != (0, 0) {
             put("news".to_owned(), float(seen.news.0));
             put("news_missed".to_owned(), float(seen.news.1));
         }

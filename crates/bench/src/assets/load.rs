@@ -8,24 +8,18 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use assent_assets::{AssetId, Command, Op};
-use assent_frame::{Head, Writer, lay, parse};
 use assent_kind::Kind;
 use assent_world::net::{Address, Stream};
 
+use super::speech::{Answered, Speech};
 use super::{Case, Spread, failed};
 use crate::BenchError;
 use crate::kv::keys::Draw;
 use crate::stats::Samples;
 
-const KIND_COMMAND: u16 = 0x51;
-const KIND_ANSWER: u16 = 0x52;
-const ANSWER_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 1 << 16;
 /// A server that says nothing for so long is dead.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// What an answer begins with where the command was done.
-const DONE: u8 = 0;
 /// The assets of one client's commands, drawn before the clock starts.
 const DRAWN: usize = 1 << 14;
 
@@ -40,18 +34,18 @@ pub struct Slice {
     pub done: u64,
 }
 
-/// Loads a server for one slice. `executes`: it answers commands; else it gives their frames back.
+/// Loads a server for one slice.
 ///
 /// # Errors
 /// What the network says; `Internal` for an answer that is none.
-pub fn drive(at: &Address, executes: bool, case: &Case, slice: Duration) -> Result<Slice, BenchError> {
+pub fn drive(at: &Address, speech: Speech, case: &Case, slice: Duration) -> Result<Slice, BenchError> {
     let connections = case.shape.connections;
     let lines = (0..connections).map(|_| connect(at)).collect::<Result<Vec<_>, _>>()?;
     let gate = Barrier::new(lines.len() + 1);
     let (results, took) = std::thread::scope(|scope| {
         let load = |(number, stream): (u64, Stream)| {
             let gate = &gate;
-            scope.spawn(move || Load::new(&stream, case, number, executes).run(gate, slice))
+            scope.spawn(move || Load::new(&stream, case, number, speech).run(gate, slice))
         };
         let threads: Vec<_> = (0..).zip(lines).map(load).collect();
         gate.wait();
@@ -101,8 +95,11 @@ fn order(case: &Case, number: u64) -> Vec<usize> {
             });
             let (weights, mut draw): (Vec<f64>, _) = (weights.collect(), Draw::new(number));
             let all = weights.last().copied().unwrap_or(1.0);
-            let mut drawn = || draw.share() * all;
-            (0..DRAWN).map(|_| weights.partition_point(|sum| *sum <= drawn()).min(weights.len() - 1)).collect()
+            let mut drawn = || {
+                let share = draw.share() * all;
+                weights.partition_point(|sum| *sum <= share).min(weights.len() - 1)
+            };
+            (0..DRAWN).map(|_| drawn()).collect()
         }
     }
 }
@@ -112,33 +109,44 @@ const fn float(rank: u64) -> f64 {
     rank as f64
 }
 
+/// Commands that were written at once.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    commands: usize,
+    /// Of them so many have no answer.
+    left: usize,
+}
+
 /// One connection's client.
 struct Load<'a> {
     stream: &'a Stream,
     outstanding: usize,
-    executes: bool,
-    /// One frame for each asset.
-    frames: Vec<Vec<u8>>,
+    speech: Speech,
+    /// A request for each asset, and what follows those of one write.
+    requests: Vec<Vec<u8>>,
+    closing: Option<Vec<u8>>,
     order: Vec<usize>,
     next: usize,
-    /// When commands were written, and how many with one write.
-    sent: VecDeque<(Instant, usize)>,
+    sent: VecDeque<Sent>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
 }
 
 impl<'a> Load<'a> {
-    fn new(stream: &'a Stream, case: &Case, number: u64, executes: bool) -> Self {
-        let frame = |asset: u64| {
-            let (mut command, mut frame) = (Writer::new(), Vec::new());
-            Command::lay_batch(&mut command, None, &[Op::Add { id: AssetId(1 + asset), by: 1 }]);
-            lay(&mut frame, Head { mark: asset, kind: KIND_COMMAND, ..Head::default() }, &[command.as_slice()]);
-            frame
-        };
-        let frames: Vec<_> = (0..case.reached().max(1)).map(frame).collect();
-        let outstanding = usize::try_from(case.shape.outstanding).unwrap_or(1).max(1);
-        let (order, sent) = (order(case, number), VecDeque::new());
-        Self { stream, outstanding, executes, frames, order, next: 0, sent, inbox: Vec::new(), outbox: Vec::new() }
+    fn new(stream: &'a Stream, case: &Case, number: u64, speech: Speech) -> Self {
+        Self {
+            stream,
+            outstanding: usize::try_from(case.shape.outstanding).unwrap_or(1).max(1),
+            speech,
+            requests: (0..case.reached().max(1)).map(|asset| speech.request(asset)).collect(),
+            closing: speech.closing(),
+            order: order(case, number),
+            next: 0,
+            sent: VecDeque::new(),
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+        }
     }
 
     fn run(mut self, gate: &Barrier, slice: Duration) -> Result<(Samples, u64), BenchError> {
@@ -165,44 +173,45 @@ impl<'a> Load<'a> {
         Ok((samples, done))
     }
 
-    fn send(&mut self, count: usize) -> Result<(), BenchError> {
-        if count == 0 {
+    fn send(&mut self, commands: usize) -> Result<(), BenchError> {
+        if commands == 0 {
             return Ok(());
         }
         self.outbox.clear();
-        for _ in 0..count {
-            let frame = self.order.get(self.next).and_then(|at| self.frames.get(*at));
-            self.outbox.extend_from_slice(frame.map(Vec::as_slice).unwrap_or_default());
+        for _ in 0..commands {
+            let request = self.order.get(self.next).and_then(|at| self.requests.get(*at));
+            self.outbox.extend_from_slice(request.map(Vec::as_slice).unwrap_or_default());
             self.next = (self.next + 1) % self.order.len();
         }
-        self.sent.push_back((now(), count));
+        self.closing.iter().for_each(|closing| self.outbox.extend_from_slice(closing));
+        let left = commands + usize::from(self.closing.is_some());
+        self.sent.push_back(Sent { at: now(), commands, left });
         let mut stream = self.stream;
         stream.write_all(&self.outbox).map_err(|error| failed("a client of the race", &error))
     }
 
-    /// Takes the answers that are whole.
+    /// Takes the answers that are whole. Where something closes a write, its answer is that of all commands of the write.
     fn take(&mut self, at: Instant, samples: &mut Samples) -> Result<usize, BenchError> {
         let (mut taken, mut answered) = (0, 0);
         let wrong = |what: &str| BenchError::new(Kind::Internal, format!("the server of the race answered {what}"));
-        loop {
-            let rest = self.inbox.get(taken..).unwrap_or_default();
-            let Some((frame, laid)) = parse(rest, ANSWER_BYTES_MAX).map_err(|error| wrong(&error.to_string()))? else {
-                break;
+        let closes = self.closing.is_some();
+        while let Some(rest) = self.inbox.get(taken..).filter(|rest| !rest.is_empty()) {
+            let sent = self.sent.front_mut().ok_or_else(|| wrong("what nobody asked"))?;
+            let said = self.speech.answer(rest, closes && sent.left == 1).map_err(|what| wrong(&what))?;
+            let Some(Answered { bytes }) = said else { break };
+            taken += bytes;
+            sent.left -= 1;
+            let commands = match (closes, sent.left) {
+                (false, _) => 1,
+                (true, 0) => sent.commands,
+                (true, _) => 0,
             };
-            if self.executes && (frame.kind != KIND_ANSWER || frame.payload.first() != Some(&DONE)) {
-                return Err(wrong(&format!(
-                    "kind {:#x}: {:?}",
-                    frame.kind,
-                    assent_assets::Answer::read(frame.payload)
-                )));
-            }
-            let (sent, left) = self.sent.front_mut().ok_or_else(|| wrong("what nobody asked"))?;
-            samples.push(at.saturating_duration_since(*sent));
-            *left -= 1;
-            if *left == 0 {
+            let took = at.saturating_duration_since(sent.at);
+            (0..commands).for_each(|_| samples.push(took));
+            answered += commands;
+            if sent.left == 0 {
                 self.sent.pop_front();
             }
-            (taken, answered) = (taken + laid, answered + 1);
         }
         self.inbox.drain(..taken.min(self.inbox.len()));
         Ok(answered)
@@ -211,20 +220,8 @@ impl<'a> Load<'a> {
 
 #[cfg(test)]
 mod tests {
-    use assent_assets::{Answer, Results};
-
     use super::super::{Role, Shape};
     use super::*;
-
-    #[test]
-    fn an_answer_that_was_done_begins_as_the_clients_look_for() {
-        let mut out = Writer::new();
-        Answer::Done(Results::default()).lay(&mut out);
-        assert_eq!(out.as_slice().first(), Some(&DONE));
-        let mut out = Writer::new();
-        Answer::InDoubt.lay(&mut out);
-        assert_ne!(out.as_slice().first(), Some(&DONE));
-    }
 
     #[test]
     fn commands_fall_on_all_assets_on_one_or_mostly_on_the_first() {

@@ -13,6 +13,8 @@ use assent_kind::Kind;
 use assent_world::net::{Address, tcp_listener};
 use assent_world::{Clock as _, RealClock};
 
+use super::peers::{self, Peer};
+use super::speech::Speech;
 use super::{Case, Role, audit, failed};
 use crate::BenchError;
 use crate::proxy::{Delay, Proxy};
@@ -39,17 +41,17 @@ pub struct Subject {
     pub at: Address,
     /// Where its nodes are asked, without a network in between; none of a floor.
     pub nodes: Vec<Address>,
-    /// Whether it executes commands; a floor gives them back.
-    pub executes: bool,
-    processes: Vec<Process>,
-    proxies: Vec<Proxy>,
+    /// How it is spoken to.
+    pub speech: Speech,
+    pub(super) processes: Vec<Process>,
+    pub(super) proxies: Vec<Proxy>,
 }
 
 /// One process of a subject, killed when this is dropped.
 #[derive(Debug)]
-struct Process {
-    name: &'static str,
-    child: Child,
+pub(super) struct Process {
+    pub(super) name: &'static str,
+    pub(super) child: Child,
 }
 
 impl Drop for Process {
@@ -82,7 +84,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// A port that nobody has now.
-fn free() -> Result<Address, BenchError> {
+pub(super) fn free() -> Result<Address, BenchError> {
     let here = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
     let port = tcp_listener(&here)
         .and_then(|listener| listener.local_addr())
@@ -91,13 +93,13 @@ fn free() -> Result<Address, BenchError> {
 }
 
 /// The places of the network: each way in leads through a proxy of its own, where there is a delay.
-struct Network {
+pub(super) struct Network {
     delay: Delay,
-    proxies: Vec<Proxy>,
+    pub(super) proxies: Vec<Proxy>,
 }
 
 impl Network {
-    fn to(&mut self, server: &Address) -> Result<Address, BenchError> {
+    pub(super) fn to(&mut self, server: &Address) -> Result<Address, BenchError> {
         if self.delay == Delay::default() {
             return Ok(server.clone());
         }
@@ -116,6 +118,9 @@ impl Subject {
     pub fn open(program: &Program, folder: &Path, case: &Case, ack: &str) -> Result<Self, BenchError> {
         let delay = Delay { rtt_us: case.rtt_us, jitter_us: 0 };
         let network = Network { delay, proxies: Vec::new() };
+        if let Some(peer) = Peer::named(ack) {
+            return peers::open(peer, network, folder, case.role);
+        }
         match (ack, case.role) {
             (FLOOR, role) => Self::floor(program, network, role),
             (_, Role::Solo) => Self::solo(program, network, folder, ack),
@@ -134,7 +139,14 @@ impl Subject {
             at = its;
         }
         let at = network.to(&at)?;
-        Ok(Self { ack: FLOOR.to_owned(), at, nodes: Vec::new(), executes: false, processes, proxies: network.proxies })
+        Ok(Self {
+            ack: FLOOR.to_owned(),
+            at,
+            nodes: Vec::new(),
+            speech: Speech::Echo,
+            processes,
+            proxies: network.proxies,
+        })
     }
 
     fn solo(program: &Program, mut network: Network, folder: &Path, ack: &str) -> Result<Self, BenchError> {
@@ -142,7 +154,14 @@ impl Subject {
         let serve = words(&["assets", "serve", "--data", &data, "--listen", "127.0.0.1:0", "--ack", ack]);
         let (server, node) = program.start("server", &serve, "ready assets=")?;
         let (at, processes) = (network.to(&node)?, vec![server]);
-        Ok(Self { ack: ack.to_owned(), at, nodes: vec![node], executes: true, processes, proxies: network.proxies })
+        Ok(Self {
+            ack: ack.to_owned(),
+            at,
+            nodes: vec![node],
+            speech: Speech::Assets,
+            processes,
+            proxies: network.proxies,
+        })
     }
 
     fn pair(program: &Program, mut network: Network, folder: &Path, ack: &str) -> Result<Self, BenchError> {
@@ -167,7 +186,7 @@ impl Subject {
         processes.push(witness);
         whole(&nodes)?;
         let at = nodes.first().map_or_else(|| Ok(arbiter), |node| network.to(node))?;
-        Ok(Self { ack: ack.to_owned(), at, nodes, executes: true, processes, proxies: network.proxies })
+        Ok(Self { ack: ack.to_owned(), at, nodes, speech: Speech::Assets, processes, proxies: network.proxies })
     }
 
     /// The processes that serve, by name.

@@ -15,7 +15,9 @@ use assent_world::{Disk as _, RealDisk};
 use super::figures::{self, Seen};
 use super::load::{Slice, drive};
 use super::meter::Meter;
+use super::peers::{self, Peer};
 use super::place::{FLOOR, Program, Subject};
+use super::speech::Speech;
 use super::{Case, Role, audit};
 use crate::BenchError;
 use crate::report::sink::Sink;
@@ -32,6 +34,8 @@ pub struct Plan<'p> {
     pub cases: &'p [Case],
     /// What stands behind an answer.
     pub acks: &'p [String],
+    /// Who else takes part.
+    pub peers: &'p [Peer],
     /// Slices of each row.
     pub rounds: u32,
     /// How long each is.
@@ -42,7 +46,9 @@ impl Plan<'_> {
     /// The acknowledgements of a case: one server alone has nobody to receive anything.
     fn acks(&self, case: &Case) -> Vec<String> {
         let is_there = |ack: &&String| case.role == Role::Pair || *ack != "received";
-        self.acks.iter().filter(is_there).cloned().collect()
+        // Peers have no network of ours between them.
+        let peers = self.peers.iter().filter(|_| case.rtt_us == 0).map(|peer| peer.name().to_owned());
+        self.acks.iter().filter(is_there).cloned().chain(peers).collect()
     }
 }
 
@@ -139,7 +145,7 @@ fn failed(case: &Case, ack: &str, error: &BenchError) -> Cell {
 fn open(program: &Program, folder: &Path, case: &Case, ack: &str) -> Result<Subject, BenchError> {
     make(folder)?;
     let subject = Subject::open(program, folder, case, ack)?;
-    if subject.executes {
+    if subject.speech == Speech::Assets {
         audit::create(&subject.at, case.assets)?;
     }
     Ok(subject)
@@ -168,8 +174,8 @@ fn slice(row: &mut Row, case: &Case, length: Duration) -> Result<(), BenchError>
 
 /// The load, and subscribers beside it; of those the changes that they were told, and missed.
 fn loaded(subject: &Subject, case: &Case, length: Duration) -> Result<(Slice, (u64, u64)), BenchError> {
-    let (at, executes) = (&subject.at, subject.executes);
-    let count = if executes { case.subscribers } else { 0 };
+    let at = &subject.at;
+    let count = if subject.speech == Speech::Assets { case.subscribers } else { 0 };
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (ready, is_ready) = sync_channel(usize::try_from(count).unwrap_or(1).max(1));
@@ -180,7 +186,7 @@ fn loaded(subject: &Subject, case: &Case, length: Duration) -> Result<(Slice, (u
         };
         let listeners: Vec<_> = (0..count).map(listen).collect();
         (0..count).for_each(|_| _ = is_ready.recv());
-        let slice = drive(at, executes, case, length);
+        let slice = drive(at, subject.speech, case, length);
         stop.store(true, Ordering::SeqCst);
         let mut news = (0, 0);
         for listener in listeners {
@@ -195,8 +201,13 @@ fn loaded(subject: &Subject, case: &Case, length: Duration) -> Result<(Slice, (u
 /// What the race left behind: both nodes have one state, and it holds what was answered.
 fn left(row: &mut Row, case: &Case) -> Result<(), BenchError> {
     let Row { subject, seen, .. } = row;
-    if !subject.executes {
-        return Ok(());
+    match subject.speech {
+        Speech::Echo => return Ok(()),
+        Speech::Redis { .. } | Speech::Etcd => {
+            seen.executed = peers::executed(subject, case.assets)?;
+            return Ok(());
+        }
+        Speech::Assets => {}
     }
     seen.executed = audit::executed(&subject.at, case.assets)?;
     audit::agreed(&subject.nodes)?;

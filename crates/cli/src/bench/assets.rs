@@ -56,6 +56,7 @@ pub(super) fn run(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failu
         folder: &rows,
         cases: &cases,
         acks: &arguments.ack,
+        peers: &arguments.peers,
         rounds: arguments.rounds,
         slice: Duration::from_millis(arguments.slice_ms),
     };

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use assent_bench::assets::peers::Peer;
 use assent_bench::assets::{Case, Role, Shape, Spread};
 use assent_world::net::Address;
 use clap::{Args, ValueEnum};
@@ -32,6 +33,10 @@ pub(crate) struct BenchAssets {
     /// Connections that are told every change.
     #[arg(long, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) subscribers: Vec<u32>,
+    /// Others beside ours, in the same rows: redis-received and redis-durable (Redis; with WAIT 1 where it is a pair), etcd (three members where
+    /// it is a pair). Their programs must be there.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = peer)]
+    pub(crate) peers: Vec<Peer>,
     /// Rounds of slices, the floor's beside each server's.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) rounds: u32,
@@ -101,6 +106,11 @@ impl BenchAssets {
     }
 }
 
+fn peer(text: &str) -> Result<Peer, String> {
+    let known = Peer::ALL.map(Peer::name).join(", ");
+    Peer::named(text).ok_or_else(|| format!("known are {known}"))
+}
+
 fn shape(text: &str) -> Result<Shape, String> {
     let wrong = || "write connections x commands under way, as 6x16: 1 to 1000 and 1 to 1024".to_owned();
     let (connections, outstanding) = text.split_once('x').ok_or_else(wrong)?;
@@ -131,8 +141,10 @@ mod tests {
             .unwrap()
             .cases();
         assert_eq!(cases.len(), 16);
+        assert_eq!(parsed("--peers redis-received,etcd").unwrap().peers, [Peer::RedisReceived, Peer::Etcd]);
         assert!(cases.iter().all(|case| case.role == Role::Pair && case.assets == 100));
-        for wrong in ["--shapes 6", "--shapes 0x1", "--shapes 1x1025", "--shapes 1001x1", "--ack some"] {
+        for wrong in ["--shapes 6", "--shapes 0x1", "--shapes 1x1025", "--shapes 1001x1", "--ack some", "--peers redis"]
+        {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }
