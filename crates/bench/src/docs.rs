@@ -5,14 +5,15 @@
 //! process keeps nothing, the page cache does. Whatever is read is checked.
 //!
 //! Walk: [`scenario`] says what is asked for · [`run`] runs it in a folder · [`history`] and [`large`] are the scenarios, [`readers`] a
-//! part of one · [`desk`] opens the database · [`charts`] what is drawn.
-//! Deliberately absent: HTTP, which has a race of its own, and peers.
+//! part of one, [`desk`] opens their database · [`rest`] has the two over HTTP, whose servers are processes · [`charts`] what is drawn.
+//! Deliberately absent: peers.
 
 pub mod charts;
 mod desk;
 mod history;
 mod large;
 mod readers;
+mod rest;
 pub mod scenario;
 
 use std::path::Path;
@@ -49,6 +50,7 @@ pub fn run(folder: &Path, given: &Given, sink: &Sink, progress: impl Fn(&str)) -
         let ran = match scenario {
             Scenario::History => history::run(&stage),
             Scenario::Large => large::run(&stage),
+            Scenario::Rest | Scenario::Mixed => rest::run(&stage),
         };
         clean(&folder)?;
         ran?;
@@ -139,6 +141,7 @@ mod tests {
         let report = Report::new("docs", "a test", String::new(), Host::default());
         let sink = Sink::new(report, Outputs::default()).unwrap();
         let given = Given {
+            scenarios: vec![Scenario::History, Scenario::Large],
             commits: 60,
             step: 25,
             depths: vec![20, 60],

@@ -25,6 +25,7 @@ pub mod restart;
 mod stage;
 pub mod stats;
 pub mod tx;
+pub mod web;
 
 use assent_kind::Kind;
 

@@ -311,7 +311,8 @@ pub(crate) enum Bench {
     Tx(Box<crate::bench::tx::options::BenchTx>),
     /// Key-value stores: 8 KB objects under pressure, ours beside a floor, and beside peers with --program.
     Kv(Box<crate::bench::kv::options::BenchKv>),
-    /// Documents: long histories and large documents, each durable commit against a durable write of the same bytes.
+    /// Documents: long histories and large documents, each durable commit against a durable write of the same bytes; a page over
+    /// HTTP against a constant answer.
     Docs(Box<crate::bench::docs::options::BenchDocs>),
     /// Assets, on one server and on a pair: commands of many connections, one or many under way on each, against the same frames through as
     /// many processes.
@@ -319,6 +320,15 @@ pub(crate) enum Bench {
     /// A process of the floor of `bench assets`.
     #[command(hide = true)]
     AssetsFloor(crate::bench::assets::options::AssetsFloor),
+    /// The load generator of `bench docs`: a plan on stdin, what came of it on stdout.
+    #[command(hide = true)]
+    WebLoad,
+    /// The floor of `bench docs` over HTTP.
+    #[command(hide = true)]
+    WebFloor {
+        /// Bytes of its answer.
+        bytes: u32,
+    },
     /// One row in PostgreSQL and one in MariaDB, against two plain commits and against the XA verbs by hand.
     Real(crate::bench::options::BenchReal),
     /// Branches in doubt in PostgreSQL and MariaDB, and killed clients: how long until nothing is left.

@@ -35,6 +35,11 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
         Bench::Docs(arguments) => return docs::run(&arguments, json),
         Bench::Assets(arguments) => return assets::run(&arguments, json),
         Bench::AssetsFloor(arguments) => assets::serve_floor(&arguments),
+        Bench::WebLoad => Ok(assent_bench::web::generate(std::io::stdin(), std::io::stdout())?),
+        Bench::WebFloor { bytes } => {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            Ok(assent_bench::web::floor::serve(bytes, |at| println!("ready floor={at}"))?)
+        }
         Bench::Real(arguments) => real::run(&arguments, json),
         Bench::Recover(arguments) => recover::run(&arguments, json),
         Bench::Restart(arguments) => restart::run(&arguments, json),

@@ -56,7 +56,36 @@ fn one(scenario: Scenario) -> Vec<ChartSpec> {
         Scenario::Large => {
             vec![commits, bytes, bars("Loaded", "load", &["mb_per_s"], "megabytes per second", false), diff]
         }
+        Scenario::Rest => rest(&commits),
+        Scenario::Mixed => {
+            let row = "read and commit";
+            vec![
+                bars("Answers per second", row, &["per_s", "commits_per_s"], "per second", true),
+                bars("99 of 100 come within", row, &["read_p99_us", "commit_p99_us"], "microseconds", true),
+            ]
+        }
     }
+}
+
+/// Each subject a line over its clients.
+fn rest(like: &ChartSpec) -> Vec<ChartSpec> {
+    let lines = |title: &str, figure: &str, y_title: &str| ChartSpec {
+        kind: ChartKind::Lines,
+        title: format!("{title}: rest"),
+        x: "clients".to_owned(),
+        along: "clients".to_owned(),
+        y: vec![figure.to_owned()],
+        series: vec!["row".to_owned()],
+        only: BTreeMap::from([("scenario".to_owned(), vec![Scenario::Rest.name().to_owned()])]),
+        x_title: "clients".to_owned(),
+        y_title: y_title.to_owned(),
+        ..like.clone()
+    };
+    vec![
+        lines("Answers per second", "per_s", "answers per second"),
+        lines("Processor time of the server for an answer", "server_cpu_us", "microseconds"),
+        lines("99 of 100 answers come within", "read_p99_us", "microseconds"),
+    ]
 }
 
 fn only(scenario: Scenario, row: &str) -> BTreeMap<String, Vec<String>> {

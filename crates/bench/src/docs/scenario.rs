@@ -1,5 +1,6 @@
 //! What is asked of the document race.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A scenario.
@@ -9,10 +10,15 @@ pub enum Scenario {
     History,
     /// One field of large documents.
     Large,
+    /// A page of a large document over HTTP, by more and more clients.
+    Rest,
+    /// Readers of that page beside a writer.
+    Mixed,
 }
 
 /// All of them by their names.
-pub const SCENARIOS: [(&str, Scenario); 2] = [("history", Scenario::History), ("large", Scenario::Large)];
+pub const SCENARIOS: [(&str, Scenario); 4] =
+    [("history", Scenario::History), ("large", Scenario::Large), ("rest", Scenario::Rest), ("mixed", Scenario::Mixed)];
 
 impl Scenario {
     /// Its name.
@@ -21,6 +27,8 @@ impl Scenario {
         match self {
             Self::History => "history",
             Self::Large => "large",
+            Self::Rest => "rest",
+            Self::Mixed => "mixed",
         }
     }
 
@@ -44,7 +52,7 @@ pub struct Given {
     pub depths: Vec<u32>,
     /// Writers, on a document each.
     pub writers: Vec<u32>,
-    /// Threads that read beside a writer.
+    /// Threads, or clients over HTTP, that read beside a writer.
     pub readers: u32,
     /// How long a window of many writers, or of readers, is.
     pub window: Duration,
@@ -60,6 +68,18 @@ pub struct Given {
     pub large_commits: u32,
     /// Bytes of pages that are kept in memory.
     pub cache_bytes: u64,
+    /// The program that has the processes of rest and mixed.
+    pub program: Option<PathBuf>,
+    /// Clients of rest, each with one request under way.
+    pub clients: Vec<u32>,
+    /// Objects of the document of rest and mixed.
+    pub objects: u32,
+    /// How many revisions that document has; all clients at the fewest, 1 and 16 at the others.
+    pub revisions: Vec<u32>,
+    /// How long requests are sent before a slice counts.
+    pub warm_up: Duration,
+    /// The window is that many slices, those of a row's neighbours between them.
+    pub rounds: u32,
 }
 
 impl Default for Given {
@@ -78,6 +98,12 @@ impl Default for Given {
             sizes: vec![1_800_000, 100_000_000],
             large_commits: 2_000,
             cache_bytes: 64 << 20,
+            program: None,
+            clients: vec![1, 4, 8, 16, 32],
+            objects: 20_000,
+            revisions: vec![5, 1_900],
+            warm_up: Duration::from_millis(500),
+            rounds: 3,
         }
     }
 }

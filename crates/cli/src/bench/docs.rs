@@ -1,4 +1,4 @@
-//! `assent bench docs`: long histories and large documents, and the report.
+//! `assent bench docs`: long histories, large documents, both over HTTP, and the report.
 //!
 //! Walk: [`options`] say what is asked for · `assent_bench::docs` runs it · a table for each scenario, a line a row.
 
@@ -7,6 +7,7 @@ pub(crate) mod options;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use assent_bench::docs::scenario::Scenario;
 use assent_bench::docs::{self, charts};
 use assent_bench::report::{Cell, Report, csv, shown};
 
@@ -16,22 +17,28 @@ use super::{Folder, print_json, table};
 use crate::failure::Failure;
 
 /// Figures and their heads.
-const FIGURES: [(&str, &str); 21] = [
+const FIGURES: [(&str, &str); 27] = [
     ("per_s", "per s"),
     ("ratio_to_one", "x one"),
     ("ratio_to_floor", "x floor"),
     ("ratio_to_alone", "x alone"),
+    ("ratio_to_open", "x no token"),
     ("p50_ratio_to_tiny", "p50 x tiny"),
     ("commits_per_s", "commits/s beside"),
     ("bytes_each", "bytes each"),
     ("syncs_each", "syncs each"),
     ("mb_per_s", "MB/s"),
     ("commit_p50_us", "commit p50 us"),
+    ("commit_p95_us", "p95"),
     ("commit_p99_us", "p99"),
     ("commit_call_p99_us", "p99 of the call"),
     ("core_wait_us", "wait for a core us"),
     ("read_p50_us", "read p50 us"),
+    ("read_p95_us", "p95"),
     ("read_p99_us", "p99"),
+    ("read_max_us", "max"),
+    ("server_cpu_us", "server CPU us"),
+    ("client_cpu_us", "client CPU us"),
     ("database_p50_us", "open p50 us"),
     ("document_cold_p50_us", "document, cold"),
     ("document_warm_p50_us", "warm"),
@@ -43,15 +50,24 @@ const FIGURES: [(&str, &str); 21] = [
 /// Runs the command.
 pub(super) fn run(arguments: &BenchDocs, json: bool) -> Result<ExitCode, Failure> {
     let folder = Folder::new(arguments.folder.as_deref())?;
-    let title = "Documents: long histories and large documents";
+    let title = "Documents: long histories, large documents, and both over HTTP";
     let kept = Kept::begin("docs", title, folder.path(), arguments.keep.outputs())?;
-    let given = arguments.given();
+    let mut given = arguments.given();
+    given.program = Some(std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?);
     kept.sink().draw(charts::of(&given));
     kept.sink().note(
         "Embedded, one process; hashes and path summary on, sliding snapshots of three fragments. Every commit is durable, every read is \
          checked. Warm: a call like those before it. Cold: the first one after the database was closed and opened again, with a warm page \
          cache. The floor: one durable write of the same bytes, the best of four ways, in slices between those of the commits.",
     );
+    if given.scenarios.iter().any(|scenario| matches!(scenario, Scenario::Rest | Scenario::Mixed)) {
+        kept.sink().note(
+            "rest and mixed: servers, the floor and the load generator are processes of their own on this machine, over loopback, HTTP/1.1, \
+             a request under way on each connection, log level error. Each answer is made anew and checked by length and hash. The floor: \
+             a constant answer of the same length through the same HTTP library, with one thread. Processor time is user and system of the \
+             process within the window, for each answer.",
+        );
+    }
     let line = indicatif::ProgressBar::new_spinner();
     let ran = docs::run(folder.path(), &given, kept.sink(), |what| {
         line.set_message(what.to_owned());

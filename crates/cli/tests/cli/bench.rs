@@ -191,3 +191,35 @@ fn assets_are_raced_alone_and_as_a_pair_and_the_report_holds_what_it_cost() {
         assert!(name.with_extension(ending).exists(), "{ending}");
     }
 }
+
+#[test]
+fn a_page_over_http_is_a_row_for_each_subject_and_no_commit_beside_readers_is_lost() {
+    let small = "--objects 60 --clients 1,2 --readers 3 -t 0.2 --rounds 2 --warm-up 0.02 --revisions 2,4";
+    let words: Vec<&str> =
+        ["bench", "docs", "--json", "--scenario", "rest,mixed"].into_iter().chain(small.split(' ')).collect();
+    let output = run(&words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = json(&output);
+    let cells = told["cells"].as_array().unwrap();
+    let figures = |row: &str, on: &str| {
+        let is_it =
+            |cell: &&serde_json::Value| (&cell["labels"]["row"], &cell["labels"]["on"]) == (&row.into(), &on.into());
+        &cells.iter().find(is_it).unwrap_or_else(|| panic!("no row {row}, {on}"))["figures"]
+    };
+    let (read, known) = ("read", "read, a token checked in every request");
+    for row in ["floor: a constant answer", read, known, "read, not changed by its tag"] {
+        for on in ["1 client, 2 revisions", "2 clients, 2 revisions"] {
+            let figures = figures(row, on);
+            let all = ["per_s", "ratio_to_floor", "read_p50_us", "read_p99_us", "read_max_us", "client_cpu_us"];
+            assert!(all.iter().all(|name| figures[*name].as_f64().unwrap() > 0.0), "{row}, {on}: {figures}");
+        }
+    }
+    assert!(figures(known, "1 client, 2 revisions")["ratio_to_open"].as_f64().unwrap() > 0.0);
+    assert!(figures(read, "16 clients, 4 revisions")["read_samples"].as_f64().unwrap() > 0.0);
+    let page = figures(read, "1 client, 2 revisions")["bytes_each"].as_f64().unwrap();
+    assert!((15_000.0..20_000.0).contains(&page), "fifty records with what is known of their nodes: {page}");
+    let both = figures("read and commit", "3 readers beside a writer");
+    for name in ["per_s", "ratio_to_alone", "commits_per_s", "commit_p99_us", "read_p99_us"] {
+        assert!(both[name].as_f64().unwrap() > 0.0, "{name}: {both}");
+    }
+}

@@ -10,7 +10,8 @@ use crate::bench::keep::Keep;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchDocs {
-    /// What is run: history (a tiny document with many revisions), large (one field of large documents), or all.
+    /// What is run: history (a tiny document with many revisions), large (one field of large documents), rest (a page of a large
+    /// document over HTTP), mixed (readers of it beside a writer), or all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,..", default_value = "all", value_parser = scenarios)]
     pub(crate) scenario: Vec<Named>,
     /// Commits of history's document.
@@ -22,10 +23,10 @@ pub(crate) struct BenchDocs {
     /// Writers at once, on a document each.
     #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "1,16,64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) writers: Vec<u32>,
-    /// Threads that read beside a writer.
+    /// Threads, or clients over HTTP, that read beside a writer.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) readers: u32,
-    /// Seconds that writers and readers run.
+    /// Seconds that writers and readers run, and each row of rest and mixed.
     #[arg(short = 't', long, default_value_t = 5.0, value_parser = seconds)]
     pub(crate) duration: f64,
     /// Megabytes of JSON of large's documents.
@@ -43,6 +44,21 @@ pub(crate) struct BenchDocs {
     /// MiB of pages that are kept in memory.
     #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) cache: u64,
+    /// Clients of rest, each with one request under way.
+    #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "1,4,8,16,32", value_parser = clap::value_parser!(u32).range(1..=250))]
+    pub(crate) clients: Vec<u32>,
+    /// Objects of the document of rest and mixed.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) objects: u32,
+    /// Revisions of that document: rest has all clients at the fewest, 1 and 16 at the others.
+    #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "5,1900", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) revisions: Vec<u32>,
+    /// Seconds of requests before each slice of rest and mixed that are not counted.
+    #[arg(long, default_value_t = 0.5, value_parser = seconds)]
+    pub(crate) warm_up: f64,
+    /// Slices of a row of rest and mixed, between those of its neighbours.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
     /// The figures of each row as CSV on stdout.
     #[arg(short = 's', long, conflicts_with = "json")]
     pub(crate) csv: bool,
@@ -99,6 +115,11 @@ impl BenchDocs {
             cold: self.cold,
             warm: self.warm,
             cache_bytes: self.cache << 20,
+            clients: self.clients.clone(),
+            objects: self.objects,
+            revisions: self.revisions.clone(),
+            warm_up: Duration::from_secs_f64(self.warm_up),
+            rounds: self.rounds,
             ..Given::default()
         }
     }
@@ -123,7 +144,13 @@ mod tests {
     fn without_a_word_it_is_what_is_published_and_what_cannot_work_is_refused() {
         assert_eq!(parse("").unwrap().given(), Given::default());
         let given = parse("--scenario history,all --commits 50 -t 0.5 --sizes 0.25").unwrap().given();
-        assert_eq!((given.scenarios.len(), given.commits, given.sizes), (2, 50, vec![250_000]));
+        assert_eq!((given.scenarios.len(), given.commits, given.sizes), (SCENARIOS.len(), 50, vec![250_000]));
+        let given = parse("--scenario mixed --clients 2,3 --revisions 7 --warm-up 0.25 --rounds 9").unwrap().given();
+        assert_eq!((given.scenarios, given.clients, given.revisions), (vec![Scenario::Mixed], vec![2, 3], vec![7]));
+        assert_eq!((given.warm_up, given.rounds), (Duration::from_millis(250), 9));
+        for wrong in ["--clients 0", "--revisions 0", "--objects 0", "--rounds 0"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["--scenario nothing", "--commits 1", "--sizes 0", "-t 0", "--writers 0", "--depths 0", "--cold 0"]
         {
             assert!(parse(wrong).is_err(), "{wrong}");
