@@ -59,7 +59,7 @@ impl Caller {
     }
 
     pub(crate) fn has_no_room(&self) -> bool {
-        let unread = self.guest.outbox.len() + self.owed_bytes;
+        let unread = self.guest.outbox.len() + self.due.kept_bytes() + self.owed_bytes;
         unread >= UNREAD_BYTES_MAX || self.due.len() >= DUE_MAX
     }
 

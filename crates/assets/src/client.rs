@@ -179,6 +179,12 @@ impl Client {
         self.put(whose, |out, request| Command::lay_batch(out, request, ops))
     }
 
+    /// The same for a whole branch, committed in one phase: its answer comes when it is durable, whatever the server's `--ack` says.
+    pub(crate) fn send_one_phase(&mut self, ops: &[Op]) -> Result<u64, ClientError> {
+        refuse_count(ops)?;
+        self.put(Whose::Session, |out, request| Command::lay_one_phase(out, request, ops))
+    }
+
     /// Lays a call of business logic to be sent.
     ///
     /// # Errors

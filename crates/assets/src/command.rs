@@ -22,6 +22,7 @@ pub const INPUT_BYTES_MAX: usize = 1 << 16;
 /// Bytes of a command, at most: so is every answer below a megabyte.
 pub const COMMAND_BYTES_MAX: usize = INPUT_BYTES_MAX + 1_024;
 const FLAG_SESSION: u8 = 1;
+const FLAG_KEPT: u8 = 2;
 
 const _: () = assert!(OPS_MAX * 33 + 256 <= COMMAND_BYTES_MAX, "a batch of the longest ops is a command");
 
@@ -241,6 +242,8 @@ pub enum What<'a> {
 pub struct Command<'a> {
     /// Whose request it is. Only batches and calls have one.
     pub request: Option<Request>,
+    /// A batch that is all of a branch, committed in one phase: its answer is an outcome.
+    pub is_branch: bool,
     /// What is asked.
     pub what: What<'a>,
 }
@@ -254,7 +257,8 @@ impl<'a> Command<'a> {
         let mut reader = Reader::new(bytes);
         let (what, flags) = (reader.u8("what")?, reader.u8("flags")?);
         let count = reader.u16("count")?;
-        let request = match flags {
+        let is_branch = flags & FLAG_KEPT != 0 && what == 1;
+        let request = match if is_branch { flags & !FLAG_KEPT } else { flags } {
             0 => None,
             FLAG_SESSION if what <= 2 => Some(Request {
                 session: SessionName(reader.u64("session")?),
@@ -289,12 +293,19 @@ impl<'a> Command<'a> {
             }
             _ => return Err(Malformed { field: "what" }),
         };
-        Ok(Self { request, what })
+        Ok(Self { request, is_branch, what })
     }
 
     /// Lays a batch of operations.
     pub fn lay_batch(out: &mut Writer, request: Option<Request>, ops: &[Op]) {
         head(out, 1, request, u16::try_from(ops.len()).unwrap_or(u16::MAX));
+        ops.iter().for_each(|op| op.lay(out));
+    }
+
+    /// Lays a batch that is all of a branch: what it does is told when it is on every disk that counts.
+    pub fn lay_one_phase(out: &mut Writer, request: Option<Request>, ops: &[Op]) {
+        let session = if request.is_some() { FLAG_SESSION } else { 0 };
+        flagged(out, 1, session | FLAG_KEPT, request, u16::try_from(ops.len()).unwrap_or(u16::MAX));
         ops.iter().for_each(|op| op.lay(out));
     }
 
@@ -355,7 +366,8 @@ impl<'a> Command<'a> {
     #[must_use]
     pub const fn is_of_branch(&self) -> bool {
         match self.what {
-            What::Batch(_) | What::Call { .. } | What::Open { .. } | What::Close { .. } => false,
+            What::Batch(_) => self.is_branch,
+            What::Call { .. } | What::Open { .. } | What::Close { .. } => false,
             What::Prepare { .. } | What::Commit { .. } | What::Rollback { .. } => true,
             What::InDoubt | What::Branch { .. } => true,
         }
@@ -363,7 +375,11 @@ impl<'a> Command<'a> {
 }
 
 fn head(out: &mut Writer, what: u8, request: Option<Request>, count: u16) {
-    out.u8(what).u8(if request.is_some() { FLAG_SESSION } else { 0 }).u16(count);
+    flagged(out, what, if request.is_some() { FLAG_SESSION } else { 0 }, request, count);
+}
+
+fn flagged(out: &mut Writer, what: u8, flags: u8, request: Option<Request>, count: u16) {
+    out.u8(what).u8(flags).u16(count);
     if let Some(Request { session, number, window }) = request {
         out.u64(session.0).u64(number).u32(window);
     }
@@ -415,6 +431,7 @@ mod tests {
             laid.push(out.into_vec());
         };
         lay(&|out| Command::lay_batch(out, request, &ops(9)));
+        lay(&|out| Command::lay_one_phase(out, request, &ops(9)));
         lay(&|out| Command::lay_prepare(out, &xid, &ops(7)));
         lay(&|out| Command::lay_open(out, SessionName(u64::MAX)));
         lay(&|out| Command::lay_close(out, SessionName(8)));
@@ -428,7 +445,7 @@ mod tests {
                 assert!(Command::read(&bytes[..end]).is_err(), "{end} of {bytes:?}");
             }
         }
-        let Ok(Command { request: read, what: What::Batch(read_ops) }) = Command::read(&laid[0]) else { panic!() };
+        let Ok(Command { request: read, what: What::Batch(read_ops), .. }) = Command::read(&laid[0]) else { panic!() };
         assert_eq!((read, read_ops.iter().collect::<Vec<_>>()), (request, ops(9)));
         let mut out = Writer::new();
         Command::lay_call(&mut out, request, 300, b"input");
@@ -456,7 +473,7 @@ mod tests {
         assert!(Command::read(&call(INPUT_BYTES_MAX)).is_ok());
         assert_eq!(Command::read(&call(INPUT_BYTES_MAX + 1)), Err(Malformed { field: "input" }));
         let mut wrong = laid(1);
-        wrong[1] = 2;
+        wrong[1] = 4;
         assert_eq!(Command::read(&wrong), Err(Malformed { field: "flags" }));
     }
 }

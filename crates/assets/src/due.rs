@@ -11,6 +11,7 @@ pub(crate) struct Due {
     waiting: VecDeque<(u64, Option<Vec<u8>>)>,
     /// The place of the first.
     first: u64,
+    kept_bytes: usize,
     closed: bool,
 }
 
@@ -27,14 +28,19 @@ impl Due {
         let Some(at) = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { return };
         let Some((mark, kept)) = self.waiting.get_mut(at) else { return };
         if at > 0 {
-            lay(kept.get_or_insert_default(), *mark);
+            let kept = kept.get_or_insert_default();
+            self.kept_bytes -= kept.len();
+            lay(kept, *mark);
+            self.kept_bytes += kept.len();
             return;
         }
         lay(out, *mark);
         self.pop();
         while let Some((_, Some(_))) = self.waiting.front() {
             let (_, answer) = self.pop();
-            out.extend_from_slice(&answer.unwrap_or_default());
+            let answer = answer.unwrap_or_default();
+            self.kept_bytes -= answer.len();
+            out.extend_from_slice(&answer);
         }
     }
 
@@ -45,6 +51,11 @@ impl Due {
 
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Bytes of answers that wait for those before them.
+    pub(crate) const fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -75,8 +86,9 @@ mod tests {
         };
         assert!(answer(&mut due, 2, 3).is_empty());
         assert!(answer(&mut due, 1, 2).is_empty());
+        assert_eq!(due.kept_bytes(), 4);
         assert_eq!(answer(&mut due, 0, 1), [7, 1, 7, 2, 9, 3]);
-        assert_eq!(due.len(), 1);
+        assert_eq!((due.len(), due.kept_bytes()), (1, 0));
         assert_eq!(answer(&mut due, 3, 4), [7, 1, 7, 2, 9, 3, 1, 4]);
         assert_eq!(answer(&mut due, 3, 4).len(), 8, "an answer is given once");
         assert!(due.is_empty());

@@ -77,6 +77,8 @@ pub struct GroupDoor {
     listening: BTreeSet<usize>,
     /// What the answers of all may take.
     owed_bytes: usize,
+    /// Connections that have left in this turn, and may have questions here. Their tokens do not come again.
+    left: BTreeSet<usize>,
     /// The entry that says limits and business logic comes before anything of a client.
     wants_rules: bool,
     /// Answers about branches, until what they tell is on every disk in the set.
@@ -137,6 +139,7 @@ impl GroupDoor {
             asking: BTreeSet::new(),
             listening: BTreeSet::new(),
             owed_bytes: 0,
+            left: BTreeSet::new(),
             wants_rules: false,
             held: VecDeque::new(),
             reads: BTreeMap::new(),
@@ -421,10 +424,17 @@ impl GroupDoor {
             self.subscriptions.remove(id);
         }
         self.owed_bytes = self.owed_bytes.saturating_sub(client.owed_bytes);
-        // What it ordered has its turn all the same; what it asked, or waits to be told, is nobody's.
         if client.owed_bytes > 0 {
-            self.reads.retain(|_, asked| asked.whose.token != token);
-            self.held.retain(|held| held.whose.token != token);
+            self.left.insert(token);
+        }
+    }
+
+    /// What those who have left ordered has its turn all the same; what they asked, or wait to be told, is nobody's.
+    fn forget_left(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        if !left.is_empty() {
+            self.reads.retain(|_, asked| !left.contains(&asked.whose.token));
+            self.held.retain(|held| !left.contains(&held.whose.token));
         }
     }
 
@@ -571,6 +581,7 @@ impl Front<Machine> for GroupDoor {
         {
             self.leave(oldest);
         }
+        self.forget_left();
         for mut trace in self.answered.drain(..) {
             trace.stamp(Step::Replied, &*self.clock);
             self.steps.take(trace);

@@ -118,7 +118,7 @@ impl RemoteAssets {
                 if begun.ops.is_empty() {
                     return ready(Reply::Done);
                 }
-                self.client.send(&begun.ops)?;
+                self.client.send_one_phase(&begun.ops)?;
                 Ok(Asked::CommitOnePhase)
             }
             Verb::Rollback(xid) if self.take(&xid).is_some() => ready(Reply::Done),

@@ -7,12 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assent_arbiter::{Arbiter, ArbiterError};
-use assent_assets::{Answer, Client, GroupDoor, GroupDoorConfig, Known, Limits, Logics, Machine, Options, Results};
+use assent_assets::{
+    Answer, AssetId, Client, GroupDoor, GroupDoorConfig, Known, Limits, Logics, Machine, Op, Options, RemoteAssets,
+    Results,
+};
 use assent_membership::{Ack, Configuration, Member, Standing};
 use assent_replica::{Doors, Home, Running, Status, Tuning};
 use assent_sim::{SimDisk, Survival};
 use assent_world::net::Address;
 use assent_world::{Clock as _, RealClock, RealDice};
+use assent_xa::{Reply, Resource as _, Verb};
 
 use super::{add, create, results, xid};
 
@@ -212,5 +216,22 @@ fn votes_and_outcomes_in_a_group_survive_the_power_of_all_in_every_mode() {
         let leader = group.leader().unwrap();
         let known = group.members[&leader].read(|machine| (machine.branch(&xid(1)), machine.branch(&xid(2))));
         assert_eq!(known, Ok((Known::Committed, Known::RolledBack)));
+    }
+}
+
+/// A branch that is all of a transaction has no vote: its commit is the one thing that a coordinator hears, and may forget.
+#[test]
+fn a_branch_in_one_phase_survives_the_power_of_all_in_every_mode() {
+    for (members, ack) in [(2, Ack::None), (2, Ack::Received), (2, Ack::Written), (1, Ack::None)] {
+        let servers: Vec<usize> = (0..usize::from(members)).collect();
+        let group = Group::new(Plan::calm(members, ack));
+        let mut assets = RemoteAssets::connect("assets", group.options(&servers), Arc::new(RealClock)).unwrap();
+        assert_eq!(assets.call(Verb::Start(xid(1))), Reply::Done);
+        assets.work(create(1, 10)).unwrap();
+        assert_eq!(assets.call(Verb::End { xid: xid(1), success: true }), Reply::Done);
+        assert_eq!(assets.call(Verb::CommitOnePhase(xid(1))), Reply::Done);
+        let group = group.power_cut();
+        let kept = group.client(&servers).execute(&[Op::Get { id: AssetId(1) }]);
+        assert_eq!(kept.unwrap(), Answer::Done(results(&[(10, 0)])), "{ack:?}: a commit that was told is gone");
     }
 }
