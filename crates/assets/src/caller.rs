@@ -5,6 +5,7 @@
 //! Deliberately absent: which answers those are, and when they may be told.
 
 use assent_kind::Kind;
+use assent_membership::Sequence;
 
 use crate::answer::OUTPUT_BYTES_MAX;
 use crate::command::{Command, What};
@@ -39,6 +40,26 @@ pub(crate) struct Whose {
     pub(crate) token: usize,
     pub(crate) place: u64,
     pub(crate) owed_bytes: usize,
+}
+
+/// A command that waits to be confirmed.
+pub(crate) struct Ordered {
+    pub(crate) at: Sequence,
+    pub(crate) whose: Whose,
+    pub(crate) is_of_branch: bool,
+}
+
+/// An answer that is there, and may not be told yet.
+pub(crate) struct Held {
+    pub(crate) at: Sequence,
+    pub(crate) whose: Whose,
+    pub(crate) answer: Vec<u8>,
+}
+
+/// A read that waits until it may be answered.
+pub(crate) struct Asked {
+    pub(crate) whose: Whose,
+    pub(crate) command: Vec<u8>,
 }
 
 /// What the answer to a command of so many bytes may take, with the command itself where it waits as a question.

@@ -23,7 +23,7 @@ use assent_replica::{FRONT_TOKEN, Front, Port, Ready, Refused};
 use assent_world::Clock;
 use assent_world::net::{Address, Interest, Listener, Registry, Token, Waker};
 
-use crate::caller::{Caller, Whose, owed_bytes};
+use crate::caller::{Asked, Caller, Held, Ordered, Whose, owed_bytes};
 use crate::command::{COMMAND_BYTES_MAX, Command};
 use crate::engine::{KIND_COMMAND as ENTRY_COMMAND, KIND_RULES as ENTRY_RULES, Stats};
 use crate::guest::{AGAIN, CLIENTS_MAX, Guest, NEWS_KEPT_MAX, NEWS_MAX, READ_BYTES, ROUND_BYTES_MAX};
@@ -97,26 +97,6 @@ pub struct GroupDoor {
     round_ms: u64,
     buffer: Vec<u8>,
     answer: Vec<u8>,
-}
-
-/// A command that waits to be confirmed.
-struct Ordered {
-    at: Sequence,
-    whose: Whose,
-    is_of_branch: bool,
-}
-
-/// An answer that is there, and may not be told yet.
-struct Held {
-    at: Sequence,
-    whose: Whose,
-    answer: Vec<u8>,
-}
-
-/// A read that waits until it may be answered.
-struct Asked {
-    whose: Whose,
-    command: Vec<u8>,
 }
 
 impl GroupDoor {
