@@ -188,6 +188,9 @@ pub enum DocsError {
         /// How long.
         waited_ms: u64,
     },
+    /// What is asked for is not in memory, and who asks does not wait for the disk.
+    #[error("a page is not in memory: ask again where the disk may be waited for")]
+    NotHeld,
     /// No branch of that name is known here.
     #[error("branch {xid} is not known here")]
     Unknown {
@@ -318,7 +321,7 @@ impl DocsError {
             | Self::NoTag { .. }
             | Self::Unknown { .. } => Kind::NotFound,
             Self::Exists { .. } | Self::Known { .. } | Self::Claimed { .. } | Self::Truncated { .. } => Kind::Conflict,
-            Self::Busy { .. } => Kind::Busy,
+            Self::Busy { .. } | Self::NotHeld => Kind::Busy,
             Self::Stream { .. } | Self::OnItsWay => Kind::Unavailable,
             Self::Journal(error) => error.kind(),
             Self::Index(error) => error.kind(),

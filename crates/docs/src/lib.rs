@@ -10,7 +10,7 @@
 //! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Document::edit`] takes the writer's seat,
 //! [`Edit::commit_begin`] appends one entry, [`Pending::wait`] makes it durable and visible · [`Document::latest`],
 //! [`Document::at`] and [`Document::as_of`] open a revision, and [`Look`] looks at it, without a lock: by key, by a [`Cursor`], or
-//! written as JSON by a [`Form`], selected from by a [`JsonPath`] · [`Database::prepare_begin`] makes edits a branch of a distributed transaction.
+//! written as JSON by a [`Form`], selected from by a [`JsonPath`] · [`Database::at_hand`] for who must not wait for the disk · [`Database::prepare_begin`] makes edits a branch of a distributed transaction.
 //! Deliberately absent: threads (whoever owns a loop calls [`Database::tick`]), files of documents, XML, secondary indexes.
 //!
 //! ```

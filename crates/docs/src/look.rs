@@ -114,6 +114,11 @@ impl Named {
     }
 }
 
+/// A page of nodes, held for as long as somebody reads it.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Leaf(pub(crate) Arc<Page>);
+
 /// A tree of nodes that can be looked at.
 pub trait Look {
     /// The document's value; none if it is empty.
@@ -131,6 +136,12 @@ pub trait Look {
     /// A path by its number.
     #[doc(hidden)]
     fn path(&self, path: PathId) -> Result<Option<Named>, DocsError>;
+
+    /// The page of nodes with this number, where every node of it is as the page says. None: ask for each node.
+    #[doc(hidden)]
+    fn leaf(&self, _number: u64) -> Result<Option<Leaf>, DocsError> {
+        Ok(None)
+    }
 
     /// A node that must be there.
     ///
@@ -231,6 +242,10 @@ impl<L: Look + ?Sized> Look for &L {
 
     fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
         (**self).path(path)
+    }
+
+    fn leaf(&self, number: u64) -> Result<Option<Leaf>, DocsError> {
+        (**self).leaf(number)
     }
 }
 

@@ -30,7 +30,7 @@ const FIRST: usize = 8;
 
 /// Bits of a node's record that may change on their own.
 pub(crate) mod field {
-    use super::{CHILDREN, DESCENDANTS, FIRST, LAST, LEFT, PARENT, PATH, RIGHT, bit};
+    use super::{CHILDREN, DESCENDANTS, FIRST, KIND, LAST, LEFT, PARENT, PATH, RIGHT, bit};
 
     pub(crate) use crate::record::{HASH as SUM, TEXT, WHOLE};
     pub(crate) const CHILD_COUNT: u16 = bit(CHILDREN);
@@ -41,6 +41,7 @@ pub(crate) mod field {
     pub(crate) const TO_FIRST: u16 = bit(FIRST);
     pub(crate) const TO_PARENT: u16 = bit(PARENT);
     pub(crate) const ITS_PATH: u16 = bit(PATH);
+    pub(crate) const ITS_KIND: u16 = bit(KIND);
 }
 
 /// The name of a node within its document, for ever.
@@ -91,6 +92,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of their numbers.
     const ALL: [Kind; 7] = [Kind::Object, Kind::Array, Kind::String, Kind::Number, Kind::True, Kind::False, Kind::Null];
 
     /// Whether it has children.
@@ -124,8 +126,9 @@ impl Kind {
         }
     }
 
-    fn of(number: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| u64::from(kind.number()) == number)
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        let at = usize::try_from(number).ok()?.checked_sub(1)?;
+        Self::ALL.get(at).copied()
     }
 }
 

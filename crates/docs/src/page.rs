@@ -172,6 +172,11 @@ impl Page {
         Record::read(&mut Reader::new(self.from(start))).map(Some)
     }
 
+    /// The bytes from a slot's record on; what is behind the record is of other slots.
+    pub(crate) fn laid(&self, slot: u8) -> Option<&[u8]> {
+        self.start(slot).ok()?.map(|start| self.from(start))
+    }
+
     /// What a slot says, and where in the page's bytes its text stands.
     ///
     /// # Errors

@@ -124,10 +124,13 @@ impl<'a> Record<'a> {
         if record.has(HASH) {
             record.hash = reader.u64(FIELD)?;
         }
-        for (at, place) in record.numbers.iter_mut().enumerate() {
-            if mask & bit(at) != 0 {
-                *place = varint::read(reader, FIELD)?;
-            }
+        // Bit by bit of those that are there: most records name half of them.
+        let mut left = mask >> 3;
+        while left != 0 {
+            let number = varint::read(reader, FIELD)?;
+            let at = usize::try_from(left.trailing_zeros()).unwrap_or(NUMBERS);
+            record.numbers.get_mut(at).into_iter().for_each(|place| *place = number);
+            left &= left - 1;
         }
         Ok(record)
     }

@@ -1,19 +1,22 @@
 //! A revision: the document as one commit left it, for as long as somebody looks. No lock is held.
 //!
-//! Walk: [`Revision`] is a [`Look`]; it keeps the page that it looked at last.
+//! Walk: [`Revision`] is a [`Look`]; it keeps the page that it looked at last · `held` for who must not wait.
 //! Deliberately absent: writing.
+
+mod held;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use self::held::HeldPages;
 use crate::document::{Doc, Document};
 use crate::entry::{Change, Meta, Root};
-use crate::look::{Item, Look, Named};
+use crate::look::{Item, Leaf, Look, Named};
 use crate::node::NodeKey;
 use crate::page::{Page, SLOTS};
 use crate::path::PathId;
 use crate::store::{Reading, Store};
-use crate::trie::Which;
+use crate::trie::{Tree, Which};
 use crate::{DocsError, PathCount};
 
 /// One revision of a document.
@@ -24,6 +27,8 @@ pub struct Revision {
     pub(crate) root: Arc<Root>,
     nodes: Last,
     paths: Last,
+    /// Whether it waits for the disk.
+    pub(crate) waits: bool,
 }
 
 /// The page that was looked at last: what is looked at next is often there too, and needs no walk down the trie. Who finds another
@@ -59,7 +64,7 @@ impl Last {
 impl Revision {
     pub(crate) fn of(document: &Document, root: Arc<Root>) -> Self {
         let (store, doc) = (Arc::clone(&document.store), Arc::clone(&document.doc));
-        Self { store, doc, root, nodes: Last::default(), paths: Last::default() }
+        Self { store, doc, root, nodes: Last::default(), paths: Last::default(), waits: true }
     }
 
     /// Its number, from 1; 0 is the document before its first commit.
@@ -106,6 +111,14 @@ impl Revision {
         Ok(paths)
     }
 
+    /// A page of level 0.
+    fn page(&self, tree: &Tree, which: Which, number: u64) -> Result<Option<Arc<Page>>, DocsError> {
+        if self.waits {
+            return self.reading().leaf(tree, which, number);
+        }
+        Ok(tree.find(which, (0, number), &HeldPages(self.reading()))?.map(|(_, page)| page))
+    }
+
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading { store: &self.store, doc: &self.doc, revision: self.root.revision }
     }
@@ -121,14 +134,19 @@ impl Look for Revision {
     }
 
     fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
-        let (reading, number) = (self.reading(), key.0 / SLOTS);
-        let page = self.nodes.page(number, || reading.leaf(&self.root.nodes, Which::Nodes, number))?;
-        reading.item_of(page, key)
+        let number = key.0 / SLOTS;
+        let page = self.nodes.page(number, || self.page(&self.root.nodes, Which::Nodes, number))?;
+        self.reading().item_of(page, key)
     }
 
     fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
-        let (reading, number) = (self.reading(), path / SLOTS);
-        let page = self.paths.page(number, || reading.leaf(&self.root.paths, Which::Paths, number))?;
-        reading.path_of(page, path)
+        let number = path / SLOTS;
+        let page = self.paths.page(number, || self.page(&self.root.paths, Which::Paths, number))?;
+        self.reading().path_of(page, path)
+    }
+
+    fn leaf(&self, number: u64) -> Result<Option<Leaf>, DocsError> {
+        let page = self.nodes.page(number, || self.page(&self.root.nodes, Which::Nodes, number))?;
+        Ok(page.map(Leaf))
     }
 }

@@ -2,24 +2,31 @@
 //!
 //! Walk: [`Form`] says how · [`Form::write`] walks once, in document order, in memory for the way down only · [`Form::page`] says
 //! where the next page begins too · [`Form::chunks`] for whoever asks for bytes when there is room for them (`chunks`) ·
-//! [`Form::envelope`] several revisions (`envelope`).
+//! [`Form::envelope`] several revisions (`envelope`) · `seen` is what is written of a node, read from its page without a copy ·
+//! `heads` what stands before a value, made once for all members of a path · `text` the letters.
 //! Deliberately absent: changing numbers: their digits come out as they came in.
 
 mod chunks;
 mod envelope;
+mod heads;
+mod seen;
+mod text;
 
-use std::collections::HashMap;
 use std::io::Write;
+use std::sync::Arc;
 
 pub use chunks::Chunks;
+pub(crate) use text::quoted;
 
+use self::heads::Heads;
+use self::seen::Seen;
 use crate::DocsError;
-use crate::look::{Item, Look, Text};
-use crate::node::{Kind, Node, NodeKey};
-use crate::path::{PathId, PathIds};
+use crate::look::{Item, Look};
+use crate::node::{Kind, NodeKey};
+use crate::page::{Page, SLOTS};
 
-/// So many names are remembered on the way.
-const NAMES_MAX: usize = 4096;
+/// What was written goes to the stream when it is that long.
+const FLUSH_BYTES: usize = 16 << 10;
 /// Deeper lines are indented no further, so that a deep document does not become a vast one.
 const INDENT_LEVELS_MAX: usize = 64;
 
@@ -81,12 +88,14 @@ struct Open {
     written: u64,
 }
 
-struct Writing<L, W> {
+struct Writing<L> {
     form: Form,
     look: L,
-    out: W,
-    /// Names that were looked up.
-    names: HashMap<PathId, Option<Text>, PathIds>,
+    /// What was written and nobody has taken yet.
+    out: Vec<u8>,
+    /// The page that was looked at last, and its number.
+    page: Option<(u64, Arc<Page>)>,
+    heads: Heads,
     open: Vec<Open>,
     written: Written,
     /// The newest child of the first node.
@@ -108,9 +117,16 @@ impl Form {
     /// # Errors
     /// As [`Form::write`].
     pub fn page<L: Look, W: Write>(&self, look: &L, out: &mut W) -> Result<Written, DocsError> {
-        let mut writing = Writing::new(*self, look, out);
+        let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
+        let mut writing = Writing::new(*self, look, Vec::new());
         writing.begin()?;
-        while writing.step()? {}
+        while writing.step()? {
+            if writing.out.len() >= FLUSH_BYTES {
+                out.write_all(&writing.out).map_err(stream)?;
+                writing.out.clear();
+            }
+        }
+        out.write_all(&writing.out).map_err(stream)?;
         Ok(writing.written)
     }
 
@@ -126,10 +142,10 @@ impl Form {
     }
 }
 
-impl<L: Look, W: Write> Writing<L, W> {
-    fn new(form: Form, look: L, out: W) -> Self {
-        let (names, written) = (HashMap::default(), Written::default());
-        Self { form, look, out, names, open: Vec::new(), written, top: None }
+impl<L: Look> Writing<L> {
+    fn new(form: Form, look: L, out: Vec<u8>) -> Self {
+        let (heads, written) = (Heads::new(form), Written::default());
+        Self { form, look, out, page: None, heads, open: Vec::new(), written, top: None }
     }
 
     /// Writes the first node, or its beginning.
@@ -146,7 +162,7 @@ impl<L: Look, W: Write> Writing<L, W> {
             }
             None => None,
         };
-        self.value(&item, None)?;
+        self.whole(&item, false)?;
         if let (Some(open), Some(right)) = (self.open.last_mut(), behind)
             && open.next.is_some()
         {
@@ -155,29 +171,17 @@ impl<L: Look, W: Write> Writing<L, W> {
         Ok(())
     }
 
-    fn put(&mut self, text: &str) -> Result<(), DocsError> {
-        let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
-        self.out.write_all(text.as_bytes()).map_err(stream)
+    fn put(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// Most texts have nothing to escape: they go out as they stand.
-    fn put_quoted(&mut self, text: &str) -> Result<(), DocsError> {
-        if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-            return self.put(&quoted(text));
-        }
-        self.put("\"")?;
-        self.put(text)?;
-        self.put("\"")
-    }
-
-    fn line(&mut self) -> Result<(), DocsError> {
+    fn line(&mut self) {
         if self.form.pretty {
-            self.put("\n")?;
+            self.put("\n");
             for _ in 0..self.open.len().min(INDENT_LEVELS_MAX) {
-                self.put("  ")?;
+                self.put("  ");
             }
         }
-        Ok(())
     }
 
     /// Writes the next child of the innermost container, or its end. Whether there is more.
@@ -199,114 +203,108 @@ impl<L: Look, W: Write> Writing<L, W> {
         let Some(next) = open.next.filter(|_| !is_cut) else {
             self.open.pop();
             if written > 0 {
-                self.line()?;
+                self.line();
             }
-            self.put(if metadata == Metadata::None { end(kind) } else { "]}" })?;
+            self.put(if metadata == Metadata::None { end(kind) } else { "]}" });
             return Ok(true);
         };
         if is_top {
             self.top = Some(next);
         }
         open.written += 1;
-        let item = self.look.item(next)?;
-        if let Some(open) = self.open.last_mut() {
-            open.next = item.node.right;
-        }
+        let depth = self.open.len();
         if written > 0 {
-            self.put(",")?;
+            self.out.push(b',');
         }
-        self.line()?;
-        let name = if kind == Kind::Object { self.name(&item.node)? } else { None };
-        self.value(&item, name.as_ref().map(Text::as_str))?;
+        self.line();
+        let right = self.child(next, kind == Kind::Object)?;
+        // Behind it may stand the child's own children now.
+        if let Some(open) = self.open.get_mut(depth - 1) {
+            open.next = right;
+        }
         Ok(true)
     }
 
+    /// Writes a node, or its beginning; the sibling behind it.
+    fn child(&mut self, key: NodeKey, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+        let number = key.0 / SLOTS;
+        let page = match self.page.take() {
+            Some((of, page)) if of == number => Some(page),
+            // With all metadata the hash is asked for, which takes a whole item.
+            _ if self.form.metadata == Metadata::All => None,
+            _ => self.look.leaf(number)?.map(|leaf| leaf.0),
+        };
+        let Some(page) = page else { return self.whole(&self.look.item(key)?, is_member) };
+        // What cannot be read is asked for once more, by who knows how to say why.
+        let right = match Seen::of(&page, key) {
+            Some(seen) => {
+                self.value(&seen, is_member, None)?;
+                seen.right
+            }
+            None => self.whole(&self.look.item(key)?, is_member)?,
+        };
+        self.page = Some((number, page));
+        Ok(right)
+    }
+
+    /// The same from an item.
+    fn whole(&mut self, item: &Item, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+        let hash = if self.form.metadata == Metadata::All { Some(self.look.hash(item)?) } else { None };
+        self.value(&Seen::whole(item), is_member, hash)?;
+        Ok(item.node.right)
+    }
+
     /// Writes a value, or the beginning of a container.
-    fn value(&mut self, item: &Item, name: Option<&str>) -> Result<(), DocsError> {
-        let Item { node, .. } = item;
+    fn value(&mut self, node: &Seen<'_>, is_member: bool, hash: Option<u64>) -> Result<(), DocsError> {
         self.written.nodes += 1;
-        let colon = if self.form.pretty { ": " } else { ":" };
         let is_plain = self.form.metadata == Metadata::None;
-        if is_plain {
-            if let Some(name) = name {
-                self.put_quoted(name)?;
-                self.put(colon)?;
-            }
-        } else {
-            self.put("{")?;
-            if let Some(name) = name {
-                self.put(&format!("\"key\"{colon}{},", quoted(name)))?;
-            }
-            let metadata = self.metadata(item)?;
-            self.put(&format!("\"metadata\"{colon}{metadata},\"value\"{colon}"))?;
+        if is_member {
+            self.heads.member(&self.look, node.path, &mut self.out)?;
+        } else if !is_plain {
+            self.heads.item(&mut self.out);
+        }
+        if !is_plain {
+            self.metadata(node, hash);
         }
         let level = u32::try_from(self.open.len() + 1).unwrap_or(u32::MAX);
         match node.kind {
             Kind::Object | Kind::Array => {
-                self.put(if node.kind == Kind::Object && is_plain { "{" } else { "[" })?;
+                self.put(if node.kind == Kind::Object && is_plain { "{" } else { "[" });
                 let is_last = self.form.max_level.is_some_and(|most| level >= most);
                 let next = if is_last { None } else { node.first };
                 self.open.push(Open { kind: node.kind, next, written: 0 });
                 return Ok(());
             }
-            Kind::String => self.put_quoted(item.text())?,
-            Kind::Number => self.put(item.text())?,
-            Kind::True => self.put("true")?,
-            Kind::False => self.put("false")?,
-            Kind::Null => self.put("null")?,
+            Kind::String => text::quote(&mut self.out, node.text),
+            Kind::Number => self.put(node.text),
+            Kind::True => self.put("true"),
+            Kind::False => self.put("false"),
+            Kind::Null => self.put("null"),
         }
-        if is_plain { Ok(()) } else { self.put("}") }
+        if !is_plain {
+            self.out.push(b'}');
+        }
+        Ok(())
     }
 
-    fn metadata(&self, item: &Item) -> Result<String, DocsError> {
-        let Node { key, kind, children, descendants, .. } = item.node;
-        let mut all = format!("{{\"nodeKey\":{key}");
-        if self.form.metadata == Metadata::All {
-            let hash = self.look.hash(item)?;
-            all.push_str(&format!(",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", kind.name()));
+    /// What is known of a node, behind its head, up to its value.
+    fn metadata(&mut self, node: &Seen<'_>, hash: Option<u64>) {
+        text::digits(&mut self.out, node.key.0);
+        if let Some(hash) = hash {
+            self.put(&format!(",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", node.kind.name()));
         }
-        if kind.is_container() && self.form.metadata != Metadata::NodeKey {
-            all.push_str(&format!(",\"childCount\":{children}"));
+        if node.kind.is_container() && self.form.metadata != Metadata::NodeKey {
+            self.put(",\"childCount\":");
+            text::digits(&mut self.out, node.children);
             if self.form.metadata == Metadata::All {
-                all.push_str(&format!(",\"descendantCount\":{descendants}"));
+                self.put(",\"descendantCount\":");
+                text::digits(&mut self.out, node.descendants);
             }
         }
-        all.push('}');
-        Ok(all)
-    }
-
-    fn name(&mut self, node: &Node) -> Result<Option<Text>, DocsError> {
-        if let Some(name) = self.names.get(&node.path) {
-            return Ok(name.clone());
-        }
-        if self.names.len() >= NAMES_MAX {
-            self.names.clear();
-        }
-        let name = self.look.name(node)?;
-        self.names.insert(node.path, name.clone());
-        Ok(name)
+        self.put(if self.form.pretty { "},\"value\": " } else { "},\"value\":" });
     }
 }
 
 const fn end(kind: Kind) -> &'static str {
     if matches!(kind, Kind::Object) { "}" } else { "]" }
-}
-
-/// A text as JSON: with no more escapes than it needs.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
 }

@@ -58,6 +58,8 @@ fn batch(pieces: &mut Pieces) -> Result<(Vec<u8>, bool), Problem> {
     let mut bytes = Vec::new();
     while bytes.len() < BATCH_BYTES {
         match pieces.next() {
+            // The first one is taken as it is: most answers have no other.
+            Some(piece) if bytes.is_empty() => bytes = piece?,
             Some(piece) => bytes.extend_from_slice(&piece?),
             None => return Ok((bytes, false)),
         }

@@ -6,6 +6,7 @@ use axum::http::{StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
+use crate::pool::Pool;
 use crate::problem::Problem;
 
 /// All of a body, if it is not longer.
@@ -26,6 +27,17 @@ pub(crate) async fn whole(request: Request, bytes_max: usize) -> Result<Bytes, P
         Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
         Err(error) => Err(Problem::invalid(format!("the body could not be read to its end: {error}"))),
     }
+}
+
+/// A longer one is taken apart where that holds nobody up.
+const SHORT_BYTES: usize = 16 << 10;
+
+/// The JSON of a body that may be long.
+pub(crate) async fn parsed<T: DeserializeOwned + Send + 'static>(bytes: Bytes, pool: &Pool) -> Result<T, Problem> {
+    if bytes.len() <= SHORT_BYTES {
+        return json(&bytes);
+    }
+    pool.run(move || json(&bytes)).await
 }
 
 /// An object from JSON, whatever the body says of its own type.

@@ -1,7 +1,7 @@
 //! HTTP: people and programs of any language reach documents, keys and transactions, and operators see and steer everything. The
 //! only room with an asynchronous runtime.
 //!
-//! Walk: [`Rest::start`] binds and serves, on a thread of its own · `listener` bounds connections and their silence, and
+//! Walk: [`Rest::start`] binds and serves, on threads of its own · `listener` bounds connections and their silence, and
 //! shakes hands for TLS ([`Certificates`]) · `origin` refuses pages of strangers where nobody is asked who he is, `entry` bounds
 //! strangers · `guard` names each request, knows who asks ([`Identity`]), bounds how many there are and for how long, and
 //! writes a line about each · [`Service`] has the routes: `health` for machines that ask how it stands, `v1` for keys, transactions

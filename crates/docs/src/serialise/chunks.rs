@@ -8,11 +8,13 @@ use crate::look::Look;
 use crate::serialise::{Form, Writing, Written};
 
 /// A piece is given when it is that long.
-const CHUNK_BYTES: usize = 16 << 10;
+const CHUNK_BYTES: usize = 32 << 10;
+/// Room for the value that makes a piece long enough, if it is short.
+const ROOM_BYTES: usize = CHUNK_BYTES + 512;
 
 /// The pieces of a subtree as JSON. After an error there are no more.
 pub struct Chunks<L> {
-    writing: Option<Writing<L, Vec<u8>>>,
+    writing: Option<Writing<L>>,
     is_begun: bool,
     written: Written,
 }
@@ -20,7 +22,7 @@ pub struct Chunks<L> {
 impl Form {
     /// A subtree as JSON, piece by piece. The first error is the last item.
     pub fn chunks<L: Look>(self, look: L) -> Chunks<L> {
-        let writing = Writing::new(self, look, Vec::with_capacity(CHUNK_BYTES));
+        let writing = Writing::new(self, look, Vec::with_capacity(ROOM_BYTES));
         Chunks { writing: Some(writing), is_begun: false, written: Written::default() }
     }
 }
@@ -30,6 +32,12 @@ impl<L: Look> Chunks<L> {
     #[must_use]
     pub fn written(&self) -> Written {
         self.writing.as_ref().map_or(self.written, |writing| writing.written)
+    }
+
+    /// Whether there are no more pieces.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.writing.is_none()
     }
 
     fn fill(&mut self) -> Result<Option<Vec<u8>>, DocsError> {
@@ -45,7 +53,7 @@ impl<L: Look> Chunks<L> {
                 return Ok(last.filter(|last| !last.is_empty()));
             }
         }
-        Ok(Some(std::mem::replace(&mut writing.out, Vec::with_capacity(CHUNK_BYTES))))
+        Ok(Some(std::mem::replace(&mut writing.out, Vec::with_capacity(ROOM_BYTES))))
     }
 }
 

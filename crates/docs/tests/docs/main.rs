@@ -17,6 +17,7 @@ mod damage;
 mod diff;
 mod fuzz;
 mod gate;
+mod held;
 mod import;
 mod json;
 mod jsonpath;

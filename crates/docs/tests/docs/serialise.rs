@@ -80,7 +80,7 @@ fn pieces_put_together_are_the_whole_and_none_is_large() {
     let (mut whole, mut count) = (Vec::new(), 0);
     for chunk in chunks.by_ref() {
         let chunk = chunk.unwrap();
-        assert!(!chunk.is_empty() && chunk.len() < (16 << 10) + 100, "{} bytes", chunk.len());
+        assert!(!chunk.is_empty() && chunk.len() < (32 << 10) + 100, "{} bytes", chunk.len());
         whole.extend(chunk);
         count += 1;
     }

@@ -1,12 +1,13 @@
 //! Documents read: one revision or several, whole or from a node on, plain or with what is known of each node.
 //!
-//! Walk: [`Asked::of`] the parameters, in both spellings · [`which`] the revisions · one is written as it is ([`value`]), several in
-//! an envelope, both piece by piece · the tag is the hash of the node that is read.
+//! Walk: [`Asked::of`] the parameters, in both spellings · [`One::at_once`] what is short and in memory · all else on a thread that may
+//! block: [`which`] the revisions · one is written as it is ([`value`]), several in an envelope, both piece by piece · the tag is the
+//! hash of the node that is read.
 
 use std::iter::{empty, once};
 use std::sync::Arc;
 
-use assent_docs::{Document, Form, Look, Metadata, NodeKey, Revision};
+use assent_docs::{Database, DocsError, Document, Form, Look, Metadata, NodeKey, Revision};
 use assent_door::Role;
 use axum::Extension;
 use axum::extract::State;
@@ -208,28 +209,25 @@ async fn answer(
     let Asked { revision, range, form, query } = Asked::of(uri)?;
     let known = headers.get(header::IF_NONE_MATCH).cloned();
     let database = Arc::clone(&library.database);
+    let one = One { form, known, body };
+    if range.is_none()
+        && query.is_none()
+        && let Some(response) = one.at_once(&database, &place, revision.as_ref())
+    {
+        return Ok(response);
+    }
     let read = move || {
         let document = place.find(&database)?;
-        let mut told = HeaderMap::new();
-        told.insert(header::CONTENT_TYPE, JSON);
-        let body = |told, pieces| Ok(Read::Body(told, Begun::of(if body { pieces } else { Box::new(empty()) })?));
+        let body = |pieces| Ok(Read::Body(json(), Begun::of(if body { pieces } else { Box::new(empty()) })?));
         if let Some((from, to)) = range {
             let revisions = which(&document, &from, &to)?;
-            return body(told, envelope(revisions, form));
+            return body(envelope(revisions, form));
         }
         let revision = revision.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
         if let Some(query) = query {
-            return body(told, query.answer(revision, form)?);
+            return body(query.answer(revision, form)?);
         }
-        if let Some(key) = form.start.or_else(|| revision.value()) {
-            let now = tag(revision.hash(&revision.item(key)?)?);
-            let is_known = known.as_ref() == Some(&now);
-            told.insert(header::ETAG, now);
-            if is_known {
-                return Ok(Read::Done((StatusCode::NOT_MODIFIED, told).into_response()));
-            }
-        }
-        body(told, value(revision, form))
+        one.read(revision)
     };
     let guard = &library.guard;
     match guard.pool.run(read).await? {
@@ -238,8 +236,70 @@ async fn answer(
     }
 }
 
+fn json() -> HeaderMap {
+    let mut told = HeaderMap::new();
+    told.insert(header::CONTENT_TYPE, JSON);
+    told
+}
+
+/// One revision, read.
+struct One {
+    form: Form,
+    /// The tag that the caller has.
+    known: Option<HeaderValue>,
+    body: bool,
+}
+
+impl One {
+    /// What is told beside the body, and whether the caller has it.
+    fn head(&self, revision: &Revision) -> Result<(HeaderMap, bool), DocsError> {
+        let (mut told, mut is_known) = (json(), false);
+        if let Some(key) = self.form.start.or_else(|| revision.value()) {
+            let now = tag(revision.hash(&revision.item(key)?)?);
+            is_known = self.known.as_ref() == Some(&now);
+            told.insert(header::ETAG, now);
+        }
+        Ok((told, is_known))
+    }
+
+    /// Where it may block.
+    fn read(&self, revision: Revision) -> Result<Read, Problem> {
+        let (told, is_known) = self.head(&revision)?;
+        if is_known {
+            return Ok(Read::Done((StatusCode::NOT_MODIFIED, told).into_response()));
+        }
+        let pieces = if self.body { value(revision, self.form) } else { Box::new(empty()) };
+        Ok(Read::Body(told, Begun::of(pieces)?))
+    }
+
+    /// What is in memory and no longer than one piece is answered where it came in: to hand it to another thread and back takes
+    /// longer than to make it. All else, and all that fails, is for a thread that may block.
+    fn at_once(&self, database: &Database, place: &Place, revision: Option<&When>) -> Option<Response> {
+        let number = match revision {
+            None => None,
+            Some(When::Number(number)) => Some(*number),
+            Some(When::Time(_) | When::Tag(_)) => return None,
+        };
+        let revision = database.at_hand(&place.document())?.at_hand(number)?.without_waiting();
+        let (told, is_known) = self.head(&revision).ok()?;
+        if is_known {
+            return Some((StatusCode::NOT_MODIFIED, told).into_response());
+        }
+        if !self.body {
+            return Some((told, Vec::new()).into_response());
+        }
+        let mut pieces = self.form.chunks(revision);
+        let only = pieces.next().unwrap_or_else(|| Ok(Vec::new())).ok()?;
+        pieces.is_over().then(|| (told, only).into_response())
+    }
+}
+
 /// A query in JSONiq, and what is said beside it.
 fn jsoniq(uri: &Uri, place: &Place) -> Result<Option<(String, jsoniq::Asked)>, Problem> {
+    // Most have none, and need not be taken apart twice. A letter may hide behind its % sign.
+    if !uri.query().is_some_and(|query| query.contains("query") || query.contains('%')) {
+        return Ok(None);
+    }
     let mut params = Params::of(uri)?;
     let Some(query) = params.take(&["query"])? else { return Ok(None) };
     let it = &mut params;

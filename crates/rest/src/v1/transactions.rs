@@ -77,7 +77,7 @@ pub(super) async fn begin(
     let bytes = body::whole(request, house.body_bytes_max).await?;
     let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
     let Begin { seconds, message, writes, commit } =
-        if bytes.is_empty() { Begin::default() } else { body::json(&bytes)? };
+        if bytes.is_empty() { Begin::default() } else { body::parsed(bytes, &house.guard.pool).await? };
     let seconds = seconds.unwrap_or(SECONDS);
     if !(1..=SECONDS_MAX).contains(&seconds) {
         return Err(Problem::invalid(format!("seconds = {seconds}; it is 1 to {SECONDS_MAX}")));
@@ -170,7 +170,7 @@ pub(super) async fn write(
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let bytes = body::whole(request, house.body_bytes_max).await?;
     let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
-    let Writes { writes } = body::json(&bytes)?;
+    let Writes { writes } = body::parsed(bytes, &house.guard.pool).await?;
     refuse(&writes, &caller)?;
     let work = Arc::clone(&house);
     let write = move || {

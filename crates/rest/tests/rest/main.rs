@@ -9,6 +9,7 @@
 )]
 
 mod documents;
+mod faults;
 mod house;
 mod jsoniq;
 mod keys;

@@ -1,0 +1,75 @@
+//! What stands before a value: the name of a member, and where metadata begins. Members of one path have the same.
+
+use super::text::quote;
+use super::{Form, Metadata};
+use crate::DocsError;
+use crate::look::Look;
+use crate::path::{PathId, Step};
+
+/// So many heads are kept; paths that are so far apart take each other's place.
+const HEADS_MAX: usize = 4_096;
+
+#[derive(Debug)]
+pub(super) struct Heads {
+    /// By the path's number.
+    kept: Vec<Option<(PathId, Box<[u8]>)>>,
+    is_plain: bool,
+    is_pretty: bool,
+}
+
+impl Heads {
+    pub(super) const fn new(form: Form) -> Self {
+        Self { kept: Vec::new(), is_plain: matches!(form.metadata, Metadata::None), is_pretty: form.pretty }
+    }
+
+    /// Before the value of a member.
+    pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Vec<u8>) -> Result<(), DocsError> {
+        let at = usize::try_from(path).unwrap_or(0) % HEADS_MAX;
+        if let Some(Some((of, head))) = self.kept.get(at)
+            && *of == path
+        {
+            out.extend_from_slice(head);
+            return Ok(());
+        }
+        let head = self.make(look, path)?;
+        out.extend_from_slice(&head);
+        if self.kept.len() <= at {
+            self.kept.resize_with(at + 1, || None);
+        }
+        self.kept.get_mut(at).into_iter().for_each(|place| *place = Some((path, head.clone())));
+        Ok(())
+    }
+
+    /// Before a value without a name; there is metadata.
+    pub(super) fn item(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.is_pretty {
+            b"{\"metadata\": {\"nodeKey\":"
+        } else {
+            b"{\"metadata\":{\"nodeKey\":"
+        });
+    }
+
+    fn make<L: Look>(&self, look: &L, path: PathId) -> Result<Box<[u8]>, DocsError> {
+        let (mut head, colon) = (Vec::new(), if self.is_pretty { &b": "[..] } else { b":" });
+        let named = look.path(path)?;
+        let Some(Step::Member(name)) = named.as_ref().map(|named| named.step()) else {
+            // Only where a path is damaged: written without a name.
+            if !self.is_plain {
+                self.item(&mut head);
+            }
+            return Ok(head.into());
+        };
+        if self.is_plain {
+            quote(&mut head, name);
+            head.extend_from_slice(colon);
+            return Ok(head.into());
+        }
+        head.extend_from_slice(b"{\"key\"");
+        head.extend_from_slice(colon);
+        quote(&mut head, name);
+        head.extend_from_slice(b",\"metadata\"");
+        head.extend_from_slice(colon);
+        head.extend_from_slice(b"{\"nodeKey\":");
+        Ok(head.into())
+    }
+}
