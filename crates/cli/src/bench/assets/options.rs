@@ -125,6 +125,9 @@ mod tests {
 
     #[derive(Debug, clap::Parser)]
     struct Line {
+        // As the whole command line has it.
+        #[arg(long = "json", id = "json")]
+        _json: bool,
         #[command(flatten)]
         bench: BenchAssets,
     }
