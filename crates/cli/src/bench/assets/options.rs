@@ -96,9 +96,12 @@ impl BenchAssets {
                 for (rtt_us, subscribers) in
                     self.rtt_us.iter().flat_map(|rtt| self.subscribers.iter().map(move |s| (*rtt, *s)))
                 {
-                    let case =
-                        |shape: &Shape| Case { role, shape: *shape, spread, assets: self.assets, rtt_us, subscribers };
-                    cases.extend(self.shapes.iter().map(case).filter(|case| !cases.contains(case)).collect::<Vec<_>>());
+                    for shape in &self.shapes {
+                        let case = Case { role, shape: *shape, spread, assets: self.assets, rtt_us, subscribers };
+                        if !cases.contains(&case) {
+                            cases.push(case);
+                        }
+                    }
                 }
             }
         }
