@@ -113,11 +113,15 @@ mod tests {
     fn the_processor_time_of_a_process_grows_while_it_works() {
         let own = std::process::id();
         let before = cpu_of(own).unwrap();
+        // The kernel counts in hundredths of a second: as much work as it takes to see one.
         let mut work = 1_u64;
-        for step in 0..20_000_000_u64 {
-            work = std::hint::black_box(work.wrapping_mul(step | 1));
-        }
-        assert!(cpu_of(own).unwrap() > before, "{work}");
+        let grows = |_| {
+            for step in 0..20_000_000_u64 {
+                work = std::hint::black_box(work.wrapping_mul(step | 1));
+            }
+            cpu_of(own).unwrap() > before
+        };
+        assert!((0..1_000).any(grows));
         assert!(cpu_of(u32::MAX).is_none());
     }
 }
