@@ -3,9 +3,8 @@
 //!
 //! Walk: [`Disk`] and [`File`] with their [`Barrier`]s, really [`RealDisk`] · [`Clock`], really [`RealClock`] ·
 //! [`Dice`], really [`RealDice`] · [`net`] sockets · [`Gate`] one futex word to wait at · [`AlignedBuffer`] memory
-//! for direct writes · [`stop`] named places where a process can be frozen.
+//! for direct writes · [`stop`] named places where a process can be frozen · [`wake_soon`] a short turn at a core.
 //! Deliberately absent: any knowledge of journals, protocols or transactions.
-#![forbid(unsafe_code)]
 
 mod buffer;
 mod clock;
@@ -16,6 +15,7 @@ pub mod net;
 mod real;
 mod room;
 pub mod stop;
+mod turn;
 
 pub use buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use clock::{Clock, Moment, RealClock};
@@ -26,3 +26,4 @@ pub use disk::{
 };
 pub use gate::Gate;
 pub use real::RealDisk;
+pub use turn::wake_soon;
