@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use assent_world::{Clock, Gate, Moment};
+use assent_world::{Clock, Gate, Moment, wake_soon};
 
 use crate::journal::Journal;
 
@@ -104,6 +104,8 @@ impl fmt::Debug for Keeper {
 }
 
 fn keep(shared: &Shared) {
+    // Who waits for a sync that is due, or for a segment, waits for this thread.
+    wake_soon();
     let mut called = true;
     while !shared.stop.load(Ordering::Acquire) {
         let seen = shared.gate.value();
