@@ -18,7 +18,7 @@ pub use drain::Drain;
 pub use health::{Check, Health, Report, State};
 pub use limits::{Limits, Slot, Slots};
 pub use listen::{Shield, listen_address, shielded_address};
-pub use metrics::{Counter, Gauge, Histogram, Label, Metrics};
+pub use metrics::{Counter, Gauge, Histogram, Label, Metrics, Spread};
 pub use rates::Rates;
 pub use roles::{Grants, Role};
 

@@ -1,7 +1,7 @@
 //! Numbers for people and dashboards, in the OpenMetrics text format.
 //!
 //! Walk: a hot place holds a [`Counter`], [`Gauge`] or [`Histogram`] and counts without a lock · an engine that counts
-//! by itself is asked at each scrape ([`Metrics::sample_counter`], [`Metrics::sample_gauge`]) · [`Metrics::text`] lays
+//! by itself is asked at each scrape ([`Metrics::sample_counter`], [`Metrics::sample_gauge`], [`Metrics::sample_spread`]) · [`Metrics::text`] lays
 //! all of them, sorted by name.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -26,12 +26,25 @@ pub type Histogram = prometheus_client::metrics::histogram::Histogram;
 /// What tells the members of one family apart: a name and a value, as `("kind", "decide")`; `None` for a lone number.
 pub type Label<'a> = Option<(&'a str, &'a str)>;
 
+/// How values that somebody else counts are spread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// All values together.
+    pub sum: f64,
+    /// Upper bounds and how many values each holds that the one before does not; the last bound is infinite.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+/// What is asked at each scrape; without an answer nothing is told.
+type Question<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
+
 enum Source {
     Counter(Counter),
     Gauge(Gauge),
     Histogram(Histogram),
-    AskedCounter(Box<dyn Fn() -> u64 + Send + Sync>),
-    AskedGauge(Box<dyn Fn() -> i64 + Send + Sync>),
+    AskedCounter(Question<u64>),
+    AskedGauge(Question<i64>),
+    AskedSpread(Question<Spread>),
 }
 
 struct Family {
@@ -109,6 +122,17 @@ impl Metrics {
         help: &str,
         question: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
+        self.sample_counter_if(name, label, help, move || Some(question()));
+    }
+
+    /// The same; where there is no answer, nothing is told.
+    pub fn sample_counter_if(
+        &self,
+        name: &str,
+        label: Label<'_>,
+        help: &str,
+        question: impl Fn() -> Option<u64> + Send + Sync + 'static,
+    ) {
         _ = self.families.put(name, label, help, Source::AskedCounter(Box::new(question)));
     }
 
@@ -121,7 +145,29 @@ impl Metrics {
         help: &str,
         question: impl Fn() -> i64 + Send + Sync + 'static,
     ) {
+        self.sample_gauge_if(name, label, help, move || Some(question()));
+    }
+
+    /// The same; where there is no answer, nothing is told.
+    pub fn sample_gauge_if(
+        &self,
+        name: &str,
+        label: Label<'_>,
+        help: &str,
+        question: impl Fn() -> Option<i64> + Send + Sync + 'static,
+    ) {
         _ = self.families.put(name, label, help, Source::AskedGauge(Box::new(question)));
+    }
+
+    /// Asks at each scrape how values are spread; where there is no answer, nothing is told.
+    pub fn sample_spread(
+        &self,
+        name: &str,
+        label: Label<'_>,
+        help: &str,
+        question: impl Fn() -> Option<Spread> + Send + Sync + 'static,
+    ) {
+        _ = self.families.put(name, label, help, Source::AskedSpread(Box::new(question)));
     }
 
     /// All numbers, in the OpenMetrics text format 1.0.
@@ -139,7 +185,7 @@ impl Source {
         match self {
             Self::Counter(_) | Self::AskedCounter(_) => MetricType::Counter,
             Self::Gauge(_) | Self::AskedGauge(_) => MetricType::Gauge,
-            Self::Histogram(_) => MetricType::Histogram,
+            Self::Histogram(_) | Self::AskedSpread(_) => MetricType::Histogram,
         }
     }
 
@@ -147,7 +193,7 @@ impl Source {
         match self {
             Self::Counter(_) | Self::AskedCounter(_) => "counter",
             Self::Gauge(_) | Self::AskedGauge(_) => "gauge",
-            Self::Histogram(_) => "histogram",
+            Self::Histogram(_) | Self::AskedSpread(_) => "histogram",
         }
     }
 
@@ -156,17 +202,43 @@ impl Source {
             Self::Counter(counter) => Some(Self::Counter(counter.clone())),
             Self::Gauge(gauge) => Some(Self::Gauge(gauge.clone())),
             Self::Histogram(histogram) => Some(Self::Histogram(histogram.clone())),
-            Self::AskedCounter(_) | Self::AskedGauge(_) => None,
+            Self::AskedCounter(_) | Self::AskedGauge(_) | Self::AskedSpread(_) => None,
         }
     }
 
-    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+    /// What is to be told now, if anything is.
+    fn told(&self) -> Option<Told<'_>> {
         match self {
-            Self::Counter(counter) => counter.encode(encoder),
-            Self::Gauge(gauge) => gauge.encode(encoder),
-            Self::Histogram(histogram) => histogram.encode(encoder),
-            Self::AskedCounter(question) => ConstCounter::new(question()).encode(encoder),
-            Self::AskedGauge(question) => ConstGauge::new(question()).encode(encoder),
+            Self::AskedCounter(question) => question().map(Told::Counter),
+            Self::AskedGauge(question) => question().map(Told::Gauge),
+            Self::AskedSpread(question) => question().map(Told::Spread),
+            counts => Some(Told::Counted(counts)),
+        }
+    }
+}
+
+/// One number, or several of one thing, as they are now.
+enum Told<'a> {
+    Counted(&'a Source),
+    Counter(u64),
+    Gauge(i64),
+    Spread(Spread),
+}
+
+impl Told<'_> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Counted(Source::Counter(counter)) => counter.encode(encoder),
+            Self::Counted(Source::Gauge(gauge)) => gauge.encode(encoder),
+            Self::Counted(Source::Histogram(histogram)) => histogram.encode(encoder),
+            // What is asked was asked.
+            Self::Counted(_) => Ok(()),
+            Self::Counter(count) => ConstCounter::new(*count).encode(encoder),
+            Self::Gauge(number) => ConstGauge::new(*number).encode(encoder),
+            Self::Spread(Spread { sum, buckets }) => {
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                encoder.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+            }
         }
     }
 }
@@ -198,17 +270,20 @@ impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, family) in families.iter() {
-            let Some((label, first)) = family.members.first_key_value() else { continue };
+            let Some((_, first)) = family.members.first_key_value() else { continue };
+            let told: Vec<_> =
+                family.members.iter().filter_map(|(label, source)| Some((label, source.told()?))).collect();
+            let Some((label, one)) = told.first() else { continue };
             let mut encoder = encoder.encode_descriptor(name, &family.help, None, first.metric_type())?;
             if label.is_none() {
                 // Alone by the rule of `put`. An empty label set would be laid as `{}`, which few tools expect.
-                first.encode(encoder)?;
+                one.encode(encoder)?;
                 continue;
             }
-            for (label, source) in &family.members {
+            for (label, one) in &told {
                 let label: Vec<(&str, &str)> =
                     label.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-                source.encode(encoder.encode_family(&label)?)?;
+                one.encode(encoder.encode_family(&label)?)?;
             }
         }
         Ok(())
@@ -253,6 +328,26 @@ assent_sync_group_bucket{le=\"+Inf\"} 1
 # HELP assent_syncs Syncs of a journal
 # TYPE assent_syncs counter
 assent_syncs_total{log=\"kv\"} 11
+# EOF
+";
+        assert_eq!(metrics.text(), expected);
+    }
+
+    #[test]
+    fn what_has_no_answer_is_not_told_and_a_spread_is_told_as_a_histogram() {
+        let metrics = Metrics::default();
+        let spread = Spread { sum: 9.0, buckets: vec![(4.0, 2), (f64::INFINITY, 1)] };
+        metrics.sample_spread("step_us", Some(("step", "sent")), "What a step took", move || Some(spread.clone()));
+        metrics.sample_spread("step_us", Some(("step", "queued")), "What a step took", || None);
+        metrics.sample_gauge_if("lag", Some(("node", "2")), "How far behind", || None);
+        metrics.sample_gauge_if("epoch", None, "Which", || None);
+        let expected = "\
+# HELP assent_step_us What a step took
+# TYPE assent_step_us histogram
+assent_step_us_sum{step=\"sent\"} 9.0
+assent_step_us_count{step=\"sent\"} 3
+assent_step_us_bucket{le=\"4.0\",step=\"sent\"} 2
+assent_step_us_bucket{le=\"+Inf\",step=\"sent\"} 3
 # EOF
 ";
         assert_eq!(metrics.text(), expected);
