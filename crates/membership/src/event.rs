@@ -54,6 +54,8 @@ pub enum Body {
         beat: u64,
         /// A person told me to stay out: do not count on me.
         out: bool,
+        /// For so many milliseconds I shall not ask for the lead; 0: I promise nothing.
+        promised_ms: u64,
     },
     /// This is the configuration; you know an older one.
     News(Configuration),

@@ -64,7 +64,9 @@ impl Node {
         if let Role::Following(following) = &self.role
             && self.confirms()
         {
-            let body = Body::Held { life: self.setup.life, reach: self.reach, beat: following.beat, out: self.out };
+            let (life, reach, beat, told) = (self.setup.life, self.reach, following.beat, self.out);
+            // Whoever keeps a promise says so.
+            let body = Body::Held { life, reach, beat, out: told, promised_ms: 0 };
             out.push(self.letter(following.primary, body));
         }
     }

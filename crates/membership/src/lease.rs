@@ -16,6 +16,9 @@ const MILLION: u64 = 1_000_000;
 /// The primary's side.
 #[derive(Clone, Debug)]
 pub struct Lease {
+    /// What is asked of the others.
+    asked_ms: u64,
+    /// What may be relied on.
     length_ms: u64,
     sent: BTreeMap<u64, u64>,
     until: BTreeMap<Member, u64>,
@@ -27,8 +30,8 @@ impl Lease {
     pub fn new(length_ms: u64, drift_ppm: u32) -> Self {
         // A slow clock here and a fast one there: both are taken off here. 2 rho covers (1 + rho) / (1 - rho).
         let off = u64::from(drift_ppm).saturating_mul(2).min(MILLION);
-        let length_ms = length_ms.saturating_mul(MILLION - off) / MILLION;
-        Self { length_ms, sent: BTreeMap::new(), until: BTreeMap::new() }
+        let (asked_ms, length_ms) = (length_ms, length_ms.saturating_mul(MILLION - off) / MILLION);
+        Self { asked_ms, length_ms, sent: BTreeMap::new(), until: BTreeMap::new() }
     }
 
     /// This beat is sent now.
@@ -39,9 +42,9 @@ impl Lease {
         }
     }
 
-    /// This member has answered that beat.
-    pub fn answered(&mut self, member: Member, beat: u64) {
-        if let Some(sent) = self.sent.get(&beat) {
+    /// This member has answered that beat, and promised so much. Less than is asked for is nothing: it was told something else.
+    pub fn answered(&mut self, member: Member, beat: u64, promised_ms: u64) {
+        if let Some(sent) = self.sent.get(&beat).filter(|_| promised_ms >= self.asked_ms) {
             let until = sent.saturating_add(self.length_ms);
             let known = self.until.entry(member).or_insert(0);
             *known = (*known).max(until);
@@ -108,9 +111,11 @@ mod tests {
         assert!(lease.holds(&InSync::only(A, LIFE), A, 0), "alone nobody else can be promoted");
         lease.asked(1, 1_000);
         assert!(!lease.holds(&pair(), A, 1_000));
-        lease.answered(B, 1);
+        lease.answered(B, 1, 99);
+        assert!(!lease.holds(&pair(), A, 1_000), "who promises less is not relied on");
+        lease.answered(B, 1, 100);
         assert!(lease.holds(&pair(), A, 1_099) && !lease.holds(&pair(), A, 1_100));
-        lease.answered(B, 2);
+        lease.answered(B, 2, 100);
         assert!(!lease.holds(&pair(), A, 1_100), "a beat that was never sent grants nothing");
         lease.end();
         assert!(!lease.holds(&pair(), A, 1_050));
@@ -153,7 +158,7 @@ mod tests {
                     promise.answered(clock(rates.1, said));
                 }
                 if arrived <= probe {
-                    lease.answered(B, beat);
+                    lease.answered(B, beat, 300);
                 }
             }
             // Whole milliseconds are cut off each clock, so the bound is asked one millisecond earlier.

@@ -298,7 +298,9 @@ impl Node {
                 self.learn(configuration, out);
                 self.led(from, epoch, &base, (beat, aside), out);
             }
-            Body::Held { life, reach, beat, out: told } => self.confirmed_by(from, epoch, (life, reach, beat, told)),
+            Body::Held { life, reach, beat, out: told, .. } => {
+                self.confirmed_by(from, epoch, (life, reach, beat, told))
+            }
             // A letter may be old, and a person may have forced another since: to lead, the arbiter's own word is needed.
             Body::News(configuration) if self.would_lead(&configuration) => out.push(Action::Read),
             Body::News(configuration) => self.learn(configuration, out),

@@ -44,7 +44,7 @@ fn lead(version: u64, epoch: u32, aside: bool) -> Event {
 fn held(epoch: u32, received: u64, beat: u64) -> Event {
     let end = Sequence(received);
     let reach = Reach { received: end, ..Reach::default() };
-    said(epoch, Body::Held { life: LIFE, reach, beat, out: false })
+    said(epoch, Body::Held { life: LIFE, reach, beat, out: false, promised_ms: 0 })
 }
 
 fn hello(epoch: u32, memory: u64) -> Event {

@@ -240,7 +240,7 @@ fn messages() -> Vec<Message> {
     let said = [
         Said::Letter(Body::Hello { version: 4, life, place }),
         Said::Letter(Body::Lead { configuration: configuration.clone(), base: history, beat: 5, aside: true }),
-        Said::Letter(Body::Held { life, reach, beat: 5, out: false }),
+        Said::Letter(Body::Held { life, reach, beat: 5, out: false, promised_ms: 150 }),
         Said::Letter(Body::News(configuration)),
         Said::Resume(end),
         Said::Stream { end: next.sequence, confirmed: Sequence(8), keep: Sequence(7), entries: vec![entry, next] },

@@ -39,10 +39,10 @@ pub(crate) fn lay(body: &Body, fields: &mut Writer) {
             lay_history(fields, base);
             fields.u64(*beat).u8(u8::from(*aside));
         }
-        Body::Held { life, reach, beat, out } => {
+        Body::Held { life, reach, beat, out, promised_ms } => {
             lay_life(fields, *life);
             fields.u64(reach.received.0).u64(reach.written.0).u64(reach.durable.0);
-            fields.u64(*beat).u8(u8::from(*out));
+            fields.u64(*beat).u8(u8::from(*out)).u64(*promised_ms);
         }
         Body::News(configuration) => lay_configuration(fields, configuration),
     }
@@ -69,7 +69,8 @@ pub(crate) fn read(kind: u16, fields: &mut Reader<'_>) -> Result<Option<Body>, M
                 return Err(Malformed { field: "durable" });
             }
             let reach = Reach { received, written, durable };
-            Body::Held { life, reach, beat: fields.u64("beat")?, out: flag(fields, "out")? }
+            let (beat, out) = (fields.u64("beat")?, flag(fields, "out")?);
+            Body::Held { life, reach, beat, out, promised_ms: fields.u64("promised")? }
         }
         KIND_NEWS => Body::News(read_configuration(fields)?),
         _ => return Ok(None),

@@ -22,7 +22,7 @@ pub const STREAM_BYTES_MAX: usize = 256 << 10;
 /// As many bytes of a snapshot as one message takes.
 pub const PIECE_BYTES_MAX: usize = 256 << 10;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const KIND_RESUME: u16 = 16;
 const KIND_STREAM: u16 = 17;
 const KIND_DIFFERS: u16 = 18;

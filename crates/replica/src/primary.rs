@@ -81,8 +81,8 @@ impl Primary {
         }
     }
 
-    /// A standby holds so much, and has answered that beat.
-    pub(crate) fn answered(&mut self, from: Member, reach: Reach, beat: u64, now_ms: u64) {
+    /// A standby holds so much.
+    pub(crate) fn answered(&mut self, from: Member, reach: Reach, now_ms: u64) {
         let Peer { held, cursor, hold, .. } = self.peers.entry(from).or_default();
         if let Some(hold) = hold {
             // What an earlier life of it held says nothing of this one: only what was sent since can be held.
@@ -94,8 +94,12 @@ impl Primary {
             written: held.written.max(reach.written),
             durable: held.durable.max(reach.durable),
         };
+    }
+
+    /// A standby has answered that beat, and promised so much.
+    pub(crate) fn promised(&mut self, from: Member, beat: u64, promised_ms: u64) {
         if let Some(lease) = &mut self.lease {
-            lease.answered(from, beat);
+            lease.answered(from, beat, promised_ms);
         }
     }
 

@@ -56,7 +56,7 @@ pub struct Replica {
     pub(crate) trimmed: Sequence,
     pub(crate) states: States,
     pub(crate) watch: Watch,
-    promise: Option<Promise>,
+    promise: Promise,
     /// The last beat that was answered, and of which epoch.
     promised: (u32, u64),
     halted: bool,
@@ -86,7 +86,8 @@ impl Replica {
         let Opened { known, out, history, end, base } = opened;
         let (node, actions) = Node::start(settings.setup.clone(), known, history, out)?;
         let mut replica = Self {
-            promise: settings.lease.map(|lease| Promise::at_start(lease.length_ms, now_ms)),
+            // Before this start it may have been told otherwise.
+            promise: Promise::at_start(settings.lease.map_or(settings.silent_ms, |lease| lease.length_ms), now_ms),
             promised: (0, 0),
             settings,
             node,
@@ -308,7 +309,7 @@ impl Replica {
 
     /// Whether nothing that was promised keeps it from asking for the lead.
     fn is_free(&self) -> bool {
-        let over = self.promise.is_none_or(|promise| promise.is_over(self.watch.now_ms));
+        let over = self.promise.is_over(self.watch.now_ms);
         over || !self.keeps(Rule::Promise)
     }
 
@@ -379,22 +380,25 @@ impl Replica {
 
     fn post(&mut self, letter: Letter) {
         let now = self.watch.now_ms;
-        match &letter.body {
+        let Letter { from, to, epoch, mut body } = letter;
+        match &mut body {
             Body::Lead { beat, .. } => {
                 if let Side::Primary(primary) = &mut self.side {
                     primary.beats(*beat, now);
                 }
             }
-            // Only the first answer to a beat promises: the lease counts from when that beat was sent.
-            Body::Held { beat, .. } if (letter.epoch.0, *beat) > self.promised => {
-                self.promised = (letter.epoch.0, *beat);
-                if let Some(promise) = &mut self.promise {
-                    promise.answered(now);
+            Body::Held { beat, promised_ms, .. } => {
+                if let Some(lease) = self.settings.lease {
+                    *promised_ms = lease.length_ms;
+                    // Only the first answer to a beat promises: the lease counts from when that beat was sent.
+                    if (epoch.0, *beat) > self.promised {
+                        self.promised = (epoch.0, *beat);
+                        self.promise.answered(now);
+                    }
                 }
             }
             _ => {}
         }
-        let Letter { from, to, epoch, body } = letter;
         self.out.push(Output::Send(Message { from, to, epoch, said: Said::Letter(body) }));
     }
 
@@ -411,17 +415,19 @@ impl Replica {
             return;
         };
         let (held, leads) = match &body {
-            Body::Held { reach, beat, .. } => (Some((*reach, *beat)), false),
+            Body::Held { reach, beat, promised_ms, .. } => (Some((*reach, *beat, *promised_ms)), false),
             Body::Lead { .. } => (None, true),
             _ => (None, false),
         };
         self.node(Event::Heard(Letter { from, to, epoch, body }));
         let current = epoch == self.node.configuration().epoch;
+        let believes = !self.keeps(Rule::SaidPromise);
         match &mut self.side {
             _ if self.node.leads().is_none() && self.node.follows().is_none() => self.watch.heard(from),
             Side::Primary(primary) => {
-                if let Some((reach, beat)) = held.filter(|_| current) {
-                    primary.answered(from, reach, beat, self.watch.now_ms);
+                if let Some((reach, beat, promised_ms)) = held.filter(|_| current) {
+                    primary.answered(from, reach, self.watch.now_ms);
+                    primary.promised(from, beat, if believes { u64::MAX } else { promised_ms });
                     self.watch.heard(from);
                 }
             }

@@ -30,6 +30,8 @@ pub(crate) enum Rule {
     Keep,
     /// What a standby is being sent stays in the log.
     Hold,
+    /// A promise counts only if it was said: a member may be told to promise nothing.
+    SaidPromise,
     /// A lease counts only if everybody in every set that may be recorded has promised.
     AllPromise,
 }

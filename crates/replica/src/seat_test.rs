@@ -141,6 +141,8 @@ pub(crate) struct Shape {
     pub(crate) members: u8,
     pub(crate) ack: Ack,
     pub(crate) lease: bool,
+    /// The last member was told to promise nothing.
+    pub(crate) mixed: bool,
     pub(crate) left_out: Option<Rule>,
     /// What is stored of a configuration is not durable, and acted on.
     pub(crate) forgets: bool,
@@ -156,8 +158,8 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) const fn new(members: u8, ack: Ack) -> Self {
         let (snapshot_ms, pause_ms, piece_bytes) = (1..150, 50..400, 300);
-        let (left_out, lease, forgets, never_revokes) = (None, false, false, false);
-        Self { members, ack, lease, left_out, forgets, never_revokes, piece_bytes, snapshot_ms, pause_ms }
+        let (left_out, lease, mixed, forgets, never_revokes) = (None, false, false, false, false);
+        Self { members, ack, lease, mixed, left_out, forgets, never_revokes, piece_bytes, snapshot_ms, pause_ms }
     }
 }
 
@@ -254,6 +256,7 @@ impl Seat {
 
     pub(crate) fn settings(&self, shape: &Shape, life: Life) -> Settings {
         let members = (0..shape.members).map(Member).collect();
+        let leases = shape.lease && !(shape.mixed && self.me.0 + 1 == shape.members);
         let setup = Setup { me: self.me, members, preferred: Member(0), life, ack: shape.ack };
         Settings {
             tick_ms: 20,
@@ -261,7 +264,7 @@ impl Seat {
             patience_ms: 300,
             slow_ms: 250,
             resend_ms: 40,
-            lease: shape.lease.then_some(LeaseSettings { length_ms: 100, drift_ppm: 50_000 }),
+            lease: leases.then_some(LeaseSettings { length_ms: 100, drift_ppm: 50_000 }),
             window_bytes: 2_000,
             unconfirmed_bytes_max: 6_000,
             recent_bytes_max: 1_500,

@@ -21,7 +21,7 @@ fn number(name: &str) -> Option<u64> {
 /// What a seed plays.
 fn shape(seed: u64) -> Shape {
     let ack = [Ack::Received, Ack::Durable, Ack::Written][usize::try_from(seed % 3).unwrap()];
-    Shape { lease: seed / 9 % 2 == 1, ..Shape::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
+    Shape { lease: seed / 9 % 2 == 1, mixed: seed / 18 % 4 == 3, ..Shape::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
 }
 
 #[derive(Debug, Default)]
@@ -166,12 +166,21 @@ fn what_was_lost_is_asked_for_again() {
 
 #[test]
 fn a_promise_is_kept() {
-    missed("promise", |shape| Some(Shape { left_out: Some(Rule::Promise), lease: true, ..shape }));
+    missed("promise", |shape| Some(Shape { left_out: Some(Rule::Promise), lease: true, mixed: false, ..shape }));
+}
+
+#[test]
+fn a_promise_that_was_not_said_is_none() {
+    missed("said promise", |shape| {
+        Some(Shape { left_out: Some(Rule::SaidPromise), lease: true, mixed: true, members: 2, ..shape })
+    });
 }
 
 #[test]
 fn a_lease_counts_only_if_every_set_that_counts_has_promised() {
-    missed("all promise", |shape| Some(Shape { left_out: Some(Rule::AllPromise), lease: true, members: 3, ..shape }));
+    missed("all promise", |shape| {
+        Some(Shape { left_out: Some(Rule::AllPromise), lease: true, mixed: false, members: 3, ..shape })
+    });
 }
 
 #[test]

@@ -196,6 +196,7 @@ fn one_message_takes_all_that_was_submitted_and_the_window_bounds_what_is_on_its
         reach: assent_membership::Reach { received: Sequence(received), ..Default::default() },
         beat: 0,
         out: false,
+        promised_ms: 0,
     };
     let out = primary.step(said(B, A, Said::Letter(held(10))), 4);
     assert!(out.contains(&Output::Commit(Sequence(10))), "one number for all ten: {out:?}");
@@ -220,7 +221,7 @@ fn catch_up_from_the_disk_goes_at_the_rate_it_is_told_and_one_read_at_a_time() {
         _ => None,
     }));
     let reach = assent_membership::Reach { received: Sequence(40), ..Default::default() };
-    let held = assent_membership::Body::Held { life: life(B), reach, beat: 0, out: false };
+    let held = assent_membership::Body::Held { life: life(B), reach, beat: 0, out: false, promised_ms: 0 };
     primary.step(said(B, A, Said::Letter(held)), 2);
     assert_eq!(primary.recent.unconfirmed_bytes(), 0, "nothing of it is in memory any more");
     let mut wanted = primary.step(said(B, A, Said::Resume(Mark::default())), 3);
@@ -300,6 +301,14 @@ fn a_lease_answers_reads_alone_and_ends_when_its_standby_is_gone() {
     assert_ne!(group.seats[1].up.as_ref().unwrap().replica.standing(), Standing::Leads, "and nobody else leads yet");
     group.run(500);
     assert_eq!(group.seats[1].up.as_ref().unwrap().replica.standing(), Standing::Leads);
+}
+
+#[test]
+fn a_standby_that_was_told_to_promise_nothing_makes_each_read_ask_the_set() {
+    let shape = Shape { lease: true, mixed: true, ..shape(Ack::Received) };
+    let mut group = formed(&shape);
+    let time = group.seats[0].time(group.now_ms);
+    assert!(matches!(group.seats[0].up.as_mut().unwrap().replica.read(time), Ok(ReadAt::Beat(_))));
 }
 
 #[test]
