@@ -3,7 +3,8 @@
 //! Walk: [`Replica`] is one member as a value: an [`Input`] in, [`Output`]s out, to be done in their order; who leads is decided by
 //! the `membership` inside it · [`Entry`] and its [`Chain`] · [`Message`] is what members say, in bytes · [`OwnLog`] is a
 //! member's copy of the log in its journal, [`Own`] what else it must not forget, [`Snapshot`] where replay begins ·
-//! [`Running`] is a member with its threads and sockets, over a [`Machine`], with a [`Front`] for clients on its desk.
+//! [`Running`] is a member with its threads and sockets, over a [`Machine`], with a [`Front`] for clients on its desk ·
+//! [`Left`] is what one left that does not run.
 //! Deliberately absent: what a command means, and a protocol for clients.
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod front;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hold;
+mod inspect;
 mod keeping;
 mod letters;
 mod machine;
@@ -44,6 +46,8 @@ mod gate_test;
 #[cfg(test)]
 mod group_test;
 #[cfg(test)]
+mod inspect_test;
+#[cfg(test)]
 mod seat_test;
 #[cfg(test)]
 mod shelf_test;
@@ -57,6 +61,7 @@ pub use entry::{COMMAND_BYTES_MAX, Chain, Entry, Mark};
 pub use error::ReplicaError;
 pub use event::{Fault, Input, Opened, Output, ReadAt, Refused};
 pub use front::{FRONT_TOKEN, Front, Port, Ready};
+pub use inspect::{Compared, Found, Left, compare};
 pub use machine::{CHUNK_BYTES_MAX, Machine, Next, Put};
 pub use member::{CallError, Doors, Home, Running, StartError, Tuning};
 pub use message::{Base, Message, MessageError, PIECE_BYTES_MAX, Piece, STREAM_BYTES_MAX, Said};

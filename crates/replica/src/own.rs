@@ -18,7 +18,7 @@ use crate::barrier;
 use crate::error::{ReplicaError, damaged};
 use crate::{letters, whole};
 
-const NAME: &str = "own";
+pub(crate) const NAME: &str = "own";
 const KIND: u16 = 1;
 const VERSION: u8 = 1;
 
@@ -30,6 +30,7 @@ pub struct Own {
     kept: Kept,
 }
 
+/// The file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// Random bits born with the folder.
@@ -39,6 +40,16 @@ pub(crate) struct Kept {
     boot_id: u128,
     out: bool,
     known: Configuration,
+}
+
+impl Kept {
+    pub(crate) const fn known(&self) -> &Configuration {
+        &self.known
+    }
+
+    pub(crate) const fn out(&self) -> bool {
+        self.out
+    }
 }
 
 impl Own {

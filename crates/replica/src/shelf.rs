@@ -26,7 +26,7 @@ use crate::machine::{Next, Put};
 use crate::message::{Base, Piece};
 use crate::snapshot::{self, Snapshot};
 
-const NAME: &str = "snapshot";
+pub(crate) const NAME: &str = "snapshot";
 const NAME_NEW: &str = "snapshot.new";
 /// A snapshot that is laid is synced each time so much was written.
 const SYNC_BYTES: u64 = 16 << 20;
