@@ -9,11 +9,9 @@
 //! batch is cut off: its connection ends before the answer does, and the log says why.
 //! Deliberately absent: a total length. A batch is bounded, so are the answers that are under way.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use assent_kind::Kind;
@@ -21,9 +19,9 @@ use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use http_body::Frame;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::identity::Caller;
+use crate::places::{Full, Place, Places};
 use crate::pool::Pool;
 use crate::problem::Problem;
 
@@ -69,14 +67,11 @@ fn batch(pieces: &mut Pieces) -> Result<(Vec<u8>, bool), Problem> {
 
 /// The long answers of a listener.
 #[derive(Debug)]
-pub(crate) struct Answers {
-    places: Arc<Semaphore>,
-    of: Arc<Mutex<BTreeMap<Arc<str>, usize>>>,
-}
+pub(crate) struct Answers(Places);
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(LONG_MAX)), of: Arc::default() }
+        Self(Places::new(LONG_MAX, LONG_OF_ONE_MAX))
     }
 }
 
@@ -85,47 +80,17 @@ impl Answers {
     pub(crate) fn of(&self, told: HeaderMap, begun: Begun, pool: &Pool, caller: &Caller) -> Result<Response, Problem> {
         let Begun { first, rest } = begun;
         let Some(rest) = rest else { return Ok((told, first).into_response()) };
-        let place = self.place(&caller.name)?;
+        let full = |full| {
+            let (most, whose) = match full {
+                Full::All(most) => (most, ""),
+                Full::Own(most) => (most, " of this caller"),
+            };
+            let detail = format!("{most} long answers{whose} are being read; read them, or ask for less");
+            Problem::of(Kind::Unavailable, detail)
+        };
+        let place = self.0.take(&caller.name).map_err(full)?;
         let body = Long { first: Some(first), next: Next::Idle(rest), pool: pool.clone(), _place: place };
         Ok((told, Body::new(body)).into_response())
-    }
-
-    fn place(&self, name: &Arc<str>) -> Result<Place, Problem> {
-        let full = |most: usize, whose: &str| {
-            Problem::of(
-                Kind::Unavailable,
-                format!("{most} long answers{whose} are being read; read them, or ask for less"),
-            )
-        };
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| full(LONG_MAX, ""))?;
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = of.entry(Arc::clone(name)).or_default();
-        if *own >= LONG_OF_ONE_MAX {
-            return Err(full(LONG_OF_ONE_MAX, " of this caller"));
-        }
-        *own += 1;
-        drop(of);
-        Ok(Place { _one: place, of: Arc::clone(&self.of), name: Arc::clone(name) })
-    }
-}
-
-/// Held until the answer is read, or nobody wants it any more.
-struct Place {
-    _one: OwnedSemaphorePermit,
-    of: Arc<Mutex<BTreeMap<Arc<str>, usize>>>,
-    name: Arc<str>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = of.get_mut(&self.name).map(|own| {
-            *own = own.saturating_sub(1);
-            *own
-        });
-        if left == Some(0) {
-            of.remove(&self.name);
-        }
     }
 }
 

@@ -6,15 +6,14 @@
 //! Walk: [`Entry::enter`] a place, or 429 or 503.
 //! Deliberately absent: who is behind a proxy. All of its callers have one address here.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assent_door::Rates;
 use assent_kind::Kind;
 use assent_world::Moment;
 
+use crate::places::{Full, Place, Places};
 use crate::problem::Problem;
 
 /// Strangers at a time.
@@ -27,63 +26,29 @@ const BURST: u32 = 200;
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    inside: Arc<Mutex<Inside>>,
+    places: Places,
     rates: Rates,
-}
-
-#[derive(Debug, Default)]
-struct Inside {
-    all: usize,
-    from: BTreeMap<String, usize>,
 }
 
 impl Default for Entry {
     fn default() -> Self {
-        Self { inside: Arc::default(), rates: Rates::new(PER_SECOND, Duration::from_secs(1), BURST) }
+        let places = Places::new(ENTRY_MAX, ENTRY_FROM_MAX);
+        Self { places, rates: Rates::new(PER_SECOND, Duration::from_secs(1), BURST) }
     }
-}
-
-/// A place, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Stranger {
-    inside: Arc<Mutex<Inside>>,
-    from: String,
 }
 
 impl Entry {
-    pub(crate) fn enter(&self, from: &str, now: Moment) -> Result<Stranger, Problem> {
+    pub(crate) fn enter(&self, from: &str, now: Moment) -> Result<Place, Problem> {
         let from = neighbourhood(from);
         let often = |wait| Problem::of(Kind::Busy, "this address asks too often; wait").retry(wait);
         self.rates.take(&from, now).map_err(often)?;
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |most: usize, where_: &str| {
-            Err(Problem::of(Kind::Unavailable, format!("{most} logins{where_} are under way; ask again")))
-        };
-        if inside.all >= ENTRY_MAX {
-            return full(ENTRY_MAX, "");
-        }
-        let own = inside.from.entry(from.clone()).or_default();
-        if *own >= ENTRY_FROM_MAX {
-            return full(ENTRY_FROM_MAX, " from this address");
-        }
-        *own += 1;
-        inside.all += 1;
-        drop(inside);
-        Ok(Stranger { inside: Arc::clone(&self.inside), from })
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.all = inside.all.saturating_sub(1);
-        let left = inside.from.get_mut(&self.from).map(|own| {
-            *own = own.saturating_sub(1);
-            *own
-        });
-        if left == Some(0) {
-            inside.from.remove(&self.from);
-        }
+        self.places.take(&from.into()).map_err(|full| {
+            let (most, whose) = match full {
+                Full::All(most) => (most, ""),
+                Full::Own(most) => (most, " from this address"),
+            };
+            Problem::of(Kind::Unavailable, format!("{most} logins{whose} are under way; ask again"))
+        })
     }
 }
 
@@ -120,7 +85,7 @@ mod tests {
         }
         assert_eq!(held.len(), ENTRY_MAX);
         drop(held);
-        assert!(entry.inside.lock().unwrap().from.is_empty() && enter("10.0.0.1").is_ok());
+        assert!(enter("10.0.0.1").is_ok());
     }
 
     #[test]

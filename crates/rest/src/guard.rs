@@ -1,8 +1,9 @@
 //! What every request passes: a name for it, a place, who asks, a time limit, and a line in the log.
 //!
-//! Walk: [`pass`] names the request · where nobody is asked who he is, `origin` looks where it comes from · takes one of the places,
-//! or answers 503; strangers have others (`entry`) · [`Identity::who`] where the path is not
-//! open to all · the caller's rate · the handler, within its time · a [`Problem`] becomes its body · the line.
+//! Walk: [`pass`] names the request · where nobody is asked who he is, `origin` looks where it comes from · strangers at open paths have
+//! places of their own (`entry`), and so have those who are being asked who they are · [`Identity::who`] · the caller's rate · one
+//! of the places, or 503 · the handler, within its time · a [`Problem`] becomes its body · a long answer has its bytes counted
+//! until it is read · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
 
 use std::sync::Arc;
@@ -16,23 +17,30 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use http_body::Body as _;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer::Answers;
-use crate::entry::{Entry, Stranger};
+use crate::entry::Entry;
 use crate::identity::{Caller, Identity};
 use crate::listener::Peer;
 use crate::origin;
+use crate::places::{self, Places};
 use crate::pool::Pool;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::service::Service;
 use crate::turn::Turn;
+use crate::unread::Unread;
 use crate::viewer;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest name of a request that a caller may give.
 const REQUEST_ID_BYTES_MAX: usize = 64;
+/// Readers of open paths and callers who are being asked who they are, and those of one address: a provider may be slow.
+const ASKED_MAX: usize = 256;
+const ASKED_FROM_MAX: usize = 64;
 /// Passwords that are looked at at a time: each takes a core and 19 MiB.
 const PASSWORDS: usize = 2;
 
@@ -49,6 +57,9 @@ pub(crate) struct Guard {
     open: &'static [&'static str],
     places: Arc<Semaphore>,
     entry: Entry,
+    /// Strangers, by address.
+    asked: Places,
+    pub(crate) unread: Unread,
     pub(crate) answers: Answers,
     /// Only this machine reaches the listener.
     is_loopback: bool,
@@ -93,20 +104,22 @@ impl Guard {
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
         service: &Service,
-        is_loopback: bool,
+        (is_loopback, runtime): (bool, &Handle),
     ) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(Semaphore::MAX_PERMITS).max(1);
         let second = Duration::from_secs(1);
         let many = settings.requests_per_second;
         Self {
             identity,
-            pool: Pool::new(count(settings.threads)),
-            passwords: Pool::new(PASSWORDS),
-            scrapes: Pool::new(1),
+            pool: Pool::new(count(settings.threads), runtime),
+            passwords: Pool::new(PASSWORDS, runtime),
+            scrapes: Pool::new(1, runtime),
             clock,
             open: service.open(),
             places: Arc::new(Semaphore::new(count(settings.requests_max))),
             entry: Entry::default(),
+            asked: Places::new(ASKED_MAX, ASKED_FROM_MAX),
+            unread: Unread::default(),
             answers: Answers::default(),
             is_loopback,
             rates: (many > 0).then(|| Rates::new(many, second, many.saturating_mul(2))),
@@ -140,7 +153,14 @@ impl Guard {
         Arc::clone(&self.places).try_acquire_owned().map_err(full)
     }
 
+    /// A place of those of whom nobody knows who they are: readers of open paths, and callers who are being asked.
+    fn asked(&self, from: &str) -> Result<places::Place, Problem> {
+        let full = |_| Problem::of(Kind::Unavailable, "as many strangers as there may be ask just now; ask again");
+        self.asked.take(&from.into()).map_err(full)
+    }
+
     async fn known(&self, headers: &HeaderMap, from: &str) -> Result<Caller, Problem> {
+        let _asked = if self.identity.is_open() { None } else { Some(self.asked(from)?) };
         match self.identity.who(headers, &self.pool).await {
             Ok(caller) => self.rate(&caller.name).map(|()| caller),
             // Whoever tries tokens is bounded by where he is.
@@ -163,38 +183,30 @@ impl Guard {
         if self.identity.is_open() && !is_health {
             origin::judge(request.uri(), request.headers(), self.is_loopback)?;
         }
-        let held = match (is_health, is_open && changes) {
-            (true, _) => Held::Nothing,
-            (_, true) => Held::Entry(self.entry.enter(from, self.clock.now())?),
-            _ => Held::Place(self.place()?),
+        let _stranger = match (is_open && !is_health, changes) {
+            (false, _) => None,
+            (true, true) => Some(self.entry.enter(from, self.clock.now())?),
+            (true, false) => Some(self.asked(from)?),
         };
         let work = async {
+            let mut _place = None;
             if !is_open {
                 let caller = self.known(request.headers(), from).await?;
                 *who = Some(caller.clone());
                 request.extensions_mut().insert(caller);
+                _place = Some(self.place()?);
             }
             Ok(next.run(request).await)
         };
-        let answered = tokio::time::timeout(self.patience, work).await.unwrap_or_else(|_| {
+        tokio::time::timeout(self.patience, work).await.unwrap_or_else(|_| {
             let waited = self.patience.as_millis();
             Err(if changes {
                 Problem::of(Kind::InDoubt, format!("not done within {waited} ms: it may be done or not, look"))
             } else {
                 Problem::of(Kind::Unavailable, format!("not done within {waited} ms; ask again"))
             })
-        });
-        drop(held);
-        answered
+        })
     }
-}
-
-/// What a request holds until it is answered.
-#[expect(dead_code, reason = "held for their drops")]
-enum Held {
-    Nothing,
-    Entry(Stranger),
-    Place(OwnedSemaphorePermit),
 }
 
 /// Where a request comes from, without its port.
@@ -216,10 +228,11 @@ pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, 
     guard.numbers.under_way.inc();
     let under_way = UnderWay(&guard.numbers.under_way);
     let mut who = None;
-    let mut response = match guard.answer(request, next, &from, &mut who).await {
-        Ok(response) => response,
-        Err(problem) => axum::response::IntoResponse::into_response(problem),
-    };
+    let answered = guard.answer(request, next, &from, &mut who).await;
+    let mut response = answered.unwrap_or_else(axum::response::IntoResponse::into_response);
+    if let Some(turn) = turn.as_ref().filter(|_| response.body().size_hint().exact().is_none()) {
+        response = response.map(|body| turn.owe(body));
+    }
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         response = problem.lay(&path, &name);
     }

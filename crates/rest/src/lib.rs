@@ -26,6 +26,7 @@ mod once;
 mod openapi;
 mod origin;
 mod params;
+mod places;
 mod pool;
 mod prefer;
 mod problem;
@@ -33,6 +34,7 @@ mod rest;
 mod service;
 mod tls;
 mod turn;
+mod unread;
 mod v1;
 mod viewer;
 

@@ -1,10 +1,15 @@
-//! A listener that gives only so many places, shakes hands for TLS, and closes a connection that stays silent for too long.
+//! A listener that gives only so many places, hands connections to the threads that serve them, shakes hands for TLS, and closes a
+//! connection that stays silent for too long.
 //!
 //! A connection beyond the limit waits in the operating system's queue until a place is free; silence bounds that.
 //!
-//! Walk: [`Bounded::accept`] a place, a socket · [`Connection`] the first read or write shakes hands, so nobody waits for
+//! ```text
+//!   Bounded ── a place, a socket ──▶ the Lane with the fewest connections ── its thread's accept ──▶ Connection, for ever there
+//! ```
+//! Walk: [`Bounded::run`] · [`Lane::accept`] · [`Connection`] the first read or write shakes hands, so nobody waits for
 //! a slow newcomer · one clock for both directions, wound up by each answer and each [`PROGRESS_BYTES`] of a request, and
 //! stopped while a request is being worked on ([`Peer::works`]).
+//! Deliberately absent: work that is taken from another thread. Connections live long and their requests are short.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +25,7 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
@@ -29,58 +35,110 @@ use crate::tls::Certificates;
 /// A request that is being sent has its time anew with each so many bytes: a byte now and then does not keep a place.
 const PROGRESS_BYTES: usize = 16 << 10;
 
+/// Connections on their way to a thread. Each has its place already.
+const ARRIVING_MAX: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Bounded {
     socket: TcpListener,
     slots: Slots,
-    silence: Duration,
     connections: Gauge,
     freed: Arc<Notify>,
+    lanes: Vec<(Sender<Arrived>, Arc<AtomicU32>)>,
+}
+
+/// What a thread that serves takes its connections from.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    arriving: Receiver<Arrived>,
+    address: SocketAddr,
+    silence: Duration,
     certificates: Option<Arc<Certificates>>,
 }
 
+#[derive(Debug)]
+struct Arrived {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    place: Place,
+}
+
 impl Bounded {
+    /// With so many lanes.
     pub(crate) fn new(
         socket: TcpListener,
+        lanes: usize,
         slots: Slots,
         silence: Duration,
         connections: Gauge,
-        certificates: Option<Arc<Certificates>>,
-    ) -> Self {
-        Self { socket, slots, silence, connections, freed: Arc::default(), certificates }
+        certificates: Option<&Arc<Certificates>>,
+    ) -> io::Result<(Self, Vec<Lane>)> {
+        let address = socket.local_addr()?;
+        let lane = |_| {
+            let (sender, arriving) = channel(ARRIVING_MAX);
+            let lane = Lane { arriving, address, silence, certificates: certificates.cloned() };
+            ((sender, Arc::default()), lane)
+        };
+        let (senders, lanes) = (0..lanes).map(lane).unzip();
+        Ok((Self { socket, slots, connections, freed: Arc::default(), lanes: senders }, lanes))
     }
 
-    async fn place(&self) -> Place {
+    /// Takes connections in until the lanes are gone.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let slot = self.slot().await;
+            // The trait's own accept waits and tries again when the process has no descriptor left.
+            let (stream, peer) = Listener::accept(&mut self.socket).await;
+            _ = stream.set_nodelay(true);
+            // One whose thread is held up and that takes no more is passed over, as long as another one takes it.
+            let few =
+                |(lane, own): &&(Sender<Arrived>, Arc<AtomicU32>)| (lane.capacity() == 0, own.load(Ordering::Relaxed));
+            let Some((lane, own)) = self.lanes.iter().min_by_key(few) else { return };
+            own.fetch_add(1, Ordering::Relaxed);
+            self.connections.inc();
+            let freed = Arc::clone(&self.freed);
+            let place = Place { slot: Some(slot), connections: self.connections.clone(), own: Arc::clone(own), freed };
+            let Ok(stream) = stream.into_std() else { continue };
+            if lane.send(Arrived { stream, peer, place }).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One waits here, and no more: a place that is given back wakes one.
+    async fn slot(&self) -> Slot {
         loop {
             if let Some(slot) = self.slots.take() {
-                self.connections.inc();
-                let freed = Arc::clone(&self.freed);
-                return Place { slot: Some(slot), connections: self.connections.clone(), freed };
+                return slot;
             }
             self.freed.notified().await;
         }
     }
 }
 
-impl Listener for Bounded {
+impl Listener for Lane {
     type Io = Connection;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let place = self.place().await;
-        // The trait's own accept waits and tries again when the process has no descriptor left.
-        let (stream, peer) = Listener::accept(&mut self.socket).await;
-        let patience = Box::pin(tokio::time::sleep(self.silence));
-        let stream = match &self.certificates {
-            None => Stream::Plain(stream),
-            Some(certificates) => Stream::Shaking(Box::new(TlsAcceptor::from(certificates.now()).accept(stream))),
-        };
-        let working = Arc::default();
-        (Connection { stream, patience, silence: self.silence, progress: 0, working, _place: place }, peer)
+        loop {
+            let Some(Arrived { stream, peer, place }) = self.arriving.recv().await else {
+                // The listener is gone, and this thread will be told.
+                return std::future::pending().await;
+            };
+            let Ok(stream) = TcpStream::from_std(stream) else { continue };
+            let patience = Box::pin(tokio::time::sleep(self.silence));
+            let stream = match &self.certificates {
+                None => Stream::Plain(stream),
+                Some(certificates) => Stream::Shaking(Box::new(TlsAcceptor::from(certificates.now()).accept(stream))),
+            };
+            let (silence, working) = (self.silence, Arc::default());
+            return (Connection { stream, patience, silence, progress: 0, working, _place: place }, peer);
+        }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        Ok(self.address)
     }
 }
 
@@ -88,12 +146,15 @@ impl Listener for Bounded {
 struct Place {
     slot: Option<Slot>,
     connections: Gauge,
+    /// Those of its lane.
+    own: Arc<AtomicU32>,
     freed: Arc<Notify>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.connections.dec();
+        self.own.fetch_sub(1, Ordering::Relaxed);
         // Given back before the waiter is told.
         drop(self.slot.take());
         self.freed.notify_one();
@@ -109,6 +170,17 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    #[cfg(test)]
+    pub(crate) fn alone() -> Self {
+        Self { address: ([127, 0, 0, 1], 1).into(), working: Arc::default() }
+    }
+
+    /// Whether a request of its is being worked on.
+    #[cfg(test)]
+    pub(crate) fn is_worked_for(&self) -> bool {
+        self.working.load(Ordering::Acquire) > 0
+    }
+
     /// From now on until the value is dropped, its silence is ours.
     pub(crate) fn works(&self) -> Working {
         self.working.fetch_add(1, Ordering::AcqRel);
@@ -116,8 +188,8 @@ impl Peer {
     }
 }
 
-impl Connected<IncomingStream<'_, Bounded>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+impl Connected<IncomingStream<'_, Lane>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Lane>) -> Self {
         Self { address: *stream.remote_addr(), working: Arc::clone(&stream.io().working) }
     }
 }
@@ -223,6 +295,21 @@ impl AsyncWrite for Connection {
         Poll::Ready(Ok(written))
     }
 
+    /// A head and its body leave together, where they are.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(ready!(self.poll(context))?.poll_write_vectored(context, pieces))?;
+        self.wind_up();
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        matches!(self.stream, Stream::Plain(_))
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
@@ -238,5 +325,39 @@ impl AsyncWrite for Connection {
             Stream::Tls(_) => ready!(self.poll(context))?.poll_shutdown(context),
             Stream::Shaking(_) | Stream::Broken => Poll::Ready(Ok(())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_door::Metrics;
+
+    use super::*;
+
+    #[test]
+    fn each_connection_goes_to_the_lane_with_the_fewest_and_one_that_ends_is_counted_no_more() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let (address, second) = (socket.local_addr().unwrap(), Duration::from_secs(1));
+            let open = Metrics::default().gauge("open", None, "Open");
+            let (bounded, mut lanes) = Bounded::new(socket, 2, Slots::new(8), second, open.clone(), None).unwrap();
+            let accepting = tokio::spawn(bounded.run());
+            let mut clients = Vec::new();
+            let mut served = Vec::new();
+            for lane in [0, 1, 0, 1] {
+                clients.push(TcpStream::connect(address).await.unwrap());
+                served.push(lanes[lane].accept().await.0);
+            }
+            // Both of the second lane end: the next two are its.
+            served.remove(3);
+            served.remove(1);
+            for lane in [1, 1, 0] {
+                clients.push(TcpStream::connect(address).await.unwrap());
+                served.push(lanes[lane].accept().await.0);
+            }
+            assert_eq!(open.get(), 5);
+            accepting.abort();
+        });
     }
 }

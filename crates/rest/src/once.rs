@@ -4,7 +4,7 @@
 //!   name         SHA-256 of who asks and his key          fingerprint   the first half of the SHA-256 of what he asks
 //!   kept         fingerprint (hex) · status · body, with what was written: in one entry of the log, so both are there, or neither
 //! ```
-//! Walk: [`Once::of`] reads the header · [`Turns::take`] lets one request of a name be under way at a time · [`Kept::judge`] tells the same
+//! Walk: [`Asking::once`] reads the header, where the hash of a long body holds nobody up · [`Turns::take`] lets one request of a name be under way at a time · [`Kept::judge`] tells the same
 //! request from another one.
 //! Deliberately absent: where it is kept (`v1::records`, and the commits of documents), and answers of what was refused: that has
 //! changed nothing, and is judged anew.
@@ -17,8 +17,8 @@ use std::time::Duration;
 use assent_docs::OnceName;
 use assent_ids::TxId;
 use assent_kind::Kind;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
-use axum::response::Response;
+use axum::http::{self, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
 use crate::identity::Caller;
@@ -53,14 +53,24 @@ fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
     hash(parts).first_chunk().copied().unwrap_or_default()
 }
 
-impl Once {
+/// Who asks, and for what: all of a request but its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    pub(crate) caller: Caller,
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Asking {
+    pub(crate) fn of<B>(request: &http::Request<B>, caller: &Caller) -> Self {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        Self { caller: caller.clone(), method, uri, headers: request.headers().clone() }
+    }
+
     /// The request, if it has a key. Its preconditions are no part of it: what was done once has changed what they were about.
-    pub(crate) fn of(
-        caller: &Caller,
-        headers: &HeaderMap,
-        (method, uri): (&str, &Uri),
-        body: &[u8],
-    ) -> Result<Option<Self>, Problem> {
+    pub(crate) fn once(&self, body: &[u8]) -> Result<Option<Once>, Problem> {
+        let Self { caller, method, uri, headers } = self;
         let mut given = headers.get_all(KEY).iter();
         let Some(key) = given.next() else { return Ok(None) };
         let is_key = (1..=KEY_BYTES_MAX).contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
@@ -70,14 +80,17 @@ impl Once {
         }
         let text = |name| headers.get(name).map_or(&b""[..], HeaderValue::as_bytes);
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
-        let asked = [method.as_bytes(), path.as_bytes(), query.as_bytes(), text(header::CONTENT_TYPE.as_str()), body];
+        let asked =
+            [method.as_str().as_bytes(), path.as_bytes(), query.as_bytes(), text(header::CONTENT_TYPE.as_str()), body];
         let said = [&asked[..], &[text("assent-metadata")]].concat();
-        Ok(Some(Self {
+        Ok(Some(Once {
             name: hash(&[b"key", caller.name.as_bytes(), key.as_bytes()]),
             fingerprint: fingerprint(&said),
         }))
     }
+}
 
+impl Once {
     /// That a transaction committed, by its name; the fingerprint is its owner's.
     pub(crate) fn transaction(tx: TxId, owner: &str) -> Self {
         let name = hash(&[b"transaction", tx.to_string().as_bytes()]);
@@ -121,6 +134,14 @@ impl Kept {
 pub(crate) fn another() -> Problem {
     Problem::invalid("this Idempotency-Key was given to another request: its method, address or body was not this one")
         .status(StatusCode::UNPROCESSABLE_ENTITY)
+}
+
+/// An answer of which all is kept: a status, and JSON or nothing.
+pub(crate) fn told(status: StatusCode, body: &str) -> Response {
+    if body.is_empty() {
+        return status.into_response();
+    }
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.to_owned()).into_response()
 }
 
 /// Marks an answer as told again.
@@ -177,7 +198,8 @@ mod tests {
     fn once(who: &str, key: &str, uri: &str, body: &str) -> Once {
         let caller = Caller { name: who.into(), shown: None, grants: Arc::new(Grants::all()) };
         let headers = HeaderMap::from_iter([(KEY, key.parse().unwrap())]);
-        Once::of(&caller, &headers, ("PUT", &uri.parse().unwrap()), body.as_bytes()).unwrap().unwrap()
+        let asking = Asking { caller, method: Method::PUT, uri: uri.parse().unwrap(), headers };
+        asking.once(body.as_bytes()).unwrap().unwrap()
     }
 
     #[test]
@@ -211,7 +233,7 @@ mod tests {
             let headers = keys.iter().map(|key| (KEY, HeaderValue::from_bytes(key.as_bytes()).unwrap()));
             let mut map = HeaderMap::new();
             headers.for_each(|(name, key)| _ = map.append(name, key));
-            Once::of(&caller, &map, ("PUT", &uri), b"")
+            Asking { caller: caller.clone(), method: Method::PUT, uri: uri.clone(), headers: map }.once(b"")
         };
         assert_eq!(of(&[]).unwrap(), None);
         let longest = "k".repeat(KEY_BYTES_MAX);

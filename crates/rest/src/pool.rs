@@ -1,21 +1,26 @@
-//! Where work goes that may block: threads beside the one that serves, so many at a time.
+//! Where work goes that may block: threads beside those that serve, so many at a time.
 //!
 //! Walk: [`Pool::run`] waits for a place · the work runs to its end, also where the caller has left meanwhile.
 
 use std::sync::Arc;
 
 use assent_kind::Kind;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::problem::Problem;
 
 /// A bounded number of blocking threads.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool(Arc<Semaphore>);
+pub(crate) struct Pool {
+    places: Arc<Semaphore>,
+    /// Whose threads they are: all that serve share them.
+    runtime: Handle,
+}
 
 impl Pool {
-    pub(crate) fn new(threads: usize) -> Self {
-        Self(Arc::new(Semaphore::new(threads)))
+    pub(crate) fn new(threads: usize, runtime: &Handle) -> Self {
+        Self { places: Arc::new(Semaphore::new(threads)), runtime: runtime.clone() }
     }
 
     /// Does this where it may block.
@@ -24,8 +29,8 @@ impl Pool {
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let stopped = |_| Problem::of(Kind::Unavailable, "the server is stopping");
-        let place = Arc::clone(&self.0).acquire_owned().await.map_err(stopped)?;
-        let done = tokio::task::spawn_blocking(move || {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(stopped)?;
+        let done = self.runtime.spawn_blocking(move || {
             // Held by the work, not by whoever waits for it: a caller that leaves frees no thread.
             let done = work();
             drop(place);

@@ -1,6 +1,14 @@
-//! The HTTP listener: its thread, its start and its stop.
+//! The HTTP listener: its threads, its start and its stop.
+//!
+//! ```text
+//!   rest      takes connections in, and serves its share of them ─┬─ all ──▶ rest-work: what may block
+//!   rest-1…   serve theirs, each with a runtime of its own ───────┘
+//! ```
+//! Walk: [`Rest::start`] a thread for each core · [`serve`] until it is told how long the rest may take.
+//! Deliberately absent: a runtime that moves tasks between threads. A lone request would wake two of them.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,14 +17,15 @@ use assent_door::{Limits, Metrics, Slots};
 use assent_kind::Kind;
 use assent_world::Clock;
 use assent_world::net::{Address, tcp_listener};
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::watch as flag;
 
 use crate::guard::Guard;
 use crate::identity::Identity;
-use crate::listener;
-use crate::service::Service;
+use crate::listener::{Bounded, Lane, Peer};
+use crate::service::{Served, Service};
 use crate::tls::Certificates;
 
 /// Why the listener does not start or did not end well.
@@ -128,13 +137,13 @@ pub struct Entrance {
 #[derive(Debug)]
 pub struct Rest {
     address: SocketAddr,
-    // Sent with the time that is left; dropped unsent, it stops at once.
-    stop: Option<oneshot::Sender<Duration>>,
+    // Told the time that is left; dropped untold, it stops at once.
+    stop: Option<flag::Sender<Option<Duration>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Rest {
-    /// Serves there, on a thread of its own with others beside it for what may block. The address has passed
+    /// Serves there, on a thread for each core with others beside them for what may block. The address has passed
     /// `assent_door::shielded_address`.
     ///
     /// # Errors
@@ -142,32 +151,37 @@ impl Rest {
     pub fn start(address: &Address, entrance: Entrance, service: Service) -> Result<Self, RestError> {
         let Entrance { settings, identity, certificates, clock, metrics } = entrance;
         settings.check()?;
+        let crew = std::thread::available_parallelism().map_or(1, NonZero::get).min(SERVING_MAX);
         let threads = usize::try_from(settings.threads).unwrap_or(1) + 3;
-        let mut builder = Builder::new_current_thread();
-        builder.enable_io().enable_time().max_blocking_threads(threads).thread_name("rest-work");
-        let runtime = builder.build().map_err(RestError::Start)?;
+        let first = runtime(threads)?;
+        let others = (1..crew).map(|_| runtime(1)).collect::<Result<Vec<_>, _>>()?;
         let refused = |error| RestError::Listen { address: address.clone(), error };
         let socket = tcp_listener(address).map_err(refused)?;
-        let inside = runtime.enter();
+        let inside = first.enter();
         let socket = TcpListener::from_std(socket).map_err(refused)?;
         drop(inside);
         let address = socket.local_addr().map_err(RestError::Start)?;
         let label = Some(("listener", service.name()));
         let connections = metrics.gauge("http_connections", label, "Open HTTP connections");
-        let listener = listener::Bounded::new(
-            socket,
-            Slots::new(settings.limits.connections_max),
-            Duration::from_millis(u64::from(settings.limits.partial_frame_ms)),
-            connections,
-            certificates,
-        );
-        let guard = Guard::new(&settings, identity, clock, &metrics, &service, address.ip().is_loopback());
+        let (slots, silence) = (Slots::new(settings.limits.connections_max), settings.limits.partial_frame_ms);
+        let silence = Duration::from_millis(u64::from(silence));
+        let bounded = Bounded::new(socket, crew, slots, silence, connections, certificates.as_ref());
+        let (bounded, mut lanes) = bounded.map_err(RestError::Start)?;
+        let is_loopback = address.ip().is_loopback();
+        let guard = Guard::new(&settings, identity, clock, &metrics, &service, (is_loopback, first.handle()));
         let served = service.under(Arc::new(guard), &settings);
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("rest".to_owned())
-            .spawn(move || serve(runtime, listener, served, stopped))
-            .map_err(RestError::Start)?;
+        let (stop, stopped) = flag::channel(None);
+        let own = lanes.pop();
+        let mut threads = Vec::with_capacity(crew);
+        for (number, (runtime, lane)) in others.into_iter().zip(lanes).enumerate() {
+            let (router, stopped) = (served.router.clone(), stopped.clone());
+            let work = move || {
+                runtime.block_on(serve(lane, router, stopped));
+                runtime.shutdown_background();
+            };
+            threads.push(thread(format!("rest-{}", number + 1), work)?);
+        }
+        let thread = thread("rest".to_owned(), move || lead(first, bounded, own, served, stopped, threads))?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -184,7 +198,7 @@ impl Rest {
 
     fn end(&mut self, within: Option<Duration>) {
         if let (Some(stop), Some(within)) = (self.stop.take(), within) {
-            _ = stop.send(within);
+            _ = stop.send(Some(within));
         }
         if let Some(thread) = self.thread.take() {
             _ = thread.join();
@@ -198,30 +212,65 @@ impl Drop for Rest {
     }
 }
 
+/// Threads that serve, at most.
+const SERVING_MAX: usize = 8;
 /// What work that cannot be cut short is given at the end.
 const GRACE: Duration = Duration::from_millis(500);
 
-fn serve(
+/// Of one thread that serves, with others for what may block.
+fn runtime(blocking: usize) -> Result<Runtime, RestError> {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_io().enable_time().max_blocking_threads(blocking).thread_name("rest-work");
+    builder.build().map_err(RestError::Start)
+}
+
+fn thread(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, RestError> {
+    std::thread::Builder::new().name(name).spawn(work).map_err(RestError::Start)
+}
+
+type Stopped = flag::Receiver<Option<Duration>>;
+
+/// The first thread: it serves too, and ends when all have.
+fn lead(
     runtime: Runtime,
-    listener: listener::Bounded,
-    served: crate::service::Served,
-    stopped: oneshot::Receiver<Duration>,
+    bounded: Bounded,
+    lane: Option<Lane>,
+    served: Served,
+    stopped: Stopped,
+    others: Vec<JoinHandle<()>>,
 ) {
-    let (ending, ended) = oneshot::channel::<()>();
-    runtime.block_on(async move {
-        let crate::service::Served { router, upkeep, closing } = served;
+    let Served { router, upkeep, closing } = served;
+    runtime.block_on(async {
         let upkeep = upkeep.map(tokio::spawn);
-        let service = router.into_make_service_with_connect_info::<listener::Peer>();
-        let graceful = axum::serve(listener, service).with_graceful_shutdown(async move { _ = ended.await });
-        let serving = tokio::spawn(async move { graceful.await });
-        let within = stopped.await.unwrap_or(Duration::ZERO);
-        _ = ending.send(());
-        _ = closing.send(true);
-        if tokio::time::timeout(within, serving).await.is_err() {
-            tracing::debug!(?within, "HTTP connections were still open and are closed now");
+        let accepting = tokio::spawn(bounded.run());
+        let mut told = stopped.clone();
+        tokio::spawn(async move {
+            _ = told.wait_for(Option::is_some).await;
+            accepting.abort();
+            _ = closing.send(true);
+        });
+        if let Some(lane) = lane {
+            serve(lane, router, stopped).await;
         }
         upkeep.inspect(tokio::task::JoinHandle::abort);
     });
+    // Before the threads end on which their requests may still be at work.
+    for other in others {
+        _ = other.join();
+    }
     // What is left on the runtime ends with it; a thread that is inside an engine is left to it.
     runtime.shutdown_timeout(GRACE);
+}
+
+/// Serves a lane until it is told to stop, and then for as long as it is told.
+async fn serve(lane: Lane, router: Router, mut stopped: Stopped) {
+    let mut told = stopped.clone();
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let stop = async move { _ = told.wait_for(Option::is_some).await };
+    let graceful = axum::serve(lane, service).with_graceful_shutdown(stop);
+    let serving = tokio::spawn(async move { graceful.await });
+    let within = stopped.wait_for(Option::is_some).await.map_or(None, |within| *within).unwrap_or(Duration::ZERO);
+    if tokio::time::timeout(within, serving).await.is_err() {
+        tracing::debug!(?within, "HTTP connections were still open and are closed now");
+    }
 }

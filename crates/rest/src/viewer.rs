@@ -3,6 +3,7 @@
 //!
 //! Walk: [`routes`] · [`OPEN`] paths that anybody may ask.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
@@ -57,5 +58,10 @@ fn file(name: &str, config: Arc<Config<'static>>) -> Result<Response, Problem> {
     let none = || Problem::not_found(format!("the viewer has no file {name:?}"));
     let found = serve(name, config).map_err(|_| none())?.ok_or_else(none)?;
     let kind = HeaderValue::from_str(&found.content_type).map_err(|_| none())?;
-    Ok(([(header::CONTENT_TYPE, kind), POLICY], found.bytes.into_owned()).into_response())
+    // Most are part of the program: nobody needs one of his own.
+    let bytes = match found.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => bytes.into(),
+    };
+    Ok(([(header::CONTENT_TYPE, kind), POLICY], bytes).into_response())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assent_docs::{Database, DocsError, Versioning};
+use assent_docs::{Database, DocsError, Meta, Once, Versioning};
 use assent_door::Role;
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -17,6 +17,7 @@ use super::{Library, not_here};
 use crate::body;
 use crate::identity::Caller;
 use crate::jsoniq::{self, Query};
+use crate::once::{Asking, again};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -42,8 +43,10 @@ pub(super) async fn list(
                 Some((database, "")) => databases.push((database.to_owned(), Vec::new())),
                 // One that is being made is nowhere yet.
                 Some(_) if !database.has_revision(&name)? => {}
-                Some((_, resource)) => {
-                    databases.last_mut().map(|(_, list)| list.push(resource.to_owned())).unwrap_or(())
+                Some((database, resource)) => {
+                    // One that outlived its database for a moment is nobody's.
+                    let own = databases.last_mut().filter(|(name, _)| name == database);
+                    own.into_iter().for_each(|(_, list)| list.push(resource.to_owned()));
                 }
                 None => {}
             }
@@ -61,13 +64,17 @@ pub(super) async fn list(
     library.guard.pool.run(list).await
 }
 
-/// A query as a body: `{"query","startResultSeqIndex","endResultSeqIndex"}`.
+/// A query as a body: `{"query","startResultSeqIndex","endResultSeqIndex","commitMessage"}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Sent {
     query: String,
     start_result_seq_index: Option<usize>,
     end_result_seq_index: Option<usize>,
+    commit_message: Option<String>,
+    commit_timestamp: Option<String>,
+    plan: Option<Value>,
+    plan_stage: Option<Value>,
 }
 
 pub(super) async fn query(
@@ -77,13 +84,31 @@ pub(super) async fn query(
 ) -> Result<Response, Problem> {
     caller.may_somewhere(Role::View)?;
     Params::of(request.uri())?.end()?;
+    let asking = Asking::of(&request, &caller);
     let bytes = body::whole(request, library.body_bytes_max).await?;
-    let database = Arc::clone(&library.database);
+    let work = Arc::clone(&library);
     let run = move || {
-        let Sent { query, start_result_seq_index: first, end_result_seq_index: last } = body::json(&bytes)?;
-        let asked = jsoniq::Asked { first, last, writes: true, ..jsoniq::Asked::default() };
-        let bytes = jsoniq::run(&database, &caller, &Query::read(&query)?, &asked)?;
-        Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
+        let sent: Sent = body::json(&bytes)?;
+        if sent.commit_timestamp.is_some() {
+            return Err(not_here("a commit at another time than now (commitTimestamp)"));
+        }
+        if sent.plan.or(sent.plan_stage).is_some() {
+            return Err(not_here("the plan of a query"));
+        }
+        let query = Query::read(&sent.query)?;
+        let (first, last) = (sent.start_result_seq_index, sent.end_result_seq_index);
+        let mut said = Meta { author: caller.name.to_string(), ..Meta::default() };
+        said.message = sent.commit_message.unwrap_or_default();
+        let once = if query.is_write() { asking.once(&bytes)? } else { None };
+        let _turn = work.turns.take(once.as_ref())?;
+        let is_again = work.before(once.as_ref())?.is_some();
+        said.fields.extend(once.map(|once| work.carried(&once, StatusCode::OK, "").field()));
+        let asked = jsoniq::Asked { first, last, writes: Some(said), ..jsoniq::Asked::default() };
+        // Of a write nothing is told but that it is done.
+        let bytes =
+            if is_again { jsoniq::NOTHING.to_vec() } else { jsoniq::run(&work.database, &caller, &query, &asked)? };
+        let response = ([(header::CONTENT_TYPE, JSON)], bytes).into_response();
+        Ok(if is_again { again(response) } else { response })
     };
     library.guard.pool.run(run).await
 }
@@ -114,21 +139,53 @@ pub(super) async fn answered(
 pub(super) async fn drop_all(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Result<StatusCode, Problem> {
+    request: Request,
+) -> Result<Response, Problem> {
     caller.may(Role::Delete, None)?;
-    Params::of(&uri)?.end()?;
-    let database = Arc::clone(&library.database);
-    let drop = move || {
-        // The names of databases are before those of their documents: backwards, so that no document outlives its database.
-        names(&database, "")?.iter().rev().try_for_each(|name| gone(&database, name))?;
-        Ok(StatusCode::NO_CONTENT)
+    Params::of(request.uri())?.end()?;
+    let asking = Asking::of(&request, &caller);
+    let drop = move |database: &Database, _: &Place, mut once: Option<Once>| {
+        let is_marker = |name: &&String| name.ends_with('/');
+        // The last one says that all are gone.
+        for marker in names(database, "")?.iter().filter(is_marker).rev() {
+            let is_last = names(database, "")?.iter().filter(is_marker).count() == 1;
+            emptied(database, marker, once.take_if(|_| is_last))?;
+        }
+        Ok((StatusCode::NO_CONTENT, String::new()))
     };
-    library.guard.pool.run(drop).await
+    library.once(asking, Place::default(), drop).await
+}
+
+/// Drops a database and all its documents.
+fn emptied(library: &Database, marker: &str, once: Option<Once>) -> Result<(), Problem> {
+    names(library, marker)?.iter().try_for_each(|name| gone(library, name))?;
+    match (once, library.document(marker)) {
+        (Some(once), Ok(database)) => database.edit()?.drop_once(once)?,
+        _ => gone(library, marker)?,
+    }
+    // The database is gone, whatever fails from here on.
+    let left = names(library, marker).unwrap_or_default();
+    left.iter().for_each(|name| homeless(library, name, marker));
+    Ok(())
+}
+
+/// Behind the commit that made a document: whoever dropped its database meanwhile may not have seen it, and it goes with the database.
+pub(super) fn homed(library: &Database, place: &Place) {
+    homeless(library, &place.document(), &place.marker());
+}
+
+/// Drops a document whose database is not there. Either this or the other look comes behind both the drop and the commit: none
+/// outlives its database.
+fn homeless(library: &Database, name: &str, marker: &str) {
+    if matches!(library.document(marker), Err(DocsError::NoDocument { .. }))
+        && let Err(problem) = gone(library, name)
+    {
+        tracing::warn!(name, why = %problem.detail, "a document has outlived its database");
+    }
 }
 
 /// Drops a document; somebody else may have done so.
-pub(super) fn gone(library: &Database, name: &str) -> Result<(), Problem> {
+fn gone(library: &Database, name: &str) -> Result<(), Problem> {
     match library.drop_document(name) {
         Ok(()) | Err(DocsError::NoDocument { .. }) => Ok(()),
         Err(error) => Err(error.into()),
@@ -140,8 +197,7 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(&uri, &caller, Role::View)?;
     Params::of(&uri)?.end()?;
     let database = Arc::clone(&library.database);
     let show = move || {
@@ -177,14 +233,15 @@ pub(super) async fn create(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Result<StatusCode, Problem> {
-    let place = Place::of(request.uri())?;
-    caller.may(Role::Create, Some(&place.database))?;
-    refuse_xml(request.headers())?;
-    Params::of(request.uri())?.end()?;
-    let database = Arc::clone(&library.database);
-    let create = move || Ok(if made(&database, &place)? { StatusCode::CREATED } else { StatusCode::OK });
-    library.guard.pool.run(create).await
+) -> Result<Response, Problem> {
+    let asking = Asking::of(&request, &caller);
+    let place = Place::open_to(&asking.uri, &caller, Role::Create)?;
+    refuse_xml(&asking.headers)?;
+    Params::of(&asking.uri)?.end()?;
+    let create = |database: &Database, place: &Place, _| {
+        Ok((if made(database, place)? { StatusCode::CREATED } else { StatusCode::OK }, String::new()))
+    };
+    library.once(asking, place, create).await
 }
 
 /// Makes the database, unless it is there.
@@ -202,20 +259,17 @@ pub(super) fn made(library: &Database, place: &Place) -> Result<bool, Problem> {
 pub(super) async fn drop(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Result<StatusCode, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::Delete, Some(&place.database))?;
-    Params::of(&uri)?.end()?;
-    let database = Arc::clone(&library.database);
-    let drop = move || {
-        if !place.is_there(&database)? {
-            return Err(missing(&place));
+    request: Request,
+) -> Result<Response, Problem> {
+    let asking = Asking::of(&request, &caller);
+    let place = Place::open_to(&asking.uri, &caller, Role::Delete)?;
+    Params::of(&asking.uri)?.end()?;
+    let drop = |database: &Database, place: &Place, once| {
+        if !place.is_there(database)? {
+            return Err(missing(place));
         }
-        let marker = place.marker();
-        names(&database, &marker)?.iter().try_for_each(|name| gone(&database, name))?;
-        gone(&database, &marker)?;
-        Ok(StatusCode::NO_CONTENT)
+        emptied(database, &place.marker(), once)?;
+        Ok((StatusCode::NO_CONTENT, String::new()))
     };
-    library.guard.pool.run(drop).await
+    library.once(asking, place, drop).await
 }

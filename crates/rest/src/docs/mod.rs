@@ -26,17 +26,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_docs::{Database, DocsError};
+use assent_docs::{Database, DocsError, Done, Meta};
 use assent_door::{Health, Metrics};
 use assent_kind::Kind;
 use axum::Router;
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{get, put};
-use tokio::sync::{Semaphore, watch as flag};
+use tokio::sync::watch as flag;
 
 use crate::guard::Guard;
 use crate::health;
-use crate::once::{Once, Turns};
+use crate::identity::Caller;
+use crate::once::{Asking, Kept, Once, Turns, again, told};
+use crate::places::Places;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::service::Upkeep;
@@ -61,16 +64,64 @@ pub(crate) struct Library {
     keep: Duration,
     turns: Turns,
     /// Streams that may be open.
-    watchers: Arc<Semaphore>,
+    watchers: Places,
     closing: flag::Receiver<bool>,
 }
 
 impl Library {
     /// A request as its commit carries it.
-    fn carried(&self, once: &Once, status: StatusCode) -> assent_docs::Once {
+    fn carried(&self, once: &Once, status: StatusCode, body: &str) -> assent_docs::Once {
         let keep = u64::try_from(self.keep.as_millis()).unwrap_or(u64::MAX);
         let until_ms = self.guard.clock.wall_ms().saturating_add(keep);
-        assent_docs::Once { name: once.name, until_ms, note: once.kept(status, "").text() }
+        assent_docs::Once { name: once.name, until_ms, note: once.kept(status, body).text() }
+    }
+
+    /// What was told when it was done before, if it was.
+    fn before(&self, once: Option<&Once>) -> Result<Option<(Kept, Done)>, Problem> {
+        let Some(once) = once else { return Ok(None) };
+        let Some(done) = self.database.done(&once.name)? else { return Ok(None) };
+        let kept = Kept::of_text(&done.once.note);
+        let kept = kept.ok_or_else(|| Problem::of(Kind::Corrupt, "what was kept of this request cannot be read"))?;
+        Ok(Some((kept.judge(once)?, done)))
+    }
+
+    /// Does what has no commit of its own to be named in: the database's own document carries that it was done. Told is a status, and
+    /// JSON or nothing. What ends between the two is done again by who asks again.
+    async fn once(
+        self: Arc<Self>,
+        asking: Asking,
+        place: Place,
+        work: impl FnOnce(&Database, &Place, Option<assent_docs::Once>) -> Result<(StatusCode, String), Problem>
+        + Send
+        + 'static,
+    ) -> Result<Response, Problem> {
+        let library = Arc::clone(&self);
+        let run = move || {
+            let once = asking.once(b"")?;
+            let _turn = library.turns.take(once.as_ref())?;
+            if let Some((kept, _)) = library.before(once.as_ref())? {
+                return Ok(again(told(kept.status, &kept.body)));
+            }
+            let gone = once.map(|once| library.carried(&once, StatusCode::NO_CONTENT, ""));
+            let (status, body) = work(&library.database, &place, gone)?;
+            if let Some(once) = &once {
+                library.note(&place, &asking.caller, &library.carried(once, status, &body));
+            }
+            Ok(told(status, &body))
+        };
+        self.guard.pool.run(run).await
+    }
+
+    /// Notes what is done in the database's own document; one that dropped the database has said so itself. It is done: what fails here
+    /// is told to nobody but the log.
+    fn note(&self, place: &Place, caller: &Caller, once: &assent_docs::Once) {
+        let said = Meta { author: caller.name.to_string(), fields: vec![once.field()], ..Meta::default() };
+        match self.database.document(&place.marker()).and_then(|marker| marker.edit()?.commit(&said)) {
+            Ok(_) | Err(DocsError::NoDocument { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a request is done, and its key could not be noted: asked again it is done again")
+            }
+        }
     }
 }
 
@@ -108,13 +159,15 @@ pub(crate) fn routes(
     let Documents { metrics, health, database } = documents;
     let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
     let library_guard = Arc::clone(&guard);
+    // Where nobody says who he is, all are one caller.
+    let own_max = if guard.identity.is_open() { watch::WATCHERS_MAX } else { watch::WATCHERS_OF_ONE_MAX };
     let library = Arc::new(Library {
         guard,
         database,
         body_bytes_max,
         keep: Duration::from_secs(settings.idempotency_seconds.into()),
         turns: Turns::default(),
-        watchers: Arc::new(Semaphore::new(watch::WATCHERS_MAX)),
+        watchers: Places::new(watch::WATCHERS_MAX, own_max),
         closing,
     });
     let router = Router::new()

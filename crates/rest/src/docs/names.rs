@@ -3,13 +3,15 @@
 //! Walk: [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's.
 
 use assent_docs::{Database, DocsError, Document};
+use assent_door::Role;
 use axum::http::Uri;
 
+use crate::identity::Caller;
 use crate::params::decoded;
 use crate::problem::Problem;
 
 /// What stands in a path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) database: String,
     /// Empty where the path names none.
@@ -22,6 +24,13 @@ impl Place {
         let mut next = || parts.next().map(name).transpose();
         let database = next()?.unwrap_or_default();
         Ok(Self { database, resource: next()?.unwrap_or_default() })
+    }
+
+    /// The same, where the caller has that role in the database.
+    pub(crate) fn open_to(uri: &Uri, caller: &Caller, role: Role) -> Result<Self, Problem> {
+        let place = Self::of(uri)?;
+        caller.may(role, Some(&place.database))?;
+        Ok(place)
     }
 
     /// As `DATABASE/RESOURCE`.

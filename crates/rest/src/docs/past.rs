@@ -29,8 +29,7 @@ pub(super) async fn history(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(&uri, &caller, Role::View)?;
     let mut params = Params::of(&uri)?;
     let last = params.parsed::<usize>(&["revisions"], "a number from 1")?;
     let number = "a revision's number";
@@ -104,8 +103,7 @@ pub(super) async fn diff(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(&uri, &caller, Role::View)?;
     let mut params = Params::of(&uri)?;
     let mut revision = |names: &[&str]| {
         let text = params.take(names)?;
@@ -147,8 +145,7 @@ pub(super) async fn paths(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(&uri, &caller, Role::View)?;
     let mut params = Params::of(&uri)?;
     let when = params.take(&["revision"])?.map(|text| When::of(&text)).transpose()?;
     let tag = tag_of(&mut params)?;

@@ -201,8 +201,7 @@ async fn answer(
     uri: &Uri,
     body: bool,
 ) -> Result<Response, Problem> {
-    let place = Place::of(uri)?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(uri, &caller, Role::View)?;
     if let Some((query, asked)) = jsoniq(uri, &place)? {
         return super::databases::answered(library, caller, query, asked).await;
     }

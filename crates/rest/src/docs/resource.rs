@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use assent_docs::{At, Database, DocsError, Form, Look, Meta, NodeKey, Revision, Versioning};
 use assent_door::Role;
-use assent_kind::Kind;
 use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::change::{Change, Insert, judge, wanted};
-use super::databases::{made, refuse_xml};
+use super::databases::{homed, made, refuse_xml};
 use super::names::Place;
 use super::read::{JSON, tag};
 use super::{Library, not_here};
 use crate::body;
 use crate::identity::Caller;
-use crate::once::{Kept, Once, again};
+use crate::once::{Asking, Kept, Once, again};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -50,20 +50,57 @@ struct Writing {
     once: Option<Once>,
 }
 
+/// A write that is asked for, and its body.
+struct Asked {
+    library: Arc<Library>,
+    asking: Asking,
+    place: Place,
+    said: Meta,
+    bytes: Bytes,
+}
+
+impl Asked {
+    async fn of(
+        library: Arc<Library>,
+        asking: Asking,
+        place: Place,
+        said: Meta,
+        request: Request,
+    ) -> Result<Self, Problem> {
+        let bytes = body::whole(request, library.body_bytes_max).await?;
+        Ok(Self { library, asking, place, said, bytes })
+    }
+
+    /// Does it where it may block, unless it was done before.
+    async fn run(
+        self,
+        work: impl FnOnce(&Writing, &[u8]) -> Result<Response, Problem> + Send + 'static,
+    ) -> Result<Response, Problem> {
+        let pool = self.library.guard.pool.clone();
+        let run = move || {
+            let Self { library, asking, place, said, bytes } = self;
+            let (wanted, once) = (wanted(&asking.headers)?, asking.once(&bytes)?);
+            let writing = Writing { library, caller: asking.caller, place, said, wanted, once };
+            let _turn = writing.library.turns.take(once.as_ref())?;
+            match writing.before()? {
+                Some(told) => Ok(told),
+                None => work(&writing, &bytes),
+            }
+        };
+        pool.run(run).await
+    }
+}
+
 impl Writing {
     /// What was told when it was done before, if it was.
     fn before(&self) -> Result<Option<Response>, Problem> {
-        let Some(once) = &self.once else { return Ok(None) };
-        let Some(done) = self.library.database.done(&once.name)? else { return Ok(None) };
-        let kept = Kept::of_text(&done.once.note);
-        let kept = kept.ok_or_else(|| Problem::of(Kind::Corrupt, "what was kept of this request cannot be read"))?;
-        let status = kept.judge(once)?.status;
+        let Some((Kept { status, .. }, done)) = self.library.before(self.once.as_ref())? else { return Ok(None) };
         let revision = match self.library.database.document(&self.place.document()) {
             Ok(document) if status != StatusCode::NO_CONTENT => done.revision_of(&document),
             Ok(_) | Err(DocsError::NoDocument { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(again(revision.map_or_else(|| status.into_response(), |revision| told(status, &revision)))))
+        Ok(Some(again(revision.map_or_else(|| status.into_response(), |revision| self.told(status, &revision)))))
     }
 
     /// What its commit says.
@@ -73,7 +110,7 @@ impl Writing {
     }
 
     fn carried(&self, status: StatusCode) -> Option<assent_docs::Once> {
-        self.once.map(|once| self.library.carried(&once, status))
+        self.once.map(|once| self.library.carried(&once, status, ""))
     }
 
     /// A change of a document that is there.
@@ -84,23 +121,20 @@ impl Writing {
         change.make(&mut edit, bytes)?;
         let status = if matches!(change, Change::Remove(_)) { StatusCode::NO_CONTENT } else { StatusCode::OK };
         let revision = edit.commit(&self.said(status))?;
-        Ok(if status == StatusCode::NO_CONTENT { status.into_response() } else { told(status, &revision) })
+        Ok(if status == StatusCode::NO_CONTENT { status.into_response() } else { self.told(status, &revision) })
     }
 
-    /// Does it where it may block, unless it was done before.
-    async fn run(
-        self,
-        work: impl FnOnce(&Self) -> Result<Response, Problem> + Send + 'static,
-    ) -> Result<Response, Problem> {
-        let library = Arc::clone(&self.library);
-        let run = move || {
-            let _turn = self.library.turns.take(self.once.as_ref())?;
-            match self.before()? {
-                Some(told) => Ok(told),
-                None => work(&self),
-            }
-        };
-        library.guard.pool.run(run).await
+    /// Makes the document, and its database too if that is not there.
+    fn make(&self, bytes: &[u8]) -> Result<Response, Problem> {
+        let revision = make(&self.library.database, &self.place, bytes, &self.said(StatusCode::CREATED))?;
+        Ok(self.told(StatusCode::CREATED, &revision))
+    }
+
+    /// The revision that was committed, if it is not too long and the caller may see it. That it is committed is told even if it cannot
+    /// be read.
+    fn told(&self, status: StatusCode, revision: &Revision) -> Response {
+        let is_shown = self.caller.may(Role::View, Some(&self.place.database)).is_ok();
+        echoed(status, revision, is_shown).unwrap_or_else(|_| status.into_response())
     }
 }
 
@@ -134,12 +168,9 @@ pub(super) async fn put(
         }
     }
     params.end()?;
-    let wanted = wanted(request.headers())?;
-    let (headers, uri) = (request.headers().clone(), request.uri().clone());
-    let bytes = body::whole(request, library.body_bytes_max).await?;
-    let once = Once::of(&caller, &headers, ("PUT", &uri), &bytes)?;
-    let writing = Writing { library, caller, place, said, wanted, once };
-    writing.run(move |writing| put_there(writing, overwrite, &bytes)).await
+    let asking = Asking::of(&request, &caller);
+    let asked = Asked::of(library, asking, place, said, request).await?;
+    asked.run(move |writing, bytes| put_there(writing, overwrite, bytes)).await
 }
 
 fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Response, Problem> {
@@ -160,16 +191,15 @@ fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Respons
             // What comes must be a document before what is there goes.
             edit.import(bytes)?;
             edit.drop_document()?;
-            make(database, place, bytes, &writing.said(StatusCode::CREATED))
+            writing.make(bytes)
         }
         Some(_) => writing.change(Change::Put, bytes),
         None if wanted.is_some() => Err(Problem::precondition("there is no such resource, and so no tag")),
-        None => make(database, place, bytes, &writing.said(StatusCode::CREATED)),
+        None => writing.make(bytes),
     }
 }
 
-/// Makes the database too, if it is not there.
-fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<Response, Problem> {
+fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<Revision, Problem> {
     made(library, place)?;
     let name = place.document();
     let document = match library.create(&name, Versioning::default()) {
@@ -184,21 +214,15 @@ fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<
         edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
         edit.commit(said)
     });
-    match first {
-        Ok(revision) => Ok(told(StatusCode::CREATED, &revision)),
-        // It stays without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
-        Err(error) => Err(error.into()),
-    }
+    // What fails stays without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
+    let revision = first?;
+    homed(library, place);
+    Ok(revision)
 }
 
-/// The revision that was committed, if it is not too long. That it is committed is told even if it cannot be read.
-fn told(status: StatusCode, revision: &Revision) -> Response {
-    echoed(status, revision).unwrap_or_else(|_| status.into_response())
-}
-
-fn echoed(status: StatusCode, revision: &Revision) -> Result<Response, DocsError> {
+fn echoed(status: StatusCode, revision: &Revision, is_shown: bool) -> Result<Response, DocsError> {
     let mut response = match revision.value() {
-        Some(value) if revision.item(value)?.node.descendants <= ECHOED_NODES_MAX => {
+        Some(value) if is_shown && revision.item(value)?.node.descendants <= ECHOED_NODES_MAX => {
             (status, Form::default().text(revision)?).into_response()
         }
         _ => status.into_response(),
@@ -221,31 +245,15 @@ pub(super) async fn insert(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let place = Place::of(request.uri())?;
-    caller.may(Role::Modify, Some(&place.database))?;
+    let place = Place::open_to(request.uri(), &caller, Role::Modify)?;
     refuse_xml(request.headers())?;
     let mut params = Params::of(request.uri())?;
     let said = meta(&mut params, &caller)?;
     let change = Change::Insert(node(&mut params)?, Insert::of(&mut params)?);
     params.end()?;
-    change_by(library, caller, place, said, change, request).await
-}
-
-/// One change, by its body.
-async fn change_by(
-    library: Arc<Library>,
-    caller: Caller,
-    place: Place,
-    said: Meta,
-    change: Change,
-    request: Request,
-) -> Result<Response, Problem> {
-    let wanted = wanted(request.headers())?;
-    let (method, headers, uri) = (request.method().clone(), request.headers().clone(), request.uri().clone());
-    let bytes = body::whole(request, library.body_bytes_max).await?;
-    let once = Once::of(&caller, &headers, (method.as_str(), &uri), &bytes)?;
-    let writing = Writing { library, caller, place, said, wanted, once };
-    writing.run(move |writing| writing.change(change, &bytes)).await
+    let asking = Asking::of(&request, &caller);
+    let asked = Asked::of(library, asking, place, said, request).await?;
+    asked.run(move |writing, bytes| writing.change(change, bytes)).await
 }
 
 /// Changes a document as a patch says, all of it or nothing.
@@ -254,8 +262,7 @@ pub(super) async fn patch(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let place = Place::of(request.uri())?;
-    caller.may(Role::Modify, Some(&place.database))?;
+    let place = Place::open_to(request.uri(), &caller, Role::Modify)?;
     let told_type = request.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let change = match told_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "application/json-patch+json" => Change::Patch,
@@ -268,7 +275,9 @@ pub(super) async fn patch(
     let mut params = Params::of(request.uri())?;
     let said = meta(&mut params, &caller)?;
     params.end()?;
-    change_by(library, caller, place, said, change, request).await
+    let asking = Asking::of(&request, &caller);
+    let asked = Asked::of(library, asking, place, said, request).await?;
+    asked.run(move |writing, bytes| writing.change(change, bytes)).await
 }
 
 pub(super) async fn delete(
@@ -276,17 +285,15 @@ pub(super) async fn delete(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let place = Place::of(request.uri())?;
-    caller.may(Role::Delete, Some(&place.database))?;
+    let place = Place::open_to(request.uri(), &caller, Role::Delete)?;
     let mut params = Params::of(request.uri())?;
     let said = meta(&mut params, &caller)?;
     let node = node(&mut params)?;
     params.end()?;
-    let wanted = wanted(request.headers())?;
-    let once = Once::of(&caller, request.headers(), ("DELETE", request.uri()), b"")?;
-    let writing = Writing { library, caller, place, said, wanted, once };
-    writing
-        .run(move |writing| match node {
+    let asking = Asking::of(&request, &caller);
+    let asked = Asked { library, asking, place, said, bytes: Bytes::new() };
+    asked
+        .run(move |writing, _| match node {
             Some(node) => writing.change(Change::Remove(node), b""),
             None => {
                 let edit = writing.place.find(&writing.library.database)?.edit()?;

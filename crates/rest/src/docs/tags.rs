@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use assent_docs::DocsError;
+use assent_docs::{Database, DocsError};
 use assent_door::Role;
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse as _, Json, Response};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use super::Library;
 use super::names::Place;
 use super::read::When;
 use crate::identity::Caller;
+use crate::once::Asking;
 use crate::params::{Params, decoded};
 use crate::problem::Problem;
 
@@ -25,8 +26,7 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(&uri, &caller, Role::View)?;
     let mut params = Params::of(&uri)?;
     let behind = params.take(&["after"])?;
     let limit = params.parsed::<usize>(&["limit"], "a number from 1")?.unwrap_or(TAGS_MAX).clamp(1, TAGS_MAX);
@@ -57,41 +57,39 @@ fn named(uri: &Uri) -> Result<String, Problem> {
 pub(super) async fn put(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::Modify, Some(&place.database))?;
-    let tag = named(&uri)?;
-    let mut params = Params::of(&uri)?;
+    let asking = Asking::of(&request, &caller);
+    let place = Place::open_to(&asking.uri, &caller, Role::Modify)?;
+    let tag = named(&asking.uri)?;
+    let mut params = Params::of(&asking.uri)?;
     let when = params.take(&["revision"])?.map(|text| When::of(&text)).transpose()?;
     params.end()?;
-    let database = Arc::clone(&library.database);
-    let put = move || {
-        let document = place.find(&database)?;
+    let put = move |database: &Database, place: &Place, _| {
+        let document = place.find(database)?;
         let revision = when.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?.number();
         let status = match document.tagged(&tag) {
             Err(DocsError::NoTag { .. }) => StatusCode::CREATED,
             found => found.map(|_| StatusCode::OK)?,
         };
         document.tag(&tag, revision)?;
-        Ok((status, Json(json!({"tag": tag, "revision": revision}))).into_response())
+        Ok((status, json!({"tag": tag, "revision": revision}).to_string()))
     };
-    library.guard.pool.run(put).await
+    library.once(asking, place, put).await
 }
 
 pub(super) async fn delete(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Result<StatusCode, Problem> {
-    let place = Place::of(&uri)?;
-    caller.may(Role::Delete, Some(&place.database))?;
-    let tag = named(&uri)?;
-    Params::of(&uri)?.end()?;
-    let database = Arc::clone(&library.database);
-    let delete = move || {
-        place.find(&database)?.untag(&tag)?;
-        Ok(StatusCode::NO_CONTENT)
+    request: Request,
+) -> Result<Response, Problem> {
+    let asking = Asking::of(&request, &caller);
+    let place = Place::open_to(&asking.uri, &caller, Role::Delete)?;
+    let tag = named(&asking.uri)?;
+    Params::of(&asking.uri)?.end()?;
+    let delete = move |database: &Database, place: &Place, _| {
+        place.find(database)?.untag(&tag)?;
+        Ok((StatusCode::NO_CONTENT, String::new()))
     };
-    library.guard.pool.run(delete).await
+    library.once(asking, place, delete).await
 }

@@ -20,12 +20,12 @@ use serde_json::json;
 
 use super::Library;
 use super::change::Change;
-use super::databases::made;
+use super::databases::{homed, made};
 use super::names::Place;
 use super::resource::meta;
 use crate::body;
 use crate::identity::Caller;
-use crate::once::{Kept, Once, again};
+use crate::once::{Asking, again};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -39,8 +39,7 @@ pub(super) async fn upload(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let place = Place::of(request.uri())?;
-    caller.may(Role::Create, Some(&place.database))?;
+    let place = Place::open_to(request.uri(), &caller, Role::Create)?;
     let told = request.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let boundary = boundary(told).ok_or_else(|| {
         Problem::invalid("send multipart/form-data with a boundary, a file for each resource")
@@ -52,27 +51,23 @@ pub(super) async fn upload(
     params.take(&["hashType", "hash_type", "hash-type"])?;
     params.take(&["useDeweyIDs"])?;
     params.end()?;
-    let (headers, uri) = (request.headers().clone(), request.uri().clone());
+    let asking = Asking::of(&request, &caller);
     let bytes = body::whole(request, library.body_bytes_max).await?;
-    let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
     let work = Arc::clone(&library);
     let upload = move || {
+        let once = asking.once(&bytes)?;
         let _turn = work.turns.take(once.as_ref())?;
         let files = named(parts(&bytes, &boundary)?, &place.database)?;
         let names: Vec<&str> = files.iter().map(|(place, _)| place.resource.as_str()).collect();
         let answer = (StatusCode::CREATED, Json(json!({"resources": names}))).into_response();
-        if let Some(once) = &once {
-            if let Some(done) = work.database.done(&once.name)? {
-                let kept = Kept::of_text(&done.once.note);
-                kept.ok_or_else(|| Problem::of(Kind::Corrupt, "what was kept of this request cannot be read"))?
-                    .judge(once)?;
-                return Ok(again(answer));
-            }
-            said.fields.push(work.carried(once, StatusCode::CREATED).field());
+        if work.before(once.as_ref())?.is_some() {
+            return Ok(again(answer));
         }
+        said.fields.extend(once.map(|once| work.carried(&once, StatusCode::CREATED, "").field()));
         made(&work.database, &place)?;
         let mut branch = DocsResource::new("upload", Arc::clone(&work.database), said);
         all(&mut branch, &work.database, &caller, &files)?;
+        files.iter().for_each(|(place, _)| homed(&work.database, place));
         Ok(answer)
     };
     library.guard.pool.run(upload).await

@@ -20,21 +20,21 @@ use assent_ids::Lsn;
 use assent_kind::Kind;
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::channel::{Channel, Sender};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, watch as flag};
+use tokio::sync::watch as flag;
 use tokio::time::Instant;
 
 use super::Library;
 use super::names::Place;
 use super::read::When;
 use crate::identity::Caller;
-use crate::listener::Peer;
 use crate::moment;
 use crate::params::Params;
+use crate::places::{self, Full};
 use crate::problem::Problem;
 
 /// How often it is looked whether there is another revision: one load from memory.
@@ -47,6 +47,8 @@ const LIFE: Duration = Duration::from_secs(900);
 const PIECE: usize = 100;
 /// Streams of one listener.
 pub(super) const WATCHERS_MAX: usize = 1_024;
+/// Of one caller, where callers are known.
+pub(super) const WATCHERS_OF_ONE_MAX: usize = 128;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -62,8 +64,7 @@ pub(super) async fn watch(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let place = Place::of(request.uri())?;
-    caller.may(Role::View, Some(&place.database))?;
+    let place = Place::open_to(request.uri(), &caller, Role::View)?;
     let mut params = Params::of(request.uri())?;
     let since = params.take(&["since"])?.map(|text| When::of(&text)).transpose()?;
     let query_id = params.take(&["lastEventId", "last-event-id"])?;
@@ -76,8 +77,13 @@ pub(super) async fn watch(
             Some(mark_of(&id).ok_or_else(wrong)?)
         }
     };
-    let full = |_| Problem::of(Kind::Unavailable, format!("{WATCHERS_MAX} watch; ask again"));
-    let slot = Arc::clone(&library.watchers).try_acquire_owned().map_err(full)?;
+    let slot = library.watchers.take(&caller.name).map_err(|full| {
+        let (most, whose) = match full {
+            Full::All(most) => (most, ""),
+            Full::Own(most) => (most, " of this caller"),
+        };
+        Problem::of(Kind::Unavailable, format!("{most} streams{whose} are open; end some, or wait"))
+    })?;
     let database = Arc::clone(&library.database);
     let find = move || {
         let document = place.find(&database)?;
@@ -90,10 +96,9 @@ pub(super) async fn watch(
         Ok((document, mark))
     };
     let (document, mark) = library.guard.pool.run(find).await?;
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone());
     let (sender, body) = Channel::<Bytes, std::io::Error>::new(1);
     let closing = library.closing.clone();
-    let watcher = Watcher { library, document, mark, sender, peer, closing, _slot: slot };
+    let watcher = Watcher { library, document, mark, sender, closing, _slot: slot };
     tokio::spawn(watcher.run());
     let headers = [(header::CONTENT_TYPE, STREAM), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((headers, Body::new(body)).into_response())
@@ -105,10 +110,9 @@ struct Watcher {
     /// The last revision that was told.
     mark: Mark,
     sender: Sender<Bytes, std::io::Error>,
-    peer: Option<Peer>,
     /// The listener stops.
     closing: flag::Receiver<bool>,
-    _slot: OwnedSemaphorePermit,
+    _slot: places::Place,
 }
 
 /// What is to be written, and whether that is the end.
@@ -140,8 +144,6 @@ impl Watcher {
 
     /// Waits until there is something to say; none if the stream is over.
     async fn next(&mut self, end: Instant, alive: &mut Instant) -> Option<Piece> {
-        // While it waits, the silence is ours; while it writes, the peer's.
-        let _working = self.peer.as_ref().map(Peer::works);
         loop {
             if *self.closing.borrow() || Instant::now() >= end {
                 return None;

@@ -5,7 +5,7 @@
 //!                                   └── the same one again: somebody has a copy; the whole session ends
 //! ```
 //! Walk: [`Sessions::open`] after a password, which ends the user's oldest session if he has too many · [`Sessions::refresh`]
-//! rotates · [`Sessions::user`] of an access token · [`Sessions::close`] by either token. An access token is 256 random bits,
+//! rotates · [`Sessions::user_of`] an access token · [`Sessions::close`] by either token. An access token is 256 random bits,
 //! kept as a digest. A refresh token names its session, counts, and proves both by a digest over the session's secret: however
 //! often a session is refreshed, it takes the same memory. All is in memory, so a restart of the server ends every session.
 
@@ -27,7 +27,7 @@ const ACCESS_MAX: usize = 4;
 /// Bytes of a refresh token: the session, the count, the proof.
 const REFRESH_BYTES: usize = 8 + 8 + 32;
 
-type Digest = [u8; 32];
+pub(crate) type Digest = [u8; 32];
 
 /// How long tokens are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +158,8 @@ impl Sessions {
         is_ours.then_some((id, count))
     }
 
-    /// Whose access token this is, as long as it is good.
-    pub(crate) fn user(&self, token: &str, now: Moment) -> Option<Arc<str>> {
-        let digest = digest(token.as_bytes());
+    /// Whose access token this is the digest of, as long as it is good.
+    pub(crate) fn user_of(&self, digest: Digest, now: Moment) -> Option<Arc<str>> {
         let session = self.sessions.get(self.tokens.get(&digest)?)?;
         let is_good = session.access.iter().any(|(known, until)| *known == digest && *until > now);
         is_good.then(|| Arc::clone(&session.user))
@@ -218,7 +217,7 @@ fn bits(dice: &dyn Dice) -> [u8; 32] {
     bits
 }
 
-fn digest(bytes: &[u8]) -> Digest {
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
@@ -228,6 +227,12 @@ mod tests {
     use assent_world::RealDice;
 
     const TIMES: Times = Times { access: Duration::from_secs(300), refresh: Duration::from_secs(1_800) };
+
+    impl Sessions {
+        fn user(&self, token: &str, now: Moment) -> Option<Arc<str>> {
+            self.user_of(digest(token.as_bytes()), now)
+        }
+    }
 
     fn at(seconds: u64) -> Moment {
         Moment(0).after(Duration::from_secs(seconds))

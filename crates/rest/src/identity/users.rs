@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use argon2::{Argon2, PasswordHash, PasswordHasher as _, PasswordVerifier as _};
@@ -15,7 +15,7 @@ use assent_kind::Kind;
 use assent_world::{Clock, RealDice};
 use axum::http::StatusCode;
 
-use super::sessions::{Refused, Sessions, Times, Tokens};
+use super::sessions::{Refused, Sessions, Times, Tokens, digest};
 use super::{Caller, IdentityError};
 use crate::problem::Problem;
 
@@ -61,7 +61,7 @@ struct Known {
 
 pub(crate) struct Users {
     known: RwLock<BTreeMap<String, Known>>,
-    sessions: Mutex<Sessions>,
+    sessions: RwLock<Sessions>,
     attempts: Rates,
     /// What a stranger's password is compared with, so that a name is not told by the time an answer takes.
     nobody: String,
@@ -99,7 +99,7 @@ impl Users {
         let times = Times { access: seconds(config.token_seconds), refresh: seconds(config.refresh_seconds) };
         Ok(Self {
             known: RwLock::new(known(&config.users)?),
-            sessions: Mutex::new(Sessions::new(times)),
+            sessions: RwLock::new(Sessions::new(times)),
             attempts: Rates::new(ATTEMPTS, Duration::from_secs(60), ATTEMPTS),
             nobody: password_hash("nobody")?,
             clock,
@@ -163,14 +163,18 @@ impl Users {
 
     pub(crate) fn who(&self, token: &str) -> Result<Caller, Problem> {
         let over = || Problem::unauthorized("the token is unknown, or its time is over: refresh it, or log in again");
-        let name = self.sessions().user(token, self.clock.now()).ok_or_else(over)?;
+        // All threads that serve pass here with each request: nothing is hashed, and nobody waits for another reader.
+        let digest = digest(token.as_bytes());
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let name = sessions.user_of(digest, self.clock.now()).ok_or_else(over)?;
+        drop(sessions);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let user = known.get(&*name).ok_or_else(over)?;
         Ok(Caller { name, shown: None, grants: Arc::clone(&user.grants) })
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> RwLockWriteGuard<'_, Sessions> {
+        self.sessions.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

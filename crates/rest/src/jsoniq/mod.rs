@@ -21,7 +21,7 @@ mod run;
 use crate::problem::Problem;
 use reader::Reader;
 
-pub(crate) use run::{Asked, run};
+pub(crate) use run::{Asked, NOTHING, run};
 
 /// A document, perhaps of the past, and the way to a value in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,10 +16,15 @@ use crate::identity::Caller;
 use crate::moment;
 use crate::problem::Problem;
 
+/// What is told of a write.
+pub(crate) const NOTHING: &[u8] = b"{\"rest\":[]}";
 /// Results of one answer.
 const RESULTS_MAX: usize = 10_000;
-/// Of those whose past is walked for each.
+/// Of those whose past is walked for each, and what is walked for all of them.
 const SHIFTED_MAX: usize = 1_000;
+const WALKED_MAX: usize = 1_000_000;
+/// Items of an array that one query looks at.
+const ITEMS_MAX: usize = 1_000_000;
 
 /// What a request says beside the query.
 #[derive(Debug, Default)]
@@ -29,8 +34,8 @@ pub(crate) struct Asked {
     /// The first and the last result that are wanted.
     pub(crate) first: Option<usize>,
     pub(crate) last: Option<usize>,
-    /// Whether it may write.
-    pub(crate) writes: bool,
+    /// What its commit says, if it may write.
+    pub(crate) writes: Option<Meta>,
 }
 
 impl Asked {
@@ -98,6 +103,11 @@ impl<'q> Target<'q> {
         }
         let (mut items, mut next) = (Vec::new(), node.first);
         while let Some(key) = next {
+            if items.len() == ITEMS_MAX {
+                let detail =
+                    format!("JSONiq: an array of more than {ITEMS_MAX} items; ask for a part of it by JSONPath");
+                return Err(Problem::invalid(detail));
+            }
             items.push(key);
             next = look.item(key)?.node.right;
         }
@@ -116,9 +126,10 @@ fn nth(look: &impl Look, array: NodeKey, index: u64) -> Result<Option<NodeKey>, 
 
 /// Does it, and gives the results.
 pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &Asked) -> Result<Vec<u8>, Problem> {
-    if query.is_write() && !asked.writes {
-        return Err(Problem::invalid("JSONiq: a GET changes nothing; POST it to /"));
-    }
+    let said = match &asked.writes {
+        None if query.is_write() => return Err(Problem::invalid("JSONiq: a GET changes nothing; POST it to /")),
+        said => said.clone().unwrap_or_default(),
+    };
     let of = |source, role| Target::of(library, caller, asked, source, role);
     let mut results = Results::new(asked.wanted());
     match query {
@@ -136,10 +147,10 @@ pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &As
             found.into_iter().try_for_each(|key| results.add_one(&target, &revision, key, *shift, shown))?;
         }
         Query::History { node, key, past } => history(&of(node, Role::View)?, NodeKey(*key), *past, &mut results)?,
-        Query::Append { into, value, each } => append(&of(into, Role::Modify)?, caller, value, *each)?,
+        Query::Append { into, value, each } => append(&of(into, Role::Modify)?, &said, value, *each)?,
         Query::Update { which, fields, upsert } => {
             let fields = members(fields.as_bytes())?;
-            change(&of(which.source(), Role::Modify)?, caller, which, |edit, record| {
+            change(&of(which.source(), Role::Modify)?, &said, which, |edit, record| {
                 let mut changed = false;
                 for (name, value) in &fields {
                     match edit.member(record, name)? {
@@ -153,7 +164,7 @@ pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &As
             })?;
         }
         Query::DeleteFields { which, fields } => {
-            change(&of(which.source(), Role::Delete)?, caller, which, |edit, record| {
+            change(&of(which.source(), Role::Delete)?, &said, which, |edit, record| {
                 let mut changed = false;
                 for name in fields {
                     if let Some(member) = edit.member(record, name)? {
@@ -165,7 +176,7 @@ pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &As
             })?;
         }
         Query::DeleteRecords(which) => {
-            change(&of(which.source(), Role::Delete)?, caller, which, |edit, record| {
+            change(&of(which.source(), Role::Delete)?, &said, which, |edit, record| {
                 Ok(edit.remove(record).map(|_| true)?)
             })?;
         }
@@ -244,11 +255,7 @@ fn text(look: &impl Look, key: NodeKey) -> Result<Vec<u8>, Problem> {
     whole.taken(written)
 }
 
-fn meta(caller: &Caller) -> Meta {
-    Meta { author: caller.name.to_string(), ..Meta::default() }
-}
-
-fn append(target: &Target<'_>, caller: &Caller, value: &str, each: bool) -> Result<(), Problem> {
+fn append(target: &Target<'_>, said: &Meta, value: &str, each: bool) -> Result<(), Problem> {
     let mut edit = target.edit()?;
     let into = target.value(&edit)?;
     let into = into.filter(|key| edit.item(*key).is_ok_and(|item| item.node.kind == NodeKind::Array));
@@ -264,14 +271,14 @@ fn append(target: &Target<'_>, caller: &Caller, value: &str, each: bool) -> Resu
     } else {
         edit.insert_json(at, None, value.as_bytes())?;
     }
-    edit.commit(&meta(caller))?;
+    edit.commit(said)?;
     Ok(())
 }
 
 /// Changes each record that is meant, in one commit; in none if nothing changes.
 fn change(
     target: &Target<'_>,
-    caller: &Caller,
+    said: &Meta,
     which: &Which,
     mut one: impl FnMut(&mut Edit, NodeKey) -> Result<bool, Problem>,
 ) -> Result<(), Problem> {
@@ -281,7 +288,7 @@ fn change(
         changed |= one(&mut edit, record)?;
     }
     if changed {
-        edit.commit(&meta(caller))?;
+        edit.commit(said)?;
     }
     Ok(())
 }
@@ -323,13 +330,15 @@ fn with(mut object: Vec<u8>, name: &str, value: &[u8]) -> Vec<u8> {
 struct Results {
     wanted: Range<usize>,
     seen: usize,
+    /// Changes of records that were walked.
+    walked: usize,
     bytes: Whole,
     is_first: bool,
 }
 
 impl Results {
     fn new(wanted: Range<usize>) -> Self {
-        Self { wanted, seen: 0, bytes: Whole::new(), is_first: true }
+        Self { wanted, seen: 0, walked: 0, bytes: Whole::new(), is_first: true }
     }
 
     fn add(&mut self, result: impl FnOnce() -> Result<Vec<u8>, Problem>) -> Result<(), Problem> {
@@ -359,12 +368,19 @@ impl Results {
         shift: Shift,
         shown: &Shown,
     ) -> Result<(), Problem> {
-        let most = if shift == Shift::None { RESULTS_MAX } else { SHIFTED_MAX };
-        self.add_within(most, || {
-            if shift == Shift::None {
-                return record(revision, key, shown);
+        if shift == Shift::None {
+            return self.add(|| record(revision, key, shown));
+        }
+        // The newest but one, where the newest is that it is gone; or all, for the first.
+        let runs_max = if shift == Shift::Last { 2 } else { WALKED_MAX.saturating_sub(self.walked) };
+        let mut walked = 0;
+        self.add_within(SHIFTED_MAX, || {
+            let runs = target.document.node_runs(key, 1..=target.document.latest().number(), runs_max)?;
+            walked = runs.len();
+            if shift == Shift::First && walked == runs_max {
+                let detail = format!("JSONiq: more than {WALKED_MAX} changes of records; ask for fewer records");
+                return Err(Problem::invalid(detail));
             }
-            let runs = target.document.node_runs(key, 1..=target.document.latest().number(), usize::MAX)?;
             let mut there = runs.iter().filter(|run| run.node.is_some());
             let number = match shift {
                 Shift::First => there.next_back().map(|run| *run.revisions.start()),
@@ -372,7 +388,9 @@ impl Results {
             };
             let then = number.map_or_else(|| Ok(revision.clone()), |number| target.document.at(number))?;
             record(&then, key, shown)
-        })
+        })?;
+        self.walked += walked;
+        Ok(())
     }
 
     fn end(self) -> Result<Vec<u8>, Problem> {

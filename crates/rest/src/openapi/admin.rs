@@ -5,7 +5,7 @@ use assent_door::Role::{Admin, Create, Delete, Modify, View};
 use super::Media::{As, Bytes, Json, Text};
 use super::Reach::{Anywhere, Named, Server};
 use super::What::{Flag, Number, Text as Words, Word};
-use super::{Answer, ONCE, Operation, PREFER, Param, answer, bare, header, perhaps, query, sent};
+use super::{Answer, ONCE, Operation, PREFER, Param, answer, bare, header, perhaps, query, row, sent};
 
 pub(super) const OPEN_METRICS: &str = "application/openmetrics-text";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -57,11 +57,6 @@ pub(super) const OPENAPI: Operation = Operation {
     ..open("GET", "/openapi.json", "openapi", "What this listener serves, as OpenAPI 3.1.")
 };
 
-/// Most of them: a role, and JSON.
-const fn row(method: &'static str, path: &'static str, id: &'static str, says: &'static str) -> Operation {
-    Operation { method, path, id, says, takes: &[], asks: &[], body: None, answers: &[] }
-}
-
 /// Every operation of the admin listener.
 pub(crate) const ADMIN: &[Operation] = &[
     HEALTH,
@@ -102,11 +97,13 @@ pub(crate) const ADMIN: &[Operation] = &[
     },
     Operation {
         takes: &[(Create, Named)],
+        asks: &[ONCE],
         answers: &[answer(201, "It is there.", Json("Keyspace"))],
         ..row("PUT", "/v1/keyspaces/{name}", "createKeyspace", "Makes a keyspace.")
     },
     Operation {
         takes: &[(Delete, Named)],
+        asks: &[ONCE],
         answers: &[bare(204, "It is gone, with all its keys.")],
         ..row("DELETE", "/v1/keyspaces/{name}", "dropKeyspace", "Drops a keyspace.")
     },
@@ -207,12 +204,14 @@ pub(crate) const ADMIN: &[Operation] = &[
     },
     Operation {
         takes: &[(Admin, Server)],
+        asks: &[ONCE],
         body: sent(&[Json("Force")]),
         answers: &[answer(200, "It is decided.", Json("Forced"))],
         ..row("POST", "/v1/transactions/{tx}/force", "force", "A person decides a transaction in doubt.")
     },
     Operation {
         takes: &[(Admin, Server)],
+        asks: &[ONCE],
         body: sent(&[Json("Forget")]),
         answers: &[bare(204, "It is not listed any more.")],
         ..row(

@@ -6,7 +6,7 @@ use super::Media::{As, Json, Text};
 use super::Reach::{Anywhere, Named, Server};
 use super::What::{Flag, Moment, Number, Text as Words, Word};
 use super::admin::{AUTHORIZE, HEALTH, LOGOUT, METRICS, OPENAPI, TOKEN};
-use super::{ONCE, Operation, PREFER, Param, answer, bare, header, query, sent};
+use super::{ONCE, Operation, PREFER, Param, answer, bare, header, query, row, sent};
 
 const MESSAGE: Param = query("commitMessage", Words, "Said of the commit; the history tells it.");
 const IF_MATCH: Param = header("If-Match", "The tag that the node must have, else 412.");
@@ -47,10 +47,6 @@ const READ: &[Param] = &[
     header("If-None-Match", "A tag that is known: 304 if it still holds."),
 ];
 
-const fn row(method: &'static str, path: &'static str, id: &'static str, says: &'static str) -> Operation {
-    Operation { method, path, id, says, takes: &[], asks: &[], body: None, answers: &[] }
-}
-
 /// Every operation of the documents' listener.
 pub(crate) const DOCUMENTS: &[Operation] = &[
     HEALTH,
@@ -67,12 +63,14 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(View, Anywhere)],
+        asks: &[ONCE, PREFER],
         body: sent(&[Json("Query")]),
         answers: &[answer(200, "Its results; a write has none.", Json("Results"))],
         ..row("POST", "/", "query", "JSONiq, as pysirix writes it; takes also the role of what it does.")
     },
     Operation {
         takes: &[(Delete, Server)],
+        asks: &[ONCE],
         answers: &[bare(204, "They are gone.")],
         ..row("DELETE", "/", "dropAll", "Drops every database.")
     },
@@ -83,6 +81,7 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(Create, Named)],
+        asks: &[ONCE],
         answers: &[bare(200, "It was there."), bare(201, "It is made.")],
         ..row("PUT", "/{database}", "createDatabase", "Makes a database.")
     },
@@ -95,6 +94,7 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(Delete, Named)],
+        asks: &[ONCE],
         answers: &[bare(204, "It is gone, with all its documents.")],
         ..row("DELETE", "/{database}", "dropDatabase", "Drops a database.")
     },
@@ -193,7 +193,7 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(Modify, Named)],
-        asks: &[query("revision", Words, "A revision's number, or a moment; without, the newest."), PREFER],
+        asks: &[query("revision", Words, "A revision's number, or a moment; without, the newest."), ONCE, PREFER],
         answers: &[
             answer(200, "It was there, and names this revision now.", Json("Tag")),
             answer(201, "It is there.", Json("Tag")),
@@ -202,6 +202,7 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(Delete, Named)],
+        asks: &[ONCE],
         answers: &[bare(204, "It is gone; the revision stays.")],
         ..row("DELETE", "/{database}/{resource}/tags/{tag}", "deleteTag", "Takes a tag away.")
     },

@@ -137,6 +137,11 @@ impl Media {
     }
 }
 
+/// Most of them; its roles, and what it asks and answers, stand before.
+const fn row(method: &'static str, path: &'static str, id: &'static str, says: &'static str) -> Operation {
+    Operation { method, path, id, says, takes: &[], asks: &[], body: None, answers: &[] }
+}
+
 /// Told by both listeners.
 const ONCE: Param =
     header("Idempotency-Key", "Done once: sent again under this key, it is told what the first one was.");

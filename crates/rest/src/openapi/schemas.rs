@@ -128,7 +128,7 @@ fn documents() -> Value {
         ),
         "Query": object(
             &["query"],
-            &json!({"query": text(), "startResultSeqIndex": number(), "endResultSeqIndex": number()}),
+            &json!({"query": text(), "startResultSeqIndex": number(), "endResultSeqIndex": number(), "commitMessage": text()}),
         ),
         "Results": object(&["rest"], &json!({"rest": list(&of("Any"))})),
         "Resources": object(&["resources"], &json!({"resources": list(&text())})),

@@ -16,7 +16,6 @@ use assent_docs::{DocsResource, Meta, OnceName};
 use assent_door::Role;
 use assent_ids::{TxId, Xid};
 use assent_kind::Kind;
-use assent_kv::Op;
 use assent_world::{Clock, Moment};
 use axum::http::StatusCode;
 
@@ -53,6 +52,13 @@ pub(crate) struct View {
     pub(crate) writes: u64,
 }
 
+/// An open transaction, and whose it is: that is told without waiting for what is being done in it.
+#[derive(Clone)]
+struct Held {
+    owner: Arc<str>,
+    open: Arc<Mutex<Open>>,
+}
+
 struct Open {
     /// None once it has ended.
     transaction: Option<Transaction<'static>>,
@@ -79,7 +85,7 @@ pub(crate) struct Desk {
     records: Arc<Records>,
     clock: Arc<dyn Clock>,
     client: Mutex<Option<Client>>,
-    open: Mutex<BTreeMap<TxId, Arc<Mutex<Open>>>>,
+    open: Mutex<BTreeMap<TxId, Held>>,
     ended: Mutex<VecDeque<(TxId, Arc<str>, Ended)>>,
     begun: Mutex<VecDeque<(Once, TxId)>>,
 }
@@ -113,10 +119,15 @@ impl Desk {
         Self { coordinator, stores, records, clock, client, open, ended, begun }
     }
 
-    pub(crate) fn begin(&self, caller: &Caller, time: Duration, message: String) -> Result<View, Problem> {
-        if lock(&self.open).len() >= OPEN_MAX {
-            return Err(Problem::of(Kind::Busy, format!("{OPEN_MAX} transactions are open; end some, or wait")));
-        }
+    /// Begins one, if there is room for one more: of all, and of this caller where callers are known.
+    pub(crate) fn begin(
+        &self,
+        caller: &Caller,
+        time: Duration,
+        message: String,
+        is_known: bool,
+    ) -> Result<View, Problem> {
+        // It has no branch yet: where there is no room, nothing has to be undone.
         let transaction = self.client()?.begin()?;
         let tx = transaction.tx();
         let until = self.clock.now().after(time);
@@ -132,7 +143,17 @@ impl Desk {
             doomed: None,
             requests: BTreeMap::new(),
         };
-        lock(&self.open).insert(tx, Arc::new(Mutex::new(open)));
+        let owner = Arc::clone(&caller.name);
+        let held = Held { owner, open: Arc::new(Mutex::new(open)) };
+        let mut all = lock(&self.open);
+        if all.len() >= OPEN_MAX {
+            return Err(Problem::of(Kind::Busy, format!("{OPEN_MAX} transactions are open; end some, or wait")));
+        }
+        if is_known && all.values().filter(|held| held.owner == caller.name).count() >= OPEN_OF_ONE_MAX {
+            let detail = format!("{OPEN_OF_ONE_MAX} transactions of this caller are open; end some, or wait");
+            return Err(Problem::of(Kind::Busy, detail));
+        }
+        all.insert(tx, held);
         Ok(View { tx, left: time, writes: 0 })
     }
 
@@ -237,9 +258,7 @@ impl Desk {
         let Some((xid, (_, kv))) = open.keys.as_ref().zip(self.stores.kv.as_ref()) else { return Ok(()) };
         for (once, kept) in notes {
             let Some(row) = self.records.row(once, &kept)? else { continue };
-            let (key, value) = (row.name.as_slice(), row.value.as_bytes());
-            let put = Op::Put { keyspace: row.keyspace, key, metadata: &[], value, expiry: row.expiry };
-            kv.branch_write(xid, &put)?;
+            kv.branch_write(xid, &row.op())?;
         }
         Ok(())
     }
@@ -306,25 +325,25 @@ impl Desk {
         Some(View { tx, left: open.until.since(self.clock.now()), writes: open.writes })
     }
 
-    /// All of the caller's that are open; those that are being worked on just now are left out of their own way.
+    /// All of the caller's that are open, but those that are being worked on just now: nobody waits for them to be listed.
     pub(crate) fn views(&self, caller: &Caller) -> Vec<View> {
-        let all: Vec<_> = lock(&self.open).iter().map(|(tx, open)| (*tx, Arc::clone(open))).collect();
+        let own = |(_, held): &(&TxId, &Held)| is_of(&held.owner, caller);
+        let all: Vec<_> = lock(&self.open).iter().filter(own).map(|(tx, held)| (*tx, held.clone())).collect();
         let now = self.clock.now();
-        let view = |(tx, open): (TxId, Arc<Mutex<Open>>)| {
-            let open = lock(&open);
-            let is_seen = open.transaction.is_some() && is_of(&open.owner, caller);
-            is_seen.then(|| View { tx, left: open.until.since(now), writes: open.writes })
+        let view = |(tx, held): (TxId, Held)| {
+            let open = held.open.try_lock().ok().filter(|open| open.transaction.is_some())?;
+            Some(View { tx, left: open.until.since(now), writes: open.writes })
         };
         all.into_iter().filter_map(view).collect()
     }
 
     /// Undoes those whose time is over.
     pub(crate) fn sweep(&self) {
-        let all: Vec<_> = lock(&self.open).iter().map(|(tx, open)| (*tx, Arc::clone(open))).collect();
+        let all: Vec<_> = lock(&self.open).iter().map(|(tx, held)| (*tx, held.clone())).collect();
         let now = self.clock.now();
-        for (tx, open) in all {
+        for (tx, held) in all {
             // Whoever works on it now looks at the time himself.
-            let Ok(mut open) = open.try_lock() else { continue };
+            let Ok(mut open) = held.open.try_lock() else { continue };
             if open.until > now {
                 continue;
             }
@@ -336,21 +355,10 @@ impl Desk {
         }
     }
 
-    /// Refuses one more to who has many. Those that are being worked on just now are not waited for, and not counted.
-    pub(crate) fn room_for(&self, caller: &Caller) -> Result<(), Problem> {
-        let is_own = |open: &&Arc<Mutex<Open>>| open.try_lock().is_ok_and(|open| open.owner == caller.name);
-        if lock(&self.open).values().filter(is_own).count() >= OPEN_OF_ONE_MAX {
-            let detail = format!("{OPEN_OF_ONE_MAX} transactions of this caller are open; end some, or wait");
-            return Err(Problem::of(Kind::Busy, detail));
-        }
-        Ok(())
-    }
-
     fn find(&self, tx: TxId, caller: &Caller) -> Result<Arc<Mutex<Open>>, Problem> {
-        let open = lock(&self.open).get(&tx).map(Arc::clone).ok_or_else(|| self.over(tx))?;
-        let is_own = is_of(&lock(&open).owner, caller);
         // Another's is not told from one that is not there.
-        if is_own { Ok(open) } else { Err(self.over(tx)) }
+        let found = lock(&self.open).get(&tx).filter(|held| is_of(&held.owner, caller)).cloned();
+        found.map(|held| held.open).ok_or_else(|| self.over(tx))
     }
 
     fn over(&self, tx: TxId) -> Problem {

@@ -21,12 +21,12 @@ use serde_json::json;
 
 use super::House;
 use super::branches::Work;
-use super::records::KEYSPACE;
+use super::records::{KEYSPACE, Row};
 use super::transactions::accepted;
 use super::write::{expects, keyspace};
 use crate::body;
 use crate::identity::Caller;
-use crate::once::{Once, again};
+use crate::once::{Asking, Once, again};
 use crate::params::{Params, bytes, decoded};
 use crate::problem::Problem;
 
@@ -141,11 +141,11 @@ pub(super) async fn put(
         (None, Some(ms)) => house.guard.clock.wall_ms().saturating_add(ms),
         (None, None) => 0,
     };
-    let (headers, uri) = (request.headers().clone(), request.uri().clone());
+    let asking = Asking::of(&request, &caller);
     let value = body::whole(request, house.body_bytes_max).await?;
-    asked.once = Once::of(&caller, &headers, ("PUT", &uri), &value)?;
     let work = Arc::clone(&house);
     let put = move || {
+        asked.once = asking.once(&value)?;
         let keyspace = keyspace(work.kv()?, &name.keyspace)?;
         let op = Op::Put { keyspace, key: &name.key, metadata: &metadata, value: &value, expiry };
         write(&work, &caller, &asked, keyspace, &op)
@@ -161,7 +161,7 @@ pub(super) async fn delete(
     let name = Name::of(request.uri())?;
     caller.may(Role::Delete, Some(&name.keyspace))?;
     let mut asked = Asked::of(Params::of(request.uri())?, request.headers())?;
-    asked.once = Once::of(&caller, request.headers(), ("DELETE", request.uri()), b"")?;
+    asked.once = Asking::of(&request, &caller).once(b"")?;
     let work = Arc::clone(&house);
     let delete = move || {
         let keyspace = keyspace(work.kv()?, &name.keyspace)?;
@@ -231,14 +231,7 @@ fn write_once(
         }
         row = house.records.row(once, &once.kept(StatusCode::NO_CONTENT, ""))?;
     }
-    let record = row.as_ref().map(|row| Op::Put {
-        keyspace: row.keyspace,
-        key: &row.name,
-        metadata: &[],
-        value: row.value.as_bytes(),
-        expiry: row.expiry,
-    });
-    let ops: Vec<Op<'_>> = std::iter::once(*op).chain(record).collect();
+    let ops: Vec<Op<'_>> = std::iter::once(*op).chain(row.as_ref().map(Row::op)).collect();
     Ok(answer(house.kv()?.batch_if(condition.as_slice(), &ops, asked.durability)?))
 }
 
@@ -262,15 +255,18 @@ pub(super) async fn keyspaces(
 pub(super) async fn create(
     State(house): State<Arc<House>>,
     Extension(caller): Extension<Caller>,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let name = keyspace_name(&uri)?;
+    let asking = Asking::of(&request, &caller);
+    let name = keyspace_name(&asking.uri)?;
     caller.may(Role::Create, Some(&name))?;
-    Params::of(&uri)?.end()?;
+    Params::of(&asking.uri)?.end()?;
     let work = Arc::clone(&house);
     let create = move || {
-        let id = work.kv()?.keyspace_create(&name)?;
-        Ok((StatusCode::CREATED, Json(json!({"name": name, "number": id}))).into_response())
+        work.records.once(asking.once(b"")?.as_ref(), || {
+            let id = work.kv()?.keyspace_create(&name)?;
+            Ok((StatusCode::CREATED, json!({"name": name, "number": id}).to_string()))
+        })
     };
     house.guard.pool.run(create).await
 }
@@ -278,15 +274,18 @@ pub(super) async fn create(
 pub(super) async fn drop(
     State(house): State<Arc<House>>,
     Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Result<StatusCode, Problem> {
-    let name = keyspace_name(&uri)?;
+    request: Request,
+) -> Result<Response, Problem> {
+    let asking = Asking::of(&request, &caller);
+    let name = keyspace_name(&asking.uri)?;
     caller.may(Role::Delete, Some(&name))?;
-    Params::of(&uri)?.end()?;
+    Params::of(&asking.uri)?.end()?;
     let work = Arc::clone(&house);
     let drop = move || {
-        work.kv()?.keyspace_drop(&name)?;
-        Ok(StatusCode::NO_CONTENT)
+        work.records.once(asking.once(b"")?.as_ref(), || {
+            work.kv()?.keyspace_drop(&name)?;
+            Ok((StatusCode::NO_CONTENT, String::new()))
+        })
     };
     house.guard.pool.run(drop).await
 }

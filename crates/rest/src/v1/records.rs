@@ -11,10 +11,12 @@ use std::time::Duration;
 use assent_docs::{Database, OnceName};
 use assent_ids::Lsn;
 use assent_kind::Kind;
-use assent_kv::{Kv, KvError};
+use assent_kv::{Durability, Kv, KvError, Op};
 use assent_world::Clock;
+use axum::http::StatusCode;
+use axum::response::Response;
 
-use crate::once::{Kept, Once, Turns};
+use crate::once::{Kept, Once, Turns, again, told};
 use crate::problem::Problem;
 
 /// The keyspace of the store that has them. No request reaches it by its name.
@@ -40,6 +42,14 @@ pub(crate) struct Row {
     pub(crate) name: OnceName,
     pub(crate) value: String,
     pub(crate) expiry: u64,
+}
+
+impl Row {
+    /// As the store writes it.
+    pub(crate) fn op(&self) -> Op<'_> {
+        let (key, value) = (self.name.as_slice(), self.value.as_bytes());
+        Op::Put { keyspace: self.keyspace, key, metadata: &[], value, expiry: self.expiry }
+    }
 }
 
 /// What is found, and where in the store's log it was written.
@@ -98,6 +108,38 @@ impl Records {
         let Some(documents) = &self.documents else { return Ok(None) };
         let done = documents.done(&once.name)?;
         Ok(done.and_then(|done| Kept::of_text(&done.once.note)).map(|kept| (kept, Lsn::ZERO)))
+    }
+
+    /// Does what is no write of a branch, and keeps what was told, if there is a store. What ends between the two is done again by who asks
+    /// again.
+    pub(crate) fn once(
+        &self,
+        once: Option<&Once>,
+        work: impl FnOnce() -> Result<(StatusCode, String), Problem>,
+    ) -> Result<Response, Problem> {
+        let _turn = self.turns.take(once)?;
+        if let Some(once) = once
+            && let Some((kept, _)) = self.find(once)?
+        {
+            let kept = kept.judge(once)?;
+            return Ok(again(told(kept.status, &kept.body)));
+        }
+        let (status, body) = work()?;
+        if let Some(once) = once
+            && let Err(problem) = self.note(once, &once.kept(status, body.as_str()))
+        {
+            // It is done, and nobody is told otherwise.
+            let why = problem.detail;
+            tracing::warn!(why, "a request is done, and its key could not be noted: asked again it is done again");
+        }
+        Ok(told(status, &body))
+    }
+
+    fn note(&self, once: &Once, kept: &Kept) -> Result<(), Problem> {
+        if let (Some(kv), Some(row)) = (&self.kv, self.row(once, kept)?) {
+            kv.batch_if(&[], &[row.op()], Durability::Durable)?;
+        }
+        Ok(())
     }
 
     /// The row of the store that says it.

@@ -24,6 +24,8 @@ use crate::problem::Problem;
 
 const ROWS_MAX: usize = 10_000;
 const ROWS: usize = 100;
+/// Values of one page: behind so many bytes, the next page begins.
+const VALUES_BYTES_MAX: u64 = 16 << 20;
 
 /// What is asked.
 struct Range {
@@ -95,6 +97,7 @@ pub(super) async fn scan(
         let mut heads = snapshot.heads(keyspace, from, to, limit.saturating_add(1))?;
         let mut values = Vec::new();
         if range.values {
+            limit = fitting(&heads, limit);
             values = loop {
                 match snapshot.scan(keyspace, from, to, limit) {
                     // Large values: fewer at a time. One alone that is too large is the caller's to know.
@@ -112,6 +115,16 @@ pub(super) async fn scan(
         Ok(Json(json!({"keys": rows, "next": next})).into_response())
     };
     house.guard.pool.run(scan).await
+}
+
+/// How many rows fit a page with their values; at least one.
+fn fitting(heads: &[(Vec<u8>, Head)], limit: usize) -> usize {
+    let mut bytes = 0_u64;
+    let fits = |(_, head): &&(Vec<u8>, Head)| {
+        bytes = bytes.saturating_add(head.value_bytes.into());
+        bytes <= VALUES_BYTES_MAX
+    };
+    heads.iter().take(limit).take_while(fits).count().max(1)
 }
 
 fn row(key: &[u8], head: &Head, value: Option<Vec<u8>>) -> Value {

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use assent_coordinator::history::{self, Filter, State as PastState};
 use assent_coordinator::{Known, Operator};
+use assent_docs::MESSAGE_BYTES_MAX;
 use assent_door::Role;
 use assent_ids::{ResourceId, TxId};
 use assent_kind::Kind;
 use assent_xa::Outcome;
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Json, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ use super::views;
 use super::write::{Laid, Write};
 use crate::body;
 use crate::identity::Caller;
-use crate::once::{Once, again};
+use crate::once::{Asking, Once, again};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -73,14 +74,22 @@ pub(super) async fn begin(
 ) -> Result<Response, Problem> {
     caller.may_somewhere(Role::Modify)?;
     Params::of(request.uri())?.end()?;
-    let (headers, uri) = (request.headers().clone(), request.uri().clone());
+    let asking = Asking::of(&request, &caller);
     let bytes = body::whole(request, house.body_bytes_max).await?;
-    let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
-    let Begin { seconds, message, writes, commit } =
-        if bytes.is_empty() { Begin::default() } else { body::parsed(bytes, &house.guard.pool).await? };
+    let take = move |bytes: &[u8]| {
+        let begin = if bytes.is_empty() { Begin::default() } else { body::json(bytes)? };
+        Ok((asking.once(bytes)?, begin))
+    };
+    let (once, begin) = body::taken(bytes, &house.guard.pool, take).await?;
+    let Begin { seconds, message, writes, commit } = begin;
     let seconds = seconds.unwrap_or(SECONDS);
     if !(1..=SECONDS_MAX).contains(&seconds) {
         return Err(Problem::invalid(format!("seconds = {seconds}; it is 1 to {SECONDS_MAX}")));
+    }
+    // It is kept as long as the transaction is open.
+    if u64::try_from(message.len()).is_ok_and(|bytes| bytes > MESSAGE_BYTES_MAX) {
+        let detail = format!("a message of {} bytes; it has at most {MESSAGE_BYTES_MAX}", message.len());
+        return Err(Problem::invalid(detail));
     }
     refuse(&writes, &caller)?;
     let work = Arc::clone(&house);
@@ -93,10 +102,8 @@ pub(super) async fn begin(
         }
         let laid = laid(&work, writes)?;
         // Where nobody says who he is, all are one caller.
-        if !work.guard.identity.is_open() {
-            work.desk.room_for(&caller)?;
-        }
-        let mut view = work.desk.begin(&caller, Duration::from_secs(seconds), message)?;
+        let is_known = !work.guard.identity.is_open();
+        let mut view = work.desk.begin(&caller, Duration::from_secs(seconds), message, is_known)?;
         let tx = view.tx;
         if !laid.is_empty() {
             match work.desk.within(tx, &caller, None, |branches| all(&laid, branches)) {
@@ -167,10 +174,10 @@ pub(super) async fn write(
     caller.may_somewhere(Role::Modify)?;
     let tx = named(request.uri())?;
     Params::of(request.uri())?.end()?;
-    let (headers, uri) = (request.headers().clone(), request.uri().clone());
+    let asking = Asking::of(&request, &caller);
     let bytes = body::whole(request, house.body_bytes_max).await?;
-    let once = Once::of(&caller, &headers, ("POST", &uri), &bytes)?;
-    let Writes { writes } = body::parsed(bytes, &house.guard.pool).await?;
+    let take = move |bytes: &[u8]| Ok((asking.once(bytes)?, body::json(bytes)?));
+    let (once, Writes { writes }) = body::taken(bytes, &house.guard.pool, take).await?;
     refuse(&writes, &caller)?;
     let work = Arc::clone(&house);
     let write = move || {
@@ -196,7 +203,7 @@ pub(super) async fn commit(
     caller.may_somewhere(Role::Modify)?;
     let tx = named(&uri)?;
     Params::of(&uri)?.end()?;
-    let once = Once::of(&caller, &headers, ("POST", &uri), b"")?;
+    let once = Asking { caller: caller.clone(), method: Method::POST, uri, headers }.once(b"")?;
     let work = Arc::clone(&house);
     let commit = move || {
         let _turn = work.records.turns.take(once.as_ref())?;
@@ -331,7 +338,9 @@ pub(super) async fn force(
     caller.may(Role::Admin, None)?;
     let tx = named(request.uri())?;
     Params::of(request.uri())?.end()?;
-    let Force { outcome, reason } = body::json(&body::whole(request, house.body_bytes_max).await?)?;
+    let asking = Asking::of(&request, &caller);
+    let bytes = body::whole(request, house.body_bytes_max).await?;
+    let Force { outcome, reason } = body::json(&bytes)?;
     let wanted = match outcome.as_str() {
         "commit" => Outcome::Committed,
         "rollback" => Outcome::RolledBack,
@@ -339,13 +348,17 @@ pub(super) async fn force(
     };
     let operator = Operator { who: caller.name.to_string(), reason };
     let work = Arc::clone(&house);
-    let force = move || Ok(work.coordinator()?.force(tx, wanted, &operator)?);
-    let decided = house.guard.pool.run(force).await?;
-    if decided != wanted {
-        let detail = format!("{tx} had been decided before: {}; nothing was changed", views::outcome(decided));
-        return Err(Problem::of(Kind::Conflict, detail));
-    }
-    Ok(Json(json!({"tx": tx.to_string(), "outcome": views::outcome(decided)})).into_response())
+    let force = move || {
+        work.records.once(asking.once(&bytes)?.as_ref(), || {
+            let decided = work.coordinator()?.force(tx, wanted, &operator)?;
+            if decided != wanted {
+                let detail = format!("{tx} had been decided before: {}; nothing was changed", views::outcome(decided));
+                return Err(Problem::of(Kind::Conflict, detail));
+            }
+            Ok((StatusCode::OK, json!({"tx": tx.to_string(), "outcome": views::outcome(decided)}).to_string()))
+        })
+    };
+    house.guard.pool.run(force).await
 }
 
 #[derive(Deserialize)]
@@ -358,16 +371,22 @@ pub(super) async fn forget(
     State(house): State<Arc<House>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     caller.may(Role::Admin, None)?;
     let tx = named(request.uri())?;
     Params::of(request.uri())?.end()?;
-    let Forget { reason } = body::json(&body::whole(request, house.body_bytes_max).await?)?;
+    let asking = Asking::of(&request, &caller);
+    let bytes = body::whole(request, house.body_bytes_max).await?;
+    let Forget { reason } = body::json(&bytes)?;
     let operator = Operator { who: caller.name.to_string(), reason };
     let work = Arc::clone(&house);
-    let forget = move || Ok(work.coordinator()?.forget(tx, &operator)?);
-    house.guard.pool.run(forget).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let forget = move || {
+        work.records.once(asking.once(&bytes)?.as_ref(), || {
+            work.coordinator()?.forget(tx, &operator)?;
+            Ok((StatusCode::NO_CONTENT, String::new()))
+        })
+    };
+    house.guard.pool.run(forget).await
 }
 
 pub(super) async fn history(

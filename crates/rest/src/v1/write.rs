@@ -256,6 +256,11 @@ impl LaidDocument {
         let (database, mut branch) = work.documents()?;
         let name = self.place.document();
         let made = if self.change == Change::Put { made(database, &self.place, caller)? } else { false };
+        if !made {
+            // Before its writer's seat is taken, which the transaction then keeps.
+            let role = if matches!(self.change, Change::Remove(_)) { Role::Delete } else { Role::Modify };
+            caller.may(role, Some(&self.place.database))?;
+        }
         let edit = match branch.edit(&name) {
             Err(DocsError::NoDocument { .. }) => return Err(self.place.missing()),
             edit => edit?,
@@ -264,9 +269,9 @@ impl LaidDocument {
         if !is_there && self.change != Change::Put {
             return Err(self.place.missing());
         }
-        if is_there && !made {
-            let role = if matches!(self.change, Change::Remove(_)) { Role::Delete } else { Role::Modify };
-            caller.may(role, Some(&self.place.database))?;
+        // Made by this transaction before, or by somebody else before the seat was ours: that one is changed, not made.
+        if is_there && made && database.has_revision(&name)? {
+            caller.may(Role::Modify, Some(&self.place.database))?;
         }
         if self.is_absent && is_there {
             return Err(Problem::precondition(format!("document {name:?} is there")));

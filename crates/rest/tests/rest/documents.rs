@@ -1,5 +1,6 @@
 //! Documents at the root: what the published clients do not send, every route by every role, and what is wrong.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -419,4 +420,52 @@ fn every_route_of_documents_is_for_its_role_global_or_of_its_database() {
     // A database that is called like an open path of the other listener is not open.
     assert_eq!(archive.get("/v1/health").status, 401);
     assert_eq!(archive.get("/healthy").status, 401);
+}
+
+/// What was sent in chunks.
+fn whole(mut rest: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let bytes = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        if bytes == 0 {
+            return all;
+        }
+        all.extend_from_slice(&rest[end + 2..end + 2 + bytes]);
+        rest = &rest[end + 2 + bytes + 2..];
+    }
+}
+
+#[test]
+fn a_long_answer_is_compressed_for_who_asks_for_it_and_its_tag_is_the_same() {
+    let archive = archive(None);
+    let text = format!("[{}0]", "\"a text that comes again and again\",".repeat(20_000));
+    assert_eq!(put(&archive, "/db/long", &text).status, 201);
+    assert_eq!(put(&archive, "/db/short", "[1]").status, 201);
+    let plain = archive.get("/db/long");
+    assert_eq!((plain.header("content-encoding"), plain.header("vary").as_deref()), (None, Some("accept-encoding")));
+    for asked in ["gzip", "br;q=1.0, gzip;q=0.5", "deflate, gzip, br"] {
+        let told = archive.ask("GET", "/db/long", &[("accept-encoding", asked)], b"");
+        assert_eq!((told.status, told.header("content-encoding").as_deref()), (200, Some("gzip")), "{asked}");
+        assert_eq!(told.header("etag"), plain.header("etag"));
+        let body = whole(&told.body);
+        assert!(body.len() * 10 < text.len(), "{} bytes", body.len());
+        let mut read = String::new();
+        flate2::read::GzDecoder::new(body.as_slice()).read_to_string(&mut read).unwrap();
+        assert_eq!(read.len(), text.len());
+        assert!(read == text);
+        let known = told.header("etag").unwrap();
+        let headers = [("accept-encoding", asked), ("if-none-match", known.as_str())];
+        assert_eq!(archive.ask("GET", "/db/long", &headers, b"").status, 304);
+    }
+    for (path, asked) in [
+        ("/db/long", "identity"),
+        ("/db/long", "gzip;q=0"),
+        ("/db/long", "br"),
+        ("/db/short", "gzip"),
+        ("/db/none", "gzip"),
+    ] {
+        let told = archive.ask("GET", path, &[("accept-encoding", asked)], b"");
+        assert_eq!(told.header("content-encoding"), None, "{path} {asked}");
+    }
 }

@@ -257,6 +257,11 @@ impl House {
         ask_at(self.docs.address(), method, path, headers, body.as_bytes())
     }
 
+    /// Where that listens.
+    pub(crate) fn docs_address(&self) -> SocketAddr {
+        self.docs.address()
+    }
+
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         ask_at(self.rest.address(), method, path, headers, body)
     }

@@ -10,6 +10,7 @@
 
 mod documents;
 mod faults;
+mod greed;
 mod house;
 mod jsoniq;
 mod keys;

@@ -203,3 +203,74 @@ fn one_request_of_many_that_come_at_once_is_done_and_keys_of_others_are_their_ow
     assert_eq!(push(&bert), (200, false), "his key is his own");
     assert_eq!(house.docs("GET", "/db/doc", &[("authorization", &anna)], "").text(), "[1,1]");
 }
+
+#[test]
+fn databases_tags_and_queries_are_done_once_too_and_nothing_that_came_after_is_undone_by_who_asks_again() {
+    let mut house = house(Rules::default());
+    assert_eq!(document(&house, "PUT", "/db", "make", "").status, 201);
+    assert_eq!(house.docs("PUT", "/db/doc", &[], r#"[{"a":1}]"#).status, 201);
+    let append = r#"append json jn:parse('{"a":2}') into jn:doc('db','doc')"#;
+    let append = json!({"query": append, "commitMessage": "one more"}).to_string();
+    let told = document(&house, "POST", "/", "append", &append);
+    assert_eq!((told.status, told.text().as_str()), (200, r#"{"rest":[]}"#), "{}", told.text());
+    let tagged = document(&house, "PUT", "/db/doc/tags/here?revision=1", "tag", "");
+    assert_eq!((tagged.status, tagged.json()), (201, json!({"tag": "here", "revision": 1})));
+    assert_eq!(house.docs("PUT", "/db/doc/tags/here?revision=2", &[], "").status, 200);
+    for _ in 0..2 {
+        for (method, path, key, body, status) in [
+            ("PUT", "/db", "make", "", 201),
+            ("POST", "/", "append", append.as_str(), 200),
+            ("PUT", "/db/doc/tags/here?revision=1", "tag", "", 201),
+        ] {
+            let again = document(&house, method, path, key, body);
+            assert_eq!((again.status, is_again(&again)), (status, true), "{key}: {}", again.text());
+            let other = document(&house, "DELETE", "/db/doc?nodeId=1", key, "");
+            assert_eq!(other.status, 422, "{key}: {}", other.text());
+        }
+        assert_eq!(house.docs("GET", "/db/doc", &[], "").text(), r#"[{"a":1},{"a":2}]"#);
+        let tags = house.docs("GET", "/db/doc/tags", &[], "").json();
+        assert_eq!(tags["tags"], json!([{"tag": "here", "revision": 2}]), "it was moved since");
+        let history = house.docs("GET", "/db/doc/history", &[], "").json();
+        assert_eq!((revisions(&house, "/db/doc"), &history["history"][0]["commitMessage"]), (2, &json!("one more")));
+        house = house.again();
+    }
+    assert_eq!(document(&house, "DELETE", "/db/doc/tags/here", "untag", "").status, 204);
+    assert_eq!(house.docs("PUT", "/db/doc/tags/here", &[], "").status, 201);
+    assert_eq!(document(&house, "DELETE", "/db", "drop", "").status, 204);
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "7").status, 201);
+    for _ in 0..2 {
+        for (path, key) in [("/db/doc/tags/here", "untag"), ("/db", "drop")] {
+            let again = document(&house, "DELETE", path, key, "");
+            assert_eq!((again.status, is_again(&again)), (204, true), "{key}: {}", again.text());
+        }
+        assert_eq!(house.docs("GET", "/db/doc", &[], "").text(), "7", "it was made since");
+        house = house.again();
+    }
+    assert_eq!(document(&house, "DELETE", "/", "all", "").status, 204);
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "8").status, 201);
+    let again = document(&house, "DELETE", "/", "all", "");
+    assert_eq!(
+        (again.status, is_again(&again), house.docs("GET", "/db/doc", &[], "").text().as_str()),
+        (204, true, "8")
+    );
+}
+
+#[test]
+fn keyspaces_are_made_and_dropped_once() {
+    let mut house = house(Rules::default());
+    let ask = |house: &House, method: &str, key: &str| {
+        house.ask(method, "/v1/keyspaces/shop", &[("idempotency-key", key)], b"")
+    };
+    let made = ask(&house, "PUT", "make");
+    assert_eq!((made.status, ask(&house, "PUT", "other").status), (201, 409));
+    for _ in 0..2 {
+        let again = ask(&house, "PUT", "make");
+        assert_eq!((again.status, is_again(&again), again.json()), (201, true, made.json()));
+        house = house.again();
+    }
+    assert_eq!(ask(&house, "DELETE", "drop").status, 204);
+    assert_eq!(ask(&house, "PUT", "anew").status, 201);
+    assert_eq!(house.ask("PUT", "/v1/keys/shop/a", &[], b"1").status, 204);
+    let again = ask(&house, "DELETE", "drop");
+    assert_eq!((again.status, is_again(&again), house.get("/v1/keys/shop/a").text().as_str()), (204, true, "1"));
+}

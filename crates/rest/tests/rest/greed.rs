@@ -1,0 +1,191 @@
+//! Callers who want more than is theirs: places, other people's documents by the way of an answer, seats of writers, memory.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::house::{House, Rules, bearer, house, user};
+
+fn guarded(users: &[(&str, &[&str])]) -> House {
+    let users = users.iter().map(|(name, roles)| user(name, "secret", roles)).collect();
+    house(Rules { users: Some(users), ..Rules::default() })
+}
+
+fn known(house: &House, name: &str) -> String {
+    bearer(&house.token(name, "secret"))
+}
+
+#[test]
+fn a_document_is_not_told_back_to_who_may_write_it_and_not_see_it() {
+    let house = guarded(&[("anna", &["create", "modify", "view"]), ("bert", &["create", "modify"])]);
+    let [anna, bert] = ["anna", "bert"].map(|name| known(&house, name));
+    let ask = |who: &str, method: &str, path: &str, kind: &str, body: &str| {
+        house.docs(method, path, &[("authorization", who), ("content-type", kind), ("idempotency-key", path)], body)
+    };
+    let json = "application/json";
+    assert_eq!(ask(&anna, "PUT", "/db/doc", json, r#"["secret"]"#).text(), r#"["secret"]"#);
+    let merge = "application/merge-patch+json";
+    for (method, path, kind, body) in [
+        ("POST", "/db/doc", json, "1"),
+        ("PATCH", "/db/doc?commitMessage=a", "application/json-patch+json", r#"[{"op":"remove","path":"/0"}]"#),
+        ("PATCH", "/db/doc?commitMessage=b", merge, r#"{"a":1}"#),
+        ("PUT", "/db/doc?commitMessage=c", json, "[2]"),
+    ] {
+        for again in [false, true] {
+            let told = ask(&bert, method, path, kind, body);
+            assert_eq!((told.status, told.text().as_str()), (200, ""), "{method} {path}, again: {again}");
+            assert!(told.header("etag").is_some(), "what he wrote he may go on with");
+        }
+    }
+    assert_eq!(ask(&anna, "POST", "/db/doc?insert=asFirstChild", json, "3").text(), "[3,2]");
+}
+
+#[test]
+fn however_many_begin_at_once_one_caller_has_his_share_of_transactions_and_others_theirs() {
+    const SHARE: usize = 64;
+    let house = guarded(&[("anna", &["modify"]), ("bert", &["modify"])]);
+    let [anna, bert] = ["anna", "bert"].map(|name| known(&house, name));
+    let begin = |who: &str| house.ask("POST", "/v1/transactions", &[("authorization", who)], b"").status;
+    let start = Barrier::new(16);
+    let begun: usize = std::thread::scope(|scope| {
+        let one = |_| {
+            scope.spawn(|| {
+                start.wait();
+                (0..8).filter(|_| begin(&anna) == 201).count()
+            })
+        };
+        let threads: Vec<_> = (0..16).map(one).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!((begun, begin(&anna), begin(&bert)), (SHARE, 429, 201));
+}
+
+#[test]
+fn a_message_that_no_commit_would_take_is_refused_before_it_is_kept() {
+    let house = house(Rules::default());
+    let begin =
+        |bytes: usize| house.post("/v1/transactions", &json!({"message": "m".repeat(bytes)}).to_string()).status;
+    assert_eq!((begin(64 << 10), begin((64 << 10) + 1)), (201, 400));
+}
+
+#[test]
+fn who_may_only_create_keeps_no_writer_from_a_document_that_is_there() {
+    let house = guarded(&[("anna", &["create", "modify", "view"]), ("bert", &["db-create", "other-modify"])]);
+    let [anna, bert] = ["anna", "bert"].map(|name| known(&house, name));
+    assert_eq!(house.docs("PUT", "/db/doc", &[("authorization", &anna)], "[]").status, 201);
+    let by_bert = [("authorization", bert.as_str())];
+    let tx = house.ask("POST", "/v1/transactions", &by_bert, b"").json()["tx"].as_str().unwrap().to_owned();
+    let writes = json!({"writes": [{"document": "db/doc", "put": [1]}]}).to_string();
+    let told = house.ask("POST", &format!("/v1/transactions/{tx}/writes"), &by_bert, writes.as_bytes());
+    assert_eq!(told.status, 403, "{}", told.text());
+    // His transaction is open still; the document's writers do not wait for it.
+    let began = Instant::now();
+    assert_eq!(house.docs("POST", "/db/doc", &[("authorization", &anna)], "2").text(), "[2]");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+#[test]
+fn one_caller_has_his_share_of_streams_and_others_theirs_and_an_end_gives_a_place_back() {
+    const SHARE: usize = 128;
+    let house = guarded(&[("anna", &["create", "view"]), ("bert", &["view"]), ("cleo", &["delete"])]);
+    let [anna, bert, cleo] = ["anna", "bert", "cleo"].map(|name| known(&house, name));
+    assert_eq!(house.docs("PUT", "/db/doc", &[("authorization", &anna)], "[]").status, 201);
+    let watch = |who: &str| {
+        let mut socket = TcpStream::connect(house.docs_address()).unwrap();
+        let head = format!("GET /db/doc/watch HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {who}\r\n\r\n");
+        socket.write_all(head.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).unwrap();
+        (status == *b"HTTP/1.1 200").then_some(socket)
+    };
+    let mut streams: Vec<_> = (0..SHARE).map(|_| watch(&anna).unwrap()).collect();
+    assert!(watch(&anna).is_none() && watch(&bert).is_some());
+    // One that has ended is found when there is something to say.
+    streams.pop();
+    assert_eq!(house.docs("DELETE", "/db/doc", &[("authorization", &cleo)], "").status, 204);
+    drop(streams);
+    assert_eq!(house.docs("PUT", "/db/doc", &[("authorization", &anna)], "[]").status, 201);
+    let again = (0..1_000).find_map(|_| watch(&anna));
+    assert!(again.is_some(), "all of them have ended with their document");
+}
+
+#[test]
+fn no_document_outlives_its_database_whoever_makes_one_while_that_is_dropped() {
+    let house = house(Rules::default());
+    for round in 0..60 {
+        let start = Barrier::new(3);
+        std::thread::scope(|scope| {
+            for path in ["/db/one", "/db/two"] {
+                let (house, start) = (&house, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    house.docs("PUT", path, &[], "[]")
+                });
+            }
+            start.wait();
+            house.docs("DELETE", if round % 2 == 0 { "/db" } else { "/" }, &[], "")
+        });
+        let status = |path: &str| house.docs("GET", path, &[], "").status;
+        let is_there = status("/db") == 200;
+        for path in ["/db/one", "/db/two"] {
+            assert!(is_there || status(path) == 404, "round {round}: {path} is there, and its database is not");
+        }
+        let listed = house.docs("GET", "/?withResources=true", &[], "").json();
+        assert_eq!(listed["databases"].as_array().map(Vec::len), Some(usize::from(is_there)), "{listed}");
+        assert!(is_there || listed["databases"] == Value::Array(Vec::new()), "{listed}");
+        house.docs("DELETE", "/", &[], "");
+    }
+}
+
+#[test]
+fn one_caller_has_his_share_of_bytes_that_he_does_not_read_and_others_theirs() {
+    const SHARE: usize = 8;
+    let house = guarded(&[("anna", &["modify", "view"]), ("bert", &["view"])]);
+    let [anna, bert] = ["anna", "bert"].map(|name| known(&house, name));
+    let value = vec![7; 8 << 20];
+    assert_eq!(house.ask("PUT", "/v1/keys/0/a", &[("authorization", &anna)], &value).status, 204);
+    let begin = |who: &str| {
+        let mut socket = TcpStream::connect(house.rest.address()).unwrap();
+        let head = format!("GET /v1/keys/0/a HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {who}\r\n\r\n");
+        socket.write_all(head.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).unwrap();
+        (status == *b"HTTP/1.1 200").then_some(socket)
+    };
+    let mut held: Vec<_> = (0..SHARE).map(|_| begin(&anna).unwrap()).collect();
+    assert!(begin(&anna).is_none() && begin(&bert).is_some());
+    assert_eq!(house.ask("GET", "/v1/version", &[("authorization", &anna)], b"").status, 200, "what is short is told");
+    // Whoever leaves gives his share back.
+    held.pop();
+    let again = (0..1_000).find_map(|_| begin(&anna));
+    assert!(again.is_some());
+    drop(held);
+    let read = house.ask("GET", "/v1/keys/0/a", &[("authorization", &anna)], b"");
+    assert!(read.status == 200 && read.body == value);
+}
+
+#[test]
+fn a_page_of_keys_ends_where_its_values_are_long_and_goes_on_behind() {
+    let house = house(Rules::default());
+    for name in ["a", "b", "c", "d"] {
+        let value = vec![b'v'; if name == "d" { 1 } else { 7 << 20 }];
+        assert_eq!(house.ask("PUT", &format!("/v1/keys/0/{name}"), &[], &value).status, 204);
+    }
+    let mut pages = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = house.get(&format!("/v1/keys/0?values=true{after}")).json();
+        let rows = page["keys"].as_array().unwrap();
+        pages.push(rows.iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>());
+        assert!(rows.iter().all(|row| json!(row["value"].as_str().unwrap().len()) == row["bytes"]));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(pages, [vec!["a", "b"], vec!["c", "d"]]);
+    assert_eq!(house.get("/v1/keys/0").json()["keys"].as_array().unwrap().len(), 4, "without values it is one page");
+}
