@@ -201,7 +201,8 @@ impl Kv {
         let mut others: Vec<Horizon> = set.volumes.iter().filter(|held| !inside(held)).map(horizon).collect();
         others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0 });
         let sources = read.iter().map(|source| &**source).collect();
-        let compaction = Compaction { first, end, generation, sources, others, durable, cell_bytes };
+        let remembered_from = self.desk().finished.oldest().0;
+        let compaction = Compaction { first, end, generation, sources, others, durable, remembered_from, cell_bytes };
         let (is_recounted, mut leaving) = (shared.ledger.broken().0 > 0, 0);
         let mut ledger = |asked: &Asked<'_>| {
             let liveness = judge(&shared.ledger, durable, asked)?;

@@ -162,6 +162,20 @@ impl Finished {
         self.floor
     }
 
+    /// No outcome that is remembered, or will be, stands before. Where a ledger was built anew that may be before the floor: volumes
+    /// say some outcomes and not all.
+    pub(crate) fn oldest(&self) -> Lsn {
+        self.rows.front().map_or(self.floor, |row| row.lsn)
+    }
+
+    /// These too, which stand before all others.
+    pub(crate) fn precede(&mut self, mut before: Vec<Row>) {
+        before.sort_unstable_by_key(|row| row.lsn);
+        let mut all = Self { rows: VecDeque::new(), by_branch: HashMap::new(), ..*self };
+        before.into_iter().chain(self.rows()).for_each(|row| all.keep(row));
+        *self = all;
+    }
+
     pub(crate) fn rows(&self) -> Vec<Row> {
         self.rows.iter().copied().collect()
     }

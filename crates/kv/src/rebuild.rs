@@ -8,7 +8,7 @@
 //!
 //! Walk: [`rebuild`] · [`choose`] says which volumes count · [`Build`] takes in the journal, whose outcomes may be about branches in
 //! volumes, then the volumes, the last first · `runs::Bulk` sorts, within its memory, and makes it the ledger at once or not at all.
-//! Memory: what `Bulk` has, erased ranges, branches without an outcome.
+//! Memory: what `Bulk` has, erased ranges, branches without an outcome, outcomes that volumes say.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::KvError;
 use crate::branch::Ending;
 use crate::config::Config;
 use crate::desk::Desk;
-use crate::finished::Finished;
+use crate::finished::{Finished, Row as Finish};
 use crate::ledger::{CELL_BYTES, head, row};
 use crate::note::{self, Moment};
 use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Place, Record};
@@ -79,6 +79,7 @@ pub(crate) fn rebuild(
         ranges: Vec::new(),
         raw_from: from,
         outcomes: BTreeMap::new(),
+        finished: Vec::new(),
         progress: Progress { read: 0, total },
         untold: 0,
         latest_ms: 0,
@@ -105,6 +106,7 @@ pub(crate) fn rebuild(
             build.volume(volume)?;
         }
     }
+    desk.finished.precede(std::mem::take(&mut build.finished));
     let moment = Moment { hash: Some(hash), ..desk.moment(entry, end) };
     let founder = Founder { log, accounts, moment };
     let Build { bulk, ranges, latest_ms, .. } = build;
@@ -122,6 +124,8 @@ struct Build<'a> {
     raw_from: u64,
     /// Of branches whose prepared writes stand in volumes: by their place, when, and whether committed.
     outcomes: BTreeMap<u64, (u64, bool)>,
+    /// Outcomes that stand in volumes, in any order: what became of branches, for who asks.
+    finished: Vec<Finish>,
     progress: Progress,
     untold: u64,
     latest_ms: u64,
@@ -192,8 +196,11 @@ impl Build<'_> {
             Body::Erased { seq, keyspace, from, to } => {
                 self.add(&became(*keyspace, from, Became::Erased { to: to.map(Into::into) }), *seq)?;
             }
-            Body::Outcome { seq, prepare, committed, .. } => {
+            Body::Outcome { seq, xid, prepare, committed } => {
                 self.outcomes.insert(*prepare, (*seq, *committed));
+                let ending = if *committed { Ending::Commit } else { Ending::Rollback };
+                let lsn = Lsn(address.lsn);
+                self.finished.extend(xid.branch().map(|branch| Finish { lsn, branch, ending }));
             }
             Body::Prepared { value, .. } => prepared.push((address.lsn, valued(address, value))),
             Body::PreparedDelete { keyspace, key, .. } => {

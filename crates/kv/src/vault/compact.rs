@@ -4,6 +4,7 @@
 //! the ledger from journal and volumes alone must never find again what was deleted. So a delete, an erased range and an
 //! outcome stay while another volume may hold what they hide. Of a compacted volume it is known that it holds nothing
 //! that was dead as of its `as_of`: what hid at seq t <= `as_of` hides nothing there. Of the journal itself nothing is known.
+//! An outcome also stays while the store remembers it by its branch's name, so that whoever asks hears the same after a rebuild.
 //!
 //! A write counts for what it superseded only if it is durable: else a power cut takes the one and the other is gone already.
 //!
@@ -74,6 +75,8 @@ pub(crate) struct Compaction<'a> {
     pub(crate) others: Vec<Horizon>,
     /// Everything up to here is durable, all that is read among it; the ledger's answers are of here or later.
     pub(crate) durable: u64,
+    /// Outcomes that stand here or behind are remembered by name, and a rebuild must find them.
+    pub(crate) remembered_from: u64,
     /// In what the store counts its journal: the volume says so.
     pub(crate) cell_bytes: u64,
 }
@@ -216,7 +219,9 @@ impl<'a> Judge<'a> {
                 self.hides(seq).then_some(Body::Erased { seq, keyspace, from, to })
             }
             Body::Outcome { seq, xid, prepare, committed } => {
-                self.is_outcome_needed(seq, prepare).then_some(Body::Outcome { seq, xid, prepare, committed })
+                let is_remembered = address.lsn >= self.compaction.remembered_from && xid.branch().is_some();
+                let is_needed = is_remembered || self.is_outcome_needed(seq, prepare);
+                is_needed.then_some(Body::Outcome { seq, xid, prepare, committed })
             }
             Body::Prepared { xid, value } => match ask(value.keyspace, value.key, false)? {
                 Liveness::Live { seq } if self.is_durable(seq) => Some(Body::Value { seq, value }),

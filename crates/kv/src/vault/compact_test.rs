@@ -365,7 +365,16 @@ impl Store {
         let before = self.volumes.range(..first).chain(self.volumes.range(end..));
         let mut others: Vec<Horizon> = before.map(|(_, volume)| horizon(volume)).collect();
         others.push(Horizon { first: end.max(self.raw_from), end: u64::MAX, as_of: 0 });
-        let compaction = Compaction { first, end, generation, sources, others, durable, cell_bytes: CELL };
+        let compaction = Compaction {
+            first,
+            end,
+            generation,
+            sources,
+            others,
+            durable,
+            remembered_from: u64::MAX,
+            cell_bytes: CELL,
+        };
         let (disk, folder) = (Arc::clone(&self.disk), Path::new(FOLDER));
         let mut ledger = |asked: &Asked<'_>| Ok(self.judge(asked, durable));
         let done = compact(&compaction, &mut ledger, &*disk, folder, &AtOnce).unwrap();
@@ -510,17 +519,21 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         Ok(if *address == asked.address { Liveness::Live { seq: *seq } } else { Liveness::Dead { since: *seq } })
     };
     let raw = Raw { log: &*log, first: 0, end };
-    let others = vec![Horizon { first: end, end: u64::MAX, as_of: 0 }];
-    let durable = log.durable().0;
-    let compaction =
-        Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable, cell_bytes: CELL };
+    let of = |durable| Compaction {
+        first: 0,
+        end,
+        generation: 1,
+        sources: vec![&raw],
+        others: vec![Horizon { first: end, end: u64::MAX, as_of: 0 }],
+        durable,
+        remembered_from: u64::MAX,
+        cell_bytes: CELL,
+    };
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let early = Compaction { durable: end / 2, others: Vec::new(), sources: vec![&raw], ..compaction };
+    let early = of(end / 2);
     let refused = compact(&early, &mut asked_of, &*shared, Path::new(FOLDER), &AtOnce).unwrap_err();
     assert!(matches!(refused, VaultError::Compaction { .. }), "{refused}");
-    let others = vec![Horizon { first: end, end: u64::MAX, as_of: 0 }];
-    let compaction =
-        Compaction { first: 0, end, generation: 1, sources: vec![&raw], others, durable, cell_bytes: CELL };
+    let compaction = of(log.durable().0);
     let stopped = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Stop).unwrap_err();
     assert_eq!((stopped, disk.list(Path::new(FOLDER)).unwrap().len()), (VaultError::Stopped, 0));
     let done = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &AtOnce).unwrap();

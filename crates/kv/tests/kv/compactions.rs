@@ -11,6 +11,7 @@ use assent_kv::{Config, Durability, Kv, Op, Snapshot};
 use assent_runs::AtOnce;
 use assent_sim::{Rng, SimClock, SimDice, SimDisk};
 use assent_world::Disk;
+use assent_xa::Past;
 
 use super::xid;
 
@@ -564,4 +565,59 @@ fn it_is_built_anew_where_the_journal_begins_within_a_cell_and_nothing_was_left_
         assert_eq!(lost.kv.get(1, b"").unwrap(), Some(round.to_le_bytes().repeat(60)));
     }
     assert!(within > 3 && rebuilt > 10 && rows(&house.kv).is_empty(), "{within} {rebuilt}");
+}
+
+#[test]
+fn what_became_of_a_branch_is_known_without_the_ledger_though_its_outcome_was_compacted() {
+    const BRANCHES: u64 = 12;
+    const MOST: u64 = 8;
+    let limits = Config { finished_max: 8, ..config() };
+    let over = |disk: &SimDisk, salt| house_over(disk, journal(disk, salt, SEGMENT_BYTES + 4096), limits);
+    let house = over(&SimDisk::new(), 1);
+    let is_rolled_back = |branch: u64| branch.is_multiple_of(3);
+    for branch in 0..BRANCHES {
+        let own = xid(branch);
+        house.kv.start(&own).unwrap();
+        house.kv.branch_put(&own, 1, &branch.to_be_bytes(), b"decided").unwrap();
+        house.kv.end(&own, true).unwrap();
+        house.kv.wait(house.kv.prepare_begin(&own).unwrap().pending).unwrap();
+        let outcome = if is_rolled_back(branch) { house.kv.rollback_begin(&own) } else { house.kv.commit_begin(&own) };
+        house.kv.wait(outcome.unwrap()).unwrap();
+    }
+    let last = house.kv.stats().published;
+    for round in 0..40_u64 {
+        for key in 0..8_u64 {
+            house.kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+        }
+        house.kv.checkpoint().unwrap();
+        merge_all(&house.kv);
+    }
+    assert!(house.log.oldest() > last, "the journal has none of them any more");
+    // What a coordinator asks by name alone, of the last ones; of those before nobody remembers anything.
+    let known = |kv: &Kv| -> Vec<_> { (0..BRANCHES).map(|branch| kv.inquire(&xid(branch), &[])).collect() };
+    let before = known(&house.kv);
+    for branch in BRANCHES - MOST..BRANCHES {
+        let expected = if is_rolled_back(branch) { Past::RolledBack } else { Past::Committed };
+        assert_eq!(before[usize::try_from(branch).unwrap()], expected, "branch {branch}");
+    }
+    let disk = house.disk.clone();
+    drop(house);
+    // Twice: what a rebuild has found, the next compaction keeps.
+    for salt in 2..4 {
+        disk.kill();
+        for name in disk.list(Path::new("kv")).unwrap() {
+            disk.unlink(&Path::new("kv").join(name)).unwrap();
+        }
+        let house = over(&disk, salt);
+        assert_eq!((house.kv.stats().rebuilt, house.kv.stats().finished), (1, MOST));
+        assert_eq!(known(&house.kv), before);
+        for round in 0..20_u64 {
+            for key in 0..8_u64 {
+                house.kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+            }
+            house.kv.checkpoint().unwrap();
+            merge_all(&house.kv);
+        }
+        assert_eq!(known(&house.kv), before);
+    }
 }

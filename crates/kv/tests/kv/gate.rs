@@ -541,12 +541,7 @@ impl Store {
         names.iter().for_each(|name| copy.unlink(&Path::new("kv").join(name)).unwrap());
         let kv = self.open(&copy, copy.hash() ^ 1, clock)?;
         let rebuilt = found(&kv, attempted)?;
-        // Of finished branches only what the journal still has is remembered.
-        if (&rebuilt.keys, rebuilt.is_named, &rebuilt.prepared) == (&state.keys, state.is_named, &state.prepared) {
-            Ok(())
-        } else {
-            Err(format!("built anew it is {rebuilt:?}, it was {state:?}"))
-        }
+        if rebuilt == *state { Ok(()) } else { Err(format!("built anew it is {rebuilt:?}, it was {state:?}")) }
     }
 }
 
