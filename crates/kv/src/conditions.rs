@@ -18,6 +18,7 @@ use crate::error::Shown;
 use crate::keyed::Key;
 use crate::kv::within;
 use crate::ledger::Ledger;
+use crate::line::Place;
 use crate::op::{Durability, Op};
 use crate::record::{KIND_BATCH, Laid};
 use crate::time::is_over;
@@ -140,6 +141,20 @@ impl Kv {
         ops: &[Op<'_>],
         durability: Durability,
     ) -> Result<Judged, KvError> {
+        self.batch_if_begin_at(&mut Place::nowhere(), conditions, ops, durability)
+    }
+
+    /// As [`Kv::batch_if_begin`], of somebody who may wait for what prepared branches hold ([`Kv::patiently`]).
+    ///
+    /// # Errors
+    /// As [`Kv::batch_begin_at`].
+    pub fn batch_if_begin_at(
+        &self,
+        place: &mut Place,
+        conditions: &[Condition<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<Judged, KvError> {
         let (count, limit) = (u64::try_from(conditions.len()).unwrap_or(u64::MAX), u64::from(CONDITIONS_MAX));
         if count > limit {
             return Err(KvError::Many { what: "conditions", count, limit });
@@ -152,7 +167,7 @@ impl Kv {
         let parts = laid.parts(ops);
         let mut desk = self.writer()?;
         desk.refuse_dropped(ops.iter().copied())?;
-        desk.refuse_held(ops.iter().copied().chain(conditions.iter().map(held_as)))?;
+        desk.refuse_held(ops.iter().copied().chain(conditions.iter().map(held_as)), place, false)?;
         for condition in conditions {
             let current = desk.current(condition, &self.shared.ledger, self.shared.time.now_ms())?;
             if let Err(why) = current.judge(condition) {
@@ -231,8 +246,14 @@ impl Work {
 
 impl Desk {
     /// Whether all conditions of a branch hold for whoever appends next.
-    pub(crate) fn refuse_unmet(&self, work: &Work, ledger: &Ledger, now: u64) -> Result<(), KvError> {
-        self.refuse_held(work.conditions.iter().map(|expected| held_as(&expected.as_condition())))?;
+    pub(crate) fn refuse_unmet(
+        &self,
+        work: &Work,
+        ledger: &Ledger,
+        now: u64,
+        place: &mut Place,
+    ) -> Result<(), KvError> {
+        self.refuse_held(work.conditions.iter().map(|expected| held_as(&expected.as_condition())), place, false)?;
         for expected in &work.conditions {
             let condition = expected.as_condition();
             self.current(&condition, ledger, now)?.judge(&condition)?;

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
@@ -20,6 +21,7 @@ use crate::finished::Finished;
 use crate::keyed::Keyed;
 use crate::keyspaces::Names;
 use crate::ledger::Ledger;
+use crate::line::{Line, Place};
 use crate::note::Moment;
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect};
@@ -62,6 +64,8 @@ pub(crate) struct Desk {
     pub(crate) branches: BTreeMap<Xid, Branch>,
     /// Keys written by prepared branches, and by which.
     held: Keyed<Xid>,
+    /// Who waits for them.
+    pub(crate) line: Arc<Line>,
     /// Keys of the queue, and what the newest entry there makes of each.
     staged: Keyed<OnItsWay>,
     /// Ranges that entries of the queue erase, and the end of the newest one over each key.
@@ -89,6 +93,7 @@ impl Desk {
         Self {
             branches: BTreeMap::new(),
             held: Keyed::default(),
+            line: Arc::default(),
             staged: Keyed::default(),
             erased: Covers::default(),
             queue: VecDeque::new(),
@@ -124,25 +129,42 @@ impl Desk {
         self.branches.insert(xid, Branch::Working(work));
     }
 
-    /// A prepared branch holds its keys until it has its outcome: nobody else writes them.
-    pub(crate) fn refuse_held<'a>(&self, ops: impl Iterator<Item = Op<'a>>) -> Result<(), KvError> {
-        if self.held.is_empty() {
+    /// A prepared branch holds its keys until it has its outcome: nobody else writes them. Who waits stands at the first that is held
+    /// then. `holds`: who asks will hold them, and so goes behind those who wait for them already.
+    pub(crate) fn refuse_held<'a>(
+        &self,
+        ops: impl Iterator<Item = Op<'a>>,
+        place: &mut Place,
+        holds: bool,
+    ) -> Result<(), KvError> {
+        let has_order = !self.line.is_empty() && (holds || place.id().is_some());
+        if self.held.is_empty() && !has_order {
             return Ok(());
         }
         for op in ops {
             let (keyspace, key) = op.key();
-            let held = match op {
-                Op::Erase { to, .. } => {
-                    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
-                    self.held.range(keyspace, Bound::Included(key), to).next().map(|(key, by)| (&**key, by))
-                }
-                Op::Put { .. } | Op::Delete { .. } => self.held.get(keyspace, key).map(|by| (key, by)),
-            };
-            if let Some((key, by)) = held {
+            if let Some((key, by)) = self.holder(&op) {
+                place.stand(keyspace, key)?;
                 return Err(KvError::Held { key: Shown::of(keyspace, key), by: Box::new(*by) });
+            }
+            if has_order && self.line.is_behind(place.id(), keyspace, key) {
+                place.stand(keyspace, key)?;
+                return Err(KvError::Awaited { key: Shown::of(keyspace, key) });
             }
         }
         Ok(())
+    }
+
+    /// The first key of a write that a prepared branch holds, and which branch that is.
+    fn holder<'a>(&'a self, op: &Op<'a>) -> Option<(&'a [u8], &'a Xid)> {
+        let (keyspace, key) = op.key();
+        match *op {
+            Op::Erase { to, .. } => {
+                let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+                self.held.range(keyspace, Bound::Included(key), to).next().map(|(key, by)| (&**key, by))
+            }
+            Op::Put { .. } | Op::Delete { .. } => self.held.get(keyspace, key).map(|by| (key, by)),
+        }
     }
 
     /// Whether a prepared branch holds this key.
@@ -240,6 +262,7 @@ impl Desk {
             self.held.remove(effect.keyspace, &effect.key);
             self.prepared_bytes = self.prepared_bytes.saturating_sub(effect.row_bytes());
         }
+        self.line.freed(effects);
     }
 
     /// Puts an appended entry behind those before it.

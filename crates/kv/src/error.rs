@@ -168,6 +168,12 @@ pub enum KvError {
         /// Who holds it.
         by: Box<Xid>,
     },
+    /// Others wait for a key, and who would hold it does not go before them.
+    #[error("key {key} is waited for by a writer who came before")]
+    Awaited {
+        /// The key.
+        key: Shown,
+    },
     /// Somebody else wrote a key of this branch after the branch's snapshot.
     #[error("key {key} was written at {written} after this branch's snapshot at {snapshot}")]
     Newer {
@@ -267,6 +273,7 @@ impl KvError {
             | Self::SnapshotEnded { .. }
             | Self::Dropped { .. }
             | Self::Held { .. }
+            | Self::Awaited { .. }
             | Self::Newer { .. }
             | Self::Unmet { .. }
             | Self::Claimed { .. } => Kind::Conflict,

@@ -20,6 +20,7 @@ use crate::desk::{Desk, Staged, Turn};
 use crate::keyed::Key;
 use crate::kv::rows_fit;
 use crate::ledger::{Head, Ledger};
+use crate::line::Place;
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect, KIND_BATCH, Laid};
 use crate::{Kv, KvError, Pending};
@@ -204,18 +205,23 @@ impl Kv {
 
     fn write_names(&self, ops: &[Op<'_>]) -> Result<Lsn, KvError> {
         rows_fit(ops)?;
-        let pending = self.append_batch(ops, Durability::Durable)?;
+        let pending = self.append_batch(ops, Durability::Durable, &mut Place::nowhere())?;
         self.wait(pending)?;
         Ok(pending.lsn().unwrap_or_default())
     }
 
     /// Appends a batch that the door has checked.
-    pub(crate) fn append_batch(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
+    pub(crate) fn append_batch(
+        &self,
+        ops: &[Op<'_>],
+        durability: Durability,
+        place: &mut Place,
+    ) -> Result<Pending, KvError> {
         let laid = Laid::batch(ops, durability, self.shared.time.now_ms());
         let parts = laid.parts(ops);
         let mut desk = self.writer()?;
         desk.refuse_dropped(ops.iter().copied())?;
-        desk.refuse_held(ops.iter().copied())?;
+        desk.refuse_held(ops.iter().copied(), place, false)?;
         let ticket = self.shared.log.append_leaving(KIND_BATCH, &parts, desk.outcomes_bytes(0))?;
         drop(parts);
         desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });

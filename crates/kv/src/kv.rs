@@ -24,6 +24,7 @@ use crate::desk::{Desk, Staged, Turn};
 use crate::keyspaces::{Names, refuse_system};
 use crate::lease::Leases;
 use crate::ledger::Ledger;
+use crate::line::{Line, Place};
 use crate::op::{Durability, Op};
 use crate::rebuild::Progress;
 use crate::record::batch_bytes;
@@ -39,6 +40,8 @@ use crate::vault::{count_unknown, remove_unknown, volumes};
 pub struct Kv {
     pub(crate) shared: Arc<Shared>,
     desk: Mutex<Desk>,
+    /// The desk's: who waits sleeps at it.
+    pub(crate) line: Arc<Line>,
     pub(crate) claims: Claims,
     folder: PathBuf,
     pub(crate) config: Config,
@@ -100,6 +103,8 @@ pub struct Stats {
     pub branches_bytes: u64,
     /// Keys that prepared branches hold.
     pub held_keys: u64,
+    /// Writers that wait for such keys.
+    pub waiting: u64,
     /// Snapshots that are kept, branches' ones among them.
     pub snapshots: u64,
     /// Leases that are kept, branches' ones among them.
@@ -240,6 +245,7 @@ impl Kv {
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         Ok(Self {
             shared: Arc::new(Shared::new(ledger, values, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
+            line: Arc::clone(&desk.line),
             desk: Mutex::new(desk),
             claims: Claims::default(),
             folder: folder.to_owned(),
@@ -349,8 +355,7 @@ impl Kv {
     /// `Invalid` beyond a limit, `Conflict` if a prepared branch holds a key, `Busy`, `Full` or `Closed` as the journal
     /// says. Nothing was appended then.
     pub fn batch_begin(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
-        self.check_batch(ops)?;
-        self.append_batch(ops, durability)
+        self.batch_begin_at(&mut Place::nowhere(), ops, durability)
     }
 
     /// Waits until it is as durable as it must be and visible to readers. May be called in any order, from any thread.
@@ -413,6 +418,7 @@ impl Kv {
             prepared: count(desk.prepared().count()),
             branches_bytes: desk.bytes,
             held_keys: count(desk.held_keys()),
+            waiting: count(self.line.len()),
             snapshots: self.shared.snapshots(),
             leases,
             leases_ended,

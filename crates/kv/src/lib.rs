@@ -8,7 +8,7 @@
 //! ```
 //! Walk: [`Kv::open`] opens the ledger and replays the journal behind it · [`Kv::batch_begin`] and its like append and
 //! never wait, [`Kv::wait`] makes durable and publishes · [`Kv::batch_if`] is a batch under conditions · [`Snapshot`] is the store as it was,
-//! [`Lease`] the same with a budget · a branch
+//! [`Lease`] the same with a budget · [`Kv::patiently`] waits for keys that prepared branches hold · a branch
 //! ([`Kv::start`] to [`Kv::commit_begin`]) is snapshot-isolated: the first committer of a key wins, and keys that were
 //! only read are not protected (write skew is possible; write what must not change under you) · [`KvResource`] makes
 //! it a resource manager of a transaction.
@@ -63,6 +63,7 @@ mod keyspaces;
 mod kv;
 mod lease;
 mod ledger;
+mod line;
 mod many;
 mod note;
 mod op;
@@ -82,6 +83,7 @@ mod values;
 mod vault;
 mod verify;
 mod view;
+mod waiting;
 
 /// Every place of this room that makes something durable.
 pub const BARRIERS: &[assent_world::Barrier] = &[compaction::FOLDER, vault::FILE, vault::NAME];
@@ -95,6 +97,7 @@ pub use fold::{Fold, Order, Row, What};
 pub use keyspaces::{Keyspace, NAME_BYTES_MAX, NAMED_FROM, Name};
 pub use kv::{Kv, Pending, Stats};
 pub use lease::Lease;
+pub use line::{Place, WAITING_MAX};
 pub use op::{Durability, Op};
 pub use rebuild::Progress;
 pub use record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK};

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
 
-use crate::{Claim, Kv, KvError, Op, Pending, Rows};
+use crate::{Claim, Condition, Kv, KvError, Op, Pending, Rows};
 
 /// A connection to a store in this process. Dropping it drops its branches that are not prepared, and its claim.
 pub struct KvResource {
@@ -25,6 +26,8 @@ pub struct KvResource {
     answer: Option<(Pending, Reply)>,
     /// Of the last vote of yes.
     witness: Vec<u8>,
+    /// For how long a vote waits for keys that other prepared branches hold.
+    patience: Duration,
     /// The node whose branches this connection resolves.
     claim: Option<Claim>,
 }
@@ -40,8 +43,16 @@ impl KvResource {
             begun: BTreeSet::new(),
             answer: None,
             witness: Vec::new(),
+            patience: Duration::ZERO,
             claim: None,
         }
+    }
+
+    /// Its votes wait at most so long for keys that other prepared branches hold; then, and without this at once, they are no.
+    #[must_use]
+    pub const fn patient(mut self, at_most: Duration) -> Self {
+        self.patience = at_most;
+        self
     }
 
     /// The value of a key, within the branch if one is started, else as it is now.
@@ -82,6 +93,14 @@ impl KvResource {
         self.write(&Op::delete(keyspace, key))
     }
 
+    /// The started branch commits only if this holds when it votes.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_expect`]; [`KvError::NoBranch`] if none is started.
+    pub fn expect(&self, condition: Condition<'_>) -> Result<(), KvError> {
+        self.kv.branch_expect(self.current.as_ref().ok_or(KvError::NoBranch)?, condition)
+    }
+
     fn write(&self, op: &Op<'_>) -> Result<(), KvError> {
         self.kv.branch_write(self.current.as_ref().ok_or(KvError::NoBranch)?, op)
     }
@@ -101,12 +120,12 @@ impl KvResource {
                 Ok(done(Pending::NOTHING))
             }
             Verb::Prepare(xid) => {
-                let voted = self.kv.prepare_begin(xid)?;
+                let voted = self.kv.prepare_within(self.patience, xid)?;
                 self.witness = self.kv.witness(voted.pending);
                 Ok((voted.pending, Reply::Vote(voted.vote)))
             }
             Verb::Commit(xid) => self.kv.commit_begin(xid).map(done),
-            Verb::CommitOnePhase(xid) => self.kv.commit_one_phase_begin(xid).map(done),
+            Verb::CommitOnePhase(xid) => self.kv.commit_one_phase_within(self.patience, xid).map(done),
             Verb::Rollback(xid) => self.kv.rollback_begin(xid).map(done),
             Verb::Recover(node) => Ok((Pending::NOTHING, Reply::Listed(self.kv.recover(*node)))),
             Verb::Claim(node) => {

@@ -20,6 +20,7 @@ use crate::finished::{Voucher, witness};
 use crate::keyed::Key;
 use crate::kv::{rows_fit, within};
 use crate::lease::Lease;
+use crate::line::Place;
 use crate::op::{Durability, Op};
 use crate::record::{self, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
 use crate::snapshot::{Found, Rows};
@@ -179,9 +180,17 @@ impl Kv {
     /// `Conflict` (somebody was first, or a keyspace was dropped) or `RolledBack` (its work had failed): the branch is rolled back and gone.
     /// `NotFound` or `Invalid`: it is unknown or was not ended. `Busy`, `Full`, `Closed`: it is as it was.
     pub fn prepare_begin(&self, xid: &Xid) -> Result<Voted, KvError> {
+        self.prepare_begin_at(&mut Place::nowhere(), xid)
+    }
+
+    /// As [`Kv::prepare_begin`], of somebody who may wait for what prepared branches hold ([`Kv::patiently`]).
+    ///
+    /// # Errors
+    /// As [`Kv::prepare_begin`]. While it waits ([`Place::waits_for`]) the branch is as it was.
+    pub fn prepare_begin_at(&self, place: &mut Place, xid: &Xid) -> Result<Voted, KvError> {
         self.look_ahead(xid)?;
         let mut desk = self.writer()?;
-        let work = match self.admit(&mut desk, xid, "prepare")? {
+        let work = match self.admit(&mut desk, xid, ("prepare", true), place)? {
             Some(work) => work,
             None => return Ok(Voted { vote: Vote::ReadOnly, pending: Pending::NOTHING }),
         };
@@ -220,12 +229,21 @@ impl Kv {
     /// # Errors
     /// As [`Kv::prepare_begin`].
     pub fn commit_one_phase_begin(&self, xid: &Xid) -> Result<Pending, KvError> {
+        self.commit_one_phase_begin_at(&mut Place::nowhere(), xid)
+    }
+
+    /// As [`Kv::commit_one_phase_begin`], of somebody who may wait for what prepared branches hold ([`Kv::patiently`]).
+    ///
+    /// # Errors
+    /// As [`Kv::prepare_begin_at`].
+    pub fn commit_one_phase_begin_at(&self, place: &mut Place, xid: &Xid) -> Result<Pending, KvError> {
         self.look_ahead(xid)?;
         let mut desk = self.writer()?;
         if let Some(Branch::Finishing { ticket, ending: Ending::Commit, prepare: None, .. }) = desk.branches.get(xid) {
             return Ok(Pending::durable(*ticket));
         }
-        let Some(work) = self.admit(&mut desk, xid, "commit in one phase")? else { return Ok(Pending::NOTHING) };
+        let work = self.admit(&mut desk, xid, ("commit in one phase", false), place)?;
+        let Some(work) = work else { return Ok(Pending::NOTHING) };
         if let Err(error) = rows_fit(&work.ops()) {
             desk.keep(*xid, work);
             return Err(error);
@@ -250,7 +268,13 @@ impl Kv {
     }
 
     /// Takes the work of an ended branch out if it may commit; nothing if there is nothing to commit.
-    fn admit(&self, desk: &mut MutexGuard<'_, Desk>, xid: &Xid, verb: &'static str) -> Result<Option<Work>, KvError> {
+    fn admit(
+        &self,
+        desk: &mut MutexGuard<'_, Desk>,
+        xid: &Xid,
+        (verb, holds): (&'static str, bool),
+        place: &mut Place,
+    ) -> Result<Option<Work>, KvError> {
         let work = match desk.branch(xid)? {
             Branch::Working(work) if work.phase != Phase::Open => work,
             branch => return Err(branch.refuse(*xid, verb)),
@@ -261,13 +285,14 @@ impl Kv {
         }
         let Some(work) = desk.take(xid) else { return Ok(None) };
         let ledger = &self.shared.ledger;
-        let held = desk.refuse_dropped(work.each()).and_then(|()| desk.refuse_held(work.each()));
+        let dropped = desk.refuse_dropped(work.each());
+        let held = dropped.and_then(|()| desk.refuse_held(work.each(), place, holds));
         let newer = held.and_then(|()| desk.refuse_newer(&work, ledger));
-        match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.shared.time.now_ms())) {
+        match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.shared.time.now_ms(), place)) {
             Ok(()) if work.writes.is_empty() => Ok(None),
             Ok(()) => Ok(Some(work)),
             // A conflict is the end of the branch: its work is dropped here.
-            Err(error) if error.kind() == Kind::Conflict => Err(error),
+            Err(error) if error.kind() == Kind::Conflict && !place.waits_for(&error) => Err(error),
             Err(error) => {
                 desk.keep(*xid, work);
                 Err(error)

@@ -1,7 +1,7 @@
 //! A branch in another Assent process: its key-value store, over the binary protocol.
 //!
 //! Walk: `send` puts a verb on its way, `receive` reads its answer, so that branches overlap on one thread ·
-//! [`Remote::get`], [`Remote::write`], [`Remote::scan`] work within the branch that was started, else at once.
+//! [`Remote::get`], [`Remote::write`], [`Remote::write_if`], [`Remote::scan`] work within the branch that was started, else at once.
 //! Nothing travels alone that can travel with something else: start goes with the first work, end with prepare. A branch
 //! without work costs no message, one without writes is read-only before it is asked.
 //! A lost connection takes the work of an unprepared branch with it (the store drops it); verbs that any connection can
@@ -20,7 +20,7 @@ use std::time::Duration;
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_link::{Address, Link, LinkConfig, LinkError, Ticket};
-use assent_wire::{Answer, Bound, Hello, Op, Request, Role, Scan, Write};
+use assent_wire::{Answer, Bound, Condition, Expected, Hello, Op, Request, Role, Scan, Write, WriteIf};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
 pub use self::connector::RemoteConnector;
@@ -74,6 +74,8 @@ pub struct Remote {
     witness: Vec<u8>,
     /// It was given a claim, which is its first connection's: it makes no other one.
     is_claimed: bool,
+    /// For how long its writes and votes wait for keys that other prepared branches hold.
+    patience_ms: u32,
 }
 
 impl Remote {
@@ -90,7 +92,17 @@ impl Remote {
             sent: None,
             witness: Vec::new(),
             is_claimed: false,
+            patience_ms: 0,
         }
+    }
+
+    /// Its writes and votes wait at most so long for keys that other prepared branches hold, and then say `Conflict`; without this, at
+    /// once. An answer may come so much later.
+    #[must_use]
+    pub fn patient(mut self, at_most: Duration) -> Self {
+        self.patience_ms = u32::try_from(at_most.as_millis()).unwrap_or(u32::MAX);
+        self.config.answer_ms = self.config.answer_ms.saturating_add(self.patience_ms.into());
+        self
     }
 
     /// What its connection has done so far; nothing if there is none.
@@ -138,6 +150,37 @@ impl Remote {
         self.work(
             Stand::Written,
             |xid| Request::Write(Write { xid, durable, ops: ops.to_vec() }),
+            |answer| matches!(answer, Answer::Written(_)).then_some(()),
+        )
+    }
+
+    /// The branch commits only if these hold when it votes: else its vote is no, and it is rolled back.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; [`RemoteError::NoBranch`] outside of one.
+    pub fn expect(&mut self, conditions: &[Condition<'_>]) -> Result<(), RemoteError> {
+        let Some((xid, _)) = self.branch else { return Err(RemoteError::NoBranch { name: self.name.clone() }) };
+        self.work(
+            // It is asked for its vote, also if it writes nothing.
+            Stand::Written,
+            |_| Request::Expect(Expected { xid, conditions: conditions.to_vec() }),
+            |answer| matches!(answer, Answer::Written(_)).then_some(()),
+        )
+    }
+
+    /// Writes if all conditions hold. Outside of a branch all or none at once; within it they are judged by its vote
+    /// ([`Remote::expect`]).
+    ///
+    /// # Errors
+    /// [`RemoteError`]; `Conflict` outside of a branch if a condition does not hold, and nothing was written.
+    pub fn write_if(&mut self, conditions: &[Condition<'_>], ops: &[Op<'_>], durable: bool) -> Result<(), RemoteError> {
+        if self.branch.is_some() {
+            self.expect(conditions)?;
+            return self.write(ops, durable);
+        }
+        self.work(
+            Stand::Written,
+            |_| Request::WriteIf(WriteIf { durable, conditions: conditions.to_vec(), ops: ops.to_vec() }),
             |answer| matches!(answer, Answer::Written(_)).then_some(()),
         )
     }
@@ -223,7 +266,12 @@ impl Remote {
                 return Err(LinkError::Unavailable { message });
             }
             let hello = Hello::new(Role::Store { label: &self.name });
-            self.link = Some(Link::connect(&self.address, &hello, &self.config)?);
+            let link = Link::connect(&self.address, &hello, &self.config)?;
+            if self.patience_ms > 0 {
+                // A store that does not know of it says so to whoever asks for it.
+                link.request(&Request::Patience(self.patience_ms))?.answer()?;
+            }
+            self.link = Some(link);
         }
         let link = self.link.as_ref();
         link.ok_or_else(|| LinkError::Unavailable { message: format!("no connection to {}", self.address) })

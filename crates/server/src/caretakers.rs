@@ -7,7 +7,7 @@ use assent_coordinator::{Attendance, Coordinator};
 use assent_kv::Kv;
 
 use crate::report;
-use crate::shared::{Letter, Shared};
+use crate::shared::{Inbox, Letter, Shared};
 
 /// How often an engine may look after itself: fences, checkpoints, trims.
 const TICK: Duration = Duration::from_millis(100);
@@ -59,5 +59,17 @@ pub(crate) fn work_kv(shared: &Arc<Shared>, kv: &Arc<Kv>) {
     let pace = kv.throttle(move || asked.drain.until().is_some());
     while shared.drain.sleep(TICK) {
         while kv.work(&pace) && shared.drain.until().is_none() {}
+    }
+}
+
+/// Wakes the desks when keys have become free that somebody waits for: who freed them may be no desk.
+pub(crate) fn watch_keys(shared: &Shared, kv: &Kv) {
+    let mut seen = kv.freed();
+    while shared.drain.until().is_none() {
+        kv.wait_freed(seen, TICK);
+        let freed = kv.freed();
+        if std::mem::replace(&mut seen, freed) != freed {
+            shared.inboxes.iter().for_each(Inbox::wake);
+        }
     }
 }

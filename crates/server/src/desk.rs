@@ -3,7 +3,7 @@
 //! Walk of one turn: [`Desk::turn`] polls · letters from other threads · newcomers · `serve` reads and steps each ready
 //! connection · `settle` waits for what must be durable: the first wait syncs for all · `flush` writes the answers of
 //! each connection with one call · now and then, patience is checked. Where the store is behind, plain writes are answered some turns
-//! later ([`Desk::holds`]), and nobody else.
+//! later ([`Desk::holds`]), and nobody else. What waits for keys of prepared branches is stepped again when some have become free.
 //! Nothing of one connection stays with a thread between turns, so there is no crossing and no lock on this walk.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,8 @@ use assent_world::net::{Events, Interest, Listener, Peer, Poll, Token};
 use assent_world::stop::{self, Stop};
 
 use crate::connection::{Connection, Heard, Phase};
-use crate::long;
+use crate::deferred::Deferred;
+use crate::long::{self, Share};
 use crate::owed::{Due, Owed};
 use crate::role::{self, Visit};
 use crate::shared::{Letter, Shared};
@@ -59,6 +60,9 @@ pub(crate) struct Desk {
     /// To be served without waiting for an event.
     ready: BTreeSet<usize>,
     owed: Vec<Owed>,
+    /// Those that wait for keys, in the order in which they came, and what the store said of such keys when they were last tried.
+    deferred: Vec<Deferred>,
+    freed: u32,
     /// Until when what is owed waits, if it waits.
     held_until: Option<Moment>,
     scratch: Vec<u8>,
@@ -86,6 +90,8 @@ impl Desk {
             next_token: FIRST,
             ready: BTreeSet::new(),
             owed: Vec::new(),
+            deferred: Vec::new(),
+            freed: 0,
             held_until: None,
             scratch: vec![0; SCRATCH_BYTES],
             patience_at: Moment::default(),
@@ -122,6 +128,7 @@ impl Desk {
         for token in &served {
             self.serve(*token, now);
         }
+        self.retry(&mut served, now);
         let decided = self.settle(&mut served, now);
         self.flush(&served, now);
         for tx in decided {
@@ -148,7 +155,9 @@ impl Desk {
         let waits = !self.connections.is_empty() || self.starved;
         let every = waits.then(|| self.shared.patience_every());
         let held = self.held_until.map(|until| until.since(self.shared.clock.now()));
-        held.into_iter().chain(every).min()
+        let deferred = self.deferred.iter().map(|it| it.waits.until).min();
+        let deferred = deferred.map(|until| until.since(self.shared.clock.now()));
+        held.into_iter().chain(every).chain(deferred).min()
     }
 
     fn note(&mut self, events: &Events) {
@@ -246,9 +255,9 @@ impl Desk {
     }
 
     fn serve(&mut self, token: usize, now: Moment) {
-        let Self { number, connections, shared, owed, scratch, .. } = self;
+        let Self { number, connections, shared, owed, deferred, scratch, .. } = self;
         let Some(connection) = connections.get_mut(&token) else { return };
-        let mut table = Table { shared, owed, desk: *number, token, now };
+        let mut table = Table { shared, owed, deferred, desk: *number, token, now };
         table.go_on(connection);
         for _ in 0..READS_TURN_MAX {
             if connection.stuffed(&shared.limits) {
@@ -266,6 +275,33 @@ impl Desk {
             }
         }
         self.ready.insert(token);
+    }
+
+    /// Tries those again that wait for keys, in the order in which they came: all of them when keys have become free, else those whose
+    /// time is over, for the last time.
+    fn retry(&mut self, served: &mut Vec<usize>, now: Moment) {
+        let Some(kv) = self.shared.kv.as_ref().filter(|_| !self.deferred.is_empty()) else { return };
+        // Before any of them is tried: what becomes free from here on is another number.
+        let freed = kv.freed();
+        let is_free = std::mem::replace(&mut self.freed, freed) != freed;
+        let is_stopping = self.shared.drain.until().is_some();
+        let Self { number, connections, shared, owed, deferred: all, .. } = self;
+        for mut deferred in std::mem::take(all) {
+            let Some(connection) = connections.get_mut(&deferred.token) else { continue };
+            // Who says nothing more may be gone: nobody waits in his place.
+            let is_over = is_stopping || connection.ended || now >= deferred.waits.until;
+            if !is_free && !is_over {
+                all.push(deferred);
+                continue;
+            }
+            if is_over {
+                deferred.waits.place.give_up();
+            }
+            let token = deferred.token;
+            connection.pending = connection.pending.saturating_sub(1);
+            Table { shared, owed, deferred: all, desk: *number, token, now }.again(connection, deferred);
+            served.push(token);
+        }
     }
 
     /// Waits for all that must be durable before it is answered. The first wait of each journal syncs for all of it.
@@ -369,6 +405,7 @@ impl Desk {
 
     fn remove(&mut self, token: usize, why: &'static str) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
+        self.deferred.retain(|deferred| deferred.token != token);
         self.shared.numbers.connections.dec();
         if !connection.has_slot() {
             self.turned_away = self.turned_away.saturating_sub(1);
@@ -392,6 +429,7 @@ impl Drop for Desk {
 struct Table<'a> {
     shared: &'a Shared,
     owed: &'a mut Vec<Owed>,
+    deferred: &'a mut Vec<Deferred>,
     desk: usize,
     token: usize,
     now: Moment,
@@ -451,12 +489,9 @@ impl Table<'_> {
         }
         match long::gather(self.shared, connection, frame) {
             Ok(Some(whole)) => {
-                let before = self.owed.len();
+                let before = (self.owed.len(), self.deferred.len());
                 self.visit(connection, &whole.assembly.frame());
-                // The journal has its bytes until they are on disk: its room is given back with the answer.
-                if let Some(owed) = self.owed.get_mut(before) {
-                    owed.share = whole.share;
-                }
+                self.keep_room(before, whole.share);
             }
             Ok(None) => {}
             Err(error) => {
@@ -466,9 +501,33 @@ impl Table<'_> {
         }
     }
 
+    /// The journal has the bytes of a long request until they are on disk, or they wait to get there: its room is given back with the
+    /// answer.
+    fn keep_room(&mut self, (owed, deferred): (usize, usize), share: Option<Share>) {
+        if let Some(owed) = self.owed.get_mut(owed) {
+            owed.share = share;
+        } else if let Some(deferred) = self.deferred.get_mut(deferred) {
+            deferred.long = share;
+        }
+    }
+
     fn visit(&mut self, connection: &mut Connection, frame: &Frame<'_>) {
-        let Self { shared, owed, desk, token, .. } = self;
-        let visit = Visit { shared, connection, owed, desk: *desk, token: *token, mark: frame.mark, timed: None };
-        role::step(visit, frame);
+        role::step(self.visit_of(connection, frame));
+    }
+
+    /// Steps a request that has waited for keys.
+    fn again(&mut self, connection: &mut Connection, waited: Deferred) {
+        let Deferred { timed, mut waits, kept, long, .. } = waited;
+        let before = (self.owed.len(), self.deferred.len());
+        waits.kept = Some(Arc::clone(&kept));
+        let frame = kept.frame();
+        role::again(Visit { timed, waits: Some(waits), ..self.visit_of(connection, &frame) });
+        self.keep_room(before, long);
+    }
+
+    fn visit_of<'a>(&'a mut self, connection: &'a mut Connection, frame: &'a Frame<'a>) -> Visit<'a> {
+        let Self { shared, owed, deferred, desk, token, .. } = self;
+        let (desk, token, mark) = (*desk, *token, frame.mark);
+        Visit { shared, connection, owed, deferred, frame, waits: None, desk, token, mark, timed: None }
     }
 }

@@ -20,6 +20,7 @@ mod caretakers;
 mod chores;
 mod connection;
 mod decisions;
+mod deferred;
 mod desk;
 mod inquiry;
 mod keyspaces;

@@ -11,6 +11,7 @@ use assent_wire::{
 };
 
 use crate::connection::{Connection, Phase};
+use crate::deferred::{Deferred, Waits};
 use crate::inquiry::{self, Inquiry};
 use crate::owed::{Due, Owed};
 use crate::seats::Seat;
@@ -60,6 +61,11 @@ pub(crate) struct Visit<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) connection: &'a mut Connection,
     pub(crate) owed: &'a mut Vec<Owed>,
+    pub(crate) deferred: &'a mut Vec<Deferred>,
+    /// What is stepped.
+    pub(crate) frame: &'a Frame<'a>,
+    /// Of a request that has waited for keys and is tried again.
+    pub(crate) waits: Option<Waits>,
     pub(crate) desk: usize,
     pub(crate) token: usize,
     pub(crate) mark: u64,
@@ -131,7 +137,8 @@ impl Visit<'_> {
 }
 
 /// Takes one frame.
-pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
+pub(crate) fn step(mut visit: Visit<'_>) {
+    let frame = visit.frame;
     let visit = &mut visit;
     if visit.connection.phase == Phase::New {
         return greet(visit, frame);
@@ -166,11 +173,7 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
         (Role::Store(_), Request::Stats) => admin::store_stats(visit),
         (Role::Store(_), request) if store::knows(&request) => {
             visit.timed = Some(Timed { verb: name, began: visit.shared.clock.now() });
-            store::step(visit, request);
-            // What is answered later takes it along.
-            if let Some(timed) = visit.timed.take() {
-                timed.ends(visit.shared, false);
-            }
+            to_store(visit, request);
         }
         (Role::Admin, Request::TxList { after, limit }) => admin::list(visit, after, limit),
         (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
@@ -181,6 +184,22 @@ pub(crate) fn step(mut visit: Visit<'_>, frame: &Frame<'_>) {
             let message = format!("a {} connection may not send {name}; connect in another role", role.name());
             visit.error(Kind::Denied, &message);
         }
+    }
+}
+
+/// Takes a request again that has waited for keys: the store's.
+pub(crate) fn again(mut visit: Visit<'_>) {
+    match Request::parse(visit.frame) {
+        Ok(request) => to_store(&mut visit, request),
+        Err(error) => visit.error(error.kind(), &error.to_string()),
+    }
+}
+
+fn to_store(visit: &mut Visit<'_>, request: Request<'_>) {
+    store::step(visit, request);
+    // What is answered later takes it along.
+    if let Some(timed) = visit.timed.take() {
+        timed.ends(visit.shared, false);
     }
 }
 
@@ -317,6 +336,8 @@ pub(crate) const KINDS: &[&str] = &[
     "look",
     "rows",
     "write_if",
+    "expect",
+    "patience",
     "keyspace_create",
     "keyspace_drop",
     "keyspaces",
@@ -356,6 +377,8 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::Look(_) => "look",
         Request::Rows(_) => "rows",
         Request::WriteIf(_) => "write_if",
+        Request::Expect(_) => "expect",
+        Request::Patience(_) => "patience",
         Request::KeyspaceCreate(_) => "keyspace_create",
         Request::KeyspaceDrop(_) => "keyspace_drop",
         Request::Keyspaces(_) => "keyspaces",

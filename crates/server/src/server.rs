@@ -235,6 +235,8 @@ impl Server {
         if let Some(kv) = self.shared.kv.clone() {
             let (shared, store) = (Arc::clone(&self.shared), Arc::clone(&kv));
             self.spawn("tick-kv", move || caretakers::tick_kv(&shared, &store))?;
+            let (shared, store) = (Arc::clone(&self.shared), Arc::clone(&kv));
+            self.spawn("keys-kv", move || caretakers::watch_keys(&shared, &store))?;
             let shared = Arc::clone(&self.shared);
             self.spawn("work-kv", move || caretakers::work_kv(&shared, &kv))?;
         }

@@ -1,20 +1,24 @@
 //! The key-value store served: branch verbs, reads, writes.
 //!
 //! Walk: [`step`] begins what must be durable and owes the answer; reads are answered at once. The store is passive: it
-//! knows no coordinator, and a branch belongs to the connection that started it only until it is prepared.
+//! knows no coordinator, and a branch belongs to the connection that started it only until it is prepared. What meets a key of a
+//! prepared branch is refused, or kept for a while and stepped again ([`crate::deferred`]).
 
 use std::collections::BTreeSet;
 use std::ops;
+use std::time::Duration;
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
-use assent_kv::{Claim, Durability, Kv, KvError, Rows};
+use assent_kv::{Claim, Durability, Kv, KvError, Place, Rows};
 use assent_wire::{
-    Answer, Bound, Condition, Expect, Found, KeyspaceQuery, Native, Op, Past, Reply, Request, Scan, Write, WriteIf,
+    Answer, Bound, Condition, Expect, Expected, Found, KeyspaceQuery, Native, Op, Past, Reply, Request, Scan, Write,
+    WriteIf,
 };
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
 
+use crate::deferred::Waits;
 use crate::inquiry::{self, Inquiry};
 use crate::objects;
 use crate::owed::Due;
@@ -47,6 +51,8 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::Look(_)
             | R::Rows(_)
             | R::WriteIf(_)
+            | R::Expect(_)
+            | R::Patience(_)
             | R::KeyspaceCreate(_)
             | R::KeyspaceDrop(_)
             | R::Keyspaces(_)
@@ -60,6 +66,8 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
 pub(crate) struct Seat {
     /// Its branches, from their start until they are finished here.
     pub(crate) branches: BTreeSet<Xid>,
+    /// For how long its writes and votes wait for keys that prepared branches hold.
+    pub(crate) patience: Duration,
     /// The node whose branches it resolves.
     claim: Option<Claim>,
 }
@@ -81,8 +89,14 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         // This store never finishes a branch on its own, so there is nothing to forget.
         Request::Forget(xid) => branch(visit, Err(KvError::Unknown { xid: Box::new(xid) }), false),
         Request::Prepare(xid) => prepare(visit, kv, xid),
-        Request::Commit(xid) => commit(visit, xid, false, || kv.commit_begin(&xid)),
-        Request::CommitOnePhase(xid) => commit(visit, xid, true, || kv.commit_one_phase_begin(&xid)),
+        Request::Commit(xid) => {
+            // Decided: it waits for nobody.
+            commit(visit, xid, None, |_| kv.commit_begin(&xid));
+        }
+        Request::CommitOnePhase(xid) => {
+            let waits = visit.waits_for(kv);
+            commit(visit, xid, Some(waits), |place| kv.commit_one_phase_begin_at(place, &xid));
+        }
         Request::Rollback(xid) => rollback(visit, kv, xid),
         Request::Get { xid: None, keyspace, key } => objects::get(visit, kv, keyspace, key),
         Request::Get { xid: Some(xid), keyspace, key } => match kv.branch_get(&xid, keyspace, key) {
@@ -93,6 +107,8 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::Rows(rows) => objects::rows(visit, kv, &rows),
         Request::Write(write) => self::write(visit, kv, &write),
         Request::WriteIf(write) => write_if(visit, kv, &write),
+        Request::Expect(expected) => expect(visit, kv, &expected),
+        Request::Patience(ms) => be_patient(visit, ms),
         Request::KeyspaceCreate(name) => inquiry::ask_store(visit, Inquiry::Create(name.to_owned())),
         Request::KeyspaceDrop(name) => inquiry::ask_store(visit, Inquiry::Drop(name.to_owned())),
         Request::StoreVerify => inquiry::ask_chore(visit, Inquiry::Check),
@@ -148,7 +164,8 @@ fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
         return;
     }
     stop::about(Stop::StoreBeforePrepare, || xid);
-    match kv.prepare_begin(&xid) {
+    let mut waits = visit.waits_for(kv);
+    match kv.prepare_begin_at(&mut waits.place, &xid) {
         Ok(voted) if voted.vote == Vote::ReadOnly => {
             // Nothing was written, so there is nothing to wait for, and the branch is gone.
             forget(visit, xid);
@@ -156,6 +173,7 @@ fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
             visit.answer(&Answer::Branch(Reply::ReadOnly));
         }
         Ok(voted) => visit.owe(Due::Vote(voted.pending, xid)),
+        Err(error) if waits.place.waits_for(&error) => visit.defer(waits),
         Err(error) => {
             if matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
                 forget(visit, xid);
@@ -168,23 +186,26 @@ fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
 fn commit(
     visit: &mut Visit<'_>,
     xid: Xid,
-    one_phase: bool,
-    begin: impl FnOnce() -> Result<assent_kv::Pending, KvError>,
+    one_phase: Option<Waits>,
+    begin: impl FnOnce(&mut Place) -> Result<assent_kv::Pending, KvError>,
 ) {
     if !visit.has_room() {
         return;
     }
     stop::about(Stop::StoreBeforeCommit, || xid);
-    match begin() {
+    let is_one_phase = one_phase.is_some();
+    let mut waits = one_phase.unwrap_or_else(Waits::never);
+    match begin(&mut waits.place) {
         Ok(pending) => {
             forget(visit, xid);
             owe(visit, pending, Due::Committed(pending, xid));
         }
+        Err(error) if waits.place.waits_for(&error) => visit.defer(waits),
         Err(error) => {
-            if one_phase && matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
+            if is_one_phase && matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
                 forget(visit, xid);
             }
-            branch(visit, Err(error), one_phase);
+            branch(visit, Err(error), is_one_phase);
         }
     }
 }
@@ -254,8 +275,10 @@ fn write(visit: &mut Visit<'_>, kv: &Kv, write: &Write<'_>) {
         return;
     }
     let durability = if write.durable { Durability::Durable } else { Durability::Buffered };
-    match kv.batch_begin(&ops, durability) {
+    let mut waits = visit.waits_for(kv);
+    match kv.batch_begin_at(&mut waits.place, &ops, durability) {
         Ok(pending) => visit.owe(Due::Write(pending)),
+        Err(error) if waits.place.waits_for(&error) => visit.defer(waits),
         Err(error) => refuse(visit, &error),
     }
 }
@@ -267,9 +290,27 @@ fn write_if(visit: &mut Visit<'_>, kv: &Kv, write: &WriteIf<'_>) {
     let ops: Vec<assent_kv::Op<'_>> = write.ops.iter().copied().map(op).collect();
     let conditions: Vec<assent_kv::Condition<'_>> = write.conditions.iter().copied().map(condition).collect();
     let durability = if write.durable { Durability::Durable } else { Durability::Buffered };
-    match kv.batch_if_begin(&conditions, &ops, durability) {
+    let mut waits = visit.waits_for(kv);
+    match kv.batch_if_begin_at(&mut waits.place, &conditions, &ops, durability) {
         // Also one that does not hold: what it tells of must be visible first.
         Ok(judged) => visit.owe(Due::Judged(judged)),
+        Err(error) if waits.place.waits_for(&error) => visit.defer(waits),
+        Err(error) => refuse(visit, &error),
+    }
+}
+
+/// From now on, for this connection.
+fn be_patient(visit: &mut Visit<'_>, ms: u32) {
+    if let Role::Store(seat) = &mut visit.connection.role {
+        seat.patience = Duration::from_millis(ms.into());
+    }
+    visit.answer(&Answer::Pong);
+}
+
+/// One after the other, as writes within a branch: whether they hold its vote says.
+fn expect(visit: &mut Visit<'_>, kv: &Kv, Expected { xid, conditions }: &Expected<'_>) {
+    match conditions.iter().copied().map(condition).try_for_each(|condition| kv.branch_expect(xid, condition)) {
+        Ok(()) => visit.answer(&Answer::Written(assent_ids::Lsn::ZERO)),
         Err(error) => refuse(visit, &error),
     }
 }

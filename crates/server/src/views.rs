@@ -172,6 +172,7 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.prepared", it.prepared),
         ("kv.branches_bytes", it.branches_bytes),
         ("kv.held_keys", it.held_keys),
+        ("kv.waiting", it.waiting),
         ("kv.snapshots", it.snapshots),
         ("kv.unpublished", it.unpublished),
         ("kv.checkpoints", it.checkpoints),

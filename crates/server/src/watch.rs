@@ -100,6 +100,7 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_branches", "Branches known to the store", |it| it.branches);
     gauge("kv_prepared", "Branches that wait for their outcome", |it| it.prepared);
     gauge("kv_held_keys", "Keys that prepared branches hold", |it| it.held_keys);
+    gauge("kv_waiting", "Writers that wait for such keys", |it| it.waiting);
     gauge("kv_unpublished", "Writes appended and not yet visible", |it| it.unpublished);
     counter("kv_checkpoints", "How often the ledger's memory was written out", |it| it.checkpoints);
     counter("kv_checkpoints_failed", "How often that failed; the journal has everything", |it| it.checkpoints_failed);

@@ -1,9 +1,10 @@
 //! Batches under conditions. Since version 2.
 //!
-//! Walk: [`WriteIf`] is a [`Write`](crate::Write) that is done if every [`Condition`] holds.
+//! Walk: [`WriteIf`] is a [`Write`](crate::Write) that is done if every [`Condition`] holds · [`Expected`] are conditions of a branch,
+//! judged by its vote.
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::Lsn;
+use assent_ids::{Lsn, Xid};
 
 use crate::field;
 use crate::work::Op;
@@ -41,6 +42,15 @@ pub struct WriteIf<'a> {
     pub ops: Vec<Op<'a>>,
 }
 
+/// Conditions that a branch keeps: it commits only if all of them hold when it votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// The branch.
+    pub xid: Xid,
+    /// All of them must hold.
+    pub conditions: Vec<Condition<'a>>,
+}
+
 impl<'a> Condition<'a> {
     fn put(&self, to: &mut Writer) {
         to.u32(self.keyspace).bytes(self.key);
@@ -76,5 +86,16 @@ impl<'a> WriteIf<'a> {
             conditions: field::list(from, "conditions", Condition::take)?,
             ops: field::rest(from, Op::take)?,
         })
+    }
+}
+
+impl<'a> Expected<'a> {
+    pub(crate) fn put(&self, to: &mut Writer) {
+        field::put_xid(to, &self.xid);
+        self.conditions.iter().for_each(|condition| condition.put(to));
+    }
+
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self { xid: field::xid(from)?, conditions: field::rest(from, Condition::take)? })
     }
 }

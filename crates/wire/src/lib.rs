@@ -37,7 +37,7 @@ pub use admin::{BranchView, By, Fate, OperatorWord, Resolved, RoundView, Standin
 pub use answer::{Answer, Found, Heuristic, Known, Native, Past, Reply};
 pub use assent_frame::PAYLOAD_BYTES_MAX;
 pub use chores::{Checked, Compacted};
-pub use conditions::{Condition, Expect, WriteIf};
+pub use conditions::{Condition, Expect, Expected, WriteIf};
 pub use decoder::Decoder;
 pub use error::WireError;
 pub use hello::{Hello, LONG, Limits, Role, Secret, Session, VERSIONS, Versions, Welcome};

@@ -7,7 +7,7 @@ use assent_frame::{Frame, Malformed, Reader, Writer};
 use assent_ids::{NodeId, ResourceId, TxId, Xid};
 
 use crate::admin::{OperatorWord, heuristic, put_heuristic};
-use crate::conditions::WriteIf;
+use crate::conditions::{Expected, WriteIf};
 use crate::history::{LogQuery, digest, put_digest};
 use crate::keyspaces::KeyspaceQuery;
 use crate::objects::{Look, Rows};
@@ -135,6 +135,11 @@ pub enum Request<'a> {
     Rows(Rows<'a>),
     /// Answer `Written`; `Conflict` if a condition does not hold. Since version 2.
     WriteIf(WriteIf<'a>),
+    /// Within a branch. Answer `Written`; whether they hold its vote says. Since version 2.
+    Expect(Expected<'a>),
+    /// From now on writes and votes of this connection that meet a key of a prepared branch wait for it, at most so many
+    /// milliseconds; 0: not at all, as before. Answer `Pong`. Since version 2.
+    Patience(u32),
     /// Makes a keyspace of this name, durably. Answer `Keyspaces` with it. Since version 2.
     KeyspaceCreate(&'a str),
     /// Drops a keyspace and all that is in it, durably. Answer `Written`. Since version 2.
@@ -210,6 +215,8 @@ const KEYSPACE_DROP: u16 = 0x0037;
 const KEYSPACES: u16 = 0x0038;
 const STORE_VERIFY: u16 = 0x0039;
 const STORE_COMPACT: u16 = 0x003a;
+const EXPECT: u16 = 0x003b;
+const PATIENCE: u16 = 0x003c;
 const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
@@ -249,6 +256,8 @@ impl<'a> Request<'a> {
             Self::Keyspaces(_) => KEYSPACES,
             Self::StoreVerify => STORE_VERIFY,
             Self::StoreCompact => STORE_COMPACT,
+            Self::Expect(_) => EXPECT,
+            Self::Patience(_) => PATIENCE,
             Self::TxList { .. } => TX_LIST,
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
@@ -290,6 +299,8 @@ impl<'a> Request<'a> {
             Self::Look(_)
             | Self::Rows(_)
             | Self::WriteIf(_)
+            | Self::Expect(_)
+            | Self::Patience(_)
             | Self::KeyspaceCreate(_)
             | Self::KeyspaceDrop(_)
             | Self::Keyspaces(_)
@@ -330,6 +341,8 @@ impl<'a> Request<'a> {
             Self::Look(look) => look.put(to),
             Self::Rows(rows) => rows.put(to),
             Self::WriteIf(write) => write.put(to),
+            Self::Expect(expected) => expected.put(to),
+            Self::Patience(ms) => _ = to.u32(*ms),
             Self::KeyspaceCreate(name) | Self::KeyspaceDrop(name) => _ = to.text(name),
             Self::Keyspaces(query) => query.put(to),
             Self::TxList { after, limit } => {
@@ -389,6 +402,8 @@ impl<'a> Request<'a> {
             LOOK => Self::Look(Look::take(from)?),
             ROWS => Self::Rows(Rows::take(from)?),
             WRITE_IF => Self::WriteIf(WriteIf::take(from)?),
+            EXPECT => Self::Expect(Expected::take(from)?),
+            PATIENCE => Self::Patience(from.u32("patience")?),
             KEYSPACE_CREATE => Self::KeyspaceCreate(from.text("name")?),
             KEYSPACE_DROP => Self::KeyspaceDrop(from.text("name")?),
             KEYSPACES => Self::Keyspaces(KeyspaceQuery::take(from)?),

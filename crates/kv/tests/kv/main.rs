@@ -32,6 +32,7 @@ mod limits;
 mod model;
 mod offline;
 mod overload;
+mod patience;
 mod plain;
 mod resource;
 mod scripted_log;

@@ -20,6 +20,12 @@ pub enum RemoteError {
         /// The registered name.
         name: String,
     },
+    /// A condition alone is a branch's: without one it goes with the writes that it is for ([`super::Remote::write_if`]).
+    #[error("store {name:?}: no branch is started on this connection: start one, or write under conditions")]
+    NoBranch {
+        /// The registered name.
+        name: String,
+    },
     /// The branch's work was ended.
     #[error("store {name:?}: no work on branch {branch} after its end")]
     Ended {
@@ -37,7 +43,7 @@ impl RemoteError {
         match self {
             Self::Link { error, .. } => error.kind(),
             Self::Dropped { .. } => Kind::RolledBack,
-            Self::Ended { .. } => Kind::Invalid,
+            Self::Ended { .. } | Self::NoBranch { .. } => Kind::Invalid,
         }
     }
 }

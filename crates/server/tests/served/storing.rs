@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_kind::Kind;
-use assent_wire::{Answer, Bound, Op, Past, Reply, Request, Role, Scan, Write};
+use assent_wire::{Answer, Bound, Condition, Expect, Expected, Op, Past, Reply, Request, Role, Scan, Write, WriteIf};
 use assent_world::{Clock, Moment, RealClock};
 
 use crate::house::{NODE, Rules, branch, eventually, expect, get, is_yes, put, refusal, store, store_behind, xid};
@@ -270,4 +270,129 @@ fn what_became_of_a_branch_is_told_to_whoever_has_the_witness_and_one_connection
     assert!(matches!(branch(&arrived), Reply::Past(Past::Elsewhere(_))), "{arrived:?}");
     agent.close("the claim goes with it");
     eventually("the claim is free", || matches!(branch(&other.request(&Request::Claim(NODE)).unwrap()), Reply::Done));
+}
+
+#[test]
+fn conditions_of_a_branch_are_judged_by_its_vote() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let link = house.store_link();
+    link.request(&put(None, b"there", b"v")).unwrap().answer().unwrap();
+    let table = [
+        (Expect::Present, Expect::Absent, true),
+        (Expect::Absent, Expect::Absent, false),
+        (Expect::Present, Expect::Present, false),
+        (Expect::At(assent_ids::Lsn(1)), Expect::Absent, false),
+    ];
+    for (counter, (there, missing, holds)) in (1..).zip(table) {
+        let xid = xid(NODE, tx(counter), "a", 0);
+        let expected = Request::Expect(Expected {
+            xid,
+            conditions: vec![
+                Condition { keyspace: 0, key: b"there", expects: there },
+                Condition { keyspace: 0, key: b"missing", expects: missing },
+            ],
+        });
+        let early = refusal(link.request(&expected).unwrap().answer());
+        assert_eq!(early.0, Kind::NotFound, "no such branch yet");
+        expect(&link, &Request::Start(xid), &Reply::Done);
+        assert_eq!(link.request(&expected).unwrap().answer().unwrap(), Answer::Written(assent_ids::Lsn::ZERO));
+        link.request(&put(Some(xid), b"written", b"v")).unwrap().answer().unwrap();
+        expect(&link, &Request::End { xid, success: true }, &Reply::Done);
+        let arrived = link.request(&Request::Prepare(xid)).unwrap();
+        if holds {
+            assert!(is_yes(&arrived));
+            expect(&link, &Request::Rollback(xid), &Reply::Done);
+        } else {
+            let Reply::RolledBack(native) = branch(&arrived) else { panic!("{arrived:?}") };
+            assert!(native.message.contains("was expected"), "{}", native.message);
+        }
+    }
+    assert_eq!(house.stat("kv.branches"), 0);
+}
+
+#[test]
+fn a_patient_connection_waits_for_a_held_key_while_the_desk_serves_everybody() {
+    let folder = tempfile::tempdir().unwrap();
+    for threads in [1, 2] {
+        let path = folder.path().join(threads.to_string());
+        std::fs::create_dir(&path).unwrap();
+        let house = store(&path, &Rules { threads, ..Rules::default() });
+        let held = xid(NODE, tx(1), "a", 0);
+        let hold = |xid, key| {
+            let link = house.store_link();
+            expect(&link, &Request::Start(xid), &Reply::Done);
+            link.request(&put(Some(xid), key, b"held")).unwrap().answer().unwrap();
+            expect(&link, &Request::End { xid, success: true }, &Reply::Done);
+            assert!(is_yes(&link.request(&Request::Prepare(xid)).unwrap()));
+            link
+        };
+        let holder = hold(held, b"k");
+        let (plain, voter, other) = (house.store_link(), house.store_link(), house.store_link());
+        for link in [&plain, &voter] {
+            assert_eq!(link.request(&Request::Patience(60_000)).unwrap().answer().unwrap(), Answer::Pong);
+        }
+        // At once without patience, naming the key.
+        let (kind, message) = refusal(other.request(&put(None, b"k", b"v")).unwrap().answer());
+        assert!(kind == Kind::Conflict && message.contains("\"k\""), "{message}");
+        let written = plain.send(&put(None, b"k", b"plain")).unwrap();
+        let condition = Condition { keyspace: 0, key: b"k", expects: Expect::Absent };
+        let ops = vec![Op::Put { keyspace: 0, key: b"other", value: b"v" }];
+        let unmet = plain.send(&Request::WriteIf(WriteIf { durable: true, conditions: vec![condition], ops })).unwrap();
+        let mine = xid(NODE, tx(2), "a", 0);
+        expect(&voter, &Request::Start(mine), &Reply::Done);
+        voter.request(&put(Some(mine), b"k", b"mine")).unwrap().answer().unwrap();
+        expect(&voter, &Request::End { xid: mine, success: true }, &Reply::Done);
+        let voted = voter.send(&Request::Prepare(mine)).unwrap();
+        eventually("three wait", || house.stat("kv.waiting") == 3);
+        for _ in 0..50 {
+            assert_eq!(get(&other, b"k"), None);
+            other.request(&put(None, b"elsewhere", b"v")).unwrap().answer().unwrap();
+        }
+        assert_eq!(get(&plain, b"k"), None, "nor does the connection itself stand still");
+        // Freed by a thread that is no desk.
+        let kv = house.kv.as_ref().unwrap();
+        kv.wait(kv.commit_begin(&held).unwrap()).unwrap();
+        assert!(matches!(plain.receive(written).unwrap().answer().unwrap(), Answer::Written(_)));
+        assert_eq!(refusal(plain.receive(unmet).unwrap().answer()).0, Kind::Conflict);
+        assert!(is_yes(&voter.receive(voted).unwrap()));
+        expect(&holder, &Request::Commit(mine), &Reply::Done);
+        assert_eq!((get(&other, b"k"), house.stat("kv.waiting")), (Some(b"mine".to_vec()), 0));
+    }
+}
+
+#[test]
+fn patience_ends_with_its_time_with_its_connection_and_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let held = xid(NODE, tx(1), "a", 0);
+    let holder = house.store_link();
+    expect(&holder, &Request::Start(held), &Reply::Done);
+    holder.request(&put(Some(held), b"k", b"held")).unwrap().answer().unwrap();
+    expect(&holder, &Request::End { xid: held, success: true }, &Reply::Done);
+    assert!(is_yes(&holder.request(&Request::Prepare(held)).unwrap()));
+    let patient = |ms| {
+        let link = house.store_link();
+        link.request(&Request::Patience(ms)).unwrap().answer().unwrap();
+        link
+    };
+    let short = patient(30);
+    let (kind, message) = refusal(short.request(&put(None, b"k", b"v")).unwrap().answer());
+    assert!(kind == Kind::Conflict && message.contains("\"k\"") && message.contains(&held.to_string()), "{message}");
+    let own = xid(NODE, tx(2), "a", 0);
+    expect(&short, &Request::Start(own), &Reply::Done);
+    short.request(&put(Some(own), b"k", b"v")).unwrap().answer().unwrap();
+    expect(&short, &Request::End { xid: own, success: true }, &Reply::Done);
+    let arrived = short.request(&Request::Prepare(own)).unwrap();
+    assert!(matches!(branch(&arrived), Reply::RolledBack(_)), "{arrived:?}");
+    let gone = patient(600_000);
+    let _unheard = gone.send(&put(None, b"k", b"v")).unwrap();
+    eventually("it waits", || house.stat("kv.waiting") == 1);
+    gone.close("the test says so");
+    eventually("its place is left", || house.stat("kv.waiting") == 0);
+    let last = patient(600_000);
+    let asked = last.send(&put(None, b"k", b"v")).unwrap();
+    eventually("it waits", || house.stat("kv.waiting") == 1);
+    house.server.stop(Duration::from_secs(5));
+    assert_eq!(refusal(last.receive(asked).unwrap().answer()).0, Kind::Conflict);
 }

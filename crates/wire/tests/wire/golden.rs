@@ -1,10 +1,10 @@
 //! The bytes of version 2, as they were when it was made: who changes one of them makes another version.
 
 use assent_frame::Frame;
-use assent_ids::Lsn;
+use assent_ids::{Lsn, Xid};
 use assent_wire::{
-    Answer, Bound, Checked, Compacted, Condition, Expect, KeyspaceQuery, KeyspaceView, Look, Object, Op, Request, Row,
-    Rows, Scan, WireError, Write, WriteIf,
+    Answer, Bound, Checked, Compacted, Condition, Expect, Expected, KeyspaceQuery, KeyspaceView, Look, Object, Op,
+    Request, Row, Rows, Scan, WireError, Write, WriteIf,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -56,6 +56,18 @@ fn requests() -> Vec<(Request<'static>, u16, &'static str)> {
             "01 03000000 05000000 01000000 6b 01 05000000 01000000 6c 02 06000000 00000000 03 9900000000000000 \
              02 05000000 01000000 6b",
         ),
+        (
+            Request::Expect(Expected {
+                xid: Xid::new(7, b"ab", b"c").unwrap(),
+                conditions: vec![
+                    Condition { keyspace: 5, key: b"k", expects: Expect::Absent },
+                    Condition { keyspace: 6, key: b"", expects: Expect::At(Lsn(0x99)) },
+                ],
+            }),
+            0x3b,
+            "07000000 02 01 6162 63 05000000 01000000 6b 01 06000000 00000000 03 9900000000000000",
+        ),
+        (Request::Patience(0x1234), 0x3c, "34120000"),
         (Request::KeyspaceCreate("ab"), 0x36, "02000000 6162"),
         (Request::StoreVerify, 0x39, ""),
         (Request::StoreCompact, 0x3a, ""),

@@ -5,10 +5,10 @@ use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid}
 use assent_kind::Kind;
 use assent_wire::{
     Action, Answer, Bound, BranchRecord, BranchView, By, Checked, Compacted, Condition, Decide, Deviation, Expect,
-    Fate, Found, Heuristic, KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look, Native, Object, Op,
-    OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request, Resolved,
-    RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Welcome, WireError, Write,
-    WriteIf,
+    Expected, Fate, Found, Heuristic, KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look, Native,
+    Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request,
+    Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Welcome,
+    WireError, Write, WriteIf,
 };
 
 pub(crate) fn tx() -> TxId {
@@ -118,6 +118,16 @@ fn works() -> Vec<Request<'static>> {
                 .to_vec(),
             ops: vec![Op::Delete { keyspace: 1, key: b"k" }],
         }),
+        Request::Expect(Expected { xid: xid(), conditions: vec![] }),
+        Request::Expect(Expected {
+            xid: foreign(),
+            conditions: vec![
+                Condition { keyspace: 1, key: b"k", expects: Expect::At(Lsn(7)) },
+                Condition { keyspace: u32::MAX, key: b"", expects: Expect::Absent },
+            ],
+        }),
+        Request::Patience(0),
+        Request::Patience(u32::MAX),
         Request::StoreVerify,
         Request::StoreCompact,
         Request::KeyspaceCreate("orders"),
@@ -316,6 +326,7 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
                                 | Request::Write(_)
                                 | Request::Look(_)
                                 | Request::WriteIf(_)
+                                | Request::Expect(_)
                         ),
                         "{other:?}"
                     );
@@ -358,7 +369,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 35, "each request is in the table");
+    assert_eq!(seen.len(), 37, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
