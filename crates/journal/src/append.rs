@@ -11,6 +11,7 @@ use assent_frame::{PAYLOAD_BYTES_MAX, laid_bytes};
 use assent_ids::Lsn;
 use assent_kind::Kind;
 
+use crate::buffer::Batch;
 use crate::config::ENTRY_BYTES_MAX;
 use crate::group::Room;
 use crate::journal::{self, Journal};
@@ -34,7 +35,7 @@ impl Journal {
             return Err(JournalError::EntrySize { bytes: bytes(total), limit: ENTRY_BYTES_MAX });
         }
         let ticket = if total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max() {
-            let ((lsn, _), end) = self.frame(kind, 0, 0, laid_bytes(total), |_| parts.to_vec())?;
+            let ((lsn, _), end) = self.frame(laid_bytes(total), |open, _| open.push(kind, 0, 0, parts))?;
             Ticket { lsn: Lsn(lsn), end: Lsn(end) }
         } else {
             self.lay_chain(kind, parts, total)?
@@ -49,15 +50,12 @@ impl Journal {
         length(buffer.min(self.config.log_size - BLOCK_BYTES) - BATCH_BYTES)
     }
 
-    /// Lays one frame as soon as `least` bytes fit; `cut` says which bytes, told how many of payload there is room for.
+    /// Has one frame laid as soon as `least` bytes fit; `push` is told for how many bytes of payload there is room.
     /// Returns its place with its checksum, and its end.
-    fn frame<'a>(
+    fn frame(
         &self,
-        kind: u16,
-        flags: u16,
-        chain: u32,
         least: usize,
-        mut cut: impl FnMut(usize) -> Vec<&'a [u8]>,
+        mut push: impl FnMut(&mut Batch, usize) -> Option<(u64, u32)>,
     ) -> Result<((u64, u32), u64), JournalError> {
         loop {
             let mut core = self.core();
@@ -65,7 +63,7 @@ impl Journal {
             match core.place(bytes(least)) {
                 Room::Bytes(room) => {
                     let payload = length(room).saturating_sub(laid_bytes(0)).min(PAYLOAD_BYTES_MAX);
-                    let laid = core.open.push(kind, flags, chain, &cut(payload));
+                    let laid = push(&mut core.open, payload);
                     let end = core.open.end();
                     let hungry = std::mem::take(&mut core.hungry);
                     drop(core);
@@ -101,7 +99,8 @@ impl Journal {
         while rest.left > 0 {
             let flags = if end.pieces == 0 { PIECE | FIRST } else { PIECE };
             let least = laid_bytes(rest.left.min(PIECE_BYTES_MIN));
-            let ((lsn, checksum), _) = self.frame(kind, flags, chain, least, |room| rest.cut(room))?;
+            let push = |open: &mut Batch, room| open.push(kind, flags, chain, &rest.cut(room));
+            let ((lsn, checksum), _) = self.frame(least, push)?;
             if end.pieces == 0 {
                 end.first = lsn;
             }
@@ -109,7 +108,8 @@ impl Journal {
             end.checksum = fold(end.checksum, checksum);
         }
         let laid = end.lay();
-        let (_, last) = self.frame(kind, PIECE | LAST, chain, ChainEnd::LAID_BYTES, |_| vec![&laid])?;
+        let push = |open: &mut Batch, _| open.push(kind, PIECE | LAST, chain, &[&laid]);
+        let (_, last) = self.frame(ChainEnd::LAID_BYTES, push)?;
         Ok(Ticket { lsn: Lsn(end.first), end: Lsn(last) })
     }
 

@@ -21,10 +21,9 @@ use assent_world::Clock;
 use assent_world::net::{Event, Events, Poll};
 
 use crate::chores::{LogDone, LogOrder, Openings, Question, ShelfDone, ShelfOrder, Worker};
-use crate::entry::Entry;
 use crate::error::ReplicaError;
 use crate::event::{Fault, Input, Output};
-use crate::execute::{Asked, FRESH_MAX, Whose};
+use crate::execute::{Asked, Whose};
 use crate::front::{FRONT_TOKEN, Facts, Front, Port, Ready, Wanted};
 use crate::machine::Machine;
 use crate::member::{CallError, Tuning};
@@ -72,8 +71,6 @@ pub(crate) struct Desk<M: Machine, F: Front<M>> {
     pub(crate) applied: Base,
     /// Everything up to here may be.
     pub(crate) commit_to: Sequence,
-    /// Appended and not applied.
-    pub(crate) fresh: VecDeque<Entry>,
     pub(crate) answer: Vec<u8>,
     pub(crate) waiting: BTreeMap<Sequence, SyncSender<Result<Vec<u8>, CallError>>>,
     pub(crate) asked_reads: VecDeque<Asked<M>>,
@@ -473,12 +470,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 Output::Send(message) => self.wires.say(&message),
                 Output::Read => _ = self.asked.get_or_insert(Question::Read),
                 Output::Change { expect, to } => self.asked = Some(Question::Change { expect, to }),
-                Output::Append(entry) => {
-                    self.log.append(&entry)?;
-                    if self.fresh.len() < FRESH_MAX {
-                        self.fresh.push_back(entry);
-                    }
-                }
+                Output::Append(entries) => entries.iter().try_for_each(|entry| self.log.append(entry))?,
                 Output::Sync => self.wants_sync = true,
                 Output::Cut(to) => self.cut(to)?,
                 Output::Commit(to) => self.commit_to = self.commit_to.max(to),

@@ -6,11 +6,10 @@
 //! The chain of an entry is a hash of the chain before it and of all that the entry says: two logs that share it share
 //! everything up to there. Damage is told by the journal's checksums; the chain tells another history.
 
-use std::sync::Arc;
-
 use assent_frame::{Malformed, Reader};
 use assent_ids::Epoch;
 use assent_membership::{Place, Sequence};
+use bytes::{Buf as _, Bytes};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The most bytes of one command: any entry fits a message.
@@ -42,14 +41,14 @@ pub struct Entry {
     pub chain: Chain,
     /// What the payload is; nobody here looks.
     pub kind: u16,
-    /// The command.
-    pub payload: Arc<[u8]>,
+    /// The command: a part of the bytes that it came in with others, which all handles share.
+    pub payload: Bytes,
 }
 
 impl Entry {
     /// The entry that follows this place.
     #[must_use]
-    pub fn behind(before: Mark, epoch: Epoch, kind: u16, payload: Arc<[u8]>) -> Self {
+    pub fn behind(before: Mark, epoch: Epoch, kind: u16, payload: Bytes) -> Self {
         let sequence = Sequence(before.sequence.0.saturating_add(1));
         Self { epoch, sequence, chain: chain(before.chain, epoch, sequence, kind, &payload), kind, payload }
     }
@@ -91,19 +90,20 @@ impl Entry {
         header
     }
 
-    /// The entry of these bytes: header and payload.
+    /// The entry of these bytes: header and payload, which is not copied.
     ///
     /// # Errors
     /// [`Malformed`] if they end before the header does. Whether it follows another is for [`Entry::follows`].
-    pub fn parse(kind: u16, bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut fields = Reader::new(bytes);
+    pub fn parse(kind: u16, mut bytes: Bytes) -> Result<Self, Malformed> {
+        let mut fields = Reader::new(&bytes);
         let epoch = Epoch(fields.u32("epoch")?);
         let sequence = Sequence(fields.u64("sequence")?);
         let chain = Chain(fields.u64("chain")?);
         if fields.rest().len() > COMMAND_BYTES_MAX {
             return Err(Malformed { field: "payload" });
         }
-        Ok(Self { epoch, sequence, chain, kind, payload: fields.rest().into() })
+        bytes.advance(HEADER_BYTES);
+        Ok(Self { epoch, sequence, chain, kind, payload: bytes })
     }
 }
 
@@ -123,16 +123,16 @@ mod tests {
 
     #[test]
     fn an_entry_follows_one_history_and_no_other() {
-        let first = Entry::behind(Mark::default(), Epoch(1), 7, (*b"one").into());
-        let second = Entry::behind(first.mark(), Epoch(2), 7, (*b"two").into());
+        let first = Entry::behind(Mark::default(), Epoch(1), 7, Bytes::from_static(b"one"));
+        let second = Entry::behind(first.mark(), Epoch(2), 7, Bytes::from_static(b"two"));
         assert!(first.follows(Mark::default()) && second.follows(first.mark()));
         assert!(!second.follows(Mark::default()), "a gap");
-        let other = Entry::behind(Mark::default(), Epoch(1), 7, (*b"eno").into());
+        let other = Entry::behind(Mark::default(), Epoch(1), 7, Bytes::from_static(b"eno"));
         assert!(!second.follows(other.mark()), "another history");
         for changed in [
             Entry { epoch: Epoch(1), ..second.clone() },
             Entry { kind: 8, ..second.clone() },
-            Entry { payload: (*b"Two").into(), ..second.clone() },
+            Entry { payload: Bytes::from_static(b"Two"), ..second.clone() },
             Entry { sequence: Sequence(3), ..second },
         ] {
             assert!(!changed.follows(first.mark()), "{changed:?}");
@@ -141,12 +141,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_laid_and_the_longest_is_taken() {
-        let entry = Entry::behind(Mark { sequence: Sequence(41), chain: Chain(9) }, Epoch(3), 5, (*b"x").into());
+        let entry =
+            Entry::behind(Mark { sequence: Sequence(41), chain: Chain(9) }, Epoch(3), 5, Bytes::from_static(b"x"));
         let laid = [&entry.header()[..], &entry.payload].concat();
-        assert_eq!(Entry::parse(5, &laid), Ok(entry.clone()));
-        assert_eq!(Entry::parse(5, &laid[..19]), Err(Malformed { field: "chain" }));
+        assert_eq!(Entry::parse(5, laid.clone().into()), Ok(entry.clone()));
+        assert_eq!(Entry::parse(5, laid[..19].to_vec().into()), Err(Malformed { field: "chain" }));
         let longest = [&entry.header()[..], &vec![0; COMMAND_BYTES_MAX]].concat();
-        assert!(Entry::parse(5, &longest).is_ok());
-        assert_eq!(Entry::parse(5, &[longest, vec![0]].concat()), Err(Malformed { field: "payload" }));
+        assert!(Entry::parse(5, longest.clone().into()).is_ok());
+        assert_eq!(Entry::parse(5, [longest, vec![0]].concat().into()), Err(Malformed { field: "payload" }));
     }
 }

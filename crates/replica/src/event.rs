@@ -101,8 +101,8 @@ pub enum Output {
         /// What it shall hold.
         to: Configuration,
     },
-    /// Put this behind the own log.
-    Append(Entry),
+    /// Put these behind the own log, in this order.
+    Append(Vec<Entry>),
     /// Write and sync the own log soon: somebody waits for it.
     Sync,
     /// Move the end of the own log back behind this entry. Where more was applied, the state is loaded from the snapshot again.

@@ -22,8 +22,6 @@ use crate::shelf::Shelf;
 const FETCH_BYTES: u64 = 256 << 10;
 /// Commands that are executed in one turn before the desk listens again.
 const EXECUTED_MAX: u64 = 8_192;
-/// Entries that wait in memory to be executed; more are read from the own log when their turn comes.
-pub(crate) const FRESH_MAX: usize = 65_536;
 
 /// A read that waits.
 pub(crate) struct Asked<M> {
@@ -61,21 +59,26 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
     pub(crate) fn execute(&mut self, most: u64) -> Result<(), Stopped> {
         let to = self.commit_to.min(Sequence(self.applied.end.sequence.0.saturating_add(most)));
         while self.applied.end.sequence < to {
-            let next = Sequence(self.applied.end.sequence.0.saturating_add(1));
-            while self.fresh.pop_front_if(|entry| entry.sequence < next).is_some() {}
-            if let Some(entry) = self.fresh.pop_front_if(|entry| entry.sequence == next) {
-                self.apply(&entry)?;
+            let after = self.applied.end.sequence;
+            // Out of the value for a moment: nothing that executing does looks at it.
+            let recent = std::mem::take(&mut self.replica.recent);
+            let applied = recent.behind(after).map(|entries| self.apply_all(entries, to));
+            self.replica.recent = recent;
+            if let Some(applied) = applied {
+                applied?;
                 continue;
             }
-            let entries = self.log.fetch(self.applied.end.sequence, FETCH_BYTES)?.entries;
+            let entries = self.log.fetch(after, FETCH_BYTES)?.entries;
             if entries.is_empty() {
-                return Err(ReplicaError::Missing { at: next }.into());
+                return Err(ReplicaError::Missing { at: Sequence(after.0.saturating_add(1)) }.into());
             }
-            for entry in entries.iter().take_while(|entry| entry.sequence <= to) {
-                self.apply(entry)?;
-            }
+            self.apply_all(entries.iter(), to)?;
         }
         Ok(())
+    }
+
+    fn apply_all<'e>(&mut self, entries: impl Iterator<Item = &'e Entry>, to: Sequence) -> Result<(), Stopped> {
+        entries.take_while(|entry| entry.sequence <= to).try_for_each(|entry| self.apply(entry))
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), Stopped> {
@@ -179,7 +182,6 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         let end = openings.anew(|| self.log.cut(to))?;
         // A cut is another opening.
         self.keeper.add(self.log.journal());
-        self.fresh.retain(|entry| entry.sequence <= to);
         self.later.retain(|input| !matches!(input, Input::State { at, .. } if *at > to));
         self.commit_to = self.commit_to.min(to);
         if self.applied.end.sequence > to {
@@ -208,7 +210,6 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         };
         let kept = self.snapshots.shelf.install(&coming, base)?;
         self.log.begin(base.end);
-        self.fresh.clear();
         self.applied = kept.base.clone();
         (self.snapshots.kept, self.commit_to) = (base.end.sequence, base.end.sequence);
         self.replace(machine);

@@ -232,8 +232,8 @@ fn messages() -> Vec<Message> {
     let in_sync = InSync::only(Member(0), life).with(Member(1), life);
     let configuration = Configuration { version: 4, epoch: Epoch(3), primary: Some(Member(0)), in_sync, forced: true };
     let end = Mark { sequence: Sequence(9), chain: Chain(99) };
-    let entry = Entry::behind(end, Epoch(3), 5, (*b"a command").into());
-    let next = Entry::behind(entry.mark(), Epoch(3), 6, (*b"").into());
+    let entry = Entry::behind(end, Epoch(3), 5, bytes::Bytes::from_static(b"a command"));
+    let next = Entry::behind(entry.mark(), Epoch(3), 6, bytes::Bytes::from_static(b""));
     let reach = Reach { received: Sequence(9), written: Sequence(8), durable: Sequence(7) };
     let place = Place { epoch: Epoch(3), sequence: Sequence(9) };
     let base = Base { history: history.clone(), end };

@@ -145,7 +145,7 @@ impl Left {
 
     fn entries(&self) -> Result<impl Iterator<Item = Result<Entry, ReplicaError>>, ReplicaError> {
         let parse = |laid: assent_journal::Entry| {
-            let parsed = Entry::parse(laid.kind, &laid.payload);
+            let parsed = Entry::parse(laid.kind, laid.payload.into());
             parsed.map_err(|error| damaged(&self.folder, format!("the entry at {}: {error}", laid.lsn)))
         };
         Ok(self.log.read(self.log.start())?.map(move |laid| laid.map_err(ReplicaError::from).and_then(parse)))

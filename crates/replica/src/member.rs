@@ -253,7 +253,6 @@ impl<M: Machine> Running<M> {
             machine,
             applied,
             commit_to: base,
-            fresh: VecDeque::new(),
             answer: Vec::new(),
             waiting: BTreeMap::new(),
             asked_reads: VecDeque::new(),

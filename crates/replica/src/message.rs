@@ -13,6 +13,7 @@
 use assent_frame::{Frame, FrameError, Head, Malformed, PAYLOAD_BYTES_MAX, Reader, Writer};
 use assent_ids::Epoch;
 use assent_membership::{Body, History, Member, Sequence};
+use bytes::Bytes;
 
 use crate::entry::{COMMAND_BYTES_MAX, Chain, Entry, HEADER_BYTES, Mark};
 use crate::letters;
@@ -212,11 +213,15 @@ fn stream(fields: &mut Reader<'_>) -> Result<Said, Malformed> {
     let (end, confirmed) = (Sequence(fields.u64("end")?), Sequence(fields.u64("confirmed")?));
     let keep = Sequence(fields.u64("keep")?);
     let count = fields.u32("entries")?;
-    let mut entries = Vec::new();
+    // One copy for all of them.
+    let whole = Bytes::copy_from_slice(fields.rest());
+    let mut entries = Vec::with_capacity(whole.len() / ENTRY_BYTES);
+    let mut laid = Reader::new(&whole);
     for _ in 0..count {
-        let kind = fields.u16("kind")?;
-        entries.push(Entry::parse(kind, fields.bytes("entry")?)?);
+        let kind = laid.u16("kind")?;
+        entries.push(Entry::parse(kind, whole.slice_ref(laid.bytes("entry")?))?);
     }
+    fields.raw(whole.len() - laid.rest().len(), "entries")?;
     Ok(Said::Stream { end, confirmed, keep, entries })
 }
 

@@ -62,7 +62,8 @@ impl OwnLog {
         let journal = Arc::clone(&log.journal);
         for laid in journal.read(journal.start())? {
             let laid = laid?;
-            let entry = log.parse(&laid)?;
+            let lsn = laid.lsn;
+            let entry = log.parse(laid)?;
             if entry.sequence > base.end.sequence {
                 if log.end.sequence < base.end.sequence {
                     log.begin(base.end);
@@ -80,7 +81,7 @@ impl OwnLog {
             if entry.sequence == base.end.sequence && entry.chain != base.end.chain {
                 return Err(log.wrong(&entry, "is not the one that the snapshot ends with"));
             }
-            log.place(entry.sequence, laid.lsn);
+            log.place(entry.sequence, lsn);
             log.end = entry.mark();
         }
         if log.end.sequence < base.end.sequence {
@@ -178,7 +179,7 @@ impl OwnLog {
         let mut bytes = 0_u64;
         for laid in self.journal.read(*from)? {
             let laid = laid?;
-            let entry = self.parse(&laid)?;
+            let entry = self.parse(laid)?;
             if entry.sequence == after {
                 fetched.chain = Some(entry.chain);
             }
@@ -207,11 +208,12 @@ impl OwnLog {
         let mut place = self.journal.start();
         for laid in self.journal.read(from)? {
             let laid = laid?;
-            let entry = self.parse(&laid)?;
+            let end = laid.end;
+            let entry = self.parse(laid)?;
             if entry.sequence > to {
                 break;
             }
-            place = laid.end;
+            place = end;
             if entry.sequence == to {
                 last = Some(entry.mark());
             }
@@ -254,8 +256,9 @@ impl OwnLog {
         let mut place = None;
         for laid in self.journal.read(*near)? {
             let laid = laid?;
-            if self.parse(&laid)?.sequence == to {
-                place = Some(laid.lsn);
+            let lsn = laid.lsn;
+            if self.parse(laid)?.sequence == to {
+                place = Some(lsn);
                 break;
             }
         }
@@ -277,15 +280,14 @@ impl OwnLog {
     }
 
     fn place(&mut self, sequence: Sequence, lsn: Lsn) {
-        let far = self.places.last_key_value().is_none_or(|(last, _)| sequence.0.saturating_sub(last.0) >= MARK_EVERY);
-        if far {
+        if sequence.0.is_multiple_of(MARK_EVERY) || self.places.is_empty() {
             self.places.insert(sequence, lsn);
         }
     }
 
-    fn parse(&self, laid: &Laid) -> Result<Entry, ReplicaError> {
-        Entry::parse(laid.kind, &laid.payload)
-            .map_err(|error| damaged(self.journal.folder(), format!("the entry at {}: {error}", laid.lsn)))
+    fn parse(&self, laid: Laid) -> Result<Entry, ReplicaError> {
+        let wrong = |error| damaged(self.journal.folder(), format!("the entry at {}: {error}", laid.lsn));
+        Entry::parse(laid.kind, laid.payload.into()).map_err(wrong)
     }
 
     fn wrong(&self, entry: &Entry, what: &str) -> ReplicaError {

@@ -88,7 +88,7 @@ mod tests {
         let mut recent = Recent::default();
         let mut end = Mark { sequence: Sequence(10), chain: Chain(1) };
         for _ in 0..6 {
-            let entry = Entry::behind(end, Epoch(1), 1, [0; 80].as_slice().into());
+            let entry = Entry::behind(end, Epoch(1), 1, [0; 80].as_slice().to_vec().into());
             end = entry.mark();
             recent.push(entry);
         }

@@ -15,12 +15,11 @@
 //! by the state itself, at the moment when it is applied.
 //! Deliberately absent: I/O, threads, clocks, and what a command means.
 
-use std::sync::Arc;
-
 use assent_journal::KIND_RESERVED;
 use assent_membership::{
     Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
 };
+use bytes::BytesMut;
 
 use crate::entry::{COMMAND_BYTES_MAX, Entry, Mark};
 use crate::event::{Fault, Input, Opened, Output, ReadAt, Refused};
@@ -34,6 +33,9 @@ use crate::standby::Standby;
 use crate::states::States;
 use crate::status::Counts;
 use crate::watch::Watch;
+
+/// Commands are put together in pieces of memory of so many bytes: one for many, not one for each.
+const LAID_BYTES: usize = 64 << 10;
 
 /// One member of a group.
 #[derive(Clone, Debug)]
@@ -61,8 +63,8 @@ pub struct Replica {
     promised: (u32, u64),
     halted: bool,
     pub(crate) counts: Counts,
-    /// Where the parts of a command are put together.
-    joined: Vec<u8>,
+    /// Where commands are put together; their payloads are parts of it.
+    laid: BytesMut,
     pub(crate) out: Vec<Output>,
     #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
@@ -104,7 +106,7 @@ impl Replica {
             watch: Watch::new(now_ms),
             halted: false,
             counts: Counts::default(),
-            joined: Vec::new(),
+            laid: BytesMut::new(),
             out: Vec::new(),
             #[cfg(test)]
             left_out: None,
@@ -138,19 +140,15 @@ impl Replica {
         if bytes > COMMAND_BYTES_MAX {
             return Err(Refused::Long { bytes });
         }
-        let bytes = self.recent.unconfirmed_bytes();
-        if bytes >= self.settings.unconfirmed_bytes_max {
-            return Err(Refused::Busy { bytes });
+        let unconfirmed = self.recent.unconfirmed_bytes();
+        if unconfirmed >= self.settings.unconfirmed_bytes_max {
+            return Err(Refused::Busy { bytes: unconfirmed });
         }
-        let payload = match parts {
-            [whole] => Arc::from(*whole),
-            _ => {
-                self.joined.clear();
-                parts.iter().for_each(|part| self.joined.extend_from_slice(part));
-                Arc::from(self.joined.as_slice())
-            }
-        };
-        let entry = Entry::behind(self.end, epoch, kind, payload);
+        if self.laid.capacity() < bytes {
+            self.laid.reserve(bytes.max(LAID_BYTES));
+        }
+        parts.iter().for_each(|part| self.laid.extend_from_slice(part));
+        let entry = Entry::behind(self.end, epoch, kind, self.laid.split().freeze());
         self.append(entry);
         self.grown = true;
         self.counts.ordered += 1;
@@ -277,7 +275,10 @@ impl Replica {
             self.reach = Reach::durable(entry.sequence);
         }
         self.recent.push(entry.clone());
-        self.out.push(Output::Append(entry));
+        match self.out.last_mut() {
+            Some(Output::Append(run)) => run.push(entry),
+            _ => self.out.push(Output::Append(vec![entry])),
+        }
     }
 
     /// Tells the node that entries of this epoch were put behind the log, or are held better now.

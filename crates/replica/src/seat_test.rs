@@ -358,9 +358,9 @@ impl Seat {
                 Output::Send(message) => said.push(Said::Message(message)),
                 Output::Read => said.push(Said::Read),
                 Output::Change { expect, to } => said.push(Said::Change { expect, to }),
-                Output::Append(entry) => {
-                    up.log.append(&entry).unwrap();
-                    up.fresh.push_back(entry);
+                Output::Append(entries) => {
+                    entries.iter().for_each(|entry| up.log.append(entry).unwrap());
+                    up.fresh.extend(entries);
                 }
                 Output::Sync => up.wants_sync = true,
                 Output::Cut(to) => match up.cut(to, shape.never_revokes) {

@@ -131,7 +131,7 @@ fn a_log_that_is_not_what_its_history_says_is_refused() {
         primary.submit(1, b"one").unwrap();
         primary.submit(1, b"two").unwrap();
         let out = primary.step(Input::Time, 1);
-        assert_eq!(out.iter().filter(|output| matches!(output, Output::Append(_))).count(), 2);
+        assert!(matches!(out.as_slice(), [Output::Append(run), ..] if run.len() == 2), "one run of both: {out:?}");
         let damaged = Mark { sequence: Sequence(1), chain: Chain(4711) };
         let said = sent(primary.step(said(B, A, Said::Resume(damaged)), 2));
         let refused = said.contains(&Said::Differs(Sequence(1)));
@@ -216,9 +216,9 @@ fn catch_up_from_the_disk_goes_at_the_rate_it_is_told_and_one_read_at_a_time() {
     for _ in 0..40 {
         primary.submit(1, &[7; 80]).unwrap();
     }
-    entries.extend(primary.step(Input::Time, 1).into_iter().filter_map(|output| match output {
-        Output::Append(entry) => Some(entry),
-        _ => None,
+    entries.extend(primary.step(Input::Time, 1).into_iter().flat_map(|output| match output {
+        Output::Append(entries) => entries,
+        _ => Vec::new(),
     }));
     let reach = assent_membership::Reach { received: Sequence(40), ..Default::default() };
     let held = assent_membership::Body::Held { life: life(B), reach, beat: 0, out: false, promised_ms: 0 };
