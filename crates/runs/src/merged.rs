@@ -1,7 +1,8 @@
 //! A walk over many sources as if they were one: equal keys show once, as the newest of them.
 //!
 //! Walk: the sources stand in a heap, the nearest key on top · [`Merged::advance`] moves all that stand on the shown key and
-//! tells of those that did not show · a turn round looks up every source at the shown key once.
+//! tells of those that did not show · a source that is on top twice moves alone, up to where the next one stands · a turn round looks
+//! up every source at the shown key once.
 //! The newest has the greatest `seq`; of equal ones it is that of the source that was named first.
 //! Deliberately absent: tombstones and erased ranges. They are entries like others here; who looks decides what they hide.
 
@@ -26,6 +27,19 @@ pub(crate) struct Merged {
     way: Way,
     /// The key that is being left.
     leaving: Vec<u8>,
+    /// Up to where the source on top moves alone, if it does.
+    alone: Option<Fence>,
+    /// The key where the next source stands.
+    fence: Vec<u8>,
+}
+
+/// What a source that moves alone has before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fence {
+    /// The key in `fence`.
+    Key,
+    /// Nothing: no other source stands anywhere.
+    None,
 }
 
 impl fmt::Debug for Merged {
@@ -37,7 +51,8 @@ impl fmt::Debug for Merged {
 impl Merged {
     /// Nowhere in these, the newest named first.
     pub(crate) fn new(sources: Vec<Box<dyn Cursor>>) -> Self {
-        Merged { heap: Vec::with_capacity(sources.len()), sources, way: Way::Onward, leaving: Vec::new() }
+        let (heap, alone) = (Vec::with_capacity(sources.len()), None);
+        Merged { heap, sources, way: Way::Onward, leaving: Vec::new(), alone, fence: Vec::new() }
     }
 
     /// To the next key. Tells of each entry of the one that is left that did not show.
@@ -45,15 +60,61 @@ impl Merged {
     /// # Errors
     /// As [`Cursor::next`].
     pub(crate) fn advance(&mut self, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
+        self.go(Way::Onward, hidden)
+    }
+
+    /// To the next key of a way.
+    fn go(&mut self, way: Way, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
         self.moving(|walk| {
+            if walk.way == way && walk.alone.is_some() {
+                return walk.pass_alone();
+            }
             if !walk.leave() {
                 return Ok(());
             }
-            if walk.way == Way::Back {
-                walk.turn(Way::Onward)?;
+            if walk.way != way {
+                walk.turn(way)?;
             }
             walk.pass(hidden)
         })
+    }
+
+    /// Moves the source on top, which no other one stands beside. At the fence the heap decides again.
+    fn pass_alone(&mut self) -> Result<(), RunsError> {
+        let Some(source) = self.heap.first().and_then(|top| self.sources.get_mut(*top)) else { return Ok(()) };
+        match self.way {
+            Way::Onward => source.next()?,
+            Way::Back => source.prev()?,
+        }
+        let is_before = |entry: Entry<'_>| match (self.alone, self.way) {
+            (Some(Fence::Key), Way::Onward) => entry.key < self.fence.as_slice(),
+            (Some(Fence::Key), Way::Back) => entry.key > self.fence.as_slice(),
+            _ => true,
+        };
+        match source.entry().map(is_before) {
+            Some(true) => return Ok(()),
+            Some(false) => {}
+            None => _ = self.heap.swap_remove(0),
+        }
+        self.alone = None;
+        self.sink(0);
+        Ok(())
+    }
+
+    /// The source on top moves alone from here on, if no other one stands on the key that it shows.
+    fn stand_alone(&mut self) {
+        let others = [1, 2].into_iter().filter(|other| *other < self.heap.len());
+        let next = others.min_by(|a, b| self.order(*a, *b));
+        let next = next.and_then(|next| self.heap.get(next)).and_then(|next| self.sources.get(*next));
+        self.alone = match next.and_then(|next| next.entry()) {
+            None => Some(Fence::None),
+            Some(next) => {
+                self.fence.clear();
+                self.fence.extend_from_slice(next.key);
+                let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.entry());
+                shown.is_some_and(|shown| shown.key != self.fence).then_some(Fence::Key)
+            }
+        };
     }
 
     /// Does something that ends at an entry, or nowhere; certainly nowhere after an error.
@@ -61,6 +122,7 @@ impl Merged {
         let moved = walk(self);
         if moved.is_err() {
             self.heap.clear();
+            self.alone = None;
         }
         moved
     }
@@ -90,6 +152,7 @@ impl Merged {
     /// Moves every source behind the key that is left.
     fn pass(&mut self, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
         let mut is_shown = true;
+        let top = self.heap.first().copied();
         while let Some(source) = self.heap.first().and_then(|top| self.sources.get_mut(*top)) {
             match source.entry() {
                 Some(entry) if entry.key == self.leaving => {
@@ -109,12 +172,16 @@ impl Merged {
             }
             self.sink(0);
         }
+        // Once may be chance: sources that take turns would pay for a fence with each key.
+        if self.heap.first().copied() == top {
+            self.stand_alone();
+        }
         Ok(())
     }
 
     /// The heap of all sources that stand somewhere.
     fn pile(&mut self, way: Way) {
-        self.way = way;
+        (self.way, self.alone) = (way, None);
         self.heap.clear();
         self.heap.extend(
             (0..self.sources.len()).filter(|at| self.sources.get(*at).is_some_and(|one| one.entry().is_some())),
@@ -170,19 +237,11 @@ impl Cursor for Merged {
     }
 
     fn next(&mut self) -> Result<(), RunsError> {
-        self.advance(&mut |_| {})
+        self.go(Way::Onward, &mut |_| {})
     }
 
     fn prev(&mut self) -> Result<(), RunsError> {
-        self.moving(|walk| {
-            if !walk.leave() {
-                return Ok(());
-            }
-            if walk.way == Way::Onward {
-                walk.turn(Way::Back)?;
-            }
-            walk.pass(&mut |_| {})
-        })
+        self.go(Way::Back, &mut |_| {})
     }
 
     fn entry(&self) -> Option<Entry<'_>> {

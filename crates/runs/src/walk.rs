@@ -21,17 +21,13 @@ pub struct Walk<'v> {
     to: Bound<Vec<u8>>,
     front: Option<Merged>,
     back: Option<Merged>,
-    /// What both ends gave last: beyond it neither goes.
-    front_last: Option<Vec<u8>>,
-    back_last: Option<Vec<u8>>,
-    /// They have met, or an error ended it.
+    /// They have met, or an error ended it. Until then each end stands on what it gave last: beyond that the other does not go.
     is_done: bool,
 }
 
 impl<'v> Walk<'v> {
     pub(crate) const fn new(version: &'v Version, seq: u64, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
-        let (front, back, front_last, back_last) = (None, None, None, None);
-        Self { version, seq, from, to, front, back, front_last, back_last, is_done: false }
+        Self { version, seq, from, to, front: None, back: None, is_done: false }
     }
 
     /// The next key from the front; nothing behind the last, or where the back has been.
@@ -69,7 +65,7 @@ impl<'v> Walk<'v> {
 
     /// Moves the front to what it gives next; false if there is nothing.
     fn forth(&mut self) -> Result<bool, RunsError> {
-        let Self { version, seq, from, to, front, front_last, back_last, .. } = self;
+        let Self { version, seq, from, to, front, back, .. } = self;
         let cursor = match front {
             Some(cursor) => {
                 cursor.next()?;
@@ -96,13 +92,10 @@ impl<'v> Walk<'v> {
                 Bound::Included(key) => entry.key > key.as_slice(),
                 Bound::Excluded(key) => entry.key >= key.as_slice(),
             };
-            if is_behind || back_last.as_ref().is_some_and(|last| entry.key >= last.as_slice()) {
+            if is_behind || given_last(back).is_some_and(|last| entry.key >= last) {
                 return Ok(false);
             }
             if is_seen(version, &entry) {
-                let last = front_last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(entry.key);
                 return Ok(true);
             }
             cursor.next()?;
@@ -112,7 +105,7 @@ impl<'v> Walk<'v> {
 
     /// Moves the back to what it gives next; false if there is nothing.
     fn back(&mut self) -> Result<bool, RunsError> {
-        let Self { version, seq, from, to, back, front_last, back_last, .. } = self;
+        let Self { version, seq, from, to, front, back, .. } = self;
         let cursor = match back {
             Some(cursor) => {
                 cursor.prev()?;
@@ -139,19 +132,21 @@ impl<'v> Walk<'v> {
                 Bound::Included(key) => entry.key < key.as_slice(),
                 Bound::Excluded(key) => entry.key <= key.as_slice(),
             };
-            if is_before || front_last.as_ref().is_some_and(|last| entry.key <= last.as_slice()) {
+            if is_before || given_last(front).is_some_and(|last| entry.key <= last) {
                 return Ok(false);
             }
             if is_seen(version, &entry) {
-                let last = back_last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(entry.key);
                 return Ok(true);
             }
             cursor.prev()?;
         }
         Ok(false)
     }
+}
+
+/// What an end gave last.
+fn given_last(end: &Option<Merged>) -> Option<&[u8]> {
+    end.as_ref().and_then(Merged::entry).map(|entry| entry.key)
 }
 
 fn given(Entry { key, seq, value }: Entry<'_>) -> Option<(Vec<u8>, Found)> {
