@@ -34,6 +34,7 @@ impl Journal {
         if bytes(total) > ENTRY_BYTES_MAX {
             return Err(JournalError::EntrySize { bytes: bytes(total), limit: ENTRY_BYTES_MAX });
         }
+        self.settle()?;
         let ticket = if total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max() {
             let ((lsn, _), end) = self.frame(laid_bytes(total), |open, _| open.push(kind, 0, 0, parts))?;
             Ticket { lsn: Lsn(lsn), end: Lsn(end) }
@@ -139,6 +140,8 @@ impl Journal {
     /// `Full` if there is no room and no history, `Disk` if it could not be made, and then nothing has happened: the next append tries
     /// again. `Closed` if it may have been made or not.
     pub(crate) fn extend(&self, from: u64) -> Result<(), JournalError> {
+        // A segment's header names its epoch.
+        self.settle()?;
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.segments.read().unwrap_or_else(PoisonError::into_inner).last().map(|last| last.end());
         if last != Some(from) {

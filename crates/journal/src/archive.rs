@@ -62,7 +62,7 @@ impl Journal {
         folder: &Path,
     ) -> Result<(Archive, Recovery), JournalError> {
         let files = Files::new(disk);
-        let (found, epochs) = journal::examine(&files, folder)?;
+        let (found, epochs) = journal::examine(&files, folder, false)?;
         let last = epochs.last();
         let epoch = Epoch(last.map_or(0, |(epoch, _)| epoch));
         let start = found.segments.first().map_or(0, |segment| segment.first());

@@ -38,6 +38,10 @@ pub struct Config {
     /// whatever they take: on a full disk none of them goes by itself. Default false. Needs `archive_bytes_max` to be 0. An
     /// opening without it reads what was kept so, and removes none of it either.
     pub kept_until_released: bool,
+    /// Behind an opening that was closed, an open looks at nothing but its end, and makes its own epoch durable with its first write: an
+    /// open to read writes nothing. What is damaged shows when it is read, `Recovery` counts no batches, and an opening that wrote nothing
+    /// leaves its epoch to the next one: not for who gives out names by epochs. Default false.
+    pub settles_late: bool,
 }
 
 impl Default for Config {
@@ -52,6 +56,7 @@ impl Default for Config {
             writes_in_flight: 2,
             archive_bytes_max: 0,
             kept_until_released: false,
+            settles_late: false,
         }
     }
 }

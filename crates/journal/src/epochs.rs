@@ -44,6 +44,16 @@ impl Epochs {
         self.openings.last_key_value().map(|(epoch, opening)| (*epoch, *opening))
     }
 
+    /// Whether a file takes no further one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.openings.len() >= OPENINGS_MAX
+    }
+
+    /// The epochs of all of them.
+    pub(crate) fn all(&self) -> BTreeSet<u32> {
+        self.openings.keys().copied().collect()
+    }
+
     /// Whether a batch of this epoch and salt is ours.
     pub(crate) fn know(&self, epoch: u32, salt: u64) -> bool {
         self.openings.get(&epoch).is_some_and(|opening| opening.salt == salt)

@@ -32,7 +32,7 @@ pub fn fuzz_recovery(bytes: &[u8]) {
     for entry in source.clone().entries(0, end).flatten() {
         _ = source.entry(entry.lsn.0, end);
     }
-    let Ok((found, epochs)) = journal::examine(&files, &folder) else { return };
+    let Ok((found, epochs)) = journal::examine(&files, &folder, false) else { return };
     let source = Source { files, segments: found.segments, epochs: Arc::new(epochs) };
     for entry in source.clone().entries(0, found.end).flatten() {
         _ = source.entry(entry.lsn.0, found.end);

@@ -1,12 +1,12 @@
 //! The local-disk form of the [`Log`] contract.
 //!
-//! Walk: [`Journal::open`] examines, makes the new epoch durable, rescues what is in doubt, and only then serves ·
-//! `append` lays frames · `commit` makes them durable · `reader` reads them · `upkeep` does what is off the commit path ·
-//! `cut` moves the end back · [`Journal::close`] leaves a claim that everything is durable.
+//! Walk: [`Journal::open`] examines, makes the new epoch durable (or leaves that to the first write), rescues what is in doubt, and only then
+//! serves · `append` lays frames · `commit` makes them durable · `reader` reads them · `upkeep` does what is off the commit path · `cut` moves
+//! the end back · [`Journal::close`] leaves a claim that everything is durable.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use assent_ids::{Epoch, Lsn};
@@ -49,6 +49,9 @@ pub struct Journal {
     pub(crate) counters: Counters,
     /// Where the keeper sleeps.
     keeper: OnceLock<Arc<Gate>>,
+    /// This opening's epoch is durable: before that nothing of it is written.
+    is_settled: AtomicBool,
+    settling: Mutex<()>,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
@@ -121,12 +124,17 @@ impl Journal {
         cut: Option<u64>,
     ) -> Result<(Arc<Self>, Recovery), JournalError> {
         let files = Files::new(disk);
-        let (mut found, mut epochs) = examine(&files, folder)?;
+        let (mut found, mut epochs) = examine(&files, folder, config.settles_late && cut.is_none())?;
+        let is_late = config.settles_late && cut.is_none() && found.is_settled() && !epochs.is_full();
         let last = epochs.last();
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1));
         let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
         epochs.open(epoch, opening, &found.living);
         let (mut segments, rescued) = loop {
+            if is_late {
+                forget_recycled(&*files.disk, folder);
+                break (found.segments.to_vec(), 0);
+            }
             let settled = epochs::store(&*files.disk, folder, &epochs)
                 .and_then(|()| settle(&files, folder, &found, (epoch, opening.salt), &config));
             match settled {
@@ -166,6 +174,8 @@ impl Journal {
             durable: AtomicU64::new(found.end),
             idle: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
+            is_settled: AtomicBool::new(!is_late),
+            settling: Mutex::default(),
             lock: Mutex::new(Some(lock)),
             folder: folder.to_path_buf(),
             files,
@@ -230,6 +240,34 @@ impl Journal {
         }
     }
 
+    /// Whether this opening has made its epoch durable.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+
+    /// Makes this opening's epoch durable, if that was left to its first write.
+    ///
+    /// # Errors
+    /// `Full`: nothing has happened, and the next write tries again. `Closed` if it may have been made durable or not.
+    pub(crate) fn settle(&self) -> Result<(), JournalError> {
+        if self.is_settled() {
+            return Ok(());
+        }
+        let _alone = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_settled() {
+            return Ok(());
+        }
+        self.writable(&self.core())?;
+        match epochs::store(&*self.files.disk, &self.folder, &self.epochs) {
+            Ok(()) => {
+                self.is_settled.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(error) if error.kind() == Kind::Full => Err(error),
+            Err(error) => Err(self.poison(error.to_string())),
+        }
+    }
+
     /// The segments as they are now, to read from.
     pub(crate) fn source(&self) -> Source {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -267,8 +305,8 @@ fn enter(disk: &dyn Disk, folder: &Path) -> Result<Box<dyn Lock>, JournalError> 
     })
 }
 
-/// Reads what is there; changes nothing.
-pub(crate) fn examine(files: &Arc<Files>, folder: &Path) -> Result<(Found, Epochs), JournalError> {
+/// Reads what is there; changes nothing. With `is_brief`, only the end where that was left as such.
+pub(crate) fn examine(files: &Arc<Files>, folder: &Path, is_brief: bool) -> Result<(Found, Epochs), JournalError> {
     let disk = &*files.disk;
     let names = disk.list(folder).map_err(|error| refused("listing", folder, &error))?;
     let epochs = epochs::load(disk, folder)?;
@@ -277,7 +315,9 @@ pub(crate) fn examine(files: &Arc<Files>, folder: &Path) -> Result<(Found, Epoch
         return Err(damaged(segment.path(), 0, "there are segments, but the file `epochs` beside them is missing"));
     }
     let epochs = epochs.unwrap_or_default();
-    let found = recovery::examine(files, Arc::new(segments), &Arc::new(epochs.clone()))?;
+    let (segments, known) = (Arc::new(segments), Arc::new(epochs.clone()));
+    let found = if is_brief { recovery::examine_end(files, folder, &segments, &known)? } else { None };
+    let found = found.map_or_else(|| recovery::examine(files, segments, &known), Ok)?;
     Ok((found, epochs))
 }
 
@@ -292,6 +332,15 @@ fn give_way(disk: &dyn Disk, folder: &Path, found: &Found) -> Result<bool, Journ
     Ok(true)
 }
 
+/// A trimmed segment that waited to be used again may be of any length and age.
+fn forget_recycled(disk: &dyn Disk, folder: &Path) {
+    for others in 0..segment::RECYCLED_MAX {
+        _ = disk.unlink(&folder.join(segment::recycled_name(others)));
+    }
+    // As it was named before there could be several.
+    _ = disk.unlink(&folder.join("recycled.tmp"));
+}
+
 /// Ends all doubt: the first segment if there is none, else a fresh copy of what nobody claims to be durable.
 fn settle(
     files: &Files,
@@ -301,12 +350,7 @@ fn settle(
     config: &Config,
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
     let (disk, direct) = (&*files.disk, config.direct());
-    // A trimmed segment that waited to be used again may be of any length and age.
-    for others in 0..segment::RECYCLED_MAX {
-        _ = disk.unlink(&folder.join(segment::recycled_name(others)));
-    }
-    // As it was named before there could be several.
-    _ = disk.unlink(&folder.join("recycled.tmp"));
+    forget_recycled(disk, folder);
     if found.segments.is_empty() {
         let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];

@@ -17,6 +17,7 @@ pub const KIND_RESERVED: u16 = 0xfff0;
 const KIND_BATCH: u16 = 0xffff;
 const KIND_SEGMENT: u16 = 0xfffe;
 pub(crate) const KIND_EPOCHS: u16 = 0xfffd;
+pub(crate) const KIND_CLOSED: u16 = 0xfffc;
 
 /// Flag of an entry frame: one piece of a longer entry.
 pub(crate) const PIECE: u16 = 1;

@@ -12,6 +12,7 @@ mod archive;
 mod backlog;
 mod barrier;
 mod buffer;
+mod closed;
 mod commit;
 mod config;
 mod cut;

@@ -66,7 +66,9 @@ impl Source {
     fn walked(self, from: u64, to: u64, begun: Option<u64>) -> Entries {
         let walk = self.walk_from(from);
         let chains = HashMap::new();
-        Entries { walk, from, to, begun, source: self, batch: None, at: 0, epoch: 0, chains, ended: false }
+        // Between a place and itself there is nothing, however far the walk there would be.
+        let ended = from >= to;
+        Entries { walk, from, to, begun, source: self, batch: None, at: 0, epoch: 0, chains, ended }
     }
 
     /// The entry that begins at this place; there is none from `to` on.

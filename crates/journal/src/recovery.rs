@@ -2,7 +2,7 @@
 //!
 //! Walk: [`examine`] goes from batch to batch to the last valid one, and refuses if a later header proves that more was
 //! durable · [`rescue`] copies what no header claims to be durable into fresh segments, syncs them, and lets them take
-//! the doubtful ones' place: the page cache of a failed sync is no evidence.
+//! the doubtful ones' place: the page cache of a failed sync is no evidence · [`examine_end`] is enough where the last opening was closed.
 //! Deliberately absent: repair of damage. It changes nothing and says where.
 
 use std::collections::BTreeSet;
@@ -14,6 +14,7 @@ use assent_world::{File, read_exact_at, write_all_at};
 
 use crate::JournalError;
 use crate::barrier;
+use crate::closed;
 use crate::epochs::Epochs;
 use crate::error::{damaged, refused};
 use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, Frames, LAST, PIECE, SegmentHead, block_of, bytes, length};
@@ -123,6 +124,42 @@ pub(crate) fn examine(files: &Arc<Files>, segments: Segments, epochs: &Arc<Epoch
     found.torn = torn(&walk, files, epochs, found.closed)?;
     found.segments = Arc::clone(walk.segments());
     Ok(found)
+}
+
+/// Openings without an end to their list: then all batches are walked over once, and those that have none left are forgotten.
+const OPENINGS_FEW: usize = 64;
+
+/// What stands at the end where the last opening says that it was closed; none if it does not, or if it does not stand there.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn examine_end(
+    files: &Arc<Files>,
+    folder: &Path,
+    segments: &Segments,
+    epochs: &Arc<Epochs>,
+) -> Result<Option<Found>, JournalError> {
+    let living = epochs.all();
+    let Some((epoch, opening)) = epochs.last().filter(|_| living.len() < OPENINGS_FEW) else { return Ok(None) };
+    let Some(end) = closed::end(&*files.disk, folder, (epoch, opening.salt)) else { return Ok(None) };
+    if segments.first().is_none_or(|first| end < first.first()) || segments.last().is_none_or(|last| end > last.end()) {
+        return Ok(None);
+    }
+    let mut walk = Walk::new(Arc::clone(files), Arc::clone(segments), Arc::clone(epochs), end);
+    let is_closing = |head: &BatchHead| head.entries == 0 && head.close && head.epoch == epoch && head.synced == end;
+    if !walk.next()?.as_ref().is_some_and(is_closing) {
+        return Ok(None);
+    }
+    let segments = Arc::clone(segments);
+    let (ends, torn) = (Vec::new(), None);
+    Ok(Some(Found { segments, synced: end, end, living, ends, batches: 0, entries: 0, closed: true, torn }))
+}
+
+impl Found {
+    /// Whether nothing of it is in doubt: the last opening said so as its last word.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.closed && self.synced == self.end && self.torn.is_none() && !self.segments.is_empty()
+    }
 }
 
 fn lost(walk: &Walk, claim: &BatchHead) -> JournalError {

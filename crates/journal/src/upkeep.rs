@@ -15,6 +15,7 @@ use assent_world::Barrier;
 use crate::JournalError;
 use crate::barrier;
 use crate::buffer::Batch;
+use crate::closed;
 use crate::error::refused;
 use crate::group::Landed;
 use crate::journal::{Journal, Making};
@@ -36,7 +37,8 @@ impl Journal {
             }
             (core.segment.end(), !core.spares.is_empty())
         };
-        if !stocked {
+        // Who has written nothing so far may only read.
+        if !stocked && self.is_settled() {
             // Full is told to the append that needs it.
             _ = self.extend(end);
         }
@@ -109,12 +111,22 @@ impl Journal {
                 break core.ghost(self.epoch, self.salt, end, true).unzip();
             }
         };
-        let (Some(batch), Some(segment)) = (batch, segment) else { return Ok(()) };
+        // An opening that has written nothing leaves the last word to the one before it.
+        let (true, Some(batch), Some(segment)) = (self.is_settled(), batch, segment) else { return Ok(()) };
         self.write_ghost(&batch, &segment, true).map_err(|reason| {
             let mut core = self.core();
             core.closed = Some(reason);
             self.closed_error(&core)
-        })
+        })?;
+        if self.config.settles_late {
+            closed::leave(
+                &*self.files.disk,
+                &self.folder,
+                (self.epoch, self.salt),
+                self.durable.load(Ordering::Acquire),
+            );
+        }
+        Ok(())
     }
 
     /// Archives or deletes whole segments before a place, the oldest first, each durably before the next: a hole would be

@@ -15,6 +15,7 @@ mod faults;
 mod gate;
 mod indirect;
 mod kept;
+mod late;
 mod policy;
 mod real;
 mod stage;
