@@ -47,9 +47,12 @@ impl Book {
         disk: &Arc<dyn Disk>,
         folder: &Path,
         cache: &Arc<Cache>,
+        settles_late: bool,
     ) -> Result<(Self, Opened, u64), RunsError> {
-        make_folder(&**disk, folder)?;
-        let (copies, Found { newest, older, torn }) = Copies::open(&**disk, folder)?;
+        if !manifest::is_any(&names(&**disk, folder)?) {
+            make_folder(&**disk, folder)?;
+        }
+        let (mut copies, Found { newest, older, torn }) = Copies::open(&**disk, folder, settles_late)?;
         let names = names(&**disk, folder)?;
         let files: BTreeSet<RunId> = names.iter().filter_map(|name| RunId::of(name)).collect();
         nothing_is_missing(&newest, &files, folder)?;
@@ -59,6 +62,8 @@ impl Book {
         let leaving_ids: BTreeSet<RunId> = leaving.iter().map(|run| run.id()).collect();
         let mut orphans_removed = 0;
         for orphan in files.iter().filter(|id| !named.contains(id) && !leaving_ids.contains(id)) {
+            // The newest may have been written over one that names it, and not be durable.
+            copies.make_sure(&newest)?;
             let path = orphan.path(folder);
             disk.unlink(&path).map_err(|error| RunsError::disk("remove", &path, &error))?;
             orphans_removed += 1;
@@ -126,6 +131,7 @@ impl Book {
         let Change { applied, levels, erased, removed } = change;
         let contents = Contents { next_id, applied, levels, erased: erased.ranges(), note };
         let copies = self.copies.as_mut().ok_or(Refused::Nothing(RunsError::ReadOnly))?;
+        copies.make_sure(&self.contents).map_err(Refused::Unknown)?;
         copies.commit(&contents)?;
         // What the manifest before this one had let go was named by the copy that has just been written over.
         self.leaving.drain(..).for_each(|run| run.doom());

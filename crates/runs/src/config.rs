@@ -23,6 +23,9 @@ pub struct Config {
     pub cache_bytes: u64,
     /// Run files that are open at the same time, beside those that somebody reads at the moment.
     pub open_runs_max: u32,
+    /// The manifest that an open finds is made sure of before the next one is written, and not by the open: a process that died may have left it
+    /// in the page cache alone. Not for an owner that, told of it, removes what only the manifest before it names. Default false.
+    pub settles_late: bool,
 }
 
 impl Default for Config {
@@ -37,6 +40,7 @@ impl Default for Config {
             level_ratio: 8,
             cache_bytes: 32 << 20,
             open_runs_max: 64,
+            settles_late: false,
         }
     }
 }

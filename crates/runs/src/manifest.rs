@@ -26,7 +26,8 @@ use crate::{KEY_BYTES_MAX, RunsError};
 pub(crate) const FOLDER: Barrier = Barrier::new("runs: the folder's entry before anything in it");
 pub(crate) const COPY_BYTES: Barrier = Barrier::new("runs: a manifest's first bytes before its name");
 pub(crate) const COPY_NAMES: Barrier = Barrier::new("runs: the manifests' names before anything is committed");
-pub(crate) const COPY_AGAIN: Barrier = Barrier::new("runs: the manifest that an open found before it is believed");
+pub(crate) const COPY_AGAIN: Barrier =
+    Barrier::new("runs: the manifest that an open found before the other one is written over");
 pub(crate) const COPY_VOID: Barrier = Barrier::new("runs: a manifest that is not believed before what it names goes");
 pub(crate) const COPY: Barrier = Barrier::new("runs: a manifest before what it says counts");
 
@@ -188,14 +189,17 @@ pub(crate) struct Copies {
     /// Which of them is the newest.
     newest: usize,
     number: u64,
+    /// The newest is durable, as far as anybody can tell.
+    is_sure: bool,
 }
 
 impl Copies {
-    /// Opens the copies of a folder; makes them, for an empty map, where there are none and no runs either.
+    /// Opens the copies of a folder; makes them, for an empty map, where there are none and no runs either. `settles_late`: whether the
+    /// newest is durable is left to [`Copies::make_sure`], unless the other one is no way back.
     ///
     /// # Errors
     /// `Damaged` if neither can be believed, or both are missing beside runs; as the disk says.
-    pub(crate) fn open(disk: &dyn Disk, folder: &Path) -> Result<(Self, Found), RunsError> {
+    pub(crate) fn open(disk: &dyn Disk, folder: &Path, settles_late: bool) -> Result<(Self, Found), RunsError> {
         let names = disk.list(folder).map_err(|error| RunsError::disk("list", folder, &error))?;
         let there = there(folder, &names)?;
         if there == [false; 2] {
@@ -206,8 +210,10 @@ impl Copies {
             // A crash between the two names of a new map.
             return Self::create(disk, folder, &found.newest, number + 1);
         }
-        let copies = Self::of(disk, folder, newest, number)?;
-        copies.write_again(&found.newest)?;
+        let mut copies = Self { is_sure: false, ..Self::of(disk, folder, newest, number)? };
+        if !settles_late || found.torn.is_some() {
+            copies.make_sure(&found.newest)?;
+        }
         if found.torn.is_some() {
             copies.void_other()?;
         }
@@ -258,18 +264,23 @@ impl Copies {
             disk.open(path, open).map_err(|error| RunsError::disk("open", path, &error))
         };
         let [a, b] = &paths;
-        Ok(Self { files: [open(a)?, open(b)?], paths, newest, number })
+        Ok(Self { files: [open(a)?, open(b)?], paths, newest, number, is_sure: true })
     }
 
     /// A process that died may have left it in the page cache alone, or a sync of it may have failed and left it there as if it
     /// had not; the next commit overwrites the other one. The same bytes to the same place: the power may go meanwhile.
-    fn write_again(&self, contents: &Contents) -> Result<(), RunsError> {
+    pub(crate) fn make_sure(&mut self, contents: &Contents) -> Result<(), RunsError> {
+        if self.is_sure {
+            return Ok(());
+        }
         let (Some(file), Some(path)) = (self.files.get(self.newest), self.paths.get(self.newest)) else {
             return Ok(());
         };
         let bytes = seal(self.number, &contents.lay());
         write_all_at(&**file, 0, &bytes).map_err(|error| RunsError::disk("write", path, &error))?;
-        file.sync_all(COPY_AGAIN).map_err(|error| RunsError::disk("sync", path, &error))
+        file.sync_all(COPY_AGAIN).map_err(|error| RunsError::disk("sync", path, &error))?;
+        self.is_sure = true;
+        Ok(())
     }
 
     /// A copy that is not believed may come to be whole again: where the power took the end of a file, the next commit's bytes may
@@ -281,8 +292,9 @@ impl Copies {
         file.sync_all(COPY_VOID).map_err(|error| RunsError::disk("sync", path, &error))
     }
 
-    /// Makes these the map's contents.
+    /// Makes these the map's contents. What was there before is sure.
     pub(crate) fn commit(&mut self, contents: &Contents) -> Result<(), Refused> {
+        debug_assert!(self.is_sure, "the other copy is a way back");
         let other = 1 - self.newest;
         let (Some(file), Some(path)) = (self.files.get(other), self.paths.get(other)) else { return Ok(()) };
         let bytes = seal(self.number + 1, &contents.lay());
@@ -316,6 +328,11 @@ impl Copies {
             Err(error) => Some(error),
         }
     }
+}
+
+/// Whether a folder with these names has a map: then its own name was made durable before.
+pub(crate) fn is_any(names: &[String]) -> bool {
+    names.iter().any(|name| NAMES.contains(&name.as_str()))
 }
 
 /// Which copies are there.

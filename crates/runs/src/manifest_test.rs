@@ -73,7 +73,7 @@ fn fuzz_manifest_takes_any_bytes() {
 }
 
 fn copies(disk: &SimDisk) -> Result<(Copies, Found), RunsError> {
-    Copies::open(disk, Path::new("map"))
+    Copies::open(disk, Path::new("map"), false)
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Runs {
     /// builds it anew; as the disk says.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path, config: Config) -> Result<(Self, Opened), RunsError> {
         let cache = config.check().and_then(|()| Cache::of(&config))?;
-        let (book, opened, next_id) = Book::open(&disk, folder, &cache)?;
+        let (book, opened, next_id) = Book::open(&disk, folder, &cache, config.settles_late)?;
         Ok(Self::of(disk, folder, config, cache, (book, opened, next_id)))
     }
 

@@ -1,6 +1,7 @@
 //! The power-loss gate: after any cut the map is, up to `applied`, what was written up to there, `applied` is not less than was
 //! promised, and the note says what the runs hold.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,9 +45,15 @@ impl Map {
     }
 }
 
+/// Whether an open leaves it to the next commit to make sure of what it found.
+fn is_late(attempted: &[Fact]) -> bool {
+    !attempted.len().is_multiple_of(2)
+}
+
 /// Opens, and judges what is there.
 fn opened(disk: &SimDisk, acknowledged: &[Fact], attempted: &[Fact]) -> Result<(Runs, Accounts, u64), String> {
-    let (runs, opened, accounts) = open(disk, small()).map_err(|error| error.to_string())?;
+    let config = Config { settles_late: is_late(attempted), ..small() };
+    let (runs, opened, accounts) = open(disk, config).map_err(|error| error.to_string())?;
     let promised = acknowledged.iter().filter_map(|fact| if let Fact::Applied(seq) = fact { Some(*seq) } else { None });
     let promised = promised.max().unwrap_or(0);
     if opened.applied < promised {
@@ -87,23 +94,35 @@ struct Life<'a> {
     witness: &'a Witness<Fact>,
     seq: u64,
     word: u64,
+    /// What was found is durable: by the open, or by a commit since.
+    is_sure: Cell<bool>,
 }
 
 impl Life<'_> {
     fn step(&self) -> Result<(), RunsError> {
-        match self.runs.step(&self.accounts, &AtOnce)? {
+        let step = self.runs.step(&self.accounts, &AtOnce)?;
+        if matches!(step, Some(Step::Flushed { .. } | Step::Dropped { .. } | Step::Moved { .. } | Step::Merged { .. }))
+        {
+            self.is_sure.set(true);
+        }
+        match step {
             Some(Step::Flushed { .. }) => self.map.count(0),
             Some(Step::Dropped { .. }) => self.map.count(1),
             Some(Step::Moved { .. }) => self.map.count(2),
             Some(Step::Merged { .. }) => self.map.count(3),
             Some(Step::Stopped) | None => {}
         }
-        self.witness.acknowledge(Fact::Applied(self.runs.applied()));
+        if self.is_sure.get() {
+            self.witness.acknowledge(Fact::Applied(self.runs.applied()));
+        }
         Ok(())
     }
 
     /// A step of one lane, and in the middle of it what comes meanwhile, and a step of the other.
     fn step_both(&mut self) -> Result<(), RunsError> {
+        if !self.is_sure.get() {
+            self.renote()?;
+        }
         let mut batches = Vec::new();
         for _ in 0..self.rng.below(3) {
             self.seq += self.rng.range(1..3);
@@ -179,6 +198,7 @@ impl Life<'_> {
         self.witness.attempt(Fact::Word(self.word));
         let note = self.accounts.set_word(self.word);
         self.runs.renote(|| note, || {})?;
+        self.is_sure.set(true);
         self.witness.acknowledge(Fact::Word(self.word));
         Ok(())
     }
@@ -209,6 +229,7 @@ impl Life<'_> {
         let (runs, opened, accounts) = open(disk, small())?;
         assert_eq!(opened.applied, applied);
         (self.runs, self.accounts) = (runs, accounts);
+        self.is_sure.set(true);
         self.witness.acknowledge(Fact::Applied(applied));
         self.map.count(4);
         Ok(())
@@ -226,9 +247,12 @@ impl Life<'_> {
         let (runs, accounts, applied) = opened(disk, &self.witness.acknowledged(), &words)?;
         (self.runs, self.accounts) = (runs, accounts);
         self.word = self.accounts.sums().word.max(self.word);
-        // What an open has shown, it has promised.
-        self.witness.acknowledge(Fact::Word(self.accounts.sums().word));
-        self.witness.acknowledge(Fact::Applied(applied));
+        self.is_sure.set(!is_late(&words));
+        if self.is_sure.get() {
+            // What such an open has shown, it has promised.
+            self.witness.acknowledge(Fact::Word(self.accounts.sums().word));
+            self.witness.acknowledge(Fact::Applied(applied));
+        }
         self.replay(applied).map_err(|error| error.to_string())
     }
 }
@@ -245,9 +269,12 @@ impl Subject for Map {
         let seq = seqs.max().unwrap_or(0).max(applied);
         let words = attempted.iter().filter_map(|fact| if let Fact::Word(word) = fact { Some(*word) } else { None });
         let word = words.max().unwrap_or(0);
-        let mut life = Life { map: self, runs, accounts, rng: Rng::new(seed), witness, seq, word };
+        let is_sure = Cell::new(!is_late(&attempted));
+        let mut life = Life { map: self, runs, accounts, rng: Rng::new(seed), witness, seq, word, is_sure };
         let wrap = |error: RunsError| error.to_string();
-        witness.acknowledge(Fact::Applied(applied));
+        if life.is_sure.get() {
+            witness.acknowledge(Fact::Applied(applied));
+        }
         life.replay(applied).map_err(wrap)?;
         if self.is_brief {
             life.write().map_err(wrap)?;
@@ -321,7 +348,16 @@ fn without_the_newest_manifest_the_one_before_counts_and_its_files_are_there() {
         let witness = Witness::new(disk.clone());
         let (runs, _, accounts) = open(&disk, small()).unwrap();
         let map = Map::default();
-        let mut life = Life { map: &map, runs, accounts, rng: Rng::new(seed), witness: &witness, seq: 0, word: 0 };
+        let mut life = Life {
+            map: &map,
+            runs,
+            accounts,
+            rng: Rng::new(seed),
+            witness: &witness,
+            seq: 0,
+            word: 0,
+            is_sure: Cell::new(true),
+        };
         for _ in 0..60 {
             life.write().unwrap();
             let stepped = life.runs.step(&life.accounts, &AtOnce).unwrap();

@@ -47,6 +47,7 @@ pub fn small() -> Config {
         level_ratio: 2,
         cache_bytes: 1 << 20,
         open_runs_max: 2,
+        settles_late: false,
     }
 }
 

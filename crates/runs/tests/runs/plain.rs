@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assent_runs::{
     AtOnce, Bulk, Change, Config, Entry, Found, KEY_BYTES_MAX, Newest, Range, Runs, RunsError, VALUE_BYTES_MAX,
 };
-use assent_sim::SimDisk;
+use assent_sim::{SimDisk, Survival};
 use assent_world::{Access, Disk, Open, RealDisk};
 
 use super::{Accounts, FOLDER, close_if_full, open, settle, small};
@@ -304,4 +304,25 @@ fn a_rebuild_waits_for_the_log_and_holds_what_was_neither_deleted_nor_erased() {
         let there = number % 3 > 0 && (number < 100 || 1 + number % 4 >= 3);
         assert_eq!(runs.get(&number.to_be_bytes()).unwrap().is_some(), there, "{number}");
     }
+}
+
+#[test]
+fn an_open_that_settles_late_changes_nothing_until_something_is_committed() {
+    let disk = SimDisk::new();
+    let late = || Config { settles_late: true, ..small() };
+    let (runs, _, accounts) = open(&disk, late()).unwrap();
+    runs.apply(1, &[put(b"a", b"1")]).unwrap();
+    runs.rotate(1);
+    settle(&runs, &accounts);
+    drop(runs);
+    let before = disk.hash();
+    let (runs, opened, accounts) = open(&disk, late()).unwrap();
+    runs.apply(2, &[put(b"b", b"2")]).unwrap();
+    assert_eq!((opened.applied, disk.hash()), (1, before));
+    runs.rotate(2);
+    settle(&runs, &accounts);
+    drop(runs);
+    disk.cut_power(Survival::Nothing);
+    let (runs, opened, _) = open(&disk, late()).unwrap();
+    assert_eq!((opened.applied, runs.get(b"b")), (2, Ok(Some(Found { seq: 2, value: b"2".to_vec() }))));
 }
