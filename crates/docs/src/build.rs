@@ -238,10 +238,14 @@ impl Build<'_> {
             return Err(DocsError::Json { what: "a value was expected".to_owned() });
         };
         let key = item.node.key;
-        for (path, counted) in &self.counts {
-            self.edit.count_path(*path, counted.nodes)?;
-        }
         self.draft(item);
+        // In the order of their pages, and no more of them in memory than of nodes.
+        let mut counts: Vec<(PathId, i64)> = self.counts.drain().map(|(path, counted)| (path, counted.nodes)).collect();
+        counts.sort_unstable_by_key(|(path, _)| *path);
+        for (path, nodes) in counts {
+            self.edit.count_path(path, nodes)?;
+            self.make_room()?;
+        }
         Ok(key)
     }
 }

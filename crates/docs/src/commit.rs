@@ -204,9 +204,9 @@ impl Edit {
         if self.is_large() { self.lay_drafts(true).map(drop) } else { Ok(()) }
     }
 
-    /// Whether there is much in memory: many nodes, or long texts.
+    /// Whether there is much in memory: many nodes or paths, or long texts.
     pub(crate) fn is_large(&self) -> bool {
-        let drafts = u64::try_from(self.drafts.len()).unwrap_or(u64::MAX);
+        let drafts = u64::try_from(self.drafts.len().max(self.paths.drafts.len())).unwrap_or(u64::MAX);
         drafts > self.store.config.edit_nodes_max.into() || self.text_bytes > TEXT_BYTES_HELD
     }
 }

@@ -13,6 +13,9 @@ pub const TEXT_BYTES_MAX: u32 = 64 << 20;
 /// The deepest nesting that can be configured.
 pub const DEPTH_MAX: u32 = 1 << 15;
 
+/// The most distinct paths of a document that can be configured.
+pub const PATHS_MAX: u32 = 1 << 26;
+
 /// What a database takes, and what it keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -24,7 +27,10 @@ pub struct Config {
     pub writer_wait_ms: u64,
     /// Changed nodes that an edit keeps in memory, about; more are laid into the journal before the commit.
     pub edit_nodes_max: u32,
-    /// Bytes of pages and revisions that are kept in memory.
+    /// Distinct paths of a document: an edit that makes new ones has a table of all of them in memory, 48 bytes each.
+    pub paths_max: u32,
+    /// Bytes of pages and revisions that are kept in memory. A commit of a field whose page is not there reads it first: from the disk, as
+    /// what is written past the page cache is not in that either. A document takes about 1.3 times its JSON. Default 256 MiB.
     pub cache_bytes: u64,
     /// The index is written out after that many bytes of journal: about as much is replayed at an open.
     pub checkpoint_bytes: u64,
@@ -44,7 +50,8 @@ impl Default for Config {
             depth_max: 10_000,
             writer_wait_ms: 5000,
             edit_nodes_max: 1 << 16,
-            cache_bytes: 64 << 20,
+            paths_max: 1 << 22,
+            cache_bytes: 256 << 20,
             checkpoint_bytes: 64 << 20,
             memory_bytes: 16 << 20,
             import_bytes_max: 1 << 30,
@@ -59,10 +66,11 @@ impl Config {
     /// # Errors
     /// [`DocsError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), DocsError> {
-        let rules: [(&'static str, u64, u64, u64, &'static str); 5] = [
+        let rules: [(&'static str, u64, u64, u64, &'static str); 6] = [
             ("text_bytes_max", self.text_bytes_max.into(), 1, TEXT_BYTES_MAX.into(), "1 to 67108864"),
             ("depth_max", self.depth_max.into(), 1, DEPTH_MAX.into(), "1 to 32768"),
             ("edit_nodes_max", self.edit_nodes_max.into(), 1, u64::MAX, "at least 1"),
+            ("paths_max", self.paths_max.into(), 1, PATHS_MAX.into(), "1 to 67108864"),
             ("checkpoint_bytes", self.checkpoint_bytes, 1, u64::MAX, "at least 1"),
             ("memory_bytes", self.memory_bytes, 64 << 10, 256 << 20, "65536 to 268435456"),
         ];
@@ -87,11 +95,12 @@ mod tests {
         assert_eq!(with(|_| {}), Ok(()));
         assert_eq!(with(|config| config.text_bytes_max = TEXT_BYTES_MAX), Ok(()));
         type Change = fn(&mut Config);
-        let refused: [(&str, Change); 4] = [
+        let refused: [(&str, Change); 5] = [
             ("text_bytes_max", |config| config.text_bytes_max = TEXT_BYTES_MAX + 1),
             ("depth_max", |config| config.depth_max = 0),
             ("edit_nodes_max", |config| config.edit_nodes_max = 0),
             ("memory_bytes", |config| config.memory_bytes = 1),
+            ("paths_max", |config| config.paths_max = PATHS_MAX + 1),
         ];
         for (key, change) in refused {
             assert!(matches!(with(change), Err(DocsError::Config { name, .. }) if name == key), "{key}");

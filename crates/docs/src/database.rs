@@ -317,7 +317,8 @@ fn weighed<K: Eq + std::hash::Hash, V: Clone>(bytes: u64, about: u64) -> Cache<K
 where
     Bytes: quick_cache::Weighter<K, V> + Clone,
 {
-    let items = usize::try_from((bytes / about).max(16)).unwrap_or(usize::MAX);
+    // Room for so many is taken at once; it grows.
+    let items = usize::try_from((bytes / about).clamp(16, 1 << 14)).unwrap_or(usize::MAX);
     let options = OptionsBuilder::new().estimated_items_capacity(items).weight_capacity(bytes).shards(16).build();
     match options {
         Ok(options) => Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default()),

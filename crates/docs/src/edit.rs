@@ -98,7 +98,7 @@ pub struct Edit {
     pub(crate) unlaid_from: u64,
     pub(crate) nodes: Tree,
     pub(crate) drafts: Drafts,
-    /// Bytes of texts that came into the drafts.
+    /// Bytes of texts and names that came into the drafts.
     pub(crate) text_bytes: u64,
     pub(crate) paths: Paths,
     pub(crate) changes: Vec<Change>,
@@ -345,8 +345,13 @@ impl Edit {
 
     /// The path one step behind another.
     pub(crate) fn step(&mut self, before: PathId, name: Option<&str>) -> Result<PathId, DocsError> {
-        let Self { store, seat, base, paths, .. } = self;
-        paths.step(&Reading { store, doc: &seat.0, revision: base.revision }, before, name)
+        let Self { store, seat, base, paths, text_bytes, .. } = self;
+        let next = paths.next;
+        let path = paths.step(&Reading { store, doc: &seat.0, revision: base.revision }, before, name)?;
+        if path == next {
+            *text_bytes = text_bytes.saturating_add(length(name.unwrap_or_default().as_bytes()));
+        }
+        Ok(path)
     }
 
     pub(crate) fn count_path(&mut self, path: PathId, delta: i64) -> Result<(), DocsError> {

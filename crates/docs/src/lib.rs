@@ -94,7 +94,7 @@ mod writer;
 pub use act::{KIND_CREATE, KIND_DROP, KIND_OUTCOME, KIND_PREPARE, KIND_TAG, KIND_TRUNCATE};
 pub use branch::{Appended, InDoubt, Voted};
 pub use commit::Pending;
-pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
+pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PATHS_MAX, TEXT_BYTES_MAX};
 pub use cursor::Cursor;
 pub use database::{Database, Stats};
 pub use diff::{Diff, DiffOp, DiffPatch, Difference, Scope, Spot};

@@ -1,20 +1,24 @@
 //! The paths of an edit: those of the revision with what has changed of them.
 //!
 //! Walk: [`Paths::step`] finds or makes the path one step further · [`Paths::count`] counts a node in or out.
-//! Names are looked up in maps that are filled once, when the first new node needs its path: a changed value needs none. The document
-//! keeps them; an edit has its own names beside them, and a commit adds those.
+//! Paths are looked up by their steps in a table that is filled once, when the first new node needs its path: a changed value needs none.
+//! The document keeps it; an edit has one of its own paths beside it, and a commit adds those. Neither has the names, which may be long,
+//! but a digest of each: with a secret key, so that nobody finds two names that have the same one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::DocsError;
 use crate::document::Doc;
 use crate::entry::Root;
+use crate::error::within;
 use crate::look::{Named, Stepped, Text};
 use crate::node::NodeKey;
 use crate::path::{Path, PathId, PathIds, Step};
-use crate::record::length;
 use crate::store::{Reading, Store};
 use crate::trie::{Changes, Tree};
 
@@ -37,17 +41,34 @@ pub(crate) struct Kept {
 
 /// Bytes that the kept paths of all documents take, at most. Beyond them an edit that needs a new node's path walks over all paths.
 const KEPT_BYTES_MAX: u64 = 64 << 20;
-/// What a path costs beside its name, about.
-const PATH_BYTES: u64 = 96;
+/// What a path costs there, about.
+const PATH_BYTES: u64 = 48;
+
+/// A step behind a path, as the tables know it.
+type Digest = [u64; 2];
+
+/// The key of this process: what is digested stays in it.
+static KEYS: LazyLock<Digest> = LazyLock::new(|| [(); 2].map(|()| RandomState::new().build_hasher().finish()));
+
+fn digest(before: PathId, step: Step<'_>) -> Digest {
+    let [first, second] = *KEYS;
+    let mut hasher = SipHasher13::new_with_keys(first, second);
+    hasher.write_u64(before);
+    match step {
+        Step::Root => hasher.write_u8(1),
+        Step::Items => hasher.write_u8(2),
+        Step::Member(name) => {
+            hasher.write_u8(3);
+            hasher.write(name.as_bytes());
+        }
+    }
+    let digest = hasher.finish128();
+    [digest.h1, digest.h2]
+}
 
 /// Which path is one step behind which.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
-    members: HashMap<PathId, HashMap<Arc<str>, PathId>, PathIds>,
-    items: HashMap<PathId, PathId, PathIds>,
-    root: Option<PathId>,
-    bytes: u64,
-}
+pub(crate) struct Known(HashMap<Digest, PathId, PathIds>);
 
 /// A part of what all documents may keep.
 #[derive(Debug)]
@@ -82,45 +103,16 @@ impl Kept {
 }
 
 impl Known {
-    fn find(&self, before: PathId, step: Step<'_>) -> Option<PathId> {
-        match step {
-            Step::Root => self.root,
-            Step::Member(name) => self.members.get(&before)?.get(name).copied(),
-            Step::Items => self.items.get(&before).copied(),
-        }
+    fn find(&self, step: Digest) -> Option<PathId> {
+        self.0.get(&step).copied()
     }
 
-    fn add(&mut self, before: PathId, step: Step<'_>, path: PathId) {
-        self.bytes += PATH_BYTES;
-        match step {
-            Step::Root => self.root = Some(path),
-            Step::Member(name) => {
-                self.bytes += length(name.as_bytes());
-                self.members.entry(before).or_default().insert(name.into(), path);
-            }
-            Step::Items => _ = self.items.insert(before, path),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
-    /// Takes others in.
-    fn extend(&mut self, other: Self) {
-        for (before, members) in other.members {
-            self.members.entry(before).or_default().extend(members);
-        }
-        self.items.extend(other.items);
-        self.root = self.root.or(other.root);
-        self.bytes += other.bytes;
+    fn bytes(&self) -> u64 {
+        u64::try_from(self.0.len()).unwrap_or(u64::MAX).saturating_mul(PATH_BYTES)
     }
 
     fn forget_from(&mut self, first: PathId) {
-        self.members.values_mut().for_each(|members| members.retain(|_, path| *path < first));
-        self.members.retain(|_, members| !members.is_empty());
-        self.items.retain(|_, path| *path < first);
-        self.root = self.root.filter(|path| *path < first);
+        self.0.retain(|_, path| *path < first);
     }
 }
 
@@ -173,13 +165,15 @@ impl Paths {
             self.names.before = Some(self.known(reading)?);
         }
         let Names { before: there, own } = &mut self.names;
-        let there = there.as_ref().and_then(|there| there.find(before, step));
-        if let Some(path) = there.or_else(|| own.find(before, step)) {
+        let digest = digest(before, step);
+        let there = there.as_ref().and_then(|there| there.find(digest));
+        if let Some(path) = there.or_else(|| own.find(digest)) {
             return Ok(path);
         }
+        within("the distinct paths of a document", self.next, reading.store.config.paths_max.into())?;
         let named = Named { before, step: stepped, name: Text::own(name.unwrap_or_default()), references: 0 };
         self.drafts.insert(self.next, PathDraft { named, is_new: true });
-        own.add(before, step, self.next);
+        own.0.insert(digest, self.next);
         self.next += 1;
         Ok(self.next - 1)
     }
@@ -192,14 +186,14 @@ impl Paths {
             Some(there) => {
                 // Nobody else has it then, and it need not be copied.
                 drop(kept);
-                let known = if own.is_empty() {
+                let known = if own.0.is_empty() {
                     there
                 } else {
                     let mut known = Arc::try_unwrap(there).unwrap_or_else(|shared| Known::clone(&shared));
-                    known.extend(own);
+                    known.0.extend(own.0);
                     Arc::new(known)
                 };
-                let share = Share::take(&store.path_bytes, known.bytes);
+                let share = Share::take(&store.path_bytes, known.bytes());
                 (known, share)
             }
             // Without a new path the known ones are the same, but for a revert: that lists no changes.
@@ -228,13 +222,13 @@ impl Paths {
         let mut known = Known::default();
         for path in 1..*end {
             if let Some(named) = reading.path(tree, path)? {
-                known.add(named.before, named.step(), path);
+                known.0.insert(digest(named.before, named.step()), path);
             }
         }
         let known = Arc::new(known);
         // This edit may never be committed.
         if !self.is_reverted
-            && let Some(share) = Share::take(&reading.store.path_bytes, known.bytes)
+            && let Some(share) = Share::take(&reading.store.path_bytes, known.bytes())
         {
             reading.doc.keep_paths(Kept { tree: tree.clone(), next: *end, known: Arc::clone(&known), share });
         }

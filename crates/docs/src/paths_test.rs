@@ -7,14 +7,18 @@ use std::sync::atomic::Ordering;
 use assent_journal::Journal;
 use assent_sim::{SimClock, SimDice, SimDisk};
 
-use crate::{At, Config, Database, Document, Look, Meta, NodeKey, Value, Versioning};
+use crate::{At, Config, Database, DocsError, Document, Look, Meta, NodeKey, Value, Versioning};
 
 fn database() -> Database {
+    database_with(Config::default())
+}
+
+fn database_with(config: Config) -> Database {
     let (disk, clock) = (Arc::new(SimDisk::new()), Arc::new(SimClock::new()));
     let kept = assent_journal::Config { kept_until_released: true, ..Default::default() };
     let (log, _) =
         Journal::open(disk.clone(), clock.clone(), Arc::new(SimDice::new(1)), File::new("log"), kept).unwrap();
-    Database::open(log, disk, clock, File::new("index"), Config::default()).unwrap()
+    Database::open(log, disk, clock, File::new("index"), config).unwrap()
 }
 
 /// An object with so many members.
@@ -81,9 +85,9 @@ fn all_documents_together_keep_so_much_and_give_it_back() {
     let taken = |db: &Database| db.store.path_bytes.load(Ordering::Relaxed);
     let doc = document(&db, "a", 1000);
     let one = taken(&db);
-    assert!((90_000..200_000).contains(&one), "{one} bytes");
+    assert!((40_000..60_000).contains(&one), "{one} bytes");
     insert(&doc, "b").commit(&Meta::default()).unwrap();
-    assert!((one + 90..one + 200).contains(&taken(&db)), "{} bytes", taken(&db));
+    assert!((one + 40..one + 100).contains(&taken(&db)), "{} bytes", taken(&db));
     // Nothing is left for another one: it does without.
     db.store.path_bytes.fetch_add(64 << 20, Ordering::Relaxed);
     let other = document(&db, "b", 10);
@@ -93,4 +97,54 @@ fn all_documents_together_keep_so_much_and_give_it_back() {
     db.drop_document("a").unwrap();
     drop(doc);
     assert_eq!(taken(&db), 0);
+}
+
+#[test]
+fn as_many_paths_as_configured_and_not_one_more() {
+    // The names of an edit's new paths were all in memory, however many and however long.
+    let db = database_with(Config { paths_max: 10, ..Config::default() });
+    let doc = document(&db, "a", 9);
+    let mut edit = doc.edit().unwrap();
+    let root = edit.value().unwrap();
+    let refused = edit.insert(At::Last(root), Some("one more"), Value::Null).unwrap_err();
+    assert_eq!(refused.to_string(), "the distinct paths of a document of 11; at most 10 is taken");
+    let first = edit.member(root, "u0").unwrap().unwrap();
+    let refused = edit.replace(first, br#"{"deeper":1}"#.as_slice()).unwrap_err();
+    assert!(matches!(refused, DocsError::Size { size: 11, limit: 10, .. }), "{refused}");
+    edit.remove(edit.member(root, "u3").unwrap().unwrap()).unwrap();
+    edit.insert(At::Last(root), Some("u3"), Value::Bool(true)).unwrap();
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    assert_eq!(doc.latest().paths().unwrap().len(), 10);
+}
+
+#[test]
+fn many_new_paths_are_laid_before_they_fill_the_memory() {
+    let db = database_with(Config { edit_nodes_max: 64, ..Config::default() });
+    let doc = db.create("a", Versioning::default()).unwrap();
+    let name = "n".repeat(4000);
+    let members: Vec<String> = (0..5000).map(|number| format!("\"{name}{number}\":{{\"x\":1}}")).collect();
+    let mut edit = doc.edit().unwrap();
+    edit.insert_json(At::Last(NodeKey::DOCUMENT), None, format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
+    assert!(edit.paths.drafts.len() <= 65, "{} paths in memory", edit.paths.drafts.len());
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    let paths = doc.latest().paths().unwrap();
+    assert_eq!((paths.len(), paths.iter().all(|path| path.references == 1)), (10_001, true));
+}
+
+#[test]
+fn the_paths_of_a_revision_are_told_as_long_as_they_are_not_too_long_together() {
+    // Each path names all steps before it: a value nested deeply has paths that take the square of its depth.
+    let db = database();
+    let name = "n".repeat(150);
+    let nested = |depth: usize| format!("{}1{}", format!("{{\"{name}\":").repeat(depth), "}".repeat(depth));
+    let paths = |name: &str, depth: usize| {
+        let doc = db.create(name, Versioning::default()).unwrap();
+        let mut edit = doc.edit().unwrap();
+        edit.insert_json(At::Last(NodeKey::DOCUMENT), None, nested(depth).as_bytes()).unwrap();
+        edit.commit(&Meta::default()).unwrap().paths()
+    };
+    let told = paths("a", 900).unwrap();
+    assert_eq!(told.iter().map(|path| path.level).collect::<Vec<_>>(), (1..=901).collect::<Vec<_>>());
+    assert_eq!(told[900].path, format!("${}", format!("[{name:?}]").repeat(900)));
+    assert!(matches!(paths("b", 1000).unwrap_err(), DocsError::Size { limit: 67_108_864, .. }));
 }

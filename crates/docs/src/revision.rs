@@ -5,19 +5,23 @@
 
 mod held;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use self::held::HeldPages;
 use crate::document::{Doc, Document};
 use crate::entry::{Change, Meta, Root};
+use crate::error::within;
 use crate::look::{Item, Leaf, Look, Named};
 use crate::node::NodeKey;
 use crate::page::{Page, SLOTS};
 use crate::path::PathId;
+use crate::record::length;
 use crate::store::{Reading, Store};
 use crate::trie::{Tree, Which};
 use crate::{DocsError, PathCount};
+
+/// Bytes of all paths of a revision that are told at once.
+const PATHS_BYTES_MAX: u64 = 64 << 20;
 
 /// One revision of a document.
 #[derive(Clone, Debug)]
@@ -94,19 +98,17 @@ impl Revision {
     /// The distinct paths of the document with how many nodes have each, in the order in which they first appeared.
     ///
     /// # Errors
-    /// As [`Look::find`].
+    /// [`DocsError::Size`] if they are too long together: a path names each step from the root on. As [`Look::find`].
     pub fn paths(&self) -> Result<Vec<PathCount>, DocsError> {
-        let mut names = BTreeMap::<PathId, (String, u32)>::new();
-        let mut paths = Vec::new();
+        let (mut paths, mut way, mut bytes) = (Vec::new(), Way::default(), 0);
         // After a revert there are numbers without a path.
         for id in 1..self.root.next_path {
-            let Some(named) = self.path(id)? else { continue };
-            let (before, level) = names.get(&named.before).map_or(("", 0), |(before, level)| (before.as_str(), *level));
-            let (path, level) = (format!("{before}{}", named.step()), level + 1);
-            if named.references > 0 {
-                paths.push(PathCount { id, level, path: path.clone(), references: named.references });
-            }
-            names.insert(id, (path, level));
+            let Some(named) = self.path(id)?.filter(|named| named.references > 0) else { continue };
+            way.lead(self, id, &named)?;
+            bytes += length(way.text.as_bytes());
+            within("the paths of a revision, as text,", bytes, PATHS_BYTES_MAX)?;
+            let level = u32::try_from(way.steps.len()).unwrap_or(u32::MAX);
+            paths.push(PathCount { id, level, path: way.text.clone(), references: named.references });
         }
         Ok(paths)
     }
@@ -121,6 +123,37 @@ impl Revision {
 
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading { store: &self.store, doc: &self.doc, revision: self.root.revision }
+    }
+}
+
+/// The way to a path: each step's path and where its text ends. The next path is mostly a step beside or behind.
+#[derive(Debug, Default)]
+struct Way {
+    /// Numbers grow along a way: a path is made behind the one before it.
+    steps: Vec<(PathId, usize)>,
+    text: String,
+}
+
+impl Way {
+    fn lead(&mut self, revision: &Revision, id: PathId, named: &Named) -> Result<(), DocsError> {
+        let (mut missing, mut up) = (vec![(id, named.clone())], named.before);
+        let shared = loop {
+            match self.steps.binary_search_by_key(&up, |(id, _)| *id) {
+                Ok(at) => break at + 1,
+                Err(_) if up == 0 => break 0,
+                Err(_) => {}
+            }
+            let Some(named) = revision.path(up)? else { break 0 };
+            missing.push((up, named.clone()));
+            up = named.before;
+        };
+        self.steps.truncate(shared);
+        self.text.truncate(self.steps.last().map_or(0, |(_, end)| *end));
+        for (id, named) in missing.iter().rev() {
+            self.text.push_str(&named.step().to_string());
+            self.steps.push((*id, self.text.len()));
+        }
+        Ok(())
     }
 }
 
