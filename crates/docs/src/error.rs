@@ -280,6 +280,14 @@ pub enum DocsError {
         /// What is wrong.
         what: String,
     },
+    /// A member's path is not there, or has no name: the revision is damaged.
+    #[error("revision {revision}: path {path} is a member's, and is not there or has no name")]
+    NoPath {
+        /// The path's number.
+        path: u64,
+        /// The revision.
+        revision: u32,
+    },
     /// A journal entry that this version cannot have written there.
     #[error("the journal entry at LSN {lsn} is no document record of this version: {what}")]
     Record {
@@ -326,7 +334,7 @@ impl DocsError {
             Self::Journal(error) => error.kind(),
             Self::Index(error) => error.kind(),
             Self::InDoubt(_) | Self::Unpublished(_) | Self::Late(_) | Self::Left { .. } => Kind::InDoubt,
-            Self::Damaged { .. } | Self::Record { .. } | Self::Unreadable { .. } => Kind::Corrupt,
+            Self::Damaged { .. } | Self::Record { .. } | Self::Unreadable { .. } | Self::NoPath { .. } => Kind::Corrupt,
         }
     }
 }

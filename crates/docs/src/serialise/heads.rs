@@ -53,11 +53,7 @@ impl Heads {
         let (mut head, colon) = (Vec::new(), if self.is_pretty { &b": "[..] } else { b":" });
         let named = look.path(path)?;
         let Some(Step::Member(name)) = named.as_ref().map(|named| named.step()) else {
-            // Only where a path is damaged: written without a name.
-            if !self.is_plain {
-                self.item(&mut head);
-            }
-            return Ok(head.into());
+            return Err(DocsError::NoPath { path, revision: look.revision() });
         };
         if self.is_plain {
             quote(&mut head, name);
@@ -71,5 +67,51 @@ impl Heads {
         head.extend_from_slice(colon);
         head.extend_from_slice(b"{\"nodeKey\":");
         Ok(head.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::look::{Item, Named, Stepped, Text};
+    use crate::node::NodeKey;
+
+    /// Of its paths the second is one of an array's values, and the third is not there.
+    struct Broken;
+
+    impl Look for Broken {
+        fn value(&self) -> Option<NodeKey> {
+            None
+        }
+
+        fn revision(&self) -> u32 {
+            5
+        }
+
+        fn find(&self, _: NodeKey) -> Result<Option<Item>, DocsError> {
+            Ok(None)
+        }
+
+        fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
+            let step = if path == 1 { Stepped::Member } else { Stepped::Items };
+            Ok((path < 3).then(|| Named { before: 0, step, name: Text::own("a"), references: 1 }))
+        }
+    }
+
+    #[test]
+    fn a_member_whose_path_is_damaged_is_an_error_that_names_it_and_never_json_without_a_name() {
+        // An object with a member that had no name was written, which is no JSON.
+        for metadata in [Metadata::None, Metadata::All] {
+            let mut heads = Heads::new(Form { metadata, ..Form::default() });
+            let mut out = Vec::new();
+            heads.member(&Broken, 1, &mut out).unwrap();
+            let whole = out.clone();
+            for path in [2, 3] {
+                let error = heads.member(&Broken, path, &mut out).unwrap_err();
+                assert!(matches!(error, DocsError::NoPath { path: of, revision: 5 } if of == path), "{error}");
+                assert_eq!(error.kind(), assent_kind::Kind::Corrupt);
+            }
+            assert_eq!(out, whole);
+        }
     }
 }
