@@ -1,6 +1,11 @@
 //! What a walk costs: entries, writes, syncs and bytes are counted, and the count is the gate.
 
-use assent_docs::{At, Config, Document, Look, Meta, NodeKey, Value, Versioning};
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_docs::{At, Config, Database, Document, Look, Meta, NodeKey, Value, Versioning};
+use assent_journal::{Journal, Log as _};
+use assent_world::{RealClock, RealDice, RealDisk};
 
 use super::tree::push;
 use super::{Desk, fresh, fresh_with};
@@ -17,11 +22,11 @@ struct Cost {
 
 fn cost<T>(desk: &Desk, walk: impl FnOnce() -> T) -> (Cost, T) {
     let (before, calls) = (desk.log.counts(), desk.disk.calls());
-    let end = assent_journal::Log::end(&*desk.log).0;
+    let end = desk.log.end().0;
     let done = walk();
     let calls = desk.disk.calls() - calls;
     let after = desk.log.counts();
-    let bytes = assent_journal::Log::end(&*desk.log).0 - end;
+    let bytes = desk.log.end().0 - end;
     let (entries, writes) = (after.entries - before.entries, after.writes - before.writes);
     (Cost { entries, writes, syncs: after.syncs - before.syncs, bytes, calls }, done)
 }
@@ -90,21 +95,47 @@ fn counted_commits(doc: &Document, key: NodeKey) {
     (0..100).for_each(|number| set(doc, key, 90_000 + number));
 }
 
-/// The process whose instructions are counted. As a test of its own it does nothing.
+/// A database as a server has it: no commit makes a segment within megabytes.
+fn open_in(folder: &Path) -> (Arc<Journal>, Database) {
+    let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
+    let kept = assent_journal::Config { kept_until_released: true, log_size: 64 << 20, ..Default::default() };
+    let (log, _) =
+        Journal::open(disk.clone(), clock.clone(), Arc::new(RealDice), &folder.join("log"), kept).expect("the journal");
+    let config = Config { trims: true, ..Config::default() };
+    let db = Database::open(log.clone(), disk, clock, &folder.join("index"), config).expect("the database");
+    (log, db)
+}
+
+/// The processes whose instructions are counted: the first makes a history in a folder, another one opens it, makes some commits and is
+/// counted from there. As a test of its own it does nothing.
 #[test]
 fn the_commits_that_are_counted() {
-    let depth = std::env::var("ASSENT_DOCS_DEPTH").ok().and_then(|text| text.parse::<u64>().ok());
-    let Some(depth) = depth else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let (_log, db) = super::kills::open(folder.path());
-    let doc = db.create("tiny", Versioning::default()).unwrap();
-    let mut edit = doc.edit().unwrap();
-    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
-    let count = push(&mut edit, root, Some("count"), Value::Number("10000"));
-    edit.commit(&Meta::default()).unwrap();
-    (0..depth).for_each(|number| set(&doc, count, 10_001 + number % 70_000));
-    counted_commits(&doc, count);
-    assert_eq!(u64::from(doc.latest().number()), depth + 101);
+    let said = |name: &str| std::env::var(name).ok();
+    let Some(folder) = said("ASSENT_DOCS_FOLDER") else { return };
+    let number = |name: &str| said(name).and_then(|text| text.parse::<u64>().ok());
+    let (log, db) = open_in(Path::new(&folder));
+    if let Some(depth) = number("ASSENT_DOCS_DEPTH") {
+        let doc = db.create("tiny", Versioning::default()).unwrap();
+        let mut edit = doc.edit().unwrap();
+        let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Object);
+        let count = push(&mut edit, root, Some("count"), Value::Number("10000"));
+        edit.commit(&Meta::default()).unwrap();
+        for number in 1..depth {
+            set(&doc, count, 10_001 + number % 70_000);
+            if number % 5000 == 0 {
+                db.tick();
+            }
+        }
+        assert_eq!(u64::from(doc.latest().number()), depth);
+    } else {
+        let doc = db.document("tiny").unwrap();
+        let value = doc.latest().value().unwrap();
+        let count = doc.latest().member(value, "count").unwrap().unwrap();
+        (0..number("ASSENT_DOCS_BEFORE").unwrap()).for_each(|number| set(&doc, count, 10_000 + number % 70_000));
+        counted_commits(&doc, count);
+    }
+    db.checkpoint().unwrap();
+    log.close().unwrap();
 }
 
 #[test]
