@@ -114,7 +114,7 @@ impl Index {
         memory_bytes: u64,
     ) -> Result<(Self, bool), DocsError> {
         let memory_bytes_max = memory_bytes.saturating_mul(MEMORY_TIMES_MAX);
-        let sizes = assent_runs::Config { memory_bytes_max, ..assent_runs::Config::default() };
+        let sizes = assent_runs::Config { memory_bytes_max, settles_late: true, ..assent_runs::Config::default() };
         let fresh = || Runs::create(Arc::clone(disk), folder, sizes.clone());
         let (runs, durable, is_rebuilt) = match Runs::open(Arc::clone(disk), folder, sizes.clone()) {
             Ok((runs, opened)) if opened.applied == 0 => (runs, None, false),

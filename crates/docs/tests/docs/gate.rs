@@ -112,6 +112,7 @@ impl Store {
             log_size: 5 * 4096,
             max_buffer_log_size: 2 * 4096,
             kept_until_released: true,
+            settles_late: true,
             ..Default::default()
         };
         let opened = Journal::open(Arc::new(disk.clone()), Arc::clone(&clock) as _, dice, Path::new("log"), journal);

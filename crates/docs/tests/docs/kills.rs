@@ -28,7 +28,12 @@ const STRATEGIES: [Versioning; DOCUMENTS] = [
 
 pub fn open(folder: &Path) -> (Arc<Journal>, Database) {
     let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
-    let kept = assent_journal::Config { kept_until_released: true, log_size: 1 << 20, ..Default::default() };
+    let kept = assent_journal::Config {
+        kept_until_released: true,
+        settles_late: true,
+        log_size: 1 << 20,
+        ..Default::default()
+    };
     let (log, _) =
         Journal::open(disk.clone(), clock.clone(), Arc::new(RealDice), &folder.join("log"), kept).expect("the journal");
     // Small, so that checkpoints and trims are killed, too, and that large changes are laid before their commit.

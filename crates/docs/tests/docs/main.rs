@@ -52,7 +52,7 @@ pub struct Desk {
 }
 
 pub fn journal() -> assent_journal::Config {
-    assent_journal::Config { log_size: 1 << 20, kept_until_released: true, ..Default::default() }
+    assent_journal::Config { log_size: 1 << 20, kept_until_released: true, settles_late: true, ..Default::default() }
 }
 
 pub fn open_with(disk: &SimDisk, clock: &SimClock, salt: u64, journal: assent_journal::Config, config: Config) -> Desk {
