@@ -134,6 +134,10 @@ pub(crate) struct Serve {
     /// `http.insecure` do it for the binary protocol and for HTTP.
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// The data folder is an older copy put back (a backup, a snapshot): decisions made since are not in it, so nobody presumes that what
+    /// clients of before left prepared was not decided. Once; the folder keeps it. docs/operations.md, "Backup".
+    #[arg(long)]
+    pub(crate) restored: bool,
     /// Lists the places where `ASSENT_STOP=name[:nth]` freezes a process, and ends.
     #[arg(long)]
     pub(crate) help_stops: bool,

@@ -37,6 +37,10 @@ use crate::logging;
 /// How long a stop waits for what is under way.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// More starts than a server makes between a copy of its folder and the day when the copy is put back: the restored server
+/// gives no incarnation that a client of the lost one had.
+const RESTORED_EPOCHS: u32 = 1_000;
+
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     if arguments.help_stops {
@@ -49,7 +53,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| Failure::io("watch", "signals", &error))?;
     let config = Config::load(&arguments.config, &flags(arguments))?;
-    let house = House::open(&config)?;
+    let house = House::open(&config, arguments.restored)?;
     let running = house.start(&config, log_level)?;
     let docs = running.docs.as_ref().map(|docs| format!(" docs={}", docs.address())).unwrap_or_default();
     println!("ready protocol={} admin={}{docs}", running.server.address(), running.rest.address());
@@ -117,27 +121,41 @@ impl StateLog {
 /// What becomes of the part of a journal that is trimmed.
 #[derive(Clone, Copy)]
 enum Keeps {
-    /// A history of so many bytes.
-    History(u64),
+    /// A history of so many bytes; and so many epochs are left out.
+    History { bytes: u64, epochs_skipped: u32 },
     /// Its engine still reads it, and releases it itself.
     UntilReleased,
 }
 
 impl House {
-    fn open(config: &Config) -> Result<Self, Failure> {
+    fn open(config: &Config, is_restored: bool) -> Result<Self, Failure> {
         let folder = &config.data_dir;
         std::fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder.display(), &error))?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock);
         let identity = Identity::load_or_create(&RealDisk, &RealDice, folder)?;
+        if is_restored && config.coordinator.is_none() {
+            return Err(Failure::invalid(
+                "--restored is about a coordinator's decisions, and the configuration has no [coordinator]",
+            ));
+        }
         let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None, documents: None };
         if let Some(section) = &config.coordinator {
-            let state = house.state(&folder.join("coordinator"), section)?;
+            let state = house.state(&folder.join("coordinator"), section, is_restored)?;
             let settings = assent_coordinator::Config {
                 client_lost_ms: config.server.client_lost_ms,
                 lost_decision: lost_decision(section),
+                is_restored,
                 ..assent_coordinator::Config::default()
             };
             let coordinator = Coordinator::open(state.log(), Arc::clone(&house.clock), identity, settings)?;
+            if is_restored {
+                warn!(
+                    "an older copy of {} was put back: nothing that clients before epoch {} left prepared is presumed to be undecided; \
+                     it is held unless a committed branch of it is found. Start without --restored from now on",
+                    folder.display(),
+                    coordinator.epoch()
+                );
+            }
             house.coordinator = Some((state, Arc::new(coordinator)));
         }
         if let Some(section) = &config.kv {
@@ -166,9 +184,10 @@ impl House {
         Ok(house)
     }
 
-    fn state(&mut self, folder: &Path, section: &Engine) -> Result<StateLog, Failure> {
+    fn state(&mut self, folder: &Path, section: &Engine, is_restored: bool) -> Result<StateLog, Failure> {
+        let epochs_skipped = if is_restored { RESTORED_EPOCHS } else { 0 };
         if section.engine.unwrap_or_default() == StateEngine::Table {
-            return self.table(folder, section).map(StateLog::Table);
+            return self.table(folder, section, epochs_skipped).map(StateLog::Table);
         }
         if engine::is_foreign(&RealDisk, folder, engine::Engine::Journal)?.is_some() {
             return Err(Failure::invalid(format!(
@@ -177,10 +196,11 @@ impl House {
             )));
         }
         let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
-        self.journal(folder, section, 16 << 20, Keeps::History(history)).map(StateLog::Journal)
+        self.journal(folder, section, 16 << 20, Keeps::History { bytes: history, epochs_skipped })
+            .map(StateLog::Journal)
     }
 
-    fn table(&mut self, folder: &Path, section: &Engine) -> Result<Arc<TableLog>, Failure> {
+    fn table(&mut self, folder: &Path, section: &Engine, epochs_skipped: u32) -> Result<Arc<TableLog>, Failure> {
         let defaults = TableConfig::default();
         let settings = TableConfig {
             log_size: section.log_size.unwrap_or(defaults.log_size),
@@ -189,6 +209,7 @@ impl House {
             max_elapsed_sync_time: section.max_elapsed_sync_time.unwrap_or(0),
             direct: section.direct.unwrap_or(defaults.direct),
             dsync: section.dsync.unwrap_or(defaults.dsync),
+            epochs_skipped,
         };
         let (table, found) = TableLog::open(&RealDisk, Arc::clone(&self.clock), &RealDice, folder, settings)?;
         let how = if found.is_clean { "closed cleanly" } else { "recovered" };
@@ -220,9 +241,9 @@ impl House {
         log_size: u64,
         keeps: Keeps,
     ) -> Result<Arc<Journal>, Failure> {
-        let (archive_bytes_max, kept_until_released) = match keeps {
-            Keeps::History(bytes) => (bytes, false),
-            Keeps::UntilReleased => (0, true),
+        let (archive_bytes_max, kept_until_released, epochs_skipped) = match keeps {
+            Keeps::History { bytes, epochs_skipped } => (bytes, false, epochs_skipped),
+            Keeps::UntilReleased => (0, true, 0),
         };
         let defaults = assent_journal::Config::default();
         let settings = assent_journal::Config {
@@ -234,6 +255,7 @@ impl House {
             dsync: section.dsync.unwrap_or(defaults.dsync),
             archive_bytes_max,
             kept_until_released,
+            epochs_skipped,
             ..defaults
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);

@@ -51,8 +51,11 @@ pub struct Config {
     pub checkpoint_bytes: u64,
     /// So many decided transactions may be unfinished at a time; beyond, a decision is `Busy`.
     pub transactions_max: u32,
-    /// What becomes of a prepared branch whose decision may be lost. Matters only where the log's policy has RPO > 0.
+    /// What becomes of a prepared branch whose decision may be lost. Matters only where the log's policy has RPO > 0, or had,
+    /// and where `is_restored`.
     pub lost_decision: LostDecision,
+    /// The log is an older copy put back: every decision since it was made may be lost.
+    pub is_restored: bool,
 }
 
 impl Default for Config {
@@ -63,6 +66,7 @@ impl Default for Config {
             checkpoint_bytes: 8 << 20,
             transactions_max: 65_536,
             lost_decision: LostDecision::Hold,
+            is_restored: false,
         }
     }
 }
@@ -132,8 +136,8 @@ impl Coordinator {
     /// Replays the log. Its epoch is the coordinator's: clients of earlier ones may resume for `client_lost_ms`
     /// from here, or from [`Coordinator::listening`] where there is a door.
     ///
-    /// Where the log may have lost what an earlier opening acknowledged (RPO > 0), that is durably noted before this
-    /// returns.
+    /// Where the log may have lost what an earlier opening acknowledged (RPO > 0, or an older copy put back), that is durably
+    /// noted before this returns.
     ///
     /// # Errors
     /// As the log says; [`CoordinatorError::Record`] for one that cannot be read, [`CoordinatorError::Node`] if the log
@@ -169,7 +173,7 @@ impl Coordinator {
             unlaid: BTreeSet::new(),
             owed: None,
         };
-        state.look_for_lost(&*log, clock.wall_ms())?;
+        state.look_for_lost(&*log, config.is_restored, clock.wall_ms())?;
         Ok(Self { log, clock, config, identity, epoch, state: Mutex::new(state), upkeep: Mutex::new(()) })
     }
 

@@ -1,11 +1,14 @@
-//! RPO > 0: decisions that were told before they were durable, and what is known of those that a power cut took.
+//! Decisions that were told and are not in the log: told before they were durable (RPO > 0) and taken by a power cut, or
+//! made behind the copy that somebody put back.
 //!
 //! A log that acknowledges before it syncs may lose the end of what it acknowledged when the operating system dies. Its
 //! next opening says so, and from then on nobody presumes an abort for a transaction whose client began in an earlier
 //! opening: [`Coordinator::may_be_lost`]. Recovery looks for a committed sibling, and without one does as
 //! [`LostDecision`] says. That is never taken back: a late PREPARE of such a client may come at any time, and costs a
 //! person's look, not a half transaction.
-//! Deliberately absent: which transactions those are. The power cut took exactly that.
+//! An older copy that is put back looks like a power cut that took nothing, so a person has to say that it is one
+//! (`Config::is_restored`); then the same is true of it.
+//! Deliberately absent: which transactions those are. Exactly that is lost.
 
 use assent_ids::{Incarnation, Lsn, TxId};
 use assent_journal::{JournalError, Log};
@@ -60,10 +63,10 @@ impl State {
     ///
     /// An opening serves only behind its own record. So one that left none, between the last that did and this, may have
     /// been the one that was told of the loss by its log, and died with the news: that counts as a loss.
-    pub(crate) fn look_for_lost(&mut self, log: &dyn Log, at_ms: u64) -> Result<(), JournalError> {
+    pub(crate) fn look_for_lost(&mut self, log: &dyn Log, is_restored: bool, at_ms: u64) -> Result<(), JournalError> {
         let (before, epoch) = (self.opened, log.epoch());
         let is_missing = before.is_lazy && epoch.0 > before.epoch.0.saturating_add(1);
-        let is_lost = log.may_have_lost() || is_missing;
+        let is_lost = log.may_have_lost() || is_missing || is_restored;
         let lost_below = if is_lost { epoch } else { before.lost_below };
         self.opened = Opened { epoch, is_lazy: log.is_lazy(), lost_below };
         if !(is_lost || self.opened.is_lazy || before.is_lazy) || log.state() == assent_journal::State::Closed {

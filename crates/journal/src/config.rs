@@ -42,6 +42,9 @@ pub struct Config {
     /// open to read writes nothing. What is damaged shows when it is read, `Recovery` counts no batches, and an opening that wrote nothing
     /// leaves its epoch to the next one: not for who gives out names by epochs. Default false.
     pub settles_late: bool,
+    /// So many epochs are left out by this opening. Default 0. For a folder that is an older copy put back: what went on from
+    /// it, and is lost, had given the next ones already.
+    pub epochs_skipped: u32,
 }
 
 impl Default for Config {
@@ -57,6 +60,7 @@ impl Default for Config {
             archive_bytes_max: 0,
             kept_until_released: false,
             settles_late: false,
+            epochs_skipped: 0,
         }
     }
 }

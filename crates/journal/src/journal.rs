@@ -127,7 +127,7 @@ impl Journal {
         let (mut found, mut epochs) = examine(&files, folder, config.settles_late && cut.is_none())?;
         let is_late = config.settles_late && cut.is_none() && found.is_settled() && !epochs.is_full();
         let last = epochs.last();
-        let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1));
+        let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1)).saturating_add(config.epochs_skipped);
         let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
         epochs.open(epoch, opening, &found.living);
         let (mut segments, rescued) = loop {

@@ -47,7 +47,7 @@ pub(crate) fn troubles(round: &Round) -> Vec<(String, String)> {
     if let Some(stopped) = &round.stopped {
         let why = format!(
             "branch {} is of this node and of a client that this coordinator never had: another copy of the data folder \
-             is at work, or this one is an old one; nothing was touched",
+             is at work, or this one is an older copy put back (then it is started once with --restored); nothing was touched",
             stopped.xid
         );
         all.push((stopped.resource.clone(), why));
@@ -71,7 +71,8 @@ pub(crate) fn fate(resolution: &Resolution) -> String {
         Resolution::NotListed => "finished before".to_owned(),
         Resolution::Waiting => "left: nobody has decided, or its client is at work".to_owned(),
         Resolution::Held => {
-            "held: a power cut may have taken its decision, and no sibling is known to be committed; a person decides"
+            "held: a power cut, or an older copy of the folder that was put back, may have taken its decision, and no sibling is \
+             known to be committed; a person decides"
                 .to_owned()
         }
         Resolution::Heuristic(heuristic, native) => {

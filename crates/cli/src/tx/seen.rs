@@ -107,7 +107,7 @@ const fn fate(fate: Fate) -> &'static str {
 fn state(view: &TransactionView<'_>) -> String {
     let (_, client) = standing(view.standing);
     let Some((outcome, who)) = view.decided else {
-        let held = "prepared and held: its decision may have been lost with the power, and nobody presumes";
+        let held = "prepared and held: its decision may be lost (a power cut, or an older copy of the folder put back), and nobody presumes";
         let open = if view.may_be_lost { held } else { "prepared and undecided" };
         return format!("{open}; {client}");
     };

@@ -300,6 +300,11 @@ impl Voted {
         assert_eq!(arrived.answer().unwrap(), Answer::Decided(Outcome::Committed));
     }
 
+    /// Tells PostgreSQL's branch to commit.
+    pub(crate) fn commit_bank(&mut self) -> Reply {
+        self.bank.call(Verb::Commit(self.xids[0]))
+    }
+
     /// MariaDB's number of its session there.
     pub(crate) fn shop_session(&mut self) -> u32 {
         self.shop.work(|connection| Ok(connection.connection_id())).unwrap()

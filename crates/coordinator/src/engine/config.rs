@@ -25,6 +25,8 @@ pub struct TableConfig {
     /// Writes with RWF_DSYNC instead of a write and fdatasync. Default false. A group whose blocks are not neighbours is
     /// then several durable writes, the head last.
     pub dsync: bool,
+    /// So many epochs are left out by this opening, as in a journal. Default 0.
+    pub epochs_skipped: u32,
 }
 
 impl Default for TableConfig {
@@ -36,6 +38,7 @@ impl Default for TableConfig {
             max_elapsed_sync_time: 0,
             direct: true,
             dsync: false,
+            epochs_skipped: 0,
         }
     }
 }

@@ -66,7 +66,8 @@ impl TableLog {
         foreign(disk, folder)?;
         let lock = enter(disk, folder)?;
         let believed = copies::examine(disk, folder)?;
-        let found = report(folder, believed.as_ref(), &*clock, |epoch| epoch.saturating_add(1));
+        let next = |epoch: u32| epoch.saturating_add(1).saturating_add(config.epochs_skipped);
+        let found = report(folder, believed.as_ref(), &*clock, next);
         let id =
             believed.as_ref().map_or_else(|| u128::from(dice.roll()) << 64 | u128::from(dice.roll()), |it| it.head.id);
         let opening = Opening { id, boot: clock.boot_id(), epoch: found.epoch };

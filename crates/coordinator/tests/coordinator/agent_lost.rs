@@ -1,4 +1,5 @@
-//! RPO > 0: a power cut took a decision that was told. Recovery looks for a committed sibling before it presumes anything.
+//! A power cut took a decision that was told (RPO > 0), or it was made behind a copy of the log that was put back. Recovery looks for a
+//! committed sibling before it presumes anything.
 
 use assent_coordinator::{By, Config, LostDecision, Resolution, Round, Session};
 use assent_ids::{TxId, Xid};
@@ -145,4 +146,32 @@ fn the_last_branch_that_is_looked_for_is_found_and_a_commit_with_one_more_is_ref
     stand.banks[1].teller().call(Verb::Commit(branches[1]));
     (0..4).for_each(|_| _ = stand.round());
     assert!(stand.banks[0].vault().committed.contains(&branches[0]), "its sibling was found");
+}
+
+#[test]
+fn what_was_decided_behind_a_copy_that_is_put_back_is_never_presumed() {
+    for is_restored in [true, false] {
+        let mut stand = Stand::new();
+        let session = stand.coordinator.handshake("client").unwrap();
+        let mine = tx(&session, 1);
+        let [a, b] = [0, 1].map(|at| stand.banks[usize::from(at)].prepare(IDENTITY.node, mine, at));
+        let copy = stand.log.copied();
+        assert_eq!(stand.coordinator.decide(&commit(mine)), Ok(Outcome::Committed));
+        stand.banks[0].teller().call(Verb::Commit(a));
+        // Its machine is lost. Once more, because the first opening of the copy keeps what it was told.
+        stand.log = copy;
+        stand.config.is_restored = is_restored;
+        stand.restart(true);
+        stand.config.is_restored = false;
+        stand.restart(true);
+        stand.fence();
+        (0..8).for_each(|_| _ = stand.round());
+        assert_eq!(
+            stand.banks[1].vault().committed.contains(&b),
+            is_restored,
+            "found by its sibling, or half a commit"
+        );
+        let later = tx(&stand.coordinator.handshake("later").unwrap(), 1);
+        assert!(!stand.coordinator.may_be_lost(later));
+    }
 }
