@@ -287,12 +287,14 @@ impl House {
             ..assent_door::Limits::default()
         };
         let mut engines = Engines::of(self.identity.node);
+        let mut places = Vec::new();
         if let Some((state, coordinator)) = &self.coordinator {
             match state {
                 StateLog::Journal(journal) => count(&metrics, "coordinator", journal, Journal::counts),
                 StateLog::Table(table) => count(&metrics, "coordinator", table, TableLog::counts),
             }
             let connectors = config.resources.iter().map(|it| self.connector(it)).collect::<Result<Vec<_>, _>>()?;
+            places.extend(connectors.iter().map(|it| (it.name().to_owned(), it.place())));
             engines.agent = Some(Agent::new(Arc::clone(coordinator), connectors, Arc::clone(&self.clock)));
             engines.coordinator = Some(Arc::clone(coordinator));
             engines.coordinator_log = Some(state.log());
@@ -307,6 +309,7 @@ impl House {
             threads: config.server.threads,
             limits,
             resources: config.resources.iter().map(|resource| resource.name.clone()).collect(),
+            places,
             client_lost_ms: u32::try_from(config.server.client_lost_ms).unwrap_or(u32::MAX),
             ..assent_server::Config::new(listen)
         };
@@ -419,7 +422,8 @@ fn lost_decision(section: &Engine) -> assent_coordinator::LostDecision {
     policy
 }
 
-fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
+/// What recovery reaches it by.
+pub(crate) fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failure> {
     let (name, url) = (&resource.name, resource.url()?);
     Ok(match resource.kind.as_str() {
         "postgres" => Box::new(PostgresConnector::new(name, &url)?),

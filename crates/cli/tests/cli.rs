@@ -44,6 +44,8 @@ mod pooled;
 mod report;
 #[path = "cli/rest_kills.rs"]
 mod rest_kills;
+#[path = "cli/rights.rs"]
+mod rights;
 #[path = "cli/served.rs"]
 mod served;
 #[path = "cli/store.rs"]

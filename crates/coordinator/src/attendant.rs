@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_ids::{Branch, ResourceId, TxId, Xid};
+use assent_kind::Kind;
 use assent_world::{Clock, Moment};
-use assent_xa::{BranchRecord, Connector};
+use assent_xa::{BranchRecord, Connector, Native, Stay};
 
-use crate::attended::Sights;
+use crate::attended::{Seen, Sights};
 use crate::recovery::Orphan;
 use crate::station::Station;
 use crate::{Coordinator, ResourceReport, Round, Standing, Stopped};
@@ -36,6 +37,8 @@ pub(crate) struct Sight {
     pub(crate) not_before: Moment,
     /// Nobody is known to have committed it or a sibling, and its decision may be lost: it waits for a person.
     pub(crate) is_held: bool,
+    /// Why it is still there: what its resource said when it was told.
+    pub(crate) trouble: Option<(Kind, Native)>,
 }
 
 /// A decided branch that was not listed, as it was missed in the last rounds.
@@ -52,6 +55,7 @@ pub(crate) struct Look {
     orphans: Vec<Orphan>,
     is_asked: bool,
     listing: Option<BTreeSet<Xid>>,
+    stays: BTreeMap<Xid, Stay>,
 }
 
 /// The recovery of one resource.
@@ -161,12 +165,13 @@ impl Attendant {
         let is_asked = !self.yields() && self.station.ask(self.clock.now());
         // Whoever waits for the claims waits for no list.
         self.tell_claim();
-        Look { orphans, is_asked, listing: None }
+        Look { orphans, is_asked, listing: None, stays: BTreeMap::new() }
     }
 
     /// Reads the answer, and tells everybody of a branch that stops all.
     pub(crate) fn read(&mut self, look: &mut Look) {
         let list = if look.is_asked { self.station.listed(self.clock.now()) } else { None };
+        look.stays = self.station.stays();
         self.tell_claim();
         look.listing = list.map(BTreeSet::from_iter);
         if let Some(list) = &look.listing {
@@ -190,8 +195,9 @@ impl Attendant {
         }
         match look.listing {
             Some(list) => {
-                self.note(&list, &mut round);
+                self.note(&list, look.stays, &mut round);
                 self.resolve(&mut round);
+                round.refused.extend(self.refused());
                 self.conclude(look.orphans, &list, &mut round);
                 // What is decided is told before anything is asked about what is not.
                 self.search();
@@ -241,8 +247,18 @@ impl Attendant {
         Some(Stopped { xid: *xid, tx: branch.tx, resource: self.station.name().to_owned() })
     }
 
+    /// A branch that only a person can help, if there is one.
+    fn refused(&self) -> Option<(TxId, String, Native)> {
+        self.sights.values().find_map(|sight| match &sight.trouble {
+            Some((Kind::Denied | Kind::Invalid, native)) => {
+                Some((sight.branch.tx, self.station.name().to_owned(), native.clone()))
+            }
+            _ => None,
+        })
+    }
+
     /// Keeps what is prepared, and since when; tells the coordinator, which then forgets nothing of it.
-    fn note(&mut self, list: &BTreeSet<Xid>, round: &mut Round) {
+    fn note(&mut self, list: &BTreeSet<Xid>, mut stays: BTreeMap<Xid, Stay>, round: &mut Round) {
         let (now, node) = (self.clock.now(), self.coordinator.node());
         let mut before = std::mem::take(&mut self.sights);
         for xid in list {
@@ -259,10 +275,15 @@ impl Attendant {
             self.sights.insert(*xid, sight);
         }
         let mut sights = Sights::new();
-        for sight in self.sights.values() {
+        for (xid, sight) in &self.sights {
             let (since, records) = sights.entry(sight.branch.tx).or_insert((sight.first, Vec::new()));
             *since = sight.first.min(*since);
-            records.push(sight.record());
+            records.push(Seen {
+                record: sight.record(),
+                stay: stays.remove(xid).unwrap_or_default(),
+                trouble: sight.trouble.as_ref().map(|(_, native)| native.clone()),
+                failures: sight.failures,
+            });
         }
         self.coordinator.sighted(self.station.id, sights);
     }
@@ -270,7 +291,7 @@ impl Attendant {
 
 impl Sight {
     const fn new(branch: Branch, first: Moment) -> Self {
-        Self { branch, first, looks: 0, failures: 0, not_before: Moment(0), is_held: false }
+        Self { branch, first, looks: 0, failures: 0, not_before: Moment(0), is_held: false, trouble: None }
     }
 
     const fn record(&self) -> BranchRecord {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use assent_ids::{ResourceId, TxId};
 use assent_world::Moment;
-use assent_xa::{BranchRecord, Native};
+use assent_xa::{BranchRecord, Native, Stay};
 
 use crate::Stopped;
 use crate::siblings::{Answer, NOTHING_LASTS, Questions, Sibling};
@@ -28,8 +28,19 @@ pub(crate) const FIRST_PASS_MAX: Duration = Duration::from_secs(1);
 /// Two that start together have sorted it out by then.
 const RIVALLED_MAX: Duration = Duration::from_secs(1);
 
+/// A branch seen prepared.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) record: BranchRecord,
+    pub(crate) stay: Stay,
+    /// What its resource said when it was last told, if it is there all the same.
+    pub(crate) trouble: Option<Native>,
+    /// How often it was.
+    pub(crate) failures: u32,
+}
+
 /// Branches seen prepared, by transaction, and since when.
-pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<BranchRecord>)>;
+pub(crate) type Sights = BTreeMap<TxId, (Moment, Vec<Seen>)>;
 
 /// How the claim on a resource stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +104,7 @@ impl Attended {
     }
 
     /// Since when branches of this transaction are seen, and which.
-    pub(crate) fn seen(&self, tx: TxId) -> Option<(Moment, Vec<BranchRecord>)> {
+    pub(crate) fn seen(&self, tx: TxId) -> Option<(Moment, Vec<Seen>)> {
         let mut sights = self.posts.values().filter_map(|post| post.sights.get(&tx));
         let (first, branches) = sights.next()?;
         let mut all = (*first, branches.clone());
@@ -101,7 +112,7 @@ impl Attended {
             all.0 = all.0.min(*first);
             all.1.extend_from_slice(branches);
         }
-        all.1.sort_by_key(|branch| branch.number);
+        all.1.sort_by_key(|branch| branch.record.number);
         Some(all)
     }
 

@@ -1,10 +1,12 @@
 //! Looking without touching: lists for people, counters for meters.
 
 use std::ops::Bound;
+use std::time::Duration;
 
 use assent_ids::{ResourceId, TxId};
 use assent_xa::BranchRecord;
 
+use crate::attended::Seen;
 use crate::coordinator::State;
 use crate::note::Note;
 use crate::record;
@@ -80,8 +82,13 @@ impl Coordinator {
             (None, Some((since, _))) => *since,
             (None, None) => return None,
         };
-        let known = entry.map(|entry| record::read_branches(&entry.branches).unwrap_or_default()).unwrap_or_default();
         let seen = sight.map(|(_, seen)| seen).unwrap_or_default();
+        // What is known since before a restart says more than this process's own time.
+        let decided_ms = entry.map(|entry| entry.at_ms).filter(|at_ms| *at_ms > 0);
+        let prepared_ms = seen.iter().map(|one| one.stay.since_ms).filter(|since_ms| *since_ms > 0);
+        let before = decided_ms.into_iter().chain(prepared_ms).min();
+        let before = before.map_or(Duration::ZERO, |ms| Duration::from_millis(self.clock.wall_ms().saturating_sub(ms)));
+        let known = entry.map(|entry| record::read_branches(&entry.branches).unwrap_or_default()).unwrap_or_default();
         let progress = entry.map(|entry| entry.progress.as_slice()).unwrap_or_default();
         let durable = |entry: &Entry| entry.ticket.is_none_or(|ticket| ticket.end <= self.log.durable());
         Some(TransactionView {
@@ -89,10 +96,10 @@ impl Coordinator {
             client: state.clients.standing(tx.incarnation),
             label: state.clients.label(tx.incarnation).to_owned(),
             decided: entry.map(|entry| (entry.outcome, entry.by)),
-            decided_ms: entry.map(|entry| entry.at_ms).filter(|at_ms| *at_ms > 0),
+            decided_ms,
             is_durable: entry.is_some_and(durable),
             is_acknowledged: entry.is_some_and(|entry| entry.is_acknowledged),
-            age: self.clock.now().since(since),
+            age: self.clock.now().since(since).max(before),
             may_be_lost: state.may_be_lost(tx),
             branches: branches(known, &seen, progress),
         })
@@ -100,21 +107,23 @@ impl Coordinator {
 }
 
 /// What the decision names and what the agent saw, each branch once.
-fn branches(known: Vec<BranchRecord>, seen: &[BranchRecord], progress: &[Note]) -> Vec<BranchView> {
+fn branches(known: Vec<BranchRecord>, seen: &[Seen], progress: &[Note]) -> Vec<BranchView> {
     let same = |resource: ResourceId, number: u16| {
         move |branch: &BranchRecord| branch.resource == resource && branch.number == number
     };
-    let extra = seen.iter().filter(|one| !known.iter().any(same(one.resource, one.number))).cloned();
+    let seen_records = || seen.iter().map(|one| &one.record);
+    let extra = seen_records().filter(|one| !known.iter().any(same(one.resource, one.number))).cloned();
     let extra: Vec<BranchRecord> = extra.collect();
     let mut all = known;
     all.extend(extra);
     let view = |branch: BranchRecord| {
         let done = progress.iter().find(|one| one.resource == branch.resource && one.number == branch.number);
-        let is_seen = seen.iter().any(same(branch.resource, branch.number));
-        let fate = match done {
-            Some(note) => note.fate.clone(),
-            None if is_seen => Fate::Prepared,
-            None => Fate::Open,
+        let is_here = same(branch.resource, branch.number);
+        let here = seen.iter().find(|one| is_here(&one.record));
+        let fate = match (done, here) {
+            (Some(note), _) => note.fate.clone(),
+            (None, Some(_)) => Fate::Prepared,
+            (None, None) => Fate::Open,
         };
         BranchView {
             resource: branch.resource,
@@ -122,8 +131,10 @@ fn branches(known: Vec<BranchRecord>, seen: &[BranchRecord], progress: &[Note]) 
             flags: branch.flags,
             fate,
             by: done.map(|note| note.by),
-            retries: done.map_or(0, |note| note.retries),
-            native: done.map(|note| note.native.clone()).unwrap_or_default(),
+            retries: done.map(|note| note.retries).or(here.map(|one| one.failures)).unwrap_or_default(),
+            native: done.map(|note| note.native.clone()).or_else(|| here?.trouble.clone()).unwrap_or_default(),
+            stay: here.map(|one| one.stay.clone()).unwrap_or_default(),
+            witness: branch.witness,
         }
     };
     all.into_iter().map(view).collect()

@@ -13,6 +13,7 @@ use crate::attended::rivalled;
 use crate::coordinator::{State, pending};
 use crate::error::{in_doubt, not_laid};
 use crate::record::Word;
+use crate::recovery::records;
 use crate::{By, Coordinator, Standing, Stopped, lay, record};
 
 /// The most bytes of an operator's name.
@@ -77,7 +78,8 @@ impl Coordinator {
             } else {
                 alone(&state, self.clock.now())?;
                 let standing = state.clients.standing(tx.incarnation);
-                let seen = state.attended.seen(tx).filter(|_| state.table.is_watched(tx)).map(|(_, seen)| seen);
+                let seen =
+                    state.attended.seen(tx).filter(|_| state.table.is_watched(tx)).map(|(_, seen)| records(seen));
                 let branches = match (standing, seen) {
                     (Standing::Never, _) | (_, None) => return Err(unknown(tx)),
                     (Standing::Connected, _) => return Err(driven(tx)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_xa::{BranchRecord, DecideError, Native, Outcome};
 
-use crate::attended::{Claim, FIRST_PASS_MAX, Sights};
+use crate::attended::{Claim, FIRST_PASS_MAX, Seen, Sights};
 use crate::coordinator::{State, pending};
 use crate::note::Note;
 use crate::record;
@@ -134,7 +134,7 @@ impl Coordinator {
 
     /// Decides rollback of what is seen prepared, unless it is decided already. Nobody is told before it is waited for.
     pub(crate) fn abort_begin(&self, tx: TxId, by: By) -> Result<Pending, DecideError> {
-        let seen = self.state().attended.seen(tx).map(|(_, branches)| branches).unwrap_or_default();
+        let seen = self.state().attended.seen(tx).map(|(_, branches)| records(branches)).unwrap_or_default();
         self.decide_abort_begin(tx, by, &seen)
     }
 
@@ -189,6 +189,11 @@ impl Coordinator {
         done.into_iter().for_each(|(tx, is_fenced)| state.table.finish(tx, is_fenced));
         swept
     }
+}
+
+/// What a decision names of branches that were seen.
+pub(crate) fn records(seen: Vec<Seen>) -> Vec<BranchRecord> {
+    seen.into_iter().map(|one| one.record).collect()
 }
 
 /// Decided, not finished, and not driven by its client.

@@ -244,7 +244,8 @@ impl Attendant {
     fn keep(&mut self, xid: Xid, resolution: Resolution, round: &mut Round) {
         let Some(sight) = self.sights.get_mut(&xid) else { return };
         let Branch { tx, resource, number, .. } = sight.branch;
-        if matches!(resolution, Resolution::Retry(..)) {
+        if let Resolution::Retry(kind, native) = &resolution {
+            sight.trouble = Some((*kind, native.clone()));
             sight.failures = sight.failures.saturating_add(1);
             sight.not_before = self.clock.now().after(patience(sight.failures));
         }

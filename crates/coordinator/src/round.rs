@@ -83,6 +83,9 @@ pub struct Round {
     pub branches: Vec<BranchReport>,
     /// Branches at resources that are not registered: nobody here can finish them.
     pub unregistered: Vec<(TxId, ResourceId)>,
+    /// Branches that their resource refuses to let this coordinator finish, for want of a right or in another database: a person
+    /// has to put that right. One of each resource, with its own words.
+    pub refused: Vec<(TxId, String, Native)>,
     /// Set if another copy of the data folder is at work, or this one is an old one: nothing was touched.
     pub stopped: Option<Stopped>,
 }
@@ -93,6 +96,7 @@ impl Round {
         self.resources.extend(other.resources);
         self.branches.extend(other.branches);
         self.unregistered.extend(other.unregistered);
+        self.refused.extend(other.refused);
         self.stopped = self.stopped.take().or(other.stopped);
         self.unregistered.sort_unstable();
         self.unregistered.dedup();

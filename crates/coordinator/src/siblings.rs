@@ -13,6 +13,7 @@ use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Outcome, Past, Reply, Verb};
 
+use crate::recovery::records;
 use crate::{Attendant, By, Coordinator, Pending};
 
 /// Branches are numbered from 0 in a transaction, also those that drop out. So many are looked for; so a transaction with
@@ -79,7 +80,7 @@ impl Coordinator {
 
     /// Decides commit, as the lost decision did, unless somebody was faster. Nobody is told before it is waited for.
     pub(crate) fn restore_begin(&self, tx: TxId, sibling: BranchRecord) -> Result<Pending, DecideError> {
-        let mut branches = self.state().attended.seen(tx).map(|(_, branches)| branches).unwrap_or_default();
+        let mut branches = self.state().attended.seen(tx).map(|(_, seen)| records(seen)).unwrap_or_default();
         if !branches.iter().any(|one| (one.resource, one.number) == (sibling.resource, sibling.number)) {
             branches.push(sibling);
         }

@@ -4,12 +4,13 @@
 //! Walk: [`Station::ask`] and [`Station::listed`] · [`Station::tell`] one branch · [`Station::tell_all`] many, several at
 //! a time · [`Station::rest`] lets the helpers go.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assent_ids::{NodeId, ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::Moment;
-use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use assent_xa::{Connector, Native, Reply, Resource, Stay, Verb};
 
 use crate::attended::{Claim, rivalled};
 
@@ -145,6 +146,11 @@ impl Station {
             }
             other => self.failed(other, now),
         }
+    }
+
+    /// What that list says of each branch beside its name.
+    pub(crate) fn stays(&mut self) -> BTreeMap<Xid, Stay> {
+        self.link.as_mut().map(|link| link.stays()).unwrap_or_default()
     }
 
     /// Tells a branch. `None` if there is no connection (any more).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_journal::Ticket;
-use assent_xa::{Native, Outcome};
+use assent_xa::{Native, Outcome, Stay};
 
 use crate::{By, Fate, Standing};
 
@@ -76,7 +76,8 @@ pub struct TransactionView {
     pub is_durable: bool,
     /// Whether the client knows the outcome.
     pub is_acknowledged: bool,
-    /// Since it was decided, or since the agent saw it first.
+    /// Since it was decided, or since the agent saw it first; by the clocks of this machine and of its resources since before
+    /// that, where they tell.
     pub age: Duration,
     /// Nobody has decided as far as is known, but a decision may have been lost with the power (RPO > 0).
     pub may_be_lost: bool,
@@ -101,6 +102,10 @@ pub struct BranchView {
     pub retries: u32,
     /// The resource's own words, where the fate does not carry them.
     pub native: Native,
+    /// What the resource's latest list says of it beside its name; nothing where it is not listed, or the resource tells no more.
+    pub stay: Stay,
+    /// What the decision keeps of its vote, in the adapter's form.
+    pub witness: Vec<u8>,
 }
 
 /// Counters since the opening, and levels of the moment.

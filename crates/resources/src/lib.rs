@@ -36,3 +36,11 @@ pub use self::mariadb::{Mariadb, MariadbClient, MariadbConnector};
 pub use self::postgres::{Postgres, PostgresClient, PostgresConnector};
 pub use self::remote::{Remote, RemoteConnector, RemoteError, Rows};
 pub use self::scripted::{Script, ScriptError, Scripted, ScriptedConnector};
+
+/// What a decision keeps of a branch's vote, in words for people: for a PostgreSQL the transaction's number, role and database, for a
+/// MariaDB connection and server. Nothing for what neither of them wrote.
+#[cfg(all(feature = "postgres", feature = "mariadb"))]
+#[must_use]
+pub fn witness_words(witness: &[u8]) -> Option<String> {
+    postgres::witness::words(witness).or_else(|| mariadb::witness::words(witness))
+}

@@ -7,7 +7,7 @@ use assent_wire::Answer;
 
 use crate::role::Visit;
 use crate::shared::{Asked, Shared};
-use crate::views;
+use crate::views::{self, Named};
 
 /// Transactions of one page, however many are asked for: they are gathered under the coordinator's lock.
 const LIST_PAGE_MAX: usize = 1_000;
@@ -63,8 +63,8 @@ fn transactions(visit: &mut Visit<'_>, views: &[TransactionView], mut more: bool
     let (shared, node) = (visit.shared, visit.shared.node);
     let mut views = views;
     let limit = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(usize::MAX);
-    let name = |branch: &BranchView| shared.resource_name(branch.resource);
-    let names: Vec<Vec<String>> = views.iter().map(|view| view.branches.iter().map(name).collect()).collect();
+    let name = |branch: &BranchView| shared.resource_named(branch.resource);
+    let names: Vec<Vec<Named>> = views.iter().map(|view| view.branches.iter().map(name).collect()).collect();
     loop {
         let list = views.iter().zip(&names).map(|(view, names)| views::transaction(node, view, names)).collect();
         let answer = Answer::Transactions { more, list };
@@ -116,6 +116,11 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
 }
 
 impl Shared {
+    /// A resource as people know it.
+    pub(crate) fn resource_named(&self, id: ResourceId) -> Named {
+        Named { name: self.resource_name(id), place: self.places.get(&id).cloned().unwrap_or_default() }
+    }
+
     /// The registered name of a resource, or its id.
     pub(crate) fn resource_name(&self, id: ResourceId) -> String {
         let name = self.registered.iter().find(|(_, known)| **known == id).map(|(name, _)| name.clone());

@@ -95,6 +95,10 @@ pub(crate) fn check(round: &Round) -> Check {
         let others = if troubles.len() > 1 { format!(" and {} more", troubles.len() - 1) } else { String::new() };
         return Check::degraded(format!("{name}: {why}{others}"));
     }
+    if let Some((tx, name, native)) = round.refused.first() {
+        let why = words(Kind::Denied, native);
+        return Check::degraded(format!("{name}: a branch of {tx} cannot be finished by this account: {why}"));
+    }
     let open = round.branches.iter().filter(|branch| !branch.resolution.is_finished()).count();
     Check::ok(format!("{} resources asked, {open} branches open", round.resources.len()))
 }

@@ -36,6 +36,8 @@ pub struct Config {
     pub limits: Limits,
     /// The registered resource names that a client may enlist.
     pub resources: Vec<String>,
+    /// Where they are, for people, by their names: host, port, database and account.
+    pub places: Vec<(String, String)>,
     /// A client that is silent for three times this counts as lost; 0 asks for no heartbeats.
     pub heartbeat_ms: u32,
     /// What clients are told about how long they may be away: the coordinator's own `client_lost_ms`.
@@ -51,6 +53,7 @@ impl Config {
             threads: 1,
             limits: Limits::default(),
             resources: Vec::new(),
+            places: Vec::new(),
             heartbeat_ms: 333,
             client_lost_ms: 1000,
         }
@@ -176,6 +179,7 @@ impl Server {
             drain: Drain::default(),
             numbers,
             registered,
+            places: config.places.iter().map(|(name, place)| (ResourceId::of(name), place.clone())).collect(),
             seats: Seats::default(),
             recovery: Recovery::new(attendance),
             inquiries: Inquiries::default(),

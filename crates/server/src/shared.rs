@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) seats: Seats,
     /// The names a client may enlist.
     pub(crate) registered: BTreeMap<String, ResourceId>,
+    /// Where they are, for people.
+    pub(crate) places: BTreeMap<ResourceId, String>,
     pub(crate) recovery: Recovery,
     pub(crate) inquiries: Inquiries,
     /// Work on the whole store.

@@ -86,19 +86,32 @@ fn words(native: &Native) -> wire::Native<'_> {
     wire::Native { code: &native.code, message: &native.message }
 }
 
+/// A resource as people know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The registered name, or the id of one that is not registered.
+    pub name: String,
+    /// Where it is; empty where that is not known.
+    pub place: String,
+}
+
 /// A transaction that is in doubt or unfinished; `names`: those of its branches' resources, in their order.
 #[must_use]
-pub fn transaction<'a>(node: NodeId, view: &'a TransactionView, names: &'a [String]) -> wire::TransactionView<'a> {
-    let branch = |(branch, name): (&'a assent_coordinator::BranchView, &'a String)| {
+pub fn transaction<'a>(node: NodeId, view: &'a TransactionView, names: &'a [Named]) -> wire::TransactionView<'a> {
+    let branch = |(branch, named): (&'a assent_coordinator::BranchView, &'a Named)| {
         let assent_coordinator::BranchView { resource, number, flags, .. } = branch;
         let xid = Branch { node, tx: view.tx, resource: *resource, number: *number, flags: *flags }.xid();
         wire::BranchView {
-            resource: name,
+            resource: &named.name,
             xid,
             fate: fate(&branch.fate),
             by: branch.by.map(by),
             retries: branch.retries,
             native: native(&branch.fate, &branch.native),
+            place: &named.place,
+            prepared_ms: branch.stay.since_ms,
+            listed: &branch.stay.words,
+            witness: &branch.witness,
         }
     };
     wire::TransactionView {

@@ -101,6 +101,14 @@ pub struct BranchView<'a> {
     pub retries: u32,
     /// The resource's own words; may be empty.
     pub native: Native<'a>,
+    /// Where the resource is: host and port, database and account; may be empty.
+    pub place: &'a str,
+    /// Since when it is prepared, in milliseconds since 1970 by the resource's clock; 0 if that is not known.
+    pub prepared_ms: u64,
+    /// What the resource's latest list says of it beside its name, in words; may be empty.
+    pub listed: &'a str,
+    /// What the decision keeps of its vote, in the adapter's form; may be empty.
+    pub witness: &'a [u8],
 }
 
 /// A transaction as the coordinator knows it.
@@ -175,6 +183,7 @@ impl<'a> BranchView<'a> {
         field::put_option(to, self.by.as_ref(), |to, by| field::put_word(to, BYS, by));
         to.u32(self.retries);
         self.native.put(to);
+        to.text(self.place).u64(self.prepared_ms).text(self.listed).bytes(self.witness);
     }
 
     fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
@@ -185,6 +194,10 @@ impl<'a> BranchView<'a> {
             by: field::option(from, "by", |from| field::word(from, "by", BYS))?,
             retries: from.u32("retries")?,
             native: Native::take(from)?,
+            place: from.text("place")?,
+            prepared_ms: from.u64("prepared_ms")?,
+            listed: from.text("listed")?,
+            witness: from.bytes("witness")?,
         })
     }
 }

@@ -19,5 +19,5 @@ pub use commit::Commit;
 pub use decider::{BranchRecord, DecideError, Decider, Decision, Deviation, Outcome};
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
 pub use report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
-pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};
+pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Stay, Verb, Vote};
 pub use tx::TxReturn;

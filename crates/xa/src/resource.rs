@@ -5,6 +5,8 @@
 //! thread.
 //! Source: X/Open CAE Specification C193 (XA), chapters 3 to 5.
 
+use std::collections::BTreeMap;
+
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
 
@@ -103,6 +105,15 @@ pub struct Native {
     pub message: String,
 }
 
+/// What a resource's list says of a prepared branch beside its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stay {
+    /// Since when it is prepared, in milliseconds since 1970 by the resource's clock.
+    pub since_ms: u64,
+    /// Where in the resource and whose it is, in words for people.
+    pub words: String,
+}
+
 /// What a branch answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -194,6 +205,12 @@ pub trait Resource: Send {
     /// resource that wraps another one.
     fn let_go(&mut self) {}
 
+    /// What the latest list says of each branch beside its name, where the resource tells; taken, so that a second question
+    /// gets nothing. Says no word to the resource.
+    fn stays(&mut self) -> BTreeMap<Xid, Stay> {
+        BTreeMap::new()
+    }
+
     /// Whether this connection, which rests, is known to have ended: as far as that shows without a word to the resource
     /// and without waiting. What a server has prepared may be another list by the time it is back. Forward it in a
     /// resource that wraps another one.
@@ -212,6 +229,11 @@ pub trait Resource: Send {
 pub trait Connector: Send + Sync {
     /// The registered name; its [`assent_ids::ResourceId`] stands in every XID.
     fn name(&self) -> &str;
+
+    /// Where it is, for people: host and port, database and account, and never a password. Empty where that says nothing.
+    fn place(&self) -> String {
+        String::new()
+    }
 
     /// A fresh connection.
     ///

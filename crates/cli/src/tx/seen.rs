@@ -48,6 +48,14 @@ pub(super) struct Branch {
     /// The resource's own words.
     code: String,
     message: String,
+    /// Where the resource is: host, port, database, role.
+    place: String,
+    /// UTC, by the resource's clock; nothing if it does not tell.
+    prepared_since: Option<String>,
+    /// What its list says of the branch beside its name.
+    listed: String,
+    /// What the decision keeps of the vote, in words: the number that the server knows the branch's work by.
+    vote: Option<String>,
     #[serde(skip)]
     pub(super) is_open: bool,
 }
@@ -107,7 +115,8 @@ const fn fate(fate: Fate) -> &'static str {
 fn state(view: &TransactionView<'_>) -> String {
     let (_, client) = standing(view.standing);
     let Some((outcome, who)) = view.decided else {
-        let held = "prepared and held: its decision may be lost (a power cut, or an older copy of the folder put back), and nobody presumes";
+        let held = "prepared and held: its decision may be lost (a power cut, or an older copy of the folder put \
+                    back), and nobody presumes";
         let open = if view.may_be_lost { held } else { "prepared and undecided" };
         return format!("{open}; {client}");
     };
@@ -138,6 +147,10 @@ impl Transaction {
             retries: branch.retries,
             code: branch.native.code.to_owned(),
             message: branch.native.message.to_owned(),
+            place: branch.place.to_owned(),
+            prepared_since: (branch.prepared_ms > 0).then(|| moment::show(branch.prepared_ms)),
+            listed: branch.listed.to_owned(),
+            vote: assent_resources::witness_words(branch.witness),
             is_open: matches!(branch.fate, Fate::Open | Fate::Prepared),
         };
         Self {
@@ -167,6 +180,15 @@ impl Transaction {
 }
 
 impl Branch {
+    /// Where it is, since when, and what the server knows it by: a line each, as far as it is known.
+    fn facts(&self) -> Vec<String> {
+        let place = Some(format!("at {}", self.place)).filter(|_| !self.place.is_empty());
+        let since = self.prepared_since.as_ref().map(|since| format!("prepared since {since}"));
+        let listed = Some(format!("listed as {}", self.listed)).filter(|_| !self.listed.is_empty());
+        let vote = self.vote.as_ref().map(|vote| format!("voted as {vote}"));
+        [place, since, listed, vote].into_iter().flatten().chain([format!("xid {}", self.xid)]).collect()
+    }
+
     fn words(&self) -> String {
         let retries = if self.retries > 0 { format!(", told {} times", self.retries + 1) } else { String::new() };
         let native = match (self.code.as_str(), self.message.as_str()) {
@@ -193,7 +215,11 @@ pub(super) fn print(head: &Head, list: &[Transaction], json: bool) -> Result<(),
     }
     let mut rows = table(&["transaction", "outcome", "state", "client", "age", "branches"]);
     for one in list {
-        let branches: Vec<String> = one.branches.iter().map(Branch::words).collect();
+        let with_place = |branch: &Branch| match branch.place.as_str() {
+            "" => branch.words(),
+            place => format!("{} at {place}", branch.words()),
+        };
+        let branches: Vec<String> = one.branches.iter().map(with_place).collect();
         rows.add_row([
             one.tx.clone(),
             one.outcome.unwrap_or("undecided").to_owned(),
@@ -234,6 +260,6 @@ pub(super) fn print_facts(one: &Transaction) {
     println!("  known for {} s", one.age_ms / 1_000);
     for branch in &one.branches {
         println!("  branch    {}", branch.words());
-        println!("            xid {}", branch.xid);
+        branch.facts().iter().for_each(|fact| println!("            {fact}"));
     }
 }

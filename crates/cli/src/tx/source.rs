@@ -9,7 +9,7 @@ use assent_coordinator::{Coordinator, Identity};
 use assent_ids::{NodeId, ResourceId, TxId};
 use assent_journal::{Journal, Log};
 use assent_kind::Kind;
-use assent_server::views;
+use assent_server::views::{self, Named};
 use assent_wire::{Answer, Request};
 use assent_world::{RealClock, RealDisk};
 
@@ -17,8 +17,9 @@ use super::head::Head;
 use super::seen::Transaction;
 use super::{admin, unexpected};
 use crate::args::Source;
-use crate::config::Config;
+use crate::config::{Config, Resource};
 use crate::failure::Failure;
+use crate::serve::connector;
 
 /// Transactions asked for in one message.
 const PAGE: u32 = 1_000;
@@ -67,28 +68,37 @@ pub(super) fn ask(server: &str, tx: TxId) -> Result<Option<Transaction>, Failure
 }
 
 fn offline(node: NodeId, names: &Names, view: &assent_coordinator::TransactionView) -> Transaction {
-    let names: Vec<String> = view.branches.iter().map(|branch| names.name(branch.resource)).collect();
+    let names: Vec<Named> = view.branches.iter().map(|branch| names.named(branch.resource)).collect();
     Transaction::of(&views::transaction(node, view, &names))
 }
 
 /// The names of resources: a stopped server's journal knows ids, names stand in its configuration.
-pub(super) struct Names(BTreeMap<ResourceId, String>);
+pub(super) struct Names(BTreeMap<ResourceId, Named>);
 
 impl Names {
     pub(super) fn of(from: &Source) -> Result<Self, Failure> {
         let Some(file) = &from.config else { return Ok(Self(BTreeMap::new())) };
-        let named = Config::load(file, &[])?.resources.into_iter().map(|it| (ResourceId::of(&it.name), it.name));
-        Ok(Self(named.collect()))
+        let named = |it: Resource| {
+            // A URL in a file that is not there now keeps nobody from the names.
+            let place = connector(&it).map(|it| it.place()).unwrap_or_default();
+            (ResourceId::of(&it.name), Named { name: it.name, place })
+        };
+        Ok(Self(Config::load(file, &[])?.resources.into_iter().map(named).collect()))
     }
 
     /// One that is known without a configuration.
     pub(super) fn with(mut self, name: Option<&str>) -> Self {
-        self.0.extend(name.map(|name| (ResourceId::of(name), name.to_owned())));
+        let named = |name: &str| (ResourceId::of(name), Named { name: name.to_owned(), place: String::new() });
+        self.0.extend(name.map(named));
         self
     }
 
     pub(super) fn name(&self, id: ResourceId) -> String {
-        self.0.get(&id).cloned().unwrap_or_else(|| id.to_string())
+        self.named(id).name
+    }
+
+    fn named(&self, id: ResourceId) -> Named {
+        self.0.get(&id).cloned().unwrap_or_else(|| Named { name: id.to_string(), place: String::new() })
     }
 }
 

@@ -8,7 +8,7 @@ use super::assent::{fails, json};
 use super::town::{Rules, Town, alone, eventually, mariadb, number, prepared, root, shared, text, variable};
 
 /// A coordinator that has answered "committed" and died, and its client too: both branches are still prepared.
-fn decided(test: &str) -> (Town, String, [assent_ids::Xid; 2]) {
+pub(crate) fn decided(test: &str) -> (Town, String, [assent_ids::Xid; 2]) {
     let town = Town::new(test, Rules::frozen_at("coordinator-after-answer"));
     let mut voted = town.voted(1);
     voted.decide();
@@ -26,10 +26,10 @@ fn decided(test: &str) -> (Town, String, [assent_ids::Xid; 2]) {
 fn a_postgres_branch_rolled_back_by_hand_is_found_listed_over_a_kill_and_forgotten_by_a_person() {
     let _quiet = shared();
     let (town, tx, xids) = decided("by_hand");
-    Client::connect(&town.rules.bank, NoTls)
-        .unwrap()
-        .batch_execute(&format!("ROLLBACK PREPARED '{}'", xids[0].to_gid()))
-        .unwrap();
+    let mut bank = Client::connect(&town.rules.bank, NoTls).unwrap();
+    let sql = "SELECT transaction::text FROM pg_prepared_xacts WHERE gid = $1";
+    let number: String = bank.query_one(sql, &[&xids[0].to_gid()]).unwrap().get(0);
+    bank.batch_execute(&format!("ROLLBACK PREPARED '{}'", xids[0].to_gid())).unwrap();
     let mut town = town.again(Rules::default());
     // Also after another kill: nothing forgets it but a person. MariaDB's end may be lost with the process, and is inferred.
     for _ in 0..2 {
@@ -53,6 +53,9 @@ fn a_postgres_branch_rolled_back_by_hand_is_found_listed_over_a_kill_and_forgott
     assert!(town.served.get("/health").contains("1 heuristic outcomes wait for a person"));
     let shown = text(&town.served, &["show", &tx]);
     assert!(shown.contains("bank#0 rolled back on its own: decided commit"), "{shown}");
+    // What a person needs to ask PostgreSQL himself.
+    let voted = format!("voted as transaction {number} of role \"assent\" in database \"assent\", log at ");
+    assert!(shown.contains(&voted) && shown.contains("voted as connection "), "{voted:?} in {shown}");
 
     fails(&["tx", "forget", &tx, "--server", &town.served.protocol], 2, "add --yes");
     json(&town.tx(&["forget", &tx, "--yes", "--by", "anna", "--reason", "booked by hand"]));

@@ -1,10 +1,13 @@
 //! What a prepared branch outlives, and what it costs while nobody finishes it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
+use std::time::Duration;
+
+use assent_world::{Clock as _, RealClock};
 use postgres::{Client, NoTls};
 
 use super::assent::{json, run};
-use super::town::{Rules, Town, alone, eventually, prepared, servers, shared};
+use super::town::{Rules, Town, alone, eventually, prepared, servers, shared, text, variable};
 
 /// Both databases serve again, also if the test fails.
 struct Stopped;
@@ -69,4 +72,40 @@ fn a_prepared_branch_of_postgres_holds_vacuum_back_and_the_doctor_counts_it() {
     town.until("it is rolled back", |listed| listed[0]["branches"][0]["state"] == "rolled back");
     // Recovery's own looks are snapshots, too.
     eventually("the place of a dead row is taken", || place() == "(0,1)");
+}
+
+/// What was in doubt before a restart is not young after it, and who looks for it is told where to look.
+#[test]
+fn a_branch_in_doubt_is_shown_with_its_server_its_role_its_number_and_since_when_also_behind_a_restart() {
+    let _quiet = shared();
+    let town = Town::new("since", Rules { client_lost_ms: 60_000, ..Rules::default() });
+    let voted = town.voted(1);
+    let since = RealClock.now();
+    let mut bank = Client::connect(&town.rules.bank, NoTls).unwrap();
+    let sql = "SELECT transaction::text FROM pg_prepared_xacts WHERE gid = $1";
+    let number: String = bank.query_one(sql, &[&voted.xids[0].to_gid()]).unwrap().get(0);
+    let (tx, _) = voted.dies();
+    let tx = tx.to_string();
+    RealClock.sleep(Duration::from_millis(1_500));
+    let rules = town.rules.clone();
+    let town = town.again(rules);
+    let seen = town.until("both are seen", |listed| listed[0]["branches"].as_array().is_some_and(|all| all.len() == 2));
+    let lasts_ms = u64::try_from(RealClock.now().since(since).as_millis()).unwrap();
+    let age_ms = seen[0]["age_ms"].as_u64().unwrap();
+    assert!((1_500..lasts_ms + 5_000).contains(&age_ms), "{age_ms} ms, and it is {lasts_ms} ms old");
+    let shown = text(&town.served, &["show", &tx]);
+    let place = |url: &str| url.rsplit_once('@').unwrap().1.split_once('/').unwrap().0.to_owned();
+    for words in [
+        format!("at {}, database \"assent\", role \"assent\"", place(&variable("ASSENT_TEST_POSTGRES"))),
+        format!("at {}, database \"assent\", account \"assent\"", place(&variable("ASSENT_TEST_MARIADB"))),
+        format!("listed as transaction {number} of role \"assent\" in database \"assent\""),
+        "prepared since 20".to_owned(),
+    ] {
+        assert!(shown.contains(&words), "{words:?} in {shown}");
+    }
+    assert!(text(&town.served, &["list"]).contains(&place(&variable("ASSENT_TEST_POSTGRES"))));
+    let branch = &json(&town.tx(&["show", &tx]))["transactions"][0]["branches"][0];
+    assert!(branch["prepared_since"].as_str().is_some_and(|since| since.ends_with('Z')), "{branch}");
+    json(&town.tx(&["rollback", &tx, "--yes", "--by", "anna"]));
+    town.settles();
 }

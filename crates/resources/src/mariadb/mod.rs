@@ -17,7 +17,7 @@ mod owner;
 mod recovery;
 mod session;
 mod wire;
-mod witness;
+pub(crate) mod witness;
 mod xids;
 
 use std::collections::HashMap;
@@ -211,6 +211,12 @@ impl MariadbConnector {
 impl Connector for MariadbConnector {
     fn name(&self) -> &str {
         &self.address.name
+    }
+
+    fn place(&self) -> String {
+        let Address { place, options, .. } = &self.address;
+        let [database, user] = [options.get_db_name(), options.get_user()].map(Option::unwrap_or_default);
+        format!("{place}, database {database:?}, account {user:?}")
     }
 
     fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {

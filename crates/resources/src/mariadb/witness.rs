@@ -116,6 +116,13 @@ impl Seen {
     }
 }
 
+/// A witness as people read it. Nothing for what this version did not write.
+pub(crate) fn words(bytes: &[u8]) -> Option<String> {
+    let Seen { connection, started_s, lsn, server } = Seen::read(bytes)?;
+    let lsn = lsn.map(|lsn| format!(", log at {lsn}")).unwrap_or_default();
+    Some(format!("connection {connection} of server {server:?}, which was started {started_s} s after 1970{lsn}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +145,8 @@ mod tests {
         let seen = Seen::of(17, 1_000, &said(&[&NAMED[..], &[("server_uuid", "abc=")]].concat()));
         assert_eq!(seen.bytes(), b"mdb1 connection=17 started=900 lsn=44760 server=uid abc=");
         assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
+        let said = "connection 17 of server \"uid abc=\", which was started 900 s after 1970, log at 44760";
+        assert_eq!((words(&seen.bytes()).as_deref(), words(b"pg1")), (Some(said), None));
         let restarted = Seen { connection: 3, started_s: 5_000, lsn: Some(44_761), ..seen.clone() };
         assert_eq!(restarted.elsewhere(&seen.bytes()), None);
         assert_eq!(Seen { lsn: None, ..seen.clone() }.elsewhere(&seen.bytes()), None);

@@ -17,15 +17,16 @@ mod reading;
 mod recovery;
 mod session;
 mod truth;
-mod witness;
+pub(crate) mod witness;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assent_ids::ResourceId;
+use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use assent_xa::{Connector, Native, Reply, Resource, Stay, Verb};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
@@ -137,6 +138,10 @@ impl Resource for Postgres {
         self.kept.let_go();
     }
 
+    fn stays(&mut self) -> BTreeMap<Xid, Stay> {
+        self.kept.with(|session| std::mem::take(&mut session.stays)).unwrap_or_default()
+    }
+
     fn has_ended(&mut self) -> bool {
         self.kept.has_ended()
     }
@@ -169,6 +174,13 @@ impl PostgresConnector {
 impl Connector for PostgresConnector {
     fn name(&self) -> &str {
         &self.address.name
+    }
+
+    fn place(&self) -> String {
+        let Address { place, config, .. } = &self.address;
+        // As the driver has it: without a database that of the user's name.
+        let user = config.get_user().unwrap_or_default();
+        format!("{place}, database {:?}, role {user:?}", config.get_dbname().unwrap_or(user))
     }
 
     fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {

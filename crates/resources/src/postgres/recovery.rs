@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use assent_ids::{Branch, FORMAT_ID, NodeId, ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
-use assent_xa::{Native, Past, Reply};
+use assent_xa::{Native, Past, Reply, Stay};
 use tokio_postgres::SimpleQueryMessage;
 
 use super::client::PostgresClient;
@@ -146,12 +146,17 @@ impl Session {
 
     pub(super) fn list(&mut self, node: NodeId) -> Reply {
         // Everybody sees the branches of all databases, but a branch can only be finished from its own.
-        let question = "SELECT gid FROM pg_catalog.pg_prepared_xacts \
+        let question = "SELECT gid, (pg_catalog.floor(extract(epoch FROM prepared) OPERATOR(pg_catalog.*) 1000))::pg_catalog.int8, \
+                        transaction, owner, database FROM pg_catalog.pg_prepared_xacts \
                         WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()";
-        match self.ask_primary(question) {
-            Ok(rows) => Reply::Listed(ours(node, rows.iter().filter_map(first_column))),
-            Err(reply) => reply,
-        }
+        let rows = match self.ask_primary(question) {
+            Ok(rows) => rows,
+            Err(reply) => return reply,
+        };
+        let ours = rows.iter().filter_map(|row| Some((ours(node, first_column(row)?)?, row)));
+        let (xids, stays): (Vec<_>, _) = ours.map(|(xid, row)| (xid, (xid, stay(row)))).unzip();
+        self.stays = stays;
+        Reply::Listed(xids)
     }
 
     pub(super) fn claim(&mut self, node: NodeId) -> Reply {
@@ -288,10 +293,16 @@ fn prepared(xid: &Xid) -> String {
 }
 
 /// Of the prepared gids those that this node gave; all others belong to somebody else.
-fn ours<'a>(node: NodeId, gids: impl Iterator<Item = &'a str>) -> Vec<Xid> {
-    gids.filter_map(|gid| Xid::from_gid(gid).ok())
-        .filter(|xid| xid.format() == FORMAT_ID && xid.gtrid().starts_with(&Branch::prefix(node)))
-        .collect()
+fn ours(node: NodeId, gid: &str) -> Option<Xid> {
+    let xid = Xid::from_gid(gid).ok()?;
+    (xid.format() == FORMAT_ID && xid.gtrid().starts_with(&Branch::prefix(node))).then_some(xid)
+}
+
+/// What stands beside the name.
+fn stay(row: &SimpleQueryMessage) -> Stay {
+    let word = |at| column(row, at).unwrap_or_default();
+    let since_ms = word(1).parse().unwrap_or_default();
+    Stay { since_ms, words: format!("transaction {} of role {:?} in database {:?}", word(2), word(3), word(4)) }
 }
 
 #[cfg(test)]
@@ -309,6 +320,6 @@ mod tests {
         let gids = [mine, other, same_bytes].map(|xid| xid.to_gid());
         let foreign = ["nightly-batch", "", "1_2", "131077_@@_@@"];
         let all = gids.iter().map(String::as_str).chain(foreign);
-        assert_eq!(ours(NodeId(7), all), [mine]);
+        assert_eq!(all.filter_map(|gid| ours(NodeId(7), gid)).collect::<Vec<_>>(), [mine]);
     }
 }

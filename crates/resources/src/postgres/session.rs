@@ -15,6 +15,7 @@
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery asks
 //! (`recovery.rs`).
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use std::time::Duration;
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
-use assent_xa::{Native, Reply, Verb, Vote};
+use assent_xa::{Native, Reply, Stay, Verb, Vote};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::Severity;
 
@@ -83,6 +84,8 @@ pub(crate) struct Session {
     pub(super) mark: Option<u64>,
     /// How it says what a vote leaves behind.
     evident: Prepared,
+    /// What the latest list says of each branch beside its name.
+    pub(super) stays: BTreeMap<Xid, Stay>,
 }
 
 impl Session {
@@ -94,7 +97,8 @@ impl Session {
             // A connection of the caller's may outlive this by far, and what is left prepared there stays.
             Way::Given(_) => Prepared::InFull,
         };
-        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed, mark, evident }
+        let stays = BTreeMap::new();
+        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed, mark, evident, stays }
     }
 
     /// The caller's own statements, which have no time limit of ours.

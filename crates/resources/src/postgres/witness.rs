@@ -96,6 +96,20 @@ impl Witness {
     }
 }
 
+/// A witness as people read it: what the manual's steps by hand need. Nothing for what this version did not write.
+pub(crate) fn words(bytes: &[u8]) -> Option<String> {
+    let Witness { place: Place { system, timeline, run, database }, evidence } = Witness::read(bytes)?;
+    let Evidence { number, place, role } = evidence;
+    let mut words = format!("transaction {number} of role {role:?} in database {database:?}");
+    if run.is_none() {
+        words.push_str(&format!(", log at {place}"));
+    }
+    for (what, number) in [(", timeline", timeline.map(u64::from)), (", system", system)] {
+        words.extend(number.map(|number| format!("{what} {number}")));
+    }
+    Some(words)
+}
+
 /// Nothing known where nothing stands; nothing at all for what is no number.
 #[expect(clippy::option_option, reason = "two different nothings, used at once")]
 fn known<T: FromStr>(text: &str) -> Option<Option<T>> {
@@ -139,6 +153,19 @@ mod tests {
         assert_eq!(bytes, b"pg2\x001763661000123456\x007310000000745\0bank\0teller");
         assert_eq!(Witness::read(&bytes), Some(Witness { place, evidence }));
         assert_eq!(Witness::read(b"pg2\0\x007\0bank\0teller"), None, "nothing else is known of it");
+    }
+
+    #[test]
+    fn people_read_it_in_words() {
+        let place = Place { system: Some(77), timeline: Some(3), run: None, database: "bank".to_owned() };
+        let said = words(&Witness::write(&place, &evidence("teller"))).unwrap();
+        let expected =
+            "transaction 7310000000745 of role \"teller\" in database \"bank\", log at 1A/2B, timeline 3, system 77";
+        assert_eq!(said, expected);
+        let place = Place { run: Some(1_763_661_000_123_456), database: "bank".to_owned(), ..Place::default() };
+        let said = words(&Witness::write(&place, &evidence("teller"))).unwrap();
+        assert_eq!(said, "transaction 7310000000745 of role \"teller\" in database \"bank\"");
+        assert_eq!(words(b"mdb1 connection=17"), None);
     }
 
     #[test]

@@ -28,6 +28,10 @@ impl Connector for RemoteConnector {
         &self.name
     }
 
+    fn place(&self) -> String {
+        self.address.to_string()
+    }
+
     fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
         let mut remote = Remote::new(&self.name, self.address.clone(), self.config.clone());
         match remote.connected() {

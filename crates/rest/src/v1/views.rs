@@ -70,7 +70,8 @@ pub(super) fn transaction(house: &House, view: &TransactionView) -> Value {
         json!({
             "resource": house.resource(*resource), "number": number, "xid": xid.to_string(), "state": fate(&one.fate),
             "heuristic": how, "by": one.by.map(by), "retries": one.retries, "code": native.code,
-            "message": native.message,
+            "message": native.message, "prepared_ms": Some(one.stay.since_ms).filter(|ms| *ms > 0), "listed": one.stay.words,
+            "witness": String::from_utf8_lossy(&one.witness).replace('\0', " "),
         })
     };
     let branches: Vec<Value> = view.branches.iter().map(branch).collect();

@@ -171,7 +171,18 @@ fn transactions() -> Vec<Answer<'static>> {
         Fate::Cleared,
     ];
     fates.extend(HEURISTICS.map(Fate::Heuristic));
-    let branch = |fate| BranchView { resource: "a", xid: xid(), fate, by: None, retries: 3, native: NATIVE };
+    let branch = |fate| BranchView {
+        resource: "a",
+        xid: xid(),
+        fate,
+        by: None,
+        retries: 3,
+        native: NATIVE,
+        place: "db:5432",
+        prepared_ms: 4,
+        listed: "transaction 5",
+        witness: b"pg1",
+    };
     let branches = fates.into_iter().map(branch).collect();
     let by = |by| BranchView { by: Some(by), ..branch(Fate::Prepared) };
     let standings = [
