@@ -156,8 +156,8 @@ pub(crate) struct Witness {
     pub(crate) insecure: bool,
 }
 
-const DOCTOR_EXIT: &str = "Exit code: 0 if nothing is worse than a warning, 2 if there is an error, 8 if there is none \
-    and a resource could not be asked. With --json: {\"findings\":[{resource, severity, what, advice}], \"worst\"}; \
+const DOCTOR_EXIT: &str = "Exit code: 0 if nothing is worse than a warning (with --strict: than a note), 2 if there is an error, \
+    8 if there is none and a resource could not be asked. With --json: {\"findings\":[{resource, severity, what, advice}], \"worst\"}; \
     the severities are ok, note, warning, unreachable, error.";
 
 #[derive(Args, Clone, Debug)]
@@ -165,6 +165,9 @@ pub(crate) struct Doctor {
     /// The configuration; its [[resource]] list is asked.
     #[arg(long, value_name = "FILE", default_value = "assent.toml", env = "ASSENT_CONFIG")]
     pub(crate) config: PathBuf,
+    /// A warning is exit code 2 too: for a job that watches.
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Doctor, json: bool) -> Result<ExitCode, Failure> {
     } else {
         print_table(&findings);
     }
-    Ok(exit_code(worst))
+    Ok(exit_code(worst, arguments.strict))
 }
 
 fn patient(resource: &Resource) -> Patient {
@@ -84,8 +84,9 @@ fn print_table(findings: &[Finding]) {
 }
 
 /// A wrong setting has to be changed whatever else is so; an unreachable resource may be asked again.
-fn exit_code(worst: Severity) -> ExitCode {
+fn exit_code(worst: Severity, is_strict: bool) -> ExitCode {
     match worst {
+        Severity::Warning if is_strict => Kind::Invalid.exit_code().into(),
         Severity::Ok | Severity::Note | Severity::Warning => ExitCode::SUCCESS,
         Severity::Unreachable => Kind::Unavailable.exit_code().into(),
         Severity::Error => Kind::Invalid.exit_code().into(),

@@ -49,6 +49,9 @@ fn a_store_that_runs_is_well_and_the_same_under_two_names_is_a_warning() {
     let report = json(&report);
     assert_eq!(rows(&report), [("kv", "ok"), ("again", "ok"), ("again", "warning")]);
     assert_eq!(report["worst"], "warning");
+    let file = folder.path().join("doctor.toml");
+    let strict = run(&["doctor", "--strict", "--config", file.to_str().unwrap()]);
+    assert_eq!(strict.status.code(), Some(2), "but to who asks strictly: {strict:?}");
     assert!(report["findings"][2]["what"].as_str().unwrap().contains("\"kv\""));
     served.stop();
 }

@@ -12,6 +12,8 @@ struct Identity<'a> {
     /// Two runs of one server, or a server and its copy, differ in it.
     run: &'a str,
     database: &'a str,
+    /// By what recovery knows it again, where that is less than `server`.
+    known_by: Option<String>,
 }
 
 fn identity(one: &Examined) -> Option<Identity<'_>> {
@@ -22,24 +24,35 @@ fn identity(one: &Examined) -> Option<Identity<'_>> {
             server: facts.system.clone()?,
             run: &facts.started,
             database: &facts.database,
+            known_by: None,
         }),
         #[cfg(feature = "mariadb")]
-        Facts::Mariadb(facts) => {
-            Some(Identity { engine: "MariaDB", server: facts.identity.clone(), run: "", database: &facts.database })
-        }
+        Facts::Mariadb(facts) => Some(Identity {
+            engine: "MariaDB",
+            server: facts.identity.clone(),
+            run: "",
+            database: &facts.database,
+            known_by: facts.known_by(),
+        }),
         Facts::Store(facts) => {
-            Some(Identity { engine: "Assent", server: facts.node.to_string(), run: "", database: "" })
+            Some(Identity { engine: "Assent", server: facts.node.to_string(), run: "", database: "", known_by: None })
         }
     }
 }
 
 pub(super) fn judge(before: &[Examined], one: &Examined, sheet: &mut Sheet<'_>) {
     let Some(own) = identity(one) else { return };
-    let mut others: Vec<_> = before
-        .iter()
-        .filter_map(|other| Some((&other.resource, identity(other)?)))
-        .filter(|(_, other)| other.engine == own.engine && other.server == own.server)
-        .collect();
+    let alike = before.iter().filter_map(|other| Some((&other.resource, identity(other)?)));
+    let alike = alike.filter(|(_, other)| other.engine == own.engine);
+    let (mut others, strangers): (Vec<_>, Vec<_>) = alike.partition(|(_, other)| other.server == own.server);
+    if let Some((name, _)) =
+        strangers.iter().find(|(_, other)| own.known_by.is_some() && other.known_by == own.known_by)
+    {
+        sheet.warning(
+            format!("another server than resource {name:?} with the same server_id, port and datadir: recovery cannot tell them apart"),
+            "give every server a server_id of its own, while nothing is in doubt",
+        );
+    }
     // The closest relative first.
     others.sort_by_key(|(_, other)| (other.run != own.run, other.database != own.database));
     let Some((name, other)) = others.first() else { return };

@@ -51,6 +51,12 @@ pub struct MariadbFacts {
 }
 
 impl MariadbFacts {
+    /// By what a vote's witness knows the server again; nothing where the server has a number of its own.
+    pub(crate) fn known_by(&self) -> Option<String> {
+        let parts = ["server_id", "port", "datadir"].map(|name| self.text(name));
+        (self.text("server_uuid").is_empty() && parts.iter().all(|part| !part.is_empty())).then(|| parts.join(" "))
+    }
+
     fn text(&self, name: &str) -> &str {
         self.settings.get(name).map_or("", String::as_str)
     }
@@ -68,9 +74,9 @@ impl MariadbFacts {
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', \
      'innodb_doublewrite', 'log_bin', 'sync_binlog', 'read_only', 'wait_timeout', 'idle_transaction_timeout', \
      'idle_write_transaction_timeout', 'max_statement_time', 'wsrep_on', 'server_uuid', 'server_uid', 'hostname', \
-     'port', 'datadir')";
+     'port', 'datadir', 'server_id', 'innodb_rollback_on_timeout', 'max_connections')";
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Slave_running', \
-     'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients')";
+     'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients', 'Max_used_connections')";
 // What an engine says of itself: InnoDB says yes to both, MyISAM and Aria to none.
 const PLAIN_TABLES: &str = "SELECT t.TABLE_NAME, t.ENGINE FROM information_schema.TABLES t \
      JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = DATABASE() \
@@ -170,6 +176,7 @@ pub(crate) fn judge(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
     judge_side(facts, sheet);
     judge_tables(facts, sheet);
     judge_timeouts(facts, sheet);
+    judge_connections(facts, sheet);
     sheet.clock(facts.clock_ahead_ms);
 }
 
@@ -209,6 +216,12 @@ fn judge_side(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
             "name the primary, and set read_only = 1 on every replica: it is known by that alone",
         );
     }
+    if facts.text("server_uuid").is_empty() && facts.text("server_id") == "1" {
+        sheet.note(
+            "server_id = 1, the default: recovery knows a MariaDB again by server_id, port and datadir",
+            "give every server a server_id of its own, while nothing is in doubt",
+        );
+    }
     if facts.is_on("wsrep_on") {
         sheet.error("it is a node of a Galera cluster, which does not replicate XA", "name a server outside of it");
     }
@@ -219,6 +232,22 @@ fn judge_side(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
         sheet.warning(
             format!("{replicas} replicas follow, and none is waited for: a fail-over can lose a branch that had voted"),
             "use semi-synchronous replication, and see after a fail-over what assent tx list shows",
+        );
+    }
+}
+
+/// What a session costs that stays with its branch.
+fn judge_connections(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    let (Some(max), Some(used)) = (facts.number("max_connections"), facts.number("max_used_connections")) else {
+        return;
+    };
+    if used.saturating_mul(5) >= max.saturating_mul(4) {
+        sheet.warning(
+            format!(
+                "up to {used} of max_connections = {max} were in use: a session stays with its branch until the commit is done, \
+                 so a crowd in doubt leaves none for recovery"
+            ),
+            "raise max_connections above what all clients open together, and 8 for recovery",
         );
     }
 }
@@ -237,6 +266,13 @@ fn judge_tables(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
 }
 
 fn judge_timeouts(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
+    if facts.text("innodb_rollback_on_timeout").eq_ignore_ascii_case("OFF") {
+        sheet.note(
+            "innodb_rollback_on_timeout = OFF: a lock wait that times out (1205) undoes its statement alone, and a program that keeps \
+             that error to itself votes yes without it",
+            "set it to ON in the server's configuration (a restart): then such a branch can only be rolled back",
+        );
+    }
     if let Some(wait_s) = facts.number("wait_timeout").filter(|wait_s| *wait_s < WAIT_S) {
         sheet.note(
             format!("wait_timeout = {wait_s} s: a connection that rests longer is closed, and its unvoted work undone"),

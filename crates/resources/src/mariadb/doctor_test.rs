@@ -20,6 +20,12 @@ fn healthy() -> MariadbFacts {
         ("slave_running", "OFF"),
         ("rpl_semi_sync_master_status", "OFF"),
         ("rpl_semi_sync_master_clients", "0"),
+        ("server_id", "7"),
+        ("port", "3306"),
+        ("datadir", "/var/lib/mysql/"),
+        ("innodb_rollback_on_timeout", "ON"),
+        ("max_connections", "400"),
+        ("max_used_connections", "319"),
     ];
     MariadbFacts {
         place: "db:3306".into(),
@@ -77,6 +83,9 @@ fn each_fact_has_its_finding() {
         (|it| set(it, "wait_timeout", "599"), Note, "wait_timeout = 599 s", "quicker"),
         (|it| set(it, "idle_transaction_timeout", "30"), Note, "idle_transaction_timeout = 30 s", ""),
         (|it| set(it, "max_statement_time", "1.500000"), Note, "max_statement_time = 1.5", ""),
+        (|it| set(it, "innodb_rollback_on_timeout", "OFF"), Note, "votes yes without it", "ON"),
+        (|it| set(it, "server_id", "1"), Note, "server_id = 1", "of its own"),
+        (|it| set(it, "max_used_connections", "320"), Warning, "320 of max_connections = 400", "raise"),
         (|it| it.clock_ahead_ms = 2_000, Note, "2000 ms ahead", "NTP"),
         (
             |it| {
@@ -138,5 +147,15 @@ fn two_names_of_one_server_are_told_from_two_servers() {
     assert_eq!(about_the_second(|_| ()), (Warning, "the same data as resource \"first\"".to_owned()));
     let (severity, what) = about_the_second(|it| it.database = "other".into());
     assert!(severity == Note && what.contains("another database"), "{what}");
-    assert_eq!(about_the_second(|it| it.identity = "uid host 3307 data".into()).0, Well);
+    let (severity, what) = about_the_second(|it| it.identity = "uid other-host 3306 data".into());
+    assert!(severity == Warning && what.contains("the same server_id, port and datadir"), "{what}");
+    let elsewhere: [Change; 3] =
+        [|it| set(it, "server_id", "8"), |it| set(it, "port", "3307"), |it| set(it, "server_uuid", "e8a1")];
+    for differs in elsewhere {
+        let mut second = healthy();
+        second.identity = "uid other-host 3306 data".into();
+        differs(&mut second);
+        let found = doctor::judge(&[examined("first", healthy()), examined("second", second)]);
+        assert_eq!(doctor::worst(&found), Well, "{found:?}");
+    }
 }

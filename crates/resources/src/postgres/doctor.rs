@@ -63,6 +63,8 @@ pub struct PostgresFacts {
     pub synchronous_standby_names: String,
     /// Who follows it.
     pub replicas: Replicas,
+    /// Whether this role may read where an older timeline ended.
+    pub reads_history: bool,
     /// The timeouts that are set, by name, in milliseconds.
     pub timeouts_ms: Vec<(String, u64)>,
     /// Its clock against ours.
@@ -113,6 +115,7 @@ const REPLICAS: &str = "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('
      WHERE state IS DISTINCT FROM 'backup' AND NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s \
      WHERE s.active_pid = r.pid AND s.slot_type = 'logical')";
 const SYSTEM: &str = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
+const HISTORY: &str = "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_read_file(text)', 'execute')";
 const CLOCK: &str = "SELECT pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)";
 
 /// Asks.
@@ -176,6 +179,7 @@ fn ask(
     });
     // A role may be forbidden to know it; then copies are not told apart from strangers.
     let system = rows(SYSTEM).ok().and_then(|rows| rows.into_iter().flatten().next());
+    let reads_history = rows(HISTORY)?.first().is_some_and(|row| text(row, 0) == "t");
     let before_ms = clock.wall_ms();
     let there_ms = rows(CLOCK)?.first().and_then(|row| text(row, 0).parse().ok()).unwrap_or_default();
     let clock_ahead_ms = ahead_ms(there_ms, before_ms, clock.wall_ms());
@@ -196,6 +200,7 @@ fn ask(
         synchronous_commit,
         synchronous_standby_names,
         replicas,
+        reads_history,
         timeouts_ms,
         clock_ahead_ms,
         proxy,
@@ -349,6 +354,16 @@ fn judge_replicas(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
         sheet.note(
             format!("{connected} standbys follow; role {:?} may not see whether one is synchronous", facts.role),
             "GRANT pg_read_all_stats lets it see",
+        );
+    }
+    if (connected > 0 || !facts.synchronous_standby_names.is_empty()) && !facts.reads_history {
+        sheet.note(
+            format!(
+                "role {:?} may not read timeline histories: what became of a branch that is missing after a fail-over then takes a person",
+                facts.role
+            ),
+            format!("GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {:?} (on the primary; it may then read any file of \
+                 the data folder)", facts.role),
         );
     }
     if facts.synchronous_commit == "off" {

@@ -23,6 +23,7 @@ fn healthy() -> PostgresFacts {
         synchronous_commit: "on".into(),
         synchronous_standby_names: String::new(),
         replicas: Replicas::default(),
+        reads_history: true,
         timeouts_ms: Vec::new(),
         clock_ahead_ms: 3,
         proxy: Proxy::default(),
@@ -100,6 +101,16 @@ fn each_fact_has_its_finding() {
             "may not see",
             "pg_read_all_stats",
         ),
+        (
+            |it| {
+                it.synchronous_standby_names = "s1".into();
+                it.replicas = Replicas { connected: 1, synchronous: 1, hidden: 0 };
+                it.reads_history = false;
+            },
+            Note,
+            "may not read timeline histories",
+            "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO \"bank\"",
+        ),
         (|it| it.synchronous_commit = "off".into(), Note, "one phase", "always flushed"),
         (
             |it| it.timeouts_ms = vec![("idle_in_transaction_session_timeout".into(), 500)],
@@ -126,6 +137,7 @@ fn what_is_just_within_the_limits_is_well() {
     let cases: &[Change] = &[
         |it| it.prepared = vec![theirs(3_600); 79],
         |it| it.prepared = vec![ours(60)],
+        |it| it.reads_history = false,
         |it| {
             it.synchronous_standby_names = "s1".into();
             it.replicas = Replicas { connected: 2, synchronous: 1, hidden: 0 };

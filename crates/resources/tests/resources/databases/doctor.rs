@@ -1,7 +1,6 @@
 //! The doctor at real servers: well ones, bad ones, dead ones.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +8,13 @@ use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder};
 use ::postgres::{Client, NoTls};
 use assent_kind::Kind;
-use assent_resources::Limits;
 use assent_resources::doctor::{self, Engine, Facts, Finding, NoFacts, PATIENCE, Patient, Severity};
+use assent_resources::{Limits, MariadbClient, PostgresConnector};
 use assent_world::{Clock, RealClock};
-use assent_xa::{Reply, Verb, Vote};
+use assent_xa::{Connector as _, Reply, Resource as _, Verb, Vote};
 
 use super::engine::{Engine as _, MariadbTable, PostgresTable, other_database, wait, work, xid};
-use super::servers::{alone, shared};
+use super::servers::{Own, alone, shared};
 
 fn patient(name: &str, engine: Engine, url: &str) -> Patient {
     Patient { name: name.to_owned(), engine, url: Ok(url.to_owned()) }
@@ -87,40 +86,11 @@ fn one_server_under_two_names_is_told() {
     assert!(!findings.iter().any(|it| matches!(it.resource.as_str(), "bank" | "shop") && it.what.contains("resource")));
 }
 
-/// A PostgreSQL of this test alone, which ends with it, however that ends.
-struct Own {
-    url: String,
-    _keeper: Child,
-}
-
-impl Own {
-    fn start(options: &str) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/servers");
-        let folder = tempfile::Builder::new().prefix("assent-doctor.").tempdir().unwrap().keep();
-        let folder = folder.to_str().unwrap();
-        let keeper = Command::new("setsid")
-            .args(["sh", "-c", r#"cat >/dev/null; "$0" stop "$1" postgres; rm -rf "$1""#, script, folder])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let run = |arguments: &[&str]| {
-            let mut command = Command::new(script);
-            command.args(arguments).env("ASSENT_SERVERS_POSTGRES_OPTIONS", options).stdin(Stdio::null());
-            let done = command.output().unwrap();
-            assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-            String::from_utf8(done.stdout).unwrap().trim().to_owned()
-        };
-        run(&["start", folder, "postgres"]);
-        Self { url: run(&["url", folder, "postgres"]), _keeper: keeper }
-    }
-}
-
 #[test]
 fn a_postgres_that_is_set_badly_is_told_all_of_it_at_once() {
     drop(shared()); // The binaries are there from here on.
     let own = Own::start(
+        "postgres",
         "-c max_prepared_transactions=0 -c fsync=off -c full_page_writes=off -c statement_timeout=7s \
          -c idle_in_transaction_session_timeout=2min -c synchronous_standby_names=nobody -c synchronous_commit=local",
     );
@@ -137,6 +107,10 @@ fn a_postgres_that_is_set_badly_is_told_all_of_it_at_once() {
     }
     assert_eq!(severity(&findings, "root", "\"postgres\" is a superuser"), Severity::Note);
     assert_eq!(doctor::worst(&findings), Severity::Error);
+    // What the adapter says of it, at once.
+    let refused = PostgresConnector::new("bank", &own.url).unwrap().connect().map(drop);
+    let Err((Kind::Invalid, native)) = refused else { panic!("{refused:?}") };
+    assert!(native.message.contains("max_prepared_transactions = 0, so it can prepare nothing"), "{native:?}");
     let mut client = Client::connect(&role, NoTls).unwrap();
     client.batch_execute("ALTER ROLE assent SET default_transaction_read_only = on").unwrap();
     let findings = examine(&[patient("bank", Engine::Postgres, &own.url)]);
@@ -160,6 +134,8 @@ fn a_standby_and_the_primary_that_does_not_wait_for_it_are_told() {
     assert_eq!(severity(&findings, "bank", "1 standbys follow, and none is waited for"), Severity::Warning);
     assert_eq!(severity(&findings, "standby", "it is a standby"), Severity::Error);
     assert_eq!(severity(&findings, "standby", "a copy of the server of resource \"bank\""), Severity::Warning);
+    assert_eq!(severity(&findings, "bank", "may not read timeline histories"), Severity::Note);
+    assert!(postgres_facts(&superuser).reads_history);
     let seen = postgres_facts(&superuser).replicas;
     assert_eq!((seen.connected, seen.synchronous, seen.hidden), (1, 0, 0));
     let seen = postgres_facts(&servers.postgres).replicas;
@@ -185,6 +161,57 @@ fn a_mariadb_that_is_set_badly_is_told_all_of_it_at_once() {
     assert_eq!(severity(&findings, "shop", "innodb_flush_log_at_trx_commit = 2"), Severity::Error);
     assert_eq!(severity(&findings, "shop", "wait_timeout = 30 s"), Severity::Note);
     assert_eq!(severity(&findings, "shop", &format!("{} (MyISAM)", table.table)), Severity::Warning);
+}
+
+/// As it comes out of the package, but for what makes it worse.
+#[test]
+fn a_mariadb_with_a_careless_binlog_is_told_all_of_it_and_its_lock_waits_are_votes_of_no() {
+    drop(shared()); // The binaries are there from here on.
+    let own = Own::start(
+        "mariadb",
+        "--log-bin --sync-binlog=0 --skip-innodb-doublewrite --wait-timeout=20 --server-id=1 --max-connections=10 \
+         --innodb-rollback-on-timeout=ON --innodb-lock-wait-timeout=1",
+    );
+    let table = MariadbTable::of(&own.url, "careless");
+    table.plain().query_drop(format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    let mut crowd: Vec<_> = (0..8).map(|_| table.plain()).collect();
+    let findings = examine(&[patient("shop", Engine::Mariadb, &own.url)]);
+    for (said, worth) in [
+        ("sync_binlog = 0", Severity::Warning),
+        ("innodb_doublewrite = OFF", Severity::Warning),
+        ("of max_connections = 10 were in use", Severity::Warning),
+        ("server_id = 1, the default", Severity::Note),
+        ("wait_timeout = 20 s", Severity::Note),
+    ] {
+        assert_eq!(severity(&findings, "shop", said), worth);
+    }
+    assert!(!findings.iter().any(|it| it.what.contains("innodb_rollback_on_timeout")), "{findings:#?}");
+    // The hole that it closes: who keeps a lock wait's error to himself votes no all the same.
+    let (mut other, mut branch) = (crowd.remove(0), table.resource());
+    drop(crowd);
+    other.query_drop("BEGIN").unwrap();
+    other.query_drop(format!("SELECT * FROM {} WHERE id = 1 FOR UPDATE", table.table)).unwrap();
+    for (number, vote) in [(0, Verb::Prepare as fn(_) -> _), (1, Verb::CommitOnePhase as fn(_) -> _)] {
+        let xid = xid("careless", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        let (insert, update) = (
+            format!("INSERT INTO {} VALUES ({})", table.table, number + 10),
+            format!("UPDATE {} SET id = 2 WHERE id = 1", table.table),
+        );
+        let swallowed = |connection: &mut MariadbClient<'_>| {
+            connection.query_drop(&insert)?;
+            let waited = connection.query_drop(&update).unwrap_err();
+            assert!(waited.to_string().contains("1205"), "{waited}");
+            Ok(())
+        };
+        branch.work(swallowed).unwrap();
+        let end = branch.call(Verb::End { xid, success: true });
+        let reply = if end == Reply::Done { branch.call(vote(xid)) } else { end };
+        assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+    other.query_drop("ROLLBACK").unwrap();
+    assert_eq!(table.rows(), [1]);
 }
 
 #[test]

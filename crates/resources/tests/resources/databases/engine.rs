@@ -71,7 +71,11 @@ impl PostgresTable {
 
 impl MariadbTable {
     pub(crate) fn new(servers: &Servers, test: &str) -> Self {
-        let it = Self { url: servers.mariadb.clone(), table: own_name(test) };
+        Self::of(&servers.mariadb, test)
+    }
+
+    pub(crate) fn of(url: &str, test: &str) -> Self {
+        let it = Self { url: url.to_owned(), table: own_name(test) };
         it.plain().query_drop(format!("CREATE TABLE {} (id int PRIMARY KEY) ENGINE=InnoDB", it.table)).unwrap();
         it
     }
@@ -241,4 +245,10 @@ pub(crate) fn code(reply: &Reply) -> &str {
 
 fn code_of(native: &Native) -> &str {
     &native.code
+}
+
+/// An XID as MariaDB's statements take it.
+pub(crate) fn literal(xid: &Xid) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("X'{}',X'{}',{}", hex(xid.gtrid()), hex(xid.bqual()), xid.format())
 }

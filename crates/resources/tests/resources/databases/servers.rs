@@ -126,3 +126,67 @@ impl Drop for Alone {
         }
     }
 }
+
+/// A server of one test alone, which ends with it, however that ends.
+pub(crate) struct Own {
+    pub(crate) url: String,
+    name: &'static str,
+    options: String,
+    folder: String,
+    _keeper: Child,
+}
+
+impl Own {
+    pub(crate) fn start(name: &'static str, options: &str) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/servers");
+        let folder = tempfile::Builder::new().prefix("assent-own.").tempdir().unwrap().keep();
+        let folder = folder.to_str().unwrap().to_owned();
+        let keeper = Command::new("setsid")
+            .args(["sh", "-c", r#"cat >/dev/null; "$0" stop "$1" "$2"; rm -rf "$1""#, script, &folder, name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut own = Self { url: String::new(), name, options: options.to_owned(), folder, _keeper: keeper };
+        own.run("start");
+        own.url = own.run("url");
+        own
+    }
+
+    fn run(&self, verb: &str) -> String {
+        let Self { name, options, folder, .. } = self;
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/servers");
+        let mut command = Command::new(script);
+        command.args([verb, folder, name]).stdin(Stdio::null());
+        command.env("ASSENT_SERVERS_POSTGRES_OPTIONS", options).env("ASSENT_SERVERS_MARIADB_OPTIONS", options);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{verb} {name}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    }
+
+    /// SIGKILL to all of it, and a start on the same port.
+    pub(crate) fn killed(&self) {
+        self.run("kill");
+        self.run("revive");
+    }
+
+    /// A stop, a copy of its data, a start.
+    pub(crate) fn copied(&self) {
+        self.run("stop");
+        self.shell(r#"cp -a "$0/data" "$0/copy""#);
+        self.run("revive");
+    }
+
+    /// SIGKILL, its data replaced by that copy, a start on the same port.
+    pub(crate) fn put_back(&self) {
+        self.run("kill");
+        self.shell(r#"rm -rf "$0/data" && mv "$0/copy" "$0/data""#);
+        self.run("revive");
+    }
+
+    fn shell(&self, words: &str) {
+        let home = format!("{}/{}", self.folder, self.name);
+        assert!(Command::new("sh").args(["-c", words, &home]).status().unwrap().success(), "{words}");
+    }
+}
