@@ -14,7 +14,7 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use super::engine::{Engine, MariadbTable, code, node, other_database, work, xid};
+use super::engine::{Engine, MariadbTable, code, literal, node, other_database, work, xid};
 use super::servers::{Servers, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
@@ -120,6 +120,31 @@ fn an_xid_that_is_in_use_is_a_conflict() {
     assert_eq!(code(&reply), "1440");
     assert!(matches!(second.call(Verb::Prepare(xid)), Reply::Unknown(_)), "it has no branch");
     assert_eq!(first.call(Verb::Rollback(xid)), Reply::Done);
+}
+
+/// So nobody else goes on with a branch that has not voted, and a branch of ours begins and ends on one connection.
+#[test]
+fn joining_resuming_and_suspending_are_refused_by_the_server() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "join");
+    let at = literal(&xid("join", 0));
+    let mut one = table.plain();
+    let refused = |connection: &mut ::mysql::Conn, sql: String| {
+        let said = connection.query_drop(&sql).unwrap_err().to_string();
+        assert!(said.contains("1398"), "{sql}: {said}");
+    };
+    one.query_drop(format!("XA START {at}")).unwrap();
+    one.query_drop(format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    let mut other = table.plain();
+    for how in ["JOIN", "RESUME"] {
+        refused(&mut other, format!("XA START {at} {how}"));
+    }
+    for how in ["SUSPEND", "SUSPEND FOR MIGRATE"] {
+        refused(&mut one, format!("XA END {at} {how}"));
+    }
+    one.query_drop(format!("XA END {at}")).unwrap();
+    one.query_drop(format!("XA ROLLBACK {at}")).unwrap();
+    assert_eq!(table.rows(), [0_i32; 0]);
 }
 
 #[test]

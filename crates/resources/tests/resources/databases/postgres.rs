@@ -121,6 +121,15 @@ fn a_taken_gid_is_a_conflict_and_the_first_branch_stays() {
     let reply = second.call(Verb::Prepare(xid));
     assert!(matches!(reply, Reply::Refused(Kind::Conflict, _)), "{reply:?}");
     assert_eq!(code(&reply), "42710");
+    // The names are the whole server's: also from another database of it.
+    let mut beside = Postgres::connect("bank", &other_database(&servers.postgres, "postgres"), Limits::WORK).unwrap();
+    assert_eq!(beside.call(Verb::Start(xid)), Reply::Done);
+    run(&mut beside, "SELECT pg_current_xact_id()").unwrap();
+    assert_eq!(beside.call(Verb::End { xid, success: true }), Reply::Done);
+    let reply = beside.call(Verb::Prepare(xid));
+    assert!(matches!(reply, Reply::Refused(Kind::Conflict, _)), "{reply:?}");
+    assert_eq!(code(&reply), "42710");
+    assert_eq!(beside.call(Verb::Rollback(xid)), Reply::Done);
     // The rollback means the second's own transaction, which is gone already, and not the first's branch.
     assert_eq!(second.call(Verb::Rollback(xid)), Reply::Done);
     assert_eq!(first.call(Verb::Recover(node("taken"))), Reply::Listed(vec![xid]));

@@ -1,5 +1,6 @@
 //! What holds for both databases.
 
+use ::mysql::prelude::Queryable;
 use assent_kind::Kind;
 use assent_xa::{Reply, Resource, Verb, Vote};
 
@@ -174,6 +175,50 @@ fn recovery_finishes_what_a_living_connection_was_told_to_let_go() {
         next.add(3).unwrap();
         assert_eq!(engine.rows(), [1, 2, 3], "{}: a finished branch keeps nobody", engine.name());
     }
+}
+
+/// Branches of one transaction share no locks, also in one server: the second one waits for the first, which waits for the
+/// commit. It hears its own limit, and all of it is rolled back.
+#[test]
+fn two_branches_of_one_transaction_on_the_same_row_are_rolled_back_and_nobody_hangs() {
+    let servers = shared();
+    let (bank, shop) = (PostgresTable::new(&servers, "same_row"), MariadbTable::new(&servers, "same_row"));
+    bank.plain().batch_execute(&format!("INSERT INTO {} VALUES (1)", bank.table)).unwrap();
+    shop.plain().query_drop(format!("INSERT INTO {} VALUES (1)", shop.table)).unwrap();
+    let [a, b] = [0, 1].map(|number| xid("same_row", number));
+    let (mut first, mut second) = (bank.resource(), bank.resource());
+    let update = format!("UPDATE {} SET id = id + 1", bank.table);
+    assert_eq!(first.call(Verb::Start(a)), Reply::Done);
+    first.work(|client| client.batch_execute(&update)).unwrap();
+    assert_eq!(first.call(Verb::End { xid: a, success: true }), Reply::Done);
+    assert_eq!(first.call(Verb::Prepare(a)), YES);
+    assert_eq!(second.call(Verb::Start(b)), Reply::Done);
+    let waited = second.work(|client| client.batch_execute(&format!("SET LOCAL lock_timeout = 100; {update}")));
+    assert_eq!(waited.unwrap_err().into_native().1.code, "55P03");
+    let end = second.call(Verb::End { xid: b, success: true });
+    let vote = if end == Reply::Done { second.call(Verb::Prepare(b)) } else { end };
+    assert!(matches!(vote, Reply::RolledBack(_)), "{vote:?}");
+    assert_eq!(second.call(Verb::Rollback(b)), Reply::Done);
+    assert_eq!(first.call(Verb::Rollback(a)), Reply::Done);
+    assert_eq!(first.call(Verb::Recover(node("same_row"))), Reply::Listed(vec![]));
+    assert_eq!(bank.rows(), [1]);
+
+    let (mut first, mut second) = (shop.resource(), shop.resource());
+    let update = format!("UPDATE {} SET id = id + 1", shop.table);
+    second.work(|it| it.query_drop("SET SESSION innodb_lock_wait_timeout = 1")).unwrap();
+    assert_eq!(first.call(Verb::Start(a)), Reply::Done);
+    first.work(|it| it.query_drop(&update)).unwrap();
+    assert_eq!(first.call(Verb::End { xid: a, success: true }), Reply::Done);
+    assert_eq!(first.call(Verb::Prepare(a)), YES);
+    assert_eq!(second.call(Verb::Start(b)), Reply::Done);
+    assert_eq!(second.work(|it| it.query_drop(&update)).unwrap_err().into_native().1.code, "1205");
+    let end = second.call(Verb::End { xid: b, success: true });
+    let vote = if end == Reply::Done { second.call(Verb::Prepare(b)) } else { end };
+    assert!(matches!(vote, Reply::RolledBack(_)), "{vote:?}");
+    assert_eq!(second.call(Verb::Rollback(b)), Reply::Done);
+    assert_eq!(first.call(Verb::Rollback(a)), Reply::Done);
+    assert_eq!(first.call(Verb::Recover(node("same_row"))), Reply::Listed(vec![]));
+    assert_eq!(shop.rows(), [1]);
 }
 
 #[test]

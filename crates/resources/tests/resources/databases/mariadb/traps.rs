@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use ::mysql::prelude::Queryable;
 use assent_kind::Kind;
-use assent_xa::{Reply, Verb, Vote};
+use assent_xa::{Past, Reply, Resource as _, Verb, Vote};
 
-use super::super::engine::{Engine, MariadbTable, freed, node, wait, work, xid};
+use super::super::engine::{Engine, MariadbTable, code, freed, literal, node, wait, work, xid};
 use super::super::owners::root;
-use super::super::servers::{alone, shared};
+use super::super::servers::{Own, alone, shared};
 
 const YES: Reply = Reply::Vote(Vote::Yes);
 
@@ -149,10 +149,135 @@ fn a_server_killed_at_every_step_keeps_what_it_has_answered() {
     servers.revive("mariadb");
     let mut agent = table.connector().connect().unwrap();
     assert_eq!(agent.call(Verb::Recover(node("steps"))), Reply::Listed(vec![at(2)]));
+    // Its locks are back too.
+    let mut other = table.plain();
+    let kept = other.query_drop(format!("SELECT * FROM {} WHERE id = 2 FOR UPDATE NOWAIT", table.table)).unwrap_err();
+    assert!(kept.to_string().contains("1205"), "{kept}");
     assert_eq!(table.rows(), [3, 4]);
     assert_eq!(agent.call(Verb::Commit(at(2))), Reply::Done);
     for number in [0, 1, 3] {
         assert!(matches!(agent.call(Verb::Commit(at(number))), Reply::Unknown(_)));
     }
     assert_eq!(table.rows(), [2, 3, 4]);
+}
+
+/// SELECT ... FOR UPDATE counts as writing, and the server prepares what wrote nothing. Such a branch is rolled back when its
+/// session ends, and to a commit the server answers 1402; a crash takes it, and then it is 1397. There was nothing to commit:
+/// to us it is done, and behind a crash it is said to be forgotten by the server that voted.
+#[test]
+fn a_branch_that_only_locked_rows_is_done_though_the_server_gives_it_up() {
+    let servers = alone();
+    let table = MariadbTable::new(&servers, "locked");
+    table.plain().query_drop(format!("INSERT INTO {} VALUES (0), (1), (2)", table.table)).unwrap();
+    let at = |number: u16| xid("locked", number);
+    let voted = |number: u16| {
+        let mut branch = table.resource();
+        assert_eq!(branch.call(Verb::Start(at(number))), Reply::Done);
+        let select = format!("SELECT * FROM {} WHERE id = {number} FOR UPDATE", table.table);
+        branch.work(|connection| connection.query_drop(&select)).unwrap();
+        assert_eq!(branch.call(Verb::End { xid: at(number), success: true }), Reply::Done);
+        assert_eq!(branch.call(Verb::Prepare(at(number))), YES);
+        let witness = branch.witness();
+        (branch, witness)
+    };
+    let mut agent = table.connector().connect().unwrap();
+    for number in [0, 1] {
+        let (branch, witness) = voted(number);
+        drop(branch);
+        freed(&mut *agent, at(number), &witness);
+        assert_eq!(agent.call(Verb::Recover(node("locked"))), Reply::Listed(vec![at(number)]), "still listed");
+        if number == 0 {
+            let said = table.plain().query_drop(format!("XA COMMIT {}", literal(&at(0)))).unwrap_err();
+            assert!(said.to_string().contains("1402"), "{said}");
+        } else {
+            assert_eq!(agent.call(Verb::Commit(at(1))), Reply::Done);
+        }
+        assert_eq!(agent.call(Verb::Recover(node("locked"))), Reply::Listed(vec![]));
+    }
+    let (branch, witness) = voted(2);
+    servers.kill("mariadb");
+    drop(branch);
+    servers.revive("mariadb");
+    let mut agent = table.connector().connect().unwrap();
+    assert_eq!(agent.call(Verb::Recover(node("locked"))), Reply::Listed(vec![]));
+    let gone = agent.call(Verb::Commit(at(2)));
+    assert!(matches!(gone, Reply::Unknown(_)) && code(&gone) == "1397", "{gone:?}");
+    let asked = agent.call(Verb::Inquire { xid: at(2), witness });
+    assert_eq!(asked, Reply::Past(Past::Forgotten), "what the coordinator calls committed (inferred)");
+}
+
+/// It ends a session whose branch has not voted, and never takes a vote back.
+#[test]
+fn an_idle_timeout_ends_what_has_not_voted_and_nothing_else() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "idle");
+    let [voted, not_yet] = [0, 1].map(|number| xid("idle", number));
+    let [mut first, mut second] = [0, 1].map(|_| table.resource());
+    let mut sessions = Vec::new();
+    for (branch, xid, row) in [(&mut first, voted, 1), (&mut second, not_yet, 2)] {
+        branch.work(|it| it.query_drop("SET SESSION idle_transaction_timeout = 1")).unwrap();
+        sessions.push(branch.work(|it| Ok(it.connection_id())).unwrap());
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        branch.work(|it| it.query_drop(format!("INSERT INTO {} VALUES ({row})", table.table))).unwrap();
+    }
+    assert_eq!(first.call(Verb::End { xid: voted, success: true }), Reply::Done);
+    assert_eq!(first.call(Verb::Prepare(voted)), YES);
+    let witness = first.witness();
+    let mut plain = table.plain();
+    wait("the idle session to be ended", || {
+        let sql = format!("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {}", sessions[1]);
+        plain.query_first::<i32, _>(sql).unwrap().is_none().then_some(())
+    });
+    let end = second.call(Verb::End { xid: not_yet, success: true });
+    let vote = if end == Reply::Done { second.call(Verb::Prepare(not_yet)) } else { end };
+    assert!(matches!(vote, Reply::Lost(_) | Reply::RolledBack(_)), "{vote:?}");
+    let mut agent = table.connector().connect().unwrap();
+    assert_eq!(agent.call(Verb::Recover(node("idle"))), Reply::Listed(vec![voted]));
+    drop(first);
+    freed(&mut *agent, voted, &witness);
+    assert_eq!(agent.call(Verb::Commit(voted)), Reply::Done);
+    assert_eq!(table.rows(), [1]);
+}
+
+/// As most run in production: what it has prepared stands in two logs that have to agree after a crash.
+#[test]
+fn a_server_with_a_binlog_keeps_its_votes_and_one_that_was_set_back_is_known_by_its_log() {
+    drop(shared()); // The binaries are there from here on.
+    let own = Own::start("mariadb", "--log-bin --sync-binlog=1 --server-id=7");
+    let table = MariadbTable::of(&own.url, "binlog");
+    let at = |number: u16| xid("binlog", number);
+    let voted = |number: u16| {
+        let mut branch = table.open();
+        work(&mut *branch, at(number), i32::from(number));
+        assert_eq!(branch.call(Verb::Prepare(at(number))), YES);
+        let witness = branch.witness();
+        (branch, witness)
+    };
+    let (_committed, _) = {
+        let (mut branch, witness) = voted(1);
+        assert_eq!(branch.call(Verb::Commit(at(1))), Reply::Done);
+        (branch, witness)
+    };
+    let (_kept, _) = voted(2);
+    own.killed();
+    let mut agent = table.connector().connect().unwrap();
+    assert_eq!(agent.call(Verb::Recover(node("binlog"))), Reply::Listed(vec![at(2)]));
+    assert_eq!(agent.call(Verb::Commit(at(2))), Reply::Done);
+    let again = agent.call(Verb::Commit(at(2)));
+    assert!(matches!(again, Reply::Unknown(_)) && code(&again) == "1397", "{again:?}");
+    assert_eq!(table.rows(), [1, 2]);
+    // What a replica that lacked the vote comes to: the data from before it.
+    own.copied();
+    let filled = "CREATE TABLE filled AS SELECT REPEAT('x', 4000000) AS text";
+    table.plain().query_drop(filled).unwrap();
+    let (branch, witness) = voted(3);
+    own.put_back();
+    drop(branch);
+    let mut agent = table.connector().connect().unwrap();
+    assert_eq!(agent.call(Verb::Recover(node("binlog"))), Reply::Listed(vec![]));
+    assert!(matches!(agent.call(Verb::Commit(at(3))), Reply::Unknown(_)));
+    let asked = agent.call(Verb::Inquire { xid: at(3), witness });
+    let Reply::Past(Past::Elsewhere(native)) = &asked else { panic!("never \"done\": {asked:?}") };
+    assert!(native.message.contains("set back to an earlier state"), "{native:?}");
+    assert_eq!(table.rows(), [1, 2]);
 }

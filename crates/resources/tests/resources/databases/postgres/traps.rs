@@ -6,7 +6,7 @@ use assent_xa::{Reply, Resource, Verb};
 
 use super::super::engine::{Engine, PostgresTable, code, node, wait, work, xid};
 use super::super::servers::{alone, shared};
-use super::{YES, run};
+use super::{YES, process, run};
 
 #[test]
 fn what_cannot_be_prepared_votes_no_and_says_why() {
@@ -23,7 +23,7 @@ fn what_cannot_be_prepared_votes_no_and_says_why() {
             "both session-level and transaction-level locks",
         ),
     ];
-    for (number, (sql, words)) in (0..).zip(cases) {
+    for (number, (sql, words)) in (0_u16..).zip(cases) {
         let xid = xid("temporary", number);
         let mut branch = table.resource();
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
@@ -35,8 +35,46 @@ fn what_cannot_be_prepared_votes_no_and_says_why() {
         assert!(native.message.contains(words), "{sql}: {}", native.message);
         assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done, "there is nothing to roll back");
         assert_eq!(branch.witness(), b"", "a no leaves no witness");
+        drop(branch);
+        // Alone in its transaction the same work commits.
+        let mut branch = table.resource();
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, &format!("INSERT INTO {} VALUES ({number}); {sql}", table.table)).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        assert_eq!(branch.call(Verb::CommitOnePhase(xid)), Reply::Done, "{sql}");
     }
-    assert_eq!(table.rows(), [0_i32; 0]);
+    assert_eq!(table.rows(), (0..i32::try_from(cases.len()).unwrap()).collect::<Vec<_>>());
+}
+
+/// It ends a session whose transaction has not voted, and never takes a vote back.
+#[test]
+fn an_idle_timeout_ends_what_has_not_voted_and_nothing_else() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "idle");
+    let [voted, not_yet] = [0, 1].map(|number| xid("idle", number));
+    let [mut first, mut second] = [0, 1].map(|_| table.resource());
+    let mut processes = Vec::new();
+    for (branch, xid, row) in [(&mut first, voted, 1), (&mut second, not_yet, 2)] {
+        run(branch, "SET idle_in_transaction_session_timeout = 200").unwrap();
+        processes.push(process(branch));
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(branch, &format!("INSERT INTO {} VALUES ({row})", table.table)).unwrap();
+        if xid == voted {
+            assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+            assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+        }
+    }
+    let mut plain = table.plain();
+    wait("the idle session to be ended", || {
+        let sql = "SELECT 1 FROM pg_stat_activity WHERE pid = $1";
+        plain.query(sql, &[&processes[1]]).unwrap().is_empty().then_some(())
+    });
+    let end = second.call(Verb::End { xid: not_yet, success: true });
+    let vote = if end == Reply::Done { second.call(Verb::Prepare(not_yet)) } else { end };
+    assert!(matches!(vote, Reply::Lost(_) | Reply::RolledBack(_)), "{vote:?}");
+    assert_eq!(first.call(Verb::Recover(node("idle"))), Reply::Listed(vec![voted]));
+    assert_eq!(first.call(Verb::Commit(voted)), Reply::Done);
+    assert_eq!(table.rows(), [1]);
 }
 
 /// A lock of the transaction's goes into the prepared branch, and its wait with it.
