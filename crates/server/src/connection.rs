@@ -121,6 +121,11 @@ impl Connection {
         self.longs.push_back((long, share));
     }
 
+    /// Who is at the other end, in words.
+    pub(crate) fn who(&self) -> String {
+        self.peer.from().map_or_else(|| "a Unix socket".to_owned(), ToString::to_string)
+    }
+
     pub(crate) fn peer_mut(&mut self) -> &mut Peer {
         &mut self.peer
     }

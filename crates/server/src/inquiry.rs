@@ -30,8 +30,8 @@ const LOG_PAGE_MAX: usize = 1_000;
 /// What is asked.
 #[derive(Debug)]
 pub(crate) enum Inquiry {
-    Force(TxId, Outcome, Operator),
-    Forget(TxId, Operator),
+    Force(TxId, Outcome, Said),
+    Forget(TxId, Said),
     Log(Filter),
     Verify(Option<(u64, Digest)>),
     /// Reads everything in the store.
@@ -62,14 +62,31 @@ pub(crate) enum Answered {
 
 impl Inquiry {
     /// The inquiry in a request, if it is one.
-    pub(crate) fn of(request: &Request<'_>) -> Option<Self> {
+    pub(crate) fn of(request: &Request<'_>, from: impl FnOnce() -> String) -> Option<Self> {
+        let said = |word: &OperatorWord<'_>| Said { operator: operator(word), from: from() };
         Some(match request {
-            Request::TxForce { tx, outcome, word } => Self::Force(*tx, decisions::outcome(*outcome), operator(word)),
-            Request::TxForget { tx, word } => Self::Forget(*tx, operator(word)),
+            Request::TxForce { tx, outcome, word } => Self::Force(*tx, decisions::outcome(*outcome), said(word)),
+            Request::TxForget { tx, word } => Self::Forget(*tx, said(word)),
             Request::TxLog(query) => Self::Log(filter(query)),
             Request::TxVerify { kept } => Self::Verify(kept.map(|(number, digest)| (number, Digest(digest)))),
             _ => return None,
         })
+    }
+}
+
+/// A person's word, and from where it came: the name in it is whatever the command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    operator: Operator,
+    from: String,
+}
+
+impl Said {
+    /// Tells the server's log, whatever the coordinator keeps of it: a state table keeps nothing.
+    fn note(&self, doing: &str, tx: TxId, came_of_it: &Result<String, Refusal>) {
+        let Self { operator: Operator { who, reason }, from } = self;
+        let came_of_it = came_of_it.as_ref().map_or_else(|(kind, why)| format!("{kind}: {why}"), Clone::clone);
+        tracing::warn!("an operator, {who:?} by {from}, {doing} {tx}, because {reason:?}: {came_of_it}");
     }
 }
 
@@ -211,14 +228,22 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
         shared.coordinator.as_deref().ok_or_else(absent)
     };
     let frame = match inquiry {
-        Inquiry::Force(tx, wanted, operator) => {
-            let forced = coordinator()?.force(tx, wanted, &operator).map_err(|error| (error.kind, error.message));
+        Inquiry::Force(tx, wanted, said) => {
+            let forced = coordinator()?.force(tx, wanted, &said.operator).map_err(|error| (error.kind, error.message));
+            let doing = if wanted == Outcome::Committed { "forces the commit of" } else { "forces the rollback of" };
+            let is = |outcome| if outcome == Outcome::Committed { "it is committed" } else { "it is rolled back" };
+            said.note(doing, tx, &forced.clone().map(|outcome| is(outcome).to_owned()));
             // The branches need not wait for the agent's next look.
             shared.recovery.ring();
             forced.and_then(|outcome| lay(shared, mark, &Answer::Decided(views::outcome(outcome))))
         }
-        Inquiry::Forget(tx, operator) => {
-            let forgotten = coordinator()?.forget(tx, &operator).map_err(|error| (error.kind, error.message));
+        Inquiry::Forget(tx, said) => {
+            let forgotten = coordinator()?.forget(tx, &said.operator).map_err(|error| (error.kind, error.message));
+            said.note(
+                "forgets the heuristic outcome of",
+                tx,
+                &forgotten.clone().map(|()| "it is forgotten".to_owned()),
+            );
             forgotten.and_then(|()| lay(shared, mark, &Answer::Forgotten))
         }
         Inquiry::Log(filter) => page(shared, &**log()?, &filter, mark),

@@ -179,7 +179,9 @@ pub(crate) fn step(mut visit: Visit<'_>) {
         (Role::Admin, Request::TxShow(tx)) => admin::show(visit, tx),
         (Role::Admin, Request::TxRecover) => admin::recover(visit),
         (Role::Admin, Request::Stats) => admin::stats(visit),
-        (Role::Admin, request) if let Some(inquiry) = Inquiry::of(&request) => inquiry::ask(visit, inquiry),
+        (Role::Admin, request) if let Some(inquiry) = Inquiry::of(&request, || visit.connection.who()) => {
+            inquiry::ask(visit, inquiry);
+        }
         (role, _) => {
             let message = format!("a {} connection may not send {name}; connect in another role", role.name());
             visit.error(Kind::Denied, &message);

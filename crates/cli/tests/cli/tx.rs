@@ -380,6 +380,31 @@ fn a_state_table_keeps_decisions_over_a_kill_and_says_that_it_keeps_no_history()
     store.stop();
 }
 
+/// The word is in the server's log whichever engine keeps the state: a table keeps nothing of it.
+#[test]
+fn a_forced_outcome_is_told_to_the_servers_log_with_the_name_the_reason_and_from_where() {
+    for engine in ["", "engine = \"table\"\n"] {
+        let pair = pair(engine);
+        let Prepared { decisions, tx, .. } = prepared(&pair, 1, b"k");
+        drop(decisions);
+        let tx = tx.to_string();
+        eventually("it is seen", || pair.listed().as_array().is_some_and(|all| all.len() == 1));
+        json(&pair.tx(&["rollback", &tx, "--yes", "--by", "anna", "--reason", "nobody paid"]));
+        #[allow(clippy::disallowed_methods, reason = "a test reads what its server says")]
+        let said = std::fs::read_to_string(pair.folder.path().join("coordinator").join("said")).unwrap();
+        let line = said.lines().find(|line| line.contains("an operator")).unwrap_or_else(|| panic!("{said}"));
+        for words in [
+            "WARN",
+            "\"anna\" by 127.0.0.1:",
+            &format!("forces the rollback of {tx}"),
+            "\"nobody paid\"",
+            "rolled back",
+        ] {
+            assert!(line.contains(words), "{words:?} in {line}");
+        }
+    }
+}
+
 #[test]
 fn a_journals_folder_is_refused_to_a_state_table() {
     let pair = pair("");

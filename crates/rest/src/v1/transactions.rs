@@ -351,6 +351,8 @@ pub(super) async fn force(
     let force = move || {
         work.records.once(asking.once(&bytes)?.as_ref(), || {
             let decided = work.coordinator()?.force(tx, wanted, &operator)?;
+            let (Operator { who, reason }, wish, is) = (&operator, views::outcome(wanted), views::outcome(decided));
+            tracing::warn!("an operator, {who:?} over HTTP, forces {tx} to be {wish}, because {reason:?}: it is {is}");
             if decided != wanted {
                 let detail = format!("{tx} had been decided before: {}; nothing was changed", views::outcome(decided));
                 return Err(Problem::of(Kind::Conflict, detail));
@@ -383,6 +385,8 @@ pub(super) async fn forget(
     let forget = move || {
         work.records.once(asking.once(&bytes)?.as_ref(), || {
             work.coordinator()?.forget(tx, &operator)?;
+            let Operator { who, reason } = &operator;
+            tracing::warn!("an operator, {who:?} over HTTP, forgets the heuristic outcome of {tx}, because {reason:?}");
             Ok((StatusCode::NO_CONTENT, String::new()))
         })
     };
