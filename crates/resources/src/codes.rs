@@ -50,7 +50,8 @@ pub(crate) fn reply(verb: &Verb, code: i32) -> Reply {
             Verb::Inquire { .. } => Reply::Past(Past::Forgotten),
             _ => Reply::Done,
         },
-        3 if matches!(verb, Verb::Prepare(_)) => Reply::Vote(Vote::ReadOnly),
+        // Not of C193: ours know a branch that only read when it ends, and it drops out there.
+        3 if matches!(verb, Verb::Prepare(_) | Verb::End { success: true, .. }) => Reply::Vote(Vote::ReadOnly),
         4 => Reply::Refused(Kind::Busy, native),
         5 => Reply::Heuristic(Heuristic::Mixed, native),
         6 => Reply::Heuristic(Heuristic::RolledBack, native),
@@ -94,6 +95,9 @@ mod tests {
         assert_eq!(reply(&prepare, 0), Reply::Vote(Vote::Yes));
         assert_eq!(reply(&commit, 0), Reply::Done);
         assert_eq!(reply(&prepare, 3), Reply::Vote(Vote::ReadOnly));
+        let end = |success| Verb::End { xid, success };
+        assert_eq!(reply(&end(true), 3), Reply::Vote(Vote::ReadOnly));
+        assert!(matches!(reply(&end(false), 3), Reply::Refused(Kind::Internal, _)), "what failed is rolled back");
         assert!(matches!(reply(&commit, 3), Reply::Refused(Kind::Internal, _)), "only a vote can be read-only");
         assert!(matches!(reply(&commit, -3), Reply::RolledBack(_)));
         assert!(matches!(reply(&prepare, -3), Reply::Lost(_)));

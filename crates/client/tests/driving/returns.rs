@@ -210,6 +210,30 @@ fn one_branch_returns_what_the_tables_say() {
     assert!(played > 90, "{played}");
 }
 
+/// A branch that only read tells so when it ends, and is finished: what is left alone decides for itself, as if it had been alone.
+#[test]
+fn a_branch_behind_readers_returns_what_the_table_says_of_it_alone() {
+    let table = include_str!("tables/one.txt");
+    let ones = content(table)
+        .map(|(_, line)| line)
+        .filter(|line| line.starts_with("commit") && line.contains("commit-one-phase"));
+    let mut behind = String::new();
+    for line in ones {
+        let [asked, branch, expected] = line.split(" : ").map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        for branches in [
+            format!("end XA_RDONLY | {branch}"),
+            format!("{branch} | end XA_RDONLY"),
+            format!("end XA_RDONLY | {branch} | end XA_RDONLY"),
+        ] {
+            behind.push_str(&format!("{asked} : {branches} : {expected}\n"));
+        }
+    }
+    let played = lines(&behind, 0);
+    assert!(played > 90, "{played}");
+}
+
 #[test]
 fn several_branches_up_to_the_decision_return_what_the_tables_say() {
     let played = lines(include_str!("tables/several.txt"), 0);
