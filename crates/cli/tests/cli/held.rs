@@ -10,8 +10,8 @@ use assent_xa::Reply;
 use serde_json::Value;
 
 use super::assent::{fails, json, write};
-use super::served::{Served, start};
-use super::town::{Rules, Town, copy, eventually, number, prepared, shared, text};
+use super::served::{Served, serve, start};
+use super::town::{Rules, Town, Voted, copy, eventually, number, prepared, shared, text};
 
 /// Acknowledges before it syncs, for as long as a test takes.
 const LAZY: &str = "max_elapsed_sync_time = 600000\nmin_elapsed_sync_time = 600000\n";
@@ -106,15 +106,14 @@ fn a_transaction_whose_decision_a_power_cut_took_is_held_and_committed_by_a_pers
     assert_eq!(told["transactions"][0]["operators"][0]["reason"], "the order was confirmed");
 }
 
-/// A decision was told, PostgreSQL has committed, both processes die, and somebody puts back a copy of the folder from before.
-fn restored(test: &str, coordinator: &'static str) -> (Town, TxId, [Xid; 2]) {
-    let rules = Rules { coordinator, ..Rules::default() };
+/// A decision was told, and some branch as `tells` says; both processes die, and somebody puts back a copy of the folder from before.
+fn restored(test: &str, rules: Rules, tells: impl FnOnce(&mut Voted)) -> (Town, TxId, [Xid; 2]) {
     let town = Town::new(test, rules.clone());
     let mut voted = town.voted(1);
     // A snapshot of the running folder, as a volume makes them: this client was there, and has decided nothing.
     let before = town.copy("before");
     voted.decide();
-    assert_eq!(voted.commit_bank(), Reply::Done);
+    tells(&mut voted);
     let (tx, xids) = voted.dies();
     let Town { served, folder, table, .. } = town;
     served.kill();
@@ -132,7 +131,8 @@ fn behind_a_copy_of_the_folder_that_was_put_back_nobody_presumes_and_no_half_is_
     // transaction, and "nothing in doubt".
     let _quiet = shared();
     for (test, coordinator) in [("restored_journal", ""), ("restored_table", "engine = \"table\"\n")] {
-        let (town, tx, xids) = restored(test, coordinator);
+        let rules = Rules { coordinator, ..Rules::default() };
+        let (town, tx, xids) = restored(test, rules, |voted| assert_eq!(voted.commit_bank(), Reply::Done));
         let is_held = |listed: &Value| listed[0]["may_be_lost"] == true && listed[0]["client_is"] == "fenced";
         town.until("it is held", is_held);
         let epoch = tx.incarnation.epoch.0;
@@ -151,6 +151,37 @@ fn behind_a_copy_of_the_folder_that_was_put_back_nobody_presumes_and_no_half_is_
         town.settles();
         assert_eq!(town.rows(), (vec![1], vec![1]), "{test}");
     }
+}
+
+#[test]
+fn a_store_of_ours_that_has_committed_shows_what_was_decided_and_both_databases_follow() {
+    let _quiet = shared();
+    let folder = tempfile::tempdir().unwrap();
+    let text = "data_dir = \"data\"\n[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[kv]\n";
+    write(&folder.path().join("assent.toml"), text);
+    let store = serve(folder.path());
+    let rules = Rules { keys: Some(store.protocol.clone()), ..Rules::default() };
+    let (town, tx, xids) = restored("sibling", rules, |voted| voted.commit_keys());
+    eventually("both databases have it", || town.rows() == (vec![1], vec![1]));
+    town.settles();
+    assert_eq!((prepared(&town.rules.bank, &xids), number(&town.served, "assent_held")), ((false, false), 0));
+    let told = json(&town.tx(&["log", "--tx", &tx.to_string()]));
+    let one = &told["transactions"][0];
+    assert_eq!((&one["outcome"], &one["by"]), (&"committed".into(), &"agent".into()), "{told}");
+    store.stop();
+}
+
+#[test]
+fn by_the_other_policy_what_nobody_shows_is_rolled_back_and_the_log_says_by_whom() {
+    let _quiet = shared();
+    let rules = Rules { coordinator: "lost_decision = \"rollback\"\n", ..Rules::default() };
+    let (town, tx, xids) = restored("policy", rules, |_| {});
+    eventually("both are rolled back", || prepared(&town.rules.bank, &xids) == (false, false));
+    town.settles();
+    assert_eq!((town.rows(), number(&town.served, "assent_held")), ((vec![], vec![]), 0));
+    let told = json(&town.tx(&["log", "--tx", &tx.to_string()]));
+    let one = &told["transactions"][0];
+    assert_eq!((&one["outcome"], &one["by"]), (&"rolled_back".into(), &"agent".into()), "{told}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use assent_ids::{Branch, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_link::{Link, LinkConfig, LinkError};
 use assent_resources::{Limits, Mariadb, Postgres};
-use assent_wire::{Answer, BranchRecord, Decide, Hello, Outcome, Request, Role};
+use assent_wire::{Answer, BranchRecord, Decide, Hello, Op, Outcome, Request, Role, Write};
 use assent_world::{Clock as _, RealClock};
 use assent_xa::{Reply, Resource as _, Verb, Vote};
 use mysql::prelude::Queryable as _;
@@ -31,6 +31,7 @@ static QUIET: RwLock<()> = RwLock::new(());
 /// The registered names.
 pub(crate) const BANK: &str = "bank";
 pub(crate) const SHOP: &str = "shop";
+pub(crate) const KEYS: &str = "keys";
 
 pub(crate) fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which starts the servers"))
@@ -135,11 +136,13 @@ pub(crate) struct Rules {
     pub(crate) stop: &'static str,
     /// Where PostgreSQL is.
     pub(crate) bank: String,
+    /// Where a store of ours is, if there is one: a third resource.
+    pub(crate) keys: Option<String>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { client_lost_ms: 200, coordinator: "", stop: "", bank: variable("ASSENT_TEST_POSTGRES") }
+        Self { client_lost_ms: 200, coordinator: "", stop: "", bank: variable("ASSENT_TEST_POSTGRES"), keys: None }
     }
 }
 
@@ -160,11 +163,12 @@ impl Rules {
         };
         let text = format!(
             "data_dir = \"data\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[server]\nlisten = \"127.0.0.1:0\"\n\
-             client_lost_ms = {}\n[coordinator]\n{}{}{}",
+             client_lost_ms = {}\n[coordinator]\n{}{}{}{}",
             self.client_lost_ms,
             self.coordinator,
             resource(BANK, "postgres", &self.bank),
             resource(SHOP, "mariadb", &variable("ASSENT_TEST_MARIADB")),
+            self.keys.as_ref().map(|url| resource(KEYS, "assent", url)).unwrap_or_default(),
         );
         let file = folder.join("assent.toml");
         write(&file, &text);
@@ -246,7 +250,8 @@ impl Town {
 
     /// A client that has a row in both databases and both votes.
     pub(crate) fn voted(&self, row: i32) -> Voted {
-        let role = Role::Client { label: "shop", resume: None, resources: vec![BANK, SHOP] };
+        let resources = if self.rules.keys.is_some() { vec![BANK, SHOP, KEYS] } else { vec![BANK, SHOP] };
+        let role = Role::Client { label: "shop", resume: None, resources };
         let decisions = link(&self.served, role);
         let (node, session) = (decisions.welcome().node, decisions.welcome().session.unwrap());
         let tx = TxId { incarnation: session.incarnation, counter: 1 };
@@ -264,7 +269,23 @@ impl Town {
         assert_eq!(shop.call(Verb::End { xid: xids[1], success: true }), Reply::Done);
         assert_eq!(bank.call(Verb::Prepare(xids[0])), Reply::Vote(Vote::Yes));
         assert_eq!(shop.call(Verb::Prepare(xids[1])), Reply::Vote(Vote::Yes));
-        Voted { decisions, tx, xids, bank, shop }
+        let keys = self.rules.keys.as_ref().map(|url| {
+            let address = url.parse().unwrap();
+            let link =
+                Link::connect(&address, &Hello::new(Role::Store { label: "shop" }), &LinkConfig::default()).unwrap();
+            let xid = name(KEYS, 2);
+            let ops = vec![Op::Put { keyspace: 0, key: b"row", value: b"there" }];
+            let steps = [
+                Request::Start(xid),
+                Request::Write(Write { xid: Some(xid), durable: true, ops }),
+                Request::End { xid, success: true },
+                Request::Prepare(xid),
+            ];
+            let last = steps.map(|step| link.request(&step).unwrap()).into_iter().last().unwrap();
+            assert!(matches!(last.answer().unwrap(), Answer::Branch(assent_wire::Reply::Yes(_))), "{last:?}");
+            (link, xid)
+        });
+        Voted { decisions, tx, xids, bank, shop, keys }
     }
 }
 
@@ -275,6 +296,7 @@ pub(crate) struct Voted {
     pub(crate) xids: [Xid; 2],
     bank: Postgres,
     shop: Mariadb,
+    keys: Option<(Link, Xid)>,
 }
 
 impl Voted {
@@ -285,7 +307,8 @@ impl Voted {
             let Branch { resource, number, flags, .. } = xid.branch().unwrap();
             (resource, number, flags, witness.clone())
         };
-        let records: Vec<_> = self.xids.iter().zip(&witnesses).map(record).collect();
+        let mut records: Vec<_> = self.xids.iter().zip(&witnesses).map(record).collect();
+        records.extend(self.keys.iter().map(|(_, xid)| record((xid, &Vec::new()))));
         let branches = records
             .iter()
             .map(|(resource, number, flags, witness)| BranchRecord {
@@ -303,6 +326,13 @@ impl Voted {
     /// Tells PostgreSQL's branch to commit.
     pub(crate) fn commit_bank(&mut self) -> Reply {
         self.bank.call(Verb::Commit(self.xids[0]))
+    }
+
+    /// Tells the store's branch to commit.
+    pub(crate) fn commit_keys(&self) {
+        let (link, xid) = self.keys.as_ref().unwrap();
+        let arrived = link.request(&Request::Commit(*xid)).unwrap();
+        assert!(matches!(arrived.answer().unwrap(), Answer::Branch(assent_wire::Reply::Done)), "{arrived:?}");
     }
 
     /// MariaDB's number of its session there.
