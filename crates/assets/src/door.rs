@@ -332,10 +332,7 @@ impl Desk {
     }
 
     fn status(&self) -> Status {
-        let (steps, trace) = self.engine.steps(|steps| {
-            let rows = steps.percentiles().into_iter().map(|(name, row)| (name.to_owned(), row)).collect();
-            (rows, steps.table().unwrap_or_default())
-        });
+        let (steps, trace) = self.engine.steps(|steps| (steps.times(), steps.table().unwrap_or_default()));
         Status {
             ack: self.engine.ack(),
             window_ms: self.promise.window_ms,

@@ -345,13 +345,12 @@ impl GroupDoor {
             memory_bytes: machine.memory_bytes(),
             subscriptions: self.subscriptions.len(),
         };
-        let percentiles = self.steps.percentiles().into_iter();
         Status {
             ack: group.ack,
             window_ms: self.config.window_ms,
             closed: group.halted.clone(),
             stats,
-            steps: percentiles.map(|(name, row)| (name.to_owned(), row)).collect(),
+            steps: self.steps.times(),
             trace: self.steps.table().unwrap_or_default(),
             group: Some(GroupStatus::of(&group)),
         }

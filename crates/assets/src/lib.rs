@@ -115,5 +115,5 @@ pub use sessions::{SESSION_BYTES_MAX, WINDOW_MAX};
 pub use standing::{GroupStatus, Role, StandbyStatus};
 pub use store::Verified;
 pub use subscribe::{Change, News, SubscriptionId, Subscriptions, WANTED_MAX, WANTED_SUM_MAX};
-pub use trace::{Step, Steps, Trace};
+pub use trace::{Step, StepTimes, Steps, Trace};
 pub use work::Work;

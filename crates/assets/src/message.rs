@@ -21,6 +21,7 @@ use crate::engine::Stats;
 use crate::refusal::{signed, signless};
 use crate::standing::GroupStatus;
 use crate::subscribe::{Change, News, WANTED_MAX};
+use crate::trace::StepTimes;
 
 pub(crate) const KIND_COMMAND: u16 = 0x51;
 pub(crate) const KIND_ANSWER: u16 = 0x52;
@@ -29,7 +30,7 @@ pub(crate) const KIND_ASK: u16 = 0x54;
 pub(crate) const KIND_STATUS: u16 = 0x55;
 pub(crate) const KIND_NEWS: u16 = 0x56;
 pub(crate) const KIND_ELSEWHERE: u16 = 0x57;
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The longest message of a client: a subscription to the most assets.
 pub(crate) const ASKED_BYTES_MAX: usize = 16 + 8 * WANTED_MAX;
 
@@ -68,8 +69,8 @@ pub struct Status {
     pub closed: Option<String>,
     /// Its numbers.
     pub stats: Stats,
-    /// The steps of sampled commands: name, how many, median, 99th and 99.73rd percentile, maximum, in microseconds.
-    pub steps: Vec<(String, [u64; 5])>,
+    /// What the steps of sampled commands took.
+    pub steps: Vec<StepTimes>,
     /// The newest sampled command as a table.
     pub trace: String,
     /// Its place in its group, if it has one.
@@ -209,9 +210,11 @@ impl Status {
             out.u8(u8::from(self.closed.is_some())).text(self.closed.as_deref().unwrap_or_default());
             numbers.iter().for_each(|number| _ = out.u64(*number));
             out.u32(u32::try_from(self.steps.len()).unwrap_or(u32::MAX));
-            for (name, row) in &self.steps {
-                out.text(name);
-                row.iter().for_each(|number| _ = out.u64(*number));
+            for step in &self.steps {
+                out.text(&step.name);
+                step.numbers.iter().for_each(|number| _ = out.u64(*number));
+                out.u64(step.sum_us).u8(u8::try_from(step.spread.len()).unwrap_or(u8::MAX));
+                step.spread.iter().for_each(|count| _ = out.u64(*count));
             }
             out.text(&self.trace);
             out.u8(u8::from(self.group.is_some()));
@@ -255,11 +258,13 @@ impl Status {
         let mut steps = Vec::new();
         for _ in 0..reader.u32("steps")? {
             let name = reader.text("step")?.to_owned();
-            let mut row = [0; 5];
-            for number in &mut row {
+            let mut numbers = [0; 5];
+            for number in &mut numbers {
                 *number = reader.u64("percentile")?;
             }
-            steps.push((name, row));
+            let sum_us = reader.u64("sum")?;
+            let spread = (0..reader.u8("counts")?).map(|_| reader.u64("count")).collect::<Result<_, _>>()?;
+            steps.push(StepTimes { name, numbers, sum_us, spread });
         }
         let trace = reader.text("trace")?.to_owned();
         let group = if reader.u8("group")? == 1 { Some(GroupStatus::read(&mut reader)?) } else { None };
@@ -297,7 +302,12 @@ mod tests {
             window_ms: 5,
             closed: Some("rot".to_owned()),
             stats,
-            steps: vec![("queued".to_owned(), [1, 2, 3, 4, 5])],
+            steps: vec![StepTimes {
+                name: "queued".to_owned(),
+                numbers: [1, 2, 3, 4, 5],
+                sum_us: 9,
+                spread: vec![1, 0, 2],
+            }],
             trace: "a table".to_owned(),
             group: Some(crate::standing::example()),
         };

@@ -71,6 +71,11 @@ pub struct StandbyStatus {
 }
 
 impl GroupStatus {
+    /// The names of what [`GroupStatus::counts`] has.
+    pub fn counted() -> impl Iterator<Item = &'static str> {
+        COUNTED.iter().map(|(name, _)| *name)
+    }
+
     pub(crate) fn of(status: &assent_replica::Status) -> Self {
         let configuration = &status.configuration;
         let (role, why) = match (&status.halted, &status.standing) {
@@ -105,7 +110,7 @@ impl GroupStatus {
                 Role::Primary | Role::Stalled => status.others.iter().map(standby).collect(),
                 _ => Vec::new(),
             },
-            counts: counts(&status.counts),
+            counts: COUNTED.map(|(name, of)| (name.to_owned(), of(&status.counts))).into(),
         }
     }
 }
@@ -119,27 +124,27 @@ const fn feeding(feeding: Feeding) -> &'static str {
     }
 }
 
-fn counts(counts: &Counts) -> Vec<(String, u64)> {
-    let named = [
-        ("ordered", counts.ordered),
-        ("refused", counts.refused),
-        ("applied", counts.applied),
-        ("reads", counts.reads),
-        ("leads", counts.leads),
-        ("yields", counts.yields),
-        ("cuts", counts.cuts),
-        ("slow", counts.slow),
-        ("compared", counts.compared),
-        ("snapshots", counts.snapshots),
-        ("snapshots_failed", counts.snapshots_failed),
-        ("snapshots_installed", counts.snapshots_installed),
-        ("pieces_sent", counts.pieces_sent),
-        ("catch_up_bytes", counts.catch_up_bytes),
-        ("bytes_out", counts.bytes_out),
-        ("bytes_in", counts.bytes_in),
-    ];
-    named.map(|(name, count)| (name.to_owned(), count)).into()
-}
+type Of = fn(&Counts) -> u64;
+
+/// What a member counts, by name.
+const COUNTED: [(&str, Of); 16] = [
+    ("ordered", |counts| counts.ordered),
+    ("refused", |counts| counts.refused),
+    ("applied", |counts| counts.applied),
+    ("reads", |counts| counts.reads),
+    ("leads", |counts| counts.leads),
+    ("yields", |counts| counts.yields),
+    ("cuts", |counts| counts.cuts),
+    ("slow", |counts| counts.slow),
+    ("compared", |counts| counts.compared),
+    ("snapshots", |counts| counts.snapshots),
+    ("snapshots_failed", |counts| counts.snapshots_failed),
+    ("snapshots_installed", |counts| counts.snapshots_installed),
+    ("pieces_sent", |counts| counts.pieces_sent),
+    ("catch_up_bytes", |counts| counts.catch_up_bytes),
+    ("bytes_out", |counts| counts.bytes_out),
+    ("bytes_in", |counts| counts.bytes_in),
+];
 
 /// Why a command is not taken here, in one sentence.
 pub(crate) fn why_not_here(status: &assent_replica::Status) -> String {

@@ -1,7 +1,7 @@
 //! Where the time of a command goes: the moment of each step of sampled ones, and a histogram of each step.
 //!
 //! Walk: [`Trace::stamp`] at each step; of a command that is not sampled it costs a comparison · [`Steps::take`] books a finished one ·
-//! [`Steps::table`] and [`Steps::percentiles`] for people.
+//! [`Steps::table`] for people, [`Steps::times`] for them and for machines.
 //! Deliberately absent: a clock of its own. The stamps are the caller's, through `world`.
 
 use std::collections::VecDeque;
@@ -35,6 +35,8 @@ const STEPS: usize = 7;
 const TRACES_MAX: usize = 32;
 /// Longer steps count as so long.
 const STEP_US_MAX: u64 = 60_000_000;
+/// Bounds of [`StepTimes::spread`]: 1, 2, 4 ... microseconds, up to 16 seconds.
+const BOUNDS: usize = 25;
 
 impl Step {
     /// All, in their order.
@@ -116,6 +118,26 @@ impl Trace {
     }
 }
 
+/// What a step took, of all sampled commands so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTimes {
+    /// Its name; the last one is all of a command.
+    pub name: String,
+    /// How many commands, and their median, 99th and 99.73rd percentile and maximum in microseconds.
+    pub numbers: [u64; 5],
+    /// All of them together, in microseconds.
+    pub sum_us: u64,
+    /// How many took at most as long as each of [`StepTimes::bounds_us`] and longer than the one before; the last count is the rest.
+    pub spread: Vec<u64>,
+}
+
+impl StepTimes {
+    /// Up to where each count of the spread goes, in microseconds; one more count is what took longer.
+    pub fn bounds_us() -> impl Iterator<Item = u32> {
+        (0..BOUNDS).map(|power| 1 << power)
+    }
+}
+
 /// All sampled commands so far.
 #[derive(Debug)]
 pub struct Steps {
@@ -165,14 +187,10 @@ impl Steps {
         Step::ALL.iter().map(|step| step.name()).chain(["total"]).zip(&self.histograms)
     }
 
-    /// How many commands each histogram has seen, and its median, 99th and 99.73rd percentile and maximum in microseconds.
+    /// What each step took.
     #[must_use]
-    pub fn percentiles(&self) -> Vec<(&'static str, [u64; 5])> {
-        let of = |histogram: &Histogram<u64>| {
-            let at = |quantile| histogram.value_at_quantile(quantile);
-            [histogram.len(), at(0.5), at(0.99), at(0.9973), histogram.max()]
-        };
-        self.histograms().map(|(name, histogram)| (name, of(histogram))).collect()
+    pub fn times(&self) -> Vec<StepTimes> {
+        self.histograms().map(|(name, histogram)| times(name, histogram)).collect()
     }
 
     /// The newest trace as a table, if there is one.
@@ -186,6 +204,19 @@ impl Steps {
         }
         Some(table)
     }
+}
+
+fn times(name: &str, histogram: &Histogram<u64>) -> StepTimes {
+    let at = |quantile| histogram.value_at_quantile(quantile);
+    let numbers = [histogram.len(), at(0.5), at(0.99), at(0.9973), histogram.max()];
+    let (mut spread, mut sum_us) = (vec![0; BOUNDS + 1], 0_u64);
+    for seen in histogram.iter_recorded() {
+        let (value, count) = (histogram.lowest_equivalent(seen.value_iterated_to()), seen.count_at_value());
+        sum_us = sum_us.saturating_add(value.saturating_mul(count));
+        let place = StepTimes::bounds_us().take_while(|bound| u64::from(*bound) < value).count();
+        spread.iter_mut().skip(place).take(1).for_each(|all| *all += count);
+    }
+    StepTimes { name: name.to_owned(), numbers, sum_us, spread }
 }
 
 #[cfg(test)]
@@ -205,10 +236,16 @@ mod tests {
         let expected =
             [(Step::Arrived, 0, 0), (Step::Ordered, 3, 3), (Step::Queued, 10, 7), (Step::Confirmed, 210, 200)];
         assert_eq!(rows, expected);
-        let of = |name| steps.percentiles().into_iter().find(|(one, _)| *one == name).map(|(_, row)| row);
-        assert_eq!(of("queued"), Some([1, 7, 7, 7, 7]));
-        assert_eq!(of("sent"), Some([0, 0, 0, 0, 0]));
-        assert_eq!(of("total").map(|row| (row[0], row[1] / 10)), Some((1, 21)));
+        let of = |steps: &Steps, name| steps.times().into_iter().find(|one| one.name == name).unwrap();
+        let (queued, sent, total) = (of(&steps, "queued"), of(&steps, "sent"), of(&steps, "total"));
+        assert_eq!((queued.numbers, queued.sum_us), ([1, 7, 7, 7, 7], 7));
+        assert_eq!((sent.numbers, sent.sum_us), ([0; 5], 0));
+        assert_eq!((total.numbers[0], total.numbers[1] / 10), (1, 21));
+        // 7 is more than 4 and at most 8; what took nothing counts as 1.
+        let filled = |name| of(&steps, name).spread.iter().position(|count| *count == 1);
+        assert_eq!((filled("queued"), filled("arrived"), filled("sent")), (Some(3), Some(0), None));
+        steps.book(Some(0), u64::MAX);
+        assert_eq!(of(&steps, "arrived").spread.last(), Some(&1), "beyond the last bound");
         let table = steps.table().unwrap();
         assert_eq!(table.lines().nth(4), Some("queued             10          7"), "{table}");
         (0..100).for_each(|_| steps.take(trace));

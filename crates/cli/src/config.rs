@@ -8,6 +8,7 @@ use assent_kind::Kind;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::assets::{options, section};
 pub(crate) use crate::documents::{Docs, Documents};
 pub(crate) use crate::entrance::{Http, Identity, Tls};
 use crate::failure::Failure;
@@ -44,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) coordinator: Option<Engine>,
     /// Runs the key-value store if present.
     pub(crate) kv: Option<Engine>,
+    /// Serves assets if present: a server alone, or a node of a group.
+    pub(crate) assets: Option<options::Serve>,
     /// The resource managers that clients may enlist and the agent recovers.
     #[serde(default, rename = "resource")]
     pub(crate) resources: Vec<Resource>,
@@ -294,6 +297,13 @@ impl Config {
                 lay(&mut table, key, kind.value(&name, &text)?)?;
             }
         }
+        // A server of assets is begun by its section, and by no variable alone.
+        let keys = if table.contains_key("assets") { section::keys() } else { Vec::new() };
+        for key in keys {
+            if let Some(text) = environment(&format!("ASSENT_ASSETS_{}", key.to_uppercase())) {
+                lay(&mut table, &format!("assets.{key}"), of_text(text))?;
+            }
+        }
         flags.iter().try_for_each(|(key, value)| lay(&mut table, key, value.clone()))?;
         // Back to text: serde then names the section and the key of a wrong value, whoever gave it.
         let merged = toml::to_string(&table).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
@@ -306,8 +316,8 @@ impl Config {
 
     fn check(&self, file: &str) -> Result<(), Failure> {
         let wrong = |message: String| Err(Failure::invalid(format!("{file}: {message}")));
-        if self.coordinator.is_none() && self.kv.is_none() && self.documents.is_none() {
-            return wrong("no engine: write a [coordinator], a [kv] or a [documents] section".into());
+        if self.coordinator.is_none() && self.kv.is_none() && self.documents.is_none() && self.assets.is_none() {
+            return wrong("no engine: write a [coordinator], a [kv], a [documents] or an [assets] section".into());
         }
         if self.server.threads == 0 || self.server.threads > 64 {
             return wrong(format!("server.threads = {}; 1 to 64", self.server.threads));
@@ -374,6 +384,17 @@ impl Type {
     }
 }
 
+/// A list where there are blanks; `true` and `false`.
+fn of_text(text: String) -> Value {
+    match text.parse() {
+        Ok(is) => Value::Boolean(is),
+        Err(_) if text.contains(' ') => {
+            Value::Array(text.split_whitespace().map(|word| Value::String(word.to_owned())).collect())
+        }
+        Err(_) => Value::String(text),
+    }
+}
+
 fn lay(table: &mut Table, key: &str, value: Value) -> Result<(), Failure> {
     let Some((section, key)) = key.split_once('.') else {
         table.insert(key.to_owned(), value);
@@ -416,6 +437,22 @@ mod tests {
         assert_eq!((config.server.threads, config.server.idle_ms), (4, 3));
         assert_eq!((config.server.listen.as_str(), config.server.client_lost_ms), ("127.0.0.1:7430", 1_000));
         assert_eq!(parse(text).unwrap().server.threads, 2);
+    }
+
+    #[test]
+    fn assets_are_told_by_file_and_environment_and_a_variable_alone_begins_none() {
+        let environment = |name: &str| match name {
+            "ASSENT_ASSETS_MEMBER" => Some("1=a:1,a:2 2=b:1,b:2".to_owned()),
+            "ASSENT_ASSETS_ACK" => Some("received".to_owned()),
+            _ => None,
+        };
+        let text = "data_dir = \"d\"\n[assets]\nnode = 1\nwitness = \"w:1\"\nack = \"none\"\n";
+        let config = Config::parse(text, "assent.toml", environment, &[]).unwrap();
+        let assets = config.assets.unwrap();
+        assert_eq!((assets.ack, assets.group.member.len()), (options::Acknowledge::Received, 2));
+        assert!(Config::parse("data_dir = \"d\"\n[kv]", "assent.toml", environment, &[]).unwrap().assets.is_none());
+        let wrong = parse("data_dir = \"d\"\n[assets]\ncolour = 1").unwrap_err().message;
+        assert!(wrong.contains("assent.toml") && wrong.contains("assets.colour: no such key"), "{wrong}");
     }
 
     #[test]

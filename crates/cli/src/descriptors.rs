@@ -16,7 +16,7 @@ const EACH_RESOURCE: u64 = 8;
 /// Connections that are told that there is no place, while they are told.
 const TURNED_AWAY: u64 = 64;
 /// Connections of the admin listener, at most.
-const ADMIN: u32 = 64;
+pub(crate) const ADMIN: u32 = 64;
 
 /// Places for connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,17 @@ pub(crate) fn places(
     Ok(places)
 }
 
+impl Places {
+    /// The same, and how many of the protocol's are for clients of assets: half of them, where assets are served.
+    pub(crate) const fn with_assets(self, has_assets: bool) -> (Self, u32) {
+        let Self { protocol, .. } = self;
+        let assets = if has_assets { protocol / 2 } else { 0 };
+        // One place is one for whoever comes first.
+        let assets = if has_assets && assets == 0 { 1 } else { assets };
+        (Self { protocol: if protocol < 2 { protocol } else { protocol - assets }, ..self }, assets)
+    }
+}
+
 fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bool) -> Result<Places, Failure> {
     let admin = ADMIN.min(connections_max);
     let resources = u64::try_from(resources).unwrap_or(u64::MAX).saturating_mul(EACH_RESOURCE);
@@ -101,6 +112,11 @@ mod tests {
             (protocol, docs)
         };
         assert_eq!((halved(1_024), halved(3), halved(1)), ((512, 512), (2, 1), (1, 1)));
+        let shared = |protocol: u32, has_assets: bool| {
+            let (places, assets) = Places { protocol, admin: 64, docs: 0 }.with_assets(has_assets);
+            (places.protocol, assets)
+        };
+        assert_eq!((shared(1_024, true), shared(1, true), shared(9, false)), ((512, 512), (1, 1), (9, 0)));
         let stored = |left: u64| share(192 + left, 1_024, 0, true).ok().map(|places| places.protocol);
         assert_eq!((stored(1_000), stored(38), stored(1)), (Some(744), Some(19), Some(1)));
         let refused = share(64 + 64 + 64, 1_024, 0, false).unwrap_err();

@@ -28,6 +28,8 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::args::Serve;
+use crate::assets::numbers::Numbers;
+use crate::assets::serve::{Served, others};
 use crate::config::{Config, Engine, Flag, HISTORY_BYTES_MAX, LostDecision, Resource, StateEngine};
 use crate::descriptors;
 use crate::entrance;
@@ -54,10 +56,15 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| Failure::io("watch", "signals", &error))?;
     let config = Config::load(&arguments.config, &flags(arguments))?;
     let house = House::open(&config, arguments.restored)?;
-    let running = house.start(&config, log_level)?;
+    let mut running = house.start(&config, log_level)?;
     let docs = running.docs.as_ref().map(|docs| format!(" docs={}", docs.address())).unwrap_or_default();
-    println!("ready protocol={} admin={}{docs}", running.server.address(), running.rest.address());
-    for signal in signals.forever() {
+    let assets = running.assets.as_ref().map(|(assets, _)| format!(" {}", assets.ready())).unwrap_or_default();
+    println!("ready protocol={} admin={}{docs}{assets}", running.server.address(), running.rest.address());
+    loop {
+        let signal = match &mut running.assets {
+            Some((assets, _)) => assets.wait(&mut signals)?,
+            None => signals.forever().next().unwrap_or(SIGTERM),
+        };
         if signal != SIGHUP {
             info!("stopping on signal {signal}");
             break;
@@ -279,6 +286,9 @@ impl House {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
         let (many, resources) = (config.server.connections_max, config.resources.len());
         let places = descriptors::places(many, resources, config.kv.is_some(), config.documents.is_some())?;
+        let (places, clients_max) = places.with_assets(config.assets.is_some());
+        let assets = config.assets.as_ref().map(|assets| serve_assets(config, assets, clients_max, &metrics, &health));
+        let assets = assets.transpose()?;
         let limits = assent_door::Limits {
             connections_max: places.protocol,
             idle_ms: config.server.idle_ms,
@@ -331,7 +341,7 @@ impl House {
         let docs = self.serve_documents(config, shield, readers, &metrics, &health)?;
         let service = Service::admin(self.admin(config, metrics, health, log_level));
         let rest = Rest::start(&admin, entrance, service)?;
-        Ok(Running { server, rest, docs, identity, certificates })
+        Ok(Running { server, rest, docs, assets, identity, certificates })
     }
 
     /// The documents' own listener, if there are any.
@@ -389,6 +399,22 @@ impl House {
     }
 }
 
+/// The assets of `[assets]`, in the folder of that name.
+fn serve_assets(
+    config: &Config,
+    assets: &crate::assets::options::Serve,
+    clients_max: u32,
+    metrics: &Metrics,
+    health: &Health,
+) -> Result<(Served, Numbers), Failure> {
+    let mut told = assets.clone();
+    told.data = Some(config.data_dir.join("assets"));
+    told.insecure |= config.server.insecure;
+    let served = Served::open(&told, usize::try_from(clients_max).unwrap_or(usize::MAX))?;
+    let numbers = Numbers::start(served.address(), &others(&told), metrics, health)?;
+    Ok((served, numbers))
+}
+
 /// What a log has done to its disk.
 fn count<L: Log + 'static>(metrics: &Metrics, name: &'static str, log: &Arc<L>, counts: fn(&L) -> Counts) {
     let counter = |what, help, of: fn(&Counts) -> u64| {
@@ -441,12 +467,20 @@ struct Running {
     server: Server,
     rest: Rest,
     docs: Option<Rest>,
+    assets: Option<(Served, Numbers)>,
     identity: Arc<assent_rest::Identity>,
     certificates: Option<Arc<Certificates>>,
 }
 
 impl Running {
     fn stop(self, house: &House) {
+        // First, so that a standby leads as soon as may be.
+        if let Some((assets, numbers)) = self.assets {
+            drop(numbers);
+            if let Err(failure) = assets.stop() {
+                warn!("{}", failure.message);
+            }
+        }
         self.server.stop(DRAIN);
         self.rest.stop(DRAIN);
         if let Some(docs) = self.docs {

@@ -93,7 +93,7 @@ fn commands_are_answered_in_their_order_and_a_full_window_says_so() {
     assert_eq!((status.stats.assets, status.stats.in_doubt, status.closed), (2, 0, None));
     assert_eq!(status.stats.hash, town.engine.stats().hash);
     assert!(status.trace.contains("confirmed") && status.trace.contains("replied"), "{}", status.trace);
-    let booked = status.steps.iter().find(|(name, _)| name == "total").unwrap().1[0];
+    let booked = status.steps.iter().find(|step| step.name == "total").unwrap().numbers[0];
     assert!(booked > 100, "{booked}");
 }
 

@@ -1,30 +1,27 @@
 //! `assent assets serve --node`: one node of a group, until it is told to stop.
 //!
-//! Walk: the folder opens first, so that damage is found before anyone asks · one line on stdout says that it is ready, whether it
-//! leads or not · who leads is told in the log as it changes · SIGTERM or SIGINT: the lead goes to a standby that has everything,
+//! Walk: [`Member::open`] the folder first, so that damage is found before anyone asks · ready is who runs, whether it leads or not ·
+//! [`Member::watch`] who leads is told in the log as it changes · [`Member::stop`] the lead goes to a standby that has everything,
 //! if there is one; then connections close, and the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use assent_assets::{GroupDoor, GroupDoorConfig, Limits, Logics, Machine};
 use assent_door::listen_address;
 use assent_kind::Kind;
-use assent_membership::{Ack, Member, Standing, Word};
-use assent_replica::{CallError, Doors, Home, Running, Tuning};
+use assent_membership::{Ack, Member as Id, Standing, Word};
+use assent_replica::{CallError, Doors, Home, LeaseSettings, Running, Tuning};
 use assent_world::net::Address;
 use assent_world::{Clock as _, Disk as _, RealClock, RealDice, RealDisk};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
-use super::options::{Acknowledge, Node, Serve};
+use super::options::{Acknowledge, Node, Read, Serve};
 use super::{LOG, serve};
 use crate::failure::Failure;
-use crate::logging;
 
 /// Below a node's folder.
 pub(super) const FOLDER: &str = "group";
@@ -35,57 +32,84 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a stop waits until another node leads.
 const HAND_OVER_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Runs until it is told to stop.
-pub(super) fn run(arguments: &Serve, node: u8) -> Result<ExitCode, Failure> {
-    logging::start();
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
-    let group = &arguments.group;
-    let (me, nodes) = (Member(node), nodes(&group.member)?);
-    let own = nodes.get(&me).ok_or_else(|| {
-        Failure::invalid(format!("--node {node}, and no --member {node}=PEER,CLIENT says where it is"))
-    })?;
-    // Who reaches them can change everything: beyond loopback only where that was said.
-    for place in [&own.peer, &own.client] {
-        listen_address("--member", &place.to_string(), arguments.insecure)?;
+/// A node that runs.
+pub(crate) struct Member {
+    running: Running<Machine>,
+    me: Id,
+    address: Address,
+}
+
+impl Member {
+    /// Opens the folder that the options name, and begins.
+    pub(super) fn open(arguments: &Serve, node: u8, clients_max: usize) -> Result<Self, Failure> {
+        let group = &arguments.group;
+        let (me, nodes) = (Id(node), nodes(&group.member)?);
+        let own = nodes.get(&me).ok_or_else(|| {
+            Failure::invalid(format!("--node {node}, and no --member {node}=PEER,CLIENT says where it is"))
+        })?;
+        // Who reaches them can change everything: beyond loopback only where that was said.
+        for place in [&own.peer, &own.client] {
+            listen_address("--member", &place.to_string(), arguments.insecure)?;
+        }
+        let name = group.group.parse()?;
+        let witness = group.witness.as_deref().unwrap_or_default();
+        let arbiter = assent_arbiter::open(witness, name, Arc::new(RealClock), ARBITER_LIMIT)?;
+        let home = Home {
+            me,
+            members: nodes.iter().map(|(member, node)| (*member, node.peer.clone())).collect(),
+            preferred: preferred(group.preferred, &nodes)?,
+            ack: ack(arguments.ack),
+            folder: folder(arguments)?,
+            tuning: tuning(arguments),
+        };
+        let config = GroupDoorConfig {
+            nodes: nodes.iter().map(|(member, node)| (*member, node.client.clone())).collect(),
+            trace_every: arguments.trace_every,
+            clients_max,
+            window_ms: if home.ack == Ack::Durable { 0 } else { arguments.max_elapsed_sync_time },
+        };
+        let door = GroupDoor::bind(&own.client, config, Arc::new(RealClock));
+        let door = door.map_err(|error| Failure::io("listen at", &own.client, &error))?;
+        let address = door.address().map_err(|error| Failure::io("listen at", &own.client, &error))?;
+        let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
+        let machine = Machine::new(Limits::default(), Logics::default());
+        let running = Running::start(&home, &doors, arbiter, machine, door)?;
+        Ok(Self { running, me, address })
     }
-    let name = group.group.parse()?;
-    let witness = group.witness.as_deref().unwrap_or_default();
-    let arbiter = assent_arbiter::open(witness, name, Arc::new(RealClock), ARBITER_LIMIT)?;
-    let home = Home {
-        me,
-        members: nodes.iter().map(|(member, node)| (*member, node.peer.clone())).collect(),
-        preferred: preferred(group.preferred, &nodes)?,
-        ack: ack(arguments.ack),
-        folder: folder(arguments)?,
-        tuning: Tuning {
-            silent_ms: group.silent_ms,
-            patience_ms: group.patience_ms,
-            slow_ms: group.slow_ms,
-            sync_ms: arguments.max_elapsed_sync_time,
-            snapshot_every: group.snapshot_every,
-            snapshot_log_bytes: arguments.snapshot_log_bytes,
-            snapshot_bytes_per_s: arguments.snapshot_bytes_per_second,
-            ..Tuning::default()
-        },
-    };
-    let config = GroupDoorConfig {
-        nodes: nodes.iter().map(|(member, node)| (*member, node.client.clone())).collect(),
-        trace_every: arguments.trace_every,
-        clients_max: serve::places()?,
-        window_ms: if home.ack == Ack::Durable { 0 } else { arguments.max_elapsed_sync_time },
-    };
-    let door = GroupDoor::bind(&own.client, config, Arc::new(RealClock));
-    let door = door.map_err(|error| Failure::io("listen at", &own.client, &error))?;
-    let address = door.address().map_err(|error| Failure::io("listen at", &own.client, &error))?;
-    let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
-    let machine = Machine::new(Limits::default(), Logics::default());
-    let running = Running::start(&home, &doors, arbiter, machine, door)?;
-    println!("ready assets={address} node={me} members={}", running.address());
-    let signal = watch(&running, &mut signals, me)?;
-    info!("stopping on signal {signal}");
-    hand_over(&running, me);
-    running.stop();
-    Ok(ExitCode::SUCCESS)
+
+    pub(super) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn ready(&self) -> String {
+        format!("assets={} node={} members={}", self.address, self.me, self.running.address())
+    }
+
+    /// Tells the log who leads, as it changes, until a signal comes.
+    pub(super) fn watch(&self, signals: &mut Signals) -> Result<i32, Failure> {
+        watch(&self.running, signals, self.me)
+    }
+
+    pub(super) fn stop(self) {
+        hand_over(&self.running, self.me);
+        self.running.stop();
+    }
+}
+
+fn tuning(arguments: &Serve) -> Tuning {
+    let group = &arguments.group;
+    Tuning {
+        silent_ms: group.silent_ms,
+        patience_ms: group.patience_ms,
+        slow_ms: group.slow_ms,
+        lease: (group.read == Read::Lease)
+            .then_some(LeaseSettings { length_ms: group.silent_ms, drift_ppm: group.lease_drift_ppm }),
+        sync_ms: arguments.max_elapsed_sync_time,
+        snapshot_every: group.snapshot_every,
+        snapshot_log_bytes: arguments.snapshot_log_bytes,
+        snapshot_bytes_per_s: arguments.snapshot_bytes_per_second,
+        ..Tuning::default()
+    }
 }
 
 const fn ack(ack: Acknowledge) -> Ack {
@@ -97,12 +121,12 @@ const fn ack(ack: Acknowledge) -> Ack {
     }
 }
 
-fn nodes(members: &[Node]) -> Result<BTreeMap<Member, Node>, Failure> {
+fn nodes(members: &[Node]) -> Result<BTreeMap<Id, Node>, Failure> {
     let mut nodes = BTreeMap::new();
     let mut places: BTreeSet<&Address> = BTreeSet::new();
     for node in members {
         let is_new = places.insert(&node.peer) && places.insert(&node.client);
-        if !is_new || nodes.insert(Member(node.number), node.clone()).is_some() {
+        if !is_new || nodes.insert(Id(node.number), node.clone()).is_some() {
             let message = format!("--member {}: its number or a place of it is another one's too", node.number);
             return Err(Failure::invalid(message));
         }
@@ -110,8 +134,8 @@ fn nodes(members: &[Node]) -> Result<BTreeMap<Member, Node>, Failure> {
     Ok(nodes)
 }
 
-fn preferred(preferred: Option<u8>, nodes: &BTreeMap<Member, Node>) -> Result<Member, Failure> {
-    let member = preferred.map(Member).or_else(|| nodes.keys().next().copied());
+fn preferred(preferred: Option<u8>, nodes: &BTreeMap<Id, Node>) -> Result<Id, Failure> {
+    let member = preferred.map(Id).or_else(|| nodes.keys().next().copied());
     let known = member.filter(|member| nodes.contains_key(member));
     known
         .ok_or_else(|| Failure::invalid(format!("--preferred {}: no --member has that number", preferred.unwrap_or(0))))
@@ -137,7 +161,7 @@ fn folder(arguments: &Serve) -> Result<PathBuf, Failure> {
 
 /// Tells the log who leads, as it changes, until a signal comes; which. A node whose thread has ended would stand there without a
 /// door: the process ends, so that whoever watches it starts it again.
-fn watch(running: &Running<Machine>, signals: &mut Signals, me: Member) -> Result<i32, Failure> {
+fn watch(running: &Running<Machine>, signals: &mut Signals, me: Id) -> Result<i32, Failure> {
     let mut before = None;
     loop {
         if let Some(signal) = signals.pending().next() {
@@ -146,7 +170,7 @@ fn watch(running: &Running<Machine>, signals: &mut Signals, me: Member) -> Resul
         match running.status() {
             Ok(status) => {
                 let configuration = status.configuration;
-                let in_sync: Vec<Member> = configuration.in_sync.iter().map(|(member, _)| member).collect();
+                let in_sync: Vec<Id> = configuration.in_sync.iter().map(|(member, _)| member).collect();
                 let now = Some((status.halted, status.standing, configuration.epoch, in_sync));
                 match now.as_ref().filter(|_| before != now) {
                     Some((Some(why), ..)) => error!("node {me} has stopped: {why}"),
@@ -169,7 +193,7 @@ fn watch(running: &Running<Machine>, signals: &mut Signals, me: Member) -> Resul
 }
 
 /// Gives the lead to a node that has everything, if there is one, so that clients wait as little as possible.
-fn hand_over(running: &Running<Machine>, me: Member) {
+fn hand_over(running: &Running<Machine>, me: Id) {
     let leads =
         || running.status().is_ok_and(|status| matches!(status.standing, Standing::Leads | Standing::Stalls(_)));
     let Ok(status) = running.status() else { return };

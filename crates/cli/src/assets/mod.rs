@@ -1,12 +1,15 @@
 //! `assent assets`: numbers in memory, from the command line.
 //!
-//! Walk: [`run`] the verbs · `serve` a server alone, `group` a node of a group · `words` what a person says to a group · `offline` verifies and compares what stopped servers left · `show` what is printed.
+//! Walk: [`run`] the verbs · `serve` a server alone, `group` a node of a group · `words` what a person says to a group · `look` how it is, once or again and again · `offline` verifies and compares what stopped servers left · `show` what is printed.
 //! A verb is one command without a session: a lost answer is in doubt, and says so.
 
 mod group;
+mod look;
+pub(crate) mod numbers;
 mod offline;
 pub(crate) mod options;
-mod serve;
+pub(crate) mod section;
+pub(crate) mod serve;
 mod show;
 mod standing;
 mod words;
@@ -17,8 +20,8 @@ use std::time::Duration;
 
 use assent_assets::{Answer, AssetId, Client, Feed, Op, Options, Word};
 use assent_kind::Kind;
+use assent_world::RealClock;
 use assent_world::net::Address;
-use assent_world::{Clock as _, RealClock};
 
 use self::options::Assets;
 use crate::failure::Failure;
@@ -34,8 +37,11 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) fn run(command: Assets, json: bool) -> Result<ExitCode, Failure> {
     match command {
         Assets::Serve(arguments) => return serve::run(&arguments),
-        Assets::Status(server) => show::status(&client(&server.server)?.status()?, json),
-        Assets::Top { server, every_ms, times } => top(&server.server, Duration::from_millis(every_ms), times, json),
+        Assets::Status { server, trace: true } => look::trace(&server.server, json),
+        Assets::Status { server, trace: false } => look::status(&server.server, json),
+        Assets::Top { server, every_ms, times } => {
+            look::top(&server.server, Duration::from_millis(every_ms), times, json)
+        }
         Assets::Create { assets, server } => {
             let create = |(id, value): &(u64, i64)| Op::Create { id: AssetId(*id), value: *value };
             execute(&server.server, &assets.iter().map(create).collect::<Vec<_>>(), json)
@@ -95,29 +101,6 @@ fn execute(server: &[String], ops: &[Op], json: bool) -> Result<(), Failure> {
         }
         other => Err(Failure::new(Kind::Internal, format!("the server answered {other:?} to a batch"))),
     }
-}
-
-fn top(server: &[String], every: Duration, times: u64, json: bool) -> Result<(), Failure> {
-    let mut client = client(server)?;
-    let mut before: Option<u64> = None;
-    for look in 1.. {
-        let status = client.status()?;
-        let sequence = status.stats.sequence.0;
-        if !json {
-            let since = before.map_or(0, |before| sequence.saturating_sub(before));
-            let rate = u128::from(since) * 1_000 / every.as_millis().max(1);
-            // Above what was printed last.
-            let server = server.join(", ");
-            show::say(&format!("\u{1b}[2J\u{1b}[H{server}: {rate} commands/s\n"))?;
-        }
-        show::status(&status, json)?;
-        if look == times {
-            break;
-        }
-        before = Some(sequence);
-        RealClock.sleep(every);
-    }
-    Ok(())
 }
 
 /// The first of the servers that takes a subscription: each node of a group tells what is confirmed, as soon as it knows.

@@ -4,13 +4,20 @@ use std::path::PathBuf;
 
 use assent_world::net::Address;
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Deserialize;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Assets {
     /// Serves the assets of a folder until it is told to stop.
     Serve(Serve),
-    /// How a server is: what it promises, its numbers, and where the time of its commands goes.
-    Status(Server),
+    /// How a server is: what it promises, its numbers, and where the time of its commands goes. Of several nodes: each in a line.
+    Status {
+        #[command(flatten)]
+        server: Server,
+        /// Shows the steps of the command that was sampled last, and when each was done.
+        #[arg(long)]
+        trace: bool,
+    },
     /// The same, again and again, until it is interrupted.
     Top {
         #[command(flatten)]
@@ -156,7 +163,17 @@ pub(crate) enum Acknowledge {
     None,
 }
 
-#[derive(Args, Clone, Debug)]
+/// Why a read of a group is never older than what was answered before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Read {
+    /// The set is asked for each: a round to the standby.
+    Safe,
+    /// Standbys have promised not to lead for --silent-ms: no round, as long as clocks run as --lease-drift-ppm says.
+    Lease,
+}
+
+#[derive(Args, Clone, Debug, Deserialize)]
+#[serde(try_from = "toml::Table")]
 pub(crate) struct Serve {
     /// Where it keeps its log and its snapshots.
     #[arg(long, value_name = "DIR", env = "ASSENT_ASSETS_DIR", required_unless_present = "take_over")]
@@ -186,6 +203,9 @@ pub(crate) struct Serve {
     /// Traces one in so many commands; 0: none.
     #[arg(long, value_name = "NUMBER", default_value_t = 64)]
     pub(crate) trace_every: u32,
+    /// Also says over HTTP how it is: `/health`, `/metrics` for Prometheus. In a configuration, `[admin]` says where.
+    #[arg(long, value_name = "HOST:PORT", env = "ASSENT_ASSETS_ADMIN")]
+    pub(crate) admin: Option<String>,
     /// Listens beyond loopback although there is neither TLS nor authentication.
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -217,6 +237,12 @@ pub(crate) struct Group {
     /// Milliseconds after which a node that says nothing is taken for lost.
     #[arg(long, value_name = "MS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(60..=60_000))]
     pub(crate) silent_ms: u64,
+    /// How a primary knows that nobody else leads when it answers a read.
+    #[arg(long, value_enum, default_value_t = Read::Safe)]
+    pub(crate) read: Read,
+    /// With --read lease: how many millionths a clock of a node may run faster or slower than true time.
+    #[arg(long, value_name = "PPM", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub(crate) lease_drift_ppm: u32,
     /// Milliseconds after which a standby that confirms nothing is taken out.
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub(crate) slow_ms: u64,

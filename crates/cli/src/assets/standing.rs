@@ -4,6 +4,7 @@ use assent_assets::{GroupStatus, Status};
 use assent_membership::{Ack, Member};
 use serde_json::{Map, Value, json};
 
+use super::look::Looked;
 use crate::bench::table as rows;
 use crate::failure::Failure;
 
@@ -46,7 +47,6 @@ fn promise(status: &Status, group: &GroupStatus) -> String {
 /// A table for people.
 pub(super) fn table(status: &Status, group: &GroupStatus) -> Result<String, Failure> {
     let stats = &status.stats;
-    let list = |members: &[Member]| members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut shown = rows(&["", ""]);
     let primary = group.primary.map_or_else(|| "nobody yet".to_owned(), |member| format!("node {member}"));
     let forced = if group.forced { ", by a person's force" } else { "" };
@@ -80,4 +80,53 @@ pub(super) fn table(status: &Status, group: &GroupStatus) -> Result<String, Fail
         text.push_str(&format!("{others}\n"));
     }
     Ok(text)
+}
+
+/// A server in a line of a table: where it is, what it does, how far it is; or why it is not reached.
+pub(super) fn row(looked: &Looked) -> [String; 11] {
+    let Looked { server, status, rate } = looked;
+    let rate = rate.map(|rate| rate.to_string()).unwrap_or_default();
+    let none = String::new;
+    let (server, why) = (server.clone(), |why: Option<&String>| why.cloned().unwrap_or_default());
+    match status {
+        Ok(Status { group: Some(group), .. }) => [
+            server,
+            group.node.to_string(),
+            group.role.name().to_owned(),
+            group.epoch.to_string(),
+            list(&group.in_sync),
+            group.end.to_string(),
+            group.confirmed.to_string(),
+            group.applied.to_string(),
+            group.durable.to_string(),
+            rate,
+            why(group.why.as_ref()),
+        ],
+        Ok(status) => {
+            let at = status.stats.sequence.to_string();
+            let end = at.clone();
+            [
+                server,
+                none(),
+                "solo".to_owned(),
+                none(),
+                none(),
+                end,
+                none(),
+                at,
+                none(),
+                rate,
+                why(status.closed.as_ref()),
+            ]
+        }
+        Err(failure) => {
+            let role = "not reached".to_owned();
+            [server, none(), role, none(), none(), none(), none(), none(), none(), rate, failure.message.clone()]
+        }
+    }
+}
+
+/// Numbers of nodes.
+pub(super) fn list(members: &[Member]) -> String {
+    members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -15,8 +15,9 @@ use crate::failure::Failure;
 /// Between two looks at who leads.
 const LOOK: Duration = Duration::from_millis(5);
 
-fn node(server: &str) -> Result<Client, Failure> {
-    let options = Options { patience: PATIENCE, session: false, ..Options::to(address(server)?) };
+/// Exactly this node.
+pub(super) fn node(server: &str, patience: Duration) -> Result<Client, Failure> {
+    let options = Options { patience, session: false, ..Options::to(address(server)?) };
     Ok(Client::connect(options, std::sync::Arc::new(RealClock))?)
 }
 
@@ -26,14 +27,14 @@ pub(super) fn say(servers: &[String], word: Word, as_json: bool) -> Result<(), F
         let message = format!("--server names {} nodes; this word is for one: name it", servers.len());
         return Err(Failure::invalid(message));
     };
-    show::status(&node(server)?.word(word)?, as_json)
+    show::status(&node(server, PATIENCE)?.word(word)?, as_json)
 }
 
 /// How the first node is of which this is true, among those that answer; else what the last one said.
 fn find(servers: &[String], is: impl Fn(&Status) -> bool) -> Result<(String, Status), Failure> {
     let mut failed = Failure::new(Kind::Unavailable, "no node that was named leads".to_owned());
     for server in servers {
-        match node(server).and_then(|mut node| Ok(node.status()?)) {
+        match node(server, PATIENCE).and_then(|mut node| Ok(node.status()?)) {
             Ok(status) if is(&status) => return Ok((server.clone(), status)),
             Ok(status) if status.group.is_none() => {
                 return Err(Failure::invalid(format!("{server} is alone: there is nobody to hand the lead to")));
@@ -58,7 +59,7 @@ pub(super) fn hand_over(servers: &[String], to: u8, patience: Duration, as_json:
     if is_there(&status) {
         return show::status(&status, as_json);
     }
-    node(&server)?.word(Word::HandOver(to))?;
+    node(&server, PATIENCE)?.word(Word::HandOver(to))?;
     let until = RealClock.now().after(patience);
     loop {
         if let Ok((_, status)) = find(servers, is_there) {
