@@ -71,6 +71,7 @@ from_room!(
     assent_journal::JournalError,
     assent_kv::KvError,
     assent_link::LinkError,
+    assent_replica::ReplicaError,
     assent_replica::StartError,
     assent_resources::RemoteError,
     assent_resources::ResourceError,

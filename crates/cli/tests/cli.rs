@@ -36,6 +36,8 @@ mod kv;
 mod manual;
 #[path = "cli/matrix.rs"]
 mod matrix;
+#[path = "cli/operator.rs"]
+mod operator;
 #[path = "cli/pair.rs"]
 mod pair;
 #[path = "cli/pooled.rs"]

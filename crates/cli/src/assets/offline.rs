@@ -1,15 +1,21 @@
-//! What stopped servers left: whole or not, the same or not. Nothing is changed.
+//! What stopped servers left, lone ones and nodes of a group: whole or not, the same or not. Nothing is changed.
+//!
+//! Walk: [`verify`] one folder · [`compare`] two of a kind · `lone` and `node` read what each kind keeps. Exit code 13 names what is wrong.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use assent_assets::{Kept, Limits, Logics};
+use assent_assets::{Kept, Limits, Logics, Machine};
 use assent_journal::{Archive, Journal};
 use assent_kind::Kind;
+use assent_membership::{Member, Place};
+use assent_replica::Left;
 use assent_world::{Disk, RealClock, RealDisk};
 use serde_json::json;
 
+use super::group::FOLDER;
+use super::standing::list;
 use super::{LOG, SNAPSHOTS};
 use crate::bench::print_json;
 use crate::failure::Failure;
@@ -31,8 +37,109 @@ fn with<T>(data: &Path, look: impl FnOnce(&Kept<'_>) -> Result<T, Failure>) -> R
     look(&Kept { log: &log, disk: Arc::new(RealDisk), folder: &folder, limits, logics })
 }
 
+/// Whether a node of a group lived there.
+fn is_node(data: &Path) -> Result<bool, Failure> {
+    let there = RealDisk.list(data).map_err(|error| Failure::io("look into", data.display(), &error))?;
+    Ok(there.iter().any(|name| name == FOLDER))
+}
+
 /// Verifies one.
 pub(super) fn verify(data: &Path, as_json: bool) -> Result<(), Failure> {
+    if is_node(data)? { node(data, as_json) } else { lone(data, as_json) }
+}
+
+/// Compares two.
+pub(super) fn compare(one: &Path, other: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let is_same = match (is_node(one)?, is_node(other)?) {
+        (true, true) => compare_nodes(one, other, as_json),
+        (false, false) => compare_lone(one, other, as_json),
+        (is_node, _) => {
+            let (node, lone) = if is_node { (one, other) } else { (other, one) };
+            let (node, lone) = (node.display(), lone.display());
+            let message = format!(
+                "{node} is of a node of a group, and {lone} of a server alone: their logs have nothing in common"
+            );
+            Err(Failure::invalid(message))
+        }
+    }?;
+    Ok(if is_same { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
+}
+
+fn left(data: &Path) -> Result<Left, Failure> {
+    Ok(Left::open(Arc::new(RealDisk), &RealClock, &data.join(FOLDER))?)
+}
+
+fn machine() -> Machine {
+    Machine::new(Limits::default(), Logics::default())
+}
+
+fn node(data: &Path, as_json: bool) -> Result<(), Failure> {
+    let (found, state) = left(data)?.verify(machine())?;
+    let known = &found.known;
+    let (hash, in_doubt) = (format!("{:016x}", found.hash), state.in_doubt().len());
+    let in_sync: Vec<Member> = known.in_sync.iter().map(|(member, _)| member).collect();
+    if as_json {
+        return print_json(&json!({
+            "sequence": found.end.sequence.0, "hash": hash, "assets": state.assets(), "in_doubt": in_doubt,
+            "snapshot": found.snapshot.0, "reached": found.reached, "first": found.first.map(|first| first.0),
+            "last_epoch": found.end.epoch.0, "epoch": known.epoch.0, "version": known.version,
+            "primary": known.primary.map(|member| member.0), "forced": known.forced, "out": found.out,
+            "in_sync": in_sync.iter().map(|member| member.0).collect::<Vec<_>>(),
+        }));
+    }
+    let Place { epoch, sequence } = found.end;
+    println!(
+        "{} assets at command {sequence} of epoch {epoch}, state {hash}, {in_doubt} branches in doubt",
+        state.assets()
+    );
+    let snapshot = match (found.snapshot.0, found.reached) {
+        (0, _) => "there is no snapshot".to_owned(),
+        (at, true) => format!("the snapshot of command {at} is whole, and what the log leads to"),
+        (at, false) => {
+            format!("the snapshot of command {at} is whole; the log does not reach back to hold it against that")
+        }
+    };
+    let first = found
+        .first
+        .map_or_else(|| "no command behind it".to_owned(), |first| format!("commands {first} to {sequence}"));
+    println!("{snapshot}; the log has {first}, each in its chain");
+    let primary = known.primary.map_or_else(|| "nobody".to_owned(), |primary| format!("node {primary}"));
+    let said = if found.out { "; it was told to stay out" } else { "" };
+    let (epoch, version, in_sync) = (known.epoch, known.version, list(&in_sync));
+    println!("it knew version {version}: {primary} leads epoch {epoch}, in sync: {in_sync}{said}");
+    Ok(())
+}
+
+/// Whether two nodes have the same, as far as the shorter one goes.
+fn compare_nodes(one: &Path, other: &Path, as_json: bool) -> Result<bool, Failure> {
+    let compared = assent_replica::compare(&left(one)?, &left(other)?, machine)?;
+    let is_same = compared.are_same();
+    let [a, b] = compared.ends;
+    if as_json {
+        let hashes = compared.hashes.map(|hashes| hashes.map(|hash| format!("{hash:016x}")));
+        let ends = [a, b].map(|end| json!({"epoch": end.epoch.0, "sequence": end.sequence.0}));
+        print_json(&json!({
+            "same": is_same, "same_to": compared.same_to.map(|at| at.0), "differs": compared.differs.map(|at| at.0),
+            "ends": ends, "hashes": hashes,
+        }))?;
+        return Ok(is_same);
+    }
+    println!("they end at command {} of epoch {} and command {} of epoch {}", a.sequence, a.epoch, b.sequence, b.epoch);
+    let both = a.sequence.min(b.sequence);
+    match (compared.differs, compared.same_to) {
+        (Some(at), _) => println!("command {at} is the first that is not the same"),
+        (None, None) => println!("one ends before the other begins: nothing says that they belong together"),
+        (None, Some(to)) => println!("up to command {to} both have one history"),
+    }
+    match compared.hashes {
+        Some([one, other]) if one == other => println!("both lead to the same state there: {one:016x}"),
+        Some([one, other]) => println!("behind command {both} the states differ: {one:016x} and {other:016x}"),
+        None => println!("one of them has no way back to command {both}: states were not compared"),
+    }
+    Ok(is_same)
+}
+
+fn lone(data: &Path, as_json: bool) -> Result<(), Failure> {
     let found = with(data, |kept| Ok(assent_assets::verify(kept)?))?;
     let rotten = found.snapshots.iter().find_map(|one| one.found.as_ref().err().map(|what| (&one.path, what)));
     if let Some((file, what)) = rotten {
@@ -59,8 +166,8 @@ pub(super) fn verify(data: &Path, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares two.
-pub(super) fn compare(one: &Path, other: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+/// Whether two lone servers have the same, as far as the shorter one goes.
+fn compare_lone(one: &Path, other: &Path, as_json: bool) -> Result<bool, Failure> {
     let compared = with(one, |first| with(other, |second| Ok(assent_assets::compare([first, second])?)))?;
     let [a, b] = compared.ends;
     if as_json {
@@ -77,5 +184,5 @@ pub(super) fn compare(one: &Path, other: &Path, as_json: bool) -> Result<ExitCod
             None => println!("behind command {} the states differ", a.min(b)),
         }
     }
-    Ok(if compared.are_same() { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
+    Ok(compared.are_same())
 }

@@ -19,7 +19,7 @@ use super::assent::{command, fails, json as shown, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-struct Process {
+pub(crate) struct Process {
     child: Child,
     ready: String,
 }
@@ -47,36 +47,64 @@ impl Drop for Process {
     }
 }
 
-/// A witness and two nodes, all on sockets in a folder: no port is anybody else's.
-struct Pair {
+/// A witness and two nodes or more, all on sockets in a folder: no port is anybody else's.
+pub(crate) struct Pair {
     folder: tempfile::TempDir,
+    members: Vec<u8>,
     nodes: BTreeMap<u8, Process>,
-    _witness: Process,
+    witness: Option<Process>,
     more: Vec<String>,
 }
 
 impl Pair {
-    fn new(more: &[&str]) -> Self {
+    pub(crate) fn new(more: &[&str]) -> Self {
+        Self::of(&[1, 2], more)
+    }
+
+    pub(crate) fn of(members: &[u8], more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let listen = format!("unix:{}", place("witness.socket"));
-        let witness = ["witness", "--data", &place("witness"), "--listen", &listen].map(str::to_owned);
-        let witness = start(&witness);
         let more = more.iter().map(|one| (*one).to_owned()).collect();
-        let mut pair = Self { folder, nodes: BTreeMap::new(), _witness: witness, more };
-        [1, 2].into_iter().for_each(|node| pair.start(node));
+        let mut pair = Self { folder, members: members.to_vec(), nodes: BTreeMap::new(), witness: None, more };
+        pair.start_witness("witness");
+        members.iter().for_each(|node| pair.start(*node));
         pair
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// On that folder; what it had before is gone, if that is another one.
+    pub(crate) fn start_witness(&mut self, data: &str) {
+        self.witness = None;
+        let (data, at) = (self.path(data).display().to_string(), self.path("witness.socket").display().to_string());
+        let witness = ["witness", "--data", &data, "--listen", &format!("unix:{at}")].map(str::to_owned);
+        self.witness = Some(start(&witness));
+    }
+
+    pub(crate) fn witness_dies(&mut self) {
+        self.witness = None;
+    }
+
+    pub(crate) fn signal(&self, node: u8, signal: Signal) {
+        kill_process(Pid::from_raw(self.nodes[&node].child.id().cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// What a node said when it was ready.
+    pub(crate) fn ready(&self, node: u8) -> &str {
+        &self.nodes[&node].ready
+    }
+
+    /// A node's folder.
+    pub(crate) fn data(&self, node: u8) -> PathBuf {
+        self.path(&format!("data-{node}"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn arguments(&self, node: u8) -> Vec<String> {
+    pub(crate) fn arguments(&self, node: u8) -> Vec<String> {
         let place = |name: String| format!("unix:{}", self.path(&name).display());
         let mut arguments = ["assets", "serve", "--witness"].map(str::to_owned).to_vec();
         arguments.extend([place("witness.socket".to_owned()), "--node".to_owned(), node.to_string()]);
-        for other in [1, 2] {
+        for other in &self.members {
             let member = format!("{other}={},{}", place(format!("peer-{other}")), place(format!("client-{other}")));
             arguments.extend(["--member".to_owned(), member]);
         }
@@ -84,37 +112,37 @@ impl Pair {
         arguments
     }
 
-    fn start(&mut self, node: u8) {
-        let data = self.path(&format!("data-{node}")).display().to_string();
+    pub(crate) fn start(&mut self, node: u8) {
+        let data = self.data(node).display().to_string();
         let process = start(&[self.arguments(node), vec!["--data".to_owned(), data]].concat());
         assert!(process.ready.contains(&format!(" node={node} members=unix:")), "{}", process.ready);
         self.nodes.insert(node, process);
     }
 
-    fn end(&mut self, node: u8, signal: Signal) {
+    pub(crate) fn end(&mut self, node: u8, signal: Signal) {
         self.nodes.remove(&node).unwrap().end(signal);
     }
 
-    fn at(&self, node: u8) -> String {
+    pub(crate) fn at(&self, node: u8) -> String {
         format!("unix:{}", self.path(&format!("client-{node}")).display())
     }
 
-    fn both(&self) -> String {
-        format!("{},{}", self.at(1), self.at(2))
+    pub(crate) fn both(&self) -> String {
+        self.members.iter().map(|node| self.at(*node)).collect::<Vec<_>>().join(",")
     }
 
-    fn says(&self, arguments: &[&str], at: &str) -> Value {
+    pub(crate) fn says(&self, arguments: &[&str], at: &str) -> Value {
         let output = run(&[&["assets"][..], arguments, &["--json", "--server", at]].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         shown(&output)
     }
 
-    fn status(&self, node: u8) -> Value {
+    pub(crate) fn status(&self, node: u8) -> Value {
         self.says(&["status"], &self.at(node))
     }
 
     /// Waits until a node says of itself what is asked for.
-    fn until(&self, node: u8, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, node: u8, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let until = RealClock.now().after(LIMIT);
         loop {
             let status = self.status(node);
@@ -126,22 +154,24 @@ impl Pair {
     }
 
     /// Node 1 leads, and both hold everything.
-    fn settled(&self) -> Value {
-        self.until(1, "primary of both", |status| status["role"] == "primary" && status["in_sync"] == json!([1, 2]))
+    pub(crate) fn settled(&self) -> Value {
+        self.until(1, "primary of both", |status| {
+            status["role"] == "primary" && status["in_sync"] == json!(self.members)
+        })
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let servers = [2, 1].map(|node| self.at(node).parse().unwrap()).to_vec();
         let options = Options { patience: LIMIT, ..Options::to_all(servers) };
         Client::connect(options, Arc::new(RealClock)).unwrap()
     }
 
     /// Both have executed the same, to the same state.
-    fn are_the_same(&self, assets: usize) {
+    pub(crate) fn are_the_same(&self, assets: usize) {
         let one = self.status(1);
         let is = |status: &Value| status["sequence"] == one["sequence"] && status["hash"] == one["hash"];
         assert_eq!(one["assets"], json!(assets));
-        self.until(2, "as far as the other", is);
+        self.members.iter().skip(1).for_each(|node| _ = self.until(*node, "as far as the first", is));
     }
 }
 
@@ -259,6 +289,12 @@ fn a_node_alone_says_why_nothing_goes_on_until_a_person_forces_it() {
     pair.says(&["force"], &pair.at(2));
     let forced = pair.until(2, "primary", |status| status["role"] == "primary");
     assert_eq!((&forced["forced"], &forced["in_sync"]), (&json!(true), &json!([2])));
+    let says =
+        |pair: &Pair| String::from_utf8_lossy(&run(&["assets", "status", "--server", &pair.at(2)]).stdout).into_owned();
+    assert!(says(&pair).contains("by a person's force"), "{}", says(&pair));
+    pair.says(&["settle"], &pair.at(2));
+    pair.until(2, "settled", |status| status["forced"] == json!(false));
+    assert!(!says(&pair).contains("by a person's force"), "{}", says(&pair));
     assert_eq!(pair.says(&["get", "1"], &pair.at(2))["assets"][0]["value"], json!(6), "what only node 1 had is lost");
 }
 

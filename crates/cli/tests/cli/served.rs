@@ -19,6 +19,8 @@ pub(crate) struct Served {
     pub(crate) admin: String,
     /// Where there are documents.
     pub(crate) docs: Option<String>,
+    /// Where there are assets.
+    pub(crate) assets: Option<String>,
 }
 
 pub(crate) fn serve(folder: &Path) -> Served {
@@ -41,8 +43,9 @@ fn ready(command: &mut Command) -> Served {
     assert_eq!(words.next(), Some("ready"), "{line:?}");
     let address = |word: Option<&str>| word.unwrap().split_once('=').unwrap().1.to_owned();
     let (protocol, admin) = (address(words.next()), address(words.next()));
-    let docs = words.next().map(|word| address(Some(word)));
-    Served { child, protocol, admin, docs }
+    let more: Vec<&str> = words.collect();
+    let find = |name: &str| more.iter().find_map(|word| word.strip_prefix(name)).map(str::to_owned);
+    Served { child, protocol, admin, docs: find("docs="), assets: find("assets=") }
 }
 
 impl Served {

@@ -1,4 +1,4 @@
-//! The README's five minutes with the key-value store and with documents: every command of them, as it stands there.
+//! The README's five minutes with the key-value store, with documents and with assets: every command of them, as it stands there.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
 use std::path::Path;
@@ -29,6 +29,7 @@ pub(crate) fn shell(folder: &Path, protocol: &str, script: &str) -> String {
         .env_remove("ASSENT_STOP")
         .env_remove("ASSENT_CONFIG")
         .env_remove("ASSENT_DOCS")
+        .env_remove("ASSENT_ASSETS_SERVER")
         .output()
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -85,6 +86,35 @@ fn the_tour_of_documents_works_as_it_stands_in_the_readme() {
         "dearer",
         "everything is as it was written: 1 documents, 3 revisions, 9 nodes\n",
     ] {
+        assert!(said.contains(expected), "{expected:?} in {said}");
+    }
+}
+
+#[test]
+fn the_tour_of_assets_works_as_it_stands_in_the_readme() {
+    let blocks = blocks("Five minutes with assets");
+    let [start, commands] = &blocks[..] else { panic!("two blocks: {blocks:?}") };
+    let folder = tempfile::tempdir().unwrap();
+    // The same on sockets that are nobody else's.
+    let settled = "until assent assets status --json --server unix:c1 2>/dev/null | grep -q '\"in_sync\":\\[1,2\\]'; do :; done\n";
+    let mut script = format!("trap 'kill -9 $(jobs -p) 2>/dev/null' EXIT\n{start}{settled}{commands}");
+    assert!(script.contains("assent witness --data witness &"), "{script}");
+    script = script.replace("--data witness &", "--data witness --listen unix:w &");
+    for (there, here) in [("7432", "w"), ("7433", "c1"), ("7434", "c2"), ("7441", "p1"), ("7442", "p2")] {
+        assert!(script.contains(&format!("127.0.0.1:{there}")), "{there} in {script}");
+        script = script.replace(&format!("127.0.0.1:{there}"), &format!("unix:{here}"));
+    }
+    let said = shell(folder.path(), "", &script);
+    let row = |asset: u64, value: i64| {
+        let is_row = |line: &str| {
+            let words: Vec<&str> =
+                line.split(|c: char| !c.is_ascii_digit() && c != '-').filter(|word| !word.is_empty()).collect();
+            words == [asset.to_string(), value.to_string(), "1".to_owned()]
+        };
+        said.lines().filter(|line| is_row(line)).count()
+    };
+    assert_eq!((row(1, 70), row(2, 30)), (2, 2), "both were changed once, and the survivor has them: {said}");
+    for expected in ["node", "primary", "standby", "in sync", "received: in the memory of each node in sync"] {
         assert!(said.contains(expected), "{expected:?} in {said}");
     }
 }
