@@ -164,6 +164,8 @@ fn all(arguments: &Arguments, folder: &Path, json: bool) -> Result<Report, Failu
     }
     let kills: Vec<u64> = report.plays.iter().filter_map(|play| play.first_answer_us).collect();
     report.first_answer_ms = FirstAnswer::of(&kills);
+    let hand_overs = report.plays.iter().filter(|play| play.kind == Fault::HandOver.kind()).map(|play| play.silence_us);
+    report.hand_over_ms = FirstAnswer::of(&hand_overs.collect::<Vec<_>>());
     report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(report)
 }
