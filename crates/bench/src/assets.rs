@@ -21,6 +21,7 @@ mod meter;
 pub mod peers;
 mod place;
 pub mod race;
+pub mod scenario;
 pub mod speech;
 
 use std::fmt::Display;

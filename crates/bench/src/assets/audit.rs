@@ -35,6 +35,14 @@ pub fn status(at: &Address) -> Result<Status, BenchError> {
     client(at)?.status().map_err(said)
 }
 
+/// Has a server write a snapshot soon; how it is now.
+///
+/// # Errors
+/// As the client says.
+pub fn snapshot(at: &Address) -> Result<Status, BenchError> {
+    client(at)?.snapshot().map_err(said)
+}
+
 /// So many operations at once, over all assets.
 fn over(
     at: &Address,

@@ -92,7 +92,7 @@ fn spawn(name: &'static str, program: &str, words: &[String], package: &str) -> 
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let missing = |error| failed(&format!("starting {program} (apt-get install {package})"), &error);
-    Ok(Process { name, child: command.spawn().map_err(missing)? })
+    Ok(Process { name, child: command.spawn().map_err(missing)?, told: Vec::new() })
 }
 
 fn make(folder: &Path) -> Result<String, BenchError> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use assent_assets::Role as NodeRole;
 use assent_kind::Kind;
 use assent_world::net::{Address, tcp_listener};
-use assent_world::{Clock as _, RealClock};
+use assent_world::{Clock as _, Disk as _, RealClock, RealDisk};
 
 use super::peers::{self, Peer};
 use super::speech::Speech;
@@ -21,15 +21,19 @@ use crate::proxy::{Delay, Proxy};
 
 /// The label of a floor, in the place of an acknowledgement.
 pub(super) const FLOOR: &str = "floor";
+/// What a server says first.
+const SERVES: &str = "ready assets=";
 /// How long a pair may take until it holds together.
 const WHOLE_AT_MOST: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(3);
 
 /// The program that knows `assets serve`, `witness` and `bench assets-floor`.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file.
     pub path: PathBuf,
+    /// What every server is told beside what a case says.
+    pub extra: Vec<String>,
 }
 
 /// What is loaded, and its processes. Dropped, they are killed.
@@ -52,6 +56,8 @@ pub struct Subject {
 pub(super) struct Process {
     pub(super) name: &'static str,
     pub(super) child: Child,
+    /// What it was told, where it can be started again.
+    pub(super) told: Vec<String>,
 }
 
 impl Drop for Process {
@@ -68,7 +74,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.args(words).env("ASSENT_LOG", "error").stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.stderr(Stdio::null()).spawn().map_err(|error| failed("starting a server", &error))?;
-        let (mut line, mut process) = (String::new(), Process { name, child });
+        let (mut line, mut process) = (String::new(), Process { name, child, told: words.to_vec() });
         if let Some(out) = process.child.stdout.take() {
             // Without a line it has ended, and says nothing.
             _ = BufReader::new(out).read_line(&mut line);
@@ -151,8 +157,10 @@ impl Subject {
 
     fn solo(program: &Program, mut network: Network, folder: &Path, ack: &str) -> Result<Self, BenchError> {
         let data = folder.join("data").display().to_string();
-        let serve = words(&["assets", "serve", "--data", &data, "--listen", "127.0.0.1:0", "--ack", ack]);
-        let (server, node) = program.start("server", &serve, "ready assets=")?;
+        let listen = free()?.to_string();
+        let mut serve = words(&["assets", "serve", "--data", &data, "--listen", &listen, "--ack", ack]);
+        serve.extend_from_slice(&program.extra);
+        let (server, node) = program.start("server", &serve, SERVES)?;
         let (at, processes) = (network.to(&node)?, vec![server]);
         Ok(Self {
             ack: ack.to_owned(),
@@ -179,19 +187,61 @@ impl Subject {
                 let peer = if other == number { peer.clone() } else { network.to(peer)? };
                 serve.extend(words(&["--member", &format!("{other}={peer},{client}")]));
             }
-            let (process, node) = program.start(name, &serve, "ready assets=")?;
+            serve.extend_from_slice(&program.extra);
+            let (process, node) = program.start(name, &serve, SERVES)?;
             processes.push(process);
             nodes.push(node);
         }
         processes.push(witness);
-        whole(&nodes)?;
-        let at = nodes.first().map_or_else(|| Ok(arbiter), |node| network.to(node))?;
+        let at = network.to(&whole(&nodes)?)?;
         Ok(Self { ack: ack.to_owned(), at, nodes, speech: Speech::Assets, processes, proxies: network.proxies })
     }
 
     /// The processes that serve, by name.
     pub fn processes(&self) -> impl Iterator<Item = (&'static str, u32)> {
         self.processes.iter().map(|process| (process.name, process.child.id()))
+    }
+
+    /// The places of those that are asked, in the order of their processes.
+    pub(super) fn servers(&self) -> Vec<usize> {
+        (0..self.nodes.len()).collect()
+    }
+
+    /// These die at once.
+    pub(super) fn kill(&mut self, which: &[usize]) {
+        for at in which {
+            if let Some(process) = self.processes.get_mut(*at) {
+                _ = process.child.kill();
+                _ = process.child.wait();
+            }
+        }
+    }
+
+    /// These are started again, all at once, where they were, over what they left.
+    ///
+    /// # Errors
+    /// `Unavailable` with what did not start.
+    pub(super) fn again(&mut self, program: &Program, which: &[usize]) -> Result<(), BenchError> {
+        let told: Vec<(usize, &'static str, Vec<String>)> = which
+            .iter()
+            .filter_map(|at| self.processes.get(*at).map(|process| (*at, process.name, process.told.clone())))
+            .collect();
+        let started = std::thread::scope(|scope| {
+            let start = |(at, name, words): &(usize, &'static str, Vec<String>)| {
+                let (at, name, words) = (*at, *name, words.clone());
+                (at, scope.spawn(move || program.start(name, &words, SERVES)))
+            };
+            let threads: Vec<_> = told.iter().map(start).collect();
+            let panicked = |_| Err(BenchError::new(Kind::Internal, "who starts a server panicked"));
+            threads.into_iter().map(|(at, thread)| (at, thread.join().unwrap_or_else(panicked))).collect::<Vec<_>>()
+        });
+        for (at, process) in started {
+            let (process, _) = process?;
+            if let Some(place) = self.processes.get_mut(at) {
+                *place = process;
+            }
+        }
+        Ok(())
     }
 
     /// Processor time that the network took: it is this process's, and none of the clients'.
@@ -201,21 +251,47 @@ impl Subject {
     }
 }
 
-/// Waits until the first node leads, and the other one is in sync.
-fn whole(nodes: &[Address]) -> Result<(), BenchError> {
-    let until = RealClock.now().after(WHOLE_AT_MOST);
-    loop {
-        let group = nodes.first().and_then(|node| audit::status(node).ok()).and_then(|status| status.group);
-        if group.is_some_and(|group| group.role == NodeRole::Primary && group.in_sync.len() == nodes.len()) {
-            return Ok(());
-        }
-        if RealClock.now() >= until {
-            let limit = WHOLE_AT_MOST.as_secs();
-            return Err(BenchError::new(
-                Kind::Unavailable,
-                format!("the pair of the race did not hold together in {limit} s"),
-            ));
+/// Waits until one of them leads, and all are in sync; which leads.
+pub(super) fn whole(nodes: &[Address]) -> Result<Address, BenchError> {
+    let holds = |node: &&Address| {
+        let group = audit::status(node).ok().and_then(|status| status.group);
+        group.is_some_and(|group| group.role == NodeRole::Primary && group.in_sync.len() == nodes.len())
+    };
+    let mut leads = None;
+    until("the pair of the race holds together", WHOLE_AT_MOST, || {
+        leads = nodes.iter().find(holds).cloned();
+        Ok(leads.is_some())
+    })?;
+    leads.ok_or_else(|| BenchError::new(Kind::Internal, "a pair without a primary"))
+}
+
+/// Looks again and again.
+///
+/// # Errors
+/// `Unavailable` with what did not come true in its time.
+pub(super) fn until(
+    what: &str,
+    at_most: Duration,
+    mut is_so: impl FnMut() -> Result<bool, BenchError>,
+) -> Result<(), BenchError> {
+    let end = RealClock.now().after(at_most);
+    while !is_so()? {
+        if RealClock.now() >= end {
+            let limit = at_most.as_secs();
+            return Err(BenchError::new(Kind::Unavailable, format!("in {limit} s it did not come true that {what}")));
         }
         RealClock.sleep(LOOK);
     }
+    Ok(())
+}
+
+/// A folder that is there.
+pub(super) fn make(folder: &Path) -> Result<(), BenchError> {
+    RealDisk.create_dir(folder).map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))
+}
+
+/// A folder that is not there.
+pub(super) fn remove(folder: &Path) {
+    // What cannot be removed stays in a temporary folder, or in the user's.
+    _ = std::fs::remove_dir_all(folder);
 }

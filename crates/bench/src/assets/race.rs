@@ -10,13 +10,12 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use assent_kind::Kind;
-use assent_world::{Disk as _, RealDisk};
 
 use super::figures::{self, Seen};
 use super::load::{Slice, drive};
 use super::meter::Meter;
 use super::peers::{self, Peer};
-use super::place::{FLOOR, Program, Subject};
+use super::place::{FLOOR, Program, Subject, make, remove};
 use super::speech::Speech;
 use super::{Case, Role, audit};
 use crate::BenchError;
@@ -81,15 +80,6 @@ pub fn run(plan: &Plan<'_>, sink: &Sink, mut progress: impl FnMut(usize, &Case))
         }
     }
     Ok(())
-}
-
-fn make(folder: &Path) -> Result<(), BenchError> {
-    RealDisk.create_dir(folder).map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))
-}
-
-fn remove(folder: &Path) {
-    // What cannot be removed stays in a temporary folder, or in the user's.
-    _ = std::fs::remove_dir_all(folder);
 }
 
 /// A row under way.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use assent_bench::assets::race::{self, Plan};
-use assent_bench::assets::{Case, Program, charts, floor};
+use assent_bench::assets::{Case, Program, charts, floor, scenario};
 use assent_bench::report::{Cell, Report, csv, shown};
 use assent_kind::Kind;
 
@@ -41,8 +41,61 @@ pub(super) fn serve_floor(arguments: &AssetsFloor) -> Result<(), Failure> {
     Ok(floor::serve(arguments.next.as_ref(), |at| println!("ready floor={at}"))?)
 }
 
-/// Runs the race.
+/// Figures of the scenarios and their heads.
+const SCENARIO_FIGURES: [(&str, &str); 13] = [
+    ("commands", "commands"),
+    ("assets", "assets"),
+    ("took_s", "seconds"),
+    ("per_s", "commands/s"),
+    ("cpu_servers_us", "CPU us: servers"),
+    ("under_load_s", "seconds under load"),
+    ("alone_per_s", "commands/s alone"),
+    ("beside_per_s", "beside snapshots"),
+    ("lost_percent", "lost %"),
+    ("core_percent_server", "% of a core: server"),
+    ("core_percent_primary", "primary"),
+    ("core_percent_standby", "standby"),
+    ("core_percent_witness", "witness"),
+];
+
+/// Runs the race, or scenarios in its place.
 pub(super) fn run(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failure> {
+    if arguments.scenario.is_empty() { run_race(arguments, json) } else { run_scenarios(arguments, json) }
+}
+
+fn run_scenarios(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failure> {
+    let folder = Folder::new(arguments.folder.as_deref())?;
+    let title = "Assets: replay, catch-up, snapshots and rest of a node";
+    let kept = Kept::begin("assets", title, folder.path(), arguments.keep.outputs())?;
+    kept.sink().draw(scenario::charts(&arguments.scenario));
+    kept.sink().note(
+        "Replay: from the start of killed servers with a log and no snapshot until each has executed all of it. Catch-up: from the start of a \
+         standby until it is in the set. Snapshot: from its request until it is kept, alone, and each node one behind the other beside 6 x 16; \
+         lost is the median over pairs of slices.",
+    );
+    let path = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
+    let rows = folder.path().join("assent-bench-assets");
+    let plan = scenario::Plan {
+        program: &path,
+        folder: &rows,
+        scenarios: &arguments.scenario,
+        commands: arguments.commands,
+        assets: arguments.snapshot_assets,
+        rounds: arguments.rounds,
+        slice: Duration::from_millis(arguments.slice_ms),
+    };
+    let progress = bar(u64::try_from(plan.rows()).unwrap_or(0), "rows");
+    let ran = scenario::run(&plan, kept.sink(), |done, row| {
+        progress.set_position(u64::try_from(done).unwrap_or(0));
+        progress.set_message(row.to_owned());
+    });
+    progress.finish_and_clear();
+    _ = std::fs::remove_dir_all(&rows);
+    ran?;
+    told(arguments, kept, json, &SCENARIO_FIGURES)
+}
+
+fn run_race(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failure> {
     let folder = Folder::new(arguments.folder.as_deref())?;
     let title = "Assets: one server and a pair, against as many processes that do nothing";
     let kept = Kept::begin("assets", title, folder.path(), arguments.keep.outputs())?;
@@ -52,7 +105,7 @@ pub(super) fn run(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failu
     let path = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
     let rows = folder.path().join("assent-bench-assets");
     let plan = Plan {
-        program: &Program { path },
+        program: &Program { path, extra: Vec::new() },
         folder: &rows,
         cases: &cases,
         acks: &arguments.ack,
@@ -68,6 +121,11 @@ pub(super) fn run(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failu
     progress.finish_and_clear();
     _ = std::fs::remove_dir_all(&rows);
     ran?;
+    told(arguments, kept, json, &FIGURES)
+}
+
+/// Tells what is in the report, and what in it must not be.
+fn told(arguments: &BenchAssets, kept: Kept, json: bool, figures: &[(&str, &str)]) -> Result<ExitCode, Failure> {
     let mut report = kept.sink().report();
     report.complete = !kept.sink().interrupted();
     if json {
@@ -75,7 +133,7 @@ pub(super) fn run(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failu
     } else if arguments.csv {
         print!("{}", csv::lay(&report)?);
     } else {
-        print(&report);
+        print(&report, figures);
     }
     let code = kept.end(!json && !arguments.csv)?;
     wrong(&report).filter(|_| report.complete).map_or(Ok(code), Err)
@@ -114,21 +172,21 @@ fn wrong(report: &Report) -> Option<Failure> {
 
 fn name(cell: &Cell) -> String {
     let label = |name: &str| cell.labels.get(name).map(String::as_str).unwrap_or_default();
-    let mut named = format!("{} {} {}", label("role"), label("shape"), label("ack"));
+    let mut named = ["scenario", "role", "shape", "ack"].map(label).join(" ").trim().replace("  ", " ");
     for (label_name, usual, words) in
         [("spread", "even", ""), ("rtt_us", "0", " us links"), ("subscribers", "0", " subscribed")]
     {
         let value = label(label_name);
-        if value != usual {
+        if value != usual && !value.is_empty() {
             named += &format!(", {value}{words}");
         }
     }
     named
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, figures: &[(&str, &str)]) {
     let is_there = |name: &str| report.cells.iter().any(|cell| cell.figures.contains_key(name));
-    let figures: Vec<_> = FIGURES.into_iter().filter(|(name, _)| is_there(name)).collect();
+    let figures: Vec<_> = figures.iter().filter(|(name, _)| is_there(name)).collect();
     let heads: Vec<&str> = std::iter::once("").chain(figures.iter().map(|(_, head)| *head)).collect();
     let mut rows = table(&heads);
     for cell in &report.cells {
@@ -137,7 +195,9 @@ fn print(report: &Report) {
     }
     println!("{rows}");
     let sum = |figure: &str| report.cells.iter().filter_map(|cell| cell.figures.get(figure)).sum::<f64>();
-    println!("{} commands answered, {} lost, {} doubled", sum("answered"), sum("lost"), sum("doubled"));
+    if is_there("answered") {
+        println!("{} commands answered, {} lost, {} doubled", sum("answered"), sum("lost"), sum("doubled"));
+    }
     for cell in &report.cells {
         if let Some(error) = &cell.error {
             println!("{}: failed: {error}", name(cell));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use assent_bench::assets::peers::Peer;
+use assent_bench::assets::scenario::Scenario;
 use assent_bench::assets::{Case, Role, Shape, Spread};
 use assent_world::net::Address;
 use clap::{Args, ValueEnum};
@@ -11,6 +12,16 @@ use crate::bench::keep::Keep;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchAssets {
+    /// In the place of the race: replay, catch-up, snapshot, idle. What a node takes for a restart with its log, for a standby that missed
+    /// commands, for a snapshot alone and beside a load, for nothing at all.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = scenario)]
+    pub(crate) scenario: Vec<Scenario>,
+    /// Commands that are replayed, or caught up.
+    #[arg(long, default_value_t = 3_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) commands: u64,
+    /// Assets in the snapshots of `--scenario snapshot`.
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    pub(crate) snapshot_assets: u64,
     /// One server, or primary, standby and witness.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Runs::Pair, Runs::Solo])]
     pub(crate) role: Vec<Runs>,
@@ -109,6 +120,11 @@ impl BenchAssets {
     }
 }
 
+fn scenario(text: &str) -> Result<Scenario, String> {
+    let known = Scenario::ALL.map(Scenario::name).join(", ");
+    Scenario::named(text).ok_or_else(|| format!("known are {known}"))
+}
+
 fn peer(text: &str) -> Result<Peer, String> {
     let known = Peer::ALL.map(Peer::name).join(", ");
     Peer::named(text).ok_or_else(|| format!("known are {known}"))
@@ -147,6 +163,8 @@ mod tests {
             .unwrap()
             .cases();
         assert_eq!(cases.len(), 16);
+        assert_eq!(parsed("--scenario idle,catch-up").unwrap().scenario, [Scenario::Idle, Scenario::CatchUp]);
+        assert!(parsed("--scenario race").is_err());
         assert_eq!(parsed("--peers redis-received,etcd").unwrap().peers, [Peer::RedisReceived, Peer::Etcd]);
         assert!(cases.iter().all(|case| case.role == Role::Pair && case.assets == 100));
         for wrong in ["--shapes 6", "--shapes 0x1", "--shapes 1x1025", "--shapes 1001x1", "--ack some", "--peers redis"]
