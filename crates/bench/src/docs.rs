@@ -15,6 +15,7 @@ mod large;
 mod readers;
 mod rest;
 pub mod scenario;
+mod unsynced;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -144,7 +145,7 @@ mod tests {
             scenarios: vec![Scenario::History, Scenario::Large],
             commits: 60,
             step: 25,
-            depths: vec![20, 60],
+            depths: vec![20, 60, 3_000],
             writers: vec![1, 3],
             readers: 2,
             window: Duration::from_millis(20),
@@ -168,9 +169,15 @@ mod tests {
         // 20, 25, 50 and 60 revisions.
         assert_eq!(commit.series["commits_per_s"].len(), 4);
         assert_eq!(commit.figures["commit_samples"], 59.0);
+        let deep = cell("commit", "one field, 3000 revisions deep");
+        assert!(deep.figures["syncs_each"] == 1.0 && deep.figures["bytes_each"] <= 200.0, "{:?}", deep.figures);
         for (row, on) in [
             ("open", "20 revisions"),
             ("open", "60 revisions"),
+            ("open", "3000 revisions"),
+            ("commit", "one field, 3000 revisions deep"),
+            ("open and read", "revision 1500 of 3000"),
+            ("history", "a page of 100 of 3000"),
             ("open and read", "revision 1"),
             ("open and read", "revision 30"),
             ("history", "60 revisions"),

@@ -11,6 +11,7 @@ use assent_journal::{Journal, Keeper, Log as _};
 use assent_kind::Kind;
 use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
 
+use super::unsynced::Unsynced;
 use super::{failed, now};
 use crate::BenchError;
 
@@ -30,8 +31,17 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn open(folder: &Path, cache_bytes: u64) -> Result<Self, BenchError> {
-        let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk), Arc::new(RealClock));
-        let kept = assent_journal::Config { log_size: SEGMENT_BYTES, kept_until_released: true, ..Default::default() };
+        Self::open_on(Arc::new(RealDisk), folder, cache_bytes)
+    }
+
+    fn open_on(disk: Arc<dyn Disk>, folder: &Path, cache_bytes: u64) -> Result<Self, BenchError> {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let kept = assent_journal::Config {
+            log_size: SEGMENT_BYTES,
+            kept_until_released: true,
+            settles_late: true,
+            ..Default::default()
+        };
         let opened =
             Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::new(RealDice), &folder.join("log"), kept);
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
@@ -99,6 +109,11 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn open(&self) -> Result<Desk, BenchError> {
         Desk::open(&self.folder, self.cache_bytes)
+    }
+
+    /// Opened to be filled: nothing is durable before it is closed.
+    pub(super) fn open_unsynced(&self) -> Result<Desk, BenchError> {
+        Desk::open_on(Arc::new(Unsynced), &self.folder, self.cache_bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The scenario of a long history: a tiny document, one field set again and again, each commit durable.
 //!
 //! Walk: [`run`] commits, and at each depth opens · then what a history is read by, warm and cold: revisions, lists, differences, JSON ·
-//! then writers of many documents and readers beside a writer (`readers`).
+//! then writers of many documents and readers beside a writer (`readers`) · then depths beyond ([`deep`]), filled without syncs.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,6 +18,8 @@ use crate::report::Cell;
 pub(super) const NAME: &str = "tiny";
 /// A history is read by pages of so many.
 const PAGE: usize = 100;
+/// So many durable commits are measured at a depth that was filled.
+const DEEP_COMMITS: u32 = 200;
 
 /// What every commit sets: as many digits at any depth.
 pub(super) fn count(revision: u32) -> String {
@@ -61,7 +63,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<(), BenchError> {
             doc = desk.document(NAME)?;
         }
     }
-    commits.put(stage)?;
+    commits.put(stage, "one field, one thread")?;
     drop(doc);
     if stage.sink.interrupted() {
         return Ok(());
@@ -69,7 +71,65 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<(), BenchError> {
     desk = reads(stage, desk, newest)?;
     stage.tell("history: writers and readers");
     readers::writers(stage, &desk)?;
-    readers::readers(stage, &desk, newest)
+    readers::readers(stage, &desk, newest)?;
+    deep(stage, desk)
+}
+
+/// Depths beyond the commits that were measured one by one.
+fn deep(stage: &Stage<'_>, mut desk: Desk) -> Result<(), BenchError> {
+    let mut depths = stage.given.depths.clone();
+    depths.sort_unstable();
+    for depth in depths {
+        let doc = desk.document(NAME)?;
+        let begun = doc.latest().number();
+        drop(doc);
+        if depth <= begun.saturating_add(DEEP_COMMITS) || stage.sink.interrupted() {
+            continue;
+        }
+        desk = fill(stage, desk, depth - DEEP_COMMITS)?;
+        if stage.sink.interrupted() {
+            break;
+        }
+        let doc = desk.document(NAME)?;
+        let field = super::three_steps(&doc.latest())?.0;
+        let mut commits = Commits::default();
+        commits.slice(stage, &desk, &doc, field, depth)?;
+        commits.put(stage, &format!("one field, {depth} revisions deep"))?;
+        drop(doc);
+        desk = opens(stage, desk, depth)?;
+        for revision in [1, depth / 2, depth] {
+            let on = format!("revision {revision} of {depth}");
+            desk = both(stage, desk, (NAME, "open and read", &on), |doc| open_and_read(doc, revision))?;
+        }
+        let on = format!("a page of {PAGE} of {depth}");
+        desk = both(stage, desk, (NAME, "history", &on), |doc| list(doc, PAGE, depth))?;
+    }
+    Ok(())
+}
+
+/// Commits up to a depth that are durable when all of them are.
+fn fill(stage: &Stage<'_>, desk: Desk, to: u32) -> Result<Desk, BenchError> {
+    let desk = desk.close()?.open_unsynced()?;
+    let doc = desk.document(NAME)?;
+    let field = super::three_steps(&doc.latest())?.0;
+    while doc.latest().number() < to && !stage.sink.interrupted() {
+        let newest = commit(&doc, field)?;
+        if newest.is_multiple_of(10_000) {
+            stage.tell(&format!("history: filled to {newest} of {to}"));
+        }
+    }
+    drop(doc);
+    desk.again()
+}
+
+/// So many of the newest revisions, as a list.
+fn list(doc: &Document, limit: usize, newest: u32) -> Result<(), BenchError> {
+    let told = doc.history(0..=u32::MAX, limit).map_err(failed)?;
+    let expected = limit.min(usize::try_from(newest).unwrap_or(usize::MAX));
+    if told.len() == expected && told.first().is_some_and(|told| told.revision == newest) {
+        return Ok(());
+    }
+    Err(wrong(format!("a history of {} revisions, {expected} were asked for", told.len())))
 }
 
 /// Commits and what each slice of them cost.
@@ -116,8 +176,8 @@ impl Commits {
         Ok(())
     }
 
-    fn put(self, stage: &Stage<'_>) -> Result<(), BenchError> {
-        let mut cell = stage.row("commit", "one field, one thread");
+    fn put(self, stage: &Stage<'_>, on: &str) -> Result<(), BenchError> {
+        let mut cell = stage.row("commit", on);
         let count = number(self.count.max(1));
         let figures = [
             ("per_s", count / self.took.as_secs_f64().max(1e-9)),
@@ -207,17 +267,9 @@ fn reads(stage: &Stage<'_>, mut desk: Desk, newest: u32) -> Result<Desk, BenchEr
         let on = format!("revision {revision}");
         desk = both(stage, desk, (NAME, "open and read", &on), |doc| open_and_read(doc, revision))?;
     }
-    let list = |doc: &Document, limit: usize| -> Result<(), BenchError> {
-        let told = doc.history(0..=u32::MAX, limit).map_err(failed)?;
-        let expected = limit.min(usize::try_from(newest).unwrap_or(usize::MAX));
-        if told.len() == expected && told.first().is_some_and(|told| told.revision == newest) {
-            return Ok(());
-        }
-        Err(wrong(format!("a history of {} revisions, {expected} were asked for", told.len())))
-    };
     let all = format!("{newest} revisions");
-    desk = both(stage, desk, (NAME, "history", &all), |doc| list(doc, usize::MAX))?;
-    desk = both(stage, desk, (NAME, "history", "a page of 100"), |doc| list(doc, PAGE))?;
+    desk = both(stage, desk, (NAME, "history", &all), |doc| list(doc, usize::MAX, newest))?;
+    desk = both(stage, desk, (NAME, "history", "a page of 100"), |doc| list(doc, PAGE, newest))?;
     for (from, to) in [(1, 2), (newest - 1, newest), (1, newest)] {
         let on = format!("revisions {from} and {to}");
         desk = both(stage, desk, (NAME, "diff", &on), |doc| differ(doc, from, to, 1))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use assent_docs::{Document, NodeKey};
 use assent_kind::Kind;
-use assent_world::{Clock as _, RealClock};
+use assent_world::{Clock as _, RealClock, wake_soon};
 
 use super::desk::Desk;
 use super::history::{NAME, commit, fill, make};
@@ -146,7 +146,7 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
     Ok(())
 }
 
-/// How long this thread has waited for a core while it could have run, as the kernel says: no store shortens that.
+/// How long this thread has waited for a core while it could have run, as the kernel says.
 fn waited_for_a_core() -> Option<Duration> {
     let said = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     said.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
@@ -162,6 +162,8 @@ fn write(
     start: std::time::Instant,
     ended: &AtomicBool,
 ) -> Result<Written, BenchError> {
+    // As docs/tuning.md says of a thread that commits beside others which never sleep.
+    wake_soon();
     let waited = waited_for_a_core();
     let (mut recorder, mut schedule) = (Recorder::default(), OpenLoop::new(PACED_PER_S, 0, 1));
     while !ended.load(Ordering::Relaxed) {

@@ -48,7 +48,8 @@ pub struct Given {
     pub commits: u32,
     /// So many commits make one point of the rate.
     pub step: u32,
-    /// How many revisions there are when an open is measured, also at the end.
+    /// How many revisions there are when an open is measured, also at the end. Beyond `commits` they are made without a sync each, and what
+    /// is measured there comes last.
     pub depths: Vec<u32>,
     /// Writers, on a document each.
     pub writers: Vec<u32>,
@@ -97,7 +98,7 @@ impl Default for Given {
             warm: 1_001,
             sizes: vec![1_800_000, 100_000_000],
             large_commits: 2_000,
-            cache_bytes: 64 << 20,
+            cache_bytes: 256 << 20,
             program: None,
             clients: vec![1, 4, 8, 16, 32],
             objects: 20_000,

@@ -17,7 +17,7 @@ pub(crate) struct BenchDocs {
     /// Commits of history's document.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
     pub(crate) commits: u32,
-    /// How many revisions there are when an open is measured; at the end it is measured too.
+    /// How many revisions there are when an open is measured; at the end it is measured too. Depths beyond --commits are filled without syncs.
     #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "200,1000,10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) depths: Vec<u32>,
     /// Writers at once, on a document each.
@@ -42,7 +42,7 @@ pub(crate) struct BenchDocs {
     #[arg(long, default_value_t = 1_001, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) warm: u32,
     /// MiB of pages that are kept in memory.
-    #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) cache: u64,
     /// Clients of rest, each with one request under way.
     #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "1,4,8,16,32", value_parser = clap::value_parser!(u32).range(1..=250))]
