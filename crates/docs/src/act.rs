@@ -8,6 +8,7 @@
 //!   prepare  version 1 · xid · how many, of each its document's name, how long it is (varint), and the commit
 //!   outcome  version 1 · 1 commit, 2 rollback · time 6 · the entry of the prepare 6 · xid
 //!            (xid: format 4, how long gtrid and bqual are 1 each, gtrid, bqual)
+//!   replace  version 1 · the document that goes (varint) · versioning 2 · name · the commit of the one that comes
 //! ```
 //! Walk: each is laid by `lay_` and read by `read_`.
 //! Deliberately absent: commits and pages, which are entries of their own kind.
@@ -34,6 +35,8 @@ pub const KIND_PREPARE: u16 = 6;
 pub const KIND_OUTCOME: u16 = 7;
 /// A tag is put to a revision, or taken away.
 pub const KIND_TAG: u16 = 8;
+/// A document is dropped, and another one is made under its name with a revision.
+pub const KIND_REPLACE: u16 = 9;
 
 pub(crate) fn lay_create(document: u64, versioning: Versioning, name: &str) -> Vec<u8> {
     let mut out = start(document, name.len());
@@ -68,6 +71,34 @@ pub(crate) fn read_drop(payload: &[u8]) -> Result<(u64, &str, Option<Once>), Mal
         None => Ok((document, text, None)),
         Some((name, text)) => Ok((document, name, Some(Once::of_text(text).ok_or(Malformed { field: "once" })?))),
     }
+}
+
+/// A document in the place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replacing<'a> {
+    /// The one that goes.
+    pub(crate) gone: u64,
+    pub(crate) versioning: Versioning,
+    pub(crate) name: &'a str,
+    /// The first revision of the one that comes. It has that one's number.
+    pub(crate) commit: &'a [u8],
+}
+
+pub(crate) fn lay_replace(replacing: &Replacing<'_>) -> Vec<u8> {
+    let mut out = start(replacing.gone, 8 + replacing.name.len() + replacing.commit.len());
+    out.extend_from_slice(&replacing.versioning.laid());
+    lay_text(&mut out, replacing.name);
+    out.extend_from_slice(replacing.commit);
+    out
+}
+
+pub(crate) fn read_replace(payload: &[u8]) -> Result<Replacing<'_>, Malformed> {
+    let (gone, mut reader) = opened(payload)?;
+    let laid = [reader.u8("versioning")?, reader.u8("versioning")?];
+    let versioning = Versioning::of(laid).ok_or(Malformed { field: "versioning" })?;
+    let length = read_count(&mut reader, "name")?;
+    let name = std::str::from_utf8(reader.raw(length, "name")?).map_err(|_| Malformed { field: "name" })?;
+    Ok(Replacing { gone, versioning, name, commit: reader.rest() })
 }
 
 /// Revisions that are dropped.
@@ -231,6 +262,12 @@ mod tests {
         let laid = lay_drop(9, "orders", Some(&once));
         assert_eq!(read_drop(&laid), Ok((9, "orders", Some(once))));
         assert!(read_drop(&laid[..laid.len() - 3]).is_err());
+        let replacing = Replacing { gone: 300, versioning: Versioning::Full, name: "orders", commit: b"bytes" };
+        let laid = lay_replace(&replacing);
+        assert_eq!(read_replace(&laid), Ok(replacing));
+        for end in 0..laid.len() - replacing.commit.len() {
+            assert!(read_replace(&laid[..end]).is_err(), "{end}");
+        }
         let truncation =
             Truncation { document: 300, to: 7, newest: Entry::new(Lsn(800), 100), newest_hash: 5, next_node: 1 << 40 };
         let laid = lay_truncate(&truncation);

@@ -170,6 +170,10 @@ impl Database {
             if !Arc::ptr_eq(&edit.store, &self.store) {
                 return Err(DocsError::Unfit { key: NodeKey::DOCUMENT, why: "the edit is of another database" });
             }
+            if edit.gone.is_some() {
+                let why = "a document is put in the place of another by a commit of its own, not by a branch";
+                return Err(DocsError::Unfit { key: NodeKey::DOCUMENT, why });
+            }
             laid.extend(edit.lay(meta)?);
         }
         if laid.is_empty() {

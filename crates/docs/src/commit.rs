@@ -15,6 +15,7 @@ use assent_journal::Ticket;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::DocsError;
+use crate::act::{KIND_REPLACE, Replacing, lay_replace};
 use crate::config::{AUTHOR_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::database::Staging;
 use crate::document::{Document, Seat};
@@ -85,6 +86,8 @@ impl Pending {
 #[derive(Debug)]
 pub(crate) struct Laid {
     pub(crate) seat: Seat,
+    /// That of the document that goes at the commit.
+    pub(crate) gone: Option<Seat>,
     pub(crate) root: Root,
     pub(crate) bytes: Vec<u8>,
     pub(crate) fragments: Vec<Fragment>,
@@ -109,15 +112,26 @@ impl Edit {
         let base = Arc::clone(&self.base);
         let document = self.document();
         let mut pending = Pending { document, ticket: None, root: base };
-        let Some(Laid { seat, root, bytes, fragments, names }) = self.lay(meta)? else { return Ok(pending) };
+        let Some(Laid { seat, gone, root, bytes, fragments, names }) = self.lay(meta)? else { return Ok(pending) };
         let before = Arc::clone(&pending.root);
         let hash = xxh3_64(&bytes);
         let store = Arc::clone(&pending.document.store);
-        let ticket = store.append(KIND_COMMIT, &bytes, |ticket| {
+        let (kind, bytes) = match &gone {
+            None => (KIND_COMMIT, bytes),
+            Some(Seat(gone)) => {
+                let (gone, versioning, name) = (gone.id, seat.0.versioning, &*seat.0.name);
+                (KIND_REPLACE, lay_replace(&Replacing { gone, versioning, name, commit: &bytes }))
+            }
+        };
+        let ticket = store.append(kind, &bytes, |ticket| {
             pending.root = Arc::new(settled(root, Entry::new(ticket.lsn, bytes.len()), hash));
             // Before the seat is left.
             Paths::keep(names, (&store, &seat.0), &before, &pending.root);
-            Staging::Committed(seat.leaving(), Arc::clone(&pending.root))
+            let (seat, root) = (seat.leaving(), Arc::clone(&pending.root));
+            match gone {
+                None => Staging::Committed(seat, root),
+                Some(gone) => Staging::Replaced(gone.leaving(), seat, root),
+            }
         })?;
         keep(&store, &pending.root, fragments);
         pending.ticket = Some(ticket);
@@ -134,7 +148,7 @@ impl Edit {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let is_changed = self.value != self.base.value || self.nodes != self.base.nodes;
+        let is_changed = self.value != self.base.value || self.nodes != self.base.nodes || self.gone.is_some();
         // What was done once must be found again, also where it changed nothing.
         if !is_changed && self.drafts.iter().all(|(_, draft)| draft.mask == 0) && !Once::is_in(meta) {
             return Ok(None);
@@ -143,7 +157,7 @@ impl Edit {
         let limit = u32::MAX.into();
         let revision = revision.ok_or(DocsError::Size { part: "revisions", size: limit + 1, limit })?;
         let fragments = self.lay_drafts(false)?;
-        let Self { store, seat, base, value, next_node, nodes, paths, changes, is_listed, .. } = self;
+        let Self { store, seat, gone, base, value, next_node, nodes, paths, changes, is_listed, .. } = self;
         let root = Root {
             document: base.document,
             revision,
@@ -162,7 +176,7 @@ impl Edit {
             ..Root::default()
         };
         let bytes = lay_commit(&root, fragments.iter().map(|fragment| (fragment.page, fragment.bytes.as_slice())));
-        Ok(Some(Laid { seat, root, bytes, fragments, names: paths.names }))
+        Ok(Some(Laid { seat, gone, root, bytes, fragments, names: paths.names }))
     }
 
     /// Lays the drafts as fragments, and forgets them; those that are to be in the commit's entry. With `apart` each stands in an

@@ -45,6 +45,8 @@ pub(crate) enum Staging {
     Dropped(Arc<Doc>, Option<Once>),
     /// Nobody else writes the document before this is visible, whoever waits for it or not.
     Committed(Seat, Arc<Root>),
+    /// The first one's document goes, and this revision of the other's comes in its place.
+    Replaced(Seat, Seat, Arc<Root>),
     /// The same while it is cut back; with what is the newest revision then.
     Truncated(Seat, Truncation, Arc<Root>),
     Prepared(Xid, Entry),
@@ -59,6 +61,7 @@ impl Staging {
         let is_of = |seat: &Seat| Arc::ptr_eq(&seat.0, doc);
         match self {
             Self::Committed(seat, _) | Self::Truncated(seat, ..) => is_of(seat),
+            Self::Replaced(gone, seat, _) => is_of(gone) || is_of(seat),
             Self::Ended(_, seats, _) => seats.iter().any(is_of),
             Self::Created(..) | Self::Dropped(..) | Self::Prepared(..) | Self::Tagged(..) => false,
         }
@@ -85,7 +88,7 @@ impl Desk {
     pub(crate) fn carries(&self, name: &OnceName) -> bool {
         let is_in = |root: &Root| Once::all_of(&root.meta).any(|once| once.name == *name);
         let staged = |staging: &Staging| match staging {
-            Staging::Committed(_, root) => is_in(root),
+            Staging::Committed(_, root) | Staging::Replaced(_, _, root) => is_in(root),
             Staging::Ended(_, _, roots) => roots.iter().any(is_in),
             Staging::Dropped(_, once) => once.as_ref().is_some_and(|once| once.name == *name),
             Staging::Created(..) | Staging::Truncated(..) | Staging::Prepared(..) | Staging::Tagged(..) => false,
@@ -97,7 +100,10 @@ impl Desk {
 
     /// Whether a document's drop is on its way.
     pub(crate) fn drops(&self, doc: &Arc<Doc>) -> bool {
-        let is_drop = |staging: &Staging| matches!(staging, Staging::Dropped(of, _) if Arc::ptr_eq(of, doc));
+        let is_drop = |staging: &Staging| match staging {
+            Staging::Dropped(of, _) | Staging::Replaced(Seat(of), ..) => Arc::ptr_eq(of, doc),
+            _ => false,
+        };
         self.queue.iter().any(|(_, staging)| is_drop(staging))
     }
 
@@ -190,10 +196,7 @@ impl Database {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(DocsError::Name { name: name.to_owned() });
         }
-        if !versioning.is_valid() {
-            let value = versioning.fragments_max().into();
-            return Err(DocsError::Config { name: "window", value, rule: "1 to 16" });
-        }
+        versioning.check()?;
         let mut desk = self.store.writer()?;
         let is_staged = |(_, staging): &(Ticket, Staging)| matches!(staging, Staging::Created(of, _) if **of == *name);
         if self.store.index.name(name)?.is_some() || desk.queue.iter().any(is_staged) {
@@ -262,8 +265,14 @@ impl Database {
     /// # Errors
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
-        let Document { doc, .. } = self.document(name)?;
-        drop_under(&self.store, Seat::take(&self.store, &doc)?, None)
+        loop {
+            let Document { doc, .. } = self.document(name)?;
+            match drop_under(&self.store, Seat::take(&self.store, &doc)?, None) {
+                // Another one has come in its place: that is the one of this name.
+                Err(DocsError::NoDocument { .. }) if doc.is_gone.load(Ordering::Acquire) => {}
+                dropped => return dropped,
+            }
+        }
     }
 
     /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
@@ -427,6 +436,10 @@ impl Store {
                 Staging::Created(name, named) => Effect::Created(name, *named),
                 Staging::Dropped(doc, once) => Effect::Dropped(&doc.name, doc.id, once.as_ref()),
                 Staging::Committed(_, root) => Effect::Committed(root),
+                Staging::Replaced(Seat(gone), Seat(doc), root) => {
+                    let named = Named { document: doc.id, versioning: doc.versioning };
+                    Effect::Replaced(gone.id, &doc.name, named, root)
+                }
                 Staging::Truncated(_, truncation, _) => Effect::Truncated(truncation),
                 Staging::Prepared(xid, entry) => Effect::Prepared(xid, *entry),
                 Staging::Tagged(doc, tag, revision) => Effect::Tagged(doc.id, tag, *revision),
@@ -450,6 +463,15 @@ impl Store {
                     self.documents().remove(&doc.name);
                 }
                 Staging::Committed(seat, root) => self.show(&seat, root),
+                Staging::Replaced(gone, seat, root) => {
+                    gone.0.is_gone.store(true, Ordering::Release);
+                    seat.0.show(root);
+                    // Whoever was faster has loaded the one that came: nobody loads it a second time.
+                    let mut documents = self.documents();
+                    if documents.get(&gone.0.name).is_some_and(|kept| Arc::ptr_eq(kept, &gone.0)) {
+                        documents.remove(&gone.0.name);
+                    }
+                }
                 Staging::Truncated(seat, _, root) => seat.0.show(root),
                 Staging::Prepared(xid, _) => desk.branches.listed(&xid),
                 Staging::Ended(xid, seats, roots) => {

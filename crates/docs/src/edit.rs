@@ -12,9 +12,8 @@ use std::sync::Arc;
 use assent_kind::Kind as Class;
 
 use self::drafts::Drafts;
-use crate::DocsError;
 use crate::database::drop_under;
-use crate::document::Seat;
+use crate::document::{Doc, Seat};
 use crate::entry::{CHANGES_MAX, Change, Root, What};
 use crate::error::within;
 use crate::link::{Hook, rehashed};
@@ -27,6 +26,7 @@ use crate::paths::Paths;
 use crate::record::length;
 use crate::store::{Reading, Store};
 use crate::trie::Tree;
+use crate::{DocsError, Versioning};
 
 #[cfg(doc)]
 use crate::Pending;
@@ -91,6 +91,8 @@ pub(crate) struct Draft {
 pub struct Edit {
     pub(crate) store: Arc<Store>,
     pub(crate) seat: Seat,
+    /// That of the document that goes when this one is committed.
+    pub(crate) gone: Option<Seat>,
     pub(crate) base: Arc<Root>,
     pub(crate) value: u64,
     pub(crate) next_node: u64,
@@ -113,8 +115,8 @@ impl Edit {
     /// # Errors
     /// As [`Database::drop_document`](crate::Database::drop_document).
     pub fn drop_document(self) -> Result<(), DocsError> {
-        let Self { store, seat, .. } = self;
-        drop_under(&store, seat, None)
+        let Self { store, seat, gone, .. } = self;
+        drop_under(&store, gone.unwrap_or(seat), None)
     }
 
     /// The same for a request that is done with it.
@@ -122,8 +124,24 @@ impl Edit {
     /// # Errors
     /// As [`Edit::drop_document`].
     pub fn drop_once(self, once: Once) -> Result<(), DocsError> {
-        let Self { store, seat, .. } = self;
-        drop_under(&store, seat, Some(once))
+        let Self { store, seat, gone, .. } = self;
+        drop_under(&store, gone.unwrap_or(seat), Some(once))
+    }
+
+    /// Begins a document in the place of this one, under its name: its first revision is what is put into what this gives. What is there
+    /// goes at that commit and in its one entry, history, tags and all; until then it is as it was, and nobody else writes it.
+    ///
+    /// # Errors
+    /// [`DocsError::Config`] for a window beyond its limit.
+    pub fn anew(self, versioning: Versioning) -> Result<Self, DocsError> {
+        versioning.check()?;
+        let Self { store, seat, gone, .. } = self;
+        let gone = gone.unwrap_or(seat);
+        let document = store.index.next_document();
+        let root = Root { epoch: store.next_epoch(), ..Root::empty(document) };
+        // Nobody else knows it before it is visible, so its seat is free.
+        let seat = Seat::take(&store, &Arc::new(Doc::new(document, Arc::clone(&gone.0.name), versioning, root)))?;
+        Ok(Self { gone: Some(gone), ..Self::begin(store, seat) })
     }
 
     pub(crate) fn begin(store: Arc<Store>, seat: Seat) -> Self {
@@ -141,6 +159,7 @@ impl Edit {
             failed: None,
             store,
             seat,
+            gone: None,
             base,
         }
     }

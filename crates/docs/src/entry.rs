@@ -13,7 +13,7 @@
 
 use assent_frame::{Malformed, Reader};
 
-use crate::act::{KIND_PREPARE, read_prepare};
+use crate::act::{KIND_PREPARE, KIND_REPLACE, read_prepare, read_replace};
 use crate::place::{Entry, lay_lsn, read_lsn};
 use crate::record::length;
 use crate::trie::{PageName, Tree};
@@ -228,7 +228,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, Malformed> {
     Ok(Change { what, node: varint::read(reader, "change")? })
 }
 
-/// The commit of a document: the whole payload, or one of those that were prepared.
+/// The commit of a document: the whole payload, one of those that were prepared, or that of a document in the place of another.
 pub(crate) fn commit_of(kind: u16, payload: &[u8], document: u64) -> Result<&[u8], Malformed> {
     match kind {
         KIND_COMMIT => Ok(payload),
@@ -237,6 +237,7 @@ pub(crate) fn commit_of(kind: u16, payload: &[u8], document: u64) -> Result<&[u8
             let is_of = |commit: &&[u8]| opened(commit).is_ok_and(|(of, _)| of == document);
             parts.into_iter().map(|(_, commit)| commit).find(is_of).ok_or(Malformed { field: "document" })
         }
+        KIND_REPLACE => Ok(read_replace(payload)?.commit),
         _ => Err(Malformed { field: "kind" }),
     }
 }
@@ -259,7 +260,7 @@ pub(crate) fn fragment(
     }
     let found = match kind {
         KIND_PAGE if index == 0 => (PageName::read(&mut reader)?, reader.rest()),
-        KIND_COMMIT | KIND_PREPARE => {
+        KIND_COMMIT | KIND_PREPARE | KIND_REPLACE => {
             let (_, mut reader) = read_commit(commit)?;
             let count = varint::read(&mut reader, "fragments")?;
             if u64::from(index) >= count {
@@ -284,9 +285,10 @@ mod tests {
     use assent_ids::Lsn;
 
     use super::*;
-    use crate::act::{KIND_DROP, lay_prepare};
+    use crate::act::{KIND_DROP, Replacing, lay_prepare, lay_replace};
     use crate::place::{Chain, Place};
     use crate::trie::Which;
+    use crate::versioning::Versioning;
 
     #[test]
     fn a_commit_comes_back_with_its_fragments_and_every_cut_is_refused() {
@@ -342,5 +344,9 @@ mod tests {
         assert_eq!(fragment(KIND_PREPARE, &laid, 300, page, 0), Ok(b"300".as_slice()));
         assert_eq!(commit_of(KIND_PREPARE, &laid, 7), Ok(commit(7).as_slice()));
         assert!(fragment(KIND_PREPARE, &laid, 8, page, 0).is_err(), "of another document");
+        let (versioning, commit) = (Versioning::Full, commit(300));
+        let laid = lay_replace(&Replacing { gone: 7, versioning, name: "a", commit: &commit });
+        assert_eq!(fragment(KIND_REPLACE, &laid, 300, page, 0), Ok(b"300".as_slice()));
+        assert!(fragment(KIND_REPLACE, &laid, 7, page, 0).is_err(), "of the document that goes");
     }
 }

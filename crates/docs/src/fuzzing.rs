@@ -5,7 +5,10 @@ use std::sync::Arc;
 use assent_ids::Lsn;
 use assent_kind::Kind;
 
-use crate::act::{KIND_PREPARE, read_create, read_drop, read_outcome, read_prepare, read_tag, read_truncate};
+use crate::act::{
+    KIND_PREPARE, KIND_REPLACE, read_create, read_drop, read_outcome, read_prepare, read_replace, read_tag,
+    read_truncate,
+};
 use crate::entry::{KIND_COMMIT, KIND_PAGE, fragment, read_commit};
 use crate::node::{Node, NodeKey};
 use crate::page::Page;
@@ -22,9 +25,10 @@ pub fn fuzz_entry(bytes: &[u8]) {
         read_drop(bytes).is_ok(),
         read_commit(bytes).is_ok(),
         read_truncate(bytes).is_ok(),
+        read_replace(bytes).is_ok(),
     );
     _ = (read_prepare(bytes).is_ok(), read_outcome(bytes).is_ok(), read_tag(bytes).is_ok());
-    for kind in [KIND_COMMIT, KIND_PAGE, KIND_PREPARE] {
+    for kind in [KIND_COMMIT, KIND_PAGE, KIND_PREPARE, KIND_REPLACE] {
         for index in 0..3 {
             for (level, number) in [(0, 0), (1, 0), (0, 7)] {
                 let page = PageName { which: Which::Nodes, level, number };

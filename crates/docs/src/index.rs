@@ -70,6 +70,8 @@ pub(crate) enum Effect<'a> {
     /// With the request that was done by it.
     Dropped(&'a str, u64, Option<&'a Once>),
     Committed(&'a Root),
+    /// A document of this number goes, and another one comes under its name, with its first revision.
+    Replaced(u64, &'a str, Named, &'a Root),
     Truncated(&'a Truncation),
     Prepared(&'a Xid, Entry),
     /// The tag of a document's revision; none: it has no such tag any more.
@@ -150,22 +152,25 @@ impl Index {
     /// As the map says; what is refused has not become visible.
     pub(crate) fn apply(&self, entry: Lsn, end: Lsn, effect: &Effect<'_>) -> Result<(), RunsError> {
         match effect {
-            Effect::Created(name, Named { document, versioning }) => {
-                let mut row = vec![VERSION];
-                varint::lay(&mut row, *document);
-                row.extend_from_slice(&versioning.laid());
-                self.runs.apply(end.0, &[Change::Put { key: &name_key(name), value: &row }])?;
-                self.next_document.fetch_max(document.saturating_add(1), Ordering::AcqRel);
+            Effect::Created(name, named) => {
+                let put = Change::Put { key: &name_key(name), value: &lay_named(*named) };
+                self.runs.apply(end.0, &[put])?;
+                self.made(*named);
             }
             Effect::Dropped(name, document, once) => {
-                let (from, to) = (row_key(*document, 0), row_key(document.saturating_add(1), 0));
-                let rows = Change::Erase { from: &from, to: Some(&to) };
-                let (name, floor) = (name_key(name), floor_key(*document));
-                let (first, behind) = (tag_key(*document, ""), tag_key(document.saturating_add(1), ""));
-                let tags = Change::Erase { from: &first, to: Some(&behind) };
-                let gone = [Change::Delete { key: &name }, Change::Delete { key: &floor }, rows, tags];
+                let (name, keys) = (name_key(name), Keys::of(*document));
+                let gone = keys.gone().into_iter().chain([Change::Delete { key: &name }]);
                 let done = Self::dropped_rows(*document, *once);
-                self.runs.apply(end.0, &gone.into_iter().chain(once::changes(&done)).collect::<Vec<_>>())?;
+                self.runs.apply(end.0, &gone.chain(once::changes(&done)).collect::<Vec<_>>())?;
+            }
+            Effect::Replaced(gone, name, named, root) => {
+                let (name, value, keys) = (name_key(name), lay_named(*named), Keys::of(*gone));
+                let (key, row) = (row_key(root.document, root.revision), lay_row(root));
+                let put = [Change::Put { key: &name, value: &value }, Change::Put { key: &key, value: &row }];
+                let done = self.done_rows(&[root])?;
+                let changes = keys.gone().into_iter().chain(put).chain(once::changes(&done));
+                self.runs.apply(end.0, &changes.collect::<Vec<_>>())?;
+                self.made(*named);
             }
             Effect::Tagged(document, tag, revision) => {
                 let key = tag_key(*document, tag);
@@ -212,6 +217,10 @@ impl Index {
         self.entry.store(entry.0, Ordering::Release);
         self.published.store(end.0, Ordering::Release);
         Ok(())
+    }
+
+    fn made(&self, Named { document, .. }: Named) {
+        self.next_document.fetch_max(document.saturating_add(1), Ordering::AcqRel);
     }
 
     /// # Errors
@@ -388,8 +397,7 @@ impl Index {
         self.notes().durable.end
     }
 
-    /// A number that no document has or had. Under the lock of whoever makes documents; what is made but not yet visible has
-    /// its number too.
+    /// A number that no document has or had; what is made but not yet visible has its number too.
     pub(crate) fn next_document(&self) -> u64 {
         self.next_document.fetch_add(1, Ordering::AcqRel)
     }
@@ -419,6 +427,35 @@ fn wrong(committed: u64, malformed: &Malformed) -> DocsError {
 
 fn name_key(name: &str) -> Vec<u8> {
     [b"n", name.as_bytes()].concat()
+}
+
+/// Where the index has what there is of a document, but for its name.
+struct Keys {
+    floor: [u8; 9],
+    rows: [[u8; 13]; 2],
+    tags: [Vec<u8>; 2],
+}
+
+impl Keys {
+    fn of(document: u64) -> Self {
+        let behind = document.saturating_add(1);
+        let tags = [tag_key(document, ""), tag_key(behind, "")];
+        Self { floor: floor_key(document), rows: [row_key(document, 0), row_key(behind, 0)], tags }
+    }
+
+    /// It goes.
+    fn gone(&self) -> [Change<'_>; 3] {
+        let Self { floor, rows: [first, end], tags: [tag, behind] } = self;
+        let rows = Change::Erase { from: first, to: Some(end) };
+        [Change::Delete { key: floor }, rows, Change::Erase { from: tag, to: Some(behind) }]
+    }
+}
+
+fn lay_named(Named { document, versioning }: Named) -> Vec<u8> {
+    let mut row = vec![VERSION];
+    varint::lay(&mut row, document);
+    row.extend_from_slice(&versioning.laid());
+    row
 }
 
 fn xid_key(xid: &Xid) -> Vec<u8> {

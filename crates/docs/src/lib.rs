@@ -91,7 +91,7 @@ mod versioning;
 mod watch;
 mod writer;
 
-pub use act::{KIND_CREATE, KIND_DROP, KIND_OUTCOME, KIND_PREPARE, KIND_TAG, KIND_TRUNCATE};
+pub use act::{KIND_CREATE, KIND_DROP, KIND_OUTCOME, KIND_PREPARE, KIND_REPLACE, KIND_TAG, KIND_TRUNCATE};
 pub use branch::{Appended, InDoubt, Voted};
 pub use commit::Pending;
 pub use config::{AUTHOR_BYTES_MAX, Config, DEPTH_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PATHS_MAX, TEXT_BYTES_MAX};

@@ -13,8 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::DocsError;
 use crate::act::{
-    KIND_CREATE, KIND_DROP, KIND_OUTCOME, KIND_PREPARE, KIND_TAG, KIND_TRUNCATE, Tagging, read_create, read_drop,
-    read_outcome, read_prepare, read_tag, read_truncate,
+    KIND_CREATE, KIND_DROP, KIND_OUTCOME, KIND_PREPARE, KIND_REPLACE, KIND_TAG, KIND_TRUNCATE, Replacing, Tagging,
+    read_create, read_drop, read_outcome, read_prepare, read_replace, read_tag, read_truncate,
 };
 use crate::entry::{KIND_COMMIT, KIND_PAGE, Root, read_commit};
 use crate::index::{Effect, Index, Named};
@@ -50,6 +50,7 @@ impl Replay<'_> {
             // It means nothing before a commit leads to it.
             KIND_PAGE => Ok(()),
             KIND_COMMIT => self.commit(),
+            KIND_REPLACE => self.replace(),
             KIND_TRUNCATE => self.truncate(),
             KIND_TAG => self.tag(),
             KIND_PREPARE => self.prepare(),
@@ -94,14 +95,38 @@ impl Replay<'_> {
         self.apply(&Effect::Dropped(name, document, once.as_ref()))
     }
 
+    fn replace(&self) -> Result<(), DocsError> {
+        let Replacing { gone, versioning, name, commit } = self.read(read_replace)?;
+        if self.index.name(name)?.is_none_or(|named| named.document != gone) {
+            return Err(self.wrong(format!("it replaces document {name:?}, which is not there")));
+        }
+        let root = self.standing(commit, Entry::new(self.entry.lsn, self.entry.payload.len()))?;
+        if root.revision != 1 || root.document == gone {
+            let Root { document, revision, .. } = root;
+            return Err(
+                self.wrong(format!("it replaces document {gone} by revision {revision} of document {document}"))
+            );
+        }
+        self.apply(&Effect::Replaced(gone, name, Named { document: root.document, versioning }, &root))
+    }
+
     fn commit(&self) -> Result<(), DocsError> {
         let own = Entry::new(self.entry.lsn, self.entry.payload.len());
         let root = self.revision(&self.entry.payload, own)?;
         self.apply(&Effect::Committed(&root))
     }
 
-    /// A commit that stands on the newest revision.
+    /// A commit of a document that is there.
     fn revision(&self, commit: &[u8], own: Entry) -> Result<Root, DocsError> {
+        let root = self.standing(commit, own)?;
+        if !self.index.knows(root.document) {
+            return Err(self.wrong(format!("it commits to document {}, which was never made", root.document)));
+        }
+        Ok(root)
+    }
+
+    /// A commit that stands on the newest revision.
+    fn standing(&self, commit: &[u8], own: Entry) -> Result<Root, DocsError> {
         let (root, _) = read_commit(commit).map_err(|malformed| self.wrong(malformed))?;
         let (revision, before, hash) = self.newest(root.document)?;
         if revision.checked_add(1) != Some(root.revision) || before != root.previous {
@@ -109,9 +134,6 @@ impl Replay<'_> {
         }
         if hash != root.previous_hash {
             return Err(self.wrong(format!("revision {revision}, on which it stands, is not the one that is there")));
-        }
-        if !self.index.knows(root.document) {
-            return Err(self.wrong(format!("it commits to document {}, which was never made", root.document)));
         }
         Ok(settled(root, own, xxh3_64(commit)))
     }

@@ -13,6 +13,8 @@
 //! Walk: [`Versioning::plan`].
 //! Deliberately absent: the bytes.
 
+use crate::DocsError;
+
 /// The most fragments that a reader ever combines.
 pub const WINDOW_MAX: u8 = 16;
 
@@ -95,6 +97,13 @@ impl Versioning {
     #[must_use]
     pub const fn is_valid(self) -> bool {
         matches!(self.fragments_max(), 1..=WINDOW_MAX)
+    }
+
+    /// # Errors
+    /// [`DocsError::Config`] where it is not.
+    pub(crate) fn check(self) -> Result<(), DocsError> {
+        let (is_valid, value) = (self.is_valid(), self.fragments_max().into());
+        if is_valid { Ok(()) } else { Err(DocsError::Config { name: "window", value, rule: "1 to 16" }) }
     }
 
     /// As two bytes on the disk.

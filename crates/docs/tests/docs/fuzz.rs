@@ -21,6 +21,9 @@ fn good() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         }
         edit.commit(&Meta::default()).unwrap();
     }
+    let mut anew = doc.edit().unwrap().anew(Versioning::Full).unwrap();
+    anew.insert_json(At::Last(NodeKey::DOCUMENT), None, b"[1]".as_slice()).unwrap();
+    anew.commit(&Meta::default()).unwrap();
     let entries: Vec<_> = desk.log.read(desk.log.start()).unwrap().map(Result::unwrap).collect();
     // Behind version, document and page, of one byte each but for the page's two.
     let pages = entries.iter().filter(|entry| entry.kind == KIND_PAGE);

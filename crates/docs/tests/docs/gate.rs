@@ -20,6 +20,8 @@ type Content = BTreeMap<u64, (u64, usize)>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Op {
     Commit(Content),
+    /// Another document comes in its place, with this.
+    Replace(Content),
     /// Revisions behind this one are dropped.
     Truncate(usize),
     /// By a branch.
@@ -42,6 +44,7 @@ impl State {
     fn after(mut self, op: &Op) -> State {
         match op {
             Op::Commit(content) => self.revisions.push(content.clone()),
+            Op::Replace(content) => self = State { revisions: vec![content.clone()], ..State::default() },
             Op::Truncate(to) => {
                 self.revisions.truncate(*to);
                 self.tags.retain(|_, revision| *revision <= *to);
@@ -341,6 +344,22 @@ impl Run<'_> {
         self.look(number)
     }
 
+    /// Another document in the place of one. Before and after a power cut there is one of the two.
+    fn replace(&mut self) -> Result<(), String> {
+        let Some((number, edit)) = self.edit()? else { return Ok(()) };
+        let mut anew = edit.anew(Versioning::SlidingSnapshot { window: 3 }).map_err(text)?;
+        Self::change(&mut self.rng, &mut anew)?;
+        Self::change(&mut self.rng, &mut anew)?;
+        let serial = self.attempt(number, Op::Replace(content(&anew)?));
+        let pending = anew.commit_begin(&Meta::default()).map_err(text)?;
+        self.look(number)?;
+        pending.wait().map_err(text)?;
+        self.done(number, serial);
+        let doc = self.db.document(&name(number)).map_err(text)?;
+        self.docs.get_mut(&number).ok_or("a document of nobody")?.doc = doc;
+        self.look(number)
+    }
+
     /// A branch of one document or two.
     fn prepare(&mut self) -> Result<(), String> {
         let (mut parts, mut edits) = (Vec::new(), Vec::new());
@@ -510,7 +529,7 @@ impl Subject for Store {
         }
         let mut run = Run { db, rng: Rng::new(seed), witness, docs, next, serial, waiting: Vec::new() };
         for _ in 0..run.rng.range(5..16) {
-            match run.rng.below(16) {
+            match run.rng.below(17) {
                 // A branch of two documents needs two.
                 _ if run.docs.len() < 2 => run.make()?,
                 0 => run.checkpoint()?,
@@ -519,6 +538,7 @@ impl Subject for Store {
                 4 | 5 => run.tag()?,
                 6 | 7 => run.prepare()?,
                 8 | 9 => run.end()?,
+                10 => run.replace()?,
                 _ => run.commit()?,
             }
             run.look_at_branches()?;

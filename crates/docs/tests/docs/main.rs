@@ -11,6 +11,7 @@
     reason = "helpers of tests may"
 )]
 
+mod anew;
 mod branches;
 mod counts;
 mod damage;
