@@ -19,7 +19,7 @@ use crate::act::{KIND_REPLACE, Replacing, lay_replace};
 use crate::config::{AUTHOR_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::database::Staging;
 use crate::document::{Document, Seat};
-use crate::edit::Edit;
+use crate::edit::{Draft, Edit};
 use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
 use crate::fragment::Records;
@@ -38,6 +38,8 @@ const FRAGMENT_BYTES_MAX: u64 = 2048;
 /// And so does every further one when there is as much: a commit's entry is read with one read.
 const FRAGMENTS_BYTES_MAX: u64 = 3072;
 
+/// A node in memory, with its slot.
+const DRAFT_BYTES: u64 = size_of::<(u8, Draft)>() as u64;
 /// An edit keeps so many bytes of texts in memory.
 const TEXT_BYTES_HELD: u64 = 8 << 20;
 
@@ -216,6 +218,17 @@ impl Edit {
     /// Lays what is in memory into the journal, if it is much. A later change of it is a further fragment.
     pub(crate) fn make_room(&mut self) -> Result<(), DocsError> {
         if self.is_large() { self.lay_drafts(true).map(drop) } else { Ok(()) }
+    }
+
+    /// Bytes in memory of what has changed and is not laid, about.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let drafts = u64::try_from(self.drafts.len() + self.paths.drafts.len()).unwrap_or(u64::MAX);
+        drafts.saturating_mul(DRAFT_BYTES).saturating_add(self.text_bytes)
+    }
+
+    /// Those of as many nodes as one edit keeps.
+    pub(crate) fn held_bytes_max(&self) -> u64 {
+        u64::from(self.store.config.edit_nodes_max) * DRAFT_BYTES
     }
 
     /// Whether there is much in memory: many nodes or paths, or long texts.

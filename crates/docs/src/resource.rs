@@ -1,7 +1,8 @@
 //! A database as a resource manager of a transaction, in the same process.
 //!
 //! Walk: between start and end [`DocsResource::edit`] gives the branch's own edit of a document, and so its one writer's seat · `send`
-//! appends, `receive` waits: so branches of several stores share their time on disk.
+//! appends, `receive` waits: so branches of several stores share their time on disk. What a branch has written to documents beside the one
+//! that it writes just now stays in memory up to what one edit may keep, and is laid beyond.
 //! Deliberately absent: a memory of finished branches. What became of one that is not listed is told by the witness of its vote.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,35 @@ use crate::{Database, DocsError, Edit, Meta};
 #[derive(Default)]
 struct Work {
     edits: BTreeMap<String, Edit>,
+    /// The document that is written just now, and what those beside it keep in memory.
+    at: String,
+    beside_bytes: u64,
     is_ended: bool,
     has_failed: bool,
+}
+
+impl Work {
+    fn held_bytes(&self, document: &str) -> u64 {
+        self.edits.get(document).map_or(0, Edit::held_bytes)
+    }
+
+    /// From now on this document is written: those beside it are laid where they keep more than one edit may.
+    fn turn_to(&mut self, document: &str) -> Result<(), DocsError> {
+        if self.at == document {
+            return Ok(());
+        }
+        let beside = self.beside_bytes + self.held_bytes(&self.at);
+        self.beside_bytes = beside.saturating_sub(self.held_bytes(document));
+        document.clone_into(&mut self.at);
+        if self.edits.get(document).is_some_and(|edit| self.beside_bytes > edit.held_bytes_max()) {
+            let others = self.edits.iter_mut().filter(|(name, edit)| *name != document && edit.held_bytes() > 0);
+            for (_, edit) in others {
+                edit.lay_drafts(true)?;
+            }
+            self.beside_bytes = 0;
+        }
+        Ok(())
+    }
 }
 
 /// A connection to a database in this process. Dropping it drops its branches that are not prepared.
@@ -80,13 +108,25 @@ impl DocsResource {
     /// The started branch's edit of a document.
     ///
     /// # Errors
-    /// [`DocsError::NoBranch`] if none is started; as [`Database::document`] and [`crate::Document::edit`].
+    /// [`DocsError::NoBranch`] if none is started; as [`Database::document`] and [`crate::Document::edit`]; `Full`, `Busy` or `Closed` as
+    /// the journal says, where what the branch has written to other documents goes there.
     pub fn edit(&mut self, document: &str) -> Result<&mut Edit, DocsError> {
         let work = self.current.and_then(|xid| self.begun.get_mut(&xid)).ok_or(DocsError::NoBranch)?;
         if !work.edits.contains_key(document) {
             work.edits.insert(document.to_owned(), self.db.document(document)?.edit()?);
         }
+        work.turn_to(document)?;
         work.edits.get_mut(document).ok_or(DocsError::NoBranch)
+    }
+
+    /// Bytes in memory of what its branches have written and what is not laid, about.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        let own = |work: &Work| {
+            let edits = u64::try_from(work.edits.len() * size_of::<Edit>()).unwrap_or(u64::MAX);
+            work.beside_bytes.saturating_add(work.held_bytes(&work.at)).saturating_add(edits)
+        };
+        self.begun.values().map(own).sum()
     }
 
     fn act(&mut self, verb: &Verb) -> Result<(Appended, Reply), DocsError> {
