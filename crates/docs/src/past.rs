@@ -37,7 +37,21 @@ impl Document {
     /// # Errors
     /// As [`Document::at`] and [`Look::find`].
     pub fn node_runs(&self, key: NodeKey, revisions: RangeInclusive<u32>, limit: usize) -> Result<Vec<Run>, DocsError> {
-        self.runs(revisions, limit, |revision| Ok(revision.find(key)?.map(|item| item.node.key)))
+        self.node_runs_while(key, revisions, limit, || true).map(Option::unwrap_or_default)
+    }
+
+    /// The same for as long as somebody waits for it: asked once for so many revisions; if it is not to go on, none.
+    ///
+    /// # Errors
+    /// As [`Document::node_runs`].
+    pub fn node_runs_while(
+        &self,
+        key: NodeKey,
+        revisions: RangeInclusive<u32>,
+        limit: usize,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Vec<Run>>, DocsError> {
+        self.runs(revisions, limit, |revision| Ok(revision.find(key)?.map(|item| item.node.key)), go_on)
     }
 
     /// As [`Document::node_runs`], of whatever node is there where a JSON Pointer (RFC 6901) leads.
@@ -52,7 +66,7 @@ impl Document {
     ) -> Result<Vec<Run>, DocsError> {
         let parsed = Pointer::parse(pointer);
         let parsed = parsed.map_err(|why| DocsError::Pointer { pointer: pointer.to_owned(), why })?;
-        self.runs(revisions, limit, |revision| parsed.find(revision))
+        Ok(self.runs(revisions, limit, |revision| parsed.find(revision), || true)?.unwrap_or_default())
     }
 
     fn runs(
@@ -60,7 +74,8 @@ impl Document {
         revisions: RangeInclusive<u32>,
         limit: usize,
         find: impl Fn(&Revision) -> Result<Option<NodeKey>, DocsError>,
-    ) -> Result<Vec<Run>, DocsError> {
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Vec<Run>>, DocsError> {
         let head = self.doc.head.get();
         let (from, to) = (*revisions.start(), (*revisions.end()).min(head.revision));
         let mut runs: Vec<Run> = Vec::new();
@@ -68,6 +83,9 @@ impl Document {
         let mut later: Option<(Arc<Root>, State)> = None;
         let mut next = Some(to).filter(|to| from <= *to);
         while let Some(newest) = next {
+            if !go_on() {
+                return Ok(None);
+            }
             let oldest = newest.saturating_sub(ROWS - 1).max(from);
             for root in self.roots_back(&head, oldest, newest)? {
                 let state = match &later {
@@ -79,7 +97,7 @@ impl Document {
                 };
                 let is_same = later.as_ref().is_some_and(|(_, after)| *after == state);
                 if !is_same && runs.len() == limit {
-                    return Ok(runs);
+                    return Ok(Some(runs));
                 }
                 match runs.last_mut().filter(|_| is_same) {
                     Some(run) => (run.revisions, run.time_ms) = (root.revision..=*run.revisions.end(), root.time_ms),
@@ -93,7 +111,7 @@ impl Document {
             }
             next = oldest.checked_sub(1).filter(|next| from <= *next);
         }
-        Ok(runs)
+        Ok(Some(runs))
     }
 
     /// The commits of revisions, the newest first. They are not kept in memory: there may be many.

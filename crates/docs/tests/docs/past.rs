@@ -118,3 +118,26 @@ fn a_walk_over_many_revisions_goes_page_by_page_and_ends_where_there_is_nothing(
     assert_eq!(doc.path_runs("a", 0..=4, 9).unwrap_err().kind(), Kind::Invalid);
     assert_eq!(doc.node_runs(leaf, 9000..=9001, 9).unwrap(), []);
 }
+
+#[test]
+fn a_walk_ends_when_nobody_waits_for_it_any_more() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    for _ in 0..600 {
+        let mut edit = doc.edit().unwrap();
+        match edit.value() {
+            None => _ = edit.insert(At::Last(NodeKey::DOCUMENT), None, Value::Array).unwrap(),
+            Some(value) => _ = edit.insert(At::Last(value), None, Value::Null).unwrap(),
+        }
+        edit.commit(&Meta::default()).unwrap();
+    }
+    let walk = |turns: u32| {
+        let mut asked = 0;
+        let go_on = || {
+            asked += 1;
+            asked <= turns
+        };
+        (doc.node_runs_while(NodeKey(1), 1..=600, usize::MAX, go_on).unwrap().map(|runs| runs.len()), asked)
+    };
+    assert_eq!([walk(0), walk(2), walk(3)], [(None, 1), (None, 3), (Some(600), 3)]);
+}
