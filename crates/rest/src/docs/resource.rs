@@ -116,7 +116,11 @@ impl Writing {
     /// A change of a document that is there.
     fn change(&self, change: Change, bytes: &[u8]) -> Result<Response, Problem> {
         let document = self.place.find(&self.library.database)?;
-        let mut edit = document.edit()?;
+        let mut edit = match document.edit() {
+            // Another one has come in its place while its writer was waited for.
+            Err(DocsError::NoDocument { .. }) => self.place.find(&self.library.database)?.edit()?,
+            edit => edit?,
+        };
         judge(&edit, change.node(&edit), self.wanted.as_ref())?;
         change.make(&mut edit, bytes)?;
         let status = if matches!(change, Change::Remove(_)) { StatusCode::NO_CONTENT } else { StatusCode::OK };
@@ -186,12 +190,13 @@ fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Respons
         Some(document) if overwrite => {
             // Its history goes, and that takes more than a change of it.
             caller.may(Role::Delete, Some(&place.database))?;
-            let mut edit = document.edit()?;
+            let edit = document.edit()?;
             judge(&edit, edit.value(), wanted.as_ref())?;
-            // What comes must be a document before what is there goes.
-            edit.import(bytes)?;
-            edit.drop_document()?;
-            writing.make(bytes)
+            // What is there goes with the commit of what comes, or stays.
+            let mut anew = edit.anew(Versioning::default())?;
+            anew.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
+            let revision = anew.commit(&writing.said(StatusCode::CREATED))?;
+            Ok(writing.told(StatusCode::CREATED, &revision))
         }
         Some(_) => writing.change(Change::Put, bytes),
         None if wanted.is_some() => Err(Problem::precondition("there is no such resource, and so no tag")),

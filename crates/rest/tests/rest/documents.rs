@@ -469,3 +469,32 @@ fn a_long_answer_is_compressed_for_who_asks_for_it_and_its_tag_is_the_same() {
         assert_eq!(told.header("content-encoding"), None, "{path} {asked}");
     }
 }
+
+#[test]
+fn a_document_that_is_overwritten_is_there_at_every_moment_the_old_one_or_the_new() {
+    // It was dropped first and made then: two entries and a commit, and whoever looked in between, or came back after a crash, found nothing.
+    const ROUNDS: usize = 60;
+    let archive = archive(None);
+    assert_eq!(put(&archive, "/db/doc", "0").status, 201);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let looks = std::thread::scope(|scope| {
+        let look = || {
+            let mut looks = 0;
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                let told = archive.get("/db/doc/history");
+                assert_eq!(told.status, 200, "{}", told.text());
+                looks += 1;
+            }
+            looks
+        };
+        let reader = scope.spawn(look);
+        let statuses: Vec<u16> =
+            (0..ROUNDS).map(|round| put(&archive, "/db/doc?overwrite=true", &round.to_string()).status).collect();
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(statuses, [201; ROUNDS]);
+        reader.join().unwrap()
+    });
+    assert!(looks > 0);
+    assert_eq!(archive.get("/db/doc").text(), (ROUNDS - 1).to_string());
+    assert_eq!(archive.get("/db/doc/history").json()["history"].as_array().unwrap().len(), 1);
+}
