@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer::Answers;
+use crate::deadline::Deadline;
 use crate::entry::Entry;
 use crate::identity::{Caller, Identity};
 use crate::listener::Peer;
@@ -48,7 +49,11 @@ const PASSWORDS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) identity: Arc<Identity>,
+    /// Of those who read, and of those who change something: they wait for each other's seats.
     pub(crate) pool: Pool,
+    pub(crate) writes: Pool,
+    /// What is done now and then, however many are at work.
+    pub(crate) upkeep: Pool,
     pub(crate) passwords: Pool,
     /// For whoever counts: numbers are told also when all other threads are busy.
     pub(crate) scrapes: Pool,
@@ -108,10 +113,14 @@ impl Guard {
     ) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(Semaphore::MAX_PERMITS).max(1);
         let second = Duration::from_secs(1);
+        let writers = count(settings.threads / 2);
+        let readers = count(settings.threads).saturating_sub(writers);
         let many = settings.requests_per_second;
         Self {
             identity,
-            pool: Pool::new(count(settings.threads), runtime),
+            pool: Pool::new(readers.max(1), runtime),
+            writes: Pool::of_writers(writers, runtime),
+            upkeep: Pool::new(1, runtime),
             passwords: Pool::new(PASSWORDS, runtime),
             scrapes: Pool::new(1, runtime),
             clock,
@@ -146,6 +155,11 @@ impl Guard {
         let Some(rates) = &self.rates else { return Ok(()) };
         let wait = rates.take(name, self.clock.now());
         wait.map_err(|wait| Problem::of(Kind::Busy, format!("{name} asks too often; wait")).retry(wait))
+    }
+
+    /// Until when the work of a request that comes in now is worth doing.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(&self.clock, self.patience)
     }
 
     fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {

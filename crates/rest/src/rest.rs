@@ -78,7 +78,7 @@ pub struct Settings {
     pub body_bytes_max: u32,
     /// Requests of one caller in a second; 0: as many as he likes.
     pub requests_per_second: u32,
-    /// Threads that may block, each in one request at a time.
+    /// Threads that may block, each in one request at a time: half of them for who changes something, so that readers never wait for those.
     pub threads: u32,
     /// For how long a request with an `Idempotency-Key` is told again what it was told.
     pub idempotency_seconds: u32,
@@ -152,7 +152,8 @@ impl Rest {
         let Entrance { settings, identity, certificates, clock, metrics } = entrance;
         settings.check()?;
         let crew = std::thread::available_parallelism().map_or(1, NonZero::get).min(SERVING_MAX);
-        let threads = usize::try_from(settings.threads).unwrap_or(1) + 3;
+        // Beside readers and writers, of which there is one each at least: passwords, scrapes, upkeep.
+        let threads = usize::try_from(settings.threads).unwrap_or(1).max(2) + 4;
         let first = runtime(threads)?;
         let others = (1..crew).map(|_| runtime(1)).collect::<Result<Vec<_>, _>>()?;
         let refused = |error| RestError::Listen { address: address.clone(), error };

@@ -15,6 +15,7 @@ use super::names::{Place, names};
 use super::read::JSON;
 use super::{Library, not_here};
 use crate::body;
+use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::jsoniq::{self, Query};
 use crate::once::{Asking, again};
@@ -29,7 +30,7 @@ pub(super) async fn list(
     caller.may_somewhere(Role::View)?;
     let mut params = Params::of(&uri)?;
     if let Some(query) = params.take(&["query"])? {
-        let asked = results(&mut params)?;
+        let asked = results(&mut params, library.guard.deadline())?;
         params.end()?;
         return answered(&library, caller, query, asked).await;
     }
@@ -87,15 +88,20 @@ pub(super) async fn query(
     let asking = Asking::of(&request, &caller);
     let bytes = body::whole(request, library.body_bytes_max).await?;
     let work = Arc::clone(&library);
-    let run = move || {
-        let sent: Sent = body::json(&bytes)?;
+    let deadline = library.guard.deadline();
+    let read = |bytes: &[u8]| {
+        let sent: Sent = body::json(bytes)?;
         if sent.commit_timestamp.is_some() {
             return Err(not_here("a commit at another time than now (commitTimestamp)"));
         }
-        if sent.plan.or(sent.plan_stage).is_some() {
+        if sent.plan.is_some() || sent.plan_stage.is_some() {
             return Err(not_here("the plan of a query"));
         }
-        let query = Query::read(&sent.query)?;
+        Ok((Query::read(&sent.query)?, sent))
+    };
+    let (query, sent) = body::taken(bytes.clone(), &library.guard.pool, read).await?;
+    let pool = if query.is_write() { &library.guard.writes } else { &library.guard.pool };
+    let run = move || {
         let (first, last) = (sent.start_result_seq_index, sent.end_result_seq_index);
         let mut said = Meta { author: caller.name.to_string(), ..Meta::default() };
         said.message = sent.commit_message.unwrap_or_default();
@@ -103,22 +109,22 @@ pub(super) async fn query(
         let _turn = work.turns.take(once.as_ref())?;
         let is_again = work.before(once.as_ref())?.is_some();
         said.fields.extend(once.map(|once| work.carried(&once, StatusCode::OK, "").field()));
-        let asked = jsoniq::Asked { first, last, writes: Some(said), ..jsoniq::Asked::default() };
+        let asked = jsoniq::Asked { first, last, writes: Some(said), ..jsoniq::Asked::until(deadline) };
         // Of a write nothing is told but that it is done.
         let bytes =
             if is_again { jsoniq::NOTHING.to_vec() } else { jsoniq::run(&work.database, &caller, &query, &asked)? };
         let response = ([(header::CONTENT_TYPE, JSON)], bytes).into_response();
         Ok(if is_again { again(response) } else { response })
     };
-    library.guard.pool.run(run).await
+    pool.run(run).await
 }
 
 /// Which results of a query are wanted.
-pub(super) fn results(params: &mut Params) -> Result<jsoniq::Asked, Problem> {
+pub(super) fn results(params: &mut Params, deadline: Deadline) -> Result<jsoniq::Asked, Problem> {
     let index = "the place of a result, from 0";
     let first = params.parsed(&["startResultSeqIndex", "start-result-seq-index"], index)?;
     let last = params.parsed(&["endResultSeqIndex", "end-result-seq-index"], index)?;
-    Ok(jsoniq::Asked { first, last, ..jsoniq::Asked::default() })
+    Ok(jsoniq::Asked { first, last, ..jsoniq::Asked::until(deadline) })
 }
 
 /// Reads by a query.

@@ -109,7 +109,7 @@ impl Library {
             }
             Ok(told(status, &body))
         };
-        self.guard.pool.run(run).await
+        self.guard.writes.run(run).await
     }
 
     /// Notes what is done in the database's own document; one that dropped the database has said so itself. It is done: what fails here
@@ -197,7 +197,7 @@ pub(crate) fn routes(
                 database.tick();
                 Ok(())
             };
-            _ = library.guard.pool.run(tick).await;
+            _ = library.guard.upkeep.run(tick).await;
         }
     });
     (router.merge(health::open(&library_guard, &metrics, &health)), Some(upkeep))

@@ -202,7 +202,7 @@ async fn answer(
     body: bool,
 ) -> Result<Response, Problem> {
     let place = Place::open_to(uri, &caller, Role::View)?;
-    if let Some((query, asked)) = jsoniq(uri, &place)? {
+    if let Some((query, asked)) = jsoniq(uri, &place, library)? {
         return super::databases::answered(library, caller, query, asked).await;
     }
     let Asked { revision, range, form, query } = Asked::of(uri)?;
@@ -294,7 +294,7 @@ impl One {
 }
 
 /// A query in JSONiq, and what is said beside it.
-fn jsoniq(uri: &Uri, place: &Place) -> Result<Option<(String, jsoniq::Asked)>, Problem> {
+fn jsoniq(uri: &Uri, place: &Place, library: &Library) -> Result<Option<(String, jsoniq::Asked)>, Problem> {
     // Most have none, and need not be taken apart twice. A letter may hide behind its % sign.
     if !uri.query().is_some_and(|query| query.contains("query") || query.contains('%')) {
         return Ok(None);
@@ -304,7 +304,7 @@ fn jsoniq(uri: &Uri, place: &Place) -> Result<Option<(String, jsoniq::Asked)>, P
     let it = &mut params;
     let revision =
         one(number(it, &["revision"])?, time(it, &["revision-timestamp", "revisionTimestamp"])?, "the revision")?;
-    let mut asked = super::databases::results(it)?;
+    let mut asked = super::databases::results(it, library.guard.deadline())?;
     params.end()?;
     asked.here = Some((place.clone(), revision));
     Ok(Some((query, asked)))

@@ -76,7 +76,7 @@ impl Asked {
         self,
         work: impl FnOnce(&Writing, &[u8]) -> Result<Response, Problem> + Send + 'static,
     ) -> Result<Response, Problem> {
-        let pool = self.library.guard.pool.clone();
+        let pool = self.library.guard.writes.clone();
         let run = move || {
             let Self { library, asking, place, said, bytes } = self;
             let (wanted, once) = (wanted(&asking.headers)?, asking.once(&bytes)?);

@@ -5,12 +5,14 @@
 
 use std::ops::Range;
 
-use assent_docs::{At, Database, Document, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision};
+use assent_docs::{At, Database, Document, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision, Run};
 use assent_door::Role;
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Past, Query, Shift, Shown, Source, Step, Which};
 use crate::answer::Whole;
+use crate::deadline::Deadline;
 use crate::docs::{Place, When, members};
 use crate::identity::Caller;
 use crate::moment;
@@ -26,9 +28,14 @@ const WALKED_MAX: usize = 1_000_000;
 /// Items of an array that one query looks at.
 const ITEMS_MAX: usize = 1_000_000;
 
+/// Bytes of the object that records are matched with: each of its members is looked for in each of them.
+const LIKE_BYTES_MAX: usize = 64 << 10;
+
 /// What a request says beside the query.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Asked {
+    /// When nobody waits for it any more.
+    pub(crate) deadline: Deadline,
     /// The document that the address names.
     pub(crate) here: Option<(Place, Option<When>)>,
     /// The first and the last result that are wanted.
@@ -39,6 +46,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Nothing is said but how long it may take.
+    pub(crate) const fn until(deadline: Deadline) -> Self {
+        Self { deadline, here: None, first: None, last: None, writes: None }
+    }
+
     fn wanted(&self) -> Range<usize> {
         let first = self.first.unwrap_or(0);
         first..self.last.map_or(usize::MAX, |last| last.saturating_add(1))
@@ -50,10 +62,17 @@ struct Target<'q> {
     document: Document,
     when: Option<When>,
     root: &'q [Step],
+    deadline: &'q Deadline,
 }
 
 impl<'q> Target<'q> {
-    fn of(library: &Database, caller: &Caller, asked: &Asked, source: &'q Source, role: Role) -> Result<Self, Problem> {
+    fn of(
+        library: &Database,
+        caller: &Caller,
+        asked: &'q Asked,
+        source: &'q Source,
+        role: Role,
+    ) -> Result<Self, Problem> {
         let (place, when) = match (&source.name, &asked.here) {
             (Some((database, resource)), _) => {
                 let place = Place { database: database.clone(), resource: resource.clone() };
@@ -66,7 +85,7 @@ impl<'q> Target<'q> {
         if place.database.contains('/') || place.resource.contains('/') || place.resource.is_empty() {
             return Err(Problem::not_found("JSONiq: there is no such document: a name has no / in it"));
         }
-        Ok(Self { document: place.find(library)?, when, root: &source.root })
+        Ok(Self { document: place.find(library)?, when, root: &source.root, deadline: &asked.deadline })
     }
 
     fn revision(&self) -> Result<Revision, Problem> {
@@ -87,7 +106,7 @@ impl<'q> Target<'q> {
             let Some(key) = at else { break };
             at = match (step, look.item(key)?.node.kind) {
                 (Step::Member(name), NodeKind::Object) => look.member(key, name)?,
-                (Step::Index(index), NodeKind::Array) => nth(look, key, *index)?,
+                (Step::Index(index), NodeKind::Array) => nth(look, key, *index, self.deadline)?,
                 _ => None,
             };
         }
@@ -108,6 +127,7 @@ impl<'q> Target<'q> {
                     format!("JSONiq: an array of more than {ITEMS_MAX} items; ask for a part of it by JSONPath");
                 return Err(Problem::invalid(detail));
             }
+            self.deadline.check_at(items.len())?;
             items.push(key);
             next = look.item(key)?.node.right;
         }
@@ -115,9 +135,10 @@ impl<'q> Target<'q> {
     }
 }
 
-fn nth(look: &impl Look, array: NodeKey, index: u64) -> Result<Option<NodeKey>, Problem> {
+fn nth(look: &impl Look, array: NodeKey, index: u64, deadline: &Deadline) -> Result<Option<NodeKey>, Problem> {
     let mut next = look.item(array)?.node.first;
-    for _ in 0..index {
+    for turn in 0..usize::try_from(index).unwrap_or(usize::MAX) {
+        deadline.check_at(turn)?;
         let Some(key) = next else { break };
         next = look.item(key)?.node.right;
     }
@@ -131,7 +152,7 @@ pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &As
         said => said.clone().unwrap_or_default(),
     };
     let of = |source, role| Target::of(library, caller, asked, source, role);
-    let mut results = Results::new(asked.wanted());
+    let mut results = Results::new(asked);
     match query {
         Query::Value(source) => {
             let target = of(source, Role::View)?;
@@ -202,10 +223,18 @@ impl Which {
                 Ok(vec![node.key])
             }
             Self::Like(_, like) => {
+                if like.len() > LIKE_BYTES_MAX {
+                    let size = like.len();
+                    let detail = format!(
+                        "JSONiq: records are matched with an object of {size} bytes; it has at most {LIKE_BYTES_MAX}"
+                    );
+                    return Err(Problem::invalid(detail).status(StatusCode::PAYLOAD_TOO_LARGE));
+                }
                 let wrong = |error| Problem::invalid(format!("JSONiq: records are matched with an object: {error}"));
                 let like: Map<String, Value> = serde_json::from_str(like).map_err(wrong)?;
                 let mut found = Vec::new();
                 for key in target.items(look)? {
+                    target.deadline.check()?;
                     if is_like(look, key, &like)? {
                         found.push(key);
                     }
@@ -285,6 +314,7 @@ fn change(
     let mut edit = target.edit()?;
     let mut changed = false;
     for record in which.find(target, &edit)? {
+        target.deadline.check()?;
         changed |= one(&mut edit, record)?;
     }
     if changed {
@@ -293,11 +323,20 @@ fn change(
     Ok(())
 }
 
+/// The runs of a node up to a revision, the newest first.
+fn runs(target: &Target<'_>, key: NodeKey, to: u32, limit: usize) -> Result<Vec<Run>, Problem> {
+    let go_on = || !target.deadline.is_over();
+    match target.document.node_runs_while(key, 1..=to, limit, go_on)? {
+        Some(runs) => Ok(runs),
+        None => target.deadline.check().map(|()| Vec::new()),
+    }
+}
+
 /// The revisions in which a node became another one, the oldest first.
-fn history(target: &Target<'_>, key: NodeKey, past: Past, results: &mut Results) -> Result<(), Problem> {
+fn history(target: &Target<'_>, key: NodeKey, past: Past, results: &mut Results<'_>) -> Result<(), Problem> {
     target.revision()?.item(key)?;
     let newest = target.document.latest().number();
-    let runs = target.document.node_runs(key, 1..=newest, usize::MAX)?;
+    let runs = runs(target, key, newest, usize::MAX)?;
     for run in runs.iter().rev().filter(|run| run.node.is_some()) {
         let number = *run.revisions.start();
         let (time, node) = (moment::show(run.time_ms), || text(&target.document.at(number)?, key));
@@ -327,7 +366,8 @@ fn with(mut object: Vec<u8>, name: &str, value: &[u8]) -> Vec<u8> {
 }
 
 /// What is answered, as far as it is wanted.
-struct Results {
+struct Results<'q> {
+    deadline: &'q Deadline,
     wanted: Range<usize>,
     seen: usize,
     /// Changes of records that were walked.
@@ -336,9 +376,16 @@ struct Results {
     is_first: bool,
 }
 
-impl Results {
-    fn new(wanted: Range<usize>) -> Self {
-        Self { wanted, seen: 0, walked: 0, bytes: Whole::new(), is_first: true }
+impl<'q> Results<'q> {
+    fn new(asked: &'q Asked) -> Self {
+        Self {
+            deadline: &asked.deadline,
+            wanted: asked.wanted(),
+            seen: 0,
+            walked: 0,
+            bytes: Whole::new(),
+            is_first: true,
+        }
     }
 
     fn add(&mut self, result: impl FnOnce() -> Result<Vec<u8>, Problem>) -> Result<(), Problem> {
@@ -346,6 +393,7 @@ impl Results {
     }
 
     fn add_within(&mut self, most: usize, result: impl FnOnce() -> Result<Vec<u8>, Problem>) -> Result<(), Problem> {
+        self.deadline.check()?;
         let place = self.seen;
         self.seen += 1;
         if !self.wanted.contains(&place) {
@@ -375,7 +423,7 @@ impl Results {
         let runs_max = if shift == Shift::Last { 2 } else { WALKED_MAX.saturating_sub(self.walked) };
         let mut walked = 0;
         self.add_within(SHIFTED_MAX, || {
-            let runs = target.document.node_runs(key, 1..=target.document.latest().number(), runs_max)?;
+            let runs = runs(target, key, target.document.latest().number(), runs_max)?;
             walked = runs.len();
             if shift == Shift::First && walked == runs_max {
                 let detail = format!("JSONiq: more than {WALKED_MAX} changes of records; ask for fewer records");
@@ -417,4 +465,60 @@ fn record(look: &impl Look, key: NodeKey, shown: &Shown) -> Result<Vec<u8>, Prob
         }
     }
     Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use assent_docs::{Config, Versioning};
+    use assent_door::Grants;
+    use assent_journal::Journal;
+    use assent_world::{Clock, RealClock, RealDice, RealDisk};
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_waited_for_any_more_stops_in_the_middle_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock) as Arc<dyn Clock>);
+        let config = assent_journal::Config { kept_until_released: true, ..Default::default() };
+        let log =
+            Journal::open(disk.clone(), Arc::clone(&clock), Arc::new(RealDice), &folder.path().join("log"), config);
+        let index = folder.path().join("index");
+        let db = Database::open(log.unwrap().0, disk, Arc::clone(&clock), &index, Config::default()).unwrap();
+        db.create("shop/", Versioning::default()).unwrap();
+        let doc = db.create("shop/books", Versioning::default()).unwrap();
+        let mut edit = doc.edit().unwrap();
+        edit.insert_json(At::Last(NodeKey::DOCUMENT), None, br#"[{"a":1},{"a":2}]"#.as_slice()).unwrap();
+        edit.commit(&Meta::default()).unwrap();
+        let caller = Caller { name: "ann".into(), shown: None, grants: Arc::new(Grants::all()) };
+        let source = || Source {
+            name: Some(("shop".to_owned(), "books".to_owned())),
+            when: None,
+            root: Vec::new(),
+            unboxed: true,
+        };
+        let like = || Which::Like(source(), "{}".to_owned());
+        let shown = Shown::default();
+        let queries = [
+            Query::Value(source()),
+            Query::Find { which: like(), shift: Shift::None, shown: shown.clone() },
+            Query::Find { which: Which::Key(source(), 2), shift: Shift::First, shown },
+            Query::History { node: source(), key: 2, past: Past::Revisions },
+            Query::DeleteRecords(like()),
+        ];
+        for query in queries {
+            let run = |patience| {
+                let deadline = Deadline::after(&clock, patience);
+                run(&db, &caller, &query, &Asked { writes: Some(Meta::default()), ..Asked::until(deadline) })
+            };
+            let stopped = run(Duration::ZERO).unwrap_err();
+            assert_eq!(stopped.kind, "unavailable", "{query:?}: {stopped:?}");
+            assert_eq!(doc.latest().number(), 1, "{query:?}");
+            assert!(run(Duration::from_secs(3_600)).is_ok(), "{query:?}");
+        }
+        assert_eq!(doc.latest().number(), 2);
+    }
 }

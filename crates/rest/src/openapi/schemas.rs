@@ -85,7 +85,7 @@ fn admin() -> Value {
             "type": "object",
             "properties": {
                 "seconds": {"type": "integer", "minimum": 1, "maximum": 3600}, "message": text(),
-                "writes": list(&of("Write")), "commit": {"type": "boolean"},
+                "writes": writes(), "commit": {"type": "boolean"},
             },
         },
         "Transaction": object(&["tx", "state"], &json!({"tx": text(), "state": text()})),
@@ -94,7 +94,7 @@ fn admin() -> Value {
             &json!({"open": list(&of("Object")), "transactions": list(&of("Object")), "next": or_null("string")}),
         ),
         "Write": write(),
-        "Writes": object(&["writes"], &json!({"writes": list(&of("Write"))})),
+        "Writes": object(&["writes"], &json!({"writes": writes()})),
         "Force": object(
             &["outcome", "reason"],
             &json!({"outcome": {"type": "string", "enum": ["commit", "rollback"]}, "reason": text()}),
@@ -102,6 +102,11 @@ fn admin() -> Value {
         "Forced": object(&["tx", "outcome"], &json!({"tx": text(), "outcome": text()})),
         "Forget": object(&["reason"], &json!({"reason": text()}))
     })
+}
+
+/// As many as `v1` takes.
+fn writes() -> Value {
+    json!({"type": "array", "items": of("Write"), "maxItems": 10_000})
 }
 
 fn write() -> Value {

@@ -13,6 +13,7 @@ use assent_kv::{Kv, KvResource};
 use assent_xa::{Reply, Resource, Verb};
 
 use super::desk::lock;
+use super::share::Share;
 use crate::identity::Caller;
 use crate::problem::Problem;
 
@@ -54,6 +55,7 @@ pub(crate) struct Work<'a> {
     pub(super) transaction: &'a mut Transaction<'static>,
     pub(super) keys: &'a mut Option<Xid>,
     pub(super) documents: &'a mut Option<Arc<Mutex<DocsResource>>>,
+    pub(super) share: &'a mut Share,
     pub(super) meta: Meta,
     pub(super) writes: &'a mut u64,
     pub(super) documents_written: &'a mut u64,
@@ -75,6 +77,7 @@ impl<'a> Work<'a> {
         let Some((name, database)) = &self.stores.documents else {
             return Err(no_resource("documents", "documents", "docs"));
         };
+        self.share.room()?;
         let inner = match self.documents {
             Some(inner) => inner,
             None => {
@@ -85,6 +88,12 @@ impl<'a> Work<'a> {
             }
         };
         Ok((database, lock(inner)))
+    }
+
+    /// Looks what the work on documents keeps in memory.
+    pub(crate) fn weigh(&mut self) {
+        let held = self.documents.as_ref().map_or(0, |inner| lock(inner).held_bytes());
+        self.share.weigh(held);
     }
 
     /// A key was written.

@@ -7,6 +7,7 @@
 //! Deliberately absent: transactions of other clients; the coordinator lists those.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use axum::http::StatusCode;
 
 use super::branches::{Stores, Work};
 use super::records::Records;
+use super::share::Share;
 use crate::identity::Caller;
 use crate::once::{Once, another};
 use crate::problem::Problem;
@@ -66,6 +68,8 @@ struct Open {
     keys: Option<Xid>,
     /// Its branch of the documents.
     documents: Option<Arc<Mutex<DocsResource>>>,
+    /// What that keeps in memory.
+    share: Share,
     owner: Arc<str>,
     until: Moment,
     /// Of which so many to documents.
@@ -88,6 +92,8 @@ pub(crate) struct Desk {
     open: Mutex<BTreeMap<TxId, Held>>,
     ended: Mutex<VecDeque<(TxId, Arc<str>, Ended)>>,
     begun: Mutex<VecDeque<(Once, TxId)>>,
+    /// Bytes that open transactions keep of documents.
+    shared: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -116,7 +122,7 @@ impl Desk {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let (client, open, ended, begun) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
-        Self { coordinator, stores, records, clock, client, open, ended, begun }
+        Self { coordinator, stores, records, clock, client, open, ended, begun, shared: Arc::default() }
     }
 
     /// Begins one, if there is room for one more: of all, and of this caller where callers are known.
@@ -135,6 +141,7 @@ impl Desk {
             transaction: Some(transaction),
             keys: None,
             documents: None,
+            share: Share::of(&self.shared),
             owner: Arc::clone(&caller.name),
             until,
             writes: 0,
@@ -197,7 +204,7 @@ impl Desk {
         let mut open = lock(&open);
         let left = open.until.since(self.clock.now());
         let before = open.writes;
-        let Open { transaction, keys, documents, writes, documents_written, message, doomed, requests, .. } =
+        let Open { transaction, keys, documents, share, writes, documents_written, message, doomed, requests, .. } =
             &mut *open;
         let transaction = transaction.as_mut().filter(|_| !left.is_zero()).ok_or_else(|| self.over(tx))?;
         if let Some(why) = doomed {
@@ -216,7 +223,7 @@ impl Desk {
         }
         let meta = Meta { author: caller.name.to_string(), message: message.clone(), ..Meta::default() };
         let mut branches =
-            Work { stores: &self.stores, caller, transaction, keys, documents, meta, writes, documents_written };
+            Work { stores: &self.stores, caller, transaction, keys, documents, share, meta, writes, documents_written };
         let done = work(&mut branches);
         match &done {
             Ok(_) => _ = once.map(|once| requests.insert(once.name, *once)),

@@ -66,31 +66,30 @@ pub(super) async fn get(
     params.end()?;
     let known = request.headers().get(header::IF_NONE_MATCH).cloned();
     let work = Arc::clone(&house);
-    house
-        .guard
-        .pool
-        .run(move || {
-            let kv = work.kv()?;
-            let keyspace = keyspace(kv, &name.keyspace)?;
-            let found = match tx {
-                None => kv.entry(keyspace, &name.key)?,
-                Some(tx) => {
-                    let read = |branches: &mut Work<'_>| {
-                        let (kv, xid) = branches.keys()?;
-                        Ok(kv.branch_entry(&xid, keyspace, &name.key)?)
-                    };
-                    work.desk.within(tx, &caller, None, read)?.0.flatten()
-                }
-            };
-            let Some(found) = found else { return Err(absent()) };
-            let mut headers = about(&head_of(&found));
-            headers.insert(header::CONTENT_TYPE, BYTES);
-            if known.is_some() && headers.get(header::ETAG) == known.as_ref() {
-                return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+    // Within a transaction it comes behind what is being written there.
+    let pool = if tx.is_some() { &house.guard.writes } else { &house.guard.pool };
+    pool.run(move || {
+        let kv = work.kv()?;
+        let keyspace = keyspace(kv, &name.keyspace)?;
+        let found = match tx {
+            None => kv.entry(keyspace, &name.key)?,
+            Some(tx) => {
+                let read = |branches: &mut Work<'_>| {
+                    let (kv, xid) = branches.keys()?;
+                    Ok(kv.branch_entry(&xid, keyspace, &name.key)?)
+                };
+                work.desk.within(tx, &caller, None, read)?.0.flatten()
             }
-            Ok((headers, found.value).into_response())
-        })
-        .await
+        };
+        let Some(found) = found else { return Err(absent()) };
+        let mut headers = about(&head_of(&found));
+        headers.insert(header::CONTENT_TYPE, BYTES);
+        if known.is_some() && headers.get(header::ETAG) == known.as_ref() {
+            return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+        }
+        Ok((headers, found.value).into_response())
+    })
+    .await
 }
 
 /// What is known of a key; no value is read.
@@ -150,7 +149,7 @@ pub(super) async fn put(
         let op = Op::Put { keyspace, key: &name.key, metadata: &metadata, value: &value, expiry };
         write(&work, &caller, &asked, keyspace, &op)
     };
-    house.guard.pool.run(put).await
+    house.guard.writes.run(put).await
 }
 
 pub(super) async fn delete(
@@ -167,7 +166,7 @@ pub(super) async fn delete(
         let keyspace = keyspace(work.kv()?, &name.keyspace)?;
         write(&work, &caller, &asked, keyspace, &Op::delete(keyspace, &name.key))
     };
-    house.guard.pool.run(delete).await
+    house.guard.writes.run(delete).await
 }
 
 /// What is asked of a write beside what it writes.
@@ -268,7 +267,7 @@ pub(super) async fn create(
             Ok((StatusCode::CREATED, json!({"name": name, "number": id}).to_string()))
         })
     };
-    house.guard.pool.run(create).await
+    house.guard.writes.run(create).await
 }
 
 pub(super) async fn drop(
@@ -287,7 +286,7 @@ pub(super) async fn drop(
             Ok((StatusCode::NO_CONTENT, String::new()))
         })
     };
-    house.guard.pool.run(drop).await
+    house.guard.writes.run(drop).await
 }
 
 fn keyspace_name(uri: &Uri) -> Result<String, Problem> {

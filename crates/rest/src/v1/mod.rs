@@ -12,6 +12,7 @@ mod keys;
 mod records;
 mod scan;
 mod server;
+mod share;
 mod transactions;
 mod views;
 mod write;
@@ -181,7 +182,7 @@ pub(crate) fn routes(admin: Admin, guard: Arc<Guard>, settings: &Settings) -> (R
             let house_ = Arc::clone(&house);
             _ = house
                 .guard
-                .pool
+                .upkeep
                 .run(move || {
                     house_.desk.sweep();
                     Ok(())

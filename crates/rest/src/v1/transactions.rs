@@ -5,6 +5,7 @@
 //! again and tell the same · [`list`] and [`show`] what is open here and what is in doubt anywhere · [`force`] and [`forget`]
 //! are a person's word · [`history`] the log, page by page.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Json, Response};
-use serde::Deserialize;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::House;
@@ -62,6 +64,7 @@ struct Begin {
     seconds: Option<u64>,
     /// What its commits of documents say.
     message: String,
+    #[serde(deserialize_with = "bounded")]
     writes: Vec<Write>,
     /// At once, with these writes.
     commit: bool,
@@ -118,7 +121,7 @@ pub(super) async fn begin(
         once.inspect(|once| work.desk.has_begun(*once, tx));
         Ok(begun(&view))
     };
-    house.guard.pool.run(begin).await
+    house.guard.writes.run(begin).await
 }
 
 fn begun(view: &View) -> Response {
@@ -147,19 +150,48 @@ fn begun_before(house: &House, caller: &Caller, once: &Once) -> Result<Option<Re
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Writes {
+    #[serde(deserialize_with = "bounded")]
     writes: Vec<Write>,
 }
 
-fn refuse(writes: &[Write], caller: &Caller) -> Result<(), Problem> {
-    if writes.len() > WRITES_MAX {
-        return Err(Problem::invalid(format!("{} writes; one request has at most {WRITES_MAX}", writes.len())));
+/// Counted as they are taken apart: empty ones are three bytes each there, and a hundred times that here.
+fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Write>, D::Error> {
+    struct Bounded;
+
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<Write>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of writes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut writes = Vec::new();
+            while let Some(write) = seq.next_element()? {
+                if writes.len() == WRITES_MAX {
+                    return Err(Error::custom(format!(
+                        "more than {WRITES_MAX} writes; one request has at most that many"
+                    )));
+                }
+                writes.push(write);
+            }
+            Ok(writes)
+        }
     }
+
+    deserializer.deserialize_seq(Bounded)
+}
+
+fn refuse(writes: &[Write], caller: &Caller) -> Result<(), Problem> {
     writes.iter().try_for_each(|write| write.refuse(caller))
 }
 
 /// All are read before the first is done: a body that is wrong in its last line changes nothing.
 fn laid(house: &House, writes: Vec<Write>) -> Result<Vec<Laid>, Problem> {
-    writes.into_iter().map(|write| write.lay(house.kv.as_deref())).collect()
+    let mut laid = writes.into_iter().map(|write| write.lay(house.kv.as_deref())).collect::<Result<Vec<_>, _>>()?;
+    // Writers' seats are taken in one order by all, so that no two lists wait for each other; writes of one document stay in theirs.
+    laid.sort_by_cached_key(Laid::document);
+    Ok(laid)
 }
 
 fn all(laid: &[Laid], branches: &mut Work<'_>) -> Result<(), Problem> {
@@ -185,7 +217,7 @@ pub(super) async fn write(
         let (done, view) = work.desk.within(tx, &caller, once.as_ref(), |branches| all(&laid, branches))?;
         Ok(accepted(done.is_none(), &view))
     };
-    house.guard.pool.run(write).await
+    house.guard.writes.run(write).await
 }
 
 /// It will be done with the transaction.
@@ -216,7 +248,7 @@ pub(super) async fn commit(
         }
         committed(tx, work.desk.commit(tx, &caller, once.as_ref())?)
     };
-    house.guard.pool.run(commit).await
+    house.guard.writes.run(commit).await
 }
 
 fn committed(tx: TxId, ended: Ended) -> Result<Response, Problem> {
@@ -235,7 +267,7 @@ pub(super) async fn roll_back(
     let tx = named(&uri)?;
     Params::of(&uri)?.end()?;
     let work = Arc::clone(&house);
-    let ended = house.guard.pool.run(move || work.desk.roll_back(tx, &caller)).await?;
+    let ended = house.guard.writes.run(move || work.desk.roll_back(tx, &caller)).await?;
     match ended {
         Ended::Committed(_) => Err(Problem::of(Kind::Conflict, format!("transaction {tx} had been committed before"))),
         ended => told(tx, ended),
@@ -320,7 +352,7 @@ pub(super) async fn show(
         };
         Ok(Json(json!({"tx": tx.to_string(), "state": state})).into_response())
     };
-    house.guard.pool.run(show).await
+    house.guard.writes.run(show).await
 }
 
 #[derive(Deserialize)]
@@ -360,7 +392,7 @@ pub(super) async fn force(
             Ok((StatusCode::OK, json!({"tx": tx.to_string(), "outcome": views::outcome(decided)}).to_string()))
         })
     };
-    house.guard.pool.run(force).await
+    house.guard.writes.run(force).await
 }
 
 #[derive(Deserialize)]
@@ -390,7 +422,7 @@ pub(super) async fn forget(
             Ok((StatusCode::NO_CONTENT, String::new()))
         })
     };
-    house.guard.pool.run(forget).await
+    house.guard.writes.run(forget).await
 }
 
 pub(super) async fn history(

@@ -216,6 +216,14 @@ fn document_tag(word: &str) -> Result<HeaderValue, Problem> {
 }
 
 impl Laid {
+    /// The document that it is of.
+    pub(crate) fn document(&self) -> Option<String> {
+        match self {
+            Self::Key(_) => None,
+            Self::Document(laid) => Some(laid.place.document()),
+        }
+    }
+
     /// Does it within a transaction.
     pub(crate) fn done(&self, work: &mut Work<'_>) -> Result<(), Problem> {
         match self {
@@ -228,7 +236,10 @@ impl Laid {
                 work.wrote();
             }
             Self::Document(laid) => {
-                laid.done(work)?;
+                let done = laid.done(work);
+                // What is left half made is kept until the transaction ends.
+                work.weigh();
+                done?;
                 work.wrote_document();
             }
         }

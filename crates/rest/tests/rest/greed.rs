@@ -3,8 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use assent_rest::Settings;
 use serde_json::{Value, json};
 
 use crate::house::{House, Rules, bearer, house, user};
@@ -188,4 +190,80 @@ fn a_page_of_keys_ends_where_its_values_are_long_and_goes_on_behind() {
     }
     assert_eq!(pages, [vec!["a", "b"], vec!["c", "d"]]);
     assert_eq!(house.get("/v1/keys/0").json()["keys"].as_array().unwrap().len(), 4, "without values it is one page");
+}
+
+#[test]
+fn writers_who_wait_for_a_seat_keep_no_reader_waiting() {
+    // They waited in the threads of the readers: a transaction that was left open and a few writes stopped the listener for five seconds each.
+    let house = house(Rules { settings: Settings { threads: 2, ..Settings::default() }, ..Rules::default() });
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "[]").status, 201);
+    let tx = house.post("/v1/transactions", "").json()["tx"].as_str().unwrap().to_owned();
+    let writes = json!({"writes": [{"document": "db/doc", "put": [1]}]}).to_string();
+    assert_eq!(house.post(&format!("/v1/transactions/{tx}/writes"), &writes).status, 202);
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let status = house.docs("POST", "/db/doc", &[], "2").status;
+                answered.fetch_add(1, Ordering::SeqCst);
+                status
+            });
+        }
+        house.docs_wait_for(2);
+        // Read by a thread that may block.
+        assert_eq!(house.docs("GET", "/db/doc/history", &[], "").status, 200);
+        assert_eq!(answered.load(Ordering::SeqCst), 0, "a reader has waited for a writer");
+        assert_eq!(house.post(&format!("/v1/transactions/{tx}/rollback"), "").status, 200);
+    });
+}
+
+#[test]
+fn lists_of_documents_take_their_seats_in_one_order_whatever_order_they_were_sent_in() {
+    // Two lists in different order waited for each other until both were told 429.
+    let house = house(Rules::default());
+    let form = |names: [&str; 2]| {
+        let part = |name: &str| format!("--x\r\nContent-Disposition: form-data; filename=\"{name}\"\r\n\r\n[]\r\n");
+        format!("{}{}--x--\r\n", part(names[0]), part(names[1]))
+    };
+    let kind = [("content-type", "multipart/form-data; boundary=x")];
+    assert_eq!(house.docs("POST", "/db", &kind, &form(["a", "b"])).status, 201);
+    let begin = || house.post("/v1/transactions", "").json()["tx"].as_str().unwrap().to_owned();
+    let write = |tx: &str, names: &[&str]| {
+        let writes: Vec<_> = names.iter().map(|name| json!({"document": format!("db/{name}"), "put": [1]})).collect();
+        house.post(&format!("/v1/transactions/{tx}/writes"), &json!({ "writes": writes }).to_string()).status
+    };
+    for by_upload in [true, false] {
+        let (first, second) = (begin(), begin());
+        assert_eq!(write(&first, &["a"]), 202);
+        std::thread::scope(|scope| {
+            let last = scope.spawn(|| match by_upload {
+                true => house.docs("POST", "/db", &kind, &form(["b", "a"])).status,
+                false => write(&second, &["b", "a"]),
+            });
+            if by_upload {
+                house.docs_wait_for(1);
+            }
+            // It waits for "a", and has not taken "b" before.
+            assert_eq!(house.docs("POST", "/db/b", &[], "2").status, 200);
+            assert!(!last.is_finished(), "it had taken what it was sent first");
+            assert_eq!(house.post(&format!("/v1/transactions/{first}/rollback"), "").status, 200);
+            assert_eq!(last.join().unwrap(), if by_upload { 201 } else { 202 });
+        });
+        assert_eq!(house.post(&format!("/v1/transactions/{second}/rollback"), "").status, 200);
+    }
+}
+
+#[test]
+fn writes_are_counted_while_they_are_taken_apart_and_what_follows_is_not_looked_at() {
+    const WRITES_MAX: usize = 10_000;
+    let house = house(Rules::default());
+    let tx = house.post("/v1/transactions", "").json()["tx"].as_str().unwrap().to_owned();
+    for path in ["/v1/transactions".to_owned(), format!("/v1/transactions/{tx}/writes")] {
+        let told = house.post(&path, &format!("{{\"writes\":[{}no JSON", "{},".repeat(WRITES_MAX + 1)));
+        assert_eq!(told.status, 400);
+        assert!(told.text().contains("more than 10000 writes"), "{}", told.text());
+        let one = r#"{"key":"a","value":"b"}"#;
+        let most = house.post(&path, &format!("{{\"writes\":[{}{one}]}}", format!("{one},").repeat(WRITES_MAX - 1)));
+        assert!(matches!(most.status, 201 | 202), "{}", most.text());
+    }
 }

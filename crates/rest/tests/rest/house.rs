@@ -101,6 +101,7 @@ pub(crate) struct House {
     pub(crate) coordinator: Arc<Coordinator>,
     /// The documents that its transactions take, and their own listener.
     pub(crate) documents: Arc<Database>,
+    pub(crate) docs_metrics: Arc<Metrics>,
     docs: Rest,
     folder: TempDir,
 }
@@ -189,10 +190,11 @@ fn open(rules: Rules, identity: Identity, clock: Arc<Ahead>, folder: TempDir) ->
     let any = listen_address("admin.listen", "127.0.0.1:0", false).unwrap();
     let served =
         Documents { metrics: Arc::new(Metrics::default()), health: health.clone(), database: documents.clone() };
-    let docs = Entrance { metrics: served.metrics.clone(), ..entrance.clone() };
+    let docs_metrics = served.metrics.clone();
+    let docs = Entrance { metrics: docs_metrics.clone(), ..entrance.clone() };
     let docs = Rest::start(&any, docs, Service::documents(served)).unwrap();
     let rest = Rest::start(&any, entrance, Service::admin(admin)).unwrap();
-    House { rest, metrics, health, identity, clock, kv, coordinator, documents, docs, folder }
+    House { rest, metrics, health, identity, clock, kv, coordinator, documents, docs_metrics, docs, folder }
 }
 
 /// A user whose hash costs nothing.
@@ -255,6 +257,14 @@ impl House {
     /// A request to the listener of documents.
     pub(crate) fn docs(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         ask_at(self.docs.address(), method, path, headers, body.as_bytes())
+    }
+
+    /// Waits until so many requests are under way at the listener of documents.
+    pub(crate) fn docs_wait_for(&self, under_way: u64) {
+        let line = format!("http_requests_under_way{{listener=\"docs\"}} {under_way}");
+        while !self.docs_metrics.text().contains(&line) {
+            std::thread::yield_now();
+        }
     }
 
     /// Where that listens.

@@ -253,3 +253,18 @@ fn what_is_not_served_is_named_and_changes_nothing() {
         (json!([]), 1)
     );
 }
+
+#[test]
+fn the_object_that_records_are_matched_with_has_a_limit() {
+    let archive = library();
+    append(&archive, r#"{"title": "one"}"#);
+    let like = |bytes: usize| {
+        let like = format!(r#"{{"t": "{}"}}"#, "x".repeat(bytes - 9));
+        let query = format!("{MATCH} for $i in {DOC} where local:q($i, jn:parse('{like}')) return {{$i}}");
+        archive.ask("POST", "/", &[], json!({"query": query}).to_string().as_bytes())
+    };
+    assert_eq!(like(64 << 10).status, 200);
+    let refused = like((64 << 10) + 1);
+    assert_eq!(refused.status, 413);
+    assert!(refused.text().contains("65537 bytes; it has at most 65536"), "{}", refused.text());
+}
