@@ -47,12 +47,20 @@ fn bytes(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Vec<u8>>,
     match (fields.remove(name), fields.remove(&base64)) {
         (None, None) => Ok(None),
         (Some(Value::String(text)), None) => Ok(Some(text.into_bytes())),
-        (None, Some(Value::String(text))) => {
-            BASE64.decode(&text).map(Some).map_err(|error| format!("{base64} is no base64: {error}"))
-        }
+        (None, Some(Value::String(text))) => decode(&base64, text.as_bytes()).map(Some),
         (Some(_), Some(_)) => Err(format!("it has both {name} and {base64}")),
         _ => Err(format!("{name} must be a text")),
     }
+}
+
+/// The bytes of a field that is written in base64.
+pub(super) fn decode(name: &str, encoded: &[u8]) -> Result<Vec<u8>, String> {
+    BASE64.decode(encoded).map_err(|error| format!("{name} is no base64: {error}"))
+}
+
+/// Bytes in base64.
+pub(super) fn encode(bytes: &[u8]) -> String {
+    BASE64.encode(bytes)
 }
 
 /// What is known of an object; without a value if none is known.
@@ -74,7 +82,7 @@ pub(super) fn object(known: &Known) -> Value {
 pub(super) fn put(fields: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => fields.insert(name.to_owned(), text.into()),
-        Err(_) => fields.insert(format!("{name}_base64"), BASE64.encode(bytes).into()),
+        Err(_) => fields.insert(format!("{name}_base64"), encode(bytes).into()),
     };
 }
 

@@ -1,16 +1,15 @@
-//! `assent kv load`: lines in, batches out, many of them under way; it always knows how many lines are in the store.
+//! `assent kv load`: lines or rows in, batches out, many of them under way; it always knows how many of them are in the store.
 //!
-//! Walk: [`run`] reads lines and fills a batch · a full one is sent, the oldest answer is taken once enough are under way · whoever
+//! Walk: [`run`] reads them and fills a batch · a full one is sent, the oldest answer is taken once enough are under way · whoever
 //! stops it, or whatever fails, is told the lines that are done: the next load leaves them out.
 //! Answers are taken in the order of the lines, so that what is done is always a beginning of them.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, IsTerminal as _};
-use std::path::Path;
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use assent_kind::Kind;
@@ -19,8 +18,9 @@ use assent_wire::{Answer, Request, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::line::{self, Line};
-use super::options::Load;
+use super::line::Line;
+use super::options::{Format, Load};
+use super::rows::{Input, open, rows};
 use super::store::{keyspace, serving};
 use super::unexpected;
 use crate::bench::print_json;
@@ -30,8 +30,6 @@ use crate::failure::Failure;
 const BATCH_BYTES: usize = 768 << 10;
 /// What an object takes beside its bytes.
 const LINE_BYTES: usize = 64;
-/// Lines that are read before they are wanted. Few: one may have a whole value.
-const LINES_AHEAD: usize = 16;
 /// A load that waits for a line looks that often whether it is to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Exit code of a program that a Ctrl-C has ended, as shells say it.
@@ -47,6 +45,7 @@ struct Batch {
 struct Loading<'a> {
     link: &'a Link,
     options: &'a Load,
+    format: Format,
     keyspace: u32,
     waiting: VecDeque<Batch>,
     /// Lines of the file that are in the store, those left out and empty ones among them.
@@ -71,6 +70,7 @@ pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
     let mut loading = Loading {
         link: &link,
         options,
+        format: Format::of(options.format, &options.file),
         keyspace: keyspace(&link, &options.keyspace)?,
         waiting: VecDeque::new(),
         done: 0,
@@ -82,14 +82,14 @@ pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
     // What is under way is answered in any case: then what is done is known exactly.
     let drained = loading.drain();
     loading.bar.finish_and_clear();
-    let (done, file) = (loading.done, options.file.display());
+    let (done, file, rows) = (loading.done, options.file.display(), loading.format.rows());
     match read.and(drained) {
         Err(failure) => Err(Failure::new(
             failure.kind,
-            format!("{file}: {}; {done} lines are done, go on with --skip {done}", failure.message),
+            format!("{file}: {}; {done} {rows} are done, go on with --skip {done}", failure.message),
         )),
         Ok(()) if stop.load(Ordering::Relaxed) => {
-            let message = format!("{file}: stopped; {done} lines are done, go on with --skip {done}");
+            let message = format!("{file}: stopped; {done} {rows} are done, go on with --skip {done}");
             Failure::new(Kind::Unavailable, message).print(json);
             Ok(INTERRUPTED.into())
         }
@@ -98,23 +98,11 @@ pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
             if json {
                 print_json(&serde_json::json!({"lines": done, "objects": objects, "bytes": bytes}))?;
             } else {
-                println!("{objects} objects, {bytes} bytes of keys and values, {done} lines");
+                println!("{objects} objects, {bytes} bytes of keys and values, {done} {rows}");
             }
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-type Input = Box<dyn BufRead + Send>;
-
-#[expect(clippy::disallowed_methods, reason = "a front door reads the file that it is given")]
-fn open(path: &Path) -> Result<(Input, Option<u64>), Failure> {
-    if path == Path::new("-") {
-        return Ok((Box::new(BufReader::new(io::stdin())), None));
-    }
-    let file = std::fs::File::open(path).map_err(|error| Failure::io("read", path.display(), &error))?;
-    let bytes = file.metadata().ok().map(|found| found.len());
-    Ok((Box::new(BufReader::with_capacity(1 << 20, file)), bytes))
 }
 
 /// Bytes of the file on stderr, if people look at it.
@@ -127,59 +115,26 @@ fn bar(bytes: Option<u64>, json: bool) -> ProgressBar {
     bytes.map_or_else(ProgressBar::new_spinner, |bytes| ProgressBar::new(bytes).with_style(style))
 }
 
-/// The lines, read by a thread of their own: one that waits for the next must not keep a Ctrl-C from being heard.
-fn lines(mut input: Input) -> Result<Receiver<io::Result<String>>, Failure> {
-    let (sender, lines) = std::sync::mpsc::sync_channel(LINES_AHEAD);
-    let read = move || {
-        loop {
-            let mut text = String::new();
-            let read = match input.read_line(&mut text) {
-                Ok(0) => return,
-                Ok(_) => Ok(text),
-                Err(error) => Err(error),
-            };
-            let is_last = read.is_err();
-            // Nobody listens any more: it was stopped.
-            if sender.send(read).is_err() || is_last {
-                return;
-            }
-        }
-    };
-    let started = std::thread::Builder::new().name("lines".to_owned()).spawn(read);
-    started.map(|_| lines).map_err(|error| Failure::io("start", "a thread", &error))
-}
-
-fn unreadable(line: u64, error: &io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::InvalidData {
-        return Failure::invalid(format!("line {line}: it is no UTF-8; bytes that are none go as base64"));
-    }
-    Failure::io("read", format!("line {line}"), error)
-}
-
 impl Loading<'_> {
     fn read(&mut self, input: Input, stop: &AtomicBool) -> Result<(), Failure> {
-        let lines = lines(input)?;
+        let rows = rows(input, self.format)?;
         let (mut batch, mut bytes, mut unsent, mut number) = (Vec::<Line>::new(), 0, 0_u64, 0_u64);
         while !stop.load(Ordering::Relaxed) {
-            let text = match lines.recv_timeout(GLANCE) {
-                Ok(read) => read.map_err(|error| unreadable(number + 1, &error))?,
+            let row = match rows.recv_timeout(GLANCE) {
+                Ok(Ok(row)) => row,
+                Ok(Err(failure)) => {
+                    // Those before it are good.
+                    self.send(&mut batch, unsent)?;
+                    return Err(failure);
+                }
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             number += 1;
-            self.bar.inc(u64::try_from(text.len()).unwrap_or(0));
-            if number > self.options.skip && !text.trim().is_empty() {
-                match line::parse(text.trim()) {
-                    Ok(line) => {
-                        bytes += line.key.len() + line.value.len() + line.metadata.len() + LINE_BYTES;
-                        batch.push(line);
-                    }
-                    Err(what) => {
-                        // The lines before it are good.
-                        self.send(&mut batch, unsent)?;
-                        return Err(Failure::invalid(format!("line {number}: {what}")));
-                    }
-                }
+            self.bar.inc(row.bytes);
+            if let Some(line) = row.line.filter(|_| number > self.options.skip) {
+                bytes += line.key.len() + line.value.len() + line.metadata.len() + LINE_BYTES;
+                batch.push(line);
             }
             unsent += 1;
             let is_full = u32::try_from(batch.len()).unwrap_or(u32::MAX) >= self.options.batch;

@@ -1,13 +1,16 @@
 //! `assent kv`: a store's keys, from the command line.
 //!
 //! Walk: [`run`] the verbs · `store` where keys are read, a running server or a stopped one's folder · `key` keys and ranges as
-//! people write them · `line` an object as a line of JSON · `load` many of them in · `show` what is printed.
+//! people write them · `line` an object as a line of JSON, `sheet` as a row of CSV, `rows` those of a file · `load` many of them in · `show`
+//! what is printed.
 //! Values are bytes: they come and go as they are, by stdin, stdout and files.
 
 mod key;
 mod line;
 mod load;
 pub(crate) mod options;
+mod rows;
+mod sheet;
 mod show;
 mod store;
 
@@ -23,8 +26,8 @@ use assent_world::{Clock as _, RealClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use self::options::{Delete, Export, Get, If, Kv, Put, Scan};
-use self::store::{Store, serving};
+use self::options::{Delete, Export, Format, Get, If, Kv, Put, Scan};
+use self::store::{Store, serving, waiting};
 use crate::bench::print_json;
 use crate::failure::Failure;
 use crate::tx::moment;
@@ -74,7 +77,7 @@ fn put(options: &Put, json: bool) -> Result<(), Failure> {
         None => 0,
         Some(ttl) => RealClock.wall_ms().saturating_add(moment::pause_ms(ttl)?.max(1)),
     };
-    let link = serving(&options.server.server)?;
+    let link = waiting(&options.server.server, options.wait.as_deref())?;
     let (keyspace, metadata) = (store::keyspace(&link, &options.naming.keyspace)?, options.metadata.as_bytes());
     let op = Op::Set { keyspace, key: &key, metadata, expiry_ms, value: &value };
     let conditions = options.only.conditions(keyspace, std::slice::from_ref(&key));
@@ -180,7 +183,7 @@ fn delete(options: &Delete, json: bool) -> Result<(), Failure> {
     if is_range && options.only.is_some() {
         return Err(Failure::invalid("a condition is on a key: name the keys, not a range"));
     }
-    let link = serving(&options.server.server)?;
+    let link = waiting(&options.server.server, options.wait.as_deref())?;
     let keyspace = store::keyspace(&link, &options.naming.keyspace)?;
     let ops = match (keys.as_slice(), is_range) {
         ([], true) => vec![Op::Erase { keyspace, from: &span.from, to: span.to.as_deref() }],
@@ -229,15 +232,17 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
         let style = ProgressStyle::with_template("{spinner} {pos} objects {msg} {elapsed}");
         ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
     };
-    let mut out: Box<dyn io::Write> = match &options.output {
+    let out: Box<dyn io::Write> = match &options.output {
         Some(path) => Box::new(BufWriter::with_capacity(1 << 20, create(path)?)),
         None => Box::new(BufWriter::new(io::stdout().lock())),
     };
     let named = || options.output.as_ref().map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
     let keyspace = store.keyspace(&options.naming.keyspace)?;
     let mut objects = 0_u64;
+    let format = Format::of(options.format, options.output.as_deref().unwrap_or(Path::new("-")));
+    let mut out = Out::begin(out, format).map_err(|error| Failure::io("write", named(), &error))?;
     store.walk(keyspace, &span, true, |known| {
-        writeln!(out, "{}", line::object(&known)).map_err(|error| Failure::io("write", named(), &error))?;
+        out.write(&known).map_err(|error| Failure::io("write", named(), &error))?;
         objects += 1;
         bar.inc(1);
         Ok(true)
@@ -252,6 +257,37 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
         }
         // The lines are all there is.
         (None, _) => Ok(()),
+    }
+}
+
+/// Objects on their way out.
+enum Out {
+    Json(Box<dyn io::Write>),
+    Csv(csv::Writer<Box<dyn io::Write>>),
+}
+
+impl Out {
+    fn begin(out: Box<dyn io::Write>, format: Format) -> io::Result<Self> {
+        if format == Format::Json {
+            return Ok(Self::Json(out));
+        }
+        let mut sheet = csv::Writer::from_writer(out);
+        sheet.write_record(&sheet::export_header())?;
+        Ok(Self::Csv(sheet))
+    }
+
+    fn write(&mut self, known: &store::Known) -> io::Result<()> {
+        match self {
+            Self::Json(out) => writeln!(out, "{}", line::object(known)),
+            Self::Csv(sheet) => Ok(sheet.write_record(&sheet::export_row(known))?),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Json(out) => out.flush(),
+            Self::Csv(sheet) => sheet.flush(),
+        }
     }
 }
 

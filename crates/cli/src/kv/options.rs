@@ -1,8 +1,8 @@
 //! The options of `assent kv`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kv {
@@ -16,10 +16,10 @@ pub(crate) enum Kv {
     Delete(Delete),
     /// The keys of a range in their order, with their values.
     Scan(Scan),
-    /// Reads objects, one JSON object a line, and sets them, many under way at a time.
+    /// Reads objects, as lines of JSON or as CSV, and sets them, many under way at a time.
     #[command(after_help = LINES)]
     Load(Load),
-    /// Writes all objects of a range, one JSON object a line.
+    /// Writes all objects of a range, as lines of JSON or as CSV.
     #[command(after_help = LINES)]
     Export(Export),
     /// What the store holds and does.
@@ -33,8 +33,34 @@ pub(crate) enum Kv {
     Keyspace(Keyspace),
 }
 
-const LINES: &str = "A line: {\"key\": text} or {\"key_base64\": bytes}, likewise value and metadata; expiry_ms since 1970, 0 or \
-    absent for never. Export writes lsn and modified_ms, too; load takes them and does not keep them.";
+const LINES: &str = "JSON: an object a line, {\"key\": text} or {\"key_base64\": bytes}, likewise value and metadata; expiry_ms since 1970, 0 or \
+    absent for never. CSV: a header, then an object a row, in columns of the same names and any order; an empty cell is as if absent, and without key \
+    and key_base64 the key is empty, likewise the value. Export writes lsn and modified_ms, too; load takes them and does not keep them.";
+
+/// How objects are written in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A JSON object a line.
+    Json,
+    /// A header, then a row for each.
+    Csv,
+}
+
+impl Format {
+    /// As it was asked for, else by how the file's name ends.
+    pub(crate) fn of(asked: Option<Self>, file: &Path) -> Self {
+        let is_csv = || file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
+        asked.unwrap_or_else(|| if is_csv() { Self::Csv } else { Self::Json })
+    }
+
+    /// What objects are in it.
+    pub(crate) const fn rows(self) -> &'static str {
+        match self {
+            Self::Json => "lines",
+            Self::Csv => "rows",
+        }
+    }
+}
 
 /// A running server.
 #[derive(Args, Clone, Debug)]
@@ -110,6 +136,9 @@ pub(crate) struct Put {
     pub(crate) ttl: Option<String>,
     #[command(flatten)]
     pub(crate) only: If,
+    /// Waits at most so long while a prepared branch holds a key: 90s, 30m or 1h; without, that is a conflict at once.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<String>,
     /// Answers once the kernel has it; without, once it is on disk.
     #[arg(long)]
     pub(crate) buffered: bool,
@@ -155,6 +184,9 @@ pub(crate) struct Delete {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) only: If,
+    /// Waits at most so long while a prepared branch holds a key: 90s, 30m or 1h; without, that is a conflict at once.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<String>,
     /// Answers once the kernel has it; without, once it is on disk.
     #[arg(long)]
     pub(crate) buffered: bool,
@@ -182,10 +214,13 @@ pub(crate) struct Scan {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Load {
-    /// The lines; - is stdin.
+    /// The objects; - is stdin.
     #[arg(default_value = "-")]
     pub(crate) file: PathBuf,
-    /// Leaves out so many lines at the beginning: those that an earlier load says it has done.
+    /// How they are written; without this, csv for a name that ends in .csv, else json.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Leaves out so many lines, or rows behind the header: those that an earlier load says it has done.
     #[arg(long, value_name = "LINES", default_value_t = 0)]
     pub(crate) skip: u64,
     /// Objects of one batch, which is set whole or not at all.
@@ -211,6 +246,9 @@ pub(crate) struct Export {
     /// Writes to this file instead of stdout.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// How they are written; without this, csv for a name that ends in .csv, else json.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) naming: Naming,
     #[command(flatten)]

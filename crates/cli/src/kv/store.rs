@@ -20,6 +20,7 @@ use super::key::Span;
 use super::options::From;
 use super::unexpected;
 use crate::failure::Failure;
+use crate::tx::moment;
 
 /// Rows asked for in one message.
 const PAGE: u32 = 10_000;
@@ -89,6 +90,17 @@ pub(super) enum Store {
 /// A connection to a running server, to work on its store.
 pub(super) fn serving(server: &str) -> Result<Link, Failure> {
     patient(server, ANSWER_MS)
+}
+
+/// The same for somebody who waits so long for keys that prepared branches hold.
+pub(super) fn waiting(server: &str, wait: Option<&str>) -> Result<Link, Failure> {
+    let Some(wait) = wait else { return serving(server) };
+    let ms = moment::pause_ms(wait)?;
+    let patience = u32::try_from(ms)
+        .map_err(|_| Failure::invalid(format!("--wait {wait}: {ms} milliseconds; at most {} are waited", u32::MAX)))?;
+    let link = patient(server, ANSWER_MS.saturating_add(ms))?;
+    link.request(&Request::Patience(patience))?.answer()?;
+    Ok(link)
 }
 
 /// The same for work that takes as long as it takes.

@@ -349,6 +349,59 @@ fn what_is_exported_is_loaded_into_another_store_as_it_was() {
     two.stop();
 }
 
+#[test]
+fn objects_travel_as_csv_too_and_a_wrong_row_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["one", "two"].map(|name| folder.path().join(name));
+    paths.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    paths.iter().for_each(|path| configure(path, ""));
+    let [one, two] = paths.each_ref().map(|path| serve(path));
+    let large: Vec<u8> = (0..2 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
+    let spoken = "two\r\nlines, \"quotes\", and ümlauts".as_bytes();
+    assert!(fed(&one, &["put", "large"], &large).status.success());
+    assert!(fed(&one, &["put", "spoken", "--metadata", "a,b", "--ttl", "2d"], spoken).status.success());
+    assert!(fed(&one, &["put", "--hex", "ff00"], &[0, 159, 146, 150]).status.success());
+    assert!(fed(&one, &["put", ""], b"").status.success());
+    let file = folder.path().join("all.CSV").to_str().unwrap().to_owned();
+    assert_eq!(told(&one, &["export", "--output", &file]), json!({"objects": 4}));
+    let loaded = told(&two, &["load", &file]);
+    assert_eq!((&loaded["objects"], &loaded["lines"]), (&json!(4), &json!(4)));
+    let all = |served: &Served| -> Vec<Value> {
+        let exported = String::from_utf8(done(served, &["export"])).unwrap();
+        let of = |line: &str| {
+            let mut object: Value = serde_json::from_str(line).unwrap();
+            let fields = object.as_object_mut().unwrap();
+            ["lsn", "modified_ms"].iter().for_each(|name| _ = fields.remove(*name).unwrap());
+            object
+        };
+        exported.lines().map(of).collect()
+    };
+    assert!(all(&one) == all(&two));
+    let range = String::from_utf8(done(&one, &["export", "--from", "s", "--format", "csv"])).unwrap();
+    assert!(
+        range.starts_with("key,key_base64,value,value_base64,metadata,metadata_base64,expiry_ms,lsn,modified_ms\n")
+    );
+    assert!(range.contains("\nspoken,,\"two\r\nlines, \"\"quotes\"\""), "{range}");
+    // As people write it; and what was loaded before it stays.
+    let mut rows = String::from("value,key\n");
+    (0..25).for_each(|number| rows.push_str(&format!("v,\"row\n{number:03}\"\n")));
+    let output = fed(&two, &["load", "--format", "csv", "-k", "5", "--batch", "10"], format!("{rows}v\n").as_bytes());
+    refused(
+        &output,
+        2,
+        "row 26 (line 52): it has 1 cells, and the header has 2; 25 rows are done, go on with --skip 25",
+    );
+    let rest = format!("{rows}v,last\n");
+    let output = fed(&two, &["load", "--format", "csv", "-k", "5", "--skip", "25", "--json"], rest.as_bytes());
+    assert_eq!(json(&output)["objects"], 1);
+    let output = fed(&two, &["load", "--format", "csv"], b"key,valeu\n");
+    refused(&output, 2, "the header (line 1): \"valeu\" is no column");
+    let output = fed(&two, &["load", "--format", "csv"], b"");
+    refused(&output, 2, "it has no header");
+    one.stop();
+    two.stop();
+}
+
 /// The number in "N lines are done", of the one line on stderr.
 fn lines_done(stderr: &str) -> usize {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
