@@ -64,5 +64,7 @@ mod town;
 mod tx;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/votes.rs"]
+mod votes;
 #[path = "cli/witness.rs"]
 mod witness;

@@ -4,8 +4,8 @@ use assent_ids::TxId;
 use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{
-    BranchRecord, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch, Outcome, Pace,
-    Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb,
+    Ballot, BranchRecord, Cause, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch,
+    Outcome, Pace, Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb, Voice, Voted,
 };
 
 use crate::Retries;
@@ -90,8 +90,37 @@ impl<'d, 'r> Drive<'d, 'r> {
             _ = self.decider.decide(&Decision { tx: self.tx, outcome: Outcome::RolledBack, first, branches });
         }
         self.report_heuristics(report);
+        match (report.decided, &report.verdict) {
+            (Some(Outcome::Committed), _) if self.owes_acknowledgement => self.tell_again(),
+            (_, assent_xa::Verdict::RolledBack(Cause::Asked)) => {}
+            (Some(Outcome::RolledBack), _) | (None, assent_xa::Verdict::RolledBack(_)) => {
+                self.tell_votes(Outcome::RolledBack);
+            }
+            _ => {}
+        }
         if gave_up || self.owes_acknowledgement {
             self.decider.acknowledged(self.tx);
+        }
+    }
+
+    /// For history: a decision names only those who said yes, and where somebody said no nobody decides.
+    fn tell_votes(&self, outcome: Outcome) {
+        if self.commit.votes().all(|(_, voice)| voice.is_plain()) {
+            return;
+        }
+        let voted = |(branch, voice): (u16, &Voice)| {
+            let assent_ids::Branch { resource, number, .. } =
+                lock(self.seats.get(usize::from(branch))?).xid.branch()?;
+            Some(Voted { resource, number, voice: voice.clone() })
+        };
+        let votes: Vec<Voted> = self.commit.votes().filter_map(voted).collect();
+        self.decider.voted(self.tx, outcome, &votes);
+    }
+
+    /// A commit that had to be told more than once: how often, and what was answered.
+    fn tell_again(&self) {
+        if self.commit.votes().any(|(_, voice)| voice.ballot == Ballot::Yes && !voice.is_plain()) {
+            self.tell_votes(Outcome::Committed);
         }
     }
 
@@ -126,6 +155,7 @@ impl<'d, 'r> Drive<'d, 'r> {
                 Some(Command::Finished) => {
                     stop::about(Stop::ClientBeforeFinished, || self.tx);
                     self.owes_acknowledgement = false;
+                    self.tell_again();
                     self.decider.finished(self.tx);
                     Vec::new()
                 }
@@ -191,6 +221,8 @@ impl<'d, 'r> Drive<'d, 'r> {
     fn decide(&mut self, yes: &[u16], first: bool) -> Event {
         let branches = yes.iter().filter_map(|branch| self.record(*branch)).collect();
         let decision = Decision { tx: self.tx, outcome: Outcome::Committed, first, branches };
+        // Before the question, in one write with it: whoever finishes this shows what was voted.
+        self.tell_votes(Outcome::Committed);
         stop::about(Stop::ClientBeforeDecision, || self.tx);
         self.has_asked = true;
         let decided: Result<Outcome, DecideError> = self.decider.decide(&decision);

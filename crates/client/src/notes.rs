@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use assent_ids::{Incarnation, TxId};
-use assent_xa::{Deviation, Outcome};
+use assent_xa::{Deviation, Outcome, Voted};
 
 /// Beyond, notes are dropped: the coordinator then remembers until this client is gone.
 const NOTES_MAX: usize = 65_536;
@@ -16,6 +16,17 @@ const NOTES_MAX: usize = 65_536;
 /// So many that arrived are kept for a restart of the coordinator. Beyond, it remembers what it lost until this client
 /// is gone.
 const PROVEN_MAX: usize = 4_096;
+
+/// So many votes wait for a message; beyond, and when a connection ends, history lacks them.
+const BALLOTS_MAX: usize = 1_024;
+
+/// What the branches of one voted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ballots {
+    pub(crate) tx: TxId,
+    pub(crate) outcome: Outcome,
+    pub(crate) votes: Vec<Voted>,
+}
 
 /// Branches that ended otherwise than they were told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +37,10 @@ pub(crate) struct Strayed {
     pub(crate) branches: Vec<Deviation>,
 }
 
-/// What goes in one go, in this order: a heuristic outcome before anything lets its transaction be forgotten.
+/// What goes in one go, in this order: votes and a heuristic outcome before anything lets its transaction be forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
+    pub(crate) ballots: Vec<Ballots>,
     pub(crate) strayed: Vec<Strayed>,
     pub(crate) finished: Vec<TxId>,
     pub(crate) acknowledged: Vec<TxId>,
@@ -36,10 +48,11 @@ pub(crate) struct Told {
 
 impl Told {
     const fn len(&self) -> usize {
-        self.strayed.len() + self.finished.len() + self.acknowledged.len()
+        self.ballots.len() + self.strayed.len() + self.finished.len() + self.acknowledged.len()
     }
 
     fn keep_only(&mut self, incarnation: Incarnation) {
+        self.ballots.retain(|it| it.tx.incarnation == incarnation);
         self.strayed.retain(|it| it.tx.incarnation == incarnation);
         self.finished.retain(|tx| tx.incarnation == incarnation);
         self.acknowledged.retain(|tx| tx.incarnation == incarnation);
@@ -94,6 +107,13 @@ impl Notes {
         }
     }
 
+    /// For history: told at most once.
+    pub(crate) fn voted(&mut self, ballots: Ballots) {
+        if self.next.told.ballots.len() < BALLOTS_MAX && self.has_room() {
+            self.next.told.ballots.push(ballots);
+        }
+    }
+
     fn has_room(&mut self) -> bool {
         let has_room = self.count < NOTES_MAX;
         self.count += usize::from(has_room);
@@ -135,7 +155,7 @@ impl Notes {
     pub(crate) fn proven(&mut self, number: u64) {
         while let Some(batch) = self.flying.pop_front_if(|batch| batch.number < number) {
             self.count -= batch.told.len();
-            let Told { strayed, finished, acknowledged } = batch.told;
+            let Told { strayed, finished, acknowledged, ballots: _ } = batch.told;
             let first = strayed.into_iter().map(Note::Strayed).chain(acknowledged.into_iter().map(Note::Acknowledged));
             self.proven.extend(first.chain(finished.into_iter().map(Note::Finished)));
         }
@@ -157,6 +177,8 @@ impl Notes {
     /// What was not proven goes again.
     pub(crate) fn lost(&mut self) {
         for batch in self.flying.drain(..) {
+            // They may have arrived, and a line of history must not stand there twice.
+            self.count -= batch.told.ballots.len();
             self.next.told.extend(batch.told);
         }
     }
@@ -232,6 +254,29 @@ mod tests {
             notes.finished(tx(ME, counter));
         }
         assert_eq!(notes.take(ME).map(|told| told.finished.len()), Some(NOTES_MAX));
+    }
+
+    #[test]
+    fn votes_are_told_once_before_what_lets_them_be_forgotten_and_there_is_a_limit() {
+        let ballots = |counter| Ballots { tx: tx(ME, counter), outcome: Outcome::Committed, votes: vec![] };
+        let mut notes = Notes::default();
+        notes.voted(ballots(1));
+        notes.finished(tx(ME, 1));
+        let first = notes.take(ME).unwrap();
+        assert_eq!((first.ballots, first.finished), (vec![ballots(1)], vec![tx(ME, 1)]));
+        notes.lost();
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]), "nobody knows whether they arrived");
+        notes.proven(notes.number());
+        notes.restarted();
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]));
+        notes.proven(notes.number());
+        (0..2_000).for_each(|counter| notes.voted(ballots(counter)));
+        assert_eq!(notes.take(ME).map(|told| told.ballots.len()), Some(BALLOTS_MAX));
+        notes.voted(ballots(1));
+        notes.lost();
+        assert_eq!(notes.take(ME).map(|told| told.ballots.len()), Some(1), "those that were not sent");
+        notes.proven(notes.number());
+        assert!(notes.is_empty());
     }
 
     #[test]

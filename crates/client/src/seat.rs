@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assent_ids::{NodeId, TxId, Xid};
-use assent_xa::{Reply, Resource, Verb};
+use assent_ids::{Branch, NodeId, TxId, Xid};
+use assent_xa::{Ballot, Native, Reply, Resource, Verb, Voice, Voted};
 
 use crate::WorkError;
 
@@ -93,6 +93,21 @@ impl<T: Resource + ?Sized> Seat<T> {
             Start::Over => Err(WorkError::Over { node: self.node, tx: self.tx }),
             Start::Sent | Start::Done => Ok(()),
         }
+    }
+
+    /// A start that was refused is a no.
+    pub(crate) fn refused(&self) -> Option<Voted> {
+        let Start::Failed(reply) = &self.start else { return None };
+        let Branch { resource, number, .. } = self.xid.branch()?;
+        let native = match reply {
+            Reply::Refused(_, native)
+            | Reply::Unknown(native)
+            | Reply::RolledBack(native)
+            | Reply::Lost(native)
+            | Reply::Heuristic(_, native) => native.clone(),
+            Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) => Native::default(),
+        };
+        Some(Voted { resource, number, voice: Voice { ballot: Ballot::No, retries: 0, native } })
     }
 
     /// Whether there is surely no branch to end.

@@ -14,9 +14,9 @@ use assent_kind::Kind;
 use assent_link::{Link, LinkError};
 use assent_wire::{self as wire, Answer, Hello, Request, Role, Session};
 use assent_world::Clock;
-use assent_xa::{DecideError, Decider, Decision, Deviation, Heuristic, Outcome};
+use assent_xa::{Ballot, DecideError, Decider, Decision, Deviation, Heuristic, Native, Outcome, Voted};
 
-use crate::notes::{Notes, Strayed, Told};
+use crate::notes::{Ballots, Notes, Strayed, Told};
 use crate::{ClientConfig, Known};
 
 /// Beyond, the oldest is dropped: the coordinator then remembers it until this client is gone.
@@ -201,12 +201,14 @@ impl Served {
         if state.line.as_ref().is_none_or(|mine| !Arc::ptr_eq(&mine.link, &line.link)) {
             return 0;
         }
-        if let Some(Told { strayed, finished, acknowledged }) = state.notes.take(line.session.incarnation) {
+        if let Some(Told { ballots, strayed, finished, acknowledged }) = state.notes.take(line.session.incarnation) {
+            // An older coordinator keeps no votes.
+            let ballots = ballots.iter().map(votes).filter(|it| it.since() <= line.link.welcome().version);
             let strayed = strayed.iter().map(heuristic);
             let forgettable = [Request::Finished(finished), Request::Acknowledged(acknowledged)].into_iter().filter(
                 |message| !matches!(message, Request::Finished(list) | Request::Acknowledged(list) if list.is_empty()),
             );
-            for message in strayed.chain(forgettable) {
+            for message in ballots.chain(strayed).chain(forgettable) {
                 // A link that takes nothing is broken: its notes go again with the next one.
                 if line.link.one_way(&message).is_ok() {
                     add(&self.counters.one_way);
@@ -372,8 +374,26 @@ fn deviation(it: &Deviation) -> wire::Deviation<'_> {
         Heuristic::Mixed => wire::Heuristic::Mixed,
         Heuristic::Hazard => wire::Heuristic::Hazard,
     };
-    let native = wire::Native { code: cut(&it.native.code), message: cut(&it.native.message) };
-    wire::Deviation { resource: it.resource, number: it.number, flags: it.flags, heuristic, native }
+    wire::Deviation { resource: it.resource, number: it.number, flags: it.flags, heuristic, native: native(&it.native) }
+}
+
+fn votes(ballots: &Ballots) -> Request<'_> {
+    fn voted(it: &Voted) -> wire::Voted<'_> {
+        let Voted { resource, number, voice } = it;
+        let vote = match voice.ballot {
+            Ballot::Yes => wire::Vote::Yes,
+            Ballot::ReadOnly => wire::Vote::ReadOnly,
+            Ballot::No => wire::Vote::No,
+        };
+        let (retries, native) = (voice.retries, native(&voice.native));
+        wire::Voted { resource: *resource, number: *number, vote, retries, native }
+    }
+    let Ballots { tx, outcome, votes } = ballots;
+    Request::Votes { tx: *tx, outcome: outcome_of(*outcome), votes: votes.iter().map(voted).collect() }
+}
+
+fn native(it: &Native) -> wire::Native<'_> {
+    wire::Native { code: cut(&it.code), message: cut(&it.message) }
 }
 
 /// A resource's words may be of any length, and a message may not.
@@ -423,5 +443,9 @@ impl Decider for Served {
 
     fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
         self.state().notes.heuristic(Strayed { tx, told, branches: branches.to_vec() });
+    }
+
+    fn voted(&self, tx: TxId, outcome: Outcome, votes: &[Voted]) {
+        self.state().notes.voted(Ballots { tx, outcome, votes: votes.to_vec() });
     }
 }

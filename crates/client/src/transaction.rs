@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Cause, Event, Native, Report, Resource, Verdict};
+use assent_xa::{Cause, Event, Native, Outcome, Report, Resource, Verdict, Voted};
 
 use crate::drive::{Drive, Ended, broken};
 use crate::seat::{Enlisted, Seat, Shared, lock};
@@ -16,6 +16,8 @@ pub struct Transaction<'r> {
     node: NodeId,
     tx: TxId,
     seats: Vec<Shared<'r>>,
+    /// Branches that did not start, for history.
+    refused: Vec<Voted>,
     is_over: bool,
 }
 
@@ -34,7 +36,7 @@ impl std::fmt::Debug for Transaction<'_> {
 
 impl<'r> Transaction<'r> {
     pub(crate) const fn new(client: Client, node: NodeId, tx: TxId) -> Self {
-        Self { client, node, tx, seats: Vec::new(), is_over: false }
+        Self { client, node, tx, seats: Vec::new(), refused: Vec::new(), is_over: false }
     }
 
     /// Its name.
@@ -83,6 +85,9 @@ impl<'r> Transaction<'r> {
     pub fn commit(mut self) -> Result<Committed, CommitError> {
         if let Err(error) = self.starts() {
             let undone = self.run(Event::Rollback)?;
+            if !self.refused.is_empty() {
+                self.client.decider().voted(self.tx, Outcome::RolledBack, &self.refused);
+            }
             let returned = undone.0.returned.of_commit();
             return Err(match self.judge(&undone) {
                 Err(ended) if ended.kind != Kind::RolledBack => CommitError { returned, ..ended },
@@ -122,6 +127,7 @@ impl<'r> Transaction<'r> {
         for seat in &self.seats {
             outcome = outcome.and(lock(seat).started());
         }
+        self.refused = self.seats.iter().filter_map(|seat| lock(seat).refused()).collect();
         let seats = std::mem::take(&mut self.seats);
         self.seats = seats.into_iter().filter(|seat| !lock(seat).is_empty()).collect();
         outcome

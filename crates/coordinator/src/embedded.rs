@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::{NodeId, TxId};
 use assent_world::stop::{self, Stop};
-use assent_xa::{DecideError, Decider, Decision, Deviation, Outcome};
+use assent_xa::{DecideError, Decider, Decision, Deviation, Outcome, Voted};
 
 use crate::{Coordinator, CoordinatorError, Session};
 
@@ -60,6 +60,10 @@ impl Decider for Embedded {
 
     fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
         self.coordinator.heuristic(tx, told, branches);
+    }
+
+    fn voted(&self, tx: TxId, outcome: Outcome, votes: &[Voted]) {
+        self.coordinator.voted(tx, outcome, votes);
     }
 }
 

@@ -33,6 +33,7 @@ pub fn records(bytes: &[u8]) {
         Record::Client(at_ms, client, label) => (record::CLIENT, lay::client(at_ms, client, &label)),
         Record::Seal(seal) => (record::SEAL, lay::seal(&seal)),
         Record::Operator(word) => (record::OPERATOR, lay::operator(&word)),
+        Record::Votes(it) => (record::VOTES, lay::votes(it.at_ms, it.tx, it.outcome, &it.votes)),
         Record::Opened(at_ms, opened) => (record::OPENED, lay::opened(at_ms, &opened)),
         Record::Entry(decided) => {
             let (tx, entry) = replay::entry(decided, Moment(0));

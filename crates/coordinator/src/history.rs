@@ -9,13 +9,16 @@ use std::ops::ControlFlow;
 
 use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_journal::Log;
-use assent_xa::{Heuristic, Native, Outcome};
+use assent_xa::{Ballot, Heuristic, Native, Outcome, Voice};
 
 use crate::note::Note;
-use crate::record::{Decided, Record, Word, read_branches};
-use crate::{Action, By, CoordinatorError, Fate};
+use crate::record::{Decided, Record, Votes, Word, read_branches};
+use crate::{Action, BRANCHES_MAX, By, CoordinatorError, Fate};
 
 pub use crate::verify::{Verified, verify};
+
+/// How long before a checkpoint votes may stand whose decision comes behind it.
+const BALLOT_AGE_MAX_MS: u64 = 60_000;
 
 /// Which transactions are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +54,17 @@ pub enum State {
     Forced,
 }
 
+/// What a branch voted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Vote {
+    /// It would do whatever is decided.
+    Yes,
+    /// It had nothing to commit.
+    ReadOnly,
+    /// It could not commit; the branch's native words say why.
+    No,
+}
+
 /// One transaction as the log tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
@@ -81,6 +95,8 @@ pub struct PastBranch {
     pub number: u16,
     /// Whether the decision keeps what its adapter needs to tell the truth about it.
     pub has_witness: bool,
+    /// What it voted, as far as the log says.
+    pub vote: Option<Vote>,
     /// How it was left, if recovery or its client noted that; else its own client finished it, or it is open.
     pub fate: Option<Fate>,
     /// A heuristic outcome, kept here when a person has forgotten it, too.
@@ -121,13 +137,38 @@ impl Past {
         }
     }
 
-    fn note(&mut self, at_ms: u64, note: &Note) {
-        let same = |one: &&mut PastBranch| one.resource == note.resource && one.number == note.number;
-        let at = self.branches.iter().position(|one| one.resource == note.resource && one.number == note.number);
-        if at.is_none() {
-            self.branches.push(PastBranch::new(note.resource, note.number, false));
+    /// A branch, known before or not.
+    fn branch(&mut self, resource: ResourceId, number: u16) -> Option<&mut PastBranch> {
+        let same = |one: &PastBranch| one.resource == resource && one.number == number;
+        if !self.branches.iter().any(same) {
+            self.branches.push(PastBranch::new(resource, number, false, None));
         }
-        let Some(branch) = self.branches.iter_mut().find(same) else { return };
+        self.branches.iter_mut().find(|one| same(one))
+    }
+
+    fn voted(&mut self, at_ms: u64, votes: Votes) {
+        for voted in votes.votes {
+            // No transaction has more, however often a client tells.
+            if self.branches.len() >= BRANCHES_MAX {
+                break;
+            }
+            let Some(branch) = self.branch(voted.resource, voted.number) else { continue };
+            let Voice { ballot, retries, native } = voted.voice;
+            branch.vote = Some(match ballot {
+                Ballot::Yes => Vote::Yes,
+                Ballot::ReadOnly => Vote::ReadOnly,
+                Ballot::No => Vote::No,
+            });
+            // What recovery has noted of it says more.
+            if branch.fate.is_none() && (retries > 0 || native != Native::default()) {
+                (branch.retries, branch.native, branch.noted_ms) = (retries, native, Some(at_ms));
+            }
+        }
+        self.branches.sort_by_key(|one| one.number);
+    }
+
+    fn note(&mut self, at_ms: u64, note: &Note) {
+        let Some(branch) = self.branch(note.resource, note.number) else { return };
         if let Fate::Heuristic(heuristic, _) = &note.fate {
             branch.heuristic = Some(*heuristic);
         }
@@ -141,10 +182,10 @@ impl Past {
 }
 
 impl PastBranch {
-    const fn new(resource: ResourceId, number: u16, has_witness: bool) -> Self {
+    const fn new(resource: ResourceId, number: u16, has_witness: bool, vote: Option<Vote>) -> Self {
         let native = Native { code: String::new(), message: String::new() };
         let (fate, heuristic, by, noted_ms) = (None, None, None, None);
-        Self { resource, number, has_witness, fate, heuristic, by, retries: 0, native, noted_ms }
+        Self { resource, number, has_witness, vote, fate, heuristic, by, retries: 0, native, noted_ms }
     }
 }
 
@@ -162,8 +203,8 @@ impl Filter {
 /// Tells every transaction whose decision the log still holds and that the filter takes: the finished ones in the order
 /// in which they became so, then the others in their own order. The visitor may stop. Whether there are more.
 ///
-/// Of a client's own rollback the log knows nothing, unless a branch did not follow. While a server works, it is what
-/// the log held when this was called; nothing waits for it.
+/// Of a client's own rollback the log knows nothing, unless a branch could not commit or did not follow. While a server
+/// works, it is what the log held when this was called; nothing waits for it.
 ///
 /// # Errors
 /// As the log says; [`CoordinatorError::Record`] for a record that cannot be read; [`CoordinatorError::Page`] if the log no
@@ -174,7 +215,12 @@ pub fn read(
     visit: &mut dyn FnMut(&Past) -> ControlFlow<()>,
 ) -> Result<bool, CoordinatorError> {
     kept(log)?;
-    let mut reading = Reading { told: Telling::new(filter, visit), open: BTreeMap::new(), labels: Labels::default() };
+    let mut reading = Reading {
+        told: Telling::new(filter, visit),
+        open: BTreeMap::new(),
+        labels: Labels::default(),
+        ballots: BTreeMap::new(),
+    };
     for entry in log.read(log.oldest())? {
         let entry = entry?;
         let record = Record::read(entry.kind, &entry.payload)
@@ -219,6 +265,8 @@ struct Reading<'a> {
     told: Telling<'a>,
     open: BTreeMap<TxId, Past>,
     labels: Labels,
+    /// Votes whose decision has not come yet.
+    ballots: BTreeMap<TxId, Votes>,
 }
 
 impl Reading<'_> {
@@ -235,6 +283,8 @@ impl Reading<'_> {
                 // What a checkpoint no longer knows was finished before it.
                 let gone = self.open.keys().copied().filter(|tx| !known.contains(tx)).collect();
                 self.finish(at_ms, gone)?;
+                // Whoever has voted asks for the decision at once.
+                self.ballots.retain(|_, votes| votes.at_ms.saturating_add(BALLOT_AGE_MAX_MS) > at_ms);
                 self.labels.before = std::mem::take(&mut self.labels.now);
                 self.labels.now.extend(checkpoint.labels);
                 let news = checkpoint.entries.into_iter().filter(|entry| !self.open.contains_key(&entry.tx));
@@ -249,6 +299,7 @@ impl Reading<'_> {
             Record::Entry(decided) => self.decided(decided),
             Record::Client(_, client, label) => _ = self.labels.now.insert(client, label),
             Record::Operator(word) => self.word(word),
+            Record::Votes(votes) => self.voted(votes)?,
             Record::Fenced(_) | Record::Clients(_) | Record::Seal(_) | Record::Opened(..) => {}
         }
         ControlFlow::Continue(())
@@ -257,7 +308,13 @@ impl Reading<'_> {
     fn decided(&mut self, decided: Decided) {
         let Decided { tx, outcome, by, at_ms, branches, notes, .. } = decided;
         let branches = read_branches(&branches).unwrap_or_default();
-        let branch = |it: assent_xa::BranchRecord| PastBranch::new(it.resource, it.number, !it.witness.is_empty());
+        // Whoever decides otherwise than the client has seen them prepared; a client names those who said yes, but where its
+        // only branch, told to commit in one phase, ended otherwise.
+        let said_yes = by != By::Client || (outcome == Outcome::Committed && branches.len() > 1);
+        let branch = |it: assent_xa::BranchRecord| {
+            let has_witness = !it.witness.is_empty();
+            PastBranch::new(it.resource, it.number, has_witness, (said_yes || has_witness).then_some(Vote::Yes))
+        };
         let mut past = Past {
             tx,
             outcome,
@@ -268,8 +325,38 @@ impl Reading<'_> {
             words: self.told.words_of(tx),
             finished_ms: None,
         };
+        if let Some(votes) = self.ballots.remove(&tx) {
+            past.voted(votes.at_ms, votes);
+        }
         notes.iter().for_each(|note| past.note(at_ms, note));
         _ = self.open.insert(tx, past);
+    }
+
+    fn voted(&mut self, votes: Votes) -> ControlFlow<()> {
+        let Votes { at_ms, tx, outcome, .. } = votes;
+        if let Some(past) = self.open.get_mut(&tx) {
+            past.voted(at_ms, votes);
+            return ControlFlow::Continue(());
+        }
+        if outcome == Outcome::Committed {
+            // The decision comes next, or never.
+            _ = self.ballots.insert(tx, votes);
+            return ControlFlow::Continue(());
+        }
+        _ = self.ballots.remove(&tx);
+        // Somebody said no, so nobody decided: it was over when its client said so.
+        let mut past = Past {
+            tx,
+            outcome,
+            by: By::Client,
+            client: self.labels.of(tx.incarnation),
+            decided_ms: Some(at_ms),
+            branches: Vec::new(),
+            words: Vec::new(),
+            finished_ms: Some(at_ms),
+        };
+        past.voted(at_ms, votes);
+        self.told.tell(&past)
     }
 
     fn word(&mut self, word: Word) {

@@ -4,7 +4,7 @@
 
 use assent_frame::Writer;
 use assent_ids::{Incarnation, TxId};
-use assent_xa::{BranchRecord, Heuristic, Native, Outcome};
+use assent_xa::{Ballot, BranchRecord, Heuristic, Native, Outcome, Voted};
 
 use crate::chain::Seal;
 use crate::note::Note;
@@ -100,6 +100,23 @@ pub(crate) fn branch(at_ms: u64, tx: TxId, note: &Note) -> Vec<u8> {
     let mut out = Writer::new();
     out.u64(at_ms).raw(&tx_bytes(tx));
     put_note(&mut out, note);
+    out.into_vec()
+}
+
+pub(crate) fn votes(at_ms: u64, tx: TxId, outcome: Outcome, votes: &[Voted]) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.u64(at_ms).raw(&tx_bytes(tx)).u8(outcome_byte(outcome));
+    // The door has checked the number.
+    out.u16(u16::try_from(votes.len()).unwrap_or(u16::MAX));
+    for Voted { resource, number, voice } in votes {
+        let ballot = match voice.ballot {
+            Ballot::Yes => 1,
+            Ballot::ReadOnly => 2,
+            Ballot::No => 3,
+        };
+        let Native { code, message } = &voice.native;
+        out.u64(resource.0).u16(*number).u8(ballot).u32(voice.retries).text(code).text(message);
+    }
     out.into_vec()
 }
 

@@ -1,12 +1,13 @@
 //! How branches were left: for history a record that nobody waits for, for a heuristic outcome one that stays.
 //!
-//! Walk: [`Coordinator::note`] the agent's findings · [`Coordinator::heuristic`] a client's · `State::note` lays the
-//! record under the one lock; what an upset log refused of a heuristic is laid by a later tick.
+//! Walk: [`Coordinator::note`] the agent's findings · [`Coordinator::heuristic`] a client's · [`Coordinator::voted`] what
+//! branches voted · `State::note` lays the record under the one lock; what an upset log refused of a heuristic is laid by a
+//! later tick.
 //! Deliberately absent: any part in forgetting; `table` has that rule.
 
 use assent_ids::{ResourceId, TxId};
 use assent_journal::{JournalError, Log, Ticket};
-use assent_xa::{BranchRecord, Deviation, Native, Outcome};
+use assent_xa::{BranchRecord, Deviation, Native, Outcome, Voice, Voted};
 
 use crate::coordinator::State;
 use crate::{BRANCHES_MAX, By, Coordinator, Fate, Standing, lay, record};
@@ -48,10 +49,15 @@ impl Note {
             Fate::Heuristic(_, native) => native,
             _ => &mut self.native,
         };
-        native.code.truncate(native.code.floor_char_boundary(CODE_BYTES_MAX));
-        native.message.truncate(native.message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        *native = cut(std::mem::take(native));
         self
     }
+}
+
+fn cut(mut words: Native) -> Native {
+    words.code.truncate(words.code.floor_char_boundary(CODE_BYTES_MAX));
+    words.message.truncate(words.message.floor_char_boundary(MESSAGE_BYTES_MAX));
+    words
 }
 
 impl Coordinator {
@@ -111,6 +117,26 @@ impl Coordinator {
                 continue;
             }
             _ = state.note(&*self.log, at_ms, tx, note);
+        }
+    }
+
+    /// What a client's branches voted, where not all said yes: history only, in a record that nobody waits for. The caller
+    /// has checked that the transaction is its client's own. Nothing is kept of one that its client may not decide, nor of
+    /// more than [`BRANCHES_MAX`] branches.
+    pub fn voted(&self, tx: TxId, outcome: Outcome, votes: &[Voted]) {
+        if votes.len() > BRANCHES_MAX || !self.log.keeps_history() {
+            return;
+        }
+        let cut = |one: &Voted| {
+            let native = cut(one.voice.native.clone());
+            Voted { voice: Voice { native, ..one.voice }, ..*one }
+        };
+        let votes: Vec<Voted> = votes.iter().map(cut).collect();
+        let record = lay::votes(self.clock.wall_ms(), tx, outcome, &votes);
+        let mut state = self.state();
+        if matches!(state.clients.standing(tx.incarnation), Standing::Connected | Standing::Lost) {
+            // A log that takes nothing now loses a line of history.
+            _ = state.append(&*self.log, record::VOTES, &[&record]);
         }
     }
 

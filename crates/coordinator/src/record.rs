@@ -5,7 +5,7 @@
 
 use assent_frame::{Malformed, Reader};
 use assent_ids::{Epoch, Incarnation, NodeId, ResourceId, TxId};
-use assent_xa::{BranchRecord, Heuristic, Native, Outcome};
+use assent_xa::{Ballot, BranchRecord, Heuristic, Native, Outcome, Voice, Voted};
 
 use crate::chain::{Digest, Seal};
 use crate::note::Note;
@@ -37,6 +37,9 @@ pub(crate) const SEAL: u16 = 0x0801;
 pub(crate) const OPERATOR: u16 = 0x0901;
 /// An opening, where the log may acknowledge before it syncs.
 pub(crate) const OPENED: u16 = 0x0a01;
+
+/// What branches voted, where not all that were asked said yes.
+pub(crate) const VOTES: u16 = 0x0c01;
 
 /// A transaction as a checkpoint keeps it, alone: told by a state table only.
 pub(crate) const ENTRY: u16 = 0x0b01;
@@ -87,6 +90,15 @@ pub(crate) struct Opened {
     pub(crate) lost_below: Epoch,
 }
 
+/// What branches voted, and how it ended, as its client said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Votes {
+    pub(crate) at_ms: u64,
+    pub(crate) tx: TxId,
+    pub(crate) outcome: Outcome,
+    pub(crate) votes: Vec<Voted>,
+}
+
 /// A person's word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
@@ -115,6 +127,7 @@ pub(crate) enum Record {
     Opened(u64, Opened),
     /// A row of a state table.
     Entry(Decided),
+    Votes(Votes),
 }
 
 impl Record {
@@ -146,6 +159,7 @@ impl Record {
             OPERATOR => Record::Operator(word(from)?),
             OPENED => Record::Opened(from.u64("opened.at")?, opened(from)?),
             ENTRY => Record::Entry(entry(from, true)?),
+            VOTES => Record::Votes(votes(from)?),
             _ => return Ok(None),
         };
         reader.end()?;
@@ -176,15 +190,37 @@ fn take_branches(reader: &mut Reader<'_>) -> Result<Vec<BranchRecord>, Malformed
 }
 
 fn head(reader: &mut Reader<'_>) -> Result<Decided, Malformed> {
-    let tx = tx(reader)?;
-    let outcome = match reader.u8("outcome")? {
-        1 => Outcome::Committed,
-        2 => Outcome::RolledBack,
-        _ => return Err(Malformed { field: "outcome" }),
-    };
+    let (tx, outcome) = (tx(reader)?, outcome(reader)?);
     let by = by(reader)?;
     let notes = Vec::new();
     Ok(Decided { tx, outcome, by, at_ms: 0, acknowledged: false, branches: Box::default(), notes })
+}
+
+fn outcome(reader: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+    match reader.u8("outcome")? {
+        1 => Ok(Outcome::Committed),
+        2 => Ok(Outcome::RolledBack),
+        _ => Err(Malformed { field: "outcome" }),
+    }
+}
+
+fn votes(from: &mut Reader<'_>) -> Result<Votes, Malformed> {
+    let (at_ms, tx, outcome) = (from.u64("votes.at")?, tx(from)?, outcome(from)?);
+    let count = from.u16("votes")?;
+    let votes = (0..count).map(|_| {
+        let (resource, number) = (ResourceId(from.u64("vote.resource")?), from.u16("vote.number")?);
+        let ballot = match from.u8("vote")? {
+            1 => Ballot::Yes,
+            2 => Ballot::ReadOnly,
+            3 => Ballot::No,
+            _ => return Err(Malformed { field: "vote" }),
+        };
+        let retries = from.u32("vote.retries")?;
+        let native =
+            Native { code: from.text("vote.code")?.to_owned(), message: from.text("vote.message")?.to_owned() };
+        Ok(Voted { resource, number, voice: Voice { ballot, retries, native } })
+    });
+    Ok(Votes { at_ms, tx, outcome, votes: votes.collect::<Result<_, _>>()? })
 }
 
 fn checkpoint(from: &mut Reader<'_>, is_whole: bool) -> Result<Checkpoint, Malformed> {

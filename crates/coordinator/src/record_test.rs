@@ -34,6 +34,18 @@ fn decided(at_ms: u64) -> Decided {
     Decided { tx, outcome: Outcome::Committed, by, at_ms, acknowledged: false, branches, notes: Vec::new() }
 }
 
+fn votes() -> Vec<Voted> {
+    let words = Native { code: "23505".to_owned(), message: "there is one".to_owned() };
+    let voice = |ballot| Voice { ballot, retries: 7, native: Native::default() };
+    let no = Voice { native: words, ..voice(Ballot::No) };
+    let voices = [voice(Ballot::Yes), voice(Ballot::ReadOnly), no];
+    (0..).zip(voices).map(|(number, voice)| Voted { resource: ResourceId(0xfeed), number, voice }).collect()
+}
+
+fn voted(tx: TxId) -> Votes {
+    Votes { at_ms: 9, tx, outcome: Outcome::RolledBack, votes: votes() }
+}
+
 fn laid() -> Vec<(u16, Vec<u8>, Record)> {
     let (tx, list) = some();
     let body = lay::branches(&list);
@@ -58,6 +70,7 @@ fn laid() -> Vec<(u16, Vec<u8>, Record)> {
         (SEAL, lay::seal(&SEALED), Record::Seal(SEALED)),
         (OPERATOR, lay::operator(&word), Record::Operator(word)),
         (OPENED, lay::opened(8, &opened), Record::Opened(8, opened)),
+        (VOTES, lay::votes(9, tx, Outcome::RolledBack, &votes()), Record::Votes(voted(tx))),
     ]
 }
 
@@ -108,6 +121,11 @@ fn the_bytes_are_those_of_the_format_document() {
     assert_eq!(of(DECIDED), [TX, "0101", "7700000000000000", BRANCHES, TX].concat());
     assert_eq!(of(FINISHED), ["8800000000000000", TX].concat());
     assert_eq!(of(BRANCH), ["0600000000000000", TX, NOTE].concat());
+    const VOTE: &str = "edfe000000000000";
+    const SILENT: &str = "070000000000000000000000";
+    let no = [VOTE, "02000307000000", "05000000", "3233353035", "0c000000", "7468657265206973206f6e65"].concat();
+    let list = [VOTE, "000001", SILENT, VOTE, "010002", SILENT, &no].concat();
+    assert_eq!(of(VOTES), ["0900000000000000", TX, "02", "0300", &list].concat());
     assert_eq!(of(CLIENT), "070000000000000003000000070000000400000073686f70");
     assert_eq!(of(SEAL), seal);
     assert_eq!(of(OPERATOR), ["0500000000000000", TX, "03", "03000000616461", "070000007365656e20746f"].concat());

@@ -85,7 +85,7 @@ impl Replay {
             Record::Clients(census) => self.census(census)?,
             // A restarted agent looks again; what it found the first time is history.
             Record::Branch(_, tx, note) if matches!(note.fate, Fate::Heuristic(..)) => _ = self.table.note(tx, &note),
-            Record::Branch(..) | Record::Seal(_) => {}
+            Record::Branch(..) | Record::Seal(_) | Record::Votes(_) => {}
             Record::Client(_, incarnation, label) => self.before.name(vec![(incarnation, label)]),
             Record::Operator(word) if word.action == Action::Forget => {
                 self.table.clear_heuristics(word.tx);

@@ -3,9 +3,9 @@
 use assent_coordinator::Known;
 use assent_ids::{Incarnation, TxId};
 use assent_kind::Kind;
-use assent_wire::{Answer, Decide, Outcome};
+use assent_wire::{Answer, Decide, Outcome, Vote};
 use assent_world::stop::{self, Stop};
-use assent_xa::{BranchRecord, Decision, Deviation, Heuristic, Native};
+use assent_xa::{Ballot, BranchRecord, Decision, Deviation, Heuristic, Native, Voice, Voted};
 
 use crate::connection::Phase;
 use crate::owed::Due;
@@ -95,6 +95,23 @@ pub(crate) fn heuristic(
     };
     let branches: Vec<Deviation> = branches.iter().map(deviation).collect();
     coordinator.heuristic(tx, outcome(told), &branches);
+}
+
+/// What its branches voted, for history. One way, as above.
+pub(crate) fn voted(shared: &Shared, client: Incarnation, tx: TxId, ended: Outcome, votes: &[assent_wire::Voted<'_>]) {
+    let Some(coordinator) = shared.coordinator.as_ref().filter(|_| tx.incarnation == client) else { return };
+    let voted = |it: &assent_wire::Voted<'_>| {
+        let ballot = match it.vote {
+            Vote::Yes => Ballot::Yes,
+            Vote::ReadOnly => Ballot::ReadOnly,
+            Vote::No => Ballot::No,
+        };
+        let native = Native { code: it.native.code.to_owned(), message: it.native.message.to_owned() };
+        let voice = Voice { ballot, retries: it.retries, native };
+        Voted { resource: it.resource, number: it.number, voice }
+    };
+    let votes: Vec<Voted> = votes.iter().map(voted).collect();
+    coordinator.voted(tx, outcome(ended), &votes);
 }
 
 /// The outcome in the coordinator's words.

@@ -32,7 +32,8 @@ const LOG_PAGE_MAX: usize = 1_000;
 pub(crate) enum Inquiry {
     Force(TxId, Outcome, Said),
     Forget(TxId, Said),
-    Log(Filter),
+    /// And whether it is told what branches voted.
+    Log(Filter, bool),
     Verify(Option<(u64, Digest)>),
     /// Reads everything in the store.
     Check,
@@ -67,7 +68,8 @@ impl Inquiry {
         Some(match request {
             Request::TxForce { tx, outcome, word } => Self::Force(*tx, decisions::outcome(*outcome), said(word)),
             Request::TxForget { tx, word } => Self::Forget(*tx, said(word)),
-            Request::TxLog(query) => Self::Log(filter(query)),
+            Request::TxLog(query) => Self::Log(filter(query), false),
+            Request::TxLogVotes(query) => Self::Log(filter(query), true),
             Request::TxVerify { kept } => Self::Verify(kept.map(|(number, digest)| (number, Digest(digest)))),
             _ => return None,
         })
@@ -246,7 +248,7 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
             );
             forgotten.and_then(|()| lay(shared, mark, &Answer::Forgotten))
         }
-        Inquiry::Log(filter) => page(shared, &**log()?, &filter, mark),
+        Inquiry::Log(filter, votes) => page(shared, &**log()?, &filter, votes, mark),
         Inquiry::Verify(kept) => verify(shared, &**log()?, kept, mark),
         Inquiry::Check => chores::check(shared, mark),
         Inquiry::Compact => chores::compact(shared, mark),
@@ -269,7 +271,7 @@ pub(crate) fn lay(shared: &Shared, mark: u64, answer: &Answer<'_>) -> Result<Vec
 }
 
 /// A page of the log: as many as were asked for and fit a message.
-fn page(shared: &Shared, log: &dyn Log, filter: &Filter, mark: u64) -> Result<Vec<u8>, Refusal> {
+fn page(shared: &Shared, log: &dyn Log, filter: &Filter, votes: bool, mark: u64) -> Result<Vec<u8>, Refusal> {
     let mut list: Vec<(Past, Vec<String>)> = Vec::new();
     let mut more = history::read(log, filter, &mut |past| {
         let names = past.branches.iter().map(|branch| shared.resource_name(branch.resource)).collect();
@@ -279,7 +281,7 @@ fn page(shared: &Shared, log: &dyn Log, filter: &Filter, mark: u64) -> Result<Ve
     .map_err(|error| (error.kind(), error.to_string()))?;
     loop {
         let views = list.iter().map(|(past, names)| views::past(past, names)).collect();
-        match lay(shared, mark, &Answer::Log { more, list: views }) {
+        match lay(shared, mark, &Answer::Log { more, votes, list: views }) {
             // Half as many until they fit; one alone that does not is answered with the limit it breaks.
             Err(_) if list.len() > 1 => {
                 list.truncate(list.len() / 2);

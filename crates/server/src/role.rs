@@ -170,6 +170,9 @@ pub(crate) fn step(mut visit: Visit<'_>) {
         (Role::Client(client), Request::Heuristic { tx, told, branches }) => {
             decisions::heuristic(visit.shared, client.client, tx, told, &branches)
         }
+        (Role::Client(client), Request::Votes { tx, outcome, votes }) => {
+            decisions::voted(visit.shared, client.client, tx, outcome, &votes)
+        }
         (Role::Store(_), Request::Stats) => admin::store_stats(visit),
         (Role::Store(_), request) if store::knows(&request) => {
             visit.timed = Some(Timed { verb: name, began: visit.shared.clock.now() });
@@ -207,7 +210,10 @@ fn to_store(visit: &mut Visit<'_>, request: Request<'_>) {
 
 /// What has no answer, and so no request id.
 const fn is_one_way(request: &Request<'_>) -> bool {
-    matches!(request, Request::Finished(_) | Request::Acknowledged(_) | Request::Heuristic { .. })
+    matches!(
+        request,
+        Request::Finished(_) | Request::Acknowledged(_) | Request::Heuristic { .. } | Request::Votes { .. }
+    )
 }
 
 fn greet(visit: &mut Visit<'_>, frame: &Frame<'_>) {
@@ -350,6 +356,7 @@ pub(crate) const KINDS: &[&str] = &[
     "tx_recover",
     "stats",
     "heuristic",
+    "votes",
     "tx_force",
     "tx_forget",
     "tx_log",
@@ -391,9 +398,10 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::TxRecover => "tx_recover",
         Request::Stats => "stats",
         Request::Heuristic { .. } => "heuristic",
+        Request::Votes { .. } => "votes",
         Request::TxForce { .. } => "tx_force",
         Request::TxForget { .. } => "tx_forget",
-        Request::TxLog(_) => "tx_log",
+        Request::TxLog(_) | Request::TxLogVotes(_) => "tx_log",
         Request::TxVerify { .. } => "tx_verify",
     }
 }

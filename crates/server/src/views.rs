@@ -3,7 +3,7 @@
 //! Walk: [`transaction`] one that is in doubt or unfinished · [`past`] one as the log tells it. Both borrow: a message is
 //! laid from them at once.
 
-use assent_coordinator::history::{Past, PastBranch};
+use assent_coordinator::history::{Past, PastBranch, Vote};
 use assent_coordinator::{Action, By, Fate, Finish, Standing, TransactionView};
 use assent_ids::{Branch, NodeId};
 use assent_wire as wire;
@@ -46,6 +46,14 @@ const fn heuristic(heuristic: Heuristic) -> wire::Heuristic {
         Heuristic::RolledBack => wire::Heuristic::RolledBack,
         Heuristic::Mixed => wire::Heuristic::Mixed,
         Heuristic::Hazard => wire::Heuristic::Hazard,
+    }
+}
+
+const fn vote(vote: &Vote) -> wire::Vote {
+    match vote {
+        Vote::Yes => wire::Vote::Yes,
+        Vote::ReadOnly => wire::Vote::ReadOnly,
+        Vote::No => wire::Vote::No,
     }
 }
 
@@ -141,6 +149,7 @@ pub fn past<'a>(past: &'a Past, names: &'a [String]) -> wire::PastView<'a> {
         retries: branch.retries,
         native: words(&branch.native),
         noted_ms: branch.noted_ms,
+        vote: branch.vote.as_ref().map(vote),
     };
     let said = |word: &'a assent_coordinator::history::PastWord| wire::PastWord {
         at_ms: word.at_ms,

@@ -164,10 +164,12 @@ pub enum Answer<'a> {
     Round(RoundView<'a>),
     /// To `TxForget`: it is done, on disk.
     Forgotten,
-    /// To `TxLog`.
+    /// To `TxLog` and `TxLogVotes`.
     Log {
         /// Whether there are more behind the last one.
         more: bool,
+        /// Whether it says what branches voted. Since version 3.
+        votes: bool,
         /// In the order in which they were finished.
         list: Vec<PastView<'a>>,
     },
@@ -195,6 +197,7 @@ const ROUND: u16 = 0x8042;
 const STATS: u16 = 0x8043;
 const FORGOTTEN: u16 = 0x8045;
 const LOG: u16 = 0x8046;
+const LOG_VOTES: u16 = 0x8048;
 const VERIFIED: u16 = 0x8047;
 const ERROR: u16 = 0x80ff;
 
@@ -219,7 +222,8 @@ impl<'a> Answer<'a> {
             Self::Round(_) => ROUND,
             Self::Stats(_) => STATS,
             Self::Forgotten => FORGOTTEN,
-            Self::Log { .. } => LOG,
+            Self::Log { votes: false, .. } => LOG,
+            Self::Log { votes: true, .. } => LOG_VOTES,
             Self::Verified(_) => VERIFIED,
         }
     }
@@ -262,9 +266,9 @@ impl<'a> Answer<'a> {
                 list.iter().for_each(|view| view.put(to));
             }
             Self::Round(round) => round.put(to),
-            Self::Log { more, list } => {
+            Self::Log { more, votes, list } => {
                 to.u8(u8::from(*more));
-                list.iter().for_each(|past| past.put(to));
+                list.iter().for_each(|past| past.put(to, *votes));
             }
             Self::Verified(verified) => verified.put(to),
             Self::Stats(gauges) => gauges.iter().for_each(|(name, value)| _ = to.text(name).u64(*value)),
@@ -302,7 +306,10 @@ impl<'a> Answer<'a> {
             }
             ROUND => Self::Round(RoundView::take(from)?),
             FORGOTTEN => Self::Forgotten,
-            LOG => Self::Log { more: field::flag(from, "more")?, list: field::rest(from, PastView::take)? },
+            LOG | LOG_VOTES => {
+                let (more, votes) = (field::flag(from, "more")?, frame.kind == LOG_VOTES);
+                Self::Log { more, votes, list: field::rest(from, |from| PastView::take(from, votes))? }
+            }
             VERIFIED => Self::Verified(Verified::take(from)?),
             STATS => Self::Stats(field::rest(from, |from| Ok((from.text("name")?, from.u64("gauge")?)))?),
             kind => return Err(WireError::UnknownKind { kind }),

@@ -4,7 +4,7 @@
 //! did · [`Verified`] how far the hash chain over it holds. Times are milliseconds since 1970 by the coordinator's clock.
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::TxId;
+use assent_ids::{ResourceId, TxId};
 
 use crate::admin::{BYS, By, heuristic, put_heuristic};
 use crate::request::{outcome, put_outcome};
@@ -65,6 +65,34 @@ pub enum Action {
 
 const ACTIONS: &[(u8, Action)] = &[(1, Action::Commit), (2, Action::Rollback), (3, Action::Forget)];
 
+/// What a branch voted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// It would do whatever is decided.
+    Yes,
+    /// It had nothing to commit.
+    ReadOnly,
+    /// It could not commit.
+    No,
+}
+
+const VOTES: &[(u8, Vote)] = &[(1, Vote::Yes), (2, Vote::ReadOnly), (3, Vote::No)];
+
+/// What a branch voted, told by its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voted<'a> {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// What.
+    pub vote: Vote,
+    /// How often it had to be told the outcome again.
+    pub retries: u32,
+    /// The resource's own words: of a no, or of the last answer to the outcome that was none.
+    pub native: Native<'a>,
+}
+
 /// How a branch was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastBranch<'a> {
@@ -86,6 +114,8 @@ pub struct PastBranch<'a> {
     pub native: Native<'a>,
     /// When that was noted.
     pub noted_ms: Option<u64>,
+    /// What it voted, if the log says. Since version 3.
+    pub vote: Option<Vote>,
 }
 
 /// What a person did, when and why.
@@ -184,17 +214,38 @@ fn time(from: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
     field::option(from, "time", |from| from.u64("time"))
 }
 
+impl<'a> Voted<'a> {
+    pub(crate) fn put(&self, to: &mut Writer) {
+        field::put_word(to.u64(self.resource.0).u16(self.number), VOTES, &self.vote);
+        to.u32(self.retries);
+        self.native.put(to);
+    }
+
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self {
+            resource: ResourceId(from.u64("resource")?),
+            number: from.u16("branch number")?,
+            vote: field::word(from, "vote", VOTES)?,
+            retries: from.u32("retries")?,
+            native: Native::take(from)?,
+        })
+    }
+}
+
 impl<'a> PastBranch<'a> {
-    fn put(&self, to: &mut Writer) {
+    fn put(&self, to: &mut Writer, votes: bool) {
         to.text(self.resource).u16(self.number).u8(u8::from(self.has_witness)).text(self.fate);
         field::put_option(to, self.heuristic.as_ref(), |to, it| put_heuristic(to, *it));
         field::put_option(to, self.by.as_ref(), |to, by| field::put_word(to, BYS, by));
         to.u32(self.retries);
         self.native.put(to);
         put_time(to, self.noted_ms);
+        if votes {
+            field::put_option(to, self.vote.as_ref(), |to, vote| field::put_word(to, VOTES, vote));
+        }
     }
 
-    fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'a>, votes: bool) -> Result<Self, Malformed> {
         Ok(Self {
             resource: from.text("resource")?,
             number: from.u16("branch number")?,
@@ -205,26 +256,27 @@ impl<'a> PastBranch<'a> {
             retries: from.u32("retries")?,
             native: Native::take(from)?,
             noted_ms: time(from)?,
+            vote: if votes { field::option(from, "vote", |from| field::word(from, "vote", VOTES))? } else { None },
         })
     }
 }
 
 impl<'a> PastView<'a> {
-    pub(crate) fn put(&self, to: &mut Writer) {
+    pub(crate) fn put(&self, to: &mut Writer, votes: bool) {
         field::put_tx(to, self.tx);
         put_outcome(to, self.outcome);
         field::put_word(to, BYS, &self.by);
         to.text(self.client);
         put_time(to, self.decided_ms);
         put_time(to, self.finished_ms);
-        field::put_list(to, &self.branches, |to, branch| branch.put(to));
+        field::put_list(to, &self.branches, |to, branch| branch.put(to, votes));
         field::put_list(to, &self.words, |to, word| {
             field::put_word(to.u64(word.at_ms), ACTIONS, &word.action);
             to.text(word.who).text(word.reason);
         });
     }
 
-    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Reader<'a>, votes: bool) -> Result<Self, Malformed> {
         Ok(Self {
             tx: field::tx(from)?,
             outcome: outcome(from)?,
@@ -232,7 +284,7 @@ impl<'a> PastView<'a> {
             client: from.text("client")?,
             decided_ms: time(from)?,
             finished_ms: time(from)?,
-            branches: field::list(from, "branches", PastBranch::take)?,
+            branches: field::list(from, "branches", |from| PastBranch::take(from, votes))?,
             words: field::list(from, "words", |from| {
                 Ok(PastWord {
                     at_ms: from.u64("at_ms")?,

@@ -8,7 +8,7 @@ use assent_ids::{NodeId, ResourceId, TxId, Xid};
 
 use crate::admin::{OperatorWord, heuristic, put_heuristic};
 use crate::conditions::{Expected, WriteIf};
-use crate::history::{LogQuery, digest, put_digest};
+use crate::history::{LogQuery, Voted, digest, put_digest};
 use crate::keyspaces::KeyspaceQuery;
 use crate::objects::{Look, Rows};
 use crate::work::{Op, Scan, Write};
@@ -83,6 +83,15 @@ pub enum Request<'a> {
         told: Outcome,
         /// Those that did not follow.
         branches: Vec<Deviation<'a>>,
+    },
+    /// What the branches of this one voted, and how it ended: for history. One way. Since version 3.
+    Votes {
+        /// The transaction.
+        tx: TxId,
+        /// How it ended.
+        outcome: Outcome,
+        /// Of the branches that were asked.
+        votes: Vec<Voted<'a>>,
     },
     /// Answer `Known`.
     Ask(TxId),
@@ -179,8 +188,10 @@ pub enum Request<'a> {
         /// Who says so.
         word: OperatorWord<'a>,
     },
-    /// What the log tells of transactions that are over. Answer `Log`.
+    /// What the log tells of transactions that are over. Answer `Log` without votes.
     TxLog(LogQuery<'a>),
+    /// The same, and what branches voted. Answer `Log` with votes. Since version 3.
+    TxLogVotes(LogQuery<'a>),
     /// Whether the log is as it was written. Answer `Verified`.
     TxVerify {
         /// The number and digest of a seal that somebody has kept elsewhere: it must be in the chain.
@@ -194,6 +205,7 @@ const FINISHED: u16 = 0x0011;
 const ASK: u16 = 0x0012;
 const ACKNOWLEDGED: u16 = 0x0013;
 const HEURISTIC: u16 = 0x0014;
+const VOTES: u16 = 0x0015;
 const START: u16 = 0x0020;
 const END: u16 = 0x0021;
 const PREPARE: u16 = 0x0022;
@@ -225,6 +237,7 @@ const TX_FORCE: u16 = 0x0044;
 const TX_FORGET: u16 = 0x0045;
 const TX_LOG: u16 = 0x0046;
 const TX_VERIFY: u16 = 0x0047;
+const TX_LOG_VOTES: u16 = 0x0048;
 
 impl<'a> Request<'a> {
     const fn kind(&self) -> u16 {
@@ -234,6 +247,7 @@ impl<'a> Request<'a> {
             Self::Finished(_) => FINISHED,
             Self::Acknowledged(_) => ACKNOWLEDGED,
             Self::Heuristic { .. } => HEURISTIC,
+            Self::Votes { .. } => VOTES,
             Self::Ask(_) => ASK,
             Self::Start(_) => START,
             Self::End { .. } => END,
@@ -265,6 +279,7 @@ impl<'a> Request<'a> {
             Self::TxForce { .. } => TX_FORCE,
             Self::TxForget { .. } => TX_FORGET,
             Self::TxLog(_) => TX_LOG,
+            Self::TxLogVotes(_) => TX_LOG_VOTES,
             Self::TxVerify { .. } => TX_VERIFY,
         }
     }
@@ -306,6 +321,7 @@ impl<'a> Request<'a> {
             | Self::Keyspaces(_)
             | Self::StoreVerify
             | Self::StoreCompact => 2,
+            Self::Votes { .. } | Self::TxLogVotes(_) => 3,
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
         }
@@ -363,7 +379,12 @@ impl<'a> Request<'a> {
                 field::put_tx(to, *tx);
                 word.put(to);
             }
-            Self::TxLog(query) => query.put(to),
+            Self::Votes { tx, outcome, votes } => {
+                field::put_tx(to, *tx);
+                put_outcome(to, *outcome);
+                votes.iter().for_each(|vote| vote.put(to));
+            }
+            Self::TxLog(query) | Self::TxLogVotes(query) => query.put(to),
             Self::TxVerify { kept } => field::put_option(to, kept.as_ref(), |to, (number, digest)| {
                 put_digest(to.u64(*number), digest);
             }),
@@ -422,7 +443,11 @@ impl<'a> Request<'a> {
                 Self::TxForce { tx: field::tx(from)?, outcome: outcome(from)?, word: OperatorWord::take(from)? }
             }
             TX_FORGET => Self::TxForget { tx: field::tx(from)?, word: OperatorWord::take(from)? },
+            VOTES => {
+                Self::Votes { tx: field::tx(from)?, outcome: outcome(from)?, votes: field::rest(from, Voted::take)? }
+            }
             TX_LOG => Self::TxLog(LogQuery::take(from)?),
+            TX_LOG_VOTES => Self::TxLogVotes(LogQuery::take(from)?),
             TX_VERIFY => {
                 Self::TxVerify { kept: field::option(from, "kept", |from| Ok((from.u64("seal")?, digest(from)?)))? }
             }

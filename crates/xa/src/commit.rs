@@ -14,9 +14,9 @@
 
 use crate::answer::{Stand, fate_after, stand_after};
 use crate::event::{Command, Event, Pace, Phase, StepError, Trust};
-use crate::report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
+use crate::report::{Ballot, Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict, Voice};
 use crate::tx::{Fate, TxReturn};
-use crate::{Outcome, Reply, Task};
+use crate::{Native, Outcome, Reply, Task};
 
 #[derive(Clone, Debug)]
 struct Branch {
@@ -24,6 +24,8 @@ struct Branch {
     stand: Stand,
     /// What became of it, once that is known.
     fate: Option<Fate>,
+    /// What it voted, if it was asked.
+    voice: Option<Voice>,
     asked: Option<Task>,
 }
 
@@ -47,7 +49,7 @@ impl Commit {
         let branches = branches
             .iter()
             .take(usize::from(u16::MAX))
-            .map(|trust| Branch { trust: *trust, stand: Stand::Working, fate: None, asked: None })
+            .map(|trust| Branch { trust: *trust, stand: Stand::Working, fate: None, voice: None, asked: None })
             .collect();
         Self {
             branches,
@@ -96,6 +98,11 @@ impl Commit {
             }
             (phase, event) => Err(StepError::OutOfPhase { event: event.name(), phase }),
         }
+    }
+
+    /// What each branch has voted so far, in their order; one that was not asked is not there.
+    pub fn votes(&self) -> impl Iterator<Item = (u16, &Voice)> {
+        self.numbered().filter_map(|(branch, at)| Some((branch, at.voice.as_ref()?)))
     }
 
     /// How it ended; `None` before it rests.
@@ -151,6 +158,15 @@ impl Commit {
         let task = at.asked.take().ok_or(refused)?;
         let (stand, no) = stand_after(task, reply, at.trust);
         at.fate = fate_after(task, &stand, no.is_some()).or(at.fate);
+        match (&stand, &no, &mut at.voice) {
+            (_, Some(no), voice) => *voice = Some(Voice::new(Ballot::No, no.native.clone())),
+            (Stand::Voted, None, voice) => *voice = Some(Voice::new(Ballot::Yes, Native::default())),
+            (Stand::Finished, None, voice) if matches!(task, Task::End { .. } | Task::Prepare) => {
+                *voice = Some(Voice::new(Ballot::ReadOnly, Native::default()));
+            }
+            (Stand::Unfinished { native, .. }, None, Some(voice)) => voice.native = native.clone(),
+            _ => {}
+        }
         at.stand = stand;
         if let Some(no) = no {
             self.cause.get_or_insert(Cause::Branch { branch, kind: no.kind, native: no.native });
@@ -252,6 +268,9 @@ impl Commit {
         for (branch, at) in (0..).zip(&mut self.branches) {
             if let Stand::Unfinished { task, .. } = at.stand {
                 at.asked = Some(task);
+                if let Some(voice) = &mut at.voice {
+                    voice.retries = voice.retries.saturating_add(1);
+                }
                 commands.push(Command::Send { branch, task });
             }
         }

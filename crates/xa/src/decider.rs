@@ -3,7 +3,7 @@
 use assent_ids::{NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 
-use crate::{Heuristic, Native};
+use crate::{Heuristic, Native, Voice};
 
 /// How a transaction ended, or must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,17 @@ pub struct Deviation {
     pub native: Native,
 }
 
+/// A branch and what it has said, for history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Voted {
+    /// The registered resource.
+    pub resource: ResourceId,
+    /// Which branch of the transaction.
+    pub number: u16,
+    /// What it said.
+    pub voice: Voice,
+}
+
 /// Why there is no decision to tell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -95,5 +106,13 @@ pub trait Decider: Send + Sync {
     /// way, never waits. A decider that does nothing here leaves it to the client's report alone.
     fn heuristic(&self, tx: TxId, told: Outcome, branches: &[Deviation]) {
         _ = (tx, told, branches);
+    }
+
+    /// What the branches of this one voted, where not all that were asked said yes, or had to be told the outcome again: for
+    /// history only. Told with `Committed` right before a decision is asked for, and again before [`Decider::finished`] or
+    /// [`Decider::acknowledged`] where there is more to say; with `RolledBack` when it is over and was not committed. One way,
+    /// never waits; a decider that does nothing here keeps no such history.
+    fn voted(&self, tx: TxId, outcome: Outcome, votes: &[Voted]) {
+        _ = (tx, outcome, votes);
     }
 }

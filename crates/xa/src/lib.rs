@@ -16,8 +16,8 @@ mod tx;
 
 pub use answer::Task;
 pub use commit::Commit;
-pub use decider::{BranchRecord, DecideError, Decider, Decision, Deviation, Outcome};
+pub use decider::{BranchRecord, DecideError, Decider, Decision, Deviation, Outcome, Voted};
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
-pub use report::{Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict};
+pub use report::{Ballot, Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict, Voice};
 pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Stay, Verb, Vote};
 pub use tx::TxReturn;

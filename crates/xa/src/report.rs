@@ -44,6 +44,28 @@ pub struct UnfinishedBranch {
     pub native: Native,
 }
 
+/// A branch's vote: what it answered when it was asked whether it can commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ballot {
+    /// It will do whatever is decided.
+    Yes,
+    /// It had nothing to commit.
+    ReadOnly,
+    /// It cannot commit. Also where the answer was lost.
+    No,
+}
+
+/// What a branch has said for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Voice {
+    /// Its vote.
+    pub ballot: Ballot,
+    /// How often it had to be told the outcome again.
+    pub retries: u32,
+    /// The resource's own words: of a no, or of the last answer to the outcome that was none.
+    pub native: Native,
+}
+
 /// The outcome, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -70,6 +92,18 @@ pub struct Report {
     pub unfinished: Vec<UnfinishedBranch>,
     /// Branches that are committed because they did not know themselves any more after a durable commit.
     pub inferred: Vec<u16>,
+}
+
+impl Voice {
+    pub(crate) const fn new(ballot: Ballot, native: Native) -> Self {
+        Self { ballot, retries: 0, native }
+    }
+
+    /// A plain yes, told the outcome once: nothing that a decision does not say.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.ballot == Ballot::Yes && self.retries == 0 && self.native == Native::default()
+    }
 }
 
 impl Report {

@@ -8,8 +8,9 @@ use std::path::Path;
 use assent_coordinator::history::{self, Filter, State};
 use assent_coordinator::{Digest, Seal};
 use assent_ids::{ResourceId, TxId};
+use assent_kind::Kind;
 use assent_server::views;
-use assent_wire::{Action, Answer, LogQuery, LogState, PastView, Request};
+use assent_wire::{Action, Answer, LogQuery, LogState, PastView, Request, Vote};
 use assent_world::{Clock as _, RealClock};
 use serde::Serialize;
 
@@ -40,6 +41,8 @@ struct Branch {
     resource: String,
     number: u16,
     has_witness: bool,
+    /// `yes`, `read_only`, `no`; nothing if the log does not say.
+    vote: Option<&'static str>,
     fate: String,
     heuristic: Option<&'static str>,
     by: Option<&'static str>,
@@ -63,6 +66,7 @@ impl Past {
             resource: branch.resource.to_owned(),
             number: branch.number,
             has_witness: branch.has_witness,
+            vote: branch.vote.map(vote),
             fate: branch.fate.to_owned(),
             heuristic: branch.heuristic.map(seen::heuristic),
             by: branch.by.map(seen::by),
@@ -106,15 +110,28 @@ impl Past {
 
 impl Branch {
     fn words(&self) -> String {
-        let fate = match (self.heuristic, self.fate.as_str()) {
-            (Some(how), fate) => format!(" {fate}: {how}"),
-            (None, "") => " by its client".to_owned(),
-            (None, fate) => format!(" {fate}"),
+        let fate = match (self.heuristic, self.fate.as_str(), self.vote) {
+            (Some(how), fate, _) => format!(" {fate}: {how}"),
+            (None, "", None) => " by its client".to_owned(),
+            // Nobody told them anything more.
+            (None, "", Some("read_only")) => " voted read-only".to_owned(),
+            (None, "", Some("no")) => " voted no".to_owned(),
+            (None, "", Some(_)) => " voted yes, finished by its client".to_owned(),
+            (None, fate, None) => format!(" {fate}"),
+            (None, fate, Some(vote)) => format!(" voted {}, {fate}", vote.replace('_', "-")),
         };
         let native =
             if self.message.is_empty() { String::new() } else { format!(": {} ({})", self.message, self.code) };
         let retries = if self.retries > 0 { format!(", told {} times", self.retries + 1) } else { String::new() };
         format!("{}#{}{fate}{retries}{native}", self.resource, self.number)
+    }
+}
+
+const fn vote(vote: Vote) -> &'static str {
+    match vote {
+        Vote::Yes => "yes",
+        Vote::ReadOnly => "read_only",
+        Vote::No => "no",
     }
 }
 
@@ -128,11 +145,27 @@ pub(super) fn run(arguments: &TxLog, json: bool) -> Result<(), Failure> {
     let state = arguments.state.map(wire_state);
     let query = LogQuery { since_ms, until_ms, state, resource, tx, after: None, limit: PAGE };
     let (list, more) = match &arguments.from.data {
-        Some(folder) => offline(folder, &query, arguments)?,
+        Some(folder) => offline(folder, &arguments.from, &query, arguments.state, arguments.limit)?,
         None => online(&arguments.from.server, query, arguments.limit)?,
     };
     print(&list, more, json)?;
     hint(&arguments.from, json || list.is_empty());
+    Ok(())
+}
+
+/// What the branches of one have voted, as far as the log says: a state table says nothing.
+pub(super) fn votes(from: &Source, tx: TxId, tell: &mut dyn FnMut(&str, u16, &'static str)) -> Result<(), Failure> {
+    let query = LogQuery { tx: Some(tx), limit: 1, ..LogQuery::default() };
+    let found = match &from.data {
+        Some(folder) => offline(folder, from, &query, None, 1),
+        None => online(&from.server, query, 1),
+    };
+    let list = match found {
+        Err(failure) if failure.kind == Kind::NotFound => return Ok(()),
+        found => found?.0,
+    };
+    let branches = list.iter().flat_map(|one| &one.branches);
+    branches.for_each(|branch| _ = branch.vote.map(|vote| tell(&branch.resource, branch.number, vote)));
     Ok(())
 }
 
@@ -151,8 +184,12 @@ fn online(server: &str, query: LogQuery<'_>, most: u32) -> Result<(Vec<Past>, bo
     let (mut all, mut after): (Vec<Past>, Option<TxId>) = (Vec::new(), None);
     loop {
         let left = most.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
-        let arrived = link.request(&Request::TxLog(LogQuery { after, limit: left.min(PAGE), ..query }))?;
-        let Answer::Log { more, list } = arrived.answer()? else { return Err(unexpected()) };
+        let query = LogQuery { after, limit: left.min(PAGE), ..query };
+        // A server of an older release tells no votes.
+        let tells_votes = Request::TxLogVotes(query).since() <= link.welcome().version;
+        let request = if tells_votes { Request::TxLogVotes(query) } else { Request::TxLog(query) };
+        let arrived = link.request(&request)?;
+        let Answer::Log { more, list, .. } = arrived.answer()? else { return Err(unexpected()) };
         after = list.last().map(|one| one.tx);
         all.extend(list.iter().map(Past::of));
         let is_enough = u32::try_from(all.len()).map_or(true, |many| many >= most);
@@ -162,12 +199,18 @@ fn online(server: &str, query: LogQuery<'_>, most: u32) -> Result<(Vec<Past>, bo
     }
 }
 
-fn offline(folder: &Path, query: &LogQuery<'_>, arguments: &TxLog) -> Result<(Vec<Past>, bool), Failure> {
+fn offline(
+    folder: &Path,
+    from: &Source,
+    query: &LogQuery<'_>,
+    state: Option<TxState>,
+    limit: u32,
+) -> Result<(Vec<Past>, bool), Failure> {
     let log = source::log(folder)?;
     let filter = Filter {
         since_ms: query.since_ms,
         until_ms: query.until_ms,
-        state: arguments.state.map(|state| match state {
+        state: state.map(|state| match state {
             TxState::Committed => State::Committed,
             TxState::RolledBack => State::RolledBack,
             TxState::Heuristic => State::Heuristic,
@@ -177,9 +220,9 @@ fn offline(folder: &Path, query: &LogQuery<'_>, arguments: &TxLog) -> Result<(Ve
         resource: query.resource.map(ResourceId::of),
         tx: query.tx,
         after: None,
-        limit: usize::try_from(arguments.limit).unwrap_or(usize::MAX),
+        limit: usize::try_from(limit).unwrap_or(usize::MAX),
     };
-    let names = source::Names::of(&arguments.from)?.with(query.resource);
+    let names = source::Names::of(from)?.with(query.resource);
     let mut list = Vec::new();
     let more = history::read(&*log, &filter, &mut |past| {
         let names: Vec<String> = past.branches.iter().map(|branch| names.name(branch.resource)).collect();

@@ -38,8 +38,9 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
         }
         Tx::Show { tx, from } => {
             let tx = transaction(&tx)?;
-            let found = source::show(&from, tx)?;
-            seen::print_one(&found.ok_or_else(|| unknown(tx))?, json)?;
+            let mut found = source::show(&from, tx)?.ok_or_else(|| unknown(tx))?;
+            log::votes(&from, tx, &mut |resource, number, vote| found.voted(resource, number, vote))?;
+            seen::print_one(&found, json)?;
             hint(&from, json);
             Ok(())
         }

@@ -35,12 +35,14 @@ pub(super) struct Transaction {
 }
 
 /// One of its branches.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Default, Clone, Debug, Serialize)]
 pub(super) struct Branch {
     pub(super) resource: String,
     number: u16,
     xid: String,
     state: String,
+    /// `yes`, `read_only`, `no`; nothing if the log does not say, or was not asked.
+    vote: Option<&'static str>,
     /// `committed`, `rolled_back`, `mixed`, `hazard`: it ended otherwise than decided.
     pub(super) heuristic: Option<&'static str>,
     by: Option<&'static str>,
@@ -55,7 +57,7 @@ pub(super) struct Branch {
     /// What its list says of the branch beside its name.
     listed: String,
     /// What the decision keeps of the vote, in words: the number that the server knows the branch's work by.
-    vote: Option<String>,
+    witness: Option<String>,
     #[serde(skip)]
     pub(super) is_open: bool,
 }
@@ -142,6 +144,7 @@ impl Transaction {
             number: branch.xid.branch().map_or(0, |it| it.number),
             xid: branch.xid.to_string(),
             state: fate(branch.fate).to_owned(),
+            vote: None,
             heuristic: if let Fate::Heuristic(how) = branch.fate { Some(heuristic(how)) } else { None },
             by: branch.by.map(by),
             retries: branch.retries,
@@ -150,7 +153,7 @@ impl Transaction {
             place: branch.place.to_owned(),
             prepared_since: (branch.prepared_ms > 0).then(|| moment::show(branch.prepared_ms)),
             listed: branch.listed.to_owned(),
-            vote: assent_resources::witness_words(branch.witness),
+            witness: assent_resources::witness_words(branch.witness),
             is_open: matches!(branch.fate, Fate::Open | Fate::Prepared),
         };
         Self {
@@ -166,6 +169,17 @@ impl Transaction {
             branches: view.branches.iter().map(branch).collect(),
             standing: view.standing,
         }
+    }
+
+    /// What a branch voted, as the log says. One that voted and has nothing to be told is not among those that are known.
+    pub(super) fn voted(&mut self, resource: &str, number: u16, vote: &'static str) {
+        let known = self.branches.iter_mut().find(|one| one.resource == resource && one.number == number);
+        if let Some(branch) = known {
+            branch.vote = Some(vote);
+            return;
+        }
+        let (resource, state) = (resource.to_owned(), "over".to_owned());
+        self.branches.push(Branch { resource, number, state, vote: Some(vote), ..Branch::default() });
     }
 
     /// Its branches that are not finished, by resource and number.
@@ -185,8 +199,9 @@ impl Branch {
         let place = Some(format!("at {}", self.place)).filter(|_| !self.place.is_empty());
         let since = self.prepared_since.as_ref().map(|since| format!("prepared since {since}"));
         let listed = Some(format!("listed as {}", self.listed)).filter(|_| !self.listed.is_empty());
-        let vote = self.vote.as_ref().map(|vote| format!("voted as {vote}"));
-        [place, since, listed, vote].into_iter().flatten().chain([format!("xid {}", self.xid)]).collect()
+        let voted = self.witness.as_ref().map(|words| format!("voted as {words}"));
+        let xid = Some(format!("xid {}", self.xid)).filter(|_| !self.xid.is_empty());
+        [place, since, listed, voted, xid].into_iter().flatten().collect()
     }
 
     fn words(&self) -> String {
@@ -196,7 +211,8 @@ impl Branch {
             ("", message) => format!(": {message}"),
             (code, message) => format!(": {message} ({code})"),
         };
-        format!("{}#{} {}{retries}{native}", self.resource, self.number, self.state)
+        let vote = self.vote.map(|vote| format!("voted {}, ", vote.replace('_', "-"))).unwrap_or_default();
+        format!("{}#{} {vote}{}{retries}{native}", self.resource, self.number, self.state)
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_client::{Client, Counts, Known, Retries};
+use assent_coordinator::history::{self, Filter, Vote as Voted};
 use assent_coordinator::{Config, Coordinator, Identity};
 use assent_journal::{Config as JournalConfig, Journal};
 use assent_kind::Kind;
@@ -16,23 +17,25 @@ use super::double::{Double, Tale, said};
 struct House {
     coordinator: Arc<Coordinator>,
     client: Client,
+    log: Arc<Journal>,
     tale: Tale,
     _folder: TempDir,
 }
 
-fn coordinator(folder: &Path) -> Arc<Coordinator> {
+fn coordinator(folder: &Path) -> (Arc<Coordinator>, Arc<Journal>) {
     let config = JournalConfig { log_size: 1 << 20, ..JournalConfig::default() };
     let doors = (Arc::new(RealDisk), Arc::new(RealClock), Arc::new(RealDice));
     let (log, _) = Journal::open(doors.0, doors.1, doors.2, &folder.join("log"), config).unwrap();
     let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).unwrap();
-    Arc::new(Coordinator::open(log, Arc::new(RealClock), identity, Config::default()).unwrap())
+    let coordinator = Coordinator::open(Arc::clone(&log) as _, Arc::new(RealClock), identity, Config::default());
+    (Arc::new(coordinator.unwrap()), log)
 }
 
 fn house() -> House {
     let folder = tempfile::tempdir().unwrap();
-    let coordinator = coordinator(folder.path());
+    let (coordinator, log) = coordinator(folder.path());
     let client = Client::embedded(&coordinator, Retries { pause_ms: 0, ..Retries::default() }).unwrap();
-    House { coordinator, client, tale: Tale::default(), _folder: folder }
+    House { coordinator, client, log, tale: Tale::default(), _folder: folder }
 }
 
 impl House {
@@ -117,6 +120,72 @@ fn one_branch_decides_for_itself_and_readers_drop_out() {
 #[test]
 fn a_transaction_of_nothing_commits() {
     house().client.begin().unwrap().commit().unwrap();
+}
+
+/// The verb that is answered so, the branches' answers, and the votes that are told.
+type Case = (&'static str, [Option<Reply>; 3], Option<[Option<Voted>; 3]>);
+
+/// Each branch's vote, whatever came of it; a branch that was not asked has none, and where nobody had to agree nothing is kept.
+#[test]
+fn the_log_tells_what_each_branch_voted() {
+    const YES: Option<Voted> = Some(Voted::Yes);
+    let read_only = || Reply::Vote(Vote::ReadOnly);
+    let no = || Reply::RolledBack(said("too late"));
+    const READ_ONLY: Option<Voted> = Some(Voted::ReadOnly);
+    const NO: Option<Voted> = Some(Voted::No);
+    let cases: [Case; 9] = [
+        ("prepare", [None, None, None], Some([YES; 3])),
+        ("prepare", [None, Some(read_only()), None], Some([YES, READ_ONLY, YES])),
+        ("end", [Some(read_only()), None, None], Some([READ_ONLY, YES, YES])),
+        ("prepare", [Some(read_only()), Some(no()), None], Some([READ_ONLY, NO, YES])),
+        ("end", [None, Some(no()), None], Some([None, NO, None])),
+        ("start", [None, Some(Reply::Refused(Kind::Busy, said("full"))), None], Some([None, NO, None])),
+        ("end", [Some(read_only()), Some(read_only()), None], None),
+        ("prepare", [Some(read_only()), Some(read_only()), Some(read_only())], None),
+        ("commit", [None, Some(Reply::Lost(said("once"))), None], Some([YES; 3])),
+    ];
+    let house = house();
+    for (verb, answers, expected) in cases {
+        let mut branches: Vec<Double> = ["a", "b", "c"]
+            .into_iter()
+            .zip(answers)
+            .map(|(name, answer)| match answer {
+                Some(reply) => Double::stumbling(name, &house.tale, verb, 1, reply),
+                None => Double::new(name, &house.tale),
+            })
+            .collect();
+        let mut tx = house.client.begin().unwrap();
+        branches.iter_mut().for_each(|branch| drop(tx.enlist(branch)));
+        let name = tx.tx();
+        _ = tx.commit();
+        let mut told = Vec::new();
+        let filter = Filter { tx: Some(name), ..Filter::default() };
+        history::read(&*house.log, &filter, &mut |past| {
+            told.push(past.clone());
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        let branch = |number: u16| told.first()?.branches.iter().find(|it| it.number == number);
+        let votes = told.first().map(|_| [0, 1, 2].map(|number| branch(number).and_then(|it| it.vote)));
+        assert_eq!((votes, told.len()), (expected, usize::from(expected.is_some())), "{verb}");
+        let words = branch(1).map(|it| (it.retries, it.native.code.as_str())).unwrap_or_default();
+        let speaks = votes.is_some_and(|votes| votes[1] == NO) || verb == "commit";
+        assert_eq!(words, (u32::from(verb == "commit"), if speaks { "42" } else { "" }), "{verb}");
+    }
+    // One left to commit, which cannot: it said no, and nobody decided.
+    let mut reader = Double::stumbling("a", &house.tale, "end", 1, read_only());
+    let mut writer = Double::stumbling("b", &house.tale, "one-phase", 1, no());
+    let mut tx = house.client.begin().unwrap();
+    drop((tx.enlist(&mut reader), tx.enlist(&mut writer)));
+    let filter = Filter { tx: Some(tx.tx()), ..Filter::default() };
+    assert_eq!(tx.commit().unwrap_err().kind, Kind::RolledBack);
+    let mut votes = Vec::new();
+    history::read(&*house.log, &filter, &mut |past| {
+        votes.extend(past.branches.iter().map(|it| it.vote));
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(votes, [READ_ONLY, NO]);
 }
 
 #[test]
@@ -335,7 +404,7 @@ impl assent_xa::Connector for Far {
 #[test]
 fn who_has_started_a_caretaker_may_begin_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let coordinator = coordinator(folder.path());
+    let (coordinator, _log) = coordinator(folder.path());
     let agent = assent_coordinator::Agent::new(Arc::clone(&coordinator), vec![Box::new(Far)], Arc::new(RealClock));
     assert!(coordinator.handshake("early").is_err(), "another process of this node may be at work");
     let clock = Arc::new(RealClock);

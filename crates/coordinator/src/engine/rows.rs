@@ -62,7 +62,7 @@ pub(crate) fn plan(image: &Image, kind: u16, payload: &[u8]) -> Result<Vec<Chang
         record::FINISHED => forgotten(payload.get(8..).unwrap_or_default()),
         record::OPENED => vec![Change::Put(Key { kind: OPENED, id: ALONE }, payload.to_vec())],
         // History only, each of them.
-        record::SEAL => Vec::new(),
+        record::SEAL | record::VOTES => Vec::new(),
         _ => match Record::read(kind, payload)? {
             Some(Record::Fenced(list)) => {
                 let fence = |at: &Incarnation| {

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use assent_coordinator::history::{self, Filter, Past, State};
+use assent_coordinator::history::{self, Filter, Past, State, Vote};
 use assent_coordinator::{By, CoordinatorError, Fate, Finish};
 use assent_ids::{ResourceId, TxId};
+use assent_journal::Log as _;
 use assent_kind::Kind;
 use assent_world::Clock;
-use assent_xa::{BranchRecord, Decision, Outcome};
+use assent_xa::{Ballot, BranchRecord, Decider, Decision, Native, Outcome, Voice, Voted};
 
 use crate::memory::MemoryLog;
 use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, tx};
@@ -69,6 +70,86 @@ fn the_log_tells_who_decided_what_when_and_how_each_branch_ended() {
     assert_eq!((branch.resource, branch.number), (ResourceId::of(NAMES[0]), 0));
     assert_eq!((&branch.fate, branch.by), (&Some(Fate::Finished(Finish::RolledBack)), Some(By::Agent)));
     assert!(branch.noted_ms >= third.decided_ms && third.finished_ms >= branch.noted_ms);
+}
+
+fn voice(ballot: Ballot) -> Voice {
+    Voice { ballot, retries: 0, native: Native::default() }
+}
+
+fn ballots(list: &[Ballot]) -> Vec<Voted> {
+    let voted = |(number, ballot): (u16, &Ballot)| {
+        let resource = ResourceId::of(NAMES[usize::from(number)]);
+        Voted { resource, number, voice: voice(*ballot) }
+    };
+    (0..).zip(list).map(voted).collect()
+}
+
+/// A decision names who said yes; who only read, and who said no where nobody decided, stood nowhere.
+#[test]
+fn every_vote_is_told_of_what_was_decided_and_of_what_nobody_decided() {
+    let mut stand = Stand::new();
+    let shop = stand.coordinator.embedded().unwrap();
+    let begin = || shop.begin().unwrap().1;
+    let [plain, reader, refused, asked] = [begin(), begin(), begin(), begin()];
+    shop.decide(&commit(plain)).unwrap();
+    shop.voted(reader, Outcome::Committed, &ballots(&[Ballot::Yes, Ballot::Yes, Ballot::ReadOnly]));
+    shop.decide(&commit(reader)).unwrap();
+    // Its decision never came: it was rolled back for another reason.
+    shop.voted(refused, Outcome::Committed, &ballots(&[Ballot::Yes, Ballot::ReadOnly]));
+    let mut said = ballots(&[Ballot::Yes, Ballot::No, Ballot::ReadOnly]);
+    said[1].voice.native = Native { code: "23505".to_owned(), message: "m".repeat(600) };
+    shop.voted(refused, Outcome::RolledBack, &said);
+    shop.voted(asked, Outcome::Committed, &ballots(&[Ballot::Yes, Ballot::ReadOnly]));
+    // A commit that was told three times.
+    let mut told = ballots(&[Ballot::Yes, Ballot::Yes]);
+    told[1].voice.retries = 2;
+    told[1].voice.native.code = "08006".to_owned();
+    shop.voted(plain, Outcome::Committed, &told);
+    let votes = |stand: &Stand| {
+        let (all, _) = page(&stand.log, &Filter::default()).unwrap();
+        all.into_iter()
+            .map(|past| (past.tx, past.branches.iter().map(|it| it.vote).collect::<Vec<_>>()))
+            .collect::<Vec<_>>()
+    };
+    let [yes, no, read_only] = [Vote::Yes, Vote::No, Vote::ReadOnly].map(Some);
+    let expected = [(refused, vec![yes, no, read_only]), (plain, vec![yes, yes]), (reader, vec![yes, yes, read_only])];
+    assert_eq!(votes(&stand), expected, "what nobody decided is over at once");
+    let (list, _) = page(&stand.log, &Filter { tx: Some(refused), ..Filter::default() }).unwrap();
+    assert_eq!((list[0].outcome, list[0].by, list[0].client.as_str()), (Outcome::RolledBack, By::Client, "embedded"));
+    assert!(list[0].decided_ms.is_some() && list[0].finished_ms == list[0].decided_ms);
+    let native = &list[0].branches[1].native;
+    assert_eq!((native.code.as_str(), native.message.len()), ("23505", 512), "its words, cut");
+    let one = |tx| page(&stand.log, &Filter { tx: Some(tx), ..Filter::default() }).unwrap().0.remove(0);
+    let again = &one(plain).branches[1];
+    assert_eq!((again.retries, again.native.code.as_str(), &again.fate), (2, "08006", &None));
+    let by = |filter: Filter| names(&stand.log, &filter);
+    assert_eq!(by(Filter { state: Some(State::RolledBack), ..Filter::default() }), [refused]);
+    let read_only = Filter { resource: Some(ResourceId::of(NAMES[2])), ..Filter::default() };
+    assert_eq!(by(read_only), [refused, reader], "by a resource that only read, too");
+    assert!(history::verify(&stand.log, None).is_ok(), "votes are in the chain");
+    // Votes change nothing: a restart knows what it knew, and they are still told.
+    stand.log.sync().unwrap();
+    let listed: Vec<TxId> = stand.coordinator.list().iter().map(|one| one.tx).collect();
+    drop(shop);
+    stand.restart(false);
+    assert_eq!(stand.coordinator.list().iter().map(|one| one.tx).collect::<Vec<_>>(), listed);
+    assert_eq!(votes(&stand), expected);
+}
+
+#[test]
+fn votes_of_strangers_and_of_more_branches_than_there_are_leave_no_trace() {
+    let stand = Stand::new();
+    let shop = stand.coordinator.handshake("shop").unwrap();
+    let mine = tx(&shop, 1);
+    let before = stand.log.stored().appends;
+    let many = vec![ballots(&[Ballot::ReadOnly])[0].clone(); assent_coordinator::BRANCHES_MAX + 1];
+    stand.coordinator.voted(mine, Outcome::RolledBack, &many);
+    stand.coordinator.lost(shop.incarnation);
+    stand.fence();
+    let fenced = stand.log.stored().appends;
+    stand.coordinator.voted(mine, Outcome::RolledBack, &ballots(&[Ballot::ReadOnly]));
+    assert_eq!(stand.log.stored().appends, fenced, "it is fenced");
+    assert!(fenced > before && page(&stand.log, &Filter::default()).unwrap().0.is_empty());
 }
 
 #[test]

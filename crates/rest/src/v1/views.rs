@@ -2,7 +2,7 @@
 //!
 //! Walk: [`transaction`] one that is in doubt or unfinished · [`past`] one as the log tells it.
 
-use assent_coordinator::history::{Past, PastBranch, PastWord};
+use assent_coordinator::history::{Past, PastBranch, PastWord, Vote};
 use assent_coordinator::{Action, BranchView, By, Fate, Finish, Standing, TransactionView};
 use assent_ids::Branch;
 use assent_xa::{Heuristic, Outcome};
@@ -96,10 +96,19 @@ pub(super) fn transaction(house: &House, view: &TransactionView) -> Value {
     })
 }
 
+const fn vote(vote: Vote) -> &'static str {
+    match vote {
+        Vote::Yes => "yes",
+        Vote::ReadOnly => "read_only",
+        Vote::No => "no",
+    }
+}
+
 pub(super) fn past(house: &House, past: &Past) -> Value {
     let branch = |one: &PastBranch| {
         json!({
             "resource": house.resource(one.resource), "number": one.number, "has_witness": one.has_witness,
+            "vote": one.vote.map(vote),
             "state": one.fate.as_ref().map(fate), "heuristic": one.heuristic.map(heuristic), "by": one.by.map(by),
             "retries": one.retries, "code": one.native.code, "message": one.native.message, "noted_ms": one.noted_ms,
         })

@@ -6,7 +6,7 @@ use assent_kind::Kind;
 use assent_link::Link;
 use assent_wire::{
     Action, Answer, By, Deviation, Fate, Heuristic, LogQuery, LogState, Native, OperatorWord, Outcome, PastView,
-    Request, Role, Standing, TransactionView,
+    Request, Role, Standing, TransactionView, Vote, Voted,
 };
 
 use crate::house::{Rules, Street, eventually, get, is_yes, refusal, street};
@@ -30,7 +30,7 @@ fn view<T>(link: &Link, tx: TxId, read: impl FnOnce(Option<&TransactionView<'_>>
 
 fn log<T>(link: &Link, query: LogQuery<'_>, read: impl FnOnce(bool, &[PastView<'_>]) -> T) -> T {
     with(link, &Request::TxLog(query), |answer| match answer {
-        Answer::Log { more, list } => read(more, &list),
+        Answer::Log { more, votes: false, list } => read(more, &list),
         other => panic!("{other:?}"),
     })
 }
@@ -75,6 +75,37 @@ fn an_operator_decides_what_nobody_has_decided_and_the_log_says_who_and_why() {
         assert_eq!((list[0].tx, list[0].outcome, list[0].by), (tx, Outcome::Committed, By::Operator));
         let said: Vec<_> = list[0].words.iter().map(|word| (word.action, word.who, word.reason)).collect();
         assert_eq!(said, [(Action::Commit, "anna", "ticket 7")]);
+    });
+}
+
+/// For history: told by its own client alone, in a message of version 3; an older reader is told the same without votes.
+#[test]
+fn votes_that_a_client_tells_are_in_the_log_and_those_of_another_are_not() {
+    let street = street(&Rules { client_lost_ms: 60_000, ..Rules::default() });
+    let mut committer = street.committer();
+    let tx = committer.begin();
+    let voted = |vote, code| {
+        let native = Native { code, message: "" };
+        Voted { resource: ResourceId::of("a"), number: 0, vote, retries: 0, native }
+    };
+    let told = |vote, code| Request::Votes { tx, outcome: Outcome::RolledBack, votes: vec![voted(vote, code)] };
+    let other = street.committer();
+    other.decisions.one_way(&told(Vote::Yes, "forged")).unwrap();
+    other.decisions.request(&Request::Ping).unwrap();
+    let admin = street.coordinator.link(Role::Admin);
+    let query = LogQuery { tx: Some(tx), limit: 10, ..LogQuery::default() };
+    log(&admin, query, |_, list| assert!(list.is_empty(), "not his: {list:?}"));
+    committer.decisions.one_way(&told(Vote::No, "23505")).unwrap();
+    committer.decisions.request(&Request::Ping).unwrap();
+    log(&admin, query, |_, list| {
+        let branch = list[0].branches[0];
+        assert_eq!((list.len(), branch.resource, branch.vote, branch.native.code), (1, "a", None, "23505"));
+    });
+    with(&admin, &Request::TxLogVotes(query), |answer| match answer {
+        Answer::Log { votes: true, list, .. } => {
+            assert_eq!((list[0].outcome, list[0].branches[0].vote), (Outcome::RolledBack, Some(Vote::No)));
+        }
+        other => panic!("{other:?}"),
     });
 }
 

@@ -1,10 +1,10 @@
-//! The bytes of version 2, as they were when it was made: who changes one of them makes another version.
+//! The bytes of versions 2 and 3, as they were when they were made: who changes one of them makes another version.
 
 use assent_frame::Frame;
-use assent_ids::{Lsn, Xid};
+use assent_ids::{Epoch, Incarnation, Lsn, ResourceId, TxId, Xid};
 use assent_wire::{
-    Answer, Bound, Checked, Compacted, Condition, Expect, Expected, KeyspaceQuery, KeyspaceView, Look, Object, Op,
-    Request, Row, Rows, Scan, WireError, Write, WriteIf,
+    Answer, Bound, Checked, Compacted, Condition, Expect, Expected, KeyspaceQuery, KeyspaceView, LogQuery, Look,
+    Native, Object, Op, Outcome, Request, Row, Rows, Scan, Vote, Voted, WireError, Write, WriteIf,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -136,6 +136,28 @@ fn the_bytes_of_version_2_are_these() {
         answer.lay(&mut laid, 1, LIMIT).unwrap();
         let frame = payload(&laid);
         assert_eq!((frame.kind, hex(frame.payload)), (kind, hex(&bytes(expected))), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_bytes_of_version_3_are_these() {
+    const TX: &str = "03000000 01000000 2a00000000000000";
+    let tx = TxId { incarnation: Incarnation { epoch: Epoch(3), number: 1 }, counter: 42 };
+    let native = Native { code: "23505", message: "no" };
+    let voted = |vote| Voted { resource: ResourceId(7), number: 2, vote, retries: 3, native };
+    let votes = [Vote::Yes, Vote::ReadOnly, Vote::No].map(voted).to_vec();
+    let vote = |byte: &str| format!("0700000000000000 0200 {byte} 03000000 05000000 3233353035 02000000 6e6f");
+    let asked = LogQuery { tx: Some(tx), limit: 9, ..LogQuery::default() };
+    let told = format!("{TX} 02 {} {} {}", vote("01"), vote("02"), vote("03"));
+    for (request, kind, expected) in [
+        (Request::Votes { tx, outcome: Outcome::RolledBack, votes }, 0x15, told),
+        (Request::TxLogVotes(asked), 0x48, format!("00 00 00 00 01 {TX} 00 09000000")),
+    ] {
+        let mut laid = Vec::new();
+        request.lay(&mut laid, 1, LIMIT).unwrap();
+        let frame = payload(&laid);
+        assert_eq!((frame.kind, hex(frame.payload)), (kind, hex(&bytes(&expected))), "{request:?}");
+        assert_eq!(request.since(), 3, "{request:?}");
     }
 }
 

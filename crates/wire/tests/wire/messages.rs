@@ -7,8 +7,8 @@ use assent_wire::{
     Action, Answer, Bound, BranchRecord, BranchView, By, Checked, Compacted, Condition, Decide, Deviation, Expect,
     Expected, Fate, Found, Heuristic, KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look, Native,
     Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request,
-    Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Welcome,
-    WireError, Write, WriteIf,
+    Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Vote, Voted,
+    Welcome, WireError, Write, WriteIf,
 };
 
 pub(crate) fn tx() -> TxId {
@@ -31,6 +31,7 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
     let word = OperatorWord { who: "anna", reason: "ticket 7" };
     let native = Native { code: "1402", message: "XA_RBROLLBACK" };
     let deviation = |heuristic| Deviation { resource: ResourceId(7), number: 2, flags: 1, heuristic, native };
+    let voted = |vote| Voted { resource: ResourceId(7), number: 2, vote, retries: 3, native };
     let states = [LogState::Committed, LogState::RolledBack, LogState::Heuristic, LogState::InDoubt, LogState::Forced];
     let mut list = vec![
         Request::Ping,
@@ -68,6 +69,12 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         Request::TxForce { tx: tx(), outcome: Outcome::RolledBack, word },
         Request::TxForget { tx: tx(), word },
         Request::TxLog(LogQuery::default()),
+        Request::TxLogVotes(LogQuery { tx: Some(tx()), limit: 1, ..LogQuery::default() }),
+        Request::Votes {
+            tx: tx(),
+            outcome: Outcome::RolledBack,
+            votes: [Vote::Yes, Vote::ReadOnly, Vote::No].map(voted).to_vec(),
+        },
         Request::TxVerify { kept: None },
         Request::TxVerify { kept: Some((7, [9; 32])) },
     ];
@@ -214,6 +221,7 @@ fn histories() -> Vec<Answer<'static>> {
         retries: 1,
         native: NATIVE,
         noted_ms: Some(9),
+        vote: None,
     };
     let verified = |head, is_whole| Verified { seals: 1, records: 2, unsealed: 3, is_whole, first: None, head };
     let said = |action| PastWord { at_ms: 8, action, who: "anna", reason: "" };
@@ -227,12 +235,16 @@ fn histories() -> Vec<Answer<'static>> {
         branches: HEURISTICS.map(|it| past(Some(it), Some(by))).to_vec(),
         words: [Action::Commit, Action::Rollback, Action::Forget].map(said).to_vec(),
     };
+    let votes = [None, Some(Vote::Yes), Some(Vote::ReadOnly), Some(Vote::No)];
+    let voted =
+        PastView { branches: votes.map(|vote| PastBranch { vote, ..past(None, None) }).to_vec(), ..over(By::Client) };
     let bare = PastView { branches: vec![past(None, None)], words: vec![], ..over(By::Client) };
     vec![
         Answer::Forgotten,
-        Answer::Log { more: false, list: vec![] },
-        Answer::Log { more: true, list: BYS.map(over).to_vec() },
-        Answer::Log { more: false, list: vec![bare] },
+        Answer::Log { more: false, votes: false, list: vec![] },
+        Answer::Log { more: true, votes: false, list: BYS.map(over).to_vec() },
+        Answer::Log { more: false, votes: false, list: vec![bare] },
+        Answer::Log { more: false, votes: true, list: vec![voted] },
         Answer::Verified(verified(None, false)),
         Answer::Verified(verified(Some(Seal { number: 5, digest: [6; 32], at_ms: 7 }), true)),
     ]
@@ -332,6 +344,7 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
                             other,
                             Request::Decide(_)
                                 | Request::Finished(_)
+                                | Request::Votes { .. }
                                 | Request::Acknowledged(_)
                                 | Request::Heuristic { .. }
                                 | Request::Write(_)
@@ -380,7 +393,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 37, "each request is in the table");
+    assert_eq!(seen.len(), 39, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -388,10 +401,10 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 35 + 20, "each answer is in the table");
+    assert_eq!(seen.len(), 39 + 21, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 2");
+    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 3");
 }
 
 #[test]

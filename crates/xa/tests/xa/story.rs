@@ -3,8 +3,8 @@
 use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_xa::{
-    Cause, Command, Commit, DecideError, Event, Heuristic, Native, Outcome, Pace, Phase, Reply, StepError, Task, Trust,
-    Verb, Verdict, Vote,
+    Ballot, Cause, Command, Commit, DecideError, Event, Heuristic, Native, Outcome, Pace, Phase, Reply, StepError,
+    Task, Trust, Verb, Verdict, Vote,
 };
 
 fn native(code: &str) -> Native {
@@ -39,6 +39,50 @@ fn all_are_told_before_any_is_read_and_only_a_durable_decision_commits() {
     assert_eq!(all_say(&mut commit, &[(0, Reply::Done), (2, Reply::Done)]), [Command::Finished]);
     let report = commit.report().unwrap();
     assert_eq!((report.verdict, report.decided), (Verdict::Committed, Some(Outcome::Committed)));
+}
+
+/// What each branch said to `end` and `prepare` is its vote; what it says later is not.
+#[test]
+fn every_branch_that_was_asked_has_a_vote() {
+    let [yes, read_only, done] = [Reply::Vote(Vote::Yes), Reply::Vote(Vote::ReadOnly), Reply::Done];
+    let cases: [(&[Reply], &[(u16, Reply)], &[(u16, Ballot)]); 4] = [
+        (
+            &[done.clone(), read_only.clone(), done.clone()],
+            &[(0, yes.clone()), (2, yes.clone())],
+            &[(0, Ballot::Yes), (1, Ballot::ReadOnly), (2, Ballot::Yes)],
+        ),
+        (
+            &[done.clone(), done.clone(), done.clone()],
+            &[(0, yes.clone()), (1, Reply::RolledBack(native("23505"))), (2, read_only)],
+            &[(0, Ballot::Yes), (1, Ballot::No), (2, Ballot::ReadOnly)],
+        ),
+        (
+            &[done.clone(), done.clone(), done.clone()],
+            &[(0, Reply::Lost(native("23505"))), (1, yes.clone()), (2, yes)],
+            &[(0, Ballot::No), (1, Ballot::Yes), (2, Ballot::Yes)],
+        ),
+        (&[done.clone(), Reply::Refused(Kind::Invalid, native("23505")), done], &[], &[(1, Ballot::No)]),
+    ];
+    for (ends, prepares, expected) in cases {
+        let mut commit = Commit::new(&[Trust::KeepsVotes; 3], Pace::Together);
+        commit.step(Event::Commit).unwrap();
+        let ends: Vec<(u16, Reply)> = (0..).zip(ends.to_vec()).collect();
+        all_say(&mut commit, &ends);
+        let votes = |commit: &Commit| commit.votes().map(|(branch, voice)| (branch, voice.ballot)).collect::<Vec<_>>();
+        let next = all_say(&mut commit, prepares);
+        assert_eq!(votes(&commit), expected);
+        let words = commit.votes().filter(|(_, voice)| voice.ballot == Ballot::No);
+        assert!(words.into_iter().all(|(_, voice)| voice.native == native("23505")), "in the resource's own words");
+        if next == [Command::Decide { yes: vec![0, 2], first: true }] {
+            commit.step(Event::Decided(Outcome::Committed)).unwrap();
+            all_say(&mut commit, &[(0, Reply::RolledBack(native("1402"))), (2, Reply::Lost(native("08006")))]);
+            commit.step(Event::Retry).unwrap();
+            all_say(&mut commit, &[(2, Reply::Done)]);
+            assert_eq!(votes(&commit), expected, "a broken promise is no vote");
+            let voice = commit.votes().last().unwrap().1;
+            assert_eq!((voice.retries, &voice.native), (1, &native("08006")), "told twice");
+        }
+    }
 }
 
 #[test]
