@@ -26,6 +26,8 @@ use crate::record::Recorder;
 use crate::report::{Cell, Floor};
 use crate::web::{Expected, Group, Outcome, Plan};
 
+/// The folder of the server that asks nobody who he is.
+const OPEN: &str = "open";
 /// With a long history the ladder has these rungs.
 const RUNGS: [u32; 2] = [1, 16];
 
@@ -46,19 +48,19 @@ fn ladders(stage: &Stage<'_>, program: &Path) -> Result<(), BenchError> {
     depths.sort_unstable();
     let first = depths.first().copied().unwrap_or(1);
     stage.tell("rest: making the document");
-    let open = Server::start(program, &stage.folder.join("open"), None)?;
-    let open = Subject::page(open, "read", stage.given.objects, first)?;
+    let open = Server::start(program, &stage.folder.join(OPEN), None)?;
+    let mut open = Subject::page(open, "read", stage.given.objects, first)?;
     let user = User::new(program)?;
     let known = Server::start(program, &stage.folder.join("known"), Some(&user))?;
     let known = Subject::page(known, "read, a token checked in every request", stage.given.objects, first)?;
     let floor = Subject::floor(program, open.expected.body.map_or(0, |(bytes, _)| bytes))?;
     let cached = open.cached(first)?;
-    let all = [&floor, &open, &known, &cached];
     for clients in &stage.given.clients {
-        ladder(stage, &all, *clients, first)?;
+        ladder(stage, &[&floor, &open, &known, &cached], *clients, first)?;
     }
+    drop((known, cached));
     for depth in depths.into_iter().skip(1) {
-        open.grow(stage, depth)?;
+        open = open.grown(stage, program, depth)?;
         for clients in RUNGS {
             ladder(stage, &[&floor, &open], clients, depth)?;
         }
@@ -104,6 +106,23 @@ fn on(clients: u32, revisions: u32) -> String {
     format!("{clients} client{plural}, {} revisions", crate::report::shown(f64::from(revisions)))
 }
 
+/// Up to so many revisions.
+fn fill(stage: &Stage<'_>, server: &Server, revisions: u32) -> Result<(), BenchError> {
+    let mut line = server.line()?;
+    while let at = page::newest(&mut line, &server.headers)?
+        && at < revisions
+        && !stage.sink.interrupted()
+    {
+        stage.tell(&format!("rest: {at} of {revisions} revisions"));
+        page::commits(&mut line, &server.headers, at + 1, revisions.min(at + 1_000))?;
+    }
+    Ok(())
+}
+
+fn page_of(server: &Server) -> String {
+    server.head("GET", &format!("{DOCUMENT}?{PAGE}"), "")
+}
+
 /// What is asked, of whom.
 struct Subject {
     server: std::sync::Arc<Server>,
@@ -120,7 +139,7 @@ impl Subject {
         page::make(&mut line, &server.headers, objects, revisions)?;
         let body = page::checked(&mut line, &server.headers, objects)?;
         let expected = Expected { status: 200, body: Some((body.len(), crate::web::body_hash(&body))) };
-        let head = server.head("GET", &format!("{DOCUMENT}?{PAGE}"), "");
+        let head = page_of(&server);
         let is_known = !server.headers.is_empty();
         Ok(Self { server: std::sync::Arc::new(server), row: row.to_owned(), head, expected, is_known })
     }
@@ -144,18 +163,17 @@ impl Subject {
         Ok(Self { server: std::sync::Arc::clone(&self.server), row, head, expected, is_known: false })
     }
 
-    /// More revisions; the page stays as it is.
-    fn grow(&self, stage: &Stage<'_>, revisions: u32) -> Result<(), BenchError> {
-        let mut line = self.server.line()?;
-        while let at = page::newest(&mut line, &self.server.headers)?
-            && at < revisions
-            && !stage.sink.interrupted()
-        {
-            stage.tell(&format!("rest: {at} of {revisions} revisions"));
-            let next = revisions.min(at + 1_000);
-            page::commits(&mut line, &self.server.headers, at + 1, next)?;
-        }
-        Ok(())
+    /// More revisions; the page stays as it is. A process of its own makes them without waiting for the disk: how long that takes is no
+    /// part of this race. What it had not written when it was killed is made again.
+    fn grown(self, stage: &Stage<'_>, program: &Path, revisions: u32) -> Result<Self, BenchError> {
+        let folder = stage.folder.join(OPEN);
+        // One process has a folder at a time.
+        drop(self.server);
+        fill(stage, &Server::lazy(program, &folder)?, revisions)?;
+        let server = Server::start(program, &folder, None)?;
+        fill(stage, &server, revisions)?;
+        let head = page_of(&server);
+        Ok(Self { server: std::sync::Arc::new(server), head, ..self })
     }
 
     fn group(&self, connections: u32) -> Group {

@@ -40,11 +40,20 @@ pub(super) struct Server {
 impl Server {
     /// A server of documents in that folder; with a user, callers prove who they are.
     pub(super) fn start(program: &Path, folder: &Path, user: Option<&User>) -> Result<Self, BenchError> {
+        Self::with(program, folder, user, "")
+    }
+
+    /// One whose commits are answered before they are on the disk.
+    pub(super) fn lazy(program: &Path, folder: &Path) -> Result<Self, BenchError> {
+        Self::with(program, folder, None, "max_elapsed_sync_time = 100\n")
+    }
+
+    fn with(program: &Path, folder: &Path, user: Option<&User>, documents: &str) -> Result<Self, BenchError> {
         let making = |error: std::io::Error| BenchError::disk("making a server's folder", &error);
         std::fs::create_dir_all(folder).map_err(making)?;
         let any = "listen = \"127.0.0.1:0\"";
         let mut config =
-            format!("data_dir = \"served\"\n[server]\n{any}\n[admin]\n{any}\n[documents]\n[docs]\n{any}\n");
+            format!("data_dir = \"served\"\n[server]\n{any}\n[admin]\n{any}\n[documents]\n{documents}[docs]\n{any}\n");
         if let Some(User { hash }) = user {
             // It outlives the race.
             let user =
