@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use assent_kind::Kind;
+use assent_world::wake_soon;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -40,6 +41,8 @@ impl Pool {
         let stopped = |_| Problem::of(Kind::Unavailable, "the server is stopping");
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(stopped)?;
         let done = self.runtime.spawn_blocking(move || {
+            // It waits for a disk, and then for a core: those that serve may keep all of them busy.
+            wake_soon();
             // Held by the work, not by whoever waits for it: a caller that leaves frees no thread.
             let done = work();
             drop(place);

@@ -28,4 +28,5 @@ mod tls;
 mod together;
 mod transactions;
 mod uploads;
+mod versions;
 mod watching;
