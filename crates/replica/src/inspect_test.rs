@@ -118,7 +118,7 @@ fn what_is_whole_is_verified_by_its_chain_and_by_what_it_leads_to() {
     // What a machine does not take stands in no log.
     let mut other = Folder::new();
     other.put(1, &[1]);
-    let odd = Entry::behind(other.end.end, Epoch(1), 1, vec![1, 2].into());
+    let odd = Entry::behind(other.end.end, Epoch(1), 1, vec![1_u8, 2].into());
     other.log.append(&odd).unwrap();
     other.log.sync().unwrap();
     let wrong = other.left().unwrap().verify(Sum::default()).unwrap_err().to_string();
