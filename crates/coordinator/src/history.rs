@@ -149,7 +149,7 @@ impl Past {
     fn voted(&mut self, at_ms: u64, votes: Votes) {
         for voted in votes.votes {
             // No transaction has more, however often a client tells.
-            if self.branches.len() >= BRANCHES_MAX {
+            if self.branches.len() > BRANCHES_MAX {
                 break;
             }
             let Some(branch) = self.branch(voted.resource, voted.number) else { continue };

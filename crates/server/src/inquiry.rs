@@ -233,7 +233,8 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
         Inquiry::Force(tx, wanted, said) => {
             let forced = coordinator()?.force(tx, wanted, &said.operator).map_err(|error| (error.kind, error.message));
             let doing = if wanted == Outcome::Committed { "forces the commit of" } else { "forces the rollback of" };
-            let is = |outcome| if outcome == Outcome::Committed { "it is committed" } else { "it is rolled back" };
+            let is =
+                |outcome: Outcome| if outcome == Outcome::Committed { "it is committed" } else { "it is rolled back" };
             said.note(doing, tx, &forced.clone().map(|outcome| is(outcome).to_owned()));
             // The branches need not wait for the agent's next look.
             shared.recovery.ring();

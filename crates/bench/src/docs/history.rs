@@ -86,7 +86,7 @@ fn deep(stage: &Stage<'_>, mut desk: Desk) -> Result<(), BenchError> {
         if depth <= begun.saturating_add(DEEP_COMMITS) || stage.sink.interrupted() {
             continue;
         }
-        desk = fill(stage, desk, depth - DEEP_COMMITS)?;
+        desk = deepen(stage, desk, depth - DEEP_COMMITS)?;
         if stage.sink.interrupted() {
             break;
         }
@@ -108,7 +108,7 @@ fn deep(stage: &Stage<'_>, mut desk: Desk) -> Result<(), BenchError> {
 }
 
 /// Commits up to a depth that are durable when all of them are.
-fn fill(stage: &Stage<'_>, desk: Desk, to: u32) -> Result<Desk, BenchError> {
+fn deepen(stage: &Stage<'_>, desk: Desk, to: u32) -> Result<Desk, BenchError> {
     let desk = desk.close()?.open_unsynced()?;
     let doc = desk.document(NAME)?;
     let field = super::three_steps(&doc.latest())?.0;

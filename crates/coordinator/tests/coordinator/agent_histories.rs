@@ -62,7 +62,7 @@ const STEPS: [Step; 13] = [
 const DEPTH: usize = 9;
 const STATES_MAX: usize = 2_500;
 /// Every order of so many things is looked at within that, and what leads to nothing new is not looked at twice.
-const WHOLE_DEPTH: usize = 5;
+const WHOLE_DEPTH: usize = 3;
 const SEEDS: u64 = 1_000;
 
 struct World {
