@@ -297,14 +297,14 @@ impl House {
             ..assent_door::Limits::default()
         };
         let mut engines = Engines::of(self.identity.node);
-        let mut places = Vec::new();
+        let mut stand = Vec::new();
         if let Some((state, coordinator)) = &self.coordinator {
             match state {
                 StateLog::Journal(journal) => count(&metrics, "coordinator", journal, Journal::counts),
                 StateLog::Table(table) => count(&metrics, "coordinator", table, TableLog::counts),
             }
             let connectors = config.resources.iter().map(|it| self.connector(it)).collect::<Result<Vec<_>, _>>()?;
-            places.extend(connectors.iter().map(|it| (it.name().to_owned(), it.place())));
+            stand.extend(connectors.iter().map(|it| (it.name().to_owned(), it.place())));
             engines.agent = Some(Agent::new(Arc::clone(coordinator), connectors, Arc::clone(&self.clock)));
             engines.coordinator = Some(Arc::clone(coordinator));
             engines.coordinator_log = Some(state.log());
@@ -319,7 +319,7 @@ impl House {
             threads: config.server.threads,
             limits,
             resources: config.resources.iter().map(|resource| resource.name.clone()).collect(),
-            places,
+            places: stand,
             client_lost_ms: u32::try_from(config.server.client_lost_ms).unwrap_or(u32::MAX),
             ..assent_server::Config::new(listen)
         };

@@ -263,7 +263,7 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
 /// Objects on their way out.
 enum Out {
     Json(Box<dyn io::Write>),
-    Csv(csv::Writer<Box<dyn io::Write>>),
+    Csv(Box<csv::Writer<Box<dyn io::Write>>>),
 }
 
 impl Out {
@@ -273,7 +273,7 @@ impl Out {
         }
         let mut sheet = csv::Writer::from_writer(out);
         sheet.write_record(&sheet::export_header())?;
-        Ok(Self::Csv(sheet))
+        Ok(Self::Csv(Box::new(sheet)))
     }
 
     fn write(&mut self, known: &store::Known) -> io::Result<()> {

@@ -28,7 +28,7 @@ fn a_postgres_branch_rolled_back_by_hand_is_found_listed_over_a_kill_and_forgott
     let (town, tx, xids) = decided("by_hand");
     let mut bank = Client::connect(&town.rules.bank, NoTls).unwrap();
     let sql = "SELECT transaction::text FROM pg_prepared_xacts WHERE gid = $1";
-    let number: String = bank.query_one(sql, &[&xids[0].to_gid()]).unwrap().get(0);
+    let known_by: String = bank.query_one(sql, &[&xids[0].to_gid()]).unwrap().get(0);
     bank.batch_execute(&format!("ROLLBACK PREPARED '{}'", xids[0].to_gid())).unwrap();
     let mut town = town.again(Rules::default());
     // Also after another kill: nothing forgets it but a person. MariaDB's end may be lost with the process, and is inferred.
@@ -54,7 +54,7 @@ fn a_postgres_branch_rolled_back_by_hand_is_found_listed_over_a_kill_and_forgott
     let shown = text(&town.served, &["show", &tx]);
     assert!(shown.contains("bank#0 rolled back on its own: decided commit"), "{shown}");
     // What a person needs to ask PostgreSQL himself.
-    let voted = format!("voted as transaction {number} of role \"assent\" in database \"assent\", log at ");
+    let voted = format!("voted as transaction {known_by} of role \"assent\" in database \"assent\", log at ");
     assert!(shown.contains(&voted) && shown.contains("voted as connection "), "{voted:?} in {shown}");
 
     fails(&["tx", "forget", &tx, "--server", &town.served.protocol], 2, "add --yes");

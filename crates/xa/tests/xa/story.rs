@@ -41,11 +41,14 @@ fn all_are_told_before_any_is_read_and_only_a_durable_decision_commits() {
     assert_eq!((report.verdict, report.decided), (Verdict::Committed, Some(Outcome::Committed)));
 }
 
+/// What its branches answer at the end, what to prepare, and what each voted.
+type Case<'a> = (&'a [Reply], &'a [(u16, Reply)], &'a [(u16, Ballot)]);
+
 /// What each branch said to `end` and `prepare` is its vote; what it says later is not.
 #[test]
 fn every_branch_that_was_asked_has_a_vote() {
     let [yes, read_only, done] = [Reply::Vote(Vote::Yes), Reply::Vote(Vote::ReadOnly), Reply::Done];
-    let cases: [(&[Reply], &[(u16, Reply)], &[(u16, Ballot)]); 4] = [
+    let cases: [Case<'_>; 4] = [
         (
             &[done.clone(), read_only.clone(), done.clone()],
             &[(0, yes.clone()), (2, yes.clone())],
