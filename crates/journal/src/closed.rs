@@ -67,7 +67,10 @@ mod tests {
         let file = disk.open(&folder.join(NAME), Open { access: Access::Write, direct: false }).unwrap();
         let mut whole = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
         read_exact_at(&*file, 0, &mut whole).unwrap();
-        for at in 0..whole.len() {
+        // What fills the frame up to its alignment says nothing.
+        let said = assent_frame::HEADER_BYTES + 4 + 8 + 8;
+        assert!(whole.len() < said + assent_frame::ALIGN_BYTES);
+        for at in 0..said {
             let mut bad = whole.clone();
             bad[at] ^= 0x10;
             assert_eq!(read_end(&bad, (3, 7)), None, "byte {at}");

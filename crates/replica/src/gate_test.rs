@@ -281,8 +281,8 @@ fn another_version_or_an_unknown_kind_is_refused() {
         Message::read(&bytes).unwrap_err()
     };
     assert_eq!(refused(16, &[1, 0, 1, 3, 0, 0, 0]), crate::MessageError::Version(1));
-    assert_eq!(refused(9, &[2, 0, 1, 3, 0, 0, 0]), crate::MessageError::Kind(9));
-    assert!(matches!(refused(16, &[2, 0, 1, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
+    assert_eq!(refused(9, &[3, 0, 1, 3, 0, 0, 0]), crate::MessageError::Kind(9));
+    assert!(matches!(refused(16, &[3, 0, 1, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
     assert!(matches!(refused(1, &[]), crate::MessageError::Malformed(_)));
 }
 

@@ -88,8 +88,8 @@ impl Replica {
         let Opened { known, out, history, end, base } = opened;
         let (node, actions) = Node::start(settings.setup.clone(), known, history, out)?;
         let mut replica = Self {
-            // Before this start it may have been told otherwise.
-            promise: Promise::at_start(settings.lease.map_or(settings.silent_ms, |lease| lease.length_ms), now_ms),
+            // Whoever is told of none now promises nothing, also of what an earlier life promised: docs/assets.md says how to change that.
+            promise: Promise::at_start(settings.lease.map_or(0, |lease| lease.length_ms), now_ms),
             promised: (0, 0),
             settings,
             node,

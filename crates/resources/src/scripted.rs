@@ -268,7 +268,7 @@ fn parse_answer(verb: &str, text: &str) -> Result<Answer, String> {
     }
     let code = codes::by_name(name).ok_or_else(|| format!("no code of xa.h is called {name:?}"))?;
     match name {
-        "XA_RDONLY" if verb != "prepare" => Err("XA_RDONLY answers prepare only".to_owned()),
+        "XA_RDONLY" if !matches!(verb, "end" | "prepare") => Err("XA_RDONLY answers end and prepare only".to_owned()),
         _ if !xids.is_empty() && (verb, name) != ("recover", "XA_OK") => {
             Err("only recover -> XA_OK is followed by XIDs".to_owned())
         }

@@ -271,7 +271,7 @@ fn a_frame_cut_by_the_clients_death_leaves_nothing_behind() {
     let mut frame = Vec::new();
     let head = assent_frame::Head { mark: 5, kind: 0x54, ..Default::default() };
     // A subscription, so that the server says when it has let go.
-    assent_frame::lay(&mut frame, head, &[&[2, 3, 1, 0, 0, 0, 0, 0, 0, 0]]);
+    assent_frame::lay(&mut frame, head, &[&[3, 3, 1, 0, 0, 0, 0, 0, 0, 0]]);
     for _ in 0..50 {
         let stream = Stream::connect(town.door.address(), Duration::from_secs(30)).unwrap();
         stream.set_timeouts(Some(Duration::from_secs(30)), None).unwrap();

@@ -34,7 +34,7 @@ impl Head {
         let mut lines = vec![format!("{listed} in doubt or unfinished, {held} held, {heuristic} heuristic{beside}")];
         if *held > 0 {
             lines.push(
-                "held: a power cut may have taken the decision; a person looks and decides (assent tx show TX)"
+                "held: a power cut, or an older copy of the folder, may have taken the decision; a person looks and decides (assent tx show TX)"
                     .to_owned(),
             );
         }

@@ -52,7 +52,7 @@ fn a_postgres_branch_rolled_back_by_hand_is_found_listed_over_a_kill_and_forgott
     assert_eq!(number(&town.served, "assent_heuristic"), 1);
     assert!(town.served.get("/health").contains("1 heuristic outcomes wait for a person"));
     let shown = text(&town.served, &["show", &tx]);
-    assert!(shown.contains("bank#0 rolled back on its own: decided commit"), "{shown}");
+    assert!(shown.contains("bank#0 voted yes, rolled back on its own: decided commit"), "{shown}");
     // What a person needs to ask PostgreSQL himself.
     let voted = format!("voted as transaction {known_by} of role \"assent\" in database \"assent\", log at ");
     assert!(shown.contains(&voted) && shown.contains("voted as connection "), "{voted:?} in {shown}");
@@ -102,7 +102,7 @@ fn of_a_mariadb_that_is_not_the_one_that_voted_nothing_is_inferred_and_a_person_
     root.query_drop(format!("SET GLOBAL server_id = {before}")).unwrap();
     let shown = text(&town.served, &["show", &tx]);
     assert!(
-        shown.contains("shop#1 in hazard: it may have gone either way: ")
+        shown.contains("shop#1 voted yes, in hazard: it may have gone either way: ")
             && shown.contains("the branch voted on server"),
         "{shown}"
     );

@@ -75,7 +75,9 @@ fn a_branch_that_a_fail_over_lost_is_listed_with_its_reason_and_never_told_as_do
     assert_eq!(town.rows(), (vec![], vec![1]), "half a transaction, and it is said");
     assert_eq!(number(&town.served, "assent_heuristic"), 1);
     let shown = text(&town.served, &["show", &tx]);
-    for said in ["bank#0 in hazard: it may have gone either way: ", "forget    the branches that ended on their own"] {
+    for said in
+        ["bank#0 voted yes, in hazard: it may have gone either way: ", "forget    the branches that ended on their own"]
+    {
         assert!(shown.contains(said), "{said:?} in {shown}");
     }
     let told = json(&town.tx(&["log", "--tx", &tx]));

@@ -77,7 +77,7 @@ fn of_three_processes_one_dies_and_comes_back_and_all_have_the_same() {
 
 #[test]
 fn both_restarted_with_different_tails_have_one_history_and_compare_names_where_they_parted() {
-    let mut pair = Pair::new(&["--ack", "received", "--slow-ms", "60000", "--silent-ms", "300"]);
+    let mut pair = Pair::new(&["--ack", "received", "--slow-ms", "60000", "--silent-ms", "3000"]);
     pair.settled();
     pair.says(&["create", "1=0", "2=0"], &pair.both());
     // Node 1 orders what nobody confirms, and dies with it.

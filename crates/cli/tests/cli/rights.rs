@@ -22,7 +22,7 @@ fn a_branch_of_another_role_stays_listed_with_the_role_to_connect_as_and_is_fini
     });
     assert_eq!(listed[0]["outcome"], "committed");
     let shown = text(&town.served, &["show", &tx]);
-    for words in ["bank#0 prepared", "connect as \"assent\"", &format!("role \"{role}\""), "(42501)"] {
+    for words in ["bank#0 voted yes, prepared", "connect as \"assent\"", &format!("role \"{role}\""), "(42501)"] {
         assert!(shown.contains(words), "{words:?} in {shown}");
     }
     let health = town.served.get("/health");
