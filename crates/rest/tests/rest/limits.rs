@@ -46,6 +46,20 @@ fn a_body_that_does_not_come_ends_with_its_time_and_frees_its_place() {
     let limits = Limits { partial_frame_ms: 60_000, ..Limits::default() };
     let settings = Settings { limits, request_ms: 100, requests_max: 1, ..Settings::default() };
     let house = house(Rules { settings, ..Rules::default() });
+    let mut slow = TcpStream::connect(house.rest.address()).unwrap();
+    slow.write_all(b"PUT /v1/keys/0/a HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12")
+        .unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("\"kind\":\"in_doubt\""), "{answer}");
+    assert_eq!(house.get("/v1/keys/0/a").status, 404);
+}
+
+#[test]
+fn one_request_more_than_there_are_places_is_told_to_come_back_and_health_is_told_all_the_same() {
+    let limits = Limits { partial_frame_ms: 60_000, ..Limits::default() };
+    let settings = Settings { limits, request_ms: 60_000, requests_max: 1, ..Settings::default() };
+    let house = house(Rules { settings, ..Rules::default() });
     let begin = || {
         let mut slow = TcpStream::connect(house.rest.address()).unwrap();
         slow.write_all(
