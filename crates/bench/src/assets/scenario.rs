@@ -256,7 +256,7 @@ fn snapshot(plan: &Plan<'_>, subject: &Subject, role: Role) -> Result<Figures, B
         // One that nothing happened since is not written again.
         drive(&subject.at, subject.speech, &changed, Duration::from_millis(1))?;
         let began = RealClock.now();
-        written(&subject.at)?;
+        written(&subject.at, &AtomicBool::new(false))?;
         took_s.push(since(began).as_secs_f64());
     }
     let (mut alone, mut beside, mut under_load_s) = (Vec::new(), Vec::new(), Vec::new());
@@ -297,8 +297,9 @@ fn beside_snapshots(
                 let mut took = Vec::new();
                 while !stop.load(Ordering::SeqCst) {
                     let began = RealClock.now();
-                    written(&node)?;
-                    took.push(since(began).as_secs_f64());
+                    if written(&node, stop)? {
+                        took.push(since(began).as_secs_f64());
+                    }
                 }
                 Ok::<_, BenchError>(took)
             })
@@ -315,15 +316,20 @@ fn beside_snapshots(
     })
 }
 
-/// Has a node write a snapshot, and waits until it is kept: then less is to be replayed than a moment before.
-fn written(node: &Address) -> Result<(), BenchError> {
-    let mut before = audit::snapshot(node)?.stats.replay_bytes;
+/// Has a node write a snapshot, and waits until it is kept: then less is to be replayed than a moment before. False where it was told to
+/// stop waiting: where nothing new happened since the last one, none is written.
+fn written(node: &Address, stop: &AtomicBool) -> Result<bool, BenchError> {
+    // Looked at before it is asked for: a short one is kept when the answer comes.
+    let mut before = audit::status(node)?.stats.replay_bytes;
+    let mut now = audit::snapshot(node)?.stats.replay_bytes;
     until("a snapshot is kept", AT_MOST, || {
-        let now = audit::status(node)?.stats.replay_bytes;
-        let is_less = now < before;
-        before = now;
-        Ok(is_less)
-    })
+        if now < before || stop.load(Ordering::SeqCst) {
+            return Ok(true);
+        }
+        (before, now) = (now, audit::status(node)?.stats.replay_bytes);
+        Ok(now < before)
+    })?;
+    Ok(now < before)
 }
 
 /// Processor time of nothing, in percent of one core.
