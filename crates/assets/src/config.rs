@@ -33,7 +33,8 @@ pub struct Config {
     pub ack: Ack,
     /// Bytes of log behind the last snapshot after which another one is due. Default 256 MiB.
     pub snapshot_log_bytes: u64,
-    /// Bytes a second that a snapshot writes, at most; 0: as the disk takes them. Default 0.
+    /// Bytes a second that a snapshot writes, at most; 0: as the disk takes them. While commands change assets no more than
+    /// [`assent_replica::BESIDE_COMMANDS_BYTES_PER_S`] either way. Default 0.
     pub snapshot_bytes_per_second: u64,
     /// One in so many commands is traced. 0: none. Default 64.
     pub trace_every: u32,

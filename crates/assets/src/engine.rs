@@ -31,7 +31,7 @@ use crate::logic::Logics;
 use crate::machine::{Begun, Machine};
 use crate::recover::{self, Recovery};
 use crate::resource::Claims;
-use crate::store::{Pace, Slots, Store, Verified};
+use crate::store::{Slots, Slow, Store, Verified};
 use crate::subscribe::{Change, News, SubscriptionId, Subscriptions};
 use crate::trace::{Step, Steps, Trace};
 
@@ -397,10 +397,11 @@ impl Engine {
             }
             (core.machine.view(), core.end)
         };
-        let mut pace = Pace::new(&*self.clock, self.config.snapshot_bytes_per_second);
+        let executed = || self.core().machine.sequence().0;
+        let mut slow = Slow::new(&*self.clock, self.config.snapshot_bytes_per_second, &executed);
         // The log first: a snapshot must not know more than the log can be asked for after a power cut.
         let settle = || Ok(self.log.wait_durable(Ticket { lsn: place, end: place })?);
-        let bytes = self.store.write(&mut slots, &view, place, &mut pace, settle)?;
+        let bytes = self.store.write(&mut slots, &view, place, &mut slow, settle)?;
         self.snapshot_at.store(place.0, Ordering::Relaxed);
         let older = slots.iter().map(|kept| kept.map(|kept| kept.place)).min().flatten();
         let trimmed = older.map_or(Ok(()), |older| self.log.trim(older));

@@ -6,12 +6,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use assent_frame::{PAYLOAD_BYTES_MAX, parse};
 use assent_ids::Lsn;
 use assent_membership::Sequence;
-use assent_world::{Access, Clock, Disk, File, Moment, Open, read_exact_at, write_all_at};
+use assent_replica::Pace;
+use assent_world::{Access, Clock, Disk, File, Open, read_exact_at, write_all_at};
 
 use crate::barrier;
 use crate::config::Limits;
@@ -24,7 +24,7 @@ use crate::rules::Rules;
 const NAMES: [&str; 2] = ["assets-1", "assets-2"];
 const NAME_NEW: &str = "assets.new";
 const READ_BYTES: usize = 1 << 20;
-/// How long a rate-limited snapshot writes before it looks at the clock again, in bytes.
+/// How much a snapshot writes before it looks at the clock again.
 const PACE_BYTES: u64 = 1 << 18;
 
 /// A snapshot that is whole, as far as it is known.
@@ -117,11 +117,11 @@ impl Store {
         slots: &mut Slots,
         view: &View,
         place: Lsn,
-        pace: &mut Pace<'_>,
+        slow: &mut Slow<'_>,
         settle: impl FnOnce() -> Result<(), AssetsError>,
     ) -> Result<u64, AssetsError> {
         let new = self.folder.join(NAME_NEW);
-        let written = self.write_new(&new, view, place, pace).and_then(|bytes| settle().map(|()| bytes));
+        let written = self.write_new(&new, view, place, slow).and_then(|bytes| settle().map(|()| bytes));
         let bytes = match written {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -141,7 +141,7 @@ impl Store {
         Ok(bytes)
     }
 
-    fn write_new(&self, new: &Path, view: &View, place: Lsn, pace: &mut Pace<'_>) -> Result<u64, AssetsError> {
+    fn write_new(&self, new: &Path, view: &View, place: Lsn, slow: &mut Slow<'_>) -> Result<u64, AssetsError> {
         let failed = |error: &io::Error| refused("writing", new, error);
         match self.disk.unlink(new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused("removing", new, &error)),
@@ -153,7 +153,7 @@ impl Store {
         view.write(place.0, |frame| {
             write_all_at(&*file, bytes, frame).map_err(|error| failed(&error))?;
             bytes += length(frame.len());
-            pace.wrote(length(frame.len()));
+            slow.wrote(length(frame.len()));
             Ok::<(), AssetsError>(())
         })?;
         file.sync_all(barrier::IMAGE).map_err(|error| failed(&error))?;
@@ -271,31 +271,33 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Holds a snapshot back, so that it takes no more of the disk than it may.
-pub(crate) struct Pace<'a> {
-    pub(crate) clock: &'a dyn Clock,
-    pub(crate) bytes_per_second: u64,
-    began: Moment,
-    bytes: u64,
-    looked: u64,
+/// Holds a snapshot back, so that it takes no more of the disk and of the processors than it may.
+pub(crate) struct Slow<'a> {
+    clock: &'a dyn Clock,
+    /// How many commands were executed by now.
+    executed: &'a dyn Fn() -> u64,
+    pace: Pace,
+    unlooked_bytes: u64,
 }
 
-impl<'a> Pace<'a> {
-    pub(crate) fn new(clock: &'a dyn Clock, bytes_per_second: u64) -> Self {
-        Self { clock, bytes_per_second, began: clock.now(), bytes: 0, looked: 0 }
+impl<'a> Slow<'a> {
+    pub(crate) fn new(clock: &'a dyn Clock, bytes_per_s_max: u64, executed: &'a dyn Fn() -> u64) -> Self {
+        Self { clock, executed, pace: Pace::new(bytes_per_s_max, clock.now(), executed()), unlooked_bytes: 0 }
     }
 
     fn wrote(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        if self.bytes_per_second == 0 || self.bytes - self.looked < PACE_BYTES {
+        self.pace.wrote(bytes);
+        self.unlooked_bytes += bytes;
+        if self.unlooked_bytes < PACE_BYTES {
             return;
         }
-        self.looked = self.bytes;
-        let due_us = u128::from(self.bytes) * 1_000_000 / u128::from(self.bytes_per_second);
-        let due = Duration::from_micros(u64::try_from(due_us).unwrap_or(u64::MAX));
-        let ahead = due.saturating_sub(self.clock.now().since(self.began));
-        if !ahead.is_zero() {
-            self.clock.sleep(ahead);
+        self.unlooked_bytes = 0;
+        loop {
+            let wait = self.pace.wait(self.clock.now(), (self.executed)());
+            if wait.is_zero() {
+                return;
+            }
+            self.clock.sleep(wait);
         }
     }
 }

@@ -4,21 +4,21 @@
 //! Deliberately absent: retries. The replica says again, with a tick, what it still wants.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use assent_arbiter::{Arbiter, ArbiterError};
 use assent_ids::Lsn;
 use assent_journal::{Journal, Log, Ticket};
 use assent_membership::{Configuration, Sequence};
-use assent_world::{Clock, Moment};
+use assent_world::Clock;
 
 use crate::error::ReplicaError;
 use crate::machine::Machine;
 use crate::message::Base;
+use crate::pace::Pace;
 use crate::shelf::{Coming, Shelf, Wrote};
 
 /// Something for the disk under the log: write the journal up to this entry, and sync it if told so.
@@ -129,30 +129,34 @@ impl Openings {
 }
 
 /// How fast a snapshot is written, and whether it still is to be.
-pub(crate) struct Pace {
+pub(crate) struct Slow {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) bytes_per_s: u64,
+    pub(crate) bytes_per_s_max: u64,
+    /// Commands that the desk has executed.
+    pub(crate) executed: Arc<AtomicU64>,
     pub(crate) stopping: Arc<AtomicBool>,
 }
 
-impl Pace {
-    /// So many bytes are written since then: holds back what is too fast.
-    fn wrote(&self, bytes: u64, began: Moment, goes_on: impl Fn() -> bool) -> io::Result<()> {
+impl Slow {
+    fn executed(&self) -> u64 {
+        self.executed.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self) -> Pace {
+        Pace::new(self.bytes_per_s_max, self.clock.now(), self.executed())
+    }
+
+    /// More was written: holds back what is too fast.
+    fn wrote(&self, pace: &mut Pace, goes_on: impl Fn() -> bool) -> io::Result<()> {
         loop {
             if self.stopping.load(Ordering::SeqCst) || !goes_on() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            if self.bytes_per_s == 0 {
+            let wait = pace.wait(self.clock.now(), self.executed());
+            if wait.is_zero() {
                 return Ok(());
             }
-            let due_us = u128::from(bytes) * 1_000_000 / u128::from(self.bytes_per_s);
-            let due = Duration::from_micros(u64::try_from(due_us).unwrap_or(u64::MAX));
-            let ahead = due.saturating_sub(self.clock.now().since(began));
-            if ahead.is_zero() {
-                return Ok(());
-            }
-            // In short naps: whoever stops the member does not wait for a snapshot.
-            self.clock.sleep(ahead.min(Duration::from_millis(50)));
+            self.clock.sleep(wait);
         }
     }
 }
@@ -162,14 +166,17 @@ pub(crate) fn snapshots<M: Machine>(
     orders: &Receiver<ShelfOrder<M>>,
     shelf: &Shelf,
     openings: &Openings,
-    pace: &Pace,
+    slow: &Slow,
     done: impl Fn(Result<ShelfDone<M>, ReplicaError>) -> bool,
 ) {
     for order in orders {
         let result = match order {
             ShelfOrder::Write { turn, base, view } => {
-                let began = pace.clock.now();
-                let wrote = |bytes| pace.wrote(bytes, began, || shelf.turn() == turn);
+                let (mut pace, mut before) = (slow.begin(), 0);
+                let wrote = |bytes: u64| {
+                    pace.wrote(bytes.saturating_sub(std::mem::replace(&mut before, bytes)));
+                    slow.wrote(&mut pace, || shelf.turn() == turn)
+                };
                 shelf.write(turn, &base, wrote, |put| M::lay(&view, put)).map(ShelfDone::Wrote)
             }
             ShelfOrder::Trim { log, journal, place } => Ok(ShelfDone::Trimmed(openings.trim(log, &journal, place))),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
@@ -110,6 +110,8 @@ pub(crate) struct Snapshots<M: Machine> {
     pub(crate) kept_bytes: u64,
     pub(crate) writing_bytes: u64,
     pub(crate) not_before_ms: u64,
+    /// For who writes one: it goes slowly while commands are executed.
+    pub(crate) executed: Arc<AtomicU64>,
     /// The last one that came was refused.
     pub(crate) refused: bool,
     pub(crate) busy: bool,
@@ -117,7 +119,12 @@ pub(crate) struct Snapshots<M: Machine> {
 }
 
 impl<M: Machine> Snapshots<M> {
-    pub(crate) fn new(shelf: Arc<Shelf>, openings: Arc<Openings>, worker: Worker<ShelfOrder<M>>) -> Self {
+    pub(crate) fn new(
+        shelf: Arc<Shelf>,
+        openings: Arc<Openings>,
+        executed: Arc<AtomicU64>,
+        worker: Worker<ShelfOrder<M>>,
+    ) -> Self {
         Self {
             kept: shelf.base().end.sequence,
             shelf,
@@ -132,6 +139,7 @@ impl<M: Machine> Snapshots<M> {
             kept_bytes: 0,
             writing_bytes: 0,
             not_before_ms: 0,
+            executed,
             refused: false,
             busy: false,
             worker,

@@ -5,6 +5,7 @@
 //! Deliberately absent: taking anything back. What is executed was confirmed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use assent_membership::Sequence;
 
@@ -52,7 +53,9 @@ pub(crate) fn load<M: Machine>(shelf: &Shelf, machine: &mut M, folder: &std::pat
 impl<M: Machine, F: Front<M>> Desk<M, F> {
     /// Executes what is confirmed, for a turn.
     pub(crate) fn execute_some(&mut self) -> Result<(), Stopped> {
-        self.execute(EXECUTED_MAX)
+        self.execute(EXECUTED_MAX)?;
+        self.snapshots.executed.store(self.applied.end.sequence.0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Executes what is confirmed, so many commands at most, and answers whoever waits for it.

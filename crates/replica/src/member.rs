@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,7 +26,7 @@ use assent_membership::{Ack, History, Member, Setup, SetupError, Word, WordError
 use assent_world::net::{Address, Listener, Poll, Waker};
 use assent_world::{Clock, Dice, Disk};
 
-use crate::chores::{self, Openings, Pace, Worker};
+use crate::chores::{self, Openings, Slow, Worker};
 use crate::desk::{Desk, Note, Snapshots};
 use crate::error::ReplicaError;
 use crate::event::{Opened, Refused};
@@ -82,7 +82,8 @@ pub struct Tuning {
     pub snapshot_every: u64,
     /// After how many bytes of commands a snapshot is taken. Default 256 MiB.
     pub snapshot_log_bytes: u64,
-    /// Bytes a second that a snapshot may write; 0: no limit. Default 0.
+    /// Bytes a second that a snapshot may write, 0: no limit; while commands are executed, at most
+    /// [`crate::BESIDE_COMMANDS_BYTES_PER_S`]. Default 0.
     pub snapshot_bytes_per_s: u64,
     /// Bytes a second that a primary reads from its disk for standbys that are far behind. Default 64 MiB.
     pub catch_up_bytes_per_s: u64,
@@ -448,13 +449,18 @@ impl<M: Machine> Tell<M> {
     fn snapshots(&self, doors: &Doors, home: &Home, shelf: Arc<Shelf>) -> Result<Snapshots<M>, StartError> {
         let (tell, openings) = (self.teller(), Arc::<Openings>::default());
         let (lent, known) = (Arc::clone(&shelf), Arc::clone(&openings));
-        let (clock, bytes_per_s) = (Arc::clone(&doors.clock), home.tuning.snapshot_bytes_per_s);
-        let pace = Pace { clock, bytes_per_s, stopping: Arc::clone(&self.stopping) };
+        let executed = Arc::<AtomicU64>::default();
+        let slow = Slow {
+            clock: Arc::clone(&doors.clock),
+            bytes_per_s_max: home.tuning.snapshot_bytes_per_s,
+            executed: Arc::clone(&executed),
+            stopping: Arc::clone(&self.stopping),
+        };
         let work = move |orders| {
-            chores::snapshots(&orders, &lent, &known, &pace, |done| tell(Note::Shelf(done.map(Box::new))));
+            chores::snapshots(&orders, &lent, &known, &slow, |done| tell(Note::Shelf(done.map(Box::new))));
         };
         let worker = Worker::start("member-shelf", work).map_err(system("starting a thread"))?;
-        Ok(Snapshots::new(shelf, openings, worker))
+        Ok(Snapshots::new(shelf, openings, executed, worker))
     }
 
     fn arbiter_worker(&self, arbiter: Box<dyn Arbiter>) -> Result<Worker<chores::Question>, StartError> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   replay     commands without a snapshot · every server killed · started again: until each has executed all of them
 //!   catch-up   the standby killed · commands · the standby started again: until it is in the set
-//!   snapshot   many assets: one while nothing else goes on, then beside a load, in slices that take turns with slices without
+//!   snapshot   many assets: one while nothing else goes on, then beside a load that lasts until it is kept, taking turns with slices without
 //!   idle       nobody asks anything: processor time
 //! ```
 //! Walk: [`Scenario`] has rows · [`run`] plays each over processes of its own (`place`), loaded as the race loads them (`load`); after a
@@ -18,7 +18,7 @@ use assent_kind::Kind;
 use assent_world::net::Address;
 use assent_world::{Clock as _, Moment, RealClock};
 
-use super::load::drive;
+use super::load::{Slice, drive};
 use super::meter::Meter;
 use super::place::{Program, Subject, make, remove, until, whole};
 use super::speech::Speech;
@@ -97,7 +97,7 @@ pub struct Plan<'p> {
     pub commands: u64,
     /// Assets in a snapshot.
     pub assets: u64,
-    /// Snapshots while nothing else goes on, and slices beside a load.
+    /// Snapshots while nothing else goes on, and beside a load.
     pub rounds: u32,
     /// How long a slice is.
     pub slice: Duration,
@@ -261,17 +261,18 @@ fn snapshot(plan: &Plan<'_>, subject: &Subject, role: Role) -> Result<Figures, B
     }
     let (mut alone, mut beside, mut under_load_s) = (Vec::new(), Vec::new(), Vec::new());
     let load = case(role, BESIDE, CHANGED_ASSETS.min(plan.assets));
-    let slice = || {
-        let slice = drive(&subject.at, Speech::Assets, &load, plan.slice)?;
-        Ok::<f64, BenchError>(per_second(slice.samples.len(), slice.took))
-    };
+    let slice = || drive(&subject.at, Speech::Assets, &load, plan.slice);
     for _ in 0..plan.rounds.max(1) {
-        let without = slice()?;
-        let (with, took) = beside_snapshots(&subject.nodes, slice)?;
-        ratios.push(with / without.max(1e-9));
-        alone.push(without);
-        beside.push(with);
-        under_load_s.extend(took);
+        let with = beside_snapshots(&subject.nodes, slice)?;
+        // As many slices without, so that both see the machine for as long.
+        let mut without = Beside::default();
+        for _ in 0..with.slices {
+            without.add(&slice()?);
+        }
+        ratios.push(with.per_s() / without.per_s().max(1e-9));
+        alone.push(without.per_s());
+        beside.push(with.per_s());
+        under_load_s.extend(with.snapshots_s);
     }
     let figures = [
         ("assets", float(plan.assets)),
@@ -284,35 +285,57 @@ fn snapshot(plan: &Plan<'_>, subject: &Subject, role: Role) -> Result<Figures, B
     Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
-/// A load while each node writes one snapshot behind the other; how long those took that ended within it.
-fn beside_snapshots(
-    nodes: &[Address],
-    slice: impl FnOnce() -> Result<f64, BenchError>,
-) -> Result<(f64, Vec<f64>), BenchError> {
-    let stop = AtomicBool::new(false);
+/// A load in slices.
+#[derive(Debug, Default)]
+struct Beside {
+    done: usize,
+    took: Duration,
+    slices: u32,
+    /// How long each node's snapshot took meanwhile.
+    snapshots_s: Vec<f64>,
+}
+
+impl Beside {
+    fn add(&mut self, slice: &Slice) {
+        self.done += slice.samples.len();
+        self.took += slice.took;
+        self.slices += 1;
+    }
+
+    fn per_s(&self) -> f64 {
+        per_second(self.done, self.took)
+    }
+}
+
+/// A load while each node writes a snapshot, in slices until the last of them is kept.
+fn beside_snapshots(nodes: &[Address], slice: impl Fn() -> Result<Slice, BenchError>) -> Result<Beside, BenchError> {
+    let (stop, mut beside) = (AtomicBool::new(false), Beside::default());
     std::thread::scope(|scope| {
-        let write = |node: &'_ Address| {
+        let write = |node: &Address| {
             let (node, stop) = (node.clone(), &stop);
             scope.spawn(move || {
-                let mut took = Vec::new();
-                while !stop.load(Ordering::SeqCst) {
-                    let began = RealClock.now();
-                    if written(&node, stop)? {
-                        took.push(since(began).as_secs_f64());
-                    }
-                }
-                Ok::<_, BenchError>(took)
+                let began = RealClock.now();
+                written(&node, stop)?;
+                Ok::<_, BenchError>(since(began).as_secs_f64())
             })
         };
+        // Something must have happened since the last one.
+        slice()?;
         let writers: Vec<_> = nodes.iter().map(write).collect();
-        let rate = slice();
-        stop.store(true, Ordering::SeqCst);
-        let mut all = Vec::new();
+        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            match slice() {
+                Ok(slice) => beside.add(&slice),
+                Err(error) => {
+                    stop.store(true, Ordering::SeqCst);
+                    return Err(error);
+                }
+            }
+        }
         for writer in writers {
             let panicked = |_| Err(BenchError::new(Kind::Internal, "who asks for snapshots panicked"));
-            all.extend(writer.join().unwrap_or_else(panicked)?);
+            beside.snapshots_s.push(writer.join().unwrap_or_else(panicked)?);
         }
-        Ok((rate?, all))
+        Ok(beside)
     })
 }
 

@@ -70,8 +70,8 @@ fn run_scenarios(arguments: &BenchAssets, json: bool) -> Result<ExitCode, Failur
     kept.sink().draw(scenario::charts(&arguments.scenario));
     kept.sink().note(
         "Replay: from the start of killed servers with a log and no snapshot until each has executed all of it. Catch-up: from the start of a \
-         standby until it is in the set. Snapshot: from its request until it is kept, alone, and each node one behind the other beside 6 x 16; \
-         lost is the median over pairs of slices.",
+         standby until it is in the set. Snapshot: from its request until it is kept, alone, and one of each node beside 6 x 16 until all are \
+         kept; lost is the median of rounds against as many slices without.",
     );
     let path = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
     let rows = folder.path().join("assent-bench-assets");
