@@ -29,7 +29,7 @@ pub struct GroupStatus {
     pub node: Member,
     /// What it does.
     pub role: Role,
-    /// Why nothing goes on here, where it does not.
+    /// Why nothing goes on here, where it does not; and whom it does not listen to.
     pub why: Option<String>,
     /// Counts the primaries.
     pub epoch: Epoch,
@@ -84,6 +84,10 @@ impl GroupStatus {
             (None, Standing::Stalls(why)) => (Role::Stalled, Some(sentence(why))),
             (None, Standing::Follows(_)) => (Role::Standby, None),
             (None, Standing::Waits(why)) => (Role::Waiting, Some(sentence(why))),
+        };
+        let why = match (why, status.refuses()) {
+            (Some(why), Some(refuses)) => Some(format!("{why}; {refuses}")),
+            (why, refuses) => why.or(refuses),
         };
         let standby = |lag: &assent_replica::Lag| StandbyStatus {
             node: lag.member,

@@ -15,6 +15,19 @@ pub enum Ack {
     Durable,
 }
 
+impl Ack {
+    /// Its name, as options and reports have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Received => "received",
+            Self::Written => "written",
+            Self::Durable => "durable",
+        }
+    }
+}
+
 /// How far one log is held, in what. `received >= written >= durable`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reach {

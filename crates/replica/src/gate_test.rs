@@ -249,7 +249,9 @@ fn messages() -> Vec<Message> {
         Said::More { at: Sequence(9), offset: 8 },
         Said::State { at: Sequence(9), hash: 1 },
     ];
-    said.into_iter().map(|said| Message { from: Member(0), to: Member(1), epoch: Epoch(3), said }).collect()
+    said.into_iter()
+        .map(|said| Message { from: Member(0), to: Member(1), ack: Ack::Written, epoch: Epoch(3), said })
+        .collect()
 }
 
 #[test]
@@ -281,8 +283,10 @@ fn another_version_or_an_unknown_kind_is_refused() {
         Message::read(&bytes).unwrap_err()
     };
     assert_eq!(refused(16, &[1, 0, 1, 3, 0, 0, 0]), crate::MessageError::Version(1));
-    assert_eq!(refused(9, &[3, 0, 1, 3, 0, 0, 0]), crate::MessageError::Kind(9));
-    assert!(matches!(refused(16, &[3, 0, 1, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
+    assert_eq!(refused(9, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Kind(9));
+    assert!(matches!(refused(16, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
+    let what = refused(16, &[4, 0, 1, 4, 3, 0, 0, 0]).to_string();
+    assert!(what.contains("ack"), "an ack of number 4: {what}");
     assert!(matches!(refused(1, &[]), crate::MessageError::Malformed(_)));
 }
 

@@ -8,7 +8,7 @@
 
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::Epoch;
-use assent_membership::{Body, Configuration, History, InSync, Life, MEMBERS_MAX, Member, Place, Reach, Sequence};
+use assent_membership::{Ack, Body, Configuration, History, InSync, Life, MEMBERS_MAX, Member, Place, Reach, Sequence};
 
 const KIND_HELLO: u16 = 1;
 const KIND_LEAD: u16 = 2;
@@ -142,4 +142,15 @@ pub(crate) fn flag(fields: &mut Reader<'_>, field: &'static str) -> Result<bool,
         1 => Ok(true),
         _ => Err(Malformed { field }),
     }
+}
+
+const ACKS: [Ack; 4] = [Ack::None, Ack::Received, Ack::Written, Ack::Durable];
+
+pub(crate) fn ack_byte(ack: Ack) -> u8 {
+    ACKS.iter().position(|one| *one == ack).and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
+}
+
+pub(crate) fn read_ack(fields: &mut Reader<'_>) -> Result<Ack, Malformed> {
+    let byte = fields.u8("ack")?;
+    ACKS.get(usize::from(byte)).copied().ok_or(Malformed { field: "ack" })
 }

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   frame: kind = what is said · mark, flags, chain 0
-//!   payload: | version: 1 byte | from 1 | to 1 | epoch 4 | what it says ... |
+//!   payload: | version: 1 byte | from 1 | to 1 | ack 1 | epoch 4 | what it says ... |
 //! ```
 //! Kinds 1 to 4 are the letters of `membership`, as `letters` lays them; from 16 on it is the stream of entries. Every one
-//! carries the epoch of its sender; who gets a lower one than his refuses it.
+//! carries the epoch of its sender; who gets a lower one than his refuses it. And each carries what an acknowledgement means to its
+//! sender; who was told otherwise believes none of it.
 //!
 //! Walk: [`Message::lay`] appends the frame to a buffer · [`Message::read`] takes the first message off bytes.
 //! Deliberately absent: connections, and what follows from a message.
 
 use assent_frame::{Frame, FrameError, Head, Malformed, PAYLOAD_BYTES_MAX, Reader, Writer};
 use assent_ids::Epoch;
-use assent_membership::{Body, History, Member, Sequence};
+use assent_membership::{Ack, Body, History, Member, Sequence};
 use bytes::Bytes;
 
 use crate::entry::{COMMAND_BYTES_MAX, Chain, Entry, HEADER_BYTES, Mark};
@@ -23,7 +24,7 @@ pub const STREAM_BYTES_MAX: usize = 256 << 10;
 /// As many bytes of a snapshot as one message takes.
 pub const PIECE_BYTES_MAX: usize = 256 << 10;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const KIND_RESUME: u16 = 16;
 const KIND_STREAM: u16 = 17;
 const KIND_DIFFERS: u16 = 18;
@@ -46,6 +47,8 @@ pub struct Message {
     pub from: Member,
     /// To whom.
     pub to: Member,
+    /// What an acknowledgement means, as the sender was told.
+    pub ack: Ack,
     /// The highest epoch that the sender knew.
     pub epoch: Epoch,
     /// What it says.
@@ -134,7 +137,7 @@ impl Message {
     pub fn lay(&self, out: &mut Vec<u8>) {
         // Straight into the buffer: each command is copied once.
         assent_frame::lay_with(out, Head { kind: self.said.kind(), ..Head::default() }, |fields| {
-            fields.u8(VERSION).u8(self.from.0).u8(self.to.0).u32(self.epoch.0);
+            fields.u8(VERSION).u8(self.from.0).u8(self.to.0).u8(letters::ack_byte(self.ack)).u32(self.epoch.0);
             self.said.lay(fields);
         });
     }
@@ -158,6 +161,7 @@ impl Message {
             return Err(MessageError::Version(version));
         }
         let (from, to) = (Member(fields.u8("from")?), Member(fields.u8("to")?));
+        let ack = letters::read_ack(&mut fields)?;
         let epoch = Epoch(fields.u32("epoch")?);
         let said = match frame.kind {
             KIND_RESUME => Said::Resume(read_mark(&mut fields)?),
@@ -169,7 +173,7 @@ impl Message {
             kind => Said::Letter(letters::read(kind, &mut fields)?.ok_or(MessageError::Kind(kind))?),
         };
         fields.end()?;
-        Ok(Self { from, to, epoch, said })
+        Ok(Self { from, to, ack, epoch, said })
     }
 }
 

@@ -21,6 +21,8 @@ use crate::{letters, whole};
 pub(crate) const NAME: &str = "own";
 const KIND: u16 = 1;
 const VERSION: u8 = 1;
+/// A number of starts is no number of boots, also where a group was told another acknowledgement since.
+const COUNTED_STARTS: u64 = 1 << 63;
 
 /// What a member keeps of itself.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Own {
     #[must_use]
     pub const fn life(&self, ack: Ack) -> Life {
         let memory = match ack {
-            Ack::None | Ack::Received => self.kept.starts,
+            Ack::None | Ack::Received => self.kept.starts | COUNTED_STARTS,
             Ack::Written => self.kept.boots,
             Ack::Durable => 0,
         };

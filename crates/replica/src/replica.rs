@@ -15,9 +15,11 @@
 //! by the state itself, at the moment when it is applied.
 //! Deliberately absent: I/O, threads, clocks, and what a command means.
 
+use std::collections::BTreeMap;
+
 use assent_journal::KIND_RESERVED;
 use assent_membership::{
-    Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
+    Ack, Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
 };
 use bytes::BytesMut;
 
@@ -61,6 +63,8 @@ pub struct Replica {
     promise: Promise,
     /// The last beat that was answered, and of which epoch.
     promised: (u32, u64),
+    /// Members that were told that an acknowledgement means something else, and what: nothing of theirs is believed.
+    pub(crate) otherwise: BTreeMap<Member, Ack>,
     halted: bool,
     pub(crate) counts: Counts,
     /// Where commands are put together; their payloads are parts of it.
@@ -104,6 +108,7 @@ impl Replica {
             trimmed: base,
             states: States::default(),
             watch: Watch::new(now_ms),
+            otherwise: BTreeMap::new(),
             halted: false,
             counts: Counts::default(),
             laid: BytesMut::new(),
@@ -263,8 +268,8 @@ impl Replica {
     }
 
     pub(crate) fn send(&mut self, to: Member, said: Said) {
-        let (from, epoch) = (self.me(), self.node.configuration().epoch);
-        self.out.push(Output::Send(Message { from, to, epoch, said }));
+        let (from, ack, epoch) = (self.me(), self.settings.setup.ack, self.node.configuration().epoch);
+        self.out.push(Output::Send(Message { from, to, ack, epoch, said }));
     }
 
     /// Puts an entry that follows the end behind it.
@@ -400,13 +405,22 @@ impl Replica {
             }
             _ => {}
         }
-        self.out.push(Output::Send(Message { from, to, epoch, said: Said::Letter(body) }));
+        let ack = self.settings.setup.ack;
+        self.out.push(Output::Send(Message { from, to, ack, epoch, said: Said::Letter(body) }));
     }
 
     fn heard(&mut self, message: Message) {
-        let Message { from, to, epoch, said } = message;
+        let Message { from, to, ack, epoch, said } = message;
         if to != self.me() || from == to || !self.settings.setup.members.contains(&from) {
             return;
+        }
+        // What it confirms would be counted as something else, and what it would do with the lead too.
+        if ack != self.settings.setup.ack && self.keeps(Rule::SameAck) {
+            self.otherwise.insert(from, ack);
+            return;
+        }
+        if !self.otherwise.is_empty() {
+            self.otherwise.remove(&from);
         }
         let Said::Letter(body) = said else {
             let current = epoch == self.node.configuration().epoch;

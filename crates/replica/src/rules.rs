@@ -34,4 +34,6 @@ pub(crate) enum Rule {
     SaidPromise,
     /// A lease counts only if everybody in every set that may be recorded has promised.
     AllPromise,
+    /// A member to whom an acknowledgement means something else is not listened to.
+    SameAck,
 }

@@ -143,6 +143,8 @@ pub(crate) struct Shape {
     pub(crate) lease: bool,
     /// The last member was told to promise nothing.
     pub(crate) mixed: bool,
+    /// The last member was told that an acknowledgement means this.
+    pub(crate) otherwise: Option<Ack>,
     pub(crate) left_out: Option<Rule>,
     /// What is stored of a configuration is not durable, and acted on.
     pub(crate) forgets: bool,
@@ -158,8 +160,21 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) const fn new(members: u8, ack: Ack) -> Self {
         let (snapshot_ms, pause_ms, piece_bytes) = (1..150, 50..400, 300);
-        let (left_out, lease, mixed, forgets, never_revokes) = (None, false, false, false, false);
-        Self { members, ack, lease, mixed, left_out, forgets, never_revokes, piece_bytes, snapshot_ms, pause_ms }
+        let (left_out, otherwise, lease, mixed) = (None, None, false, false);
+        let (forgets, never_revokes) = (false, false);
+        Self {
+            members,
+            ack,
+            lease,
+            mixed,
+            otherwise,
+            left_out,
+            forgets,
+            never_revokes,
+            piece_bytes,
+            snapshot_ms,
+            pause_ms,
+        }
     }
 }
 
@@ -254,10 +269,14 @@ impl Seat {
         self.offset_ms + now_ms * self.rate / 1_000
     }
 
+    fn ack(&self, shape: &Shape) -> Ack {
+        shape.otherwise.filter(|_| self.me.0 + 1 == shape.members).unwrap_or(shape.ack)
+    }
+
     pub(crate) fn settings(&self, shape: &Shape, life: Life) -> Settings {
         let members = (0..shape.members).map(Member).collect();
         let leases = shape.lease && !(shape.mixed && self.me.0 + 1 == shape.members);
-        let setup = Setup { me: self.me, members, preferred: Member(0), life, ack: shape.ack };
+        let setup = Setup { me: self.me, members, preferred: Member(0), life, ack: self.ack(shape) };
         Settings {
             tick_ms: 20,
             silent_ms: 120,
@@ -290,7 +309,7 @@ impl Seat {
         let shelf = Shelf::open(Arc::clone(&disk), folder).unwrap();
         let (toy, base) = Toy::kept(&shelf);
         let (log, history) = OwnLog::open(journal, self.dice.clone(), &base).unwrap();
-        self.life = own.life(shape.ack);
+        self.life = own.life(self.ack(shape));
         let known = own.known().clone();
         let opened = Opened { known, out: false, history, end: log.end(), base: base.end.sequence };
         let settings = self.settings(shape, self.life);

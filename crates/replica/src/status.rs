@@ -53,6 +53,8 @@ pub struct Lag {
     pub held: Reach,
     /// Where what it gets comes from.
     pub feeding: Feeding,
+    /// What it was told that an acknowledgement means, if that is something else: then neither believes the other.
+    pub otherwise: Option<Ack>,
 }
 
 /// Where what a standby gets comes from.
@@ -108,6 +110,21 @@ pub struct Counts {
     pub bytes_in: u64,
 }
 
+impl Status {
+    /// Which members are not listened to, and why.
+    #[must_use]
+    pub fn refuses(&self) -> Option<String> {
+        let told = |lag: &Lag| lag.otherwise.map(|ack| format!("node {} has ack {}", lag.member, ack.name()));
+        let others: Vec<String> = self.others.iter().filter_map(told).collect();
+        let own = self.ack.name();
+        (!others.is_empty()).then(|| {
+            let (others, me) = (others.join(", "), self.member);
+            let what = "they must have the same; until then neither listens to the other";
+            format!("{others}, this one, node {me}, has {own}: {what}")
+        })
+    }
+}
+
 impl Replica {
     /// Where it stands, with what its desk knows. The hash and why it halted are the desk's to say.
     pub(crate) fn status(&self, facts: Facts, wires: &Wires) -> Status {
@@ -151,6 +168,7 @@ impl Replica {
                 is_in_sync: self.node.configuration().in_sync.life(member).is_some(),
                 held: peer.map(|peer| peer.held).unwrap_or_default(),
                 feeding,
+                otherwise: self.otherwise.get(&member).copied(),
             }
         };
         self.others().into_iter().map(lag).collect()

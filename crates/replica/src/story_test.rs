@@ -40,7 +40,7 @@ fn primary() -> Replica {
 }
 
 fn said(from: Member, to: Member, said: Said) -> Input {
-    Input::Heard(Message { from, to, epoch: Epoch(1), said })
+    Input::Heard(Message { from, to, ack: Ack::Received, epoch: Epoch(1), said })
 }
 
 fn sent(outputs: Vec<Output>) -> Vec<Said> {
@@ -142,7 +142,7 @@ fn a_log_that_is_not_what_its_history_says_is_refused() {
     let mut group = formed(&shape(Ack::Received));
     let up = group.seats[1].up.as_mut().unwrap();
     let epoch = up.replica.configuration().epoch;
-    let message = Message { from: A, to: B, epoch, said: Said::Differs(Sequence(1)) };
+    let message = Message { from: A, to: B, ack: Ack::Received, epoch, said: Said::Differs(Sequence(1)) };
     let out = up.replica.step(Input::Heard(message), u64::MAX / 2);
     assert!(out.contains(&Output::Halt(Fault::LogDiffers { at: Sequence(1) })), "{out:?}");
     assert_eq!(up.replica.step(Input::Time, u64::MAX / 2), [], "it says nothing any more");
@@ -151,8 +151,16 @@ fn a_log_that_is_not_what_its_history_says_is_refused() {
 #[test]
 fn a_lower_epoch_is_refused_in_every_message_of_the_stream() {
     let mut primary = primary();
-    let out =
-        primary.step(Input::Heard(Message { from: B, to: A, epoch: Epoch(0), said: Said::Resume(Mark::default()) }), 1);
+    let out = primary.step(
+        Input::Heard(Message {
+            from: B,
+            to: A,
+            ack: Ack::Received,
+            epoch: Epoch(0),
+            said: Said::Resume(Mark::default()),
+        }),
+        1,
+    );
     assert!(!sent(out).iter().any(|said| matches!(said, Said::Stream { .. })));
     primary.submit(1, b"one").unwrap();
     let out = primary.step(Input::Time, 1);
@@ -312,6 +320,70 @@ fn a_standby_that_was_told_to_promise_nothing_makes_each_read_ask_the_set() {
 }
 
 #[test]
+fn who_was_told_another_acknowledgement_is_not_listened_to_and_both_say_so() {
+    // B said that its memory outlives its process, as `durable` has no need of it, in a group that acknowledges what is in memory.
+    let mut group = formed(&shape(Ack::Received));
+    group.shape.otherwise = Some(Ack::Durable);
+    group.crash(1, None, 50);
+    group.run(1_500);
+    let acked = group.acked.len();
+    group.run(500);
+    assert!(group.acked.len() > acked, "the primary goes on alone: {}", group.brief());
+    assert_eq!((group.arbiter.primary, group.arbiter.in_sync.len()), (Some(A), 1), "{}", group.brief());
+    let otherwise = |group: &Group, at: usize| group.seats[at].up.as_ref().unwrap().replica.otherwise.clone();
+    assert_eq!(otherwise(&group, 0), [(B, Ack::Durable)].into());
+    assert_eq!(otherwise(&group, 1), [(A, Ack::Received)].into());
+    group.shape.otherwise = None;
+    group.crash(1, None, 50);
+    group.run(1_500);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+    assert!(otherwise(&group, 0).is_empty() && otherwise(&group, 1).is_empty());
+    // Without the rule it is counted on.
+    group.shape.left_out = Some(Rule::SameAck);
+    group.shape.otherwise = Some(Ack::Durable);
+    for at in [0, 1] {
+        group.crash(at, None, 50);
+        group.run(1_500);
+    }
+    assert_eq!(group.arbiter.in_sync.len(), 2, "{}", group.brief());
+}
+
+#[test]
+fn two_that_begin_with_different_acknowledgements_never_lead_together() {
+    let mut group = Group::new(&Shape { otherwise: Some(Ack::Written), ..shape(Ack::Received) }, 7);
+    group.run(3_000);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (0, &None), "nobody begins: {}", group.brief());
+    let told = |group: &Group, at: usize| !group.seats[at].up.as_ref().unwrap().replica.otherwise.is_empty();
+    assert!(told(&group, 0) && told(&group, 1));
+    group.shape.otherwise = None;
+    group.crash(1, None, 50);
+    group.run(1_500);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+}
+
+#[test]
+fn a_group_is_told_another_acknowledgement_by_stopping_the_standby_and_then_the_primary() {
+    for (before, then) in [(Ack::Received, Ack::Durable), (Ack::Durable, Ack::Received), (Ack::Written, Ack::Received)]
+    {
+        let mut group = formed(&shape(before));
+        group.crash(1, None, 3_000);
+        group.run(600);
+        assert_eq!(group.arbiter.in_sync.len(), 1, "{}", group.brief());
+        group.shape.ack = then;
+        group.crash(0, None, 50);
+        group.run(1_500);
+        let acked = group.acked.len();
+        group.run(2_500);
+        assert!(group.acked.len() > acked, "{before:?} to {then:?}: {}", group.brief());
+        assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+        group.quiet();
+        group.run(500);
+        group.audit();
+        assert_eq!(group.broken, None);
+    }
+}
+
+#[test]
 fn a_cut_behind_the_snapshot_stops_the_member() {
     let mut history = History::default();
     history.grew(Epoch(1), Sequence(9));
@@ -329,7 +401,8 @@ fn a_cut_behind_the_snapshot_stops_the_member() {
     let mut base = History::default();
     base.grew(Epoch(1), Sequence(5));
     let lead = assent_membership::Body::Lead { configuration, base, beat: 0, aside: false };
-    let out = replica.step(Input::Heard(Message { from: A, to: B, epoch: Epoch(2), said: Said::Letter(lead) }), 1);
+    let lead = Message { from: A, to: B, ack: Ack::None, epoch: Epoch(2), said: Said::Letter(lead) };
+    let out = replica.step(Input::Heard(lead), 1);
     assert!(out.contains(&Output::Halt(Fault::CutBehindSnapshot { to: Sequence(5), base: Sequence(8) })), "{out:?}");
 }
 

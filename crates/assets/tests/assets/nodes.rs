@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_arbiter::Arbiter;
-use assent_assets::{Answer, Client, OPS_MAX, Refusal};
+use assent_assets::{Answer, Client, OPS_MAX, Options, Refusal, Role};
 use assent_frame::{Head, lay};
 use assent_kind::Kind;
 use assent_membership::Ack;
@@ -61,6 +61,38 @@ fn of_three_nodes_two_may_die_one_after_the_other_and_come_back() {
         count_on(&mut client, &mut count);
         until_the_same(&group);
     }
+}
+
+#[test]
+fn a_node_that_was_told_another_ack_is_refused_and_both_say_which() {
+    let mut group = Group::new(Plan::calm(2, Ack::Received));
+    let mut client = group.client(&[0, 1]);
+    client.execute(&[create(1, 0)]).unwrap();
+    let why = |group: &Group, at: usize| {
+        let options = Options { session: false, ..group.options(&[at]) };
+        let status = Client::connect(options, Arc::new(RealClock)).unwrap().status().unwrap();
+        status.group.map(|status| (status.role, status.why.unwrap_or_default())).unwrap()
+    };
+    drop(group.members.remove(&1));
+    group.plan.ack = Ack::Durable;
+    group.start(1);
+    let (role, said) = group.until("the primary says so", |group| {
+        Some(why(group, 0)).filter(|(role, why)| *role == Role::Primary && !why.is_empty())
+    });
+    assert_eq!(role, Role::Primary);
+    assert!(said.starts_with("node 1 has ack durable, this one, node 0, has received:"), "{said}");
+    let said = group.until("the other one says so", |group| {
+        Some(why(group, 1)).filter(|(_, why)| why.contains("has ack")).map(|(_, why)| why)
+    });
+    assert!(said.contains("node 0 has ack received, this one, node 1, has durable:"), "{said}");
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[(1, 1)]), "the primary goes on");
+    // Told the same again, it comes back, and nothing is said any more.
+    drop(group.members.remove(&1));
+    group.plan.ack = Ack::Received;
+    group.start(1);
+    group.until_whole();
+    assert_eq!(why(&group, 0), (Role::Primary, String::new()));
+    assert_eq!(why(&group, 1), (Role::Standby, String::new()));
 }
 
 struct Etcd {

@@ -162,13 +162,18 @@ fn folder(arguments: &Serve) -> Result<PathBuf, Failure> {
 /// Tells the log who leads, as it changes, until a signal comes; which. A node whose thread has ended would stand there without a
 /// door: the process ends, so that whoever watches it starts it again.
 fn watch(running: &Running<Machine>, signals: &mut Signals, me: Id) -> Result<i32, Failure> {
-    let mut before = None;
+    let (mut before, mut refused) = (None, None);
     loop {
         if let Some(signal) = signals.pending().next() {
             return Ok(signal);
         }
         match running.status() {
             Ok(status) => {
+                let refuses = status.refuses();
+                if let Some(refuses) = refuses.as_ref().filter(|_| refuses != refused) {
+                    warn!("{refuses}");
+                }
+                refused = refuses;
                 let configuration = status.configuration;
                 let in_sync: Vec<Id> = configuration.in_sync.iter().map(|(member, _)| member).collect();
                 let now = Some((status.halted, status.standing, configuration.epoch, in_sync));

@@ -35,15 +35,6 @@ pub(super) fn assets(ops: &[Op], found: &[Asset], as_json: bool) -> Result<(), F
     Ok(())
 }
 
-pub(super) const fn ack(ack: Ack) -> &'static str {
-    match ack {
-        Ack::None => "none",
-        Ack::Received => "received",
-        Ack::Written => "written",
-        Ack::Durable => "durable",
-    }
-}
-
 fn promise(status: &Status) -> String {
     match status.ack {
         Ack::Durable => "durable: what was answered is on the disk".to_owned(),
@@ -66,7 +57,7 @@ fn value(status: &Status) -> Value {
     let steps: serde_json::Map<String, Value> =
         status.steps.iter().map(|step| (step.name.clone(), row(&step.numbers))).collect();
     let mut shown = json!({
-        "role": "solo", "ack": ack(status.ack), "window_ms": status.window_ms, "closed": status.closed,
+        "role": "solo", "ack": status.ack.name(), "window_ms": status.window_ms, "closed": status.closed,
         "assets": stats.assets, "memory_bytes": stats.memory_bytes, "sequence": stats.sequence.0, "hash": hash,
         "sessions": stats.sessions, "session_bytes": stats.session_bytes, "in_doubt": stats.in_doubt,
         "subscriptions": stats.subscriptions, "unsynced_bytes": stats.unsynced_bytes,
