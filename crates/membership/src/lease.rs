@@ -72,10 +72,10 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// After a start: what was promised in an earlier life is not known, so it is promised again.
+    /// After a start: in an earlier life at most so much was promised at once. When is not known, so it is promised again.
     #[must_use]
-    pub const fn at_start(length_ms: u64, now_ms: u64) -> Self {
-        Self { length_ms, until_ms: now_ms.saturating_add(length_ms) }
+    pub const fn at_start(length_ms: u64, earlier_ms: u64, now_ms: u64) -> Self {
+        Self { length_ms, until_ms: now_ms.saturating_add(earlier_ms) }
     }
 
     /// A beat is answered now.
@@ -123,8 +123,11 @@ mod tests {
 
     #[test]
     fn a_restarted_standby_keeps_what_it_may_have_promised() {
-        let mut promise = Promise::at_start(100, 5_000);
+        let mut promise = Promise::at_start(100, 100, 5_000);
         assert!(!promise.is_over(5_099) && promise.is_over(5_100));
+        // Told of none now, it keeps what it promised before; told of a shorter one, the longer one once more.
+        assert!(!Promise::at_start(0, 100, 5_000).is_over(5_099) && Promise::at_start(0, 0, 5_000).is_over(5_000));
+        assert!(!Promise::at_start(50, 100, 5_000).is_over(5_099));
         promise.answered(5_090);
         assert!(!promise.is_over(5_189) && promise.is_over(5_190));
     }

@@ -475,6 +475,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         for output in outputs {
             match output {
                 Output::Store(configuration) => self.own.store(configuration)?,
+                Output::Promise(length_ms) => self.own.promise(length_ms)?,
                 Output::Send(message) => self.wires.say(&message),
                 Output::Read => _ = self.asked.get_or_insert(Question::Read),
                 Output::Change { expect, to } => self.asked = Some(Question::Change { expect, to }),

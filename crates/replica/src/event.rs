@@ -14,6 +14,8 @@ pub struct Opened {
     pub known: Configuration,
     /// Whether a person told it to stay out.
     pub out: bool,
+    /// The longest promise that an earlier life may have given: the last [`Output::Promise`].
+    pub promised_ms: u64,
     /// Which epochs wrote which stretch of the log.
     pub history: History,
     /// Its end.
@@ -84,12 +86,14 @@ pub enum Input {
     },
 }
 
-/// What a replica wants done, in this order: what stands behind a [`Output::Store`], [`Output::Cut`] or [`Output::Install`] is done when that
-/// is durable; the answers to [`Output::Cut`] and [`Output::Install`] are the next input. All other answers may take their time.
+/// What a replica wants done, in this order: what stands behind a [`Output::Store`], [`Output::Promise`], [`Output::Cut`] or
+/// [`Output::Install`] is done when that is durable; the answers to [`Output::Cut`] and [`Output::Install`] are the next input. All other answers may take their time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Make this durable: the last configuration known, and with it the fence.
     Store(Configuration),
+    /// Make this durable: from now on promises not to ask for the lead may be as long as this, and no longer.
+    Promise(u64),
     /// Say this; it may be lost.
     Send(Message),
     /// Ask the arbiter what it holds.

@@ -21,6 +21,8 @@ enum Fact {
     Started(u64),
     /// The configuration of this version was stored.
     Stored(u64),
+    /// Promises may be as long as this.
+    Promised(u64),
     /// The log holds entries up to this one.
     Held(u64),
     /// The log was cut behind this entry.
@@ -107,12 +109,18 @@ impl Subject for Gate {
         witness.attempt(Fact::Held(end.end.sequence.0));
         witness.acknowledge(Fact::Held(end.end.sequence.0));
         for _ in 0..rng.range(2..9) {
-            match rng.below(7) {
+            match rng.below(8) {
                 0 => {
                     let version = member.own.known().version + 1;
                     witness.attempt(Fact::Stored(version));
                     member.own.store(Configuration { version, ..Configuration::default() }).map_err(told)?;
                     witness.acknowledge(Fact::Stored(version));
+                }
+                7 => {
+                    let length_ms = member.own.promised_ms() + 1;
+                    witness.attempt(Fact::Promised(length_ms));
+                    member.own.promise(length_ms).map_err(told)?;
+                    witness.acknowledge(Fact::Promised(length_ms));
                 }
                 1..=3 => {
                     for _ in 0..rng.range(1..5) {
@@ -164,11 +172,12 @@ impl Subject for Gate {
 
     fn check(&self, disk: &SimDisk, acknowledged: &[Fact], attempted: &[Fact]) -> Result<(), String> {
         let (member, end) = open(disk, 99)?;
-        let (mut starts, mut version, mut must) = (0, 0, 0);
+        let (mut starts, mut version, mut promised, mut must) = (0, 0, 0, 0);
         for fact in acknowledged {
             match *fact {
                 Fact::Started(count) => starts = starts.max(count),
                 Fact::Stored(stored) => version = version.max(stored),
+                Fact::Promised(length_ms) => promised = promised.max(length_ms),
                 Fact::Held(to) => must = must.max(to),
                 Fact::Cut(to) => must = to,
             }
@@ -185,6 +194,9 @@ impl Subject for Gate {
         }
         if member.own.known().version < version {
             return Err(format!("configuration {version} was stored, {} is there", member.own.known().version));
+        }
+        if member.own.promised_ms() < promised {
+            return Err(format!("{promised} ms were promised, {} are known", member.own.promised_ms()));
         }
         if end.end.sequence.0 < must || end.history.end().sequence != end.end.sequence {
             return Err(format!("entry {must} was durable, the log ends with {:?}", end.end));

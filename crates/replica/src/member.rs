@@ -236,7 +236,8 @@ impl<M: Machine> Running<M> {
             ack: home.ack,
         };
         let base = applied.end.sequence;
-        let opened = Opened { known: own.known().clone(), out: own.out(), history, end: log.end(), base };
+        let (known, out, promised_ms) = (own.known().clone(), own.out(), own.promised_ms());
+        let opened = Opened { known, out, promised_ms, history, end: log.end(), base };
         let (replica, first) = Replica::start(home.tuning.settings(setup), opened, doors.clock.now().0 / 1_000)?;
         let (notes, taken) = sync_channel(NOTES_MAX);
         let stopping = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,8 @@
-//! What a member must not forget beside its log: the configuration it knew last, which is its fence, and what its
-//! confirmations live in.
+//! What a member must not forget beside its log: the configuration it knew last, which is its fence, what its
+//! confirmations live in, and for how long it may have promised not to lead.
 //!
 //! ```text
-//!   own: one frame, kind 1: | version 1 | disk 8 | starts 8 | boots 8 | boot id 16 | out 1 | configuration |
+//!   own: one frame, kind 1: | version 1 | disk 8 | starts 8 | boots 8 | boot id 16 | out 1 | promised 8 | configuration |
 //! ```
 //! Walk: [`Own::open`] at each start counts it, durably, before anything is said to anybody · [`Own::store`] as the replica
 //! wants · [`Own::life`] for its setup.
@@ -20,7 +20,9 @@ use crate::{letters, whole};
 
 pub(crate) const NAME: &str = "own";
 const KIND: u16 = 1;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without a promise.
+const VERSION_1: u8 = 1;
 /// A number of starts is no number of boots, also where a group was told another acknowledgement since.
 const COUNTED_STARTS: u64 = 1 << 63;
 
@@ -41,6 +43,7 @@ pub(crate) struct Kept {
     boots: u64,
     boot_id: u128,
     out: bool,
+    promised_ms: u64,
     known: Configuration,
 }
 
@@ -99,6 +102,21 @@ impl Own {
         self.kept.out
     }
 
+    /// The longest promise that it may have given.
+    #[must_use]
+    pub const fn promised_ms(&self) -> u64 {
+        self.kept.promised_ms
+    }
+
+    /// Keeps how long its promises may be, durably.
+    ///
+    /// # Errors
+    /// As the disk says: then nothing longer may be promised.
+    pub fn promise(&mut self, length_ms: u64) -> Result<(), ReplicaError> {
+        self.kept.promised_ms = length_ms;
+        self.write()
+    }
+
     /// Keeps this configuration, durably.
     ///
     /// # Errors
@@ -126,6 +144,7 @@ impl Own {
 fn lay(kept: &Kept) -> Vec<u8> {
     let mut fields = Writer::new();
     fields.u8(VERSION).u64(kept.identity).u64(kept.starts).u64(kept.boots).u128(kept.boot_id).u8(u8::from(kept.out));
+    fields.u64(kept.promised_ms);
     letters::lay_configuration(&mut fields, &kept.known);
     let mut out = Vec::new();
     assent_frame::lay(&mut out, Head { kind: KIND, ..Head::default() }, &[fields.as_slice()]);
@@ -143,9 +162,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Kept> {
             boots: fields.u64("boots")?,
             boot_id: fields.u128("boot id")?,
             out: letters::flag(&mut fields, "out")?,
+            promised_ms: if version == VERSION_1 { 0 } else { fields.u64("promised")? },
             known: letters::read_configuration(&mut fields)?,
         };
         fields.end().map(|()| (version, kept))
     };
-    fields().ok().filter(|(version, _)| frame.kind == KIND && *version == VERSION).map(|(_, kept)| kept)
+    fields()
+        .ok()
+        .filter(|(version, _)| frame.kind == KIND && [VERSION_1, VERSION].contains(version))
+        .map(|(_, kept)| kept)
 }

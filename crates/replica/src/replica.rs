@@ -61,6 +61,8 @@ pub struct Replica {
     pub(crate) states: States,
     pub(crate) watch: Watch,
     promise: Promise,
+    /// How long a promise may be that a later life must keep, as is durable.
+    promised_ms: u64,
     /// The last beat that was answered, and of which epoch.
     promised: (u32, u64),
     /// Members that were told that an acknowledgement means something else, and what: nothing of theirs is believed.
@@ -89,11 +91,12 @@ impl Replica {
     /// [`SettingsError`] for a group or numbers that cannot be.
     pub fn start(settings: Settings, opened: Opened, now_ms: u64) -> Result<(Self, Vec<Output>), SettingsError> {
         settings.check()?;
-        let Opened { known, out, history, end, base } = opened;
+        let Opened { known, out, promised_ms, history, end, base } = opened;
         let (node, actions) = Node::start(settings.setup.clone(), known, history, out)?;
+        let length_ms = settings.lease.map_or(0, |lease| lease.length_ms);
         let mut replica = Self {
-            // Whoever is told of none now promises nothing, also of what an earlier life promised: docs/assets.md says how to change that.
-            promise: Promise::at_start(settings.lease.map_or(0, |lease| lease.length_ms), now_ms),
+            promise: Promise::at_start(length_ms, length_ms.max(promised_ms), now_ms),
+            promised_ms,
             promised: (0, 0),
             settings,
             node,
@@ -116,6 +119,9 @@ impl Replica {
             #[cfg(test)]
             left_out: None,
         };
+        if length_ms > promised_ms {
+            replica.promises(length_ms);
+        }
         replica.act(actions);
         let out = replica.done();
         Ok((replica, out))
@@ -316,7 +322,14 @@ impl Replica {
     /// Whether nothing that was promised keeps it from asking for the lead.
     fn is_free(&self) -> bool {
         let over = self.promise.is_over(self.watch.now_ms);
-        over || !self.keeps(Rule::Promise)
+        let earlier = self.settings.lease.is_none() && !self.keeps(Rule::EarlierPromise);
+        over || earlier || !self.keeps(Rule::Promise)
+    }
+
+    /// A later life must keep promises of this length.
+    fn promises(&mut self, length_ms: u64) {
+        self.promised_ms = length_ms;
+        self.out.push(Output::Promise(length_ms));
     }
 
     pub(crate) fn node_step(&mut self, event: Event, no_heartbeat: bool) {
@@ -501,6 +514,11 @@ impl Replica {
             if self.watch.silence_ms(member) >= self.settings.silent_ms {
                 self.suspect(member);
             }
+        }
+        // What an earlier life promised is over: the next one need not wait for it.
+        let length_ms = self.settings.lease.map_or(0, |lease| lease.length_ms);
+        if self.promised_ms > length_ms && self.promise.is_over(self.watch.now_ms) {
+            self.promises(length_ms);
         }
         let waits = self.node.leads().is_none() && self.node.follows().is_none();
         if waits && self.watch.waited_ms() >= self.settings.patience_ms {

@@ -34,6 +34,8 @@ pub(crate) enum Rule {
     SaidPromise,
     /// A lease counts only if everybody in every set that may be recorded has promised.
     AllPromise,
+    /// Who promised in an earlier life keeps it, also where it is told of no lease now.
+    EarlierPromise,
     /// A member to whom an acknowledgement means something else is not listened to.
     SameAck,
 }

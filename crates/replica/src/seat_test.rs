@@ -143,6 +143,8 @@ pub(crate) struct Shape {
     pub(crate) lease: bool,
     /// The last member was told to promise nothing.
     pub(crate) mixed: bool,
+    /// With each start a member may be told to promise nothing.
+    pub(crate) fickle: bool,
     /// The last member was told that an acknowledgement means this.
     pub(crate) otherwise: Option<Ack>,
     pub(crate) left_out: Option<Rule>,
@@ -161,12 +163,13 @@ impl Shape {
     pub(crate) const fn new(members: u8, ack: Ack) -> Self {
         let (snapshot_ms, pause_ms, piece_bytes) = (1..150, 50..400, 300);
         let (left_out, otherwise, lease, mixed) = (None, None, false, false);
-        let (forgets, never_revokes) = (false, false);
+        let (fickle, forgets, never_revokes) = (false, false, false);
         Self {
             members,
             ack,
             lease,
             mixed,
+            fickle,
             otherwise,
             left_out,
             forgets,
@@ -311,8 +314,12 @@ impl Seat {
         let (log, history) = OwnLog::open(journal, self.dice.clone(), &base).unwrap();
         self.life = own.life(self.ack(shape));
         let known = own.known().clone();
-        let opened = Opened { known, out: false, history, end: log.end(), base: base.end.sequence };
-        let settings = self.settings(shape, self.life);
+        let (promised_ms, end) = (own.promised_ms(), log.end());
+        let opened = Opened { known, out: false, promised_ms, history, end, base: base.end.sequence };
+        let mut settings = self.settings(shape, self.life);
+        if shape.fickle && assent_world::Dice::roll(&*self.dice).is_multiple_of(2) {
+            settings.lease = None;
+        }
         let (mut replica, outputs) = Replica::start(settings, opened, self.time(now_ms)).unwrap();
         replica.left_out = shape.left_out;
         self.up = Some(Up {
@@ -374,6 +381,7 @@ impl Seat {
             match output {
                 Output::Store(configuration) if shape.forgets => drop(configuration),
                 Output::Store(configuration) => up.own.store(configuration).unwrap(),
+                Output::Promise(length_ms) => up.own.promise(length_ms).unwrap(),
                 Output::Send(message) => said.push(Said::Message(message)),
                 Output::Read => said.push(Said::Read),
                 Output::Change { expect, to } => said.push(Said::Change { expect, to }),

@@ -21,7 +21,8 @@ fn number(name: &str) -> Option<u64> {
 /// What a seed plays.
 fn shape(seed: u64) -> Shape {
     let ack = [Ack::Received, Ack::Durable, Ack::Written][usize::try_from(seed % 3).unwrap()];
-    Shape { lease: seed / 9 % 2 == 1, mixed: seed / 18 % 4 == 3, ..Shape::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
+    let (lease, mixed, fickle) = (seed / 9 % 2 == 1, seed / 18 % 4 == 3, seed / 18 % 4 == 1);
+    Shape { lease, mixed, fickle, ..Shape::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
 }
 
 #[derive(Debug, Default)]
@@ -166,7 +167,9 @@ fn what_was_lost_is_asked_for_again() {
 
 #[test]
 fn a_promise_is_kept() {
-    missed("promise", |shape| Some(Shape { left_out: Some(Rule::Promise), lease: true, mixed: false, ..shape }));
+    missed("promise", |shape| {
+        Some(Shape { left_out: Some(Rule::Promise), lease: true, mixed: false, fickle: false, ..shape })
+    });
 }
 
 #[test]
