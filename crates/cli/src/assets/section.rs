@@ -95,6 +95,28 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_lists_every_option_with_its_default_and_no_other() {
+        let page = include_str!("../../../../docs/assets.md");
+        let listed: Vec<&str> =
+            page.lines().filter(|line| line.starts_with("| `--") && !line.contains("` | an ")).collect();
+        let command = command();
+        let options: Vec<String> = command
+            .get_arguments()
+            .map(|argument| {
+                let defaults = argument.get_default_values().iter().map(|value| value.to_string_lossy());
+                let default = if argument.get_action().takes_values() { defaults.collect() } else { String::new() };
+                format!("| `--{}` | {default} |", argument.get_long().unwrap())
+            })
+            .collect();
+        for option in &options {
+            assert!(listed.iter().any(|line| line.starts_with(option.as_str())), "docs/assets.md lacks {option}");
+        }
+        for line in listed {
+            assert!(options.iter().any(|option| line.starts_with(option.as_str())), "there is no such option: {line}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_its_key_and_its_value() {
         let cases = [
             ("colour = 1", "assets.colour: no such key; [assets] has "),
