@@ -65,6 +65,8 @@ pub struct Replica {
     promised_ms: u64,
     /// The last beat that was answered, and of which epoch.
     promised: (u32, u64),
+    /// When the arbiter was last asked what it holds.
+    read_ms: u64,
     /// Members that were told that an acknowledgement means something else, and what: nothing of theirs is believed.
     pub(crate) otherwise: BTreeMap<Member, Ack>,
     halted: bool,
@@ -111,6 +113,7 @@ impl Replica {
             trimmed: base,
             states: States::default(),
             watch: Watch::new(now_ms),
+            read_ms: 0,
             otherwise: BTreeMap::new(),
             halted: false,
             counts: Counts::default(),
@@ -365,7 +368,7 @@ impl Replica {
             match action {
                 Action::Store(configuration) => self.out.push(Output::Store(configuration)),
                 Action::Send(letter) => self.post(letter),
-                Action::Read => self.out.push(Output::Read),
+                Action::Read => self.read_arbiter(),
                 Action::Change { expect, to } => self.change(expect, to),
                 Action::Lead(epoch) => {
                     self.side = Side::Primary(Primary::new(self.settings.lease, self.end.sequence));
@@ -385,6 +388,15 @@ impl Replica {
                 Action::Confirmed(beat) => self.out.push(Output::Confirmed(beat)),
                 Action::Follow { primary, cut, .. } => self.follow(primary, cut),
             }
+        }
+    }
+
+    /// Who leads asks only whether somebody else does out of earshot, which changes nothing that it may do: not with each tick.
+    fn read_arbiter(&mut self) {
+        let now = self.watch.now_ms;
+        if self.node.leads().is_none() || now.saturating_sub(self.read_ms) >= self.settings.silent_ms {
+            self.read_ms = now;
+            self.out.push(Output::Read);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What people will see: a standby that is too slow, a standby that was away for long, damage, states that differ, too much at once.
 
 use assent_ids::Epoch;
-use assent_membership::{Ack, Configuration, History, InSync, Life, Member, Sequence, Setup, Standing};
+use assent_membership::{Ack, Body, Configuration, History, InSync, Life, Member, Reach, Sequence, Setup, Standing};
 
 use crate::group_test::Group;
 use crate::rules::Rule;
@@ -199,9 +199,9 @@ fn one_message_takes_all_that_was_submitted_and_the_window_bounds_what_is_on_its
     }
     assert_eq!(sent_now, 10, "1000 bytes are on their way");
     assert_eq!(refused, Some((47, Refused::Busy { bytes: 5_000 })));
-    let held = |received: u64| assent_membership::Body::Held {
+    let held = |received: u64| Body::Held {
         life: life(B),
-        reach: assent_membership::Reach { received: Sequence(received), ..Default::default() },
+        reach: Reach { received: Sequence(received), ..Default::default() },
         beat: 0,
         out: false,
         promised_ms: 0,
@@ -228,8 +228,8 @@ fn catch_up_from_the_disk_goes_at_the_rate_it_is_told_and_one_read_at_a_time() {
         Output::Append(entries) => entries,
         _ => Vec::new(),
     }));
-    let reach = assent_membership::Reach { received: Sequence(40), ..Default::default() };
-    let held = assent_membership::Body::Held { life: life(B), reach, beat: 0, out: false, promised_ms: 0 };
+    let reach = Reach { received: Sequence(40), ..Default::default() };
+    let held = Body::Held { life: life(B), reach, beat: 0, out: false, promised_ms: 0 };
     primary.step(said(B, A, Said::Letter(held)), 2);
     assert_eq!(primary.recent.unconfirmed_bytes(), 0, "nothing of it is in memory any more");
     let mut wanted = primary.step(said(B, A, Said::Resume(Mark::default())), 3);
@@ -320,6 +320,27 @@ fn a_standby_that_was_told_to_promise_nothing_makes_each_read_ask_the_set() {
 }
 
 #[test]
+fn a_primary_at_rest_says_its_heartbeats_and_asks_the_arbiter_seldom() {
+    let mut primary = primary();
+    let held = || {
+        let body = Body::Held { life: life(B), reach: Reach::default(), beat: 0, out: false, promised_ms: 0 };
+        said(B, A, Said::Letter(body))
+    };
+    let (mut reads, mut leads) = (0, 0);
+    for now in (20..=3_000).step_by(20) {
+        for out in [primary.step(Input::Time, now), primary.step(held(), now)].concat() {
+            match out {
+                Output::Read => reads += 1,
+                Output::Send(Message { said: Said::Letter(Body::Lead { .. }), .. }) => leads += 1,
+                Output::Send(Message { said: Said::Stream { entries, .. }, .. }) if entries.is_empty() => {}
+                other => panic!("at rest it wants {other:?}"),
+            }
+        }
+    }
+    assert_eq!((reads, leads), (3_000 / 160, 150), "with every tick it says that it leads, and in 150 ms it asks once");
+}
+
+#[test]
 fn who_promised_in_an_earlier_life_keeps_it_also_where_it_is_told_of_no_lease_now() {
     // B promised A not to lead for 100 ms, and started again without a lease; A was cut off from it and answered reads from its own
     // promise still, while B led and executed what those reads did not show.
@@ -337,12 +358,7 @@ fn who_promised_in_an_earlier_life_keeps_it_also_where_it_is_told_of_no_lease_no
         let (mut replica, first) = start(promised_ms);
         replica.left_out = left_out;
         assert!(!asks(&first));
-        let lead = assent_membership::Body::Lead {
-            configuration: led.clone(),
-            base: History::default(),
-            beat: 1,
-            aside: false,
-        };
+        let lead = Body::Lead { configuration: led.clone(), base: History::default(), beat: 1, aside: false };
         replica.step(said(A, B, Said::Letter(lead)), 1_005);
         assert_eq!(replica.standing(), Standing::Follows(A));
         let mut asked_at = None;
@@ -463,7 +479,7 @@ fn a_cut_behind_the_snapshot_stops_the_member() {
     };
     let mut base = History::default();
     base.grew(Epoch(1), Sequence(5));
-    let lead = assent_membership::Body::Lead { configuration, base, beat: 0, aside: false };
+    let lead = Body::Lead { configuration, base, beat: 0, aside: false };
     let lead = Message { from: A, to: B, ack: Ack::None, epoch: Epoch(2), said: Said::Letter(lead) };
     let out = replica.step(Input::Heard(lead), 1);
     assert!(out.contains(&Output::Halt(Fault::CutBehindSnapshot { to: Sequence(5), base: Sequence(8) })), "{out:?}");
