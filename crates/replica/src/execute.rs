@@ -19,8 +19,6 @@ use crate::member::CallError;
 use crate::message::{Base, Piece};
 use crate::shelf::Shelf;
 
-/// Bytes of the own log that are read at once to be executed.
-const FETCH_BYTES: u64 = 256 << 10;
 /// Commands that are executed in one turn before the desk listens again.
 const EXECUTED_MAX: u64 = 8_192;
 
@@ -71,11 +69,13 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 applied?;
                 continue;
             }
-            let entries = self.log.fetch(after, FETCH_BYTES)?.entries;
-            if entries.is_empty() {
+            // A batch of the log is read as a whole: all that is due at once, and not some of it again and again.
+            if let Some(reading) = self.log.reading(after) {
+                reading.each(to, |entry| self.apply(entry))?;
+            }
+            if self.applied.end.sequence == after {
                 return Err(ReplicaError::Missing { at: Sequence(after.0.saturating_add(1)) }.into());
             }
-            self.apply_all(entries.iter(), to)?;
         }
         Ok(())
     }

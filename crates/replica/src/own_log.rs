@@ -48,6 +48,37 @@ pub struct Fetched {
     pub entries: Vec<Entry>,
 }
 
+/// What stands behind an entry.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    journal: Arc<Journal>,
+    from: Lsn,
+    after: Sequence,
+}
+
+impl Reading {
+    /// Gives each entry up to this one to `take`, in order.
+    ///
+    /// # Errors
+    /// As the journal says, and what `take` says.
+    pub(crate) fn each<E: From<ReplicaError>>(
+        &self,
+        to: Sequence,
+        mut take: impl FnMut(&Entry) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for laid in self.journal.read(self.from).map_err(ReplicaError::from)? {
+            let entry = parse(&self.journal, laid.map_err(ReplicaError::from)?)?;
+            if entry.sequence > to {
+                break;
+            }
+            if entry.sequence > self.after {
+                take(&entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl OwnLog {
     /// Reads the journal of a member whose snapshot stands there. Returns the log, and which epochs wrote it.
     ///
@@ -171,15 +202,10 @@ impl OwnLog {
             chain: self.floor.filter(|floor| floor.sequence == after).map(|floor| floor.chain),
             entries: Vec::new(),
         };
-        let from = match fetched.chain {
-            Some(_) => self.places.first_key_value(),
-            None => self.places.range(..=after).next_back(),
-        };
-        let Some((_, from)) = from else { return Ok(fetched) };
+        let Some(from) = self.place_before(after) else { return Ok(fetched) };
         let mut bytes = 0_u64;
-        for laid in self.journal.read(*from)? {
-            let laid = laid?;
-            let entry = self.parse(laid)?;
+        for laid in self.journal.read(from)? {
+            let entry = self.parse(laid?)?;
             if entry.sequence == after {
                 fetched.chain = Some(entry.chain);
             }
@@ -192,6 +218,20 @@ impl OwnLog {
             }
         }
         Ok(fetched)
+    }
+
+    /// For who reads on behind an entry while the log's owner does something else; none if the log does not reach back so far.
+    pub(crate) fn reading(&self, after: Sequence) -> Option<Reading> {
+        self.place_before(after).map(|from| Reading { journal: Arc::clone(&self.journal), from, after })
+    }
+
+    /// Where to begin to read what stands behind this entry; none if the log does not reach back so far.
+    fn place_before(&self, after: Sequence) -> Option<Lsn> {
+        let place = match self.floor {
+            Some(floor) if floor.sequence == after => self.places.first_key_value(),
+            _ => self.places.range(..=after).next_back(),
+        };
+        place.map(|(_, lsn)| *lsn)
     }
 
     /// Moves the end back behind this entry, durably. Returns it.
@@ -286,11 +326,15 @@ impl OwnLog {
     }
 
     fn parse(&self, laid: Laid) -> Result<Entry, ReplicaError> {
-        let wrong = |error| damaged(self.journal.folder(), format!("the entry at {}: {error}", laid.lsn));
-        Entry::parse(laid.kind, laid.payload.into()).map_err(wrong)
+        parse(&self.journal, laid)
     }
 
     fn wrong(&self, entry: &Entry, what: &str) -> ReplicaError {
         damaged(self.journal.folder(), format!("entry {} of epoch {} {what}", entry.sequence, entry.epoch))
     }
+}
+
+fn parse(journal: &Journal, laid: Laid) -> Result<Entry, ReplicaError> {
+    let wrong = |error| damaged(journal.folder(), format!("the entry at {}: {error}", laid.lsn));
+    Entry::parse(laid.kind, laid.payload.into()).map_err(wrong)
 }
