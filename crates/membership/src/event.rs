@@ -135,7 +135,8 @@ pub enum Word {
     /// Lead, although nothing says that you hold everything. The person knows that no other member runs, and that what
     /// only they hold is lost. Needs the arbiter, raises the epoch, and stays visible in the configuration.
     Force,
-    /// Give the lead to this member, when it holds everything. To the primary itself: keep it after all.
+    /// Give the lead to this member, when it holds everything; commands are taken until the arbiter has been heard again, as only it
+    /// can change who leads. To the primary itself: keep it after all.
     HandOver(Member),
     /// What a forced lead may have lost is settled: the configuration need not say it any more.
     Settle,

@@ -25,6 +25,10 @@ pub(crate) struct Leading {
     base: History,
     pub(crate) beat: u64,
     confirmed: u64,
+    /// Whom it was told to give the lead to, before the arbiter has been heard again: without that one nothing can come of it, and
+    /// commands would wait for nothing.
+    hands_to: Option<Member>,
+    /// To whom it gives the lead: new commands wait.
     pub(crate) handing: Option<Member>,
     /// To give the lead away was asked of the arbiter where it held this version, and may come true while it does.
     gave: Option<u64>,
@@ -67,6 +71,24 @@ impl Leading {
         self.settled = true;
     }
 
+    /// A person wants it to give the lead to that one.
+    pub(crate) fn hand_to(&mut self, to: Member) {
+        match &mut self.handing {
+            Some(under_way) => *under_way = to,
+            None => self.hands_to = Some(to),
+        }
+    }
+
+    pub(crate) fn is_to_hand(&self) -> bool {
+        self.hands_to.is_some() || self.handing.is_some()
+    }
+
+    /// The arbiter answers.
+    pub(crate) fn heard_arbiter(&mut self) {
+        self.stuck = false;
+        self.handing = self.handing.or(self.hands_to.take());
+    }
+
     pub(crate) fn keep(&mut self, to: Sequence) {
         self.wanted = self.wanted.max(to);
     }
@@ -86,6 +108,7 @@ impl Node {
             base: self.history.clone(),
             beat: 0,
             confirmed: 0,
+            hands_to: None,
             handing: None,
             gave: None,
             settled: false,
@@ -284,7 +307,7 @@ impl Node {
     pub(crate) fn keep_after_all(&mut self, out: &mut Vec<Action>) {
         let is_asked = self.asked.as_ref().is_some_and(|asked| asked.to.epoch > self.known.epoch);
         if let Role::Leading(leading) = &mut self.role {
-            leading.handing = None;
+            (leading.hands_to, leading.handing) = (None, None);
         }
         if is_asked {
             self.ask(self.known.version, self.known.with_set(self.known.in_sync.clone()), out);
@@ -309,11 +332,11 @@ impl Node {
     fn keep_lead(&mut self) {
         let handing_asked = self.asked.as_ref().is_some_and(|asked| asked.to.epoch > self.known.epoch);
         if let Role::Leading(leading) = &mut self.role
-            && let Some(to) = leading.handing
+            && let Some(to) = leading.handing.or(leading.hands_to)
             && !handing_asked
             && (self.known.in_sync.life(to).is_none() || leading.peer(to).silent)
         {
-            leading.handing = None;
+            (leading.hands_to, leading.handing) = (None, None);
         }
     }
 

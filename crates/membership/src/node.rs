@@ -175,7 +175,7 @@ impl Node {
                 self.wait(Waiting { forced: true, ..Waiting::lost_primary() }, &mut out);
             }
             (Word::HandOver(to), Role::Leading(leading)) if to == self.setup.me => {
-                if leading.handing.is_none() {
+                if !leading.is_to_hand() {
                     return Err(WordError::Leading);
                 }
                 self.keep_after_all(&mut out);
@@ -185,7 +185,8 @@ impl Node {
                 if self.known.in_sync.life(to).is_none() {
                     return Err(WordError::NotInSync(to));
                 }
-                leading.handing = Some(to);
+                leading.hand_to(to);
+                out.push(Action::Read);
             }
             (Word::HandOver(_) | Word::Settle, _) => return Err(WordError::NotLeading),
             // Who leads gives the lead away first, or nobody would have it.
@@ -331,7 +332,7 @@ impl Node {
         match &mut self.role {
             Role::Waiting(waiting) => waiting.read = true,
             Role::Following(following) => following.read = true,
-            Role::Leading(leading) => leading.stuck = false,
+            Role::Leading(leading) => leading.heard_arbiter(),
         }
     }
 

@@ -81,6 +81,7 @@ fn a_hand_over_gives_the_lead_away_without_a_silence() {
     let (shape, mut group) = pair();
     group.submit(&shape, 0, 1);
     assert!(group.word(0, Word::HandOver(B)));
+    group.tell(0);
     assert_eq!(standing(&group, 0), Standing::Stalls(Why::HandingOver));
     assert!(!group.submit(&shape, 0, 2), "nothing new while it is under way");
     settle(&mut group, &shape, &Faults::none(2));
@@ -93,12 +94,38 @@ fn a_hand_over_gives_the_lead_away_without_a_silence() {
 fn a_hand_over_to_a_member_that_dies_comes_back() {
     let (shape, mut group) = pair();
     group.submit(&shape, 0, 1);
+    for heard in [false, true] {
+        let mut group = group.clone();
+        assert!(group.word(0, Word::HandOver(B)));
+        if heard {
+            group.tell(0);
+        }
+        group.crash(1, Crash::Power);
+        let faults = Faults { up: vec![true, false], ..Faults::none(2) };
+        settle(&mut group, &shape, &faults);
+        assert_eq!((standing(&group, 0), group.acked.len()), (Standing::Leads, 1));
+        assert!(group.submit(&shape, 0, 2));
+        assert!(!group.word(0, Word::HandOver(A)), "nothing is left of it");
+    }
+}
+
+#[test]
+fn while_the_arbiter_is_away_a_hand_over_stops_nobody_and_is_done_when_it_is_back() {
+    let (shape, mut group) = pair();
+    let deaf = Faults { hears_arbiter: vec![false, false], ..Faults::none(2) };
     assert!(group.word(0, Word::HandOver(B)));
-    group.crash(1, Crash::Power);
-    let faults = Faults { up: vec![true, false], ..Faults::none(2) };
-    settle(&mut group, &shape, &faults);
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &deaf);
     assert_eq!((standing(&group, 0), group.acked.len()), (Standing::Leads, 1));
-    assert!(group.submit(&shape, 0, 2));
+    assert!(group.word(0, Word::HandOver(A)), "it may be taken back");
+    assert!(!group.word(0, Word::HandOver(A)));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!(standing(&group, 0), Standing::Leads);
+    assert!(group.word(0, Word::HandOver(B)));
+    settle(&mut group, &shape, &deaf);
+    assert!(group.submit(&shape, 0, 2), "or wait");
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 1), group.acked.len()), (Standing::Leads, 2));
 }
 
 #[test]
@@ -136,12 +163,13 @@ fn a_person_forces_a_lead_and_it_stays_written_in_the_configuration() {
 
 #[test]
 fn a_hand_over_that_the_arbiter_does_not_hear_of_can_be_taken_back() {
-    // The arbiter was away, and no command was taken until it was back, although both members saw each other.
+    // The arbiter went away just then, and no command was taken until it was back, although both members saw each other.
     let (shape, mut group) = pair();
     group.submit(&shape, 0, 1);
     let deaf = Faults { hears_arbiter: vec![false, false], ..Faults::none(2) };
     settle(&mut group, &shape, &deaf);
     assert!(group.word(0, Word::HandOver(B)));
+    group.tell(0);
     // What is asked is on its way for long.
     let late: Vec<Wire> = group.net.iter().filter(|wire| matches!(wire, Wire::Change { .. })).cloned().collect();
     assert_eq!(late.len(), 1);
