@@ -4,7 +4,7 @@
 //! findings of the facts. Settings and status are one map by name: a name that a version does not have is missing.
 //! Source: MariaDB's manual, "XA Transactions", "Galera Cluster - Known Limitations"; tried on MariaDB 10.11.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use mysql::{Conn, OptsBuilder, Row};
 
 use super::codes::judge_work;
 use super::failure::Failure;
+use super::owner::Owner;
+use super::xids::read_row;
 use super::{Address, keeps, refusal};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
 use crate::kept::Limits;
@@ -24,6 +26,8 @@ use crate::kept::Limits;
 const TABLES_TOLD_MAX: usize = 5;
 /// A connection rests as long as its application thinks, and a prepared branch is tied to it.
 const WAIT_S: u64 = 600;
+/// Clients of which the sessions are looked at.
+const OWNERS_MAX: usize = 16;
 
 /// What a MariaDB or MySQL says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct MariadbFacts {
     pub settings: BTreeMap<String, String>,
     /// How many branches are prepared, and how many of them are Assent's; or why that may not be known.
     pub prepared: Result<(u64, u64), String>,
+    /// Connections of Assent's clients with a branch among them that this account may not end.
+    pub beyond_reach: Vec<u64>,
     /// How many tables of the database cannot be rolled back.
     pub plain_tables: u64,
     /// The first of them, each with its engine.
@@ -125,10 +131,10 @@ fn ask(mut connection: Conn, place: String, clock: &dyn Clock) -> Result<Mariadb
         .join(" ");
     let tables: Vec<(String, String)> = connection.query(PLAIN_TABLES)?;
     let plain_tables = u64::try_from(tables.len()).unwrap_or(u64::MAX);
-    let prepared = match connection.query::<Row, _>("XA RECOVER") {
-        Ok(rows) => Ok(count(&rows)),
+    let (prepared, beyond_reach) = match connection.query::<Row, _>("XA RECOVER") {
+        Ok(rows) => (Ok(count(&rows)), beyond_reach(&mut connection, rows)?),
         // MySQL lists them only to who has the right for it.
-        Err(mysql::Error::MySqlError(error)) => Err(error.message),
+        Err(mysql::Error::MySqlError(error)) => (Err(error.message), Vec::new()),
         Err(lost) => return Err(lost),
     };
     let before_ms = clock.wall_ms();
@@ -142,6 +148,7 @@ fn ask(mut connection: Conn, place: String, clock: &dyn Clock) -> Result<Mariadb
         identity,
         settings,
         prepared,
+        beyond_reach,
         plain_tables,
         plain_tables_first: tables.into_iter().take(TABLES_TOLD_MAX).collect(),
         clock_ahead_ms,
@@ -153,6 +160,40 @@ fn count(rows: &[Row]) -> (u64, u64) {
     let is_ours = |row: &&Row| matches!(row.get_opt::<i64, _>(0), Some(Ok(format)) if format == i64::from(FORMAT_ID));
     let whole = |number| u64::try_from(number).unwrap_or(u64::MAX);
     (whole(rows.len()), whole(rows.iter().filter(is_ours).count()))
+}
+
+/// Sessions of the clients whose branches these are, as far as they belong to other accounts and this one has no right over
+/// them: `KILL` asks for the same user, or for a right over all connections.
+fn beyond_reach(connection: &mut Conn, branches: Vec<Row>) -> Result<Vec<u64>, mysql::Error> {
+    let mut owners: Vec<Owner> = branches.into_iter().filter_map(read_row).filter_map(|xid| Owner::of(&xid)).collect();
+    owners.dedup();
+    owners.truncate(OWNERS_MAX);
+    let grants: Vec<String> = if owners.is_empty() { Vec::new() } else { connection.query("SHOW GRANTS")? };
+    if grants.iter().any(|grant| may_end_others(grant)) {
+        return Ok(Vec::new());
+    }
+    let user: Option<String> = connection.query_first("SELECT SUBSTRING_INDEX(USER(), '@', 1)")?;
+    let mut held = BTreeSet::new();
+    for owner in owners {
+        let holders: Option<Row> = connection.query_first(owner.find(0))?;
+        let holders = holders.map(Row::unwrap).unwrap_or_default().into_iter();
+        held.extend(holders.filter_map(|holder| mysql::from_value_opt::<Option<u64>>(holder).ok().flatten()));
+    }
+    for listed in connection.query::<Row, _>("SHOW PROCESSLIST")? {
+        if let (Some(Ok(id)), Some(Ok(of))) = (listed.get_opt::<u64, _>(0), listed.get_opt::<String, _>(1))
+            && user.as_ref() == Some(&of)
+        {
+            held.remove(&id);
+        }
+    }
+    Ok(held.into_iter().collect())
+}
+
+/// Whether a line of SHOW GRANTS gives a right over other accounts' connections.
+fn may_end_others(grant: &str) -> bool {
+    grant.split_once(" ON *.* ").is_some_and(|(rights, _)| {
+        ["ALL PRIVILEGES", "SUPER", "CONNECTION ADMIN", "CONNECTION_ADMIN"].iter().any(|right| rights.contains(right))
+    })
 }
 
 /// What the facts say.
@@ -171,6 +212,16 @@ pub(crate) fn judge(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
             format!("prepared branches are not listed to this account ({reason}), so recovery is blind"),
             format!("GRANT XA_RECOVER_ADMIN to {account}"),
         ),
+    }
+    if let Some(first) = facts.beyond_reach.first() {
+        let many = facts.beyond_reach.len();
+        sheet.warning(
+            format!(
+                "{many} connections of clients with a branch here, e.g. {first}, are of other accounts, and {account} may not end \
+                 them: a client that hangs keeps its branches"
+            ),
+            format!("let clients and this url use the same account, or GRANT CONNECTION ADMIN ON *.* TO {account}"),
+        );
     }
     judge_flushes(facts, sheet);
     judge_side(facts, sheet);

@@ -35,6 +35,7 @@ fn healthy() -> MariadbFacts {
         identity: "uid host 3306 data".into(),
         settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         prepared: Ok((2, 1)),
+        beyond_reach: Vec::new(),
         plain_tables: 0,
         plain_tables_first: Vec::new(),
         clock_ahead_ms: -3,
@@ -72,6 +73,12 @@ fn each_fact_has_its_finding() {
         (|it| it.version = "5.6.51-log".into(), Error, "5.6.51", "upgrade to MySQL 5.7.7"),
         (|it| it.version = "new".into(), Error, "cannot be read", "says its version"),
         (|it| it.prepared = Err("no right".into()), Error, "no right", "XA_RECOVER_ADMIN to shop@%"),
+        (
+            |it| it.beyond_reach = vec![17, 18],
+            Warning,
+            "e.g. 17, are of other accounts",
+            "CONNECTION ADMIN ON *.* TO shop@%",
+        ),
         (|it| set(it, "innodb_flush_log_at_trx_commit", "2"), Error, "= 2", "set it to 1"),
         (|it| set(it, "innodb_doublewrite", "OFF"), Warning, "innodb_doublewrite", "switch it on"),
         (|it| set(it, "log_bin", "ON"), Warning, "sync_binlog = 0", "set it to 1"),
@@ -105,6 +112,20 @@ fn each_fact_has_its_finding() {
         assert_eq!(worse.len(), 1, "{what}: {found:?}");
         assert_eq!(worse[0].severity, *severity, "{what}: {found:?}");
         assert!(worse[0].what.contains(what) && worse[0].advice.contains(advice), "{what}: {:?}", worse[0]);
+    }
+}
+
+#[test]
+fn a_right_over_all_connections_is_read_out_of_the_grants() {
+    for (grant, may) in [
+        ("GRANT USAGE ON *.* TO `shop`@`%` IDENTIFIED BY PASSWORD '*SUPER ON *.* '", false),
+        ("GRANT SELECT, CONNECTION ADMIN ON *.* TO `shop`@`%`", true),
+        ("GRANT CONNECTION_ADMIN ON *.* TO `shop`@`%`", true),
+        ("GRANT SUPER ON *.* TO `shop`@`%`", true),
+        ("GRANT ALL PRIVILEGES ON *.* TO `shop`@`%` WITH GRANT OPTION", true),
+        ("GRANT ALL PRIVILEGES ON `assent`.* TO `shop`@`%`", false),
+    ] {
+        assert_eq!(may_end_others(grant), may, "{grant}");
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder};
 use assent_ids::{Branch, Epoch, Incarnation, Xid};
 use assent_kind::Kind;
+use assent_resources::doctor::{self, Engine as DoctorsEngine, Facts, PATIENCE, Patient};
 use assent_resources::{Limits, Mariadb, MariadbConnector};
+use assent_world::{Clock, RealClock};
 use assent_xa::{Connector, Past, Reply, Resource, Verb, Vote};
 
 use super::engine::{Engine, MariadbTable, code, freed, node, wait, work, xid};
@@ -396,6 +399,17 @@ fn another_account_may_finish_a_branch_and_not_end_its_session() {
     assert!(native.message.contains(&format!("KILL CONNECTION {owner_id}")), "{}", native.message);
     let reply = agent.call(Verb::Freed { xid, witness: witness.clone() });
     assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "it cannot see it, and knows that it is there: {reply:?}");
+    // Whom the doctor tells so before anybody is lost.
+    let held = |url: &str| {
+        let patient = Patient { name: "shop".to_owned(), engine: DoctorsEngine::Mariadb, url: Ok(url.to_owned()) };
+        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let facts = doctor::examine(&[patient], PATIENCE, &clock).remove(0).facts;
+        let Ok(Facts::Mariadb(facts)) = facts else { panic!("{facts:?}") };
+        facts.beyond_reach.contains(&owner_id)
+    };
+    assert!(held(&url));
+    assert!(!held(&table.url), "the account of its client");
+    assert!(!held(&servers.mariadb.replace("//assent:assent@", "//root@")), "who may end all");
     drop(owner);
     freed(&mut *agent, xid, &witness);
     assert_eq!((agent.call(Verb::Commit(xid)), table.rows()), (Reply::Done, vec![1]));
