@@ -15,9 +15,8 @@
 use assent_ids::{NodeId, ResourceId};
 use assent_kind::Kind;
 use assent_xa::{Native, Reply};
-use tokio_postgres::SimpleQueryMessage;
 
-use super::session::{column, first_column};
+use super::answer::Row;
 use crate::kept::said;
 
 /// The server's settings by which it gives up a vanished client within half a minute. Not used over a local socket.
@@ -55,21 +54,19 @@ pub(super) fn question(node: NodeId, resource: ResourceId, mark: u64) -> String 
 }
 
 /// What the answer says. Done comes with the process that serves us.
-pub(super) fn read(messages: &[SimpleQueryMessage]) -> Result<String, Reply> {
-    let mut rows = messages.iter().filter(|message| matches!(message, SimpleQueryMessage::Row(_)));
-    let (ours, has_it, holder) = (rows.next(), rows.next(), rows.next());
-    match (ours.and_then(first_column), has_it.and_then(first_column)) {
+pub(super) fn read(rows: &[Row]) -> Result<String, Reply> {
+    let at = |number| rows.get(number);
+    let first = |number| at(number).and_then(|row: &Row| row.word(0));
+    match (first(0), first(1)) {
         (Some(process), Some("t")) => Ok(process.to_owned()),
-        (Some(process), Some("f")) if holder.and_then(first_column) == Some(process) => {
-            Err(Reply::Refused(Kind::Conflict, shared(process)))
-        }
-        (Some(_), Some("f")) => Err(Reply::Refused(Kind::Conflict, taken(holder))),
+        (Some(process), Some("f")) if first(2) == Some(process) => Err(Reply::Refused(Kind::Conflict, shared(process))),
+        (Some(_), Some("f")) => Err(Reply::Refused(Kind::Conflict, taken(at(2)))),
         _ => Err(Reply::Refused(Kind::Internal, said("the claim was not answered".to_owned()))),
     }
 }
 
-fn taken(holder: Option<&SimpleQueryMessage>) -> Native {
-    let word = |at| holder.and_then(|row| column(row, at));
+fn taken(holder: Option<&Row>) -> Native {
+    let word = |at| holder.and_then(|row| row.word(at));
     let who = match word(0) {
         None => "a connection that has just ended".to_owned(),
         Some(process) => {

@@ -3,7 +3,9 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, SimpleQueryMessage, Statement, ToStatement};
 
+use super::answer::{self, Row as TextRow};
 use super::line::Line;
+use super::session::Failure;
 
 /// A PostgreSQL connection, lent for a branch's work. Everything blocks, without a time limit but the server's own
 /// (`statement_timeout`). The questions are those of the crates `postgres` and `tokio-postgres`, whose types they take and
@@ -118,6 +120,26 @@ impl PostgresClient {
             Way::Line(line) => line.run(async |client| client.prepare(sql).await),
             Way::Given(client) => client.prepare(sql),
         }
+    }
+
+    /// Words of ours, in one message, and the rows of their answer.
+    pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<TextRow>, Failure> {
+        let client = match &mut self.0 {
+            Way::Line(line) => return line.ask(sql),
+            Way::Given(client) => client,
+        };
+        let messages = client.simple_query(sql).map_err(|error| Failure::of(&error))?;
+        if !messages.iter().any(|message| matches!(message, SimpleQueryMessage::CommandComplete(_))) {
+            return Err(answer::without_statement());
+        }
+        let text = |message: SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => {
+                let columns = (0..row.len()).map(|at| row.try_get(at).ok().flatten().map(str::to_owned));
+                Some(TextRow(columns.collect()))
+            }
+            _ => None,
+        };
+        Ok(messages.into_iter().filter_map(text).collect())
     }
 
     /// The connection that the caller had opened.

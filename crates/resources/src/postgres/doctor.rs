@@ -13,10 +13,10 @@ use std::time::Duration;
 use assent_ids::{FORMAT_ID, Xid};
 use assent_kind::Kind;
 use assent_world::Clock;
-use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::config::TargetSessionAttrs;
 
 pub use self::proxy::Proxy;
+use super::answer::Row;
 use super::line::Line;
 use super::{Address, unconnected};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
@@ -208,18 +208,11 @@ fn ask(
 }
 
 fn rows(client: &mut Line, place: &str, sql: &str) -> Result<Vec<Vec<String>>, NoFacts> {
-    let messages = client.simple_query(sql).map_err(|error| {
-        let Failure { native, lost } = Failure::of(&error);
+    let rows = client.ask(sql).map_err(|Failure { native, lost }| {
         let kind = if lost { Kind::Unavailable } else { super::codes::judge_work(&native.code) };
         NoFacts::new(kind, format!("{place}: {} {}", native.code, native.message))
     })?;
-    let columns = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => {
-            Some((0..row.len()).map(|at| row.try_get(at).ok().flatten().unwrap_or_default().to_owned()).collect())
-        }
-        _ => None,
-    };
-    Ok(messages.iter().filter_map(columns).collect())
+    Ok(rows.into_iter().map(|Row(columns)| columns.into_iter().map(Option::unwrap_or_default).collect()).collect())
 }
 
 fn text(row: &[String], at: usize) -> &str {

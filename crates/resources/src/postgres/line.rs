@@ -2,12 +2,14 @@
 //! hand over a blocking socket.
 //!
 //! Walk: [`Line::connect`] · [`Line::text`] the caller's words · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
-//! blocks, until it has its answer · [`Line::send`] writes one message and does not wait, [`Line::answer`] waits for it: so
-//! two servers work at the same time for one thread · [`Line::limit`] how long a read may block.
+//! blocks, until it has its answer · [`Line::send`] writes one message of ours past the driver and does not wait,
+//! [`Line::answer`] waits for it: so two servers work at the same time for one thread · [`Line::limit`] how long a read may
+//! block.
 //! A read is let through one at a time: the driver asks for bytes whenever it has none, also when nothing is to come.
-//! Every answer ends with whether a transaction is open (ReadyForQuery), which the driver keeps to itself; so the end of
-//! what was read is looked at. Where it says that none is, BEGIN waits for the caller's first words and goes with them; only
+//! Every answer ends with whether a transaction is open (ReadyForQuery), which the driver keeps to itself; so what passes
+//! is looked at ([`Pace`]). Where it says that none is, BEGIN waits for the caller's first words and goes with them; only
 //! the server's answer to it lets more words through ([`Begin`]).
+//! Trap: the driver hands an error on before the end of its answer. So words of ours wait until it has read all ends.
 //! Trap: what the driver has not handed on yet (its channels are short) is no reason to read. So a read is let through
 //! only after two turns in which nothing moved.
 //! Trap: what the driver hands out to be read or written later (rows one by one, COPY) would keep the line busy between two
@@ -20,36 +22,37 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, Read as _, Write as _};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use assent_world::net::{Address, Proofs, Stream};
 use assent_world::{Clock as _, RealClock};
 use assent_xa::Native;
+use bytes::BytesMut;
+use postgres_protocol::message::frontend;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
-use super::session::{Failure, first_column};
+use super::answer::{self, Pace, Row};
+use super::session::Failure;
 use crate::kept::said;
 
 const BEGIN: &str = "BEGIN";
 /// Fails in every state of the server's, and says why.
 const NOT_BEGUN: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the start of the branch was refused\"";
 
-/// The whole of a ReadyForQuery that says: no transaction is open.
-const IDLE: u64 = u64::from_be_bytes([0, 0, b'Z', 0, 0, 0, 5, b'I']);
-const IDLE_BYTES: usize = 6;
-
 /// What a text says that may end the transaction it is in. One with any of them goes behind BEGIN, not with it.
 const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
 
 /// Where PostgreSQL listens unless told otherwise.
 const PORT: u16 = 5432;
+/// Of an answer to words of ours, at once.
+const READ_BYTES: usize = 1 << 10;
 
 /// What the driver reads from and writes to.
 struct Wire(Arc<Socket>);
@@ -67,15 +70,25 @@ struct Socket {
     is_limited: AtomicBool,
     /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
     deadline_us: AtomicU64,
-    /// The last bytes that came.
-    tail: AtomicU64,
+    pace: Mutex<Pace>,
 }
 
 impl Socket {
-    fn noted(&self, came: &[u8]) {
-        let last = came.iter().skip(came.len().saturating_sub(IDLE_BYTES));
-        let tail = last.fold(self.tail.load(Ordering::Relaxed), |tail, byte| (tail << 8) | u64::from(*byte));
-        self.tail.store(tail, Ordering::Relaxed);
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match (&self.stream).write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => {
+                    self.pace()
+                        .asks(written.as_ref().ok().and_then(|written| bytes.get(..*written)).unwrap_or_default());
+                    return written;
+                }
+            }
+        }
     }
 
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -92,7 +105,7 @@ impl Socket {
                     }
                 }
                 read => {
-                    self.noted(read.as_ref().ok().and_then(|read| bytes.get(..*read)).unwrap_or_default());
+                    self.pace().answers(read.as_ref().ok().and_then(|read| bytes.get(..*read)).unwrap_or_default());
                     return read;
                 }
             }
@@ -142,12 +155,7 @@ impl AsyncRead for Wire {
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.has_written.store(true, Ordering::Relaxed);
-        loop {
-            match (&self.0.stream).write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                written => return Poll::Ready(written),
-            }
-        }
+        Poll::Ready(self.0.write(bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -163,15 +171,8 @@ impl AsyncWrite for Wire {
 
 type Answer = Result<Vec<SimpleQueryMessage>, Error>;
 
-/// A message on its way.
-struct Sent {
-    answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
-    /// Why it could not be written, or is known to have no answer.
-    failed: Option<Error>,
-}
-
-/// Takes what the server says without being asked.
-pub(super) type Notices = Box<dyn Fn(&DbError) + Send>;
+/// Takes the codes of what the server says without being asked.
+pub(super) type Notices = Box<dyn Fn(&str) + Send>;
 
 /// The driver's half that reads and writes; nothing once it is over.
 struct Driven(Option<Connection<Wire, NoTlsStream>>);
@@ -198,9 +199,10 @@ pub(super) enum Begin {
 
 /// A connection.
 pub(super) struct Line {
-    // In the order in which they are dropped: who asks before who is asked.
-    sent: Option<Sent>,
+    /// A message of ours on its way, or why it could not be written.
+    sent: Option<Result<(), Failure>>,
     begin: Begin,
+    // In the order in which they are dropped: who asks before who is asked.
     client: Arc<Client>,
     driven: Driven,
     socket: Arc<Socket>,
@@ -217,8 +219,10 @@ impl fmt::Debug for Line {
 pub(super) enum NoLine {
     /// Nobody answered there.
     Nobody(io::Error),
-    /// What the server said, or how the conversation broke off.
+    /// What the server said to the greeting, or how that broke off.
     Said(Error),
+    /// What it said afterwards.
+    Failed(Failure),
     /// It takes no writes: a standby, or one that was set so.
     ReadOnly,
 }
@@ -266,7 +270,7 @@ impl Line {
             limit_ms: AtomicU64::new(0),
             is_limited: AtomicBool::new(true),
             deadline_us: AtomicU64::new(0),
-            tail: AtomicU64::new(0),
+            pace: Mutex::default(),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -280,6 +284,7 @@ impl Line {
                 }
             }
         };
+        socket.pace().begin();
         let mut line = Self {
             sent: None,
             begin: Begin::Said,
@@ -289,8 +294,8 @@ impl Line {
             notices: Box::new(|_| {}),
         };
         if config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite {
-            let asked = line.simple_query("SHOW transaction_read_only").map_err(NoLine::Said)?;
-            if asked.iter().any(|message| first_column(message) == Some("on")) {
+            let asked = line.ask("SHOW transaction_read_only").map_err(NoLine::Failed)?;
+            if asked.iter().any(|row| row.word(0) == Some("on")) {
                 return Err(NoLine::ReadOnly);
             }
         }
@@ -318,8 +323,7 @@ impl Line {
 
     /// Whether the server said at last that no transaction is open.
     pub(super) fn is_idle(&self) -> bool {
-        let idle_bits = u64::MAX >> (64 - 8 * IDLE_BYTES);
-        self.sent.is_none() && !self.is_closed() && self.socket.tail.load(Ordering::Relaxed) & idle_bits == IDLE
+        self.sent.is_none() && !self.is_closed() && self.socket.pace().is_idle()
     }
 
     /// How far BEGIN has come.
@@ -416,26 +420,62 @@ impl Line {
         _ = self.socket.stream.shutdown();
     }
 
-    /// Puts one message on its way.
-    pub(super) fn send(&mut self, sql: String) {
-        let client = Arc::clone(&self.client);
-        let mut answer: Pin<Box<dyn Future<Output = Answer> + Send>> =
-            Box::pin(async move { client.simple_query(&sql).await });
-        let mut context = Context::from_waker(Waker::noop());
-        let failed = match answer.as_mut().poll(&mut context) {
-            Poll::Ready(answered) => answered.err(),
-            Poll::Pending => self.turn(false).err(),
-        };
-        self.sent = Some(Sent { answer, failed });
+    /// One message of ours, its answer awaited.
+    pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
+        self.send(sql);
+        self.answer().unwrap_or_else(|| Err(answer::without_statement()))
     }
 
-    /// The answer to what was sent, if anything was.
-    pub(super) fn answer(&mut self) -> Option<Answer> {
-        let Sent { answer, failed } = self.sent.take()?;
-        Some(match failed {
-            Some(error) => Err(error),
-            None => self.wait(answer),
-        })
+    /// Puts one message of ours on its way.
+    pub(super) fn send(&mut self, sql: &str) {
+        self.sent = Some(self.say(sql));
+    }
+
+    fn say(&mut self, sql: &str) -> Result<(), Failure> {
+        self.settle()?;
+        let mut message = BytesMut::with_capacity(sql.len() + 8);
+        frontend::query(sql, &mut message).map_err(|error| answer::lost(error.to_string()))?;
+        let mut rest = &message[..];
+        while !rest.is_empty() {
+            let written = self.socket.write(rest).map_err(|error| answer::lost(error.to_string()))?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Has the driver read its answers to their ends.
+    fn settle(&mut self) -> Result<(), Failure> {
+        while !self.socket.pace().is_quiet() {
+            self.turn(true).map_err(|error| Failure::of(&error))?;
+            // It is over, or wants no more of it.
+            if self.driven.0.is_none() || self.socket.may_read.swap(false, Ordering::Relaxed) {
+                return Err(answer::lost("the end of an earlier answer did not come".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to what was sent, if anything was. A connection that loses it is over.
+    pub(super) fn answer(&mut self) -> Option<Result<Vec<Row>, Failure>> {
+        let answered = self.sent.take()?.and_then(|()| self.hear());
+        if answered.as_ref().is_err_and(|failure| failure.lost) {
+            self.close();
+        }
+        Some(answered)
+    }
+
+    fn hear(&self) -> Result<Vec<Row>, Failure> {
+        let mut answer = answer::Answer::default();
+        let mut some = [0; READ_BYTES];
+        loop {
+            let read = self.socket.read(&mut some).map_err(|error| answer::lost(error.to_string()))?;
+            if read == 0 {
+                return Err(answer::lost("the server closed the connection".to_owned()));
+            }
+            if answer.take(some.get(..read).unwrap_or_default(), &*self.notices)? {
+                return answer.end();
+            }
+        }
     }
 
     fn wait<T>(&mut self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -475,7 +515,7 @@ impl Line {
         let mut context = Context::from_waker(Waker::noop());
         let over = loop {
             match connection.poll_message(&mut context) {
-                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => (self.notices)(&notice),
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => (self.notices)(notice.code().code()),
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => break Err(error),
                 Poll::Ready(None) => break Ok(()),

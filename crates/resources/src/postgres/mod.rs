@@ -7,6 +7,7 @@
 //! PostgreSQL itself never votes read-only: the adapter finds it out when the branch ends.
 //! Deliberately absent: TLS, pools.
 
+mod answer;
 mod claim;
 mod client;
 mod codes;
@@ -250,8 +251,8 @@ impl Address {
         let id = ResourceId::of(&self.name);
         let was_open = Arc::new(AtomicBool::new(false));
         let noticed = Arc::clone(&was_open);
-        let notices: Notices = Box::new(move |notice| {
-            if notice.code().code() == "25001" {
+        let notices: Notices = Box::new(move |code| {
+            if code == "25001" {
                 noticed.store(true, Ordering::Relaxed);
             }
         });
@@ -282,6 +283,7 @@ fn unconnected(why: NoLine) -> (Kind, Native) {
     match why {
         NoLine::Nobody(error) => (Kind::Unavailable, said(format!("error connecting to server: {error}"))),
         NoLine::Said(error) => refusal(&error),
+        NoLine::Failed(failure) => refused(failure),
         NoLine::ReadOnly => {
             let message = "it is a standby, or default_transaction_read_only is on; name the primary";
             (Kind::Unavailable, Native { code: "25006".to_owned(), message: message.to_owned() })
@@ -299,6 +301,11 @@ fn refusal(error: &tokio_postgres::Error) -> (Kind, Native) {
         _ => judge_connect(&native.code),
     };
     (kind, native)
+}
+
+/// The same, once the server had let us in.
+fn refused(Failure { native, .. }: Failure) -> (Kind, Native) {
+    (judge_connect(&native.code), native)
 }
 
 fn place(config: &Config) -> String {

@@ -11,14 +11,14 @@ use assent_ids::{Branch, FORMAT_ID, NodeId, ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
 use assent_xa::{Native, Past, Reply, Stay};
-use tokio_postgres::SimpleQueryMessage;
 
+use super::answer::Row;
 use super::client::PostgresClient;
 use super::codes::Step;
-use super::session::{Failure, Session, column, first_column, gid, standby};
+use super::session::{Failure, Session, gid, standby};
 use super::truth::{Here, Relation, came_along, compare, history_file, past};
 use super::witness::{Place, Witness, timeline};
-use super::{claim, refusal};
+use super::{claim, refused};
 use crate::kept::said;
 
 const PREPARES: &str = "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_in_recovery()";
@@ -39,16 +39,17 @@ pub(super) fn checked(
     was_open: Arc<AtomicBool>,
 ) -> Result<Session, (Kind, Native)> {
     // Where its place cannot be read, a vote's witness holds for this run of it; where nothing can, it is used without.
-    let mut answered = client.simple_query(&format!("{PREPARES}; {HERE}"));
-    let mut read: fn(&SimpleQueryMessage) -> Place = read_place;
+    let mut answered = client.ask(&format!("{PREPARES}; {HERE}"));
+    let mut read: fn(&Row) -> Place = read_place;
     for less in [format!("{PREPARES}; {RUN}"), PREPARES.to_owned()] {
-        if answered.as_ref().is_err_and(|error| !Failure::of(error).lost) {
-            (answered, read) = (client.simple_query(&less), read_run);
+        if answered.as_ref().is_err_and(|failure| !failure.lost) {
+            (answered, read) = (client.ask(&less), read_run);
         }
     }
-    let answered = answered.map_err(|error| refusal(&error))?;
-    let mut rows = answered.iter().filter(|message| matches!(message, SimpleQueryMessage::Row(_)));
-    let (prepares, is_standby) = (rows.next().and_then(first_column), rows.next().and_then(first_column));
+    let answered = answered.map_err(refused)?;
+    let mut rows = answered.iter();
+    let mut first = || rows.next().and_then(|row| row.word(0));
+    let (prepares, is_standby) = (first(), first());
     match (prepares, is_standby) {
         (Some(_), Some("t")) => Err((Kind::Unavailable, standby())),
         (Some("0"), Some("f")) => Err((
@@ -67,19 +68,19 @@ pub(super) fn checked(
     }
 }
 
-fn read_place(row: &SimpleQueryMessage) -> Place {
+fn read_place(row: &Row) -> Place {
     Place {
-        system: column(row, 0).and_then(|word| word.parse().ok()),
-        timeline: column(row, 1).and_then(timeline),
+        system: row.word(0).and_then(|word| word.parse().ok()),
+        timeline: row.word(1).and_then(timeline),
         run: None,
-        database: column(row, 2).unwrap_or_default().to_owned(),
+        database: row.word(2).unwrap_or_default().to_owned(),
     }
 }
 
 /// Of [`RUN`].
-fn read_run(row: &SimpleQueryMessage) -> Place {
-    let run = column(row, 0).and_then(|word| word.parse().ok());
-    Place { run, database: column(row, 1).unwrap_or_default().to_owned(), ..Place::default() }
+fn read_run(row: &Row) -> Place {
+    let run = row.word(0).and_then(|word| word.parse().ok());
+    Place { run, database: row.word(1).unwrap_or_default().to_owned(), ..Place::default() }
 }
 
 /// A prepared branch, and who looks at it.
@@ -94,12 +95,12 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(row: &SimpleQueryMessage) -> Self {
-        let word = |at| column(row, at).unwrap_or_default().to_owned();
+    fn read(row: &Row) -> Self {
+        let word = |at| row.word(at).unwrap_or_default().to_owned();
         let [database, owner, our_database, our_role] = std::array::from_fn(word);
         Self {
             is_here: database == our_database,
-            is_ours: column(row, 4) == Some("t"),
+            is_ours: row.word(4) == Some("t"),
             database,
             owner,
             our_database,
@@ -129,16 +130,16 @@ impl Seen {
 
 impl Session {
     /// The rows behind [`SIDE`], of a primary that nobody pools.
-    fn ask_primary(&mut self, question: &str) -> Result<Vec<SimpleQueryMessage>, Reply> {
+    fn ask_primary(&mut self, question: &str) -> Result<Vec<Row>, Reply> {
         let answer = self.ask(|_| format!("{SIDE}; {question}")).map_err(|failure| failure.judged(Step::Other))?;
         let mut rows = answer.into_iter();
-        match rows.next().as_ref().and_then(first_column) {
+        match rows.next().as_ref().and_then(|row| row.word(0)) {
             Some("f") => {}
             Some("t") => return Err(Reply::Refused(Kind::Unavailable, standby())),
             _ => return Err(Reply::Refused(Kind::Internal, said("pg_is_in_recovery() had no answer".to_owned()))),
         }
         let process = rows.next();
-        match (&self.claimed, process.as_ref().and_then(first_column)) {
+        match (&self.claimed, process.as_ref().and_then(|row| row.word(0))) {
             (Some(claimed), Some(answers)) if claimed != answers => Err(claim::pooled(claimed, answers)),
             _ => Ok(rows.collect()),
         }
@@ -153,7 +154,7 @@ impl Session {
             Ok(rows) => rows,
             Err(reply) => return reply,
         };
-        let ours = rows.iter().filter_map(|row| Some((ours(node, first_column(row)?)?, row)));
+        let ours = rows.iter().filter_map(|row| Some((ours(node, row.word(0)?)?, row)));
         let (xids, stays): (Vec<_>, _) = ours.map(|(xid, row)| (xid, (xid, stay(row)))).unzip();
         self.stays = stays;
         Reply::Listed(xids)
@@ -233,7 +234,7 @@ impl Session {
         match self.ask(|_| HERE) {
             Ok(answer) => Ok(answer.first().and_then(|row| {
                 let Place { system, timeline, .. } = read_place(row);
-                Some(Here { system: system?, timeline: timeline?, reached: column(row, 3)?.parse().ok()? })
+                Some(Here { system: system?, timeline: timeline?, reached: row.word(3)?.parse().ok()? })
             })),
             Err(failure) if failure.is("42501") => Ok(None),
             Err(failure) => Err(failure),
@@ -243,7 +244,7 @@ impl Session {
     /// Nothing where this role may not read it.
     fn history(&mut self, timeline: u32) -> Result<Option<String>, Failure> {
         match self.ask(|_| format!("SELECT pg_catalog.pg_read_file('{}')", history_file(timeline))) {
-            Ok(answer) => Ok(answer.first().and_then(first_column).map(str::to_owned)),
+            Ok(answer) => Ok(answer.first().and_then(|row| row.word(0)).map(str::to_owned)),
             Err(failure) if failure.is("42501") => Ok(None),
             Err(failure) => Err(failure),
         }
@@ -252,7 +253,7 @@ impl Session {
     fn status(&mut self, number: u64) -> Result<Reply, Failure> {
         // By the old name of the function, which every server since 10 has.
         match self.ask(|_| format!("SELECT pg_catalog.txid_status({number})")) {
-            Ok(answer) => Ok(match past(answer.first().and_then(first_column)) {
+            Ok(answer) => Ok(match past(answer.first().and_then(|row| row.word(0))) {
                 Some(past) => Reply::Past(past),
                 None => Reply::Refused(Kind::Internal, said(format!("txid_status({number}) said a new word"))),
             }),
@@ -299,8 +300,8 @@ fn ours(node: NodeId, gid: &str) -> Option<Xid> {
 }
 
 /// What stands beside the name.
-fn stay(row: &SimpleQueryMessage) -> Stay {
-    let word = |at| column(row, at).unwrap_or_default();
+fn stay(row: &Row) -> Stay {
+    let word = |at| row.word(at).unwrap_or_default();
     let since_ms = word(1).parse().unwrap_or_default();
     Stay { since_ms, words: format!("transaction {} of role {:?} in database {:?}", word(2), word(3), word(4)) }
 }

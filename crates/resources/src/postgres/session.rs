@@ -8,7 +8,7 @@
 //! Trap: NOTIFY gives no number either. A branch that did nothing else notifies at its end, whatever becomes of the
 //! others; one that is prepared may not notify at all.
 //! Trap: PREPARE TRANSACTION and COMMIT of a failed transaction, or outside one, answer *ROLLBACK* as a command tag
-//! and no error, and the driver does not tell tags. So a SAVEPOINT goes before them in the same message: it fails
+//! and no error, and a connection of the caller's does not tell tags. So a SAVEPOINT goes before them in the same message: it fails
 //! exactly there (25P02, 25P01), and the server then skips the rest of the message.
 //! What the vote leaves for later questions rides in a message that goes anyway: the branch's end if that asks, else the
 //! vote itself.
@@ -25,9 +25,9 @@ use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
 use assent_xa::{Native, Reply, Stay, Verb, Vote};
-use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::Severity;
 
+use super::answer::Row;
 use super::client::{PostgresClient, Way};
 use super::codes::{Step, judge};
 use super::line::Begin;
@@ -127,35 +127,14 @@ impl Session {
     }
 
     /// One message, and its rows. It is not composed if it is on its way already.
-    pub(super) fn ask<T: AsRef<str>>(
-        &mut self,
-        sql: impl FnOnce(&Self) -> T,
-    ) -> Result<Vec<SimpleQueryMessage>, Failure> {
-        let sent = match &mut self.client.0 {
-            Way::Line(line) => line.answer(),
-            Way::Given(_) => None,
-        };
-        let answer = match sent {
-            Some(answer) => answer,
-            None => {
-                let sql = sql(self);
-                self.client.simple_query(sql.as_ref())
-            }
-        };
-        let broken = match &answer {
-            Ok(messages) => !messages.iter().any(|it| matches!(it, SimpleQueryMessage::CommandComplete(_))),
-            Err(error) => error.as_db_error().is_none(),
-        };
-        // Every message of ours is answered by a statement that was done, or by an error of the server's.
-        if let (true, Way::Line(line)) = (broken, &mut self.client.0) {
-            line.close();
+    pub(super) fn ask<T: AsRef<str>>(&mut self, sql: impl FnOnce(&Self) -> T) -> Result<Vec<Row>, Failure> {
+        if let Way::Line(line) = &mut self.client.0
+            && let Some(answer) = line.answer()
+        {
+            return answer;
         }
-        let mut messages = answer.map_err(|error| Failure::of(&error))?;
-        if broken {
-            return Err(Failure { native: said("an answer without a statement".to_owned()), lost: true });
-        }
-        messages.retain(|message| matches!(message, SimpleQueryMessage::Row(_)));
-        Ok(messages)
+        let sql = sql(self);
+        self.client.ask(sql.as_ref())
     }
 
     fn begin(&mut self, xid: Xid) -> Reply {
@@ -253,10 +232,10 @@ impl Session {
     fn commit_if_read_only(&mut self) -> Result<bool, Failure> {
         let answer = self.ask(|it| it.with_place(WROTE))?;
         let row = answer.first();
-        self.evidence = row.and_then(|row| read_evidence(row, column(row, 0)));
-        let is_all_here = row.and_then(|row| column(row, 1)) == Some("f");
+        self.evidence = row.and_then(|row| read_evidence(row, row.word(0)));
+        let is_all_here = row.and_then(|row| row.word(1)) == Some("f");
         // Only a plain nothing counts.
-        let has_number = !row.is_some_and(|row| is_null(row, 0));
+        let has_number = !row.is_some_and(|row| row.is_null(0));
         let wrote = has_number || !(is_all_here || is_no(&self.ask(|_| WROTE_ELSEWHERE)?));
         self.asking.told(wrote);
         if !wrote {
@@ -314,8 +293,8 @@ impl Session {
                 // The connection is free at once; the branch no longer belongs to it.
                 self.stand = Stand::Idle;
                 if let Some(row) = answer.first() {
-                    self.asking.told(!is_null(row, 0));
-                    self.evidence = read_evidence(row, column(row, 1));
+                    self.asking.told(!row.is_null(0));
+                    self.evidence = read_evidence(row, row.word(1));
                 }
                 if let Some(evidence) = &self.evidence {
                     self.witness = Witness::write(&self.place, evidence);
@@ -400,7 +379,7 @@ impl kept::Session for Session {
             Plan::Answer(_) | Plan::Recover | Plan::Recovery => None,
         };
         match (&mut self.client.0, words) {
-            (Way::Line(line), Some(words)) => line.send(words),
+            (Way::Line(line), Some(words)) => line.send(&words),
             (Way::Line(_), None) => {}
             (Way::Given(_), _) => return false,
         }
@@ -519,27 +498,12 @@ pub(super) fn gid(xid: &Xid) -> String {
     format!("'{}'", xid.to_gid().replace('\'', "''"))
 }
 
-pub(super) fn column(message: &SimpleQueryMessage, at: usize) -> Option<&str> {
-    match message {
-        SimpleQueryMessage::Row(row) => row.try_get(at).ok().flatten(),
-        _ => None,
-    }
-}
-
-pub(crate) fn first_column(message: &SimpleQueryMessage) -> Option<&str> {
-    column(message, 0)
-}
-
-fn is_null(message: &SimpleQueryMessage, at: usize) -> bool {
-    matches!(message, SimpleQueryMessage::Row(row) if matches!(row.try_get(at), Ok(None)))
-}
-
 /// Only a plain no counts.
-fn is_no(answer: &[SimpleQueryMessage]) -> bool {
-    answer.iter().map(first_column).eq([Some("f")])
+fn is_no(answer: &[Row]) -> bool {
+    answer.iter().map(|row| row.word(0)).eq([Some("f")])
 }
 
-fn read_evidence(row: &SimpleQueryMessage, number: Option<&str>) -> Option<Evidence> {
-    let word = |at| column(row, at);
+fn read_evidence(row: &Row, number: Option<&str>) -> Option<Evidence> {
+    let word = |at| row.word(at);
     Some(Evidence { number: number?.parse().ok()?, place: word(2)?.parse().ok()?, role: word(3)?.to_owned() })
 }

@@ -1,0 +1,351 @@
+//! The answer to one message of ours, read off the server's bytes past the driver with its channels and futures; and where the
+//! conversation stands, in which the driver takes part too.
+//!
+//! Walk: [`Answer::take`] bytes as they come, until the answer is over · [`Answer::end`] its rows, or why there are none ·
+//! [`Pace`] sees all bytes of the connection pass, whoever says them.
+//! Source: PostgreSQL's manual, "Frontend/Backend Protocol"; the messages are read by the crate that the driver has for it.
+//! Trap: an answer ends with ReadyForQuery, not with the error in it; and what came behind that in the same read (a changed
+//! setting) must be read to its own end, or the driver would begin in the middle of it.
+//! Deliberately absent: sockets, time limits (`line.rs`), what a row means.
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator as _;
+use postgres_protocol::message::backend::{DataRowBody, ErrorFields, Header, Message};
+
+use super::session::Failure;
+use crate::kept::said;
+
+/// The longest message of an answer to us is a line of text.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+const HEAD_BYTES: u8 = 5;
+
+/// A row of an answer, as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row(pub(super) Vec<Option<String>>);
+
+impl Row {
+    /// What stands in a column; nothing if that is null, or there is none.
+    pub(super) fn word(&self, at: usize) -> Option<&str> {
+        self.0.get(at)?.as_deref()
+    }
+
+    /// Whether there is such a column, and nothing in it.
+    pub(super) fn is_null(&self, at: usize) -> bool {
+        matches!(self.0.get(at), Some(None))
+    }
+}
+
+/// What has come of an answer.
+#[derive(Default)]
+pub(super) struct Answer {
+    bytes: BytesMut,
+    rows: Vec<Row>,
+    failed: Option<Failure>,
+    /// A statement was done.
+    is_done: bool,
+    has_ended: bool,
+}
+
+impl Answer {
+    /// Takes what has come; whether the answer is over. The codes of notices go to `notice`.
+    ///
+    /// # Errors
+    /// For bytes that are no answer to a question in text.
+    pub(super) fn take(&mut self, bytes: &[u8], notice: &dyn Fn(&str)) -> Result<bool, Failure> {
+        self.bytes.extend_from_slice(bytes);
+        loop {
+            let length = Header::parse(&self.bytes).map_err(unread)?.map(Header::len);
+            if length.is_some_and(|bytes| usize::try_from(bytes).map_or(true, |bytes| bytes > MESSAGE_BYTES_MAX)) {
+                let length = length.unwrap_or_default();
+                return Err(lost(format!("a message of {length} bytes; at most {MESSAGE_BYTES_MAX}")));
+            }
+            let Some(message) = Message::parse(&mut self.bytes).map_err(unread)? else {
+                return Ok(self.is_over());
+            };
+            match message {
+                Message::CommandComplete(_) => self.is_done = true,
+                Message::DataRow(row) => self.rows.push(read(&row).map_err(unread)?),
+                Message::ErrorResponse(error) => {
+                    let failure = failure(error.fields()).map_err(unread)?;
+                    self.has_ended |= failure.lost;
+                    self.failed.get_or_insert(failure);
+                }
+                Message::NoticeResponse(said) => notice(&failure(said.fields()).map_err(unread)?.native.code),
+                Message::ReadyForQuery(_) => self.has_ended = true,
+                Message::RowDescription(_)
+                | Message::EmptyQueryResponse
+                | Message::ParameterStatus(_)
+                | Message::NotificationResponse(_) => {}
+                _ => return Err(lost("an answer to something else than was asked".to_owned())),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_ended && self.bytes.is_empty()
+    }
+
+    /// The rows, where every statement was done.
+    ///
+    /// # Errors
+    /// The server's first error; also an answer to nothing that was said.
+    pub(super) fn end(self) -> Result<Vec<Row>, Failure> {
+        match self.failed {
+            Some(failure) => Err(failure),
+            None if self.is_done => Ok(self.rows),
+            None => Err(without_statement()),
+        }
+    }
+}
+
+/// Why such an answer is not believed: every message of ours is answered by a statement that was done, or an error.
+pub(super) fn without_statement() -> Failure {
+    lost("an answer without a statement".to_owned())
+}
+
+pub(super) fn lost(message: String) -> Failure {
+    Failure { native: said(message), lost: true }
+}
+
+fn unread(error: impl std::fmt::Display) -> Failure {
+    lost(format!("an answer that cannot be read: {error}"))
+}
+
+fn read(row: &DataRowBody) -> std::io::Result<Row> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let columns = row.ranges().map(|place| Ok(place.and_then(|place| row.buffer().get(place)).map(text)));
+    columns.collect().map(Row)
+}
+
+/// Of an error, or a notice.
+fn failure(mut fields: ErrorFields<'_>) -> std::io::Result<Failure> {
+    let (mut severity, mut code, mut message) = (String::new(), String::new(), String::new());
+    while let Some(field) = fields.next()? {
+        let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+        match field.type_() {
+            // The second one is never translated, and comes behind the first.
+            b'S' | b'V' => severity = value(),
+            b'C' => code = value(),
+            b'M' => message = value(),
+            _ => {}
+        }
+    }
+    let lost = matches!(severity.as_str(), "FATAL" | "PANIC");
+    Ok(Failure { native: assent_xa::Native { code, message }, lost })
+}
+
+/// Where a conversation stands, by the bytes that pass.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    asked: Frames,
+    answered: Frames,
+    /// Questions whose answers have not ended.
+    owed: u32,
+    /// What the last end said of the transaction.
+    status: u8,
+}
+
+impl Pace {
+    /// The greeting, whose messages have other forms, is over.
+    pub(super) fn begin(&mut self) {
+        (self.asked, self.owed) = (Frames::default(), 0);
+    }
+
+    /// Bytes to the server.
+    pub(super) fn asks(&mut self, bytes: &[u8]) {
+        let Self { asked, owed, .. } = self;
+        // A text, or the end of an extended question.
+        asked.take(bytes, |kind, _| *owed = owed.saturating_add(u32::from(matches!(kind, b'Q' | b'S'))));
+    }
+
+    /// Bytes from it.
+    pub(super) fn answers(&mut self, bytes: &[u8]) {
+        let Self { answered, owed, status, .. } = self;
+        answered.take(bytes, |kind, last| {
+            if kind == b'Z' {
+                (*owed, *status) = (owed.saturating_sub(1), last);
+            }
+        });
+    }
+
+    /// Whether every answer has ended, and nothing else has begun.
+    pub(super) const fn is_quiet(&self) -> bool {
+        self.owed == 0 && self.answered.is_between()
+    }
+
+    /// Whether the server said at last that no transaction is open.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.owed == 0 && self.status == b'I'
+    }
+}
+
+/// Finds the messages in bytes that come in pieces: a kind, a length that counts itself, a body.
+#[derive(Debug, Default)]
+struct Frames {
+    head: u64,
+    have: u8,
+    left: usize,
+    last: u8,
+}
+
+impl Frames {
+    /// Calls for each message that ends with its kind and its last byte.
+    fn take(&mut self, bytes: &[u8], mut ended: impl FnMut(u8, u8)) {
+        let mut rest = bytes;
+        while let Some((first, behind)) = rest.split_first() {
+            if self.have < HEAD_BYTES {
+                (self.head, self.have, self.last, rest) =
+                    (self.head << 8 | u64::from(*first), self.have + 1, 0, behind);
+                let [.., first, second, third, fourth] = self.head.to_be_bytes();
+                let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
+                self.left = usize::try_from(length).unwrap_or(usize::MAX);
+            } else {
+                let (body, behind) = rest.split_at(self.left.min(rest.len()));
+                (self.left, self.last, rest) = (self.left - body.len(), body.last().copied().unwrap_or(0), behind);
+            }
+            if self.have == HEAD_BYTES && self.left == 0 {
+                let [_, _, _, kind, ..] = self.head.to_be_bytes();
+                self.have = 0;
+                ended(kind, self.last);
+            }
+        }
+    }
+
+    const fn is_between(&self) -> bool {
+        self.have == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+        let bytes = u32::try_from(body.len() + 4).unwrap();
+        [&[kind][..], &bytes.to_be_bytes(), body].concat()
+    }
+
+    fn ready(status: u8) -> Vec<u8> {
+        message(b'Z', &[status])
+    }
+
+    fn done() -> Vec<u8> {
+        message(b'C', b"SELECT 1\0")
+    }
+
+    fn row(columns: &[Option<&str>]) -> Vec<u8> {
+        let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+        for column in columns {
+            let length = column.map_or(u32::MAX, |text| u32::try_from(text.len()).unwrap());
+            body.extend(length.to_be_bytes());
+            body.extend(column.unwrap_or_default().as_bytes());
+        }
+        message(b'D', &body)
+    }
+
+    fn error(kind: u8, severity: &str, code: &str) -> Vec<u8> {
+        message(kind, format!("SFEHLER\0V{severity}\0C{code}\0Mas told\0\0").as_bytes())
+    }
+
+    /// However the bytes come: whether it is over, how it ended, and the notices.
+    fn answered(bytes: &[u8], step: usize) -> (bool, Result<Vec<Row>, Failure>, Vec<String>) {
+        let (mut answer, notices, mut is_over) = (Answer::default(), std::cell::RefCell::new(Vec::new()), false);
+        for part in bytes.chunks(step) {
+            match answer.take(part, &|code| notices.borrow_mut().push(code.to_owned())) {
+                Ok(over) => is_over = over,
+                Err(failure) => return (false, Err(failure), notices.into_inner()),
+            }
+        }
+        (is_over, answer.end(), notices.into_inner())
+    }
+
+    #[test]
+    fn rows_notices_and_the_end_are_heard_however_the_bytes_come() {
+        let texts = [
+            message(b'T', b"\0\0"),
+            error(b'N', "WARNING", "25001"),
+            row(&[Some("7"), None, Some("")]),
+            done(),
+            message(b'S', b"TimeZone\0UTC\0"),
+            row(&[]),
+            done(),
+            ready(b'T'),
+        ];
+        let whole = texts.concat();
+        for step in [1, 2, 3, 7, 64, whole.len()] {
+            let (is_over, rows, notices) = answered(&whole, step);
+            let text = |text: &str| Some(text.to_owned());
+            assert_eq!(rows.ok().unwrap(), [Row(vec![text("7"), None, text("")]), Row(vec![])]);
+            assert_eq!((is_over, notices), (true, vec!["25001".to_owned()]));
+            assert!(!answered(&whole[..whole.len() - 1], step).0, "half of the end is none");
+        }
+        let row = Row(vec![Some("7".to_owned()), None]);
+        assert_eq!((row.word(0), row.word(1), row.word(2)), (Some("7"), None, None));
+        assert_eq!((row.is_null(0), row.is_null(1), row.is_null(2)), (false, true, false));
+    }
+
+    /// A read may bring the beginning of what the server says next of its own accord.
+    #[test]
+    fn what_begins_behind_the_end_is_read_to_its_own() {
+        let setting = message(b'S', b"TimeZone\0UTC\0");
+        let whole = [done(), ready(b'I'), setting].concat();
+        for cut in [done().len() + 6, whole.len()] {
+            assert!(answered(&whole[..cut], whole.len()).0, "{cut}");
+        }
+        for cut in done().len() + 7..whole.len() {
+            assert!(!answered(&whole[..cut], whole.len()).0, "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_first_error_is_the_answer_and_a_fatal_one_the_end() {
+        let whole = [done(), error(b'E', "ERROR", "25P02"), ready(b'E')].concat();
+        let (is_over, told, _) = answered(&whole, 5);
+        let failure = told.unwrap_err();
+        assert!(is_over && !failure.lost);
+        assert_eq!((failure.native.code.as_str(), failure.native.message.as_str()), ("25P02", "as told"));
+        let (is_over, told, _) = answered(&error(b'E', "FATAL", "57P01"), 5);
+        assert!(is_over && told.is_err_and(|failure| failure.lost && failure.native.code == "57P01"));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_lost() {
+        let cases = [
+            ("nothing was done", ready(b'I')),
+            ("an empty question", [message(b'I', b""), ready(b'I')].concat()),
+            ("rows are wanted", [message(b'G', b"\0\0\0"), ready(b'I')].concat()),
+            ("a length below its own", vec![b'C', 0, 0, 0, 3]),
+            ("longer than any answer", vec![b'D', 0x7f, 0, 0, 0]),
+            ("longer than a length can say", vec![b'D', 0xff, 0xff, 0xff, 0xff]),
+            ("a kind that is none", message(b'?', b"")),
+            ("a row cut short", [message(b'D', b"\0\x01\0\0\0\x09x"), done(), ready(b'I')].concat()),
+            ("an error without an end", [message(b'E', b"C25P02"), ready(b'I')].concat()),
+        ];
+        for (name, bytes) in cases {
+            let (_, told, _) = answered(&bytes, bytes.len());
+            assert!(told.is_err_and(|failure| failure.lost), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_pace_counts_what_is_owed_however_the_bytes_come() {
+        let asked = [message(b'P', b"x"), message(b'S', b""), message(b'Q', b"SELECT 'Z'\0")].concat();
+        let told = [row(&[Some("Z\0\0\0\x05I")]), done(), ready(b'T'), error(b'E', "ERROR", "1"), ready(b'I')].concat();
+        for step in [1, 3, asked.len()] {
+            let mut pace = Pace::default();
+            pace.asks(b"\0\0\0\x08\0\x03\0\0");
+            pace.answers(&ready(b'I'));
+            pace.begin();
+            assert!(pace.is_quiet() && pace.is_idle());
+            asked.chunks(step).for_each(|part| pace.asks(part));
+            assert!(!pace.is_quiet() && !pace.is_idle());
+            let (first, rest) = told.split_at(told.len() - 6);
+            first.chunks(step).for_each(|part| pace.answers(part));
+            assert!(!pace.is_quiet() && !pace.is_idle(), "the error is not the end of its answer");
+            rest.chunks(step).for_each(|part| pace.answers(part));
+            assert!(pace.is_quiet() && pace.is_idle());
+            pace.answers(b"S\0");
+            assert!(!pace.is_quiet() && pace.is_idle(), "in the middle of something else");
+        }
+    }
+}
