@@ -327,6 +327,21 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn fuzz_any_bytes_are_an_answer_or_lost(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+            kind in proptest::sample::select(b"CDEGINSTZ".to_vec()),
+            step in 1_usize..64,
+        ) {
+            _ = answered(&bytes, step);
+            _ = answered(&message(kind, &bytes), step);
+            let mut pace = Pace::default();
+            bytes.chunks(step).for_each(|part| pace.answers(part));
+            bytes.chunks(step).for_each(|part| pace.asks(part));
+        }
+    }
+
     #[test]
     fn the_pace_counts_what_is_owed_however_the_bytes_come() {
         let asked = [message(b'P', b"x"), message(b'S', b""), message(b'Q', b"SELECT 'Z'\0")].concat();
