@@ -173,8 +173,16 @@ impl Page {
     }
 
     /// The bytes from a slot's record on; what is behind the record is of other slots.
+    #[inline]
     pub(crate) fn laid(&self, slot: u8) -> Option<&[u8]> {
-        self.start(slot).ok()?.map(|start| self.from(start))
+        let (bytes, start) = match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
+            Ok(found) => (self.newer.as_slice(), self.over.get(found)?.1),
+            Err(_) => {
+                let base = self.base.as_ref()?;
+                (&*base.bytes, *base.starts().ok()?.get(usize::from(slot))?)
+            }
+        };
+        bytes.get(usize::try_from(start).ok()?..)
     }
 
     /// What a slot says, and where in the page's bytes its text stands.

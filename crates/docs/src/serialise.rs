@@ -84,8 +84,9 @@ struct Open {
     kind: Kind,
     /// The child that comes next.
     next: Option<NodeKey>,
-    /// Children written so far.
+    /// Children written so far, and how many at most.
     written: u64,
+    most: u64,
 }
 
 struct Writing<L> {
@@ -171,10 +172,12 @@ impl<L: Look> Writing<L> {
         Ok(())
     }
 
+    #[inline]
     fn put(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
 
+    #[inline]
     fn line(&mut self) {
         if self.form.pretty {
             self.put("\n");
@@ -186,43 +189,41 @@ impl<L: Look> Writing<L> {
 
     /// Writes the next child of the innermost container, or its end. Whether there is more.
     fn step(&mut self) -> Result<bool, DocsError> {
-        let Form { max_children, max_nodes, max_top, metadata, after, .. } = self.form;
-        let is_top = self.open.len() == 1;
+        let (depth, is_full) = (self.open.len(), self.form.max_nodes.is_some_and(|most| self.written.nodes >= most));
         let Some(open) = self.open.last_mut() else { return Ok(false) };
-        let is_cut = max_children.is_some_and(|most| open.written >= most)
-            || max_nodes.is_some_and(|most| self.written.nodes >= most)
-            || (is_top && max_top.is_some_and(|most| open.written >= most));
-        let (kind, written) = (open.kind, open.written);
-        if open.next.is_some() && is_cut {
-            if is_top {
-                (self.written.next, self.written.more) = (self.top.or(after), true);
-            } else if max_nodes.is_some_and(|most| self.written.nodes >= most) {
-                self.written.is_short = true;
-            }
-        }
-        let Some(next) = open.next.filter(|_| !is_cut) else {
-            self.open.pop();
-            if written > 0 {
-                self.line();
-            }
-            self.put(if metadata == Metadata::None { end(kind) } else { "]}" });
+        let Some(next) = open.next.filter(|_| open.written < open.most && !is_full) else {
+            self.close(is_full);
             return Ok(true);
         };
-        if is_top {
+        let (is_first, is_member) = (open.written == 0, open.kind == Kind::Object);
+        open.written += 1;
+        if depth == 1 {
             self.top = Some(next);
         }
-        open.written += 1;
-        let depth = self.open.len();
-        if written > 0 {
+        if !is_first {
             self.out.push(b',');
         }
         self.line();
-        let right = self.child(next, kind == Kind::Object)?;
+        let right = self.child(next, is_member)?;
         // Behind it may stand the child's own children now.
         if let Some(open) = self.open.get_mut(depth - 1) {
             open.next = right;
         }
         Ok(true)
+    }
+
+    /// Writes the end of the innermost container; it may have more children than were to be written.
+    fn close(&mut self, is_full: bool) {
+        let Some(open) = self.open.pop() else { return };
+        if open.next.is_some() && self.open.is_empty() {
+            (self.written.next, self.written.more) = (self.top.or(self.form.after), true);
+        } else if open.next.is_some() && is_full {
+            self.written.is_short = true;
+        }
+        if open.written > 0 {
+            self.line();
+        }
+        self.put(if self.form.metadata == Metadata::None { end(open.kind) } else { "]}" });
     }
 
     /// Writes a node, or its beginning; the sibling behind it.
@@ -255,6 +256,7 @@ impl<L: Look> Writing<L> {
     }
 
     /// Writes a value, or the beginning of a container.
+    #[inline]
     fn value(&mut self, node: &Seen<'_>, is_member: bool, hash: Option<u64>) -> Result<(), DocsError> {
         self.written.nodes += 1;
         let is_plain = self.form.metadata == Metadata::None;
@@ -266,17 +268,13 @@ impl<L: Look> Writing<L> {
         if !is_plain {
             self.metadata(node, hash);
         }
-        let level = u32::try_from(self.open.len() + 1).unwrap_or(u32::MAX);
         match node.kind {
             Kind::Object | Kind::Array => {
-                self.put(if node.kind == Kind::Object && is_plain { "{" } else { "[" });
-                let is_last = self.form.max_level.is_some_and(|most| level >= most);
-                let next = if is_last { None } else { node.first };
-                self.open.push(Open { kind: node.kind, next, written: 0 });
+                self.enter(node, is_plain);
                 return Ok(());
             }
-            Kind::String => text::quote(&mut self.out, node.text),
-            Kind::Number => self.put(node.text),
+            Kind::String => node.text.quote(&mut self.out),
+            Kind::Number => self.out.extend_from_slice(node.text.bytes()),
             Kind::True => self.put("true"),
             Kind::False => self.put("false"),
             Kind::Null => self.put("null"),
@@ -287,21 +285,40 @@ impl<L: Look> Writing<L> {
         Ok(())
     }
 
+    /// Writes the beginning of a container, and what is in it comes next.
+    fn enter(&mut self, node: &Seen<'_>, is_plain: bool) {
+        self.put(if node.kind == Kind::Object && is_plain { "{" } else { "[" });
+        let Form { max_level, max_children, max_top, .. } = self.form;
+        let level = u32::try_from(self.open.len() + 1).unwrap_or(u32::MAX);
+        let next = node.first.filter(|_| max_level.is_none_or(|most| level < most));
+        let most = max_children.unwrap_or(u64::MAX);
+        let most = if level == 1 { most.min(max_top.unwrap_or(u64::MAX)) } else { most };
+        self.open.push(Open { kind: node.kind, next, written: 0, most });
+    }
+
     /// What is known of a node, behind its head, up to its value.
+    #[inline]
     fn metadata(&mut self, node: &Seen<'_>, hash: Option<u64>) {
-        text::digits(&mut self.out, node.key.0);
+        self.digits(node.key.0);
         if let Some(hash) = hash {
             self.put(&format!(",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", node.kind.name()));
         }
         if node.kind.is_container() && self.form.metadata != Metadata::NodeKey {
             self.put(",\"childCount\":");
-            text::digits(&mut self.out, node.children);
+            self.digits(node.children);
             if self.form.metadata == Metadata::All {
                 self.put(",\"descendantCount\":");
-                text::digits(&mut self.out, node.descendants);
+                self.digits(node.descendants);
             }
         }
-        self.put(if self.form.pretty { "},\"value\": " } else { "},\"value\":" });
+        self.put("},\"value\":");
+        if self.form.pretty {
+            self.out.push(b' ');
+        }
+    }
+
+    fn digits(&mut self, number: u64) {
+        self.put(itoa::Buffer::new().format(number));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What stands before a value: the name of a member, and where metadata begins. Members of one path have the same.
 
-use super::text::quote;
+use super::text::Letters;
 use super::{Form, Metadata};
 use crate::DocsError;
 use crate::look::Look;
@@ -56,13 +56,13 @@ impl Heads {
             return Err(DocsError::NoPath { path, revision: look.revision() });
         };
         if self.is_plain {
-            quote(&mut head, name);
+            Letters::of(name).quote(&mut head);
             head.extend_from_slice(colon);
             return Ok(head.into());
         }
         head.extend_from_slice(b"{\"key\"");
         head.extend_from_slice(colon);
-        quote(&mut head, name);
+        Letters::of(name).quote(&mut head);
         head.extend_from_slice(b",\"metadata\"");
         head.extend_from_slice(colon);
         head.extend_from_slice(b"{\"nodeKey\":");

@@ -3,6 +3,7 @@
 //! Walk: [`Seen::of`] takes a record apart in one go, without the fields that nobody writes. Whatever is not as a writer lays it is
 //! not seen: then the node is asked for as everywhere else, and that says what is wrong with it.
 
+use super::text::Letters;
 use crate::look::Item;
 use crate::node::{Kind, NodeKey, field};
 use crate::page::Page;
@@ -19,19 +20,20 @@ pub(super) struct Seen<'p> {
     pub(super) first: Option<NodeKey>,
     pub(super) children: u64,
     pub(super) descendants: u64,
-    pub(super) text: &'p str,
+    pub(super) text: Letters<'p>,
 }
 
 impl<'p> Seen<'p> {
     /// The node of this page; none if it is not there or is not as a writer lays it.
+    #[inline]
     pub(super) fn of(page: &'p Page, key: NodeKey) -> Option<Self> {
         let mut rest = page.laid(key.page().1)?;
         let mask = u16::try_from(number(&mut rest)?).ok()?;
-        let mut text = "";
+        let mut text = Letters::NONE;
         if mask & field::TEXT != 0 {
             let length = usize::try_from(number(&mut rest)?).ok()?;
             let (taken, behind) = rest.split_at_checked(length)?;
-            (text, rest) = (std::str::from_utf8(taken).ok()?, behind);
+            (text, rest) = (Letters::read(taken)?, behind);
         }
         if mask & field::SUM != 0 {
             rest = rest.split_first_chunk::<8>()?.1;
@@ -67,7 +69,7 @@ impl<'p> Seen<'p> {
             first: node.first,
             children: node.children,
             descendants: node.descendants,
-            text: item.text(),
+            text: Letters::of(item.text()),
         }
     }
 }
@@ -111,6 +113,7 @@ mod tests {
             prop_assert_eq!(seen.is_some(), read.is_some());
             if let Some((node, text)) = read {
                 let Node { key, kind, path, right, first, children, descendants, .. } = node;
+                let text = Letters::of(text);
                 prop_assert_eq!(seen, Some(Seen { key, kind, path, right, first, children, descendants, text }));
             }
             prop_assert_eq!(Seen::of(&page, NodeKey(key.0 ^ 1)), None);

@@ -1,24 +1,75 @@
-//! The letters of JSON: quoted texts and digits, straight into what is written.
+//! The letters of JSON: texts, quoted, straight into what is written.
+//!
+//! Walk: [`Letters::read`] looks at a text once: whether it is one, and whether it can be copied as it is · [`Letters::quote`].
 
-/// A text as JSON: with no more escapes than it needs.
+/// A text, and whether each character of it is ASCII and stands for itself between quotes. Most are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Letters<'t> {
+    bytes: &'t [u8],
+    is_plain: bool,
+}
+
+impl<'t> Letters<'t> {
+    pub(super) const NONE: Letters<'static> = Letters { bytes: &[], is_plain: true };
+
+    /// None if it is no UTF-8.
+    #[inline]
+    pub(super) fn read(bytes: &'t [u8]) -> Option<Self> {
+        let is_plain = is_plain(bytes);
+        (is_plain || std::str::from_utf8(bytes).is_ok()).then_some(Self { bytes, is_plain })
+    }
+
+    pub(super) fn of(text: &'t str) -> Self {
+        Self { bytes: text.as_bytes(), is_plain: is_plain(text.as_bytes()) }
+    }
+
+    /// As they are.
+    pub(super) const fn bytes(self) -> &'t [u8] {
+        self.bytes
+    }
+
+    /// As JSON, behind what is there: with no more escapes than it needs.
+    #[inline]
+    pub(super) fn quote(self, out: &mut Vec<u8>) {
+        out.push(b'"');
+        if self.is_plain || !self.bytes.iter().any(|byte| is_escaped(*byte)) {
+            out.extend_from_slice(self.bytes);
+        } else {
+            escape(out, self.bytes);
+        }
+        out.push(b'"');
+    }
+}
+
+/// A text as JSON.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
-    quote(&mut out, text);
+    Letters::of(text).quote(&mut out);
     // It was a text, and so is what stands for its characters.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The same, behind what is there.
-pub(super) fn quote(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
-    out.push(b'"');
-    // Most texts have none: one look without a branch for each byte.
-    if bytes.iter().fold(false, |any, byte| any | is_escaped(*byte)) {
-        escape(out, bytes);
-    } else {
-        out.extend_from_slice(bytes);
-    }
-    out.push(b'"');
+/// Whether each byte is ASCII and needs no escape, eight at a time.
+#[inline]
+fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let last = rest.iter().fold(every(b' '), |word, byte| word << 8 | u64::from(*byte));
+    words.iter().fold(not_plain(last), |any, word| any | not_plain(u64::from_le_bytes(*word))) == 0
+}
+
+/// A bit where one of eight bytes is not ASCII, below a blank, a quote or a backslash; none if there is none.
+const fn not_plain(word: u64) -> u64 {
+    let quotes = word ^ every(b'"');
+    let slashes = word ^ every(b'\\');
+    // A byte less a larger one borrows, which sets its highest bit.
+    let low = word.wrapping_sub(every(b' ')) & !word;
+    let escapes = (quotes.wrapping_sub(every(1)) & !quotes) | (slashes.wrapping_sub(every(1)) & !slashes);
+    (word | low | escapes) & every(0x80)
+}
+
+/// Eight of a byte.
+const fn every(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
 }
 
 const fn is_escaped(byte: u8) -> bool {
@@ -44,20 +95,6 @@ fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// A number, behind what is there.
-pub(super) fn digits(out: &mut Vec<u8>, mut number: u64) {
-    let (mut text, mut first) = ([0_u8; 20], 20);
-    for place in text.iter_mut().rev() {
-        let [digit, ..] = (number % 10).to_le_bytes();
-        *place = b'0' + digit;
-        (number, first) = (number / 10, first - 1);
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(text.get(first..).unwrap_or_default());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,11 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_those_of_the_number() {
-        for number in [0, 1, 9, 10, 99, 100, 12_345, u64::MAX] {
-            let mut out = b"x".to_vec();
-            digits(&mut out, number);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("x{number}"));
+    fn a_text_is_plain_if_each_byte_of_it_is_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for (length, at) in (1..20).flat_map(|length| (0..length).map(move |at| (length, at))) {
+                let mut text = vec![b'~'; length];
+                text[at] = byte;
+                let expected = byte.is_ascii() && !is_escaped(byte);
+                assert_eq!(is_plain(&text), expected, "{byte:#x} at {at} of {length}");
+            }
         }
+        assert!(is_plain(b"") && Letters::read(b"\xff").is_none() && Letters::read("é".as_bytes()).is_some());
     }
 }
