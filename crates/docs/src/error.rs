@@ -191,6 +191,9 @@ pub enum DocsError {
     /// What is asked for is not in memory, and who asks does not wait for the disk.
     #[error("a page is not in memory: ask again where the disk may be waited for")]
     NotHeld,
+    /// Nobody waits for what was being read ([`crate::Revision::while_wanted`]).
+    #[error("given up: it took longer than anybody waits for it")]
+    Unwanted,
     /// No branch of that name is known here.
     #[error("branch {xid} is not known here")]
     Unknown {
@@ -330,7 +333,7 @@ impl DocsError {
             | Self::Unknown { .. } => Kind::NotFound,
             Self::Exists { .. } | Self::Known { .. } | Self::Claimed { .. } | Self::Truncated { .. } => Kind::Conflict,
             Self::Busy { .. } | Self::NotHeld => Kind::Busy,
-            Self::Stream { .. } | Self::OnItsWay => Kind::Unavailable,
+            Self::Stream { .. } | Self::OnItsWay | Self::Unwanted => Kind::Unavailable,
             Self::Journal(error) => error.kind(),
             Self::Index(error) => error.kind(),
             Self::InDoubt(_) | Self::Unpublished(_) | Self::Late(_) | Self::Left { .. } => Kind::InDoubt,

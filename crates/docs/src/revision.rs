@@ -5,6 +5,7 @@
 
 mod held;
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use self::held::HeldPages;
@@ -33,6 +34,17 @@ pub struct Revision {
     paths: Last,
     /// Whether it waits for the disk.
     pub(crate) waits: bool,
+    wanted: Option<Wanted>,
+}
+
+/// Says whether somebody still waits for what is read.
+#[derive(Clone)]
+struct Wanted(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wanted").finish_non_exhaustive()
+    }
 }
 
 /// The page that was looked at last: what is looked at next is often there too, and needs no walk down the trie. Who finds another
@@ -68,7 +80,7 @@ impl Last {
 impl Revision {
     pub(crate) fn of(document: &Document, root: Arc<Root>) -> Self {
         let (store, doc) = (Arc::clone(&document.store), Arc::clone(&document.doc));
-        Self { store, doc, root, nodes: Last::default(), paths: Last::default(), waits: true }
+        Self { store, doc, root, nodes: Last::default(), paths: Last::default(), waits: true, wanted: None }
     }
 
     /// Its number, from 1; 0 is the document before its first commit.
@@ -113,8 +125,24 @@ impl Revision {
         Ok(paths)
     }
 
+    /// The same revision, for as long as this says that somebody waits for what is read: asked for each page that is looked at after
+    /// another one, so that a long walk ends with [`DocsError::Unwanted`] soon after.
+    #[must_use]
+    pub fn while_wanted(mut self, is_wanted: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+        self.wanted = Some(Wanted(is_wanted));
+        self
+    }
+
+    pub(crate) fn refuse_unwanted(&self) -> Result<(), DocsError> {
+        match &self.wanted {
+            Some(Wanted(is_wanted)) if !is_wanted() => Err(DocsError::Unwanted),
+            _ => Ok(()),
+        }
+    }
+
     /// A page of level 0.
     fn page(&self, tree: &Tree, which: Which, number: u64) -> Result<Option<Arc<Page>>, DocsError> {
+        self.refuse_unwanted()?;
         if self.waits {
             return self.reading().leaf(tree, which, number);
         }

@@ -132,6 +132,7 @@ fn tree(revision: &Revision, which: Which) -> &Tree {
 
 fn page(revision: &Revision, name: PageName, side: &Side) -> Result<Option<Arc<Page>>, DocsError> {
     let Side::There(chain) = side else { return Ok(None) };
+    revision.refuse_unwanted()?;
     revision.reading().page(name, chain).map(Some)
 }
 
@@ -152,6 +153,7 @@ fn below(revision: &Revision, name: PageName, side: &Side) -> Result<BTreeMap<u8
         Side::Above => return Ok(BTreeMap::from([(0, Side::of(tree(revision, name.which), name.level - 1))])),
         Side::There(chain) => chain,
     };
+    revision.refuse_unwanted()?;
     let reading = revision.reading();
     let page = reading.page(name, chain)?;
     let bad = |what| reading.bad(Bad { page: name, what });

@@ -1,6 +1,8 @@
 //! Diffs judged by what they are for: applied to one revision they give the other, by three ways of saying them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use assent_docs::{
     At, Config, Diff, Difference, DocsError, Document, Edit, Form, Look, Meta, NodeKey, Pointers, Revision, Scope,
@@ -443,4 +445,34 @@ fn pointers_to_many_values_are_those_of_each() {
     }
     assert_eq!((next, pointers.to(NodeKey(3 + 4 * 299 + 1)).unwrap().as_str()), (1204, "/list/299/a~1b"));
     assert_eq!(pointers.to(NodeKey(9999)).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_comparison_ends_when_nobody_waits_for_it_any_more() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let list = edit.insert(At::Last(NodeKey::DOCUMENT), None, Value::Array).unwrap();
+    let all: Vec<NodeKey> = (0..5_000).map(|_| edit.insert(At::Last(list), None, Value::Null).unwrap()).collect();
+    edit.commit(&Meta::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    for key in all {
+        edit.set(key, Value::Bool(true)).unwrap();
+    }
+    edit.commit(&Meta::default()).unwrap();
+    let compare = |turns: u32| {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        let is_wanted = Arc::new(move || counted.fetch_add(1, Ordering::Relaxed) < turns);
+        let [old, new] = [1, 2].map(|number| doc.at(number).unwrap().while_wanted(is_wanted.clone()));
+        let told = Diff::walked(&old, &new, Scope::default()).map(|diff| diff.differences().len());
+        (told, asked.load(Ordering::Relaxed))
+    };
+    let (told, asked) = compare(u32::MAX);
+    assert_eq!(told, Ok(5_000));
+    assert!(asked > 2 * 5_000 / 256, "asked {asked} times for 20 pages of each");
+    for turns in [0, 10, asked - 1] {
+        assert_eq!(compare(turns), (Err(DocsError::Unwanted), turns + 1), "{turns}");
+    }
+    assert_eq!(DocsError::Unwanted.kind(), Kind::Unavailable);
 }
