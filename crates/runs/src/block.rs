@@ -20,6 +20,8 @@ use crate::Entry;
 
 const RESTART_ENTRIES: usize = 16;
 const NUMBER_BYTES: usize = 4;
+/// A varint is no longer.
+const NUMBER_BYTES_MAX: usize = 10;
 
 /// Lays entries, which come in the order of their keys.
 #[derive(Debug, Default)]
@@ -82,12 +84,22 @@ impl BlockBuilder {
 
 /// How many bytes two keys have in common.
 pub(crate) fn shared(a: &[u8], b: &[u8]) -> usize {
-    // By words first: keys of one keyspace share a dozen bytes and more.
-    let (words_a, _) = a.as_chunks::<8>();
-    let (words_b, _) = b.as_chunks::<8>();
-    let words = words_a.iter().zip(words_b).take_while(|(a, b)| a == b).count() * 8;
-    let (rest_a, rest_b) = (a.get(words..).unwrap_or_default(), b.get(words..).unwrap_or_default());
-    words + rest_a.iter().zip(rest_b).take_while(|(a, b)| a == b).count()
+    // By words: keys of one keyspace share a dozen bytes and more.
+    let (words_a, rest_a) = a.as_chunks::<8>();
+    let (words_b, rest_b) = b.as_chunks::<8>();
+    let mut bytes = 0;
+    for (a, b) in words_a.iter().zip(words_b) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return bytes + usize::try_from(differing.trailing_zeros() / u8::BITS).unwrap_or(0);
+        }
+        bytes += 8;
+    }
+    let (rest_a, rest_b) = match words_a.len().cmp(&words_b.len()) {
+        Ordering::Equal => (rest_a, rest_b),
+        _ => (a.get(bytes..).unwrap_or_default(), b.get(bytes..).unwrap_or_default()),
+    };
+    bytes + rest_a.iter().zip(rest_b).take_while(|(a, b)| a == b).count()
 }
 
 fn number(length: usize) -> u64 {
@@ -105,15 +117,25 @@ fn lay(bytes: &mut Vec<u8>, mut value: u64) {
     }
 }
 
+/// How many bytes the varint takes that begins there.
+#[inline]
+fn number_bytes(bytes: &[u8]) -> Option<usize> {
+    let ends = bytes.first_chunk().map_or(0, |word| !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080);
+    if ends != 0 {
+        return usize::try_from(ends.trailing_zeros() / u8::BITS + 1).ok();
+    }
+    bytes.iter().take(NUMBER_BYTES_MAX).position(|byte| *byte < 0x80).map(|last| last + 1)
+}
+
 fn take(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..u64::BITS).step_by(7) {
-        let byte = *bytes.get(*at)?;
+    let (mut value, mut shift) = (0, 0);
+    for byte in bytes.get(*at..)?.iter().take(NUMBER_BYTES_MAX) {
         *at += 1;
         value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
+        if *byte < 0x80 {
             return Some(value);
         }
+        shift += 7;
     }
     None
 }
@@ -132,7 +154,8 @@ struct Laid {
     start: usize,
     shared: usize,
     rest: Range<usize>,
-    seq: u64,
+    /// Where its seq stands: most are passed by, and nobody asks for it.
+    seq: usize,
     value: Option<Range<usize>>,
     end: usize,
 }
@@ -180,21 +203,36 @@ impl Block {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
 
+    #[inline]
     fn laid(&self, start: usize) -> Result<Laid, Malformed> {
         self.try_laid(start).ok_or(Malformed { field: "entry" })
     }
 
+    #[inline]
     fn try_laid(&self, start: usize) -> Option<Laid> {
         let entries = self.bytes.get(..self.entries_end)?;
         let mut at = start;
-        let shared = usize::try_from(take(entries, &mut at)?).ok()?;
-        let rest = usize::try_from(take(entries, &mut at)?).ok()?;
-        let value = usize::try_from(take(entries, &mut at)?).ok()?;
-        let seq = take(entries, &mut at)?;
+        let (shared, rest, value) = match entries.get(start..)?.first_chunk() {
+            // Most are so short.
+            Some([shared @ 0..0x80, rest @ 0..0x80, value @ 0..0x80]) => {
+                at += 3;
+                (usize::from(*shared), usize::from(*rest), usize::from(*value))
+            }
+            _ => {
+                let mut length = || usize::try_from(take(entries, &mut at)?).ok();
+                (length()?, length()?, length()?)
+            }
+        };
+        let seq = at;
+        at += number_bytes(entries.get(at..)?)?;
         let rest = at..at.checked_add(rest)?;
         let end = rest.end.checked_add(value.saturating_sub(1)).filter(|end| *end <= entries.len())?;
         let value = (value > 0).then_some(rest.end..end);
         Some(Laid { start, shared, rest, seq, value, end })
+    }
+
+    fn seq(&self, laid: &Laid) -> u64 {
+        take(&self.bytes, &mut laid.seq.clone()).unwrap_or(0)
     }
 
     /// The whole key at a restart.
@@ -221,7 +259,7 @@ impl Block {
     /// What this key became, as this block says.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Became<'_>>, Malformed> {
         let found = self.floor(key)?.filter(|(_, is_it)| *is_it);
-        Ok(found.map(|(laid, _)| (laid.seq, laid.value.as_ref().map(|value| self.slice(value)))))
+        Ok(found.map(|(laid, _)| (self.seq(&laid), laid.value.as_ref().map(|value| self.slice(value)))))
     }
 
     /// The value of the last entry at this key or before it: in an index, the place where the key would be.
@@ -284,7 +322,11 @@ impl BlockCursor {
     /// Where it stands.
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         let at = self.at.as_ref()?;
-        Some(Entry { key: &self.key, seq: at.seq, value: at.value.as_ref().map(|value| self.block.slice(value)) })
+        Some(Entry {
+            key: &self.key,
+            seq: self.block.seq(at),
+            value: at.value.as_ref().map(|value| self.block.slice(value)),
+        })
     }
 
     /// To the first entry.

@@ -1,13 +1,14 @@
 //! What is kept of run files: blocks, blocks of indexes and filters that were read, within a budget of bytes, and the files
 //! that are open.
 //!
-//! Walk: a piece is known by its run and its place · [`Cache::get`], and after a miss [`Cache::insert`].
+//! Walk: a piece is known by its run and its place · [`Cache::get`], and after a miss [`Cache::insert`] · what every look-up asks for a run
+//! holds itself, within the same budget ([`Cache::take_out`], [`Cache::put_back`]).
 //! Deliberately absent: waiting for another reader's miss. Two that miss at once both read.
 
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::{Cache as Weighed, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
@@ -81,8 +82,16 @@ struct Count {
 pub(crate) struct Cache {
     pieces: Weighed<Key, Cached, Bytes, BuildHasherDefault<Mixer>>,
     counts: [Count; COUNTS],
+    /// The budget, and what of it runs hold.
+    shares: Mutex<Shares>,
     /// The files that the pieces come from.
     pub(crate) open: OpenRuns,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    budget: u64,
+    held: u64,
 }
 
 /// What a cache did.
@@ -121,7 +130,31 @@ impl Cache {
         let options = options.map_err(|_| RunsError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
         let pieces = Weighed::with_options(options, Bytes, BuildHasherDefault::default(), DefaultLifecycle::default());
         let open = OpenRuns::new(open_runs_max);
-        Ok(Arc::new(Cache { pieces, counts: Default::default(), open }))
+        let shares = Mutex::new(Shares { budget: cache_bytes, held: 0 });
+        Ok(Arc::new(Cache { pieces, counts: Default::default(), shares, open }))
+    }
+
+    /// Takes so many bytes out of the budget for a run that holds them itself; not where less than half of it would be left.
+    pub(crate) fn take_out(&self, bytes: u64) -> bool {
+        let mut shares = self.shares();
+        let held = shares.held.saturating_add(bytes);
+        let fits = held <= shares.budget / 2;
+        if fits {
+            shares.held = held;
+            self.pieces.set_capacity(shares.budget - held);
+        }
+        fits
+    }
+
+    /// And back.
+    pub(crate) fn put_back(&self, bytes: u64) {
+        let mut shares = self.shares();
+        shares.held = shares.held.saturating_sub(bytes);
+        self.pieces.set_capacity(shares.budget.saturating_sub(shares.held));
+    }
+
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A piece, if it is there.
@@ -140,9 +173,11 @@ impl Cache {
         self.pieces.insert((id.0, offset), piece);
     }
 
-    /// From now on it holds no more than so many bytes.
+    /// From now on it holds no more than so many bytes, with what runs hold; those stay.
     pub(crate) fn hold(&self, bytes: u64) {
-        self.pieces.set_capacity(bytes);
+        let mut shares = self.shares();
+        shares.budget = bytes;
+        self.pieces.set_capacity(bytes.saturating_sub(shares.held));
     }
 
     /// Whether a piece of so many bytes would be kept, and leave room for others.
@@ -154,7 +189,8 @@ impl Cache {
     pub(crate) fn facts(&self) -> CacheFacts {
         let sum =
             |of: fn(&Count) -> &AtomicU64| self.counts.iter().map(|count| of(count).load(Ordering::Relaxed)).sum();
-        CacheFacts { hits: sum(|count| &count.hits), misses: sum(|count| &count.misses), bytes: self.pieces.weight() }
+        let bytes = self.pieces.weight() + self.shares().held;
+        CacheFacts { hits: sum(|count| &count.hits), misses: sum(|count| &count.misses), bytes }
     }
 }
 
@@ -192,8 +228,23 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_hold_comes_out_of_the_same_budget_and_is_never_more_than_half_of_it() {
+        let cache = Cache::new(1 << 20, 4096, 64).unwrap();
+        (0..1_000).for_each(|offset| cache.insert(RunId(1), offset, piece(4000)));
+        assert!(cache.take_out(300 << 10) && cache.take_out(212 << 10));
+        assert!(!cache.take_out(1), "one beyond half");
+        assert!(cache.facts().bytes <= 1 << 20 && cache.pieces.weight() <= 1 << 19, "{:?}", cache.facts());
+        cache.hold(600 << 10);
+        assert!(cache.facts().bytes <= 600 << 10, "{:?}", cache.facts());
+        cache.put_back(512 << 10);
+        (0..1_000).for_each(|offset| cache.insert(RunId(1), offset, piece(4000)));
+        assert!((500 << 10..=600 << 10).contains(&cache.facts().bytes), "{:?}", cache.facts());
+    }
+
+    #[test]
     fn no_bytes_keep_nothing() {
         let cache = Cache::new(0, 4096, 64).unwrap();
+        assert!(!cache.take_out(1));
         cache.insert(RunId(1), 0, piece(10));
         assert!(cache.get(RunId(1), 0).is_none());
     }

@@ -15,7 +15,7 @@ use crate::level::{LevelCursor, find};
 use crate::merged::Merged;
 use crate::parts::{Parts, Sizes};
 use crate::run::{FOOTER_BYTES, Footer, RunFacts, RunId};
-use crate::run_reader::{OwnedEntry, Reading, Run, read_facts};
+use crate::run_reader::{OwnedEntry, Reading, Row, Run, read_facts};
 use crate::run_writer::{RUN, RunWriter};
 use crate::seal::seal;
 use crate::{Entry, RunsError, filter};
@@ -81,7 +81,7 @@ fn entry<'a>(key: &'a [u8], became: &'a OwnedEntry) -> Entry<'a> {
 }
 
 fn owned(entry: &Entry<'_>) -> (Vec<u8>, OwnedEntry) {
-    (entry.key.to_vec(), OwnedEntry { seq: entry.seq, value: entry.value.map(<[u8]>::to_vec) })
+    (entry.key.to_vec(), OwnedEntry { seq: entry.seq, value: entry.value.map(Row::from_slice) })
 }
 
 /// Few letters and many lengths, so that keys share much, or are the start of one another.
@@ -95,7 +95,7 @@ fn any_key(rng: &mut Rng) -> Vec<u8> {
 fn any_model(rng: &mut Rng, count: u64) -> Model {
     let mut model = Model::new();
     for _ in 0..count {
-        let value = (rng.below(5) > 0).then(|| vec![7; rng.index(40)]);
+        let value = (rng.below(5) > 0).then(|| Row::from_elem(7, rng.index(40)));
         let bits = rng.below(60);
         model.insert(any_key(rng), OwnedEntry { seq: rng.below(1 << bits), value });
     }
@@ -217,7 +217,7 @@ fn a_run_finds_and_walks_like_an_ordered_map() {
             assert_eq!(facts.seq_min, model.values().map(|one| one.seq).min().unwrap());
             assert_eq!(facts.seq_max, model.values().map(|one| one.seq).max().unwrap());
         }
-        let values = model.values().flat_map(|one| &one.value).map(Vec::len).sum::<usize>();
+        let values = model.values().flat_map(|one| &one.value).map(|value| value.len()).sum::<usize>();
         assert_eq!(facts.value_bytes, u64::try_from(values).unwrap());
         assert_eq!(read_facts(&stage.disk, Path::new(FOLDER), RunId(1)), Ok(facts.clone()));
         let found = run.verify(&mut |error| panic!("seed {seed}: {error}"));
@@ -230,7 +230,7 @@ fn the_bytes_of_a_run_are_those_of_version_1() {
     let stage = Stage::new();
     let model: Model = (0..300_u32)
         .map(|n| {
-            let value = (n % 7 > 0).then(|| n.to_le_bytes().repeat(3));
+            let value = (n % 7 > 0).then(|| n.to_le_bytes().repeat(3).into());
             (format!("key {:05}", n * n).into_bytes(), OwnedEntry { seq: u64::from(n) << (n % 40), value })
         })
         .collect();
@@ -358,7 +358,9 @@ fn any_flipped_bit_is_told_and_never_another_answer() {
 fn behind_a_rotten_sector_the_rest_is_read() {
     let stage = Stage::new();
     let model: Model = (0..2_000_u32)
-        .map(|number| (number.to_be_bytes().to_vec(), OwnedEntry { seq: number.into(), value: Some(vec![1; 50]) }))
+        .map(|number| {
+            (number.to_be_bytes().to_vec(), OwnedEntry { seq: number.into(), value: Some(Row::from_elem(1, 50)) })
+        })
         .collect();
     let run = stage.run(1, &model, 512);
     let good = stage.bytes(&run);
@@ -460,16 +462,27 @@ fn a_passing_failure_to_read_passes() {
     let model = any_model(&mut Rng::new(1), 300);
     let run = stage.run(1, &model, 256);
     let (key, one) = model.iter().nth(150).unwrap();
+    let mut failed = 0;
     for nth in 1.. {
         let run = stage.again(&run);
         let calls = stage.sim.calls();
         run.get(key, filter::hash(key)).unwrap();
         if nth > stage.sim.calls() - calls {
-            return assert!(nth > 4, "open, tail, filter, index and data were failed, each in turn");
+            return assert!(
+                failed > 3 && nth > failed,
+                "open, tail, filter and data were failed, each in turn: {failed} of {nth}"
+            );
         }
         let run = stage.again(&run);
         stage.sim.inject(Call::any(nth), Fault::Io);
-        assert_eq!(run.get(key, filter::hash(key)).unwrap_err().kind(), Kind::Unavailable, "call {nth}");
+        match run.get(key, filter::hash(key)) {
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Unavailable, "call {nth}");
+                failed += 1;
+            }
+            // It was a block of the index: who needs it reads it again.
+            Ok(found) => assert_eq!(found.as_ref(), Some(one), "call {nth}"),
+        }
         assert_eq!(run.get(key, filter::hash(key)).unwrap().as_ref(), Some(one), "call {nth}");
     }
 }
@@ -541,7 +554,7 @@ fn a_doomed_run_goes_with_the_last_who_uses_it() {
 #[test]
 fn most_look_ups_for_strangers_read_no_block() {
     let stage = Stage::new();
-    let value = Some(vec![1; 30]);
+    let value = Some(Row::from_elem(1, 30));
     let model: Model = (0..20_000_u32)
         .map(|n| ((n * 2).to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: value.clone() }))
         .collect();
@@ -551,9 +564,9 @@ fn most_look_ups_for_strangers_read_no_block() {
     let before = stage.cache.facts();
     assert!((0..5_000).all(|number| ask(number * 2 + 1).is_none()));
     let after = stage.cache.facts();
-    // Each asks for the filter; three more pieces at most where that says "perhaps".
-    let pieces = after.hits + after.misses - before.hits - before.misses - 5_000;
-    assert!(pieces < 5_000 / 20, "{pieces} pieces for 5,000 strangers");
+    // The run holds its filter and its index: one block is looked for where the filter says "perhaps".
+    let pieces = after.hits + after.misses - before.hits - before.misses;
+    assert!(pieces < 5_000 / 60, "{pieces} pieces for 5,000 strangers");
     let memory = run.memory_bytes();
     assert!(memory < run.facts().bytes / 100, "{memory} bytes of memory for a file of {}", run.facts().bytes);
     // Who reads everything once takes nobody's place.
@@ -570,8 +583,9 @@ fn most_look_ups_for_strangers_read_no_block() {
 #[test]
 fn a_cache_that_takes_no_filter_costs_two_reads_a_look_up() {
     let stage = Stage::new();
-    let model: Model =
-        (0..20_000_u32).map(|n| (n.to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: Some(vec![1; 30]) })).collect();
+    let model: Model = (0..20_000_u32)
+        .map(|n| (n.to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: Some(Row::from_elem(1, 30)) }))
+        .collect();
     let run = stage.run(1, &model, 4096);
     let run = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &Cache::new(0, 4096, 64).unwrap());
     let get = |number: u32| run.get(&number.to_be_bytes(), filter::hash(&number.to_be_bytes())).unwrap();
@@ -588,7 +602,7 @@ fn the_longest_keys_and_values_fit() {
     for number in 0..40_u8 {
         let mut key = vec![number / 2; (64 << 10) + 16];
         *key.last_mut().unwrap() = number;
-        model.insert(key, OwnedEntry { seq: u64::MAX, value: Some(vec![number; 128 << 10]) });
+        model.insert(key, OwnedEntry { seq: u64::MAX, value: Some(Row::from_elem(number, 128 << 10)) });
     }
     let run = stage.run(1, &model, 4096);
     assert!(model.iter().all(|(key, one)| run.get(key, filter::hash(key)).unwrap().as_ref() == Some(one)));
@@ -611,7 +625,7 @@ fn parts_in_any_order_become_runs_in_order() {
         let (count, keys, places) = if seed == 0 { (12_000_u64, 3_000, 500) } else { (900, 60, 6) };
         for number in 0..count {
             let key = rng.below(keys).to_be_bytes().to_vec();
-            let value = (rng.below(6) > 0).then(|| number.to_be_bytes().repeat(25));
+            let value = (rng.below(6) > 0).then(|| number.to_be_bytes().repeat(25).into());
             let one = OwnedEntry { seq: rng.below(places), value };
             parts.add(&entry(&key, &one)).unwrap();
             // The greatest seq is kept; of equal ones, the last that was added.

@@ -18,7 +18,7 @@ use crate::arena::{Arena, CHUNK_WORDS, WORD_BYTES};
 use crate::entry::{Cursor, Entry};
 use crate::filter;
 use crate::places::{Known, Places};
-use crate::run_reader::OwnedEntry;
+use crate::run_reader::{OwnedEntry, Row};
 use crate::{KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 
 /// One in four nodes is higher than its neighbour: twelve levels are enough for sixteen million.
@@ -95,6 +95,18 @@ impl<'a> Node<'a> {
     fn copy_key(self, out: &mut Vec<u8>) {
         let sizes = self.sizes();
         copy(self.words.get(sizes.key_at()..sizes.value_at()), sizes.key, out);
+    }
+
+    /// Nothing for a tombstone.
+    fn row(self) -> Option<Row> {
+        let sizes = self.sizes();
+        let (at, value) = (sizes.value_at(), sizes.value?);
+        let words = self.words.get(at..at + value.div_ceil(WORD_BYTES)).unwrap_or_default();
+        let mut row = Row::from_elem(0, words.len() * WORD_BYTES);
+        let (chunks, _) = row.as_chunks_mut();
+        chunks.iter_mut().zip(words).for_each(|(to, word)| *to = word.load(Memory::Relaxed).to_be_bytes());
+        row.truncate(value);
+        Some(row)
     }
 
     /// False for a tombstone.
@@ -232,9 +244,7 @@ impl Memtable {
         if node.key_order(key) != Ordering::Equal {
             return None;
         }
-        let mut value = Vec::new();
-        let is_value = node.copy_value(&mut value);
-        Some(OwnedEntry { seq: node.seq(), value: is_value.then_some(value) })
+        Some(OwnedEntry { seq: node.seq(), value: node.row() })
     }
 
     /// How many entries it holds, those that nobody sees any more among them.

@@ -41,13 +41,14 @@ fn walked(cursor: &mut MemCursor, step: impl Fn(&mut MemCursor)) -> Vec<(Vec<u8>
 }
 
 #[test]
-fn a_value_is_copied_into_one_piece_of_memory() {
+fn a_value_is_copied_into_one_piece_of_memory_and_a_short_one_into_none() {
     let table = Memtable::with_room(1 << 16);
-    for length in [0, 1, 8, 47, 100, 1000] {
+    for length in [0, 1, 8, 47, 95, 96, 97, 100, 1000] {
         let seq = u64::try_from(length).unwrap() + 1;
         assert!(table.insert(&Entry { key: b"k", seq, value: Some(&vec![7; length]) }));
         let value = table.get(b"k", hash(b"k"), u64::MAX).unwrap().value.unwrap();
-        assert_eq!((value.len(), value.capacity()), (length, length.next_multiple_of(8)));
+        assert_eq!((value.len(), value.capacity()), (length, length.next_multiple_of(8).max(96)));
+        assert_eq!(value.spilled(), length > 96);
     }
 }
 
@@ -76,7 +77,8 @@ fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
             assert_eq!(backwards, expected, "seed {seed} as of {as_of}, backwards");
             for _ in 0..30 {
                 let sought = key(&mut rng);
-                let found = table.get(&sought, hash(&sought), as_of).map(|found| (found.seq, found.value));
+                let found =
+                    table.get(&sought, hash(&sought), as_of).map(|found| (found.seq, found.value.map(Row::into_vec)));
                 let entry = expected.iter().find(|(key, ..)| *key == sought);
                 assert_eq!(found, entry.map(|(_, seq, value)| (*seq, value.clone())), "seed {seed} {sought:?}");
                 cursor.seek(&sought).unwrap();
@@ -132,7 +134,7 @@ fn the_room_that_was_asked_for_is_there_and_bytes_are_counted() {
         }
         assert_eq!(table.entries(), count);
         assert!(table.memory_bytes() >= table.used_bytes());
-        assert_eq!(table.get(&key, hash(&key), u64::MAX).and_then(|found| found.value), Some(value));
+        assert_eq!(table.get(&key, hash(&key), u64::MAX).and_then(|found| found.value), Some(value.into()));
     }
 }
 
@@ -156,7 +158,7 @@ fn readers_see_all_of_what_was_shown_to_them_while_the_writer_goes_on() {
                     let expected = (as_of > number).then(|| (as_of - number - 1) / KEYS * KEYS + number + 1);
                     let found = table
                         .get(&number.to_be_bytes(), hash(&number.to_be_bytes()), as_of)
-                        .map(|found| (found.seq, found.value));
+                        .map(|found| (found.seq, found.value.map(Row::into_vec)));
                     let value = |seq: u64| Some(seq.to_le_bytes().to_vec());
                     assert_eq!(found, expected.map(|seq| (seq, value(seq))), "key {number} as of {as_of}");
                     let mut cursor = MemCursor::new(Arc::clone(&table), as_of);

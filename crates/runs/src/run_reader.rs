@@ -1,8 +1,8 @@
 //! Reading a run: one key, or a walk.
 //!
-//! Walk: [`Run::open`] costs nothing, the first use reads the end of the file · [`Run::get`] asks the filter, then the index,
-//! then one block · [`Run::cursor`] · [`Run::doom`]: the file goes with the last who uses it · `open_runs` says which files are
-//! open: one may be shut between two reads.
+//! Walk: [`Run::open`] costs nothing, the first use reads the end of the file, and the first look-up what all of them ask (`held`) ·
+//! [`Run::get`] asks the filter, then the index, then one block · [`Run::cursor`] · [`Run::doom`]: the file goes with the last who
+//! uses it · `open_runs` says which files are open: one may be shut between two reads.
 //! What is damaged is named and never answered from. A filter is the exception: without it a look-up reads a block more.
 //! Deliberately absent: which run is asked first, and what an erased range hides; a check of every byte, which is `run_verify`.
 
@@ -12,11 +12,13 @@ use std::sync::{Arc, OnceLock};
 
 use assent_frame::{Malformed, Reader};
 use assent_world::{Access, Disk, File, Open, read_exact_at, remove_in_steps};
+use smallvec::SmallVec;
 
 use crate::RunsError;
 use crate::block::{Block, BlockCursor};
 use crate::cache::{Cache, Cached};
 use crate::filter::Filter;
+use crate::held::Held;
 use crate::open_runs::Slot;
 use crate::run::{FOOTER_BYTES, Footer, RunFacts, RunId};
 use crate::run_cursor::RunCursor;
@@ -40,8 +42,11 @@ pub(crate) struct OwnedEntry {
     /// The place in the owner's order.
     pub(crate) seq: u64,
     /// The value; `None`: it was deleted.
-    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) value: Option<Row>,
 }
+
+/// A value: a short one needs no memory of its own.
+pub(crate) type Row = SmallVec<[u8; 96]>;
 
 /// One run file that can be read by many at once.
 #[derive(Debug)]
@@ -52,6 +57,7 @@ pub(crate) struct Run {
     cache: Arc<Cache>,
     slot: Arc<Slot>,
     opened: OnceLock<Opened>,
+    held: OnceLock<Held>,
     doomed: AtomicBool,
 }
 
@@ -72,6 +78,7 @@ impl Run {
             cache: Arc::clone(cache),
             slot: Arc::default(),
             opened: OnceLock::new(),
+            held: OnceLock::new(),
             doomed: AtomicBool::new(false),
         })
     }
@@ -84,6 +91,10 @@ impl Run {
     /// Its number.
     pub(crate) const fn id(&self) -> RunId {
         self.facts.id
+    }
+
+    pub(crate) const fn cache(&self) -> &Arc<Cache> {
+        &self.cache
     }
 
     /// The memory that it keeps beside the cache: its facts, and once it was used the top of its index.
@@ -108,16 +119,19 @@ impl Run {
     /// # Errors
     /// As the disk says; `Damaged` naming file and place. So for all below.
     pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
-        if !self.facts.spans(key) || !self.filter()?.may_hold(hash) {
+        if !self.facts.spans(key) || !self.may_hold(hash)? {
             return Ok(None);
         }
         let opened = self.opened()?;
         let Some(index) = self.place_for(&opened.top, opened.footer.top, key)? else { return Ok(None) };
-        let block = self.block(index)?;
-        let Some(data) = self.place_for(&block, index, key)? else { return Ok(None) };
+        let data = match self.held()?.index(index) {
+            Some(block) => self.place_for(block, index, key)?,
+            None => self.place_for(&*self.block(index)?, index, key)?,
+        };
+        let Some(data) = data else { return Ok(None) };
         let block = self.block(data)?;
         let became = block.get(key).map_err(|malformed| self.malformed(data, malformed))?;
-        Ok(became.map(|(seq, value)| OwnedEntry { seq, value: value.map(<[u8]>::to_vec) }))
+        Ok(became.map(|(seq, value)| OwnedEntry { seq, value: value.map(Row::from_slice) }))
     }
 
     /// A walk, which stands nowhere at first.
@@ -166,6 +180,23 @@ impl Run {
         block.map(Arc::new).map_err(|malformed| self.malformed(place, malformed))
     }
 
+    fn may_hold(&self, hash: u64) -> Result<bool, RunsError> {
+        match self.held()?.filter() {
+            Some(filter) => Ok(filter.may_hold(hash)),
+            None => Ok(self.filter()?.may_hold(hash)),
+        }
+    }
+
+    fn held(&self) -> Result<&Held, RunsError> {
+        if let Some(held) = self.held.get() {
+            return Ok(held);
+        }
+        // Two that come first at once both read; what one of them read is held. A failure is not.
+        let held = Held::of(self)?;
+        Ok(self.held.get_or_init(|| held))
+    }
+
+    /// The filter, through the cache.
     fn filter(&self) -> Result<Arc<Filter>, RunsError> {
         let opened = self.opened()?;
         let place = opened.footer.filter;
@@ -176,15 +207,17 @@ impl Run {
         if let Some(Cached::Filter(filter)) = self.cache.get(self.id(), place.offset) {
             return Ok(filter);
         }
-        let filter = match self.read_filter(place) {
-            Ok(filter) => filter,
-            // Every key is still found without it; `verify` tells.
-            Err(RunsError::Damaged { .. }) => Filter::default(),
-            Err(error) => return Err(error),
-        };
-        let filter = Arc::new(filter);
+        let filter = Arc::new(self.read_filter_or_none(place)?);
         self.cache.insert(self.id(), place.offset, Cached::Filter(Arc::clone(&filter)));
         Ok(filter)
+    }
+
+    pub(crate) fn read_filter_or_none(&self, place: Place) -> Result<Filter, RunsError> {
+        match self.read_filter(place) {
+            // Every key is still found without it; `verify` tells.
+            Err(RunsError::Damaged { .. }) => Ok(Filter::default()),
+            read => read,
+        }
     }
 
     pub(crate) fn read_filter(&self, place: Place) -> Result<Filter, RunsError> {

@@ -35,7 +35,7 @@ use crate::run::{RunFacts, RunId};
 use crate::run_reader::Run;
 use crate::step::{Edit, Halt, Step, Task};
 use crate::version::{Frozen, Levels, Version};
-use crate::view::{Found, View, found};
+use crate::view::{Found, View, found, look};
 use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 
 /// An ordered, persistent map.
@@ -257,6 +257,16 @@ impl Runs {
     pub fn get(&self, key: &[u8]) -> Result<Option<Found>, RunsError> {
         let version = self.current.load();
         Ok(found(version.find(key, version.seq())?))
+    }
+
+    /// The same for whoever only looks at it: `then` is told the place in the owner's order and the value. A short value takes no
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
+        let version = self.current.load();
+        Ok(look(version.find(key, version.seq())?, then))
     }
 
     /// Bytes of entries that only memory has.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::RunsError;
 use crate::filter;
 use crate::memtable::Memtable;
-use crate::run_reader::{OwnedEntry, Run};
+use crate::run_reader::{OwnedEntry, Row, Run};
 use crate::version::Version;
 use crate::walk::Walk;
 
@@ -53,7 +53,16 @@ pub struct View {
 
 pub(crate) fn found(became: Option<OwnedEntry>) -> Option<Found> {
     let OwnedEntry { seq, value } = became?;
-    value.map(|value| Found { seq, value })
+    value.map(|value| Found { seq, value: value.into_vec() })
+}
+
+pub(crate) fn look<R>(became: Option<OwnedEntry>, then: impl FnOnce(u64, &[u8]) -> R) -> Option<R> {
+    let OwnedEntry { seq, value } = became?;
+    value.map(|value| then(seq, &value))
+}
+
+fn newest(became: OwnedEntry) -> Newest {
+    Newest { seq: became.seq, value: became.value.map(Row::into_vec) }
 }
 
 impl View {
@@ -110,6 +119,14 @@ impl View {
         Ok(found(self.version.find(key, self.seq)?))
     }
 
+    /// The same for whoever only looks at it, as [`crate::Runs::look`].
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
+        Ok(look(self.version.find(key, self.seq)?, then))
+    }
+
     /// What a key became last, a deletion too, as far as that is still known: deletions that have nothing more to hide are
     /// forgotten by merges. So two views that agree here agree about the key; one that says nothing says that it has none.
     ///
@@ -117,7 +134,7 @@ impl View {
     /// As [`View::get`].
     pub fn newest(&self, key: &[u8]) -> Result<Option<Newest>, RunsError> {
         let became = self.version.find(key, self.seq)?;
-        Ok(became.map(|OwnedEntry { seq, value }| Newest { seq, value }))
+        Ok(became.map(newest))
     }
 
     /// What the files have of a key, the newest first: one that was superseded stays until a merge meets both. Not what only memory
@@ -127,7 +144,7 @@ impl View {
     /// As [`View::get`].
     pub fn written(&self, key: &[u8]) -> Result<Vec<Newest>, RunsError> {
         let rows = self.version.written(key)?;
-        Ok(rows.into_iter().map(|OwnedEntry { seq, value }| Newest { seq, value }).collect())
+        Ok(rows.into_iter().map(newest).collect())
     }
 
     /// The newest of [`View::written`].
@@ -136,7 +153,7 @@ impl View {
     /// As [`View::get`].
     pub fn last_written(&self, key: &[u8]) -> Result<Option<Newest>, RunsError> {
         let row = self.version.find_in_runs(key, filter::hash(key))?;
-        Ok(row.map(|OwnedEntry { seq, value }| Newest { seq, value }))
+        Ok(row.map(newest))
     }
 
     /// A walk over the keys between two bounds.

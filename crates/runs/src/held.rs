@@ -1,0 +1,80 @@
+//! What a run holds of its file: the filter and the blocks of its index, which every look-up asks. No look-up waits for another one
+//! there: nothing is locked and nothing is counted.
+//!
+//! Walk: [`Held::of`] reads them once, if the cache's budget has the room; else, and for a block that is damaged, look-ups go through the
+//! cache as for all other blocks · what was taken out of the budget goes back with the run.
+//! Deliberately absent: blocks of entries. They are many, and the cache knows which are worth their room.
+
+use std::sync::Arc;
+
+use crate::RunsError;
+use crate::block::{Block, BlockCursor};
+use crate::cache::Cache;
+use crate::filter::Filter;
+use crate::run_reader::Run;
+use crate::seal::Place;
+
+/// Nothing, or all that could be read.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    filter: Option<Filter>,
+    /// Blocks of the index by their places.
+    index: Vec<(u64, Arc<Block>)>,
+    taken: Option<(Arc<Cache>, u64)>,
+}
+
+impl Held {
+    /// What this run may hold, read.
+    ///
+    /// # Errors
+    /// As the disk says of the filter; a damaged one answers "perhaps" to everything.
+    pub(crate) fn of(run: &Run) -> Result<Self, RunsError> {
+        let places = run.index_places()?;
+        let filter = run.opened()?.footer.filter;
+        let bytes = places.iter().chain([&filter]).map(|place| u64::from(place.length)).sum();
+        let cache = run.cache();
+        if !cache.take_out(bytes) {
+            return Ok(Self::default());
+        }
+        let mut held = Self { filter: None, index: Vec::new(), taken: Some((Arc::clone(cache), bytes)) };
+        held.filter = Some(run.read_filter_or_none(filter)?);
+        // One that cannot be read is told to whoever needs it.
+        let block = |place: Place| run.block_past_cache(place).ok().map(|block| (place.offset, block));
+        held.index = places.into_iter().filter_map(block).collect();
+        held.index.sort_unstable_by_key(|(offset, _)| *offset);
+        Ok(held)
+    }
+
+    pub(crate) const fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    /// The block of the index that stands there.
+    pub(crate) fn index(&self, place: Place) -> Option<&Block> {
+        let at = self.index.binary_search_by_key(&place.offset, |(offset, _)| *offset).ok()?;
+        self.index.get(at).map(|(_, block)| &**block)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some((cache, bytes)) = self.taken.take() {
+            cache.put_back(bytes);
+        }
+    }
+}
+
+impl Run {
+    /// Where the blocks of its index stand, as its top block says.
+    fn index_places(&self) -> Result<Vec<Place>, RunsError> {
+        let (top, at) = self.top()?;
+        let (mut cursor, mut places) = (BlockCursor::new(top), Vec::new());
+        let malformed = |malformed| self.malformed(at, malformed);
+        cursor.first().map_err(malformed)?;
+        while let Some(place) = self.pointed(&cursor, at)? {
+            places.push(place);
+            cursor.next().map_err(malformed)?;
+        }
+        Ok(places)
+    }
+}
