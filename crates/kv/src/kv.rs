@@ -272,7 +272,7 @@ impl Kv {
     /// # Errors
     /// [`KvError::Damaged`], naming key and LSN, if its bytes are not those that were written.
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        Ok(self.entry(keyspace, key)?.map(|found| found.value))
+        self.shared.value(keyspace, key)
     }
 
     /// The value of a key with its metadata.

@@ -17,18 +17,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use assent_frame::{Malformed, Reader, Writer};
+use assent_frame::{Malformed, Reader};
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Change, Debt, Opened, Pace, Runs, RunsError, Step};
+use assent_runs::{AtOnce, Debt, Opened, Pace, Runs, RunsError, Step};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::config::Config;
 use crate::note::{self, Moment, Note};
-use crate::record::{Became, Effect, Place};
+use crate::record::{Effect, Metadata, Place};
+use crate::rows::Laid;
 use crate::space::Space;
 use crate::tally::{Clerk, laid_bytes};
 use crate::time::Time;
@@ -37,8 +38,7 @@ use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
 const SHORT_KEY_BYTES: usize = 128;
-const ROW_VERSION: u8 = 2;
-const ROW_HEAD_BYTES: usize = 43;
+pub(crate) const ROW_VERSION: u8 = 2;
 /// How a journal is counted that gives nothing back: as the default one would.
 pub(crate) const CELL_BYTES: u64 = (16 << 20) - 4096;
 
@@ -46,7 +46,7 @@ pub(crate) const CELL_BYTES: u64 = (16 << 20) - 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) place: Place,
-    pub(crate) metadata: Vec<u8>,
+    pub(crate) metadata: Metadata,
     /// Where the entry ends that made it so.
     pub(crate) committed: Lsn,
 }
@@ -205,9 +205,8 @@ impl Ledger {
     /// As the map says; what is refused has not become visible.
     pub(crate) fn apply(&self, entry: Lsn, end: Lsn, effects: &[Effect]) -> Result<(), RunsError> {
         if !effects.is_empty() {
-            let rows: Vec<Laid> = effects.iter().map(row).collect();
-            let changes: Vec<Change<'_>> = rows.iter().map(Laid::change).collect();
-            self.runs.apply(end.0, &changes)?;
+            let laid = Laid::of(effects);
+            self.runs.apply(end.0, &laid.changes())?;
             for place in effects.iter().filter_map(Effect::place) {
                 let [keys, bytes] = &self.made;
                 keys.fetch_add(1, Ordering::Relaxed);
@@ -229,8 +228,7 @@ impl Ledger {
     /// # Errors
     /// As the disk says; `Corrupt`, naming the file, if a block that is needed is damaged. So for all below.
     pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
-        let found = with_laid_key(keyspace, key, |laid| self.runs.get(laid))?;
-        found.map(|found| head(found.seq, &found.value)).transpose()
+        with_laid_key(keyspace, key, |laid| self.runs.look(laid, head))?.transpose()
     }
 
     /// The map as it is now, until dropped; `time`: what has expired by then is not there.
@@ -470,7 +468,7 @@ fn believed(log: &dyn Log, opened: &Opened) -> Result<Option<Note>, KvError> {
 }
 
 /// As [`laid_key`], on the stack where the key is short: a look-up allocates for what it finds, and for nothing else.
-fn with_laid_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
+pub(crate) fn with_laid_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     let mut short = [0; SHORT_KEY_BYTES];
     let Some(laid) = short.get_mut(..4 + key.len()) else { return then(&laid_key(keyspace, key)) };
     let (front, back) = laid.split_at_mut(4);
@@ -484,43 +482,6 @@ pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
     laid.extend_from_slice(&keyspace.to_be_bytes());
     laid.extend_from_slice(key);
     laid
-}
-
-/// An effect as the map takes it.
-pub(crate) struct Laid {
-    key: Vec<u8>,
-    to: To,
-}
-
-enum To {
-    Value(Vec<u8>),
-    Nothing,
-    Erased { to: Option<Vec<u8>> },
-}
-
-impl Laid {
-    pub(crate) fn change(&self) -> Change<'_> {
-        match &self.to {
-            To::Value(value) => Change::Put { key: &self.key, value },
-            To::Nothing => Change::Delete { key: &self.key },
-            To::Erased { to } => Change::Erase { from: &self.key, to: to.as_deref() },
-        }
-    }
-}
-
-pub(crate) fn row(effect: &Effect) -> Laid {
-    let to = match &effect.became {
-        Became::Value { place, metadata } => {
-            let mut laid = Writer::behind(Vec::with_capacity(ROW_HEAD_BYTES + metadata.len()));
-            laid.u8(ROW_VERSION).u64(place.entry.0).u64(place.hash).u32(place.at).u32(place.value_bytes);
-            laid.u64(place.modified).u64(place.expiry).u16(place.metadata_bytes).raw(metadata);
-            To::Value(laid.into_vec())
-        }
-        Became::Nothing => To::Nothing,
-        Became::Erased { to: Some(to) } => To::Erased { to: Some(laid_key(effect.keyspace, to)) },
-        Became::Erased { to: None } => To::Erased { to: behind(effect.keyspace) },
-    };
-    Laid { key: laid_key(effect.keyspace, &effect.key), to }
 }
 
 /// The first key behind a keyspace.
@@ -540,7 +501,7 @@ pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
         let value_bytes = reader.u32("value length")?;
         let (modified, expiry) = (reader.u64("modified")?, reader.u64("expiry")?);
         let metadata_bytes = reader.u16("metadata length")?;
-        let metadata = reader.raw(metadata_bytes.into(), "metadata")?.to_vec();
+        let metadata = Metadata::from_slice(reader.raw(metadata_bytes.into(), "metadata")?);
         reader.end()?;
         let place = Place { entry, hash, at, value_bytes, metadata_bytes, modified, expiry };
         Ok(Head { place, metadata, committed: Lsn(seq) })
@@ -558,27 +519,5 @@ mod tests {
             let key: Vec<u8> = (0..=255).cycle().take(length).collect();
             with_laid_key(0x0102_0304, &key, |laid| assert_eq!(laid, laid_key(0x0102_0304, &key)));
         }
-    }
-    use crate::keyed::Key;
-
-    #[test]
-    fn a_row_comes_back_as_it_was_laid() {
-        let place =
-            Place { entry: Lsn(64), hash: 5, at: 24, value_bytes: 10, metadata_bytes: 4, modified: 6, expiry: 7 };
-        let became = Became::Value { place, metadata: b"meta"[..].into() };
-        let laid = row(&Effect { keyspace: 3, key: b"k"[..].into(), became });
-        let Change::Put { key: b"\0\0\0\x03k", value } = laid.change() else { panic!("{:?}", laid.change()) };
-        let read = head(9, value).unwrap();
-        let erased = |keyspace, to: Option<&[u8]>| {
-            row(&Effect { keyspace, key: b"k"[..].into(), became: Became::Erased { to: to.map(Key::from) } })
-        };
-        let ends = |laid: &Laid| match laid.change() {
-            Change::Erase { to, .. } => to.map(<[u8]>::to_vec),
-            change => panic!("{change:?}"),
-        };
-        assert_eq!(ends(&erased(3, Some(b"m"))), Some(b"\0\0\0\x03m".to_vec()));
-        assert_eq!(ends(&erased(3, None)), Some(b"\0\0\0\x04".to_vec()));
-        assert_eq!(ends(&erased(u32::MAX, None)), None);
-        assert_eq!(read, Head { place, metadata: b"meta".to_vec(), committed: Lsn(9) });
     }
 }

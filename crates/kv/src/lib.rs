@@ -72,6 +72,7 @@ mod rebuild;
 mod record;
 mod recover;
 mod resource;
+mod rows;
 mod snapshot;
 mod space;
 mod tally;

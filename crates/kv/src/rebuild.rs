@@ -13,6 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 
 use assent_ids::{Lsn, Xid};
@@ -26,10 +27,11 @@ use crate::branch::Ending;
 use crate::config::Config;
 use crate::desk::Desk;
 use crate::finished::{Finished, Row as Finish};
-use crate::ledger::{CELL_BYTES, head, row};
+use crate::ledger::{CELL_BYTES, head};
 use crate::note::{self, Moment};
 use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Place, Record};
 use crate::recover::replayed;
+use crate::rows::Laid;
 use crate::tally::laid_bytes;
 use crate::vault::{Accounts, Address, Body, Facts, Item, Value, VaultError, Volume, items, volumes};
 
@@ -227,12 +229,13 @@ impl Build<'_> {
     }
 
     fn add(&mut self, effect: &Effect, seq: u64) -> Result<(), KvError> {
-        let laid = row(effect);
-        match laid.change() {
-            Change::Put { key, value } => self.bulk.add(&Row { key, seq, value: Some(value) })?,
-            Change::Delete { key } => self.bulk.add(&Row { key, seq, value: None })?,
-            Change::Erase { from, to } => {
-                self.ranges.push(Range { from: from.to_vec(), to: to.map(<[u8]>::to_vec), seq });
+        for change in Laid::of(slice::from_ref(effect)).changes() {
+            match change {
+                Change::Put { key, value } => self.bulk.add(&Row { key, seq, value: Some(value) })?,
+                Change::Delete { key } => self.bulk.add(&Row { key, seq, value: None })?,
+                Change::Erase { from, to } => {
+                    self.ranges.push(Range { from: from.to_vec(), to: to.map(<[u8]>::to_vec), seq });
+                }
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::{KEY_BYTES_MAX, METADATA_BYTES_MAX, ROW_BYTES, VALUE_BYTES_MAX};
@@ -44,11 +45,14 @@ pub(crate) struct Place {
     pub(crate) expiry: u64,
 }
 
+/// What a writer keeps beside a value: a little needs no memory of its own.
+pub(crate) type Metadata = SmallVec<[u8; 64]>;
+
 /// What a key, or the keys from one on, become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Became {
     /// A value, with what the writer keeps beside it.
-    Value { place: Place, metadata: Box<[u8]> },
+    Value { place: Place, metadata: Metadata },
     /// Nothing: it was deleted.
     Nothing,
     /// Nothing, from this key to an exclusive end or to the keyspace's last.

@@ -71,7 +71,7 @@ impl From<ledger::Head> for Head {
     fn from(head: ledger::Head) -> Self {
         let ledger::Head { place, metadata, committed } = head;
         let Place { entry, hash, value_bytes, modified, expiry, .. } = place;
-        Self { lsn: entry, value_bytes, hash, metadata, committed, modified, expiry }
+        Self { lsn: entry, value_bytes, hash, metadata: metadata.into_vec(), committed, modified, expiry }
     }
 }
 
@@ -125,6 +125,13 @@ impl Shared {
         head.map(|head| self.fetch(&set, keyspace, key, head)).transpose()
     }
 
+    /// The value alone.
+    pub(crate) fn value(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        let set = self.values.look();
+        let head = self.head(keyspace, key)?;
+        head.map(|head| self.value_at(&set, keyspace, key, &head.place)).transpose()
+    }
+
     /// The same, if it is no longer than so many bytes: one look-up for both.
     pub(crate) fn get_within(&self, keyspace: u32, key: &[u8], most: u64) -> Result<Option<Within>, KvError> {
         let set = self.values.look();
@@ -137,24 +144,32 @@ impl Shared {
 
     /// The value of a row that was found after its set was pinned. Damage names the key and the LSN and is never "not found".
     fn fetch(&self, set: &Set, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
-        let ledger::Head { place, metadata, committed } = head;
-        let damaged = |what: String| KvError::Damaged { key: Shown::of(keyspace, key), lsn: place.entry, what };
-        let value = match self.values.kept(&place) {
-            Some(kept) => kept.to_vec(),
-            None => self.read(set, &place).map_err(damaged)?,
-        };
-        let Place { entry: lsn, modified, expiry, .. } = place;
-        Ok(Found { value, metadata, lsn, committed, modified, expiry })
+        let value = self.value_at(set, keyspace, key, &head.place)?;
+        Ok(found(head, value))
     }
 
-    /// The value at a place, checked.
-    fn read(&self, set: &Set, place: &Place) -> Result<Vec<u8>, String> {
-        let bytes = self.look(set, place)?;
+    /// As [`Shared::fetch`], the value alone.
+    fn value_at(&self, set: &Set, keyspace: u32, key: &[u8], place: &Place) -> Result<Vec<u8>, KvError> {
+        if let Some(kept) = self.values.kept(place) {
+            return Ok(kept.to_vec());
+        }
+        let bytes = self.look(set, place).map_err(|what| damaged(keyspace, key, place, what))?;
         self.values.keep(place, bytes.as_slice());
         Ok(bytes.into_vec())
     }
 
-    /// The same, past what is kept in memory and not kept.
+    /// For who reads everything once: it takes nobody's place in memory.
+    fn value_once(&self, set: &Set, keyspace: u32, key: &[u8], place: &Place) -> Result<Vec<u8>, KvError> {
+        match self.values.kept(place) {
+            Some(kept) => Ok(kept.to_vec()),
+            None => {
+                let bytes = self.look(set, place).map_err(|what| damaged(keyspace, key, place, what))?;
+                Ok(bytes.into_vec())
+            }
+        }
+    }
+
+    /// The value at a place as it stands there, checked.
     fn look(&self, set: &Set, place: &Place) -> Result<Bytes, String> {
         let bytes = self.values.read(set, place)?;
         let computed = xxh3_64(bytes.as_slice());
@@ -209,6 +224,15 @@ impl Shared {
     }
 }
 
+fn found(head: ledger::Head, value: Vec<u8>) -> Found {
+    let ledger::Head { place: Place { entry: lsn, modified, expiry, .. }, metadata, committed } = head;
+    Found { value, metadata: metadata.into_vec(), lsn, committed, modified, expiry }
+}
+
+fn damaged(keyspace: u32, key: &[u8], place: &Place, what: String) -> KvError {
+    KvError::Damaged { key: Shown::of(keyspace, key), lsn: place.entry, what }
+}
+
 /// The store as it was at one place of its log, until dropped. Keeps the files and the memory that it looks at: for one answer. What
 /// is kept longer is a [`crate::Lease`], which has a budget.
 pub struct Snapshot {
@@ -231,7 +255,8 @@ impl Snapshot {
     /// # Errors
     /// [`KvError::Damaged`] if its bytes are not those that were written; `Corrupt` too if what leads to it is damaged.
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        Ok(self.entry(keyspace, key)?.map(|found| found.value))
+        let head = self.view.find(keyspace, key)?;
+        head.map(|head| self.shared.value_at(&self.set, keyspace, key, &head.place)).transpose()
     }
 
     /// The value of a key with its metadata.
@@ -291,9 +316,10 @@ impl Snapshot {
         &self.view
     }
 
-    /// The value of a row that its view gave.
+    /// The value of a row that its view gave, for a fold.
     pub(crate) fn value_of(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
-        self.shared.fetch(&self.set, keyspace, key, head)
+        let value = self.shared.value_once(&self.set, keyspace, key, &head.place)?;
+        Ok(found(head, value))
     }
 
     pub(crate) fn scan_over(

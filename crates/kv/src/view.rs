@@ -10,7 +10,7 @@ use assent_runs::Pinned;
 
 use crate::KvError;
 use crate::keyed::Key;
-use crate::ledger::{Head, behind, head, laid_key};
+use crate::ledger::{Head, behind, head, laid_key, with_laid_key};
 use crate::snapshot::Bounds;
 use crate::time::is_over;
 
@@ -53,8 +53,7 @@ impl View {
 
     /// As it was written, expired or not.
     pub(crate) fn written(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
-        let found = self.view.get(&laid_key(keyspace, key))?;
-        found.map(|found| head(found.seq, &found.value)).transpose()
+        with_laid_key(keyspace, key, |laid| self.view.look(laid, head))?.transpose()
     }
 
     /// All keys with their keyspaces, in order, expired or not; what could not be read in their place. Ends behind that.

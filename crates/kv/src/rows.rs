@@ -1,0 +1,105 @@
+//! Effects as the ledger's map takes them: keys and rows, laid one behind the other.
+//!
+//! Walk: [`Laid::of`] lays what one entry of the journal does · [`Laid::changes`] shows it. The row is drawn in `ledger`, which reads it.
+
+use std::ops::Range;
+
+use assent_frame::Writer;
+use assent_runs::Change;
+
+use crate::ledger::{ROW_VERSION, behind, laid_key};
+use crate::record::{Became, Effect};
+
+/// What a row has before its metadata.
+const ROW_HEAD_BYTES: usize = 43;
+
+/// Effects as the map takes them: their keys and rows in one piece of memory.
+pub(crate) struct Laid {
+    bytes: Vec<u8>,
+    rows: Vec<(Range<usize>, To)>,
+}
+
+enum To {
+    Value(Range<usize>),
+    Nothing,
+    Erased { to: Option<Vec<u8>> },
+}
+
+impl Laid {
+    pub(crate) fn of(effects: &[Effect]) -> Self {
+        let mut writer = Writer::behind(Vec::with_capacity(effects.iter().map(row_bytes_max).sum()));
+        let mut rows = Vec::with_capacity(effects.len());
+        for effect in effects {
+            let from = writer.as_slice().len();
+            writer.raw(&effect.keyspace.to_be_bytes()).raw(&effect.key);
+            let key = from..writer.as_slice().len();
+            let to = match &effect.became {
+                Became::Value { place, metadata } => {
+                    writer.u8(ROW_VERSION).u64(place.entry.0).u64(place.hash).u32(place.at).u32(place.value_bytes);
+                    writer.u64(place.modified).u64(place.expiry).u16(place.metadata_bytes).raw(metadata);
+                    To::Value(key.end..writer.as_slice().len())
+                }
+                Became::Nothing => To::Nothing,
+                Became::Erased { to: Some(to) } => To::Erased { to: Some(laid_key(effect.keyspace, to)) },
+                Became::Erased { to: None } => To::Erased { to: behind(effect.keyspace) },
+            };
+            rows.push((key, to));
+        }
+        Self { bytes: writer.into_vec(), rows }
+    }
+
+    pub(crate) fn changes(&self) -> Vec<Change<'_>> {
+        let slice = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
+        let rows = self.rows.iter().map(|(key, to)| match to {
+            To::Value(value) => Change::Put { key: slice(key), value: slice(value) },
+            To::Nothing => Change::Delete { key: slice(key) },
+            To::Erased { to } => Change::Erase { from: slice(key), to: to.as_deref() },
+        });
+        rows.collect()
+    }
+}
+
+fn row_bytes_max(effect: &Effect) -> usize {
+    let metadata = match &effect.became {
+        Became::Value { metadata, .. } => metadata.len(),
+        Became::Nothing | Became::Erased { .. } => 0,
+    };
+    4 + effect.key.len() + ROW_HEAD_BYTES + metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_ids::Lsn;
+
+    use super::*;
+    use crate::keyed::Key;
+    use crate::ledger::{Head, head};
+    use crate::record::{Metadata, Place};
+
+    #[test]
+    fn a_row_comes_back_as_it_was_laid() {
+        let place =
+            Place { entry: Lsn(64), hash: 5, at: 24, value_bytes: 10, metadata_bytes: 4, modified: 6, expiry: 7 };
+        let became = Became::Value { place, metadata: b"meta"[..].into() };
+        let put = Effect { keyspace: 3, key: b"k"[..].into(), became };
+        let other = Effect { keyspace: 4, key: b"other"[..].into(), became: Became::Nothing };
+        let laid = Laid::of(&[other.clone(), put, other]);
+        let changes = laid.changes();
+        let [_, Change::Put { key: b"\0\0\0\x03k", value }, Change::Delete { key: b"\0\0\0\x04other" }] = changes[..]
+        else {
+            panic!("{changes:?}")
+        };
+        let read = head(9, value).unwrap();
+        let erased = |keyspace, to: Option<&[u8]>| {
+            Laid::of(&[Effect { keyspace, key: b"k"[..].into(), became: Became::Erased { to: to.map(Key::from) } }])
+        };
+        let ends = |laid: &Laid| match laid.changes()[..] {
+            [Change::Erase { to, .. }] => to.map(<[u8]>::to_vec),
+            ref changes => panic!("{changes:?}"),
+        };
+        assert_eq!(ends(&erased(3, Some(b"m"))), Some(b"\0\0\0\x03m".to_vec()));
+        assert_eq!(ends(&erased(3, None)), Some(b"\0\0\0\x04".to_vec()));
+        assert_eq!(ends(&erased(u32::MAX, None)), None);
+        assert_eq!(read, Head { place, metadata: Metadata::from_slice(b"meta"), committed: Lsn(9) });
+    }
+}
