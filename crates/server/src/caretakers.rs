@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use assent_coordinator::{Attendance, Coordinator};
 use assent_kv::Kv;
+use assent_world::give_way;
 
 use crate::report;
 use crate::shared::{Inbox, Letter, Shared};
@@ -48,6 +49,7 @@ pub(crate) fn tick_coordinator(shared: &Shared, coordinator: &Arc<Coordinator>) 
 
 /// The store's housekeeping, on a thread of its own: a checkpoint takes longer than a client may be lost.
 pub(crate) fn tick_kv(shared: &Shared, kv: &Arc<Kv>) {
+    give_way();
     while shared.drain.sleep(TICK) {
         kv.tick();
     }
@@ -57,6 +59,7 @@ pub(crate) fn tick_kv(shared: &Shared, kv: &Arc<Kv>) {
 pub(crate) fn work_kv(shared: &Arc<Shared>, kv: &Arc<Kv>) {
     let asked = Arc::clone(shared);
     let pace = kv.throttle(move || asked.drain.until().is_some());
+    give_way();
     while shared.drain.sleep(TICK) {
         while kv.work(&pace) && shared.drain.until().is_none() {}
     }

@@ -3,7 +3,8 @@
 //!
 //! Walk: [`Disk`] and [`File`] with their [`Barrier`]s, really [`RealDisk`] · [`Clock`], really [`RealClock`] ·
 //! [`Dice`], really [`RealDice`] · [`net`] sockets · [`Gate`] one futex word to wait at · [`AlignedBuffer`] memory
-//! for direct writes · [`stop`] named places where a process can be frozen · [`wake_soon`] a short turn at a core.
+//! for direct writes · [`stop`] named places where a process can be frozen · [`wake_soon`] and
+//! [`give_way`] a short turn at a core and a long one.
 //! Deliberately absent: any knowledge of journals, protocols or transactions.
 
 mod buffer;
@@ -26,4 +27,4 @@ pub use disk::{
 };
 pub use gate::Gate;
 pub use real::RealDisk;
-pub use turn::wake_soon;
+pub use turn::{give_way, wake_soon};

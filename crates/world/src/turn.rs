@@ -1,21 +1,27 @@
-//! A thread's turn at a core: let in soon when it wakes.
+//! A thread's turn at a core: let in soon when it wakes, or giving way to all who wake.
 //!
 //! Who waits for a disk or a client works for some microseconds and sleeps again. Beside threads that never sleep Linux lets it
 //! wait for the slices of all of them, 3 ms each, as often as it wakes. A thread that asks for a short slice is let in when it
 //! wakes, for its fair share is the same and it owes nobody anything: beside 16 that never sleep, on two cores, one that works 65 us between
 //! two sleeps did so 1,180 times a second, not 339.
 //!
-//! Walk: [`wake_soon`] · `Attributes` what the scheduler knows of this thread.
-//! Deliberately absent: priorities, privileges, real time. Who computes for long gains nothing, it is only interrupted more often.
+//! Who computes for long in the background may do the opposite: with a long slice everybody else's is shorter, and who has a shorter one is
+//! let in when he wakes. Its share stays what it was, so that nothing starves, and a lock that it holds is not held for longer.
+//!
+//! Walk: [`wake_soon`] · [`give_way`] · `Attributes` what the scheduler knows of this thread.
+//! Deliberately absent: priorities, privileges, real time. A lower priority would keep writers waiting for the room that the background makes.
 
 use std::cell::OnceCell;
 use std::io;
 
 /// The shortest slice that Linux grants (`sched(7)`: 0.1 to 100 ms).
-const SLICE_NS: u64 = 100_000;
+const SHORT_NS: u64 = 100_000;
+/// Longer than the usual 3 ms. Not the longest: a kernel that lets nobody in who did not just wake would keep him waiting for all of it.
+const LONG_NS: u64 = 10_000_000;
 
 thread_local! {
-    static IS_GRANTED: OnceCell<bool> = const { OnceCell::new() };
+    static SOON: OnceCell<bool> = const { OnceCell::new() };
+    static LATE: OnceCell<bool> = const { OnceCell::new() };
 }
 
 /// Asks the scheduler to let this thread in soon when it wakes: for threads that wait, work briefly and wait again. Says whether
@@ -24,18 +30,24 @@ thread_local! {
 ///
 /// Only a thread's first call asks the kernel (three system calls), so that it may stand in front of any piece of work.
 pub fn wake_soon() -> bool {
-    IS_GRANTED.with(|granted| *granted.get_or_init(|| ask().unwrap_or(false)))
+    SOON.with(|granted| *granted.get_or_init(|| ask(SHORT_NS).unwrap_or(false)))
 }
 
-fn ask() -> io::Result<bool> {
+/// Asks the scheduler to let others in before this thread's slice is over, when they wake: for threads that work in the background for
+/// long. As [`wake_soon`] otherwise.
+pub fn give_way() -> bool {
+    LATE.with(|granted| *granted.get_or_init(|| ask(LONG_NS).unwrap_or(false)))
+}
+
+fn ask(slice_ns: u64) -> io::Result<bool> {
     let mut now = Attributes::of_this_thread()?;
     if now.0.sched_policy != usual() {
         return Ok(false);
     }
-    now.0.sched_runtime = SLICE_NS;
+    now.0.sched_runtime = slice_ns;
     now.set()?;
     // An older kernel takes the number and does nothing with it.
-    Ok(Attributes::of_this_thread()?.0.sched_runtime == SLICE_NS)
+    Ok(Attributes::of_this_thread()?.0.sched_runtime == slice_ns)
 }
 
 const fn usual() -> u32 {
@@ -105,11 +117,22 @@ mod tests {
             assert_eq!(wake_soon(), is_known_here());
             let after = Attributes::of_this_thread().unwrap().0;
             assert_eq!((after.sched_policy, after.sched_nice), (before.sched_policy, nice));
-            assert_eq!(after.sched_runtime == SLICE_NS, is_known_here());
+            assert_eq!(after.sched_runtime == SHORT_NS, is_known_here());
             assert_eq!(wake_soon(), is_known_here(), "asked again it says the same");
         });
         let mine = Attributes::of_this_thread().unwrap().0;
-        assert_ne!(mine.sched_runtime, SLICE_NS, "nobody else's changes");
+        assert_ne!(mine.sched_runtime, SHORT_NS, "nobody else's changes");
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_gets_a_long_slice_and_keeps_its_share() {
+        on_a_thread(|| {
+            let before = Attributes::of_this_thread().unwrap().0;
+            assert_eq!(give_way(), is_known_here());
+            let after = Attributes::of_this_thread().unwrap().0;
+            assert_eq!((after.sched_policy, after.sched_nice), (before.sched_policy, before.sched_nice));
+            assert_eq!(after.sched_runtime == LONG_NS, is_known_here());
+        });
     }
 
     #[test]
@@ -121,7 +144,7 @@ mod tests {
             assert!(!wake_soon());
             let after = Attributes::of_this_thread().unwrap().0;
             assert_eq!(after.sched_policy, libc::SCHED_BATCH.unsigned_abs());
-            assert_ne!(after.sched_runtime, SLICE_NS);
+            assert_ne!(after.sched_runtime, SHORT_NS);
         });
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use assent_journal::{Journal, Keeper, Log};
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, Kv, KvError, Op};
-use assent_world::{Clock, Disk, Gate, RealClock, RealDice, RealDisk};
+use assent_world::{Clock, Disk, Gate, RealClock, RealDice, RealDisk, give_way};
 
 use super::slow::SlowDisk;
 use super::store::{Each, Member, Setup, Store, Write};
@@ -87,6 +87,7 @@ impl Ours {
     fn start(&mut self, name: &str, turn: impl Fn(&Kv, &Gate) + Send + 'static) -> Result<(), BenchError> {
         let (kv, gate) = (Arc::clone(&self.kv), Arc::clone(&self.stop));
         let turns = move || {
+            give_way();
             while gate.value() == 0 {
                 turn(&kv, &gate);
                 gate.wait(0, Some(TICK));
