@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use assent_ids::Lsn;
-use assent_world::Barrier;
+use assent_world::{Barrier, File};
 
 use crate::JournalError;
 use crate::barrier;
@@ -73,9 +73,11 @@ impl Journal {
         }
         let Some((batch, segment)) = core.ghost(self.epoch, self.salt, durable, false) else { return };
         core.idling = true;
+        // Now: an append that needs another segment leaves this one, whatever is written here.
+        let file = segment.writer();
         drop(core);
         // Past the page cache there are no unsynced writes; a cached page would make the next commit write it back first.
-        let written = self.write_ghost(&batch, &segment, self.config.direct());
+        let written = self.write_ghost(&batch, &segment, file.as_deref(), self.config.direct());
         let mut core = self.core();
         core.idling = false;
         let mut landed = Landed { end: None, gates: Vec::new(), next: core.next_leader(self.config.in_flight()) };
@@ -90,9 +92,15 @@ impl Journal {
         landed.wake();
     }
 
-    fn write_ghost(&self, batch: &Batch, segment: &Segment, durable: bool) -> Result<(), String> {
+    fn write_ghost(
+        &self,
+        batch: &Batch,
+        segment: &Segment,
+        file: Option<&dyn File>,
+        durable: bool,
+    ) -> Result<(), String> {
         let (at, bytes) = if self.config.whole_blocks() { batch.blocks() } else { batch.exact() };
-        self.write_bytes(segment, segment.writer().as_deref(), at, bytes, durable)
+        self.write_bytes(segment, file, at, bytes, durable)
     }
 
     /// Makes everything durable, shuts the door, and syncs the claim of it.
@@ -113,7 +121,7 @@ impl Journal {
         };
         // An opening that has written nothing leaves the last word to the one before it.
         let (true, Some(batch), Some(segment)) = (self.is_settled(), batch, segment) else { return Ok(()) };
-        self.write_ghost(&batch, &segment, true).map_err(|reason| {
+        self.write_ghost(&batch, &segment, segment.writer().as_deref(), true).map_err(|reason| {
             let mut core = self.core();
             core.closed = Some(reason);
             self.closed_error(&core)
