@@ -6,18 +6,27 @@
 //! Walk: [`Build::open`], [`Build::leaf`], [`Build::close`] · [`Edit::insert_built`] checks the place, builds, and hangs.
 //! Deliberately absent: where values come from.
 
+mod lately;
+
 use std::collections::HashMap;
 
+use self::lately::Lately;
 use crate::edit::{At, Draft, Edit, Value};
 use crate::entry::What;
 use crate::error::within;
 use crate::link::{Hook, number};
 use crate::look::{Item, Look, Text};
 use crate::node::{Node, NodeKey, field};
+use crate::page::SLOTS;
 use crate::path::{PathId, PathIds};
 use crate::record::length;
 use crate::trie::Tree;
 use crate::{DocsError, hash};
+
+/// So many nodes on, what is full of them is laid, while it is still near the processor.
+const NODES_AHEAD: u64 = 16 * SLOTS;
+/// Steps are remembered in builds of more nodes.
+const NODES_FEW: u64 = 64;
 
 /// A container that is being filled.
 #[derive(Debug)]
@@ -52,6 +61,9 @@ pub(crate) struct Build<'e> {
     first_path: PathId,
     /// The trees before the first piece of it was laid.
     trees: Option<(Tree, Tree)>,
+    /// Full pages are laid before the node with this key.
+    lay_at: u64,
+    lately: Lately,
 }
 
 impl Edit {
@@ -117,6 +129,8 @@ impl Edit {
             first_node,
             first_path,
             trees: None,
+            lay_at: first_node.saturating_add(NODES_AHEAD),
+            lately: Lately::default(),
         };
         match fill(&mut build).and_then(|()| build.finish()) {
             Ok(key) => Ok(key),
@@ -173,7 +187,7 @@ impl Build<'_> {
         if self.done.is_some() {
             return Err(DocsError::Json { what: "one value was expected, another one follows".to_owned() });
         }
-        let path = self.edit.step(before, name)?;
+        let path = self.step(before, name)?;
         let counted = self.counts.entry(path).or_default();
         if let Some(name) = name
             && !self.frames.is_empty()
@@ -184,6 +198,19 @@ impl Build<'_> {
         *counted = Counted { nodes: counted.nodes + 1, parent };
         let key = self.edit.new_key(text)?;
         Ok(Node::new(key, kind, path, parent))
+    }
+
+    /// The path one step behind another.
+    fn step(&mut self, before: PathId, name: Option<&str>) -> Result<PathId, DocsError> {
+        if let Some(path) = self.lately.find(before, name) {
+            return Ok(path);
+        }
+        let path = self.edit.step(before, name)?;
+        // A table for few nodes would cost more than it gives.
+        if self.edit.next_node - self.first_node > NODES_FEW {
+            self.lately.keep(before, name, path);
+        }
+        Ok(path)
     }
 
     /// A node is whole but for its right sibling: the container has it.
@@ -213,14 +240,16 @@ impl Build<'_> {
 
     fn draft(&mut self, item: Item) {
         self.edit.text_bytes = self.edit.text_bytes.saturating_add(length(item.text.bytes()));
-        self.edit.drafts.insert(item.node.key.0, Draft { item, mask: field::WHOLE, is_gone: false });
+        self.edit.drafts.insert(Draft { item, mask: field::WHOLE, is_gone: false });
     }
 
     /// Lays what is drafted, if it is much; what was drafted before the build goes first, so that it stays if the build fails.
     fn make_room(&mut self) -> Result<(), DocsError> {
-        if !self.edit.is_large() {
+        let is_large = self.edit.is_large();
+        if !is_large && self.edit.next_node < self.lay_at {
             return Ok(());
         }
+        self.lay_at = self.edit.next_node.saturating_add(NODES_AHEAD);
         if self.trees.is_none() {
             let nodes = self.edit.drafts.split_off(self.first_node);
             let paths = self.edit.paths.drafts.split_off(&self.first_path);
@@ -230,7 +259,12 @@ impl Build<'_> {
             laid?;
             self.trees = Some((self.edit.nodes.clone(), self.edit.paths.tree.clone()));
         }
-        self.edit.lay_drafts(true).map(drop)
+        // A page of which a node is open, or from before, waits: it would be written twice.
+        if is_large {
+            self.edit.lay_drafts(true).map(drop)
+        } else {
+            self.edit.lay_full(self.first_node.div_ceil(SLOTS))
+        }
     }
 
     fn finish(&mut self) -> Result<NodeKey, DocsError> {

@@ -8,6 +8,7 @@
 //! Walk: [`Edit::lay_drafts`] · [`Edit::commit_begin`] · [`Pending::wait`].
 //! Deliberately absent: a second sync. Whatever stands before the commit's entry is durable with it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assent_ids::Lsn;
@@ -19,10 +20,10 @@ use crate::act::{KIND_REPLACE, Replacing, lay_replace};
 use crate::config::{AUTHOR_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::database::Staging;
 use crate::document::{Document, Seat};
-use crate::edit::{Draft, Edit};
+use crate::edit::{Draft, Drafts, Edit};
 use crate::entry::{KIND_COMMIT, KIND_PAGE, Meta, Root, lay_commit, lay_page};
 use crate::error::within;
-use crate::fragment::Records;
+use crate::fragment::{self, Records};
 use crate::once::Once;
 use crate::page::Page;
 use crate::paths::{Names, Paths};
@@ -30,7 +31,7 @@ use crate::place::{Chain, Entry, Place, resolve};
 use crate::record::{Record, length};
 use crate::revision::Revision;
 use crate::store::{Reading, Store, settled};
-use crate::trie::{Bad, Changes, Draft as Fragment, PageName, Pages, Shelf, Which};
+use crate::trie::{Bad, Draft as Fragment, PageName, Pages, Shelf, Which};
 use crate::versioning::Versioning;
 
 /// A larger fragment stands in an entry of its own, so that who reads another one of the commit does not read it too.
@@ -38,8 +39,8 @@ const FRAGMENT_BYTES_MAX: u64 = 2048;
 /// And so does every further one when there is as much: a commit's entry is read with one read.
 const FRAGMENTS_BYTES_MAX: u64 = 3072;
 
-/// A node in memory, with its slot.
-const DRAFT_BYTES: u64 = size_of::<(u8, Draft)>() as u64;
+/// A node in memory.
+const DRAFT_BYTES: u64 = size_of::<Draft>() as u64;
 /// An edit keeps so many bytes of texts in memory.
 const TEXT_BYTES_HELD: u64 = 8 << 20;
 
@@ -187,9 +188,8 @@ impl Edit {
         let Self { store, seat, base, .. } = &*self;
         let reading = Reading { store, doc: &seat.0, revision: base.revision };
         let mut laying = Laying { reading, fragments: Vec::new(), bytes: 0, apart };
-        let nodes = self.nodes.write(Which::Nodes, seat.0.versioning, &self.node_changes(), &mut laying)?;
-        let changes = self.paths.changes();
-        let paths = self.paths.tree.write(Which::Paths, Versioning::default(), &changes, &mut laying)?;
+        let nodes = self.nodes.write(Which::Nodes, seat.0.versioning, node_changes(&self.drafts), &mut laying)?;
+        let paths = self.paths.tree.write(Which::Paths, Versioning::default(), self.paths.changes(), &mut laying)?;
         let fragments = laying.fragments;
         // Only now: where the journal refused, the edit is what it was.
         self.drafts.clear();
@@ -199,20 +199,27 @@ impl Edit {
         Ok(fragments)
     }
 
-    fn node_changes(&self) -> Changes<'_> {
-        let mut changes = Changes::new();
-        for (page, drafts) in self.drafts.pages() {
-            let mut records = Records::of(drafts.len());
-            for (slot, draft) in drafts.filter(|(_, draft)| draft.mask != 0) {
-                let node = &draft.item.node;
-                let record = if draft.is_gone { Record::GONE } else { node.record(draft.mask, draft.item.text()) };
-                records.insert(slot, record);
-            }
-            if !records.is_empty() {
-                changes.insert(page, records);
-            }
+    /// Lays the pages from this one on that are full, of which nothing was laid before: each stands in an entry of its own, as with
+    /// [`Edit::lay_drafts`]. Where it fails, what was drafted of them is gone.
+    pub(crate) fn lay_full(&mut self, first: u64) -> Result<(), DocsError> {
+        let full = self.drafts.take_full(first);
+        let Self { store, seat, base, .. } = &*self;
+        let reading = Reading { store, doc: &seat.0, revision: base.revision };
+        let mut laying = Laying { reading, fragments: Vec::new(), bytes: 0, apart: true };
+        let mut chains = BTreeMap::new();
+        for (number, drafts) in full.pages() {
+            let lay = |draft: &Draft, out: &mut Vec<u8>| draft.item.node.lay(draft.item.text.bytes(), out);
+            let bytes = fragment::lay_all(drafts, lay);
+            let page = PageName { which: Which::Nodes, level: 0, number };
+            let before = Arc::default();
+            let place = laying.append(Fragment { page, bytes, leads_here: false, before, superseded: 0 })?;
+            chains.insert(number, Chain(vec![place]));
         }
-        changes
+        let nodes = self.nodes.lead(Which::Nodes, chains, &mut laying)?;
+        let texts = full.iter().map(|(_, draft)| length(draft.item.text.bytes())).sum();
+        self.text_bytes = self.text_bytes.saturating_sub(texts);
+        (self.nodes, self.unlaid_from) = (nodes, self.next_node);
+        Ok(())
     }
 
     /// Lays what is in memory into the journal, if it is much. A later change of it is a further fragment.
@@ -236,6 +243,19 @@ impl Edit {
         let drafts = u64::try_from(self.drafts.len().max(self.paths.drafts.len())).unwrap_or(u64::MAX);
         drafts > self.store.config.edit_nodes_max.into() || self.text_bytes > TEXT_BYTES_HELD
     }
+}
+
+/// What has changed of nodes, page by page: as records they take as much as they do as drafts.
+fn node_changes(drafts: &Drafts) -> impl Iterator<Item = (u64, Records<'_>)> {
+    let pages = drafts.pages().map(|(page, drafts)| {
+        let mut records = Records::of(drafts.len());
+        for Draft { item, mask, is_gone } in drafts.iter().filter(|draft| draft.mask != 0) {
+            let record = if *is_gone { Record::GONE } else { item.node.record(*mask, item.text.bytes()) };
+            records.insert(item.node.key.page().1, record);
+        }
+        (page, records)
+    });
+    pages.filter(|(_, records)| !records.is_empty())
 }
 
 fn check(meta: &Meta) -> Result<(), DocsError> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use assent_kind::Kind as Class;
 
-use self::drafts::Drafts;
+pub(crate) use self::drafts::Drafts;
 use crate::database::drop_under;
 use crate::document::{Doc, Seat};
 use crate::entry::{CHANGES_MAX, Change, Root, What};
@@ -391,7 +391,7 @@ impl Edit {
     pub(crate) fn draft(&mut self, key: NodeKey) -> Result<&mut Draft, DocsError> {
         if self.drafts.get(key.0).is_none() {
             let item = self.item(key)?;
-            self.drafts.insert(key.0, Draft { item, mask: 0, is_gone: false });
+            self.drafts.insert(Draft { item, mask: 0, is_gone: false });
         }
         self.drafts.get_mut(key.0).ok_or(DocsError::NoNode { key, revision: self.base.revision })
     }

@@ -111,6 +111,18 @@ pub(crate) fn lay(records: &Records<'_>) -> Vec<u8> {
     out
 }
 
+/// Lays a fragment that has all of a page, each record by what lays it.
+pub(crate) fn lay_all<T>(all: &[T], lay: impl Fn(&T, &mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4 + 40 * all.len());
+    varint::lay(&mut out, u64::try_from(all.len()).unwrap_or(u64::MAX));
+    for one in all {
+        // No slot between it and the one before.
+        varint::lay(&mut out, 0);
+        lay(one, &mut out);
+    }
+    out
+}
+
 /// Walks the records of a fragment; it ends after the first that cannot be read.
 pub(crate) fn records(bytes: &[u8]) -> Result<Walk<'_>, Malformed> {
     let mut reader = Reader::new(bytes);
@@ -204,6 +216,13 @@ mod tests {
         }
         let beyond = [2, 255, 1, 1, 0, 1];
         assert!(records(&beyond).unwrap().any(|record| record.is_err()), "a slot behind the last one");
+    }
+
+    #[test]
+    fn what_is_laid_for_all_slots_is_what_their_records_are() {
+        let texts: Vec<Vec<u8>> = (0..=255).map(|slot| vec![slot; usize::from(slot)]).collect();
+        let records = (0..=255).zip(&texts).map(|(slot, text)| (slot, Record::text(text))).collect();
+        assert_eq!(lay_all(&texts, |text, out| Record::text(text).lay(out)), lay(&records));
     }
 
     #[test]

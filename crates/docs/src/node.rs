@@ -15,8 +15,8 @@ use std::fmt;
 use assent_frame::Malformed;
 
 use crate::page::SLOTS;
-use crate::record::{HASH, Record, TEXT, WHOLE, bit};
-use crate::varint::{far, near};
+use crate::record::{HASH, NUMBERS, Record, TEXT, WHOLE, bit, length};
+use crate::varint::{self, far, near};
 
 const CHILDREN: usize = 0;
 const DESCENDANTS: usize = 1;
@@ -27,6 +27,7 @@ const PATH: usize = 5;
 const PARENT: usize = 6;
 const LEFT: usize = 7;
 const FIRST: usize = 8;
+const ALL_NUMBERS: u16 = bit(NUMBERS) - bit(0);
 
 /// Bits of a node's record that may change on their own.
 pub(crate) mod field {
@@ -53,11 +54,6 @@ impl NodeKey {
     pub const DOCUMENT: NodeKey = NodeKey(0);
     /// Keys end before this.
     pub(crate) const END: u64 = 1 << 62;
-
-    /// The one in that slot of a page.
-    pub(crate) fn of(page: u64, slot: u8) -> Self {
-        Self(page.wrapping_mul(SLOTS).wrapping_add(slot.into()))
-    }
 
     /// The page that has it, and its slot there.
     pub(crate) fn page(self) -> (u64, u8) {
@@ -199,35 +195,63 @@ impl Node {
         Ok(node)
     }
 
-    /// The record of the fields that this mask names; a whole one names what is not zero.
-    pub(crate) fn record<'a>(&self, mask: u16, text: &'a str) -> Record<'a> {
-        let whole = mask & WHOLE != 0;
+    /// In the order of their bits.
+    fn numbers(&self) -> [u64; NUMBERS] {
         let link = |link: Option<NodeKey>| link.map_or(0, |link| near(link.0, self.key.0));
-        let numbers = [
-            (CHILDREN, self.children),
-            (DESCENDANTS, self.descendants),
-            (RIGHT, link(self.right)),
-            (LAST, link(self.last)),
-            (KIND, self.kind.number().into()),
-            (PATH, self.path),
-            (PARENT, near(self.parent.0, self.key.0)),
-            (LEFT, link(self.left)),
-            (FIRST, link(self.first)),
-        ];
-        let mut record = Record::default();
-        for (number, value) in numbers {
-            if mask & bit(number) != 0 || (whole && value != 0) {
-                record = record.with(number, value);
+        [
+            self.children,
+            self.descendants,
+            link(self.right),
+            link(self.last),
+            self.kind.number().into(),
+            self.path,
+            near(self.parent.0, self.key.0),
+            link(self.left),
+            link(self.first),
+        ]
+    }
+
+    const fn has_text(&self) -> bool {
+        matches!(self.kind, Kind::String | Kind::Number)
+    }
+
+    /// Lays its whole record, which is not made first: of a load that is what most nodes are.
+    pub(crate) fn lay(&self, text: &[u8], out: &mut Vec<u8>) {
+        let numbers = self.numbers();
+        let bits = numbers.iter().enumerate().map(|(number, value)| bit(number) * u16::from(*value != 0));
+        let mask = bits.sum::<u16>() | WHOLE | if self.has_text() { TEXT } else { 0 };
+        let mask = mask | if self.children > 0 { HASH } else { 0 };
+        varint::lay(out, mask.into());
+        if self.has_text() {
+            varint::lay(out, length(text));
+            out.extend_from_slice(text);
+        }
+        if self.children > 0 {
+            out.extend_from_slice(&self.sum.to_le_bytes());
+        }
+        for value in numbers.into_iter().filter(|value| *value != 0) {
+            varint::lay(out, value);
+        }
+    }
+
+    /// The record of the fields that this mask names; a whole one names what is not zero.
+    pub(crate) fn record<'a>(&self, mask: u16, text: &'a [u8]) -> Record<'a> {
+        let whole = mask & WHOLE != 0;
+        let mut numbers = self.numbers();
+        let mut named = mask & (WHOLE | ALL_NUMBERS);
+        for (number, value) in numbers.iter_mut().enumerate() {
+            if whole {
+                named |= bit(number) * u16::from(*value != 0);
+            } else if named & bit(number) == 0 {
+                *value = 0;
             }
         }
-        if whole {
-            record.mask |= WHOLE;
-        }
+        let mut record = Record { mask: named, numbers, ..Record::default() };
         if mask & HASH != 0 || (whole && self.children > 0) {
             (record.mask, record.hash) = (record.mask | HASH, self.sum);
         }
-        if matches!(self.kind, Kind::String | Kind::Number) && mask & (TEXT | WHOLE) != 0 {
-            (record.mask, record.text) = (record.mask | TEXT, text.as_bytes());
+        if self.has_text() && mask & (TEXT | WHOLE) != 0 {
+            (record.mask, record.text) = (record.mask | TEXT, text);
         }
         record
     }
@@ -257,13 +281,17 @@ mod tests {
                 (node.first, node.last, node.children, node.descendants) = (first, first, 1, 1 + more);
                 node.sum = sum;
             }
-            let whole = node.record(WHOLE, "");
+            let whole = node.record(WHOLE, b"");
             prop_assert_eq!(Node::read(key, &whole), Ok(node));
+            let (mut laid, mut at_once) = (Vec::new(), Vec::new());
+            whole.lay(&mut laid);
+            node.lay(b"", &mut at_once);
+            prop_assert_eq!(laid, at_once);
             let mask = field::TO_FIRST | field::TO_LAST | field::CHILD_COUNT | field::DESCENDANT_COUNT | field::SUM;
-            let patched = node.record(mask, "").over(before.record(WHOLE, ""));
+            let patched = node.record(mask, b"").over(before.record(WHOLE, b""));
             prop_assert_eq!(Node::read(key, &patched), Ok(node));
             // And back to none.
-            let patched = before.record(mask, "").over(whole);
+            let patched = before.record(mask, b"").over(whole);
             prop_assert_eq!(Node::read(key, &patched), Ok(before));
         }
     }
@@ -272,16 +300,19 @@ mod tests {
     fn a_changed_number_is_a_record_of_its_digits() {
         let node = Node::new(NodeKey(5), Kind::Number, 3, NodeKey(1));
         let mut laid = Vec::new();
-        node.record(TEXT, "12345").lay(&mut laid);
+        node.record(TEXT, b"12345").lay(&mut laid);
         assert_eq!(laid.len(), 1 + 1 + 5);
         let mut laid = Vec::new();
-        node.record(WHOLE, "12345").lay(&mut laid);
+        node.record(WHOLE, b"12345").lay(&mut laid);
         assert_eq!(laid.len(), 2 + 1 + 5 + 3, "mask, text, and kind, path and parent");
+        let mut at_once = Vec::new();
+        node.lay(b"12345", &mut at_once);
+        assert_eq!(laid, at_once);
     }
 
     #[test]
     fn what_no_writer_lays_is_refused() {
-        let leaf = Node::new(NodeKey(5), Kind::Null, 3, NodeKey(1)).record(WHOLE, "");
+        let leaf = Node::new(NodeKey(5), Kind::Null, 3, NodeKey(1)).record(WHOLE, b"");
         assert!(Node::read(NodeKey(5), &leaf).is_ok());
         let refused = [
             leaf.with(KIND, 8),

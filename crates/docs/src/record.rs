@@ -104,10 +104,10 @@ impl<'a> Record<'a> {
         if self.has(HASH) {
             out.extend_from_slice(&self.hash.to_le_bytes());
         }
-        for (at, value) in self.numbers.iter().enumerate() {
-            if self.has(bit(at)) {
-                varint::lay(out, *value);
-            }
+        let mut left = self.mask >> bit(0).trailing_zeros();
+        while left != 0 {
+            varint::lay(out, self.number(usize::try_from(left.trailing_zeros()).unwrap_or(NUMBERS)));
+            left &= left - 1;
         }
     }
 

@@ -151,18 +151,28 @@ impl Tree {
         }
     }
 
-    /// Writes what changes, and gives the tree that is then. The top is at the level that the highest page needs.
-    pub(crate) fn write<S: Shelf>(
+    /// Writes what changes, page by page, and gives the tree that is then. The top is at the level that the highest page needs.
+    pub(crate) fn write<'a, S: Shelf>(
         &self,
         which: Which,
         versioning: Versioning,
-        changes: &Changes<'_>,
+        changes: impl IntoIterator<Item = (u64, Records<'a>)>,
         shelf: &mut S,
     ) -> Result<Self, S::Error> {
-        let Some(highest) = changes.keys().next_back() else { return Ok(self.clone()) };
-        let height = (0..HEIGHT_MAX).find(|height| above(*highest, *height) == 0).unwrap_or(HEIGHT_MAX);
+        let chains = self.write_level((which, 0), versioning, changes, shelf)?;
+        self.lead(which, chains, shelf)
+    }
+
+    /// Writes what leads to these pages of level 0, up to the top.
+    pub(crate) fn lead<S: Shelf>(
+        &self,
+        which: Which,
+        mut chains: BTreeMap<u64, Chain>,
+        shelf: &mut S,
+    ) -> Result<Self, S::Error> {
+        let Some(highest) = chains.keys().next_back().copied() else { return Ok(self.clone()) };
+        let height = (0..HEIGHT_MAX).find(|height| above(highest, *height) == 0).unwrap_or(HEIGHT_MAX);
         let height = height.max(self.height);
-        let mut chains = self.write_level((which, 0), versioning, changes, shelf)?;
         for level in 1..=height {
             if level == self.height + 1 && !self.top.0.is_empty() {
                 chains.entry(0).or_insert_with(|| self.top.clone());
@@ -172,31 +182,31 @@ impl Tree {
             for (number, chain) in &laid {
                 changes.entry(above(*number, 1)).or_default().insert(slot(*number), Record::text(chain));
             }
-            chains = self.write_level((which, level), Versioning::default(), &changes, shelf)?;
+            chains = self.write_level((which, level), Versioning::default(), changes, shelf)?;
         }
         Ok(Self { height, top: chains.remove(&0).unwrap_or_default() })
     }
 
     /// Writes the pages of one level; what leads to each of them.
-    fn write_level<S: Shelf>(
+    fn write_level<'a, S: Shelf>(
         &self,
         (which, level): (Which, u8),
         versioning: Versioning,
-        changes: &Changes<'_>,
+        changes: impl IntoIterator<Item = (u64, Records<'a>)>,
         shelf: &mut S,
     ) -> Result<BTreeMap<u64, Chain>, S::Error> {
         let mut chains = BTreeMap::new();
         for (number, records) in changes {
-            let page = PageName { which, level, number: *number };
-            let (chain, before) = self.find(which, (level, *number), &*shelf)?.unwrap_or_default();
-            let changed = before.change(versioning, records);
+            let page = PageName { which, level, number };
+            let (chain, before) = self.find(which, (level, number), &*shelf)?.unwrap_or_default();
+            let changed = before.change(versioning, &records);
             let changed = changed.map_err(|what| shelf.bad(Bad { page, what }))?;
             let here = |record: &Record<'_>| Chain::of(record.text).ok().and_then(|chain| chain.newest());
             let leads_here = level > 0 && records.values().filter_map(here).any(|place| place.is_here());
             let draft = Draft { page, bytes: changed.fragment, leads_here, before, superseded: changed.superseded };
             let newest = shelf.place(draft)?;
             let older = chain.0.get(changed.superseded..).unwrap_or_default();
-            chains.insert(*number, Chain(std::iter::once(newest).chain(older.iter().copied()).collect()));
+            chains.insert(number, Chain(std::iter::once(newest).chain(older.iter().copied()).collect()));
         }
         Ok(chains)
     }
@@ -292,7 +302,7 @@ mod tests {
                     model.insert((*number, *slot), text.clone());
                 }
                 let versioning = Versioning::SlidingSnapshot { window };
-                tree = tree.write(Which::Nodes, versioning, &changes, &mut memory).unwrap();
+                tree = tree.write(Which::Nodes, versioning, changes, &mut memory).unwrap();
                 tree = memory.append(tree);
                 kept.push((tree.clone(), model.clone()));
             }
@@ -318,11 +328,11 @@ mod tests {
         for number in 0..70_000 {
             changes.entry(number).or_default().insert(0, Record::text(b"a"));
         }
-        let tree = Tree::default().write(Which::Nodes, Versioning::default(), &changes, &mut memory).unwrap();
+        let tree = Tree::default().write(Which::Nodes, Versioning::default(), changes, &mut memory).unwrap();
         let tree = memory.append(tree);
         assert_eq!(tree.height, 3);
         let change = Changes::from([(65_537, Records::from([(7, Record::text(b"b"))]))]);
-        tree.write(Which::Nodes, Versioning::default(), &change, &mut memory).unwrap();
+        tree.write(Which::Nodes, Versioning::default(), change, &mut memory).unwrap();
         let written: Vec<usize> = memory.open.iter().map(|(_, bytes)| bytes.len()).collect();
         assert_eq!(written.len(), 4);
         assert!(written.iter().sum::<usize>() < 90, "{written:?}");

@@ -4,16 +4,28 @@
 //! Deliberately absent: a tree of single nodes: to find places in one took more than a tenth of a load.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
 
 use super::Draft;
 use crate::node::NodeKey;
+use crate::page::SLOTS;
+
+/// Room for so many comes by itself; then for all of a page.
+const FEW: usize = 8;
+/// As many as a page has slots.
+const FULL: usize = 256;
+const _: () = assert!(FULL as u64 == SLOTS, "a page that is full has a node in each slot");
 
 /// Drafts by their nodes' keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drafts {
     /// By page, and there by slot, in order.
-    pages: BTreeMap<u64, Vec<(u8, Draft)>>,
+    pages: BTreeMap<u64, Vec<Draft>>,
     count: usize,
+}
+
+fn slot(draft: &Draft) -> u8 {
+    draft.item.node.key.page().1
 }
 
 impl Drafts {
@@ -22,45 +34,66 @@ impl Drafts {
     }
 
     pub(crate) fn get(&self, key: u64) -> Option<&Draft> {
-        let (page, slot) = NodeKey(key).page();
+        let (page, at) = NodeKey(key).page();
         let drafts = self.pages.get(&page)?;
-        let found = drafts.binary_search_by_key(&slot, |(of, _)| *of).ok()?;
-        drafts.get(found).map(|(_, draft)| draft)
+        drafts.get(drafts.binary_search_by_key(&at, slot).ok()?)
     }
 
     pub(crate) fn get_mut(&mut self, key: u64) -> Option<&mut Draft> {
-        let (page, slot) = NodeKey(key).page();
+        let (page, at) = NodeKey(key).page();
         let drafts = self.pages.get_mut(&page)?;
-        let found = drafts.binary_search_by_key(&slot, |(of, _)| *of).ok()?;
-        drafts.get_mut(found).map(|(_, draft)| draft)
+        let found = drafts.binary_search_by_key(&at, slot).ok()?;
+        drafts.get_mut(found)
     }
 
-    pub(crate) fn insert(&mut self, key: u64, draft: Draft) {
-        let (page, slot) = NodeKey(key).page();
-        let drafts = self.pages.entry(page).or_default();
-        let is_last = drafts.last().is_none_or(|(last, _)| *last < slot);
-        let found = if is_last { Err(drafts.len()) } else { drafts.binary_search_by_key(&slot, |(of, _)| *of) };
-        let behind = match found {
-            Err(behind) => behind,
-            Ok(found) => {
-                if let Some((_, place)) = drafts.get_mut(found) {
-                    *place = draft;
-                }
-                return;
-            }
+    /// Takes the draft of a node in, or in the place of the one that it has.
+    #[inline]
+    pub(crate) fn insert(&mut self, draft: Draft) {
+        let (page, at) = draft.item.node.key.page();
+        let is_newest = self.pages.last_key_value().is_some_and(|(newest, _)| *newest == page);
+        let newest = if is_newest { self.pages.last_entry().map(OccupiedEntry::into_mut) } else { None };
+        let drafts = match newest {
+            Some(drafts) => drafts,
+            None => self.pages.entry(page).or_default(),
         };
-        drafts.insert(behind, (slot, draft));
+        if drafts.len() >= FEW && drafts.len() == drafts.capacity() {
+            drafts.reserve_exact(FULL.saturating_sub(drafts.len()).max(1));
+        }
         self.count += 1;
+        if drafts.last().is_none_or(|last| slot(last) < at) {
+            drafts.push(draft);
+            return;
+        }
+        match drafts.binary_search_by_key(&at, slot) {
+            Ok(found) => {
+                self.count -= 1;
+                drafts.iter_mut().skip(found).take(1).zip([draft]).for_each(|(place, draft)| *place = draft);
+            }
+            Err(behind) => drafts.insert(behind, draft),
+        }
+    }
+
+    /// Takes out those of pages from this one on of which all nodes are here.
+    pub(crate) fn take_full(&mut self, first: u64) -> Self {
+        let mut full = Self::default();
+        let is_full = |(page, drafts): (&u64, &Vec<_>)| (drafts.len() == FULL).then_some(*page);
+        let pages: Vec<u64> = self.pages.range(first..).filter_map(is_full).collect();
+        for page in pages {
+            full.pages.extend(self.pages.remove_entry(&page));
+        }
+        full.count = full.pages.len() * FULL;
+        self.count -= full.count;
+        full
     }
 
     /// In the order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Draft)> {
-        self.pages().flat_map(|(page, drafts)| drafts.map(move |(slot, draft)| (NodeKey::of(page, slot).0, draft)))
+        self.pages.values().flatten().map(|draft| (draft.item.node.key.0, draft))
     }
 
     /// The same by pages.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, impl ExactSizeIterator<Item = (u8, &Draft)>)> {
-        self.pages.iter().map(|(page, drafts)| (*page, drafts.iter().map(|(slot, draft)| (*slot, draft))))
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &[Draft])> {
+        self.pages.iter().map(|(page, drafts)| (*page, drafts.as_slice()))
     }
 
     pub(crate) fn clear(&mut self) {
@@ -69,10 +102,10 @@ impl Drafts {
 
     /// Takes out those from this key on.
     pub(crate) fn split_off(&mut self, first: u64) -> Self {
-        let (page, slot) = NodeKey(first).page();
+        let (page, at) = NodeKey(first).page();
         let mut pages = self.pages.split_off(&page);
         if let Some(drafts) = pages.get_mut(&page) {
-            let rest = drafts.split_off(drafts.partition_point(|(of, _)| *of < slot));
+            let rest = drafts.split_off(drafts.partition_point(|draft| slot(draft) < at));
             let before = std::mem::replace(drafts, rest);
             self.pages.insert(page, before);
         }
@@ -112,7 +145,7 @@ mod tests {
         fn they_are_what_a_map_of_them_is(keys in prop::collection::vec((0_u64..600, 0_u16..9), 0..200), cut in 0_u64..600) {
             let (mut drafts, mut model) = (Drafts::default(), BTreeMap::new());
             for (key, mask) in keys {
-                drafts.insert(key, draft(key, mask));
+                drafts.insert(draft(key, mask));
                 model.insert(key, mask);
             }
             let whole: Vec<_> = model.clone().into_iter().collect();
