@@ -208,7 +208,10 @@ impl Page {
     /// As [`Page::get`].
     pub(crate) fn records(&self) -> Result<Records<'_>, Malformed> {
         let mut records = Records::new();
-        for slot in 0..=u8::MAX {
+        // Most pages are full, but those of a small document are not.
+        let base = self.base.as_ref().map_or(Ok(0), |base| base.starts().map(<[u32]>::len))?;
+        let over = self.over.last().map_or(0, |(slot, _)| usize::from(*slot) + 1);
+        for slot in (0..=u8::MAX).take(base.max(over)) {
             if let Some(record) = self.get(slot)? {
                 records.insert(slot, record);
             }
