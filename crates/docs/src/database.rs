@@ -19,8 +19,8 @@ use assent_journal::{Log, Ticket};
 use assent_kind::Kind;
 use assent_runs::RunsError;
 use assent_world::{Clock, Disk};
+use quick_cache::OptionsBuilder;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder};
 
 use crate::act::{KIND_CREATE, KIND_DROP, Truncation, lay_create, lay_drop};
 use crate::branch::Branches;
@@ -29,6 +29,7 @@ use crate::document::{Doc, Document, Seat};
 use crate::entry::Root;
 use crate::index::{Effect, Index, Named};
 use crate::once::{Once, OnceName};
+use crate::path::PathIds;
 use crate::place::{Entry, LSN_END};
 use crate::replay::replay;
 use crate::store::{Bytes, Store};
@@ -322,7 +323,7 @@ impl Database {
     }
 }
 
-fn weighed<K: Eq + std::hash::Hash, V: Clone>(bytes: u64, about: u64) -> Cache<K, V, Bytes>
+fn weighed<K: Eq + std::hash::Hash, V: Clone>(bytes: u64, about: u64) -> Cache<K, V, Bytes, PathIds>
 where
     Bytes: quick_cache::Weighter<K, V> + Clone,
 {
@@ -330,8 +331,8 @@ where
     let items = usize::try_from((bytes / about).clamp(16, 1 << 14)).unwrap_or(usize::MAX);
     let options = OptionsBuilder::new().estimated_items_capacity(items).weight_capacity(bytes).shards(16).build();
     match options {
-        Ok(options) => Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default()),
-        Err(_) => Cache::with_weighter(items, bytes, Bytes),
+        Ok(options) => Cache::with_options(options, Bytes, PathIds::default(), DefaultLifecycle::default()),
+        Err(_) => Cache::with(items, bytes, Bytes, PathIds::default(), DefaultLifecycle::default()),
     }
 }
 

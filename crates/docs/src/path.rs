@@ -22,7 +22,7 @@ const BEFORE: usize = 2;
 /// The number of a path within its document. The outermost value has 1.
 pub(crate) type PathId = u64;
 
-/// What maps by paths hash with: their numbers are ours, given one after the other, and nobody else's choice.
+/// What maps by paths hash with, and by places in the log: their numbers are ours, given one after the other, and nobody else's choice.
 pub(crate) type PathIds = BuildHasherDefault<PathIdHasher>;
 
 /// Spreads a number over all bits.
@@ -32,6 +32,10 @@ pub(crate) struct PathIdHasher(u64);
 impl Hasher for PathIdHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
     }
 
     fn write_u64(&mut self, number: u64) {

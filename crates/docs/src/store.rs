@@ -27,7 +27,7 @@ use crate::index::{Index, Row};
 use crate::look::{Item, Named, Stepped, Text};
 use crate::node::{Node, NodeKey};
 use crate::page::{Page, SLOTS};
-use crate::path::{Path, PathId, Step};
+use crate::path::{Path, PathId, PathIds, Step};
 use crate::place::{Chain, Entry, Place, resolve};
 use crate::trie::{Bad, PageName, Pages, Tree, Which};
 
@@ -62,8 +62,8 @@ pub(crate) struct Store {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) index: Index,
-    pub(crate) pages: Cache<PageKey, Arc<Page>, Bytes>,
-    pub(crate) roots: Cache<RootKey, Arc<Root>, Bytes>,
+    pub(crate) pages: Cache<PageKey, Arc<Page>, Bytes, PathIds>,
+    pub(crate) roots: Cache<RootKey, Arc<Root>, Bytes, PathIds>,
     pub(crate) desk: Mutex<Desk>,
     pub(crate) documents: Mutex<HashMap<Arc<str>, Arc<Doc>>>,
     /// Nodes of coordinators whose branches somebody resolves.
