@@ -138,7 +138,7 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Pages that are kept in memory.
     pub pages: u64,
-    /// Their bytes, and those of kept revisions.
+    /// Their bytes, and those of kept revisions and histories.
     pub cache_bytes: u64,
 }
 
@@ -166,14 +166,15 @@ impl Database {
         config.check()?;
         let (index, rebuilt) = Index::open(&*log, &disk, folder, config.memory_bytes)?;
         let replayed = replay(&*log, &index, config.memory_bytes)?;
-        let roots_bytes = config.cache_bytes / 8;
+        let (roots_bytes, told_bytes) = (config.cache_bytes / 8, config.cache_bytes / 32);
         let shown = AtomicU64::new(index.published().0);
         let store = Store {
             log,
             clock,
             index,
-            pages: weighed(config.cache_bytes - roots_bytes, 4096),
+            pages: weighed(config.cache_bytes - roots_bytes - told_bytes, 4096),
             roots: weighed(roots_bytes, 512),
+            told: weighed(told_bytes, 8192),
             config,
             desk: Mutex::default(),
             documents: Mutex::default(),
@@ -310,7 +311,7 @@ impl Database {
     /// Numbers about it.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let Store { index, pages, roots, .. } = &*self.store;
+        let Store { index, pages, roots, told, .. } = &*self.store;
         Stats {
             replayed: self.replayed,
             rebuilt: self.rebuilt,
@@ -318,7 +319,7 @@ impl Database {
             published: index.published(),
             memory_bytes: index.memory_bytes(),
             pages: u64::try_from(pages.len()).unwrap_or(u64::MAX),
-            cache_bytes: pages.weight() + roots.weight(),
+            cache_bytes: pages.weight() + roots.weight() + told.weight(),
         }
     }
 }

@@ -4,10 +4,10 @@
 //! a lock · [`Document::edit`] takes the writer's seat.
 //! Deliberately absent: the order of commits of several documents.
 
+mod history;
 mod newest;
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -283,17 +283,6 @@ impl Document {
             if row.is_some_and(|row| row.time_ms <= time_ms) { from = middle } else { to = middle }
         }
         self.at(from)
-    }
-
-    /// Revisions of a range, the newest first, at most so many.
-    ///
-    /// # Errors
-    /// As the index says.
-    pub fn history(&self, revisions: RangeInclusive<u32>, limit: usize) -> Result<Vec<Told>, DocsError> {
-        // What is not yet visible to a reader of the document is not in its history.
-        let newest = self.doc.head.get().revision;
-        let revisions = *revisions.start()..=(*revisions.end()).min(newest);
-        self.store.index.told(self.doc.id, revisions, limit)
     }
 
     /// Begins a change of the newest revision. Waits for another writer, for as long as the configuration says.

@@ -18,7 +18,6 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::DocsError;
 use crate::config::Config;
 use crate::database::Desk;
 use crate::document::Doc;
@@ -30,6 +29,7 @@ use crate::page::{Page, SLOTS};
 use crate::path::{Path, PathId, PathIds, Step};
 use crate::place::{Chain, Entry, Place, resolve};
 use crate::trie::{Bad, PageName, Pages, Tree, Which};
+use crate::{DocsError, Told};
 
 /// What a kept page or revision costs beside its bytes.
 const ITEM_BYTES: usize = 96;
@@ -57,6 +57,13 @@ impl Weighter<RootKey, Arc<Root>> for Bytes {
     }
 }
 
+impl Weighter<RootKey, Arc<[Told]>> for Bytes {
+    fn weight(&self, _: &RootKey, page: &Arc<[Told]>) -> u64 {
+        let texts: usize = page.iter().map(|told| told.author.capacity() + told.message.capacity()).sum();
+        u64::try_from(size_of_val(&**page) + texts + ITEM_BYTES).unwrap_or(u64::MAX)
+    }
+}
+
 pub(crate) struct Store {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -64,6 +71,8 @@ pub(crate) struct Store {
     pub(crate) index: Index,
     pub(crate) pages: Cache<PageKey, Arc<Page>, Bytes, PathIds>,
     pub(crate) roots: Cache<RootKey, Arc<Root>, Bytes, PathIds>,
+    /// Whole pages of histories, by their first revision.
+    pub(crate) told: Cache<RootKey, Arc<[Told]>, Bytes, PathIds>,
     pub(crate) desk: Mutex<Desk>,
     pub(crate) documents: Mutex<HashMap<Arc<str>, Arc<Doc>>>,
     /// Nodes of coordinators whose branches somebody resolves.

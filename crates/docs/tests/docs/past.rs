@@ -141,3 +141,34 @@ fn a_walk_ends_when_nobody_waits_for_it_any_more() {
     };
     assert_eq!([walk(0), walk(2), walk(3)], [(None, 1), (None, 3), (Some(600), 3)]);
 }
+
+#[test]
+fn a_history_is_what_was_committed_looked_up_or_kept_and_behind_a_truncation_too() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let (mut said, mut rng) = (Vec::new(), Rng::new(6));
+    for (left, round) in [(0, "first"), (200, "second"), (128, "third"), (127, "fourth")] {
+        doc.truncate(u32::try_from(left).unwrap()).unwrap();
+        said.truncate(left);
+        // A page of it is whole with its last revision.
+        while said.len() < 385 {
+            said.push(format!("{round} {}", said.len()));
+            let mut edit = doc.edit().unwrap();
+            let at = edit.value().unwrap_or(NodeKey::DOCUMENT);
+            edit.insert(At::Last(at), None, if at == NodeKey::DOCUMENT { Value::Array } else { Value::Null }).unwrap();
+            edit.commit(&super::says(said.last().unwrap())).unwrap();
+            if said.len() % 128 < 2 {
+                assert_eq!(doc.history(0..=u32::MAX, usize::MAX).unwrap().len(), said.len());
+            }
+        }
+        for _ in 0..200 {
+            let mut below = |end: u64| u32::try_from(rng.below(end)).unwrap();
+            let (from, to, limit) = (below(400), below(500), [1, 7, 100, 128, 1000][below(5) as usize]);
+            let told = doc.history(from..=to, limit).unwrap();
+            let told: Vec<_> = told.into_iter().map(|told| (told.revision, told.message)).collect();
+            let expected = (from.max(1)..=to.min(385)).rev().take(limit);
+            let expected: Vec<_> = expected.map(|revision| (revision, said[revision as usize - 1].clone())).collect();
+            assert_eq!(told, expected, "{from} to {to}, {limit} of them, {round}");
+        }
+    }
+}
