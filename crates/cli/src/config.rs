@@ -230,6 +230,7 @@ const KEYS: &[(&str, Type)] = &[
     ("http.threads", Type::Number),
     ("http.insecure", Type::Boolean),
     ("http.idempotency_seconds", Type::Number),
+    ("http.look_us", Type::Number),
     ("coordinator.engine", Type::Text),
     ("coordinator.min_elapsed_sync_time", Type::Number),
     ("coordinator.max_elapsed_sync_time", Type::Number),

@@ -195,6 +195,7 @@ pub(crate) struct Http {
     /// The HTTP listeners may stand beyond loopback without identity or TLS; says nothing of the binary protocol's.
     pub(crate) insecure: bool,
     idempotency_seconds: u32,
+    look_us: u32,
 }
 
 impl Default for Http {
@@ -206,6 +207,7 @@ impl Default for Http {
             requests_per_second,
             threads,
             idempotency_seconds,
+            look_us,
             ..
         } = Settings::default();
         Self {
@@ -216,16 +218,25 @@ impl Default for Http {
             threads,
             insecure: false,
             idempotency_seconds,
+            look_us,
         }
     }
 }
 
 impl Http {
     pub(crate) const fn settings(&self, limits: assent_door::Limits) -> Settings {
-        let Self {
-            requests_max, request_ms, body_bytes_max, requests_per_second, threads, idempotency_seconds, ..
-        } = *self;
-        Settings { limits, requests_max, request_ms, body_bytes_max, requests_per_second, threads, idempotency_seconds }
+        let Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads, .. } = *self;
+        let Self { idempotency_seconds, look_us, .. } = *self;
+        Settings {
+            limits,
+            requests_max,
+            request_ms,
+            body_bytes_max,
+            requests_per_second,
+            threads,
+            idempotency_seconds,
+            look_us,
+        }
     }
 }
 

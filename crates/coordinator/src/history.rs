@@ -214,6 +214,20 @@ pub fn read(
     filter: &Filter,
     visit: &mut dyn FnMut(&Past) -> ControlFlow<()>,
 ) -> Result<bool, CoordinatorError> {
+    read_while(log, filter, visit, &mut || true).map(Option::unwrap_or_default)
+}
+
+/// The same for as long as somebody waits for it: asked before each entry of the log, of which there may be many that the filter
+/// takes nothing of; if it is not to go on, none.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_while(
+    log: &dyn Log,
+    filter: &Filter,
+    visit: &mut dyn FnMut(&Past) -> ControlFlow<()>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Option<bool>, CoordinatorError> {
     kept(log)?;
     let mut reading = Reading {
         told: Telling::new(filter, visit),
@@ -222,24 +236,27 @@ pub fn read(
         ballots: BTreeMap::new(),
     };
     for entry in log.read(log.oldest())? {
+        if !go_on() {
+            return Ok(None);
+        }
         let entry = entry?;
         let record = Record::read(entry.kind, &entry.payload)
             .map_err(|malformed| CoordinatorError::record(entry.lsn, entry.kind, malformed))?;
         if let Some(record) = record
             && reading.enter(record).is_break()
         {
-            return Ok(true);
+            return Ok(Some(true));
         }
     }
     let Reading { mut told, open, .. } = reading;
     for past in open.values() {
         if told.tell(past).is_break() {
-            return Ok(true);
+            return Ok(Some(true));
         }
     }
     match told.after {
         Some(tx) => Err(CoordinatorError::Page { tx }),
-        None => Ok(false),
+        None => Ok(Some(false)),
     }
 }
 

@@ -79,7 +79,7 @@ impl Leading {
         }
     }
 
-    pub(crate) fn is_to_hand(&self) -> bool {
+    pub(crate) const fn is_to_hand(&self) -> bool {
         self.hands_to.is_some() || self.handing.is_some()
     }
 

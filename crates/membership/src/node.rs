@@ -206,6 +206,15 @@ impl Node {
         matches!(&self.role, Role::Leading(leading) if leading.handing.is_none())
     }
 
+    /// Whether the arbiter's word changes what it does next. A lead that nothing is asked of needs none.
+    #[must_use]
+    pub const fn awaits_arbiter(&self) -> bool {
+        match &self.role {
+            Role::Leading(leading) => leading.is_to_hand(),
+            Role::Following(_) | Role::Waiting(_) => true,
+        }
+    }
+
     /// Whether entries of this member's stream in this epoch may be put behind the log.
     #[must_use]
     pub fn takes_stream(&self, from: Member, epoch: Epoch) -> bool {

@@ -394,7 +394,7 @@ impl Replica {
     /// Who leads asks only whether somebody else does out of earshot, which changes nothing that it may do: not with each tick.
     fn read_arbiter(&mut self) {
         let now = self.watch.now_ms;
-        if self.node.leads().is_none() || now.saturating_sub(self.read_ms) >= self.settings.silent_ms {
+        if self.node.awaits_arbiter() || now.saturating_sub(self.read_ms) >= self.settings.silent_ms {
             self.read_ms = now;
             self.out.push(Output::Read);
         }

@@ -1,7 +1,9 @@
 //! What people will see: a standby that is too slow, a standby that was away for long, damage, states that differ, too much at once.
 
 use assent_ids::Epoch;
-use assent_membership::{Ack, Body, Configuration, History, InSync, Life, Member, Reach, Sequence, Setup, Standing};
+use assent_membership::{
+    Ack, Body, Configuration, History, InSync, Life, Member, Reach, Sequence, Setup, Standing, Word,
+};
 
 use crate::group_test::Group;
 use crate::rules::Rule;
@@ -338,6 +340,10 @@ fn a_primary_at_rest_says_its_heartbeats_and_asks_the_arbiter_seldom() {
         }
     }
     assert_eq!((reads, leads), (3_000 / 160, 150), "with every tick it says that it leads, and in 150 ms it asks once");
+    let asks = |out: Vec<Output>| out.contains(&Output::Read);
+    assert!(!asks(primary.step(Input::Time, 3_020)), "nobody waits for the answer");
+    assert!(asks(primary.word(Word::HandOver(B), 3_021).unwrap()), "who gives the lead away does");
+    assert!(asks(primary.step(Input::Time, 3_040)));
 }
 
 #[test]

@@ -236,7 +236,7 @@ pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, 
     let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), place(&request));
     let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone());
     let turn = peer.map(Turn::of);
-    if let Some(turn) = &turn {
+    if let Some(turn) = turn.as_ref().filter(|_| !request.body().is_end_stream()) {
         request = request.map(|body| turn.watch(body));
     }
     guard.numbers.under_way.inc();

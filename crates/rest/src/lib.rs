@@ -6,7 +6,7 @@
 //! strangers · `guard` names each request, knows who asks ([`Identity`]), bounds how many there are and for how long, and
 //! writes a line about each · [`Service`] has the routes: `health` for machines that ask how it stands, `v1` for keys, transactions
 //! and the server, `docs` for documents, `jsoniq` for queries of them; `openapi` says what there is, `viewer` shows it · `pool` for
-//! what may block · `answer` for what may be long · `problem` for what went wrong · [`Rest::stop`] finishes what is under way.
+//! what may block · `answer` for what may be long, `shape` for how it leaves · `problem` for what went wrong · [`Rest::stop`] finishes what is under way.
 //! Deliberately absent: files. Whoever starts it reads them.
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod health;
 mod identity;
 mod jsoniq;
 mod listener;
+mod lookout;
 mod moment;
 mod once;
 mod openapi;
@@ -33,6 +34,7 @@ mod prefer;
 mod problem;
 mod rest;
 mod service;
+mod shape;
 mod tls;
 mod turn;
 mod unread;

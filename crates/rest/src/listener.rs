@@ -7,8 +7,8 @@
 //!   Bounded ── a place, a socket ──▶ the Lane with the fewest connections ── its thread's accept ──▶ Connection, for ever there
 //! ```
 //! Walk: [`Bounded::run`] · [`Lane::accept`] · [`Connection`] the first read or write shakes hands, so nobody waits for
-//! a slow newcomer · one clock for both directions, wound up by each answer and each [`PROGRESS_BYTES`] of a request, and
-//! stopped while a request is being worked on ([`Peer::works`]).
+//! a slow newcomer · one clock for both directions, wound up by each answer and each [`PROGRESS_BYTES`] of either, and
+//! stopped while a request is being worked on ([`Peer::works`]). What is said beside answers, as HTTP/2 does, winds nothing up.
 //! Deliberately absent: work that is taken from another thread. Connections live long and their requests are short.
 
 use std::io;
@@ -30,9 +30,11 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
+use crate::lookout::Lookout;
 use crate::tls::Certificates;
 
-/// A request that is being sent has its time anew with each so many bytes: a byte now and then does not keep a place.
+/// A request that is being sent, and an answer that is being read, has its time anew with each so many bytes: a byte now and then does
+/// not keep a place.
 const PROGRESS_BYTES: usize = 16 << 10;
 
 /// Connections on their way to a thread. Each has its place already.
@@ -54,6 +56,7 @@ pub(crate) struct Lane {
     address: SocketAddr,
     silence: Duration,
     certificates: Option<Arc<Certificates>>,
+    pub(crate) lookout: Arc<Lookout>,
 }
 
 #[derive(Debug)]
@@ -64,19 +67,20 @@ struct Arrived {
 }
 
 impl Bounded {
-    /// With so many lanes.
+    /// With so many lanes. A peer may be silent for so long, and its next request is looked out for for so long.
     pub(crate) fn new(
         socket: TcpListener,
         lanes: usize,
         slots: Slots,
-        silence: Duration,
+        (silence, look): (Duration, Duration),
         connections: Gauge,
         certificates: Option<&Arc<Certificates>>,
     ) -> io::Result<(Self, Vec<Lane>)> {
         let address = socket.local_addr()?;
         let lane = |_| {
             let (sender, arriving) = channel(ARRIVING_MAX);
-            let lane = Lane { arriving, address, silence, certificates: certificates.cloned() };
+            let (certificates, lookout) = (certificates.cloned(), Arc::new(Lookout::new(look)));
+            let lane = Lane { arriving, address, silence, certificates, lookout };
             ((sender, Arc::default()), lane)
         };
         let (senders, lanes) = (0..lanes).map(lane).unzip();
@@ -132,8 +136,8 @@ impl Listener for Lane {
                 None => Stream::Plain(stream),
                 Some(certificates) => Stream::Shaking(Box::new(TlsAcceptor::from(certificates.now()).accept(stream))),
             };
-            let (silence, working) = (self.silence, Arc::default());
-            return (Connection { stream, patience, silence, progress: 0, working, _place: place }, peer);
+            let (silence, work) = (self.silence, Arc::new(Work::of(&self.lookout)));
+            return (Connection { stream, patience, silence, progress: 0, answered: 0, work, _place: place }, peer);
         }
     }
 
@@ -165,41 +169,66 @@ impl Drop for Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// Its requests that are being worked on.
-    working: Arc<AtomicU32>,
+    work: Arc<Work>,
+}
+
+/// Requests of a connection.
+#[derive(Debug)]
+struct Work {
+    /// That are being worked on.
+    now: AtomicU32,
+    /// That are answered. It goes round.
+    answered: AtomicU32,
+    /// Of its thread.
+    lookout: Arc<Lookout>,
+}
+
+impl Work {
+    fn of(lookout: &Arc<Lookout>) -> Self {
+        Self { now: AtomicU32::new(0), answered: AtomicU32::new(0), lookout: Arc::clone(lookout) }
+    }
 }
 
 impl Peer {
     #[cfg(test)]
     pub(crate) fn alone() -> Self {
-        Self { address: ([127, 0, 0, 1], 1).into(), working: Arc::default() }
+        let lookout = Arc::new(Lookout::new(Duration::ZERO));
+        Self { address: ([127, 0, 0, 1], 1).into(), work: Arc::new(Work::of(&lookout)) }
     }
 
     /// Whether a request of its is being worked on.
     #[cfg(test)]
     pub(crate) fn is_worked_for(&self) -> bool {
-        self.working.load(Ordering::Acquire) > 0
+        self.work.now.load(Ordering::Acquire) > 0
     }
 
     /// From now on until the value is dropped, its silence is ours.
     pub(crate) fn works(&self) -> Working {
-        self.working.fetch_add(1, Ordering::AcqRel);
-        Working(Arc::clone(&self.working))
+        self.work.now.fetch_add(1, Ordering::AcqRel);
+        self.work.lookout.under_way.fetch_add(1, Ordering::Relaxed);
+        Working(Arc::clone(&self.work))
+    }
+
+    /// An answer goes to it: it has its time for that, and for the next request.
+    pub(crate) fn is_answered(&self) {
+        self.work.answered.fetch_add(1, Ordering::AcqRel);
+        self.work.lookout.answered();
     }
 }
 
 impl Connected<IncomingStream<'_, Lane>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Lane>) -> Self {
-        Self { address: *stream.remote_addr(), working: Arc::clone(&stream.io().working) }
+        Self { address: *stream.remote_addr(), work: Arc::clone(&stream.io().work) }
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Working(Arc<AtomicU32>);
+pub(crate) struct Working(Arc<Work>);
 
 impl Drop for Working {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.now.fetch_sub(1, Ordering::AcqRel);
+        self.0.lookout.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -226,9 +255,11 @@ pub(crate) struct Connection {
     stream: Stream,
     patience: Pin<Box<Sleep>>,
     silence: Duration,
-    /// Bytes read since the clock was wound up.
+    /// Bytes read and written since the clock was wound up.
     progress: usize,
-    working: Arc<AtomicU32>,
+    /// Answers that were known then.
+    answered: u32,
+    work: Arc<Work>,
     _place: Place,
 }
 
@@ -242,7 +273,7 @@ impl Connection {
     /// clock: a byte now and then does not keep a place.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Both>>> {
         while self.patience.as_mut().poll(context).is_ready() {
-            if self.working.load(Ordering::Acquire) == 0 {
+            if self.work.now.load(Ordering::Acquire) == 0 {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             // The peer waits for us: it has its time once it is answered.
@@ -269,6 +300,24 @@ impl Connection {
         let until = Instant::now() + self.silence;
         self.patience.as_mut().reset(until);
     }
+
+    /// So many bytes went either way.
+    fn moved(&mut self, bytes: usize) {
+        self.progress += bytes;
+        if self.progress >= PROGRESS_BYTES {
+            self.wind_up();
+        }
+    }
+
+    /// So many were written: of an answer, or of what is said beside them.
+    fn wrote(&mut self, bytes: usize) {
+        let answered = self.work.answered.load(Ordering::Acquire);
+        if std::mem::replace(&mut self.answered, answered) == answered {
+            self.moved(bytes);
+        } else {
+            self.wind_up();
+        }
+    }
 }
 
 impl AsyncRead for Connection {
@@ -279,10 +328,7 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(ready!(self.poll(context))?.poll_read(context, buffer))?;
-        self.progress += buffer.filled().len().saturating_sub(before);
-        if self.progress >= PROGRESS_BYTES {
-            self.wind_up();
-        }
+        self.moved(buffer.filled().len().saturating_sub(before));
         Poll::Ready(Ok(()))
     }
 }
@@ -290,8 +336,7 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(ready!(self.poll(context))?.poll_write(context, bytes))?;
-        // An answer was taken: the next request has its own time.
-        self.wind_up();
+        self.wrote(written);
         Poll::Ready(Ok(written))
     }
 
@@ -302,7 +347,7 @@ impl AsyncWrite for Connection {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(ready!(self.poll(context))?.poll_write_vectored(context, pieces))?;
-        self.wind_up();
+        self.wrote(written);
         Poll::Ready(Ok(written))
     }
 
@@ -341,7 +386,8 @@ mod tests {
             let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let (address, second) = (socket.local_addr().unwrap(), Duration::from_secs(1));
             let open = Metrics::default().gauge("open", None, "Open");
-            let (bounded, mut lanes) = Bounded::new(socket, 2, Slots::new(8), second, open.clone(), None).unwrap();
+            let (bounded, mut lanes) =
+                Bounded::new(socket, 2, Slots::new(8), (second, Duration::ZERO), open.clone(), None).unwrap();
             let accepting = tokio::spawn(bounded.run());
             let mut clients = Vec::new();
             let mut served = Vec::new();

@@ -3,6 +3,7 @@
 //! Walk: [`Params::of`] decodes all · each handler takes what it knows · [`Params::end`] refuses what is left · [`decoded`]
 //! a piece of a path as text, [`bytes`] as the bytes that a key is.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use axum::http::Uri;
@@ -35,7 +36,7 @@ impl Params {
         let mut list: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decoded(&name.replace('+', " "))?, decoded(&value.replace('+', " "))?);
+            let (name, value) = (word(name)?, word(value)?);
             if list.iter().any(|(known, _)| *known == name) {
                 return Err(Problem::invalid(format!("the parameter {name:?} is given twice")));
             }
@@ -97,7 +98,12 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, Problem> {
         }
         rest = behind;
     }
-    Ok(percent_decode_str(text).collect())
+    Ok(Cow::from(percent_decode_str(text)).into_owned())
+}
+
+/// A word of a form, where a plus is a blank.
+fn word(text: &str) -> Result<String, Problem> {
+    if text.contains('+') { decoded(&text.replace('+', " ")) } else { decoded(text) }
 }
 
 /// The same, as text.

@@ -3,7 +3,6 @@
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::Response;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -19,12 +18,14 @@ fn is_minimal(headers: &HeaderMap) -> bool {
     words.next().as_deref() == Some("minimal")
 }
 
-/// Leaves the body of a write out that was done, if that is preferred.
-pub(crate) async fn pass(request: Request, next: Next) -> Response {
-    let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let is_minimal = is_write && is_minimal(request.headers());
-    let mut response = next.run(request).await;
-    if !is_minimal || !response.status().is_success() {
+/// Whether a write is to be told without its body.
+pub(crate) fn is_asked(request: &Request) -> bool {
+    !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) && is_minimal(request.headers())
+}
+
+/// Leaves the body out of what was done.
+pub(crate) fn left_out(mut response: Response) -> Response {
+    if !response.status().is_success() {
         return response;
     }
     if response.status() == StatusCode::OK {

@@ -1,9 +1,9 @@
 //! The HTTP listener: its threads, its start and its stop.
 //!
 //! ```text
-//!   rest      takes connections in, and serves its share of them ─┬─ all ──▶ rest-work: what may block
-//!   rest-1…   serve theirs, each with a runtime of its own ───────┘
+//!   rest-accept    takes connections in ──▶ rest, rest-1…    serve their share of them ──▶ rest-work    what may block
 //! ```
+//! Each that serves has a runtime of its own. None of them takes connections in: one that is busy would keep newcomers from the others.
 //! Walk: [`Rest::start`] a thread for each core · [`serve`] until it is told how long the rest may take.
 //! Deliberately absent: a runtime that moves tasks between threads. A lone request would wake two of them.
 
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use assent_door::{Limits, Metrics, Slots};
 use assent_kind::Kind;
-use assent_world::Clock;
 use assent_world::net::{Address, tcp_listener};
+use assent_world::{Clock, wake_soon};
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -82,6 +82,8 @@ pub struct Settings {
     pub threads: u32,
     /// For how long a request with an `Idempotency-Key` is told again what it was told.
     pub idempotency_seconds: u32,
+    /// For how long a thread looks for the next request before it sleeps, in microseconds; 0: not at all.
+    pub look_us: u32,
 }
 
 impl Default for Settings {
@@ -94,6 +96,7 @@ impl Default for Settings {
             requests_per_second: 0,
             threads: 16,
             idempotency_seconds: 86_400,
+            look_us: 100,
         }
     }
 }
@@ -114,7 +117,8 @@ impl Settings {
         within("http.requests_per_second", self.requests_per_second, 0..=1_000_000, "it must be at most 1000000")?;
         within("http.threads", self.threads, 1..=512, "it must be 1 to 512")?;
         let (seconds, rule) = (self.idempotency_seconds, "it must be 60 to 31536000");
-        within("http.idempotency_seconds", seconds, 60..=31_536_000, rule)
+        within("http.idempotency_seconds", seconds, 60..=31_536_000, rule)?;
+        within("http.look_us", self.look_us, 0..=10_000, "it must be at most 10000 us")
     }
 }
 
@@ -154,26 +158,27 @@ impl Rest {
         let crew = std::thread::available_parallelism().map_or(1, NonZero::get).min(SERVING_MAX);
         // Beside readers and writers, of which there is one each at least: passwords, scrapes, upkeep.
         let threads = usize::try_from(settings.threads).unwrap_or(1).max(2) + 4;
-        let first = runtime(threads)?;
+        let (entry, first) = (runtime(1)?, runtime(threads)?);
         let others = (1..crew).map(|_| runtime(1)).collect::<Result<Vec<_>, _>>()?;
         let refused = |error| RestError::Listen { address: address.clone(), error };
         let socket = tcp_listener(address).map_err(refused)?;
-        let inside = first.enter();
+        let inside = entry.enter();
         let socket = TcpListener::from_std(socket).map_err(refused)?;
         drop(inside);
         let address = socket.local_addr().map_err(RestError::Start)?;
         let label = Some(("listener", service.name()));
         let connections = metrics.gauge("http_connections", label, "Open HTTP connections");
         let (slots, silence) = (Slots::new(settings.limits.connections_max), settings.limits.partial_frame_ms);
-        let silence = Duration::from_millis(u64::from(silence));
-        let bounded = Bounded::new(socket, crew, slots, silence, connections, certificates.as_ref());
+        let waits = (Duration::from_millis(silence.into()), Duration::from_micros(settings.look_us.into()));
+        let bounded = Bounded::new(socket, crew, slots, waits, connections, certificates.as_ref());
         let (bounded, mut lanes) = bounded.map_err(RestError::Start)?;
         let is_loopback = address.ip().is_loopback();
         let guard = Guard::new(&settings, identity, clock, &metrics, &service, (is_loopback, first.handle()));
         let served = service.under(Arc::new(guard), &settings);
         let (stop, stopped) = flag::channel(None);
         let own = lanes.pop();
-        let mut threads = Vec::with_capacity(crew);
+        let told = stopped.clone();
+        let mut threads = vec![thread("rest-accept".to_owned(), move || take_in(&entry, bounded, told))?];
         for (number, (runtime, lane)) in others.into_iter().zip(lanes).enumerate() {
             let (router, stopped) = (served.router.clone(), stopped.clone());
             let work = move || {
@@ -182,7 +187,7 @@ impl Rest {
             };
             threads.push(thread(format!("rest-{}", number + 1), work)?);
         }
-        let thread = thread("rest".to_owned(), move || lead(first, bounded, own, served, stopped, threads))?;
+        let thread = thread("rest".to_owned(), move || lead(first, own, served, stopped, threads))?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -231,23 +236,25 @@ fn thread(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHand
 
 type Stopped = flag::Receiver<Option<Duration>>;
 
-/// The first thread: it serves too, and ends when all have.
-fn lead(
-    runtime: Runtime,
-    bounded: Bounded,
-    lane: Option<Lane>,
-    served: Served,
-    stopped: Stopped,
-    others: Vec<JoinHandle<()>>,
-) {
+/// Takes connections in until it is told to stop.
+fn take_in(runtime: &Runtime, bounded: Bounded, mut stopped: Stopped) {
+    // Those that serve may keep all cores busy.
+    wake_soon();
+    runtime.block_on(async {
+        let accepting = tokio::spawn(bounded.run());
+        _ = stopped.wait_for(Option::is_some).await;
+        accepting.abort();
+    });
+}
+
+/// The first thread that serves: it ends when all have.
+fn lead(runtime: Runtime, lane: Option<Lane>, served: Served, stopped: Stopped, others: Vec<JoinHandle<()>>) {
     let Served { router, upkeep, closing } = served;
     runtime.block_on(async {
         let upkeep = upkeep.map(tokio::spawn);
-        let accepting = tokio::spawn(bounded.run());
         let mut told = stopped.clone();
         tokio::spawn(async move {
             _ = told.wait_for(Option::is_some).await;
-            accepting.abort();
             _ = closing.send(true);
         });
         if let Some(lane) = lane {
@@ -266,6 +273,8 @@ fn lead(
 /// Serves a lane until it is told to stop, and then for as long as it is told.
 async fn serve(lane: Lane, router: Router, mut stopped: Stopped) {
     let mut told = stopped.clone();
+    let lookout = Arc::clone(&lane.lookout);
+    tokio::spawn(async move { lookout.keep().await });
     let service = router.into_make_service_with_connect_info::<Peer>();
     let stop = async move { _ = told.wait_for(Option::is_some).await };
     let graceful = axum::serve(lane, service).with_graceful_shutdown(stop);

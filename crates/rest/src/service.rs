@@ -11,22 +11,18 @@ use std::sync::Arc;
 use assent_kind::Kind;
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use serde_json::Value;
 use tokio::sync::watch as flag;
-use tower_http::CompressionLevel;
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 use crate::docs::{self, Documents};
 use crate::guard::{self, Guard};
 use crate::identity::token;
-use crate::prefer;
 use crate::problem::Problem;
 use crate::rest::Settings;
 use crate::v1::{self, Admin};
-use crate::{openapi, unread, viewer};
+use crate::{openapi, shape, viewer};
 
 /// Work beside the requests, for ever.
 pub(crate) type Upkeep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -112,10 +108,7 @@ impl Service {
             .route("/user/authorize", get(token::authorize))
             .with_state(Arc::clone(&guard));
         let router = routes
-            .layer(from_fn(prefer::pass))
-            .layer(from_fn_with_state(Arc::clone(&guard), unread::pass))
-            // Neither tokens, whose length would tell of them, nor streams of events, which must not be kept back.
-            .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth_it()))
+            .layer(from_fn_with_state(Arc::clone(&guard), shape::pass))
             .merge(tokens)
             .merge(viewer::routes(&document))
             .method_not_allowed_fallback(async |method: Method, uri: Uri| {
@@ -126,12 +119,4 @@ impl Service {
             .layer(from_fn_with_state(guard, guard::pass));
         Served { router, upkeep, closing }
     }
-}
-
-/// Shorter answers fit a packet as they are.
-pub(crate) const COMPRESSED_BYTES_MIN: u64 = 1_024;
-
-fn worth_it() -> impl Predicate {
-    let bytes = NotForContentType::const_new("application/octet-stream");
-    SizeAbove::new(COMPRESSED_BYTES_MIN).and(NotForContentType::SSE).and(bytes)
 }

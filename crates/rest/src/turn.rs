@@ -45,6 +45,7 @@ impl Turn {
     /// The answer goes; reading it takes the peer's time.
     pub(crate) fn end(&self) {
         self.set(|_| State::Over);
+        self.peer.is_answered();
     }
 
     fn give(&self) {

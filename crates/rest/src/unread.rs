@@ -2,7 +2,7 @@
 //!
 //! Whoever asks for much and reads nothing keeps what he asked for in our memory; over HTTP/2 hundreds of times with one connection.
 //!
-//! Walk: [`pass`] stands before what compresses · each piece of a long body carries its [`Place`] to wherever it waits.
+//! Walk: [`counted`] before it is compressed · each piece of a long body carries its [`Place`] to wherever it waits.
 //! Deliberately absent: answers that are made while they are read. `answer` counts those.
 
 use std::pin::Pin;
@@ -11,17 +11,12 @@ use std::task::{Context, Poll};
 
 use assent_kind::Kind;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::http::header;
-use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body::{Body as _, Frame, SizeHint};
 
-use crate::guard::Guard;
-use crate::identity::Caller;
 use crate::places::{Full, Place, Places};
 use crate::problem::Problem;
-use crate::service::COMPRESSED_BYTES_MIN;
+use crate::shape::COMPRESSED_BYTES_MIN;
 
 /// Shorter ones are not counted: a connection has no more of them than it may have requests.
 const SHORT_BYTES: u64 = 32 << 10;
@@ -53,17 +48,14 @@ impl Unread {
     }
 }
 
-/// Counts what is answered, if it is long.
-pub(crate) async fn pass(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let whose = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.name));
-    let may_compress = request.headers().contains_key(header::ACCEPT_ENCODING);
-    let response = next.run(request).await;
-    let Some((bytes, whose)) = response.body().size_hint().exact().zip(whose) else { return response };
+/// Counts the bytes of an answer, if it is long; it may be compressed.
+pub(crate) fn counted(unread: &Unread, response: Response, whose: &Arc<str>, may_compress: bool) -> Response {
+    let Some(bytes) = response.body().size_hint().exact() else { return response };
     let kept = if may_compress && bytes >= COMPRESSED_BYTES_MIN { bytes + COMPRESSOR_BYTES } else { bytes };
     if kept <= SHORT_BYTES {
         return response;
     }
-    match guard.unread.take(&whose, kept) {
+    match unread.take(whose, kept) {
         Ok(place) => response.map(|inside| Body::new(Counted { inside, place: Arc::new(place) })),
         Err(problem) => problem.into_response(),
     }

@@ -192,6 +192,28 @@ fn pages_go_on_behind_the_last_one_told() {
 }
 
 #[test]
+fn reading_ends_when_nobody_waits_for_it_any_more() {
+    let (stand, ..) = told();
+    let read = |turns: u32| {
+        let (mut seen, mut asked) = (0, 0);
+        let mut see = |_: &Past| {
+            seen += 1;
+            ControlFlow::Continue(())
+        };
+        let mut go_on = || {
+            asked += 1;
+            asked <= turns
+        };
+        let more = history::read_while(&stand.log, &Filter::default(), &mut see, &mut go_on).unwrap();
+        (more, seen, asked)
+    };
+    let (more, seen, entries) = read(u32::MAX);
+    assert_eq!((more, seen), (Some(false), 3));
+    assert!(entries > 3, "asked at each entry, told or not: {entries}");
+    assert_eq!((read(0), read(entries - 1).0), ((None, 0, 1), None));
+}
+
+#[test]
 fn a_name_outlives_restarts_and_checkpoints() {
     let config = assent_coordinator::Config { checkpoint_bytes: 1, ..Default::default() };
     let mut stand = Stand::with(config);

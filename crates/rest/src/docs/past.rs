@@ -117,10 +117,11 @@ pub(super) async fn diff(
     let data = params.take(&["include-data", "includeData"])?.is_none_or(|word| word != "false");
     params.end()?;
     let scope = Scope { start: start.filter(|key| *key != 0).map(NodeKey), max_level };
-    let database = Arc::clone(&library.database);
+    let (database, deadline) = (Arc::clone(&library.database), library.guard.deadline());
     let compare = move || {
         let document = place.find(&database)?;
-        let diff = Diff::between(&old.find(&document)?, &new.find(&document)?, scope)?;
+        let [old, new] = [old, new].map(|when| when.find(&document).map(|revision| deadline.bound(revision)));
+        let diff = Diff::between(&old?, &new?, scope)?;
         let mut whole = Whole::new();
         let written = diff.write(&place.database, data, &mut whole);
         let bytes = whole.taken(written)?;
@@ -154,10 +155,10 @@ pub(super) async fn paths(
         return Err(Problem::invalid("give the revision by its tag, its number or a time"));
     }
     let when = tag.or(when);
-    let database = Arc::clone(&library.database);
+    let (database, deadline) = (Arc::clone(&library.database), library.guard.deadline());
     let read = move || {
         let document = place.find(&database)?;
-        let revision = when.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
+        let revision = deadline.bound(when.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?);
         let one = |path: &assent_docs::PathCount| json!({"nodeKey": path.id, "level": path.level, "path": path.path, "references": path.references});
         let list: Vec<Value> = revision.paths()?.iter().map(one).collect();
         Ok(Json(json!({"revision": revision.revision(), "pathSummary": list})).into_response())

@@ -9,6 +9,7 @@ use assent_docs::{Form, JsonPath, QueryLimits, Revision};
 
 use super::read::{text, value};
 use crate::answer::Pieces;
+use crate::deadline::Deadline;
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -42,9 +43,10 @@ impl Asking {
     }
 
     /// The results are found now, and written as they are read.
-    pub(super) fn answer(&self, revision: Revision, form: Form) -> Result<Pieces, Problem> {
+    pub(super) fn answer(&self, revision: Revision, form: Form, deadline: &Deadline) -> Result<Pieces, Problem> {
         let limits = QueryLimits { steps_max: STEPS_MAX, ..QueryLimits::default() };
-        let found = self.path.query(&revision, limits)?.take(self.wanted.end);
+        let bound = deadline.bound(revision.clone());
+        let found = self.path.query(&bound, limits)?.take(self.wanted.end);
         // One that is passed over may fail, too.
         let keys: Vec<_> = found.map(|found| found.map(|it| it.key())).collect::<Result<_, _>>()?;
         let keys = keys.into_iter().skip(self.wanted.start).enumerate();

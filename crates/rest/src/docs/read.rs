@@ -10,7 +10,7 @@ use std::sync::Arc;
 use assent_docs::{Database, DocsError, Document, Form, Look, Metadata, NodeKey, Revision};
 use assent_door::Role;
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 
@@ -179,19 +179,17 @@ fn which(document: &Document, from: &When, to: &When) -> Result<Vec<Revision>, P
 pub(super) async fn read(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    answer(&library, caller, &headers, &uri, true).await
+    answer(&library, caller, request.headers(), request.uri(), true).await
 }
 
 pub(super) async fn head(
     State(library): State<Arc<Library>>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    answer(&library, caller, &headers, &uri, false).await
+    answer(&library, caller, request.headers(), request.uri(), false).await
 }
 
 async fn answer(
@@ -215,6 +213,7 @@ async fn answer(
     {
         return Ok(response);
     }
+    let deadline = library.guard.deadline();
     let read = move || {
         let document = place.find(&database)?;
         let body = |pieces| Ok(Read::Body(json(), Begun::of(if body { pieces } else { Box::new(empty()) })?));
@@ -224,7 +223,7 @@ async fn answer(
         }
         let revision = revision.map_or_else(|| Ok(document.latest()), |when| when.find(&document))?;
         if let Some(query) = query {
-            return body(query.answer(revision, form)?);
+            return body(query.answer(revision, form, &deadline)?);
         }
         one.read(revision)
     };

@@ -31,7 +31,8 @@ pub struct Identity(Means);
 
 #[derive(Debug)]
 enum Means {
-    Open,
+    /// Everybody is this one.
+    Open(Caller),
     Users(Users),
     Oidc(Oidc),
 }
@@ -52,8 +53,8 @@ impl IdentityError {
 impl Identity {
     /// Everybody may do everything: for loopback, and for development.
     #[must_use]
-    pub const fn open() -> Self {
-        Self(Means::Open)
+    pub fn open() -> Self {
+        Self(Means::Open(Caller { name: "anonymous".into(), shown: None, grants: Arc::new(Grants::all()) }))
     }
 
     /// Users with passwords.
@@ -75,7 +76,7 @@ impl Identity {
     /// Whether callers prove who they are.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self.0, Means::Open)
+        matches!(self.0, Means::Open(_))
     }
 
     /// Takes these users instead; sessions of those that are gone, or whose password has changed, end at once.
@@ -85,13 +86,13 @@ impl Identity {
     pub fn replace_users(&self, users: &[User]) -> Result<(), IdentityError> {
         match &self.0 {
             Means::Users(known) => known.replace(users),
-            Means::Open | Means::Oidc(_) => Err(IdentityError("callers are not known by users here".to_owned())),
+            Means::Open(_) | Means::Oidc(_) => Err(IdentityError("callers are not known by users here".to_owned())),
         }
     }
 
     pub(crate) async fn who(&self, headers: &HeaderMap, pool: &Pool) -> Result<Caller, Problem> {
         match &self.0 {
-            Means::Open => Ok(Caller { name: "anonymous".into(), shown: None, grants: Arc::new(Grants::all()) }),
+            Means::Open(anybody) => Ok(anybody.clone()),
             Means::Users(users) => users.who(bearer(headers)?),
             Means::Oidc(oidc) => oidc.who(bearer(headers)?, pool).await,
         }

@@ -41,7 +41,7 @@ pub(crate) async fn token(State(guard): State<Arc<Guard>>, request: Request) -> 
     let asked = read(&sent(request).await?)?;
     match &guard.identity.0 {
         // Whoever develops without identity uses the same clients.
-        Means::Open => Ok(given(&Tokens { access: "none".to_owned(), refresh: "none".to_owned() }, OPEN)),
+        Means::Open(_) => Ok(given(&Tokens { access: "none".to_owned(), refresh: "none".to_owned() }, OPEN)),
         Means::Oidc(oidc) => Err(Problem::invalid(format!("this server gives no tokens; {:?} does", oidc.issuer()))),
         Means::Users(_) => {
             let identity = Arc::clone(&guard.identity);
@@ -83,7 +83,7 @@ pub(crate) async fn logout(State(guard): State<Arc<Guard>>, request: Request) ->
 pub(crate) async fn authorize(State(guard): State<Arc<Guard>>) -> Problem {
     let who = match &guard.identity.0 {
         Means::Oidc(oidc) => format!("ask {:?} for a code", oidc.issuer()),
-        Means::Open | Means::Users(_) => "POST /token takes a name and a password".to_owned(),
+        Means::Open(_) | Means::Users(_) => "POST /token takes a name and a password".to_owned(),
     };
     let detail = format!("this server sends nobody to a sign-in page; {who}");
     Problem::of(Kind::Invalid, detail).status(StatusCode::NOT_IMPLEMENTED)

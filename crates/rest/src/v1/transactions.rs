@@ -443,18 +443,25 @@ pub(super) async fn history(
         limit: params.parsed(&["limit"], "a number from 1")?.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX),
     };
     params.end()?;
-    let work = Arc::clone(&house);
+    let (work, deadline) = (Arc::clone(&house), house.guard.deadline());
     let read = move || {
         work.coordinator()?;
         let log = work.coordinator_log.as_ref();
         let log = log.ok_or_else(|| Problem::not_found("this server's coordinator has no log to read"))?;
         let mut list = Vec::new();
-        let mut last = None;
-        let more = history::read(&**log, &filter, &mut |past| {
+        let (mut last, mut turn) = (None, 0);
+        let mut tell = |past: &history::Past| {
             last = Some(past.tx);
             list.push(views::past(&work, past));
             ControlFlow::Continue(())
-        })?;
+        };
+        let mut go_on = || {
+            turn += 1;
+            deadline.check_at(turn).is_ok()
+        };
+        let Some(more) = history::read_while(&**log, &filter, &mut tell, &mut go_on)? else {
+            return Err(deadline.over());
+        };
         let next = last.filter(|_| more).map(|tx| tx.to_string());
         Ok(Json(json!({"transactions": list, "next": next})).into_response())
     };

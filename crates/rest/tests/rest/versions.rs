@@ -1,11 +1,15 @@
 //! HTTP/2 beside HTTP/1.1: the same answers, on one connection for many requests at once, streamed both ways.
 
+use std::time::Duration;
+
+use assent_door::Limits;
+use assent_rest::Settings;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode};
 use h2::client::{SendRequest, handshake};
 use tokio::net::TcpStream;
 
-use crate::house::{Archive, archive};
+use crate::house::{Archive, Rules, archive, house};
 
 type Told = (StatusCode, HeaderMap, Vec<u8>);
 
@@ -89,6 +93,34 @@ fn one_connection_of_http_2_carries_many_requests_at_once_with_all_that_http_1_h
                 "/db/none" => assert_eq!(headers["content-type"], "application/problem+json"),
                 _ => assert_eq!(body, plain.body, "{path}"),
             }
+        }
+    });
+}
+
+#[test]
+fn who_says_something_now_and_then_and_reads_nothing_is_not_waited_for() {
+    // Each ping was answered, each answer wound the connection's clock up, and a megabyte nobody read was kept for ever.
+    let limits = Limits { partial_frame_ms: 500, ..Limits::default() };
+    let house = house(Rules { settings: Settings { limits, ..Settings::default() }, ..Rules::default() });
+    let long = format!("[\"{}\"]", "0123456789".repeat(100_000));
+    assert_eq!(house.docs("PUT", "/db/long", &[], &long).status, 201);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let socket = TcpStream::connect(house.docs_address()).await.unwrap();
+        let (mut client, mut connection) = handshake(socket).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        let connection = tokio::spawn(connection);
+        let request = Request::get(format!("http://{}/db/long", house.docs_address())).body(()).unwrap();
+        let answer = client.send_request(request, true).unwrap().0.await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let mut pauses = tokio::time::interval(Duration::from_millis(20));
+        for answered in 0.. {
+            pauses.tick().await;
+            if connection.is_finished() || pings.ping(h2::Ping::opaque()).await.is_err() {
+                assert!(answered > 0, "it is let go for its silence, and not at once");
+                break;
+            }
+            assert!(answered < 1_000, "forty times as long as anybody is waited for");
         }
     });
 }
