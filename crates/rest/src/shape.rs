@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use tower::{Service as _, service_fn};
@@ -35,9 +35,19 @@ pub(crate) async fn pass(State(guard): State<Arc<Guard>>, request: Request, next
         response = unread::counted(&guard.unread, response, &whose, encodings.is_some());
     }
     match encodings {
-        None => response,
+        None => varied(response),
         Some(encodings) => compressed(encodings, response).await,
     }
+}
+
+/// Says that it would be another one for who takes it compressed.
+fn varied(mut response: Response) -> Response {
+    let is_whole =
+        [header::CONTENT_ENCODING, header::CONTENT_RANGE].iter().all(|name| !response.headers().contains_key(name));
+    if is_whole && worth_it().should_compress(&response) {
+        response.headers_mut().append(header::VARY, HeaderValue::from_name(header::ACCEPT_ENCODING));
+    }
+    response
 }
 
 /// What is said of encodings, as a request of its own.
