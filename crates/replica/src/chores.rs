@@ -13,7 +13,7 @@ use assent_arbiter::{Arbiter, ArbiterError};
 use assent_ids::Lsn;
 use assent_journal::{Journal, Log, Ticket};
 use assent_membership::{Configuration, Sequence};
-use assent_world::Clock;
+use assent_world::{Clock, give_way};
 
 use crate::error::ReplicaError;
 use crate::machine::Machine;
@@ -169,6 +169,7 @@ pub(crate) fn snapshots<M: Machine>(
     slow: &Slow,
     done: impl Fn(Result<ShelfDone<M>, ReplicaError>) -> bool,
 ) {
+    give_way();
     for order in orders {
         let result = match order {
             ShelfOrder::Write { turn, base, view } => {

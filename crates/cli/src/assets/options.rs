@@ -197,7 +197,7 @@ pub(crate) struct Serve {
     /// Bytes of log after which a snapshot is written.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) snapshot_log_bytes: u64,
-    /// Bytes a second that a snapshot writes at most; 0: as the disk takes them. While commands change assets, never more than 16 MiB.
+    /// Bytes a second that a snapshot writes at most; 0: as the disk takes them. While commands change assets, never more than 4 MiB.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(crate) snapshot_bytes_per_second: u64,
     /// Traces one in so many commands; 0: none.
