@@ -13,6 +13,7 @@ use super::{Stage, now, number, open_and_read};
 use crate::BenchError;
 use crate::pace::{OpenLoop, Think, Thinker};
 use crate::record::Recorder;
+use crate::stats::median;
 
 /// Of the writer that is not flat out.
 const PACED_PER_S: f64 = 1_000.0;
@@ -38,35 +39,84 @@ fn together<T: Send>(
     })
 }
 
+/// Slices of each row. They take turns, so that a ratio is one of neighbours: the machine's own speed changes within a run.
+const ROUNDS: u32 = 5;
+
+/// What the slices of a row came to.
+#[derive(Default)]
+struct Sliced {
+    recorder: Recorder,
+    took: Duration,
+    /// A second, of each.
+    rates: Vec<f64>,
+}
+
+impl Sliced {
+    fn add(&mut self, call: &str, recorder: &Recorder, took: Duration) {
+        self.rates.push(number(count(recorder, call)) / took.as_secs_f64().max(1e-9));
+        self.took += took;
+        self.recorder.merge(recorder);
+    }
+
+    fn rate(&self, call: &str) -> f64 {
+        number(count(&self.recorder, call)) / self.took.as_secs_f64().max(1e-9)
+    }
+
+    /// The median of the slices by those of the same rounds.
+    fn ratio_to(&self, other: &Self) -> f64 {
+        median(&self.rates.iter().zip(&other.rates).map(|(own, other)| own / other.max(1e-9)).collect::<Vec<_>>())
+    }
+}
+
+fn count(recorder: &Recorder, call: &str) -> u64 {
+    recorder.samples(call).map_or(0, |samples| u64::try_from(samples.len()).unwrap_or(u64::MAX))
+}
+
+/// Writers of a row, each with a document of its own.
+struct Writers {
+    docs: Vec<(Document, NodeKey)>,
+    sliced: Sliced,
+    bytes: u64,
+    syncs: u64,
+}
+
 /// Commits of so many writers, each on a document of its own.
 pub(super) fn writers(stage: &Stage<'_>, desk: &Desk) -> Result<(), BenchError> {
-    let mut one = None;
-    for writers in &stage.given.writers {
-        let docs: Vec<(Document, NodeKey)> =
-            (0..*writers).map(|number| make(desk, &format!("{writers}-{number}"))).collect::<Result<_, _>>()?;
-        let (before, bytes, start) = (desk.journal.counts(), desk.end_bytes(), now());
-        let recorder = together(docs, |(doc, field)| {
-            let mut recorder = Recorder::default();
-            while start.elapsed() < stage.given.window {
-                let begun = now();
-                commit(&doc, field)?;
-                recorder.record("commit", begun.elapsed());
-            }
-            Ok(recorder)
-        })?;
-        let (took, after) = (start.elapsed(), desk.journal.counts());
-        let count = recorder.samples("commit").map_or(0, |samples| u64::try_from(samples.len()).unwrap_or(u64::MAX));
-        let bytes = number(desk.end_bytes() - bytes) / number(count.max(1));
-        let plural = if *writers == 1 { "" } else { "s" };
-        let mut cell = stage.row("commit", &format!("{writers} writer{plural}, a document each"));
-        let rate = number(count) / took.as_secs_f64().max(1e-9);
-        let syncs = number(after.syncs - before.syncs) / number(count.max(1));
-        fill(&mut cell, &[("per_s", rate), ("bytes_each", bytes), ("syncs_each", syncs)]);
-        one = if *writers == 1 { Some(rate) } else { one };
-        if let Some(one) = one {
-            fill(&mut cell, &[("ratio_to_one", rate / one)]);
+    let row = |writers: &u32| {
+        let docs = (0..*writers).map(|number| make(desk, &format!("{writers}-{number}"))).collect::<Result<_, _>>()?;
+        Ok(Writers { docs, sliced: Sliced::default(), bytes: 0, syncs: 0 })
+    };
+    let mut rows = stage.given.writers.iter().map(row).collect::<Result<Vec<_>, BenchError>>()?;
+    let window = stage.given.window / ROUNDS;
+    for _ in 0..ROUNDS {
+        for row in &mut rows {
+            let (before, bytes, start) = (desk.journal.counts(), desk.end_bytes(), now());
+            let recorder = together(&row.docs, |(doc, field)| {
+                let mut recorder = Recorder::default();
+                while start.elapsed() < window {
+                    let begun = now();
+                    commit(doc, *field)?;
+                    recorder.record("commit", begun.elapsed());
+                }
+                Ok(recorder)
+            })?;
+            row.sliced.add("commit", &recorder, start.elapsed());
+            row.bytes += desk.end_bytes() - bytes;
+            row.syncs += desk.journal.counts().syncs - before.syncs;
         }
-        recorder.fill(&mut cell)?;
+    }
+    let one = rows.iter().find(|row| row.docs.len() == 1);
+    for row in &rows {
+        let (writers, commits) = (row.docs.len(), number(count(&row.sliced.recorder, "commit").max(1)));
+        let plural = if writers == 1 { "" } else { "s" };
+        let mut cell = stage.row("commit", &format!("{writers} writer{plural}, a document each"));
+        let each = [("bytes_each", number(row.bytes) / commits), ("syncs_each", number(row.syncs) / commits)];
+        fill(&mut cell, &[("per_s", row.sliced.rate("commit"))]);
+        fill(&mut cell, &each);
+        if let Some(one) = one {
+            fill(&mut cell, &[("ratio_to_one", row.sliced.ratio_to(&one.sliced))]);
+        }
+        row.sliced.recorder.fill(&mut cell)?;
         stage.sink.put(cell)?;
     }
     Ok(())
@@ -90,59 +140,82 @@ impl Beside {
     }
 }
 
+/// A row of readers.
+struct Readers {
+    readers: u32,
+    beside: Beside,
+    sliced: Sliced,
+    for_a_core: Option<Duration>,
+}
+
 /// Readers of any revision, and what a writer costs them.
 pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(), BenchError> {
     let many = stage.given.readers;
-    let (mut one, mut alone) = (None, None);
     // One reader first: what it reads a second says whether many use both cores.
-    let runs = [(1, Beside::Nobody), (many, Beside::Nobody), (many, Beside::Paced), (many, Beside::FlatOut)];
-    for (readers, beside) in runs {
-        let doc = desk.document(NAME)?;
-        let field = super::three_steps(&doc.latest())?.0;
-        let (ended, start) = (AtomicBool::new(false), now());
-        let read = |seed: u32| -> Result<Recorder, BenchError> {
-            let (mut recorder, mut dice) = (Recorder::default(), Thinker::new(seed.into()));
-            while start.elapsed() < stage.given.window {
-                let drawn = dice.draw(Think { median_us: 1 << 31, delta_us: (1 << 32) - 2 }).as_micros();
-                let revision = 1 + u32::try_from(drawn % u128::from(newest)).unwrap_or(0);
-                let begun = now();
-                open_and_read(&doc, revision)?;
-                recorder.record("read", begun.elapsed());
-            }
-            Ok(recorder)
-        };
-        let (read, written) = std::thread::scope(|scope| {
-            let write = || write(&doc, field, beside, start, &ended);
-            let writer = (beside != Beside::Nobody).then(|| scope.spawn(write));
-            let read = together(0..readers, read);
-            ended.store(true, Ordering::Relaxed);
-            (read, writer.map(std::thread::ScopedJoinHandle::join))
-        });
-        let took = start.elapsed();
-        let mut recorder = read?;
-        let count = recorder.samples("read").map_or(0, |samples| u64::try_from(samples.len()).unwrap_or(u64::MAX));
-        let plural = if readers == 1 { "" } else { "s" };
-        let mut cell = stage.row("read", &format!("{readers} reader{plural} {}", beside.name()));
-        let rate = number(count) / took.as_secs_f64().max(1e-9);
-        fill(&mut cell, &[("per_s", rate), ("ratio_to_one", rate / *one.get_or_insert(rate))]);
-        if readers == many {
-            fill(&mut cell, &[("ratio_to_alone", rate / *alone.get_or_insert(rate))]);
+    let rows = [(1, Beside::Nobody), (many, Beside::Nobody), (many, Beside::Paced), (many, Beside::FlatOut)];
+    let mut rows =
+        rows.map(|(readers, beside)| Readers { readers, beside, sliced: Sliced::default(), for_a_core: None });
+    for round in 0..ROUNDS {
+        for row in &mut rows {
+            slice(stage, desk, newest, row, round)?;
         }
-        match written {
-            None => {}
-            Some(Ok(written)) => {
-                let (written, for_a_core) = written?;
-                let commits = written.samples("commit").map_or(0, |all| u64::try_from(all.len()).unwrap_or(u64::MAX));
-                fill(&mut cell, &[("commits_per_s", number(commits) / took.as_secs_f64().max(1e-9))]);
-                let each = for_a_core.map(|waited| waited.as_secs_f64() * 1e6 / number(commits.max(1)));
-                each.into_iter().for_each(|each| fill(&mut cell, &[("core_wait_us", each)]));
-                recorder.merge(&written);
-            }
-            Some(Err(_)) => return Err(BenchError::new(Kind::Internal, "the writer panicked")),
+    }
+    let [one, alone, ..] = &rows;
+    for row in &rows {
+        let plural = if row.readers == 1 { "" } else { "s" };
+        let mut cell = stage.row("read", &format!("{} reader{plural} {}", row.readers, row.beside.name()));
+        let sliced = &row.sliced;
+        fill(&mut cell, &[("per_s", sliced.rate("read")), ("ratio_to_one", sliced.ratio_to(&one.sliced))]);
+        if row.readers == many {
+            fill(&mut cell, &[("ratio_to_alone", sliced.ratio_to(&alone.sliced))]);
         }
-        recorder.fill(&mut cell)?;
+        if row.beside != Beside::Nobody {
+            let commits = number(count(&sliced.recorder, "commit").max(1));
+            fill(&mut cell, &[("commits_per_s", sliced.rate("commit"))]);
+            let each = row.for_a_core.map(|waited| waited.as_secs_f64() * 1e6 / commits);
+            each.into_iter().for_each(|each| fill(&mut cell, &[("core_wait_us", each)]));
+        }
+        sliced.recorder.fill(&mut cell)?;
         stage.sink.put(cell)?;
     }
+    Ok(())
+}
+
+/// One slice of a row.
+fn slice(stage: &Stage<'_>, desk: &Desk, newest: u32, row: &mut Readers, round: u32) -> Result<(), BenchError> {
+    let doc = desk.document(NAME)?;
+    let field = super::three_steps(&doc.latest())?.0;
+    let (ended, start, window) = (AtomicBool::new(false), now(), stage.given.window / ROUNDS);
+    let read = |seed: u32| -> Result<Recorder, BenchError> {
+        let (mut recorder, mut dice) = (Recorder::default(), Thinker::new(seed.into()));
+        while start.elapsed() < window {
+            let drawn = dice.draw(Think { median_us: 1 << 31, delta_us: (1 << 32) - 2 }).as_micros();
+            let revision = 1 + u32::try_from(drawn % u128::from(newest)).unwrap_or(0);
+            let begun = now();
+            open_and_read(&doc, revision)?;
+            recorder.record("read", begun.elapsed());
+        }
+        Ok(recorder)
+    };
+    let (read, written) = std::thread::scope(|scope| {
+        let write = || write(&doc, field, row.beside, start, &ended);
+        let writer = (row.beside != Beside::Nobody).then(|| scope.spawn(write));
+        let read = together((0..row.readers).map(|reader| round * row.readers + reader), read);
+        ended.store(true, Ordering::Relaxed);
+        (read, writer.map(std::thread::ScopedJoinHandle::join))
+    });
+    let took = start.elapsed();
+    let mut recorder = read?;
+    match written {
+        None => {}
+        Some(Ok(written)) => {
+            let (written, for_a_core) = written?;
+            row.for_a_core = for_a_core.map(|waited| waited + row.for_a_core.unwrap_or_default());
+            recorder.merge(&written);
+        }
+        Some(Err(_)) => return Err(BenchError::new(Kind::Internal, "the writer panicked")),
+    }
+    row.sliced.add("read", &recorder, took);
     Ok(())
 }
 

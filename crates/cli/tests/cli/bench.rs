@@ -156,7 +156,7 @@ fn assets_are_raced_alone_and_as_a_pair_and_the_report_holds_what_it_cost() {
     let words = "bench assets --shapes 2x1,2x8 --ack received,written --spread zipf --subscribers 1 --rounds 2 --slice-ms 100 --json";
     let mut race = command(&words.split(' ').collect::<Vec<_>>());
     let output = race.arg("--report").arg(&name).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let told = json(&output);
     let cells = told["cells"].as_array().unwrap();
     let rows: Vec<String> =
