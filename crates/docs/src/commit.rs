@@ -213,7 +213,7 @@ impl Edit {
             let page = PageName { which: Which::Nodes, level: 0, number };
             let before = Arc::default();
             let place = laying.append(Fragment { page, bytes, leads_here: false, before, superseded: 0 })?;
-            chains.insert(number, Chain(vec![place]));
+            chains.insert(number, Chain::from_iter([place]));
         }
         let nodes = self.nodes.lead(Which::Nodes, chains, &mut laying)?;
         let texts = full.iter().map(|(_, draft)| length(draft.item.text.bytes())).sum();

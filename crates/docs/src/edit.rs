@@ -229,8 +229,9 @@ impl Edit {
         if before.node.kind == kind && before.text() == text {
             return Ok(());
         }
-        let old = self.hash(&before)?;
-        let draft = self.draft(key)?;
+        let name = self.name(&before.node)?;
+        let old = before.hash(name.as_ref());
+        let draft = self.draft_of(before)?;
         draft.mask |= field::TEXT;
         if draft.item.node.kind != kind {
             // A patch cannot take a text away.
@@ -238,10 +239,9 @@ impl Edit {
         }
         draft.item.node.kind = kind;
         draft.item.text = Text::own(text);
-        let item = draft.item.clone();
+        let (node, new) = (draft.item.node, draft.item.hash(name.as_ref()));
         self.text_bytes = self.text_bytes.saturating_add(length(text.as_bytes()));
-        let new = self.hash(&item)?;
-        self.bubble(item.node.parent, rehashed(&item.node, old, new))?;
+        self.bubble(node.parent, rehashed(&node, old, new))?;
         self.note(What::Set, key);
         Ok(())
     }
@@ -389,8 +389,19 @@ impl Edit {
 
     /// The draft of a node, made of what is there.
     pub(crate) fn draft(&mut self, key: NodeKey) -> Result<&mut Draft, DocsError> {
-        if self.drafts.get(key.0).is_none() {
-            let item = self.item(key)?;
+        let item = if self.drafts.get(key.0).is_none() { Some(self.item(key)?) } else { None };
+        self.drafted(key, item)
+    }
+
+    /// The same of what was just looked at.
+    pub(crate) fn draft_of(&mut self, item: Item) -> Result<&mut Draft, DocsError> {
+        let key = item.node.key;
+        let item = self.drafts.get(key.0).is_none().then_some(item);
+        self.drafted(key, item)
+    }
+
+    fn drafted(&mut self, key: NodeKey, new: Option<Item>) -> Result<&mut Draft, DocsError> {
+        if let Some(item) = new {
             self.drafts.insert(Draft { item, mask: 0, is_gone: false });
         }
         self.drafts.get_mut(key.0).ok_or(DocsError::NoNode { key, revision: self.base.revision })

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_commit_comes_back_with_its_fragments_and_every_cut_is_refused() {
-        let tree = Tree { height: 1, top: Chain(vec![Place::here(1)]) };
+        let tree = Tree { height: 1, top: Chain::from_iter([Place::here(1)]) };
         let root = Root {
             document: 300,
             revision: 7,

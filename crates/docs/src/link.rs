@@ -87,8 +87,10 @@ impl Edit {
     pub(crate) fn bubble(&mut self, container: NodeKey, mut delta: Delta) -> Result<(), DocsError> {
         let mut at = container;
         while at != NodeKey::DOCUMENT {
-            let old = self.hash(&self.item(at)?)?;
-            let draft = self.draft(at)?;
+            let item = self.item(at)?;
+            let name = self.name(&item.node)?;
+            let old = item.hash(name.as_ref());
+            let draft = self.draft_of(item)?;
             let node = &mut draft.item.node;
             node.sum = node.sum.wrapping_add(delta.sum);
             node.children = node.children.saturating_add_signed(delta.children);
@@ -96,10 +98,10 @@ impl Edit {
             draft.mask |= field::SUM;
             draft.mask |= if delta.children == 0 { 0 } else { field::CHILD_COUNT };
             draft.mask |= if delta.descendants == 0 { 0 } else { field::DESCENDANT_COUNT };
-            let item = draft.item.clone();
-            let new = self.hash(&item)?;
-            delta = Delta { children: 0, descendants: delta.descendants, ..rehashed(&item.node, old, new) };
-            at = item.node.parent;
+            let node = draft.item.node;
+            let new = draft.item.hash(name.as_ref());
+            delta = Delta { children: 0, descendants: delta.descendants, ..rehashed(&node, old, new) };
+            at = node.parent;
         }
         Ok(())
     }

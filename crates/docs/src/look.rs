@@ -85,6 +85,12 @@ impl Item {
     pub fn text(&self) -> &str {
         self.text.as_str()
     }
+
+    /// The rolling hash of a node with this name, with all that is below it.
+    pub(crate) fn hash(&self, name: Option<&Text>) -> u64 {
+        let Node { kind, sum, children, .. } = self.node;
+        hash::of(kind, name.map(Text::as_str), self.text.bytes(), sum, children)
+    }
 }
 
 /// A path with its name, where it was read.
@@ -181,9 +187,7 @@ pub trait Look {
     /// # Errors
     /// As [`Look::find`].
     fn hash(&self, item: &Item) -> Result<u64, DocsError> {
-        let name = self.name(&item.node)?;
-        let Node { kind, sum, children, .. } = item.node;
-        Ok(hash::of(kind, name.as_ref().map(Text::as_str), item.text.bytes(), sum, children))
+        Ok(item.hash(self.name(&item.node)?.as_ref()))
     }
 
     /// The path of a node from the document's value on, as a JSON Pointer (RFC 6901).

@@ -12,6 +12,7 @@
 
 use assent_frame::{Malformed, Reader};
 use assent_ids::Lsn;
+use smallvec::SmallVec;
 
 use crate::fragment;
 use crate::record::{TEXT, WHOLE};
@@ -24,6 +25,8 @@ pub(crate) const LSN_END: u64 = 1 << 48;
 const CLASS_BYTES: usize = 4096 - 24;
 const CLASS_MAX: u32 = 7;
 const CHAIN: &str = "chain";
+/// As many as the strategy that documents have by default; longer chains take memory of their own.
+const FEW: usize = 3;
 
 /// Lays an LSN in six bytes.
 pub(crate) fn lay_lsn(out: &mut Vec<u8>, lsn: u64) {
@@ -96,7 +99,13 @@ impl Place {
 
 /// What leads to a page: its fragments, the newest first. None: there is no page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Chain(pub(crate) Vec<Place>);
+pub(crate) struct Chain(pub(crate) SmallVec<[Place; FEW]>);
+
+impl FromIterator<Place> for Chain {
+    fn from_iter<I: IntoIterator<Item = Place>>(places: I) -> Self {
+        Self(places.into_iter().collect())
+    }
+}
 
 impl Chain {
     pub(crate) fn lay(&self, out: &mut Vec<u8>) {
@@ -133,8 +142,9 @@ impl Chain {
         Ok(chain)
     }
 
-    pub(crate) fn resolved(self, here: Entry) -> Self {
-        Self(self.0.into_iter().map(|place| place.resolve(here)).collect())
+    pub(crate) fn resolved(mut self, here: Entry) -> Self {
+        self.0.iter_mut().for_each(|place| *place = place.resolve(here));
+        self
     }
 
     pub(crate) fn newest(&self) -> Option<Place> {
@@ -200,7 +210,7 @@ mod tests {
     #[test]
     fn a_chain_comes_back_and_what_is_here_is_resolved() {
         let elsewhere = Place { entry: Entry::new(Lsn(0xabcd_ef01_2340), 9000), index: 300 };
-        let chain = Chain(vec![Place::here(2), elsewhere]);
+        let chain = Chain::from_iter([Place::here(2), elsewhere]);
         let laid = chain.laid();
         assert_eq!((Chain::of(&laid), laid.len()), (Ok(chain.clone()), 1 + 7 + 8));
         for end in 0..laid.len() {
@@ -210,7 +220,7 @@ mod tests {
         let mut bytes = fragment::lay(&Records::from([(3, Record::text(&laid)), (9, Record::text(&laid))]));
         resolve(&mut bytes, here).unwrap();
         let resolved = chain.resolved(here);
-        assert_eq!(resolved.0, [Place { entry: here, index: 2 }, elsewhere]);
+        assert_eq!(resolved.0.as_slice(), [Place { entry: here, index: 2 }, elsewhere]);
         for record in fragment::records(&bytes).unwrap() {
             assert_eq!(Chain::of(record.unwrap().1.text), Ok(resolved.clone()));
         }

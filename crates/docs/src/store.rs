@@ -159,7 +159,8 @@ impl Store {
 /// A revision that knows its own entry.
 pub(crate) fn settled(root: Root, entry: Entry, hash: u64) -> Root {
     let here = |tree: Tree| Tree { top: tree.top.resolved(entry), ..tree };
-    Root { nodes: here(root.nodes.clone()), paths: here(root.paths.clone()), entry, hash, ..root }
+    let Root { nodes, paths, .. } = root;
+    Root { nodes: here(nodes), paths: here(paths), entry, hash, ..root }
 }
 
 /// Pages of one revision.

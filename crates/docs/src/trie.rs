@@ -206,7 +206,7 @@ impl Tree {
             let draft = Draft { page, bytes: changed.fragment, leads_here, before, superseded: changed.superseded };
             let newest = shelf.place(draft)?;
             let older = chain.0.get(changed.superseded..).unwrap_or_default();
-            chains.insert(number, Chain(std::iter::once(newest).chain(older.iter().copied()).collect()));
+            chains.insert(number, std::iter::once(newest).chain(older.iter().copied()).collect());
         }
         Ok(chains)
     }
