@@ -1,5 +1,7 @@
 //! The fields of a payload: fixed little-endian numbers and byte strings with a length before them.
 //!
+//! Fields are laid and read where others loop, so what is called for each of them is inlined there.
+//!
 //! Walk: a [`Writer`] appends to one buffer · a [`Reader`] takes fields off the front of borrowed bytes and never
 //! panics on them · [`Reader::end`] refuses what is left over.
 
@@ -31,22 +33,26 @@ impl Writer {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.bytes.push(value);
         self
     }
 
     /// Two bytes.
+    #[inline]
     pub fn u16(&mut self, value: u16) -> &mut Self {
         self.raw(&value.to_le_bytes())
     }
 
     /// Four bytes.
+    #[inline]
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.raw(&value.to_le_bytes())
     }
 
     /// Eight bytes.
+    #[inline]
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.raw(&value.to_le_bytes())
     }
@@ -67,6 +73,7 @@ impl Writer {
     }
 
     /// Bytes without a length.
+    #[inline]
     pub fn raw(&mut self, value: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(value);
         self
@@ -103,6 +110,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
+    #[inline]
     fn chunk<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Malformed> {
         let (chunk, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed { field })?;
         self.rest = rest;
@@ -113,6 +121,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Malformed`] with the field's name if the bytes end before; so for all below.
+    #[inline]
     pub fn u8(&mut self, field: &'static str) -> Result<u8, Malformed> {
         self.chunk::<1>(field).map(|[byte]| byte)
     }
@@ -121,6 +130,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn u16(&mut self, field: &'static str) -> Result<u16, Malformed> {
         self.chunk(field).map(u16::from_le_bytes)
     }
@@ -129,6 +139,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn u32(&mut self, field: &'static str) -> Result<u32, Malformed> {
         self.chunk(field).map(u32::from_le_bytes)
     }
@@ -137,6 +148,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, Malformed> {
         self.chunk(field).map(u64::from_le_bytes)
     }
@@ -170,6 +182,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn raw(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed { field })?;
         self.rest = rest;
