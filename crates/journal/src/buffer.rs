@@ -11,6 +11,9 @@ use assent_world::AlignedBuffer;
 
 use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, block_from, block_of, bytes, fold, length, stored_checksum};
 
+/// So much behind its blocks a batch clears of what a larger one left.
+const CLEARED_BYTES: usize = 64 << 10;
+
 /// A batch that is being filled.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -22,11 +25,14 @@ pub(crate) struct Batch {
     entries: u32,
     digest: u32,
     skipped: u64,
+    /// From this byte of the memory on there are zeroes.
+    clean_from: usize,
 }
 
 impl Batch {
     pub(crate) fn new(memory_bytes: usize) -> Self {
-        Self { memory: AlignedBuffer::zeroed(memory_bytes), base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0 }
+        let memory = AlignedBuffer::zeroed(memory_bytes);
+        Self { memory, base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0, clean_from: 0 }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -81,7 +87,7 @@ impl Batch {
         Some((lsn, checksum))
     }
 
-    /// Lays the header and clears what is left of the last block.
+    /// Lays the header and clears what is left of the last block: what an earlier batch left there.
     pub(crate) fn seal(&mut self, epoch: u32, salt: u64, synced: u64, close: bool) {
         let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         let head = BatchHead {
@@ -100,7 +106,13 @@ impl Batch {
         let blocks = length(block_from(self.end) - self.base);
         let memory = self.memory.as_mut_slice();
         head.lay(memory.get_mut(from..).unwrap_or_default());
-        memory.get_mut(end..blocks).unwrap_or_default().fill(0);
+        // All of it where that is little, so that it is clean the next time; a large batch is not paid for by a small one.
+        let clears_all = self.clean_from <= blocks + CLEARED_BYTES;
+        let to = if clears_all { self.clean_from } else { blocks };
+        memory.get_mut(end..to).unwrap_or_default().fill(0);
+        if clears_all {
+            self.clean_from = end;
+        }
     }
 
     /// The batch alone, and its place.
@@ -141,6 +153,20 @@ mod tests {
         assert_eq!((head.entries, head.skipped, head.synced), (2, 8, 4096));
         assert!(head.holds(&batch.exact().1[64..]));
         assert_eq!(batch.tail(), &blocks[..length(batch.end() - 4096)]);
+    }
+
+    #[test]
+    fn memory_that_is_used_again_has_zeroes_behind_its_batch_whatever_stood_there() {
+        let mut batch = Batch::new(4 * 4096);
+        for bytes in [9_000, 100, 5_000, 4_000, 10, 12_000, 8_100, 8_200, 24, 3_900] {
+            batch.begin(4096, 0, &[]);
+            batch.push(3, 0, 0, &[&vec![7; bytes]]).unwrap();
+            batch.seal(2, 9, 4096, false);
+            let (_, exact) = batch.exact();
+            let (_, blocks) = batch.blocks();
+            assert!(blocks.len() % 4096 == 0 && blocks[exact.len()..].iter().all(|byte| *byte == 0), "{bytes} bytes");
+            batch.reset();
+        }
     }
 
     #[test]

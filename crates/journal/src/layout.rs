@@ -134,17 +134,13 @@ impl BatchHead {
     /// Lays the header at the start of `out`.
     pub(crate) fn lay(&self, out: &mut [u8]) {
         let head = Head { mark: self.lsn, kind: KIND_BATCH, flags: if self.close { CLOSE } else { 0 }, chain: 0 };
-        let rows = [
-            &self.epoch.to_le_bytes()[..],
-            &self.entries.to_le_bytes(),
-            &self.salt.to_le_bytes(),
-            &self.synced.to_le_bytes(),
-            &self.body.to_le_bytes(),
-            &self.skipped.to_le_bytes(),
-            &self.digest.to_le_bytes(),
-            &[0; 4],
-        ];
-        let laid = lay_at(out, head, &rows);
+        let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let words =
+            [two(self.epoch, self.entries), self.salt, self.synced, two(self.body, self.skipped), two(self.digest, 0)];
+        let mut rows = [0; BATCH_PAYLOAD_BYTES];
+        let (places, _) = rows.as_chunks_mut::<8>();
+        places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+        let laid = lay_at(out, head, &[&rows]);
         debug_assert_eq!(laid.map(bytes), Some(BATCH_BYTES), "room for a header was reserved");
     }
 
