@@ -24,11 +24,15 @@ use crate::journal::Journal;
 use crate::layout::bytes;
 use crate::segment::Segment;
 
+/// So often somebody looks: for some microseconds.
+const LOOKS: u32 = 200;
+
 impl Journal {
     /// Waits until everything before `end` has landed: durable where RPO is 0, else in the kernel.
     pub(crate) fn reach(&self, end: u64) -> Result<(), JournalError> {
         loop {
-            if self.landed.load(Ordering::Acquire) >= end {
+            let landed = self.landed.load(Ordering::Acquire);
+            if landed >= end {
                 return Ok(());
             }
             let mut core = self.core();
@@ -43,10 +47,37 @@ impl Journal {
                 self.lead(core);
                 continue;
             }
+            if self.config.lazy() && core.waiters == 0 {
+                drop(core);
+                if self.lands_soon(landed) {
+                    continue;
+                }
+                core = self.core();
+                if self.landed.load(Ordering::Acquire) != landed
+                    || core.closed.is_some()
+                    || core.should_lead(self.config.in_flight())
+                {
+                    continue;
+                }
+            }
             let seat = core.seat(end);
             drop(core);
             seat.gate.wait(seat.seen, None);
         }
+    }
+
+    /// Looks for a moment whether a write into the page cache ends: it takes less than to sleep and to be woken. One thread at a time: a
+    /// crowd would look at the core of the one that writes.
+    fn lands_soon(&self, landed: u64) -> bool {
+        if self.looking.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let has_landed = (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.landed.load(Ordering::Acquire) != landed
+        });
+        self.looking.store(false, Ordering::Release);
+        has_landed
     }
 
     /// Gets the batch of this turn out of the way: writes it, or waits until somebody has begun to.

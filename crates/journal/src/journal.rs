@@ -46,6 +46,8 @@ pub struct Journal {
     pub(crate) landed: AtomicU64,
     pub(crate) durable: AtomicU64,
     pub(crate) idle: AtomicU64,
+    /// Somebody looks for a landing before he sleeps.
+    pub(crate) looking: AtomicBool,
     pub(crate) counters: Counters,
     /// Where the keeper sleeps.
     keeper: OnceLock<Arc<Gate>>,
@@ -173,6 +175,7 @@ impl Journal {
             landed: AtomicU64::new(found.end),
             durable: AtomicU64::new(found.end),
             idle: AtomicU64::new(u64::MAX),
+            looking: AtomicBool::new(false),
             counters: Counters::default(),
             is_settled: AtomicBool::new(!is_late),
             settling: Mutex::default(),
