@@ -1,18 +1,22 @@
-//! What was written last: a skip list in an arena, read by anybody while one writer adds to it.
+//! What was written last: nodes in an arena, found by the hash of their key, and a skip list through them for who walks. Read by anybody
+//! while one writer adds to it.
 //!
 //! ```text
-//!   a node, in words   | seq | key bytes, height, value bytes + 1 | links, one for each height | key | value |
+//!   a node, in words   | seq | key bytes, height, value bytes + 1 | older | key | links, one for each height | value |
 //! ```
 //! Keys are laid big-endian and padded with zeroes, so that comparing words compares bytes. Order: by key, then the newest
-//! first; of two entries with the same key and seq, the one that came later first.
+//! first; of two entries with the same key and seq, the one that came later first. `older` is the place of the key's entry before.
 //!
-//! Walk: [`Memtable::insert`] lays a node, links it from below and notes its place · [`Memtable::get`] looks a key up as of a seq
-//! ([`Places`]) · [`MemCursor`] walks.
+//! A writer keeps no order: most entries are asked for by their key, and are walked through once, by their flush. To find the place of one
+//! of them among a hundred thousand costs some twenty misses of the processor's cache; to sort them all once, about one each.
+//!
+//! Walk: [`Memtable::insert`] lays a node and notes its place · [`Memtable::get`] looks a key up as of a seq ([`Places`]) ·
+//! [`Memtable::order`] links what came since the last time, in order · [`MemCursor`] walks, behind that.
 //! Deliberately absent: removal. A table is dropped as a whole, when nobody looks at it any more.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arena::{Arena, CHUNK_WORDS, WORD_BYTES};
 use crate::entry::{Cursor, Entry};
@@ -25,7 +29,10 @@ use crate::{KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 const HEIGHT_MAX: usize = 12;
 /// The place before the first node, and behind the last one.
 const NOWHERE: u64 = 0;
-const HEAD_WORDS: usize = 2;
+/// The first node stands here: word zero is never given away.
+const FIRST: u64 = 1;
+const OLDER: usize = 2;
+const HEAD_WORDS: usize = 3;
 
 const _: () = assert!(
     HEAD_WORDS + HEIGHT_MAX + KEY_BYTES_MAX.div_ceil(WORD_BYTES) + VALUE_BYTES_MAX.div_ceil(WORD_BYTES) <= CHUNK_WORDS,
@@ -39,6 +46,12 @@ pub(crate) struct Memtable {
     heads: [AtomicU64; HEIGHT_MAX],
     places: Places,
     entries: AtomicU64,
+    /// What stands before is laid.
+    laid: AtomicU64,
+    /// What stands before is linked.
+    ordered: AtomicU64,
+    /// Held by whoever links. No writer does.
+    ordering: Mutex<()>,
 }
 
 /// The most bytes that an entry takes.
@@ -69,8 +82,18 @@ impl<'a> Node<'a> {
         Sizes::unpack(self.word(1))
     }
 
+    /// The place of the key's entry before.
+    fn older(self) -> u64 {
+        self.words.get(OLDER).map_or(NOWHERE, |word| word.load(Memory::Acquire))
+    }
+
     fn link(self, level: usize) -> Option<&'a AtomicU64> {
-        self.words.get(HEAD_WORDS + level)
+        self.words.get(self.sizes().links_at() + level)
+    }
+
+    fn key(self) -> &'a [AtomicU64] {
+        let sizes = self.sizes();
+        self.words.get(HEAD_WORDS..sizes.links_at()).unwrap_or_default()
     }
 
     /// Where it stands to a key and seq that somebody looks for.
@@ -81,8 +104,7 @@ impl<'a> Node<'a> {
 
     fn key_order(self, key: &[u8]) -> Ordering {
         let sizes = self.sizes();
-        let own = self.words.get(sizes.key_at()..sizes.value_at()).unwrap_or_default();
-        for (own, sought) in own.iter().zip(words_of(key)) {
+        for (own, sought) in self.key().iter().zip(words_of(key)) {
             match own.load(Memory::Relaxed).cmp(&sought) {
                 Ordering::Equal => {}
                 other => return other,
@@ -92,9 +114,17 @@ impl<'a> Node<'a> {
         sizes.key.cmp(&key.len())
     }
 
+    /// Where it stands to another node; each with its place, which tells what came later.
+    fn order_to(self, at: u64, other: Self, other_at: u64) -> Ordering {
+        let load = |word: &AtomicU64| word.load(Memory::Relaxed);
+        let keys = self.key().iter().map(load).cmp(other.key().iter().map(load));
+        // As many words, all of them alike: what is padding of one may be zeroes of the other.
+        let keys = keys.then_with(|| self.sizes().key.cmp(&other.sizes().key));
+        keys.then_with(|| other.seq().cmp(&self.seq())).then_with(|| other_at.cmp(&at))
+    }
+
     fn copy_key(self, out: &mut Vec<u8>) {
-        let sizes = self.sizes();
-        copy(self.words.get(sizes.key_at()..sizes.value_at()), sizes.key, out);
+        copy(Some(self.key()), self.sizes().key, out);
     }
 
     /// Nothing for a tombstone.
@@ -121,17 +151,25 @@ impl<'a> Node<'a> {
 
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
-    let rest = (!rest.is_empty()).then(|| {
-        let mut padded = [0; WORD_BYTES];
-        padded.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        padded
-    });
-    whole.iter().copied().chain(rest).map(u64::from_be_bytes)
+    let rest = (!rest.is_empty()).then(|| padded(rest));
+    whole.iter().map(|word| u64::from_be_bytes(*word)).chain(rest)
+}
+
+/// A word of fewer bytes than it has.
+fn padded(rest: &[u8]) -> u64 {
+    let mut padded = [0; WORD_BYTES];
+    padded.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(padded)
 }
 
 fn lay(words: Option<&[AtomicU64]>, bytes: &[u8]) {
-    for (word, value) in words.unwrap_or_default().iter().zip(words_of(bytes)) {
-        word.store(value, Memory::Relaxed);
+    let words = words.unwrap_or_default();
+    let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
+    for (word, value) in words.iter().zip(whole) {
+        word.store(u64::from_be_bytes(*value), Memory::Relaxed);
+    }
+    if let (Some(word), false) = (words.get(whole.len()), rest.is_empty()) {
+        word.store(padded(rest), Memory::Relaxed);
     }
 }
 
@@ -164,12 +202,16 @@ impl Sizes {
         Self { key: length(word & 0xff_ffff), height: length(word >> 24 & 0xff), value }
     }
 
-    fn key_at(&self) -> usize {
-        HEAD_WORDS + self.height
+    const fn links_at(&self) -> usize {
+        HEAD_WORDS + self.key.div_ceil(WORD_BYTES)
     }
 
-    fn value_at(&self) -> usize {
-        self.key_at() + self.key.div_ceil(WORD_BYTES)
+    const fn value_at(&self) -> usize {
+        self.links_at() + self.height
+    }
+
+    fn words(&self) -> usize {
+        self.value_at() + self.value.unwrap_or(0).div_ceil(WORD_BYTES)
     }
 }
 
@@ -181,43 +223,55 @@ impl Memtable {
     pub(crate) fn with_room(bytes: u64) -> Self {
         let words = usize::try_from(bytes).unwrap_or(usize::MAX / 4).div_ceil(WORD_BYTES);
         let heads = std::array::from_fn(|_| AtomicU64::new(NOWHERE));
-        Self { arena: Arena::with_room(words), heads, places: Places::default(), entries: AtomicU64::new(0) }
+        Self {
+            arena: Arena::with_room(words),
+            heads,
+            places: Places::default(),
+            entries: AtomicU64::new(0),
+            laid: AtomicU64::new(FIRST),
+            ordered: AtomicU64::new(FIRST),
+            ordering: Mutex::default(),
+        }
     }
 
     /// Adds an entry; false if there is no room. One writer at a time. Who looks as of an older seq sees what it saw before.
     pub(crate) fn insert(&self, entry: &Entry<'_>) -> bool {
         let Entry { key, seq, value } = *entry;
-        let height = height_at(self.arena.end());
-        let sizes = Sizes { key: key.len(), height, value: value.map(<[u8]>::len) };
-        let words = sizes.value_at() + sizes.value.unwrap_or(0).div_ceil(WORD_BYTES);
-        let mut before = [NOWHERE; HEIGHT_MAX];
-        self.seek(key, seq, &mut before);
-        let Some((at, piece)) = self.arena.take(words) else { return false };
+        let sizes = Sizes { key: key.len(), height: height_at(self.arena.end()), value: value.map(<[u8]>::len) };
+        let Some((at, piece)) = self.arena.take(sizes.words()) else { return false };
         for (word, value) in piece.iter().zip([seq, sizes.pack()]) {
             word.store(value, Memory::Relaxed);
         }
-        lay(piece.get(sizes.key_at()..sizes.value_at()), key);
+        lay(piece.get(HEAD_WORDS..sizes.links_at()), key);
         lay(piece.get(sizes.value_at()..), value.unwrap_or_default());
-        for (level, before) in before.iter().enumerate().take(height) {
-            let Some(link) = self.link(*before, level) else { continue };
-            if let Some(own) = piece.get(HEAD_WORDS + level) {
-                own.store(link.load(Memory::Relaxed), Memory::Relaxed);
-            }
-            // Release: who finds the node by this link finds all of its words.
-            link.store(at, Memory::Release);
-        }
-        self.note(key, seq, at);
+        let node = Node { words: piece };
+        self.places.put(
+            filter::hash(key),
+            at,
+            |place| self.is_of(place, key),
+            |newest| self.stands_over(newest, node, at),
+        );
         self.entries.fetch_add(1, Memory::Relaxed);
+        // Release: who links the node finds all of its words.
+        self.laid.store(self.arena.end(), Memory::Release);
         true
     }
 
-    /// A key's newest entry stands here now, if none of it is newer.
-    fn note(&self, key: &[u8], seq: u64, at: u64) {
-        let hash = filter::hash(key);
-        match self.places.find(hash, |place| self.is_of(place, key)) {
-            Known::At(place) if self.node(place).is_some_and(|node| node.seq() > seq) => {}
-            _ => self.places.put(hash, at, |place| self.is_of(place, key)),
+    /// Puts a node over the older ones of its key. Whether it is the newest; else it stands behind those that are newer.
+    fn stands_over(&self, newest: u64, node: Node<'_>, at: u64) -> bool {
+        let is_newer = |place: u64| self.node(place).is_some_and(|other| other.seq() > node.seq());
+        let (mut newer, mut older) = (NOWHERE, newest);
+        while is_newer(older) {
+            (newer, older) = (older, self.node(older).map_or(NOWHERE, Node::older));
         }
+        let set = |node: Node<'_>, place| {
+            if let Some(word) = node.words.get(OLDER) {
+                // Release: who finds a node by this word finds all of its words.
+                word.store(place, Memory::Release);
+            }
+        };
+        set(node, older);
+        self.node(newer).map(|newer| set(newer, at)).is_none()
     }
 
     fn is_of(&self, place: u64, key: &[u8]) -> bool {
@@ -226,25 +280,94 @@ impl Memtable {
 
     /// What a key of this hash became as of a seq, if that is here.
     pub(crate) fn get(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {
-        let mut at = match self.places.find(hash, |place| self.is_of(place, key)) {
+        match self.places.find(hash, |place| self.is_of(place, key)) {
             Known::Absent => return None,
-            Known::At(place) => place,
-            Known::Unknown => NOWHERE,
-        };
-        // Older ones stand behind it; not one by one where they are many.
-        let mut older = 0;
-        while older < OLDER_MAX && self.node(at).is_some_and(|node| node.seq() > as_of) {
-            at = self.behind(at, 0);
-            older += 1;
+            Known::At(mut at) => {
+                // Not one by one where they are many.
+                for _ in 0..OLDER_MAX {
+                    let node = self.node(at)?;
+                    if node.seq() <= as_of {
+                        return Some(OwnedEntry { seq: node.seq(), value: node.row() });
+                    }
+                    at = node.older();
+                }
+            }
+            Known::Unknown => {}
         }
-        if at == NOWHERE || older == OLDER_MAX {
-            at = self.seek(key, as_of, &mut [NOWHERE; HEIGHT_MAX]);
+        self.order();
+        let node = self.node(self.seek(key, as_of, &mut [NOWHERE; HEIGHT_MAX]))?;
+        (node.key_order(key) == Ordering::Equal).then(|| OwnedEntry { seq: node.seq(), value: node.row() })
+    }
+
+    /// Links what came since the last time. Whoever walks needs that, and then waits for nobody but another one who does it; writers go on.
+    pub(crate) fn order(&self) {
+        // Acquire: links that were made before are seen.
+        if self.ordered.load(Memory::Acquire) >= self.laid.load(Memory::Acquire) {
+            return;
         }
-        let node = self.node(at)?;
-        if node.key_order(key) != Ordering::Equal {
-            return None;
+        let _alone = self.ordering.lock().unwrap_or_else(PoisonError::into_inner);
+        let (from, end) = (self.ordered.load(Memory::Relaxed), self.laid.load(Memory::Acquire));
+        let mut nodes = self.nodes(from, end);
+        nodes.sort_unstable_by(|(front, at), (other_front, other_at)| {
+            front.cmp(other_front).then_with(|| match (self.node(*at), self.node(*other_at)) {
+                (Some(node), Some(other)) => node.order_to(*at, other, *other_at),
+                _ => Ordering::Equal,
+            })
+        });
+        let mut before = [NOWHERE; HEIGHT_MAX];
+        nodes.iter().for_each(|(_, at)| self.link_behind(&mut before, *at));
+        self.ordered.store(end, Memory::Release);
+    }
+
+    /// The nodes of a part of the arena, each with the front of its key: what most of them differ in.
+    fn nodes(&self, from: u64, end: u64) -> Vec<([u64; 2], u64)> {
+        let (mut nodes, mut at) = (Vec::new(), from);
+        let chunk = u64::try_from(CHUNK_WORDS).unwrap_or(u64::MAX);
+        while at < end {
+            let node = Node { words: self.arena.piece(at) };
+            let sizes = node.sizes();
+            if sizes.height == 0 {
+                // No node is without height: here the next one did not fit any more.
+                at = (at / chunk + 1) * chunk;
+                continue;
+            }
+            let mut front = [0; 2];
+            front.iter_mut().zip(node.key()).for_each(|(to, word)| *to = word.load(Memory::Relaxed));
+            nodes.push((front, at));
+            at += u64::try_from(sizes.words()).unwrap_or(u64::MAX);
         }
-        Some(OwnedEntry { seq: node.seq(), value: node.row() })
+        nodes
+    }
+
+    /// Links a node that comes behind the last one that was linked so: `before` knows where that was.
+    fn link_behind(&self, before: &mut Before, at: u64) {
+        let Some(node) = self.node(at) else { return };
+        let (mut last, mut has_moved, mut bound) = (NOWHERE, false, NOWHERE);
+        for (level, before) in before.iter_mut().enumerate().rev() {
+            // Who has gone on at a higher level is further than it was at this one.
+            if !has_moved {
+                last = *before;
+            }
+            bound = loop {
+                let next = self.behind(last, level);
+                match self.node(next) {
+                    Some(other) if next != bound && other.order_to(next, node, at) == Ordering::Less => {
+                        (last, has_moved) = (next, true);
+                    }
+                    _ => break next,
+                }
+            };
+            *before = last;
+        }
+        for (level, before) in before.iter_mut().enumerate().take(node.sizes().height) {
+            let Some(link) = self.link(*before, level) else { continue };
+            if let Some(own) = node.link(level) {
+                own.store(link.load(Memory::Relaxed), Memory::Relaxed);
+            }
+            // Release: who finds the node by this link finds all of its words.
+            link.store(at, Memory::Release);
+            *before = at;
+        }
     }
 
     /// How many entries it holds, those that nobody sees any more among them.
@@ -326,11 +449,13 @@ struct Stands {
     is_value: bool,
 }
 
-/// Older entries of a key that a walk steps over one by one; behind more of them it looks for the next key.
+/// Entries of a key that are stepped over one by one, towards older ones or to the next key; behind more of them that is looked for.
 const OLDER_MAX: u32 = 8;
 
 impl MemCursor {
-    pub(crate) const fn new(table: Arc<Memtable>, as_of: u64) -> Self {
+    /// Nowhere in a table. What is added later it does not see, so all that it sees is in order.
+    pub(crate) fn new(table: Arc<Memtable>, as_of: u64) -> Self {
+        table.order();
         Self { table, as_of, stands: None, key: Vec::new(), value: Vec::new() }
     }
 

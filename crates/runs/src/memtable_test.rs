@@ -65,6 +65,9 @@ fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
             let (key, value) = (key(&mut rng), value(&mut rng));
             assert!(table.insert(&Entry { key: &key, seq, value: value.as_deref() }));
             model.entry(key).or_default().push((seq, value));
+            if rng.below(10) == 0 {
+                table.order();
+            }
         }
         for as_of in [0, 1, seq / 2, seq, u64::MAX] {
             let expected = seen(&model, as_of);
@@ -115,6 +118,42 @@ fn a_key_that_was_written_often_is_stepped_over() {
     assert_eq!(cursor.entry(), Some(Entry { key: b"later", seq: 501, value: None }));
     cursor.prev().unwrap();
     assert_eq!(cursor.entry().map(|entry| entry.seq), Some(500));
+}
+
+#[test]
+fn an_old_entry_is_found_beneath_many_newer_ones_and_one_that_comes_late_stands_where_it_belongs() {
+    let table = Memtable::with_room(1 << 20);
+    let put = |seq| assert!(table.insert(&Entry { key: b"hot", seq, value: Some(&[u8::try_from(seq).unwrap()]) }));
+    let seen = |as_of| table.get(b"hot", hash(b"hot"), as_of).map(|found| found.seq);
+    (10..200).filter(|seq| *seq != 100).for_each(put);
+    assert_eq!([9, 10, 150, 198, 199, 300].map(seen), [None, Some(10), Some(150), Some(198), Some(199), Some(199)]);
+    put(100);
+    put(5);
+    put(198);
+    assert_eq!([4, 5, 9, 99, 100, 101].map(seen), [None, Some(5), Some(5), Some(99), Some(100), Some(101)]);
+    assert_eq!([197, 198, 199].map(seen), [Some(197), Some(198), Some(199)]);
+}
+
+#[test]
+fn what_came_since_the_last_walk_is_put_in_order_wherever_chunks_end() {
+    let table = Arc::new(Memtable::with_room(32 << 20));
+    let mut rng = Rng::new(5);
+    let mut model = BTreeMap::new();
+    for seq in 1..=3_000_u64 {
+        // Some of a word or two, some that leave much of a chunk behind them.
+        let value = vec![1; [0, 8, 100, 40_000][rng.index(4)]];
+        let key = rng.below(2_000).to_be_bytes();
+        assert!(table.insert(&Entry { key: &key, seq, value: Some(&value) }));
+        model.insert(key.to_vec(), seq);
+        if seq % 700 == 0 || seq == 3_000 {
+            let mut cursor = MemCursor::new(Arc::clone(&table), u64::MAX);
+            cursor.seek(&[]).unwrap();
+            let walked = walked(&mut cursor, |cursor| cursor.next().unwrap());
+            assert!(walked.iter().map(|(key, seq, _)| (key, seq)).eq(model.iter()), "up to {seq}");
+        }
+    }
+    let nodes = table.nodes(FIRST, table.arena.end());
+    assert_eq!(nodes.len(), 3_000, "none is passed over, and none is seen twice");
 }
 
 #[test]

@@ -80,14 +80,18 @@ impl Places {
         }
     }
 
-    /// The key of this hash stands here from now on; `is_it` says which slot of the same hash is that key's. One writer at a time.
-    pub(crate) fn put(&self, hash: u64, place: u64, is_it: impl Fn(u64) -> bool) {
+    /// The key of this hash stands here from now on; `is_it` says which slot of the same hash is that key's. `takes_over` is told the
+    /// place where it stood (0: nowhere), and may leave it so. One writer at a time.
+    pub(crate) fn put(&self, hash: u64, place: u64, is_it: impl Fn(u64) -> bool, takes_over: impl FnOnce(u64) -> bool) {
         let hash = self.salted(hash);
         let found = self.roomy().filter(|_| place <= PLACE_MAX).and_then(|table| probe(table, hash, is_it));
         let Some((slot, before)) = found else {
             self.has_holes.store(true, Ordering::Release);
             return;
         };
+        if !takes_over(before & PLACE_MAX) {
+            return;
+        }
         if before == 0 {
             self.keys.fetch_add(1, Ordering::Relaxed);
         }
@@ -166,10 +170,10 @@ mod tests {
         // A place is its key in tens, and a version.
         let is = |key: u64| move |place: u64| place / 10 == key;
         for key in 1..20_000 {
-            places.put(spread(key), key * 10, is(key));
+            places.put(spread(key), key * 10, is(key), |before| before == 0);
         }
         for key in (1..20_000).step_by(3) {
-            places.put(spread(key), key * 10 + 1, is(key));
+            places.put(spread(key), key * 10 + 1, is(key), |before| before == key * 10);
         }
         for key in 1..20_000 {
             let newest = key * 10 + u64::from(key % 3 == 1);
@@ -186,7 +190,12 @@ mod tests {
             let places = Places::default();
             for key in 1..20_000 {
                 // Alike in so many bits, by chance in the others.
-                places.put(spread(spread(key) >> 7) & !bits | bits & 0x5555_5555_5555_5555, key, |place| place == key);
+                places.put(
+                    spread(spread(key) >> 7) & !bits | bits & 0x5555_5555_5555_5555,
+                    key,
+                    |place| place == key,
+                    |_| true,
+                );
             }
             let table = places.table().unwrap();
             let rows = table.split(|slot| slot.load(Ordering::Relaxed) == 0);
@@ -199,18 +208,19 @@ mod tests {
     fn keys_of_one_hash_are_told_apart() {
         let places = Places::default();
         for key in 1..100 {
-            places.put(5 << 40, key, |place| place == key);
+            places.put(5 << 40, key, |place| place == key, |_| true);
         }
         assert_eq!(places.find(5 << 40, |place| place == 77), Known::At(77));
         assert_eq!(places.find(5 << 40, |place| place == 100), Known::Absent);
     }
 
     #[test]
-    fn a_place_that_fits_no_slot_makes_everything_unknown() {
+    fn what_does_not_take_over_changes_nothing_and_a_place_that_fits_no_slot_makes_everything_unknown() {
         let places = Places::default();
-        places.put(spread(1), 10, |_| true);
+        places.put(spread(1), 10, |_| true, |_| true);
+        places.put(spread(1), 9, |_| true, |before| before != 10);
         assert_eq!(places.find(spread(1), |_| true), Known::At(10));
-        places.put(spread(1), PLACE_MAX + 1, |_| true);
+        places.put(spread(1), PLACE_MAX + 1, |_| true, |_| true);
         assert_eq!(places.find(spread(1), |_| true), Known::Unknown, "not the older one");
         assert_eq!(Places::default().find(1, |_| true), Known::Absent);
     }
