@@ -61,8 +61,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
-    /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
-    /// and filters, and what those do not need, at least a quarter, for values of at most 4 KiB.
+    /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks and rows of the ledger,
+    /// their indexes and filters, and what those do not need, at least a quarter, for values of at most 4 KiB.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
@@ -132,8 +132,10 @@ impl Config {
     pub(crate) fn share_cache(&self, ledger_bytes: u64) -> (u64, u64) {
         let both = self.cache_bytes - self.index_cache_bytes();
         let most = both - self.value_cache_bytes();
-        // A quarter more: pieces have a cost of their own, and those of files that are gone stay for a while.
-        let ledger = ledger_bytes.saturating_add(ledger_bytes / 4).clamp(self.cache_bytes / 4, most);
+        // Twice: rows that are asked for again are kept one by one. A quarter more: pieces have a cost of their own, and those of files
+        // that are gone stay for a while.
+        let wished = ledger_bytes.saturating_mul(2).saturating_add(ledger_bytes / 4);
+        let ledger = wished.clamp(self.cache_bytes / 4, most);
         (ledger, both - ledger)
     }
 
@@ -217,8 +219,8 @@ mod tests {
     #[test]
     fn a_small_ledger_leaves_room_to_values_and_a_large_one_keeps_its_part() {
         let config = Config { cache_bytes: 800, ..Config::default() };
-        let shares = [0, 160, 240, 400, u64::MAX].map(|bytes| config.share_cache(bytes));
-        assert_eq!(shares, [(200, 500), (200, 500), (300, 400), (500, 200), (500, 200)]);
+        let shares = [0, 80, 120, 160, u64::MAX].map(|bytes| config.share_cache(bytes));
+        assert_eq!(shares, [(200, 500), (200, 500), (270, 430), (360, 340), (500, 200)]);
         let most = config.ledger().cache_bytes;
         for cache_bytes in 0..70 {
             let config = Config { cache_bytes, ..Config::default() };

@@ -14,11 +14,12 @@
 //! [`Values::unread`] says what may be released. Deliberately absent: what lives; that is the accounts'.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::Hash;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use ahash::RandomState;
 use arc_swap::{ArcSwap, Guard};
 use assent_journal::{Log, Span};
 use assent_runs::{OpenFiles, Pinned};
@@ -254,56 +255,8 @@ impl<K> Weighter<K, Arc<[u8]>> for ByBytes {
     }
 }
 
-/// Its bits are those of the golden ratio.
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// How places are hashed: each number is mixed into a secret of this store by one multiplication.
-#[derive(Clone, Debug)]
-struct Salted(u64);
-
-impl Default for Salted {
-    fn default() -> Self {
-        Self(RandomState::new().hash_one(()))
-    }
-}
-
-impl BuildHasher for Salted {
-    type Hasher = Folded;
-
-    fn build_hasher(&self) -> Folded {
-        Folded(self.0)
-    }
-}
-
-/// The state, a secret at first.
-struct Folded(u64);
-
-impl Hasher for Folded {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(u64::try_from(value).unwrap_or(u64::MAX));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        // Both halves of the product: the upper bits of one hang on the lower ones of the factors, and the other way round.
-        let product = u128::from(self.0 ^ value) * u128::from(ODD);
-        self.0 = u64::try_from(product & u128::from(u64::MAX)).unwrap_or(0) ^ u64::try_from(product >> 64).unwrap_or(0);
-    }
-}
-
 /// Pieces of bytes within a budget of bytes. No two volumes of a store ever have one name, and no two values one place.
-struct Kept<K>(Cache<K, Arc<[u8]>, ByBytes, Salted>);
+struct Kept<K>(Cache<K, Arc<[u8]>, ByBytes, RandomState>);
 
 impl<K: Eq + Hash> Kept<K> {
     /// `item_bytes`: about what one takes.
@@ -317,7 +270,7 @@ impl<K: Eq + Hash> Kept<K> {
             .build();
         let rule = "a number of bytes that memory can hold";
         let options = options.map_err(|_| KvError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
-        Ok(Self(Cache::with_options(options, ByBytes, Salted::default(), DefaultLifecycle::default())))
+        Ok(Self(Cache::with_options(options, ByBytes, RandomState::new(), DefaultLifecycle::default())))
     }
 }
 
@@ -328,27 +281,5 @@ impl Blocks for Kept<((u64, u32), usize)> {
 
     fn keep(&self, volume: (u64, u32), block: usize, payload: &Arc<[u8]>) {
         self.0.insert((volume, block), Arc::clone(payload));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_that_stand_at_equal_distances_fall_on_all_slots_alike() {
-        let salted = Salted::default();
-        for distance in [64_u64, 144, 4096, 1 << 20, 1 << 32] {
-            let mut slots = vec![0_u32; 1 << 10];
-            (0..1 << 16)
-                .for_each(|nth| slots[usize::try_from(salted.hash_one((nth * distance, 24_u32)) >> 54).unwrap()] += 1);
-            let upper = *slots.iter().max().unwrap();
-            slots.fill(0);
-            (0..1 << 16).for_each(|nth| {
-                slots[usize::try_from(salted.hash_one((nth * distance, 24_u32)) & 0x3ff).unwrap()] += 1
-            });
-            // 64 each; by chance alone about 100.
-            assert!(upper < 160 && *slots.iter().max().unwrap() < 160, "{distance}: {upper} {:?}", slots.iter().max());
-        }
     }
 }

@@ -1,20 +1,21 @@
-//! What is kept of run files: blocks, blocks of indexes and filters that were read, within a budget of bytes, and the files
-//! that are open.
+//! What is kept of run files: blocks, blocks of indexes and filters that were read, and rows that were found (`memo`), within a budget of
+//! bytes, and the files that are open.
 //!
 //! Walk: a piece is known by its run and its place · [`Cache::get`], and after a miss [`Cache::insert`] · what every look-up asks for a run
 //! holds itself, within the same budget ([`Cache::take_out`], [`Cache::put_back`]).
 //! Deliberately absent: waiting for another reader's miss. Two that miss at once both read.
 
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ahash::RandomState;
 use quick_cache::sync::{Cache as Weighed, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::block::Block;
 use crate::filter::{Filter, mix};
+use crate::memo::Row;
 use crate::open_runs::OpenRuns;
 use crate::run::RunId;
 use crate::{Config, RunsError};
@@ -32,7 +33,12 @@ pub(crate) enum Cached {
     Block(Arc<Block>),
     /// The run's filter.
     Filter(Arc<Filter>),
+    /// No piece: what the runs say of a key.
+    Row(Row),
 }
+
+/// Where rows stand, by the hashes of their keys. No run has this number.
+const ROWS: RunId = RunId(u64::MAX);
 
 type Key = (u64, u64);
 
@@ -44,26 +50,9 @@ impl Weighter<Key, Cached> for Bytes {
         let bytes = match cached {
             Cached::Block(block) => block.bytes(),
             Cached::Filter(filter) => filter.bytes(),
+            Cached::Row(row) => row.bytes(),
         };
         u64::try_from(bytes + ITEM_BYTES).unwrap_or(u64::MAX)
-    }
-}
-
-/// Runs and places are numbers that nobody chooses.
-#[derive(Default)]
-pub(crate) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = mix(self.0.wrapping_add(value).wrapping_add(0x9e37_79b9_7f4a_7c15));
     }
 }
 
@@ -80,7 +69,8 @@ struct Count {
 
 /// The pieces of all runs of a map.
 pub(crate) struct Cache {
-    pieces: Weighed<Key, Cached, Bytes, BuildHasherDefault<Mixer>>,
+    /// Hashed with a secret: hashes of keys are a client's.
+    pieces: Weighed<Key, Cached, Bytes, RandomState>,
     counts: [Count; COUNTS],
     /// The budget, and what of it runs hold.
     shares: Mutex<Shares>,
@@ -128,7 +118,7 @@ impl Cache {
             .build();
         let rule = "a number of bytes that memory can hold";
         let options = options.map_err(|_| RunsError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
-        let pieces = Weighed::with_options(options, Bytes, BuildHasherDefault::default(), DefaultLifecycle::default());
+        let pieces = Weighed::with_options(options, Bytes, RandomState::new(), DefaultLifecycle::default());
         let open = OpenRuns::new(open_runs_max);
         let shares = Mutex::new(Shares { budget: cache_bytes, held: 0 });
         Ok(Arc::new(Cache { pieces, counts: Default::default(), shares, open }))
@@ -160,17 +150,46 @@ impl Cache {
     /// A piece, if it is there.
     pub(crate) fn get(&self, id: RunId, offset: u64) -> Option<Cached> {
         let found = self.pieces.get(&(id.0, offset));
-        let place = usize::try_from(mix(id.0 ^ offset)).unwrap_or(0) % COUNTS;
-        if let Some(Count { hits, misses }) = self.counts.get(place) {
-            let count = if found.is_some() { hits } else { misses };
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count(id.0 ^ offset, found.is_some());
         found
     }
 
     /// Keeps a piece, if it fits; others may go.
     pub(crate) fn insert(&self, id: RunId, offset: u64, piece: Cached) {
         self.pieces.insert((id.0, offset), piece);
+    }
+
+    /// The row of a key of this hash, if it is there.
+    pub(crate) fn row(&self, hash: u64) -> Option<Row> {
+        let Some(Cached::Row(row)) = self.pieces.get(&(ROWS.0, hash)) else { return None };
+        self.count(hash, true);
+        Some(row)
+    }
+
+    /// Keeps a row, if it fits; others may go.
+    pub(crate) fn keep_row(&self, hash: u64, row: Row) {
+        self.insert(ROWS, hash, Cached::Row(row));
+    }
+
+    /// Puts another row in the place of one that is there, or takes it away.
+    pub(crate) fn renew_row(&self, hash: u64, row: impl FnOnce() -> Option<Row>) {
+        let place = (ROWS.0, hash);
+        if !self.pieces.contains_key(&place) {
+            return;
+        }
+        match row() {
+            // It may have gone meanwhile: then it stays so.
+            Some(row) => _ = self.pieces.replace(place, Cached::Row(row), true),
+            None => _ = self.pieces.remove(&place),
+        }
+    }
+
+    fn count(&self, place: u64, is_hit: bool) {
+        let place = usize::try_from(mix(place)).unwrap_or(0) % COUNTS;
+        if let Some(Count { hits, misses }) = self.counts.get(place) {
+            let count = if is_hit { hits } else { misses };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// From now on it holds no more than so many bytes, with what runs hold; those stay.

@@ -7,7 +7,7 @@
 //!   look     View: one version of everything, pinned; memtables and runs, the newest first
 //! ```
 //! Memory: `arena`, `memtable`, `ranges`, `version` · files: `block`, `seal`, `filter`, `run*`, `level`, `merged`, `parts`,
-//! `cache`, `held`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
+//! `cache`, `held`, `memo`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
 //! Deliberately absent: threads, a log of its own, and what keys and values mean.
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ pub mod fuzzing;
 mod held;
 mod level;
 mod manifest;
+mod memo;
 mod memtable;
 mod merged;
 mod nowhere;

@@ -26,6 +26,7 @@ use crate::cache::Cache;
 use crate::entry::{Change, Entry, Range};
 use crate::facts::{Counts, Opened};
 use crate::manifest::Refused;
+use crate::memo::Memo;
 use crate::memtable::{Memtable, laid_bytes_max};
 use crate::nowhere::Nowhere;
 use crate::owner::{Owner, Pace, Tally};
@@ -34,8 +35,8 @@ use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::Run;
 use crate::step::{Edit, Halt, Step, Task};
-use crate::version::{Frozen, Levels, Version};
-use crate::view::{Found, View, found, look};
+use crate::version::{Files, Frozen, Levels, Version};
+use crate::view::{Found, View, found};
 use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 
 /// An ordered, persistent map.
@@ -129,7 +130,8 @@ impl Runs {
         let merge_bytes = debt_bytes(&levels, &config);
         let active = Arc::new(Memtable::with_room(config.memory_bytes_max));
         let applied = opened.applied;
-        let version = Version::new(applied, active, Vec::new(), Arc::new(levels), Arc::clone(book.erased()));
+        let files = (Arc::new(levels), Memo::new(&cache));
+        let version = Version::new(applied, active, Vec::new(), files, Arc::clone(book.erased()));
         let runs = Self {
             disk,
             folder: folder.to_path_buf(),
@@ -159,13 +161,13 @@ impl Runs {
         changes.iter().try_for_each(check)?;
         self.refuse_closed()?;
         let mut writer = lock(&self.writer);
-        let newest = self.seq();
+        let version = self.current.load_full();
+        let newest = version.seq();
         if seq <= newest {
             return Err(RunsError::Order { seq, newest });
         }
         let bytes = entries(changes, seq).map(|entry| laid_bytes_max(entry.key, entry.value)).sum();
-        self.make_room(bytes)?;
-        let version = self.current.load_full();
+        let version = self.make_room(version, bytes)?;
         for entry in entries(changes, seq) {
             if !version.active.insert(&entry) {
                 // Room was counted before; half a batch must never be seen.
@@ -184,8 +186,8 @@ impl Runs {
         }
         let mut erased = Erased::clone(&version.erased);
         erases.iter().for_each(|range| erased.erase(range));
-        let Version { active, frozen, levels, .. } = &*version;
-        self.publish(seq, active, frozen.clone(), levels, Arc::new(erased));
+        let Version { active, frozen, .. } = &*version;
+        self.publish(seq, active, frozen.clone(), version.files(), Arc::new(erased));
         Ok(())
     }
 
@@ -204,37 +206,29 @@ impl Runs {
         let closed = Arc::new(Frozen { table: Arc::clone(&version.active), mark, erases });
         let frozen = std::iter::once(closed).chain(version.frozen.iter().cloned()).collect();
         let active = Arc::new(Memtable::with_room(self.config.memory_bytes_max));
-        self.publish(mark, &active, frozen, &version.levels, Arc::clone(&version.erased));
+        self.publish(mark, &active, frozen, version.files(), Arc::clone(&version.erased));
     }
 
-    /// Refuses a batch beyond the memory that there is, but for one that finds all of it empty.
-    fn make_room(&self, bytes: u64) -> Result<(), RunsError> {
-        let version = self.current.load_full();
+    /// The version that has the room. Refuses a batch beyond the memory that there is, but for one that finds all of it empty.
+    fn make_room(&self, version: Arc<Version>, bytes: u64) -> Result<Arc<Version>, RunsError> {
         let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum();
         let held = frozen + version.active.used_bytes();
         let limit = self.config.memory_bytes_max;
         if held + bytes <= limit {
-            return Ok(());
+            return Ok(version);
         }
         if held > 0 {
             return Err(RunsError::Busy { what: "memtables", bytes: held + bytes, limit });
         }
-        let Version { frozen, levels, erased, .. } = &*version;
+        let Version { frozen, erased, .. } = &*version;
         let active = Arc::new(Memtable::with_room(bytes));
-        self.publish(version.seq(), &active, frozen.clone(), levels, Arc::clone(erased));
-        Ok(())
+        self.publish(version.seq(), &active, frozen.clone(), version.files(), Arc::clone(erased));
+        Ok(self.current.load_full())
     }
 
     /// The next version. The caller holds the writer's lock.
-    fn publish(
-        &self,
-        seq: u64,
-        active: &Arc<Memtable>,
-        frozen: Vec<Arc<Frozen>>,
-        levels: &Arc<Levels>,
-        erased: Arc<Erased>,
-    ) {
-        let version = Version::new(seq, Arc::clone(active), frozen, Arc::clone(levels), erased);
+    fn publish(&self, seq: u64, active: &Arc<Memtable>, frozen: Vec<Arc<Frozen>>, files: Files, erased: Arc<Erased>) {
+        let version = Version::new(seq, Arc::clone(active), frozen, files, erased);
         self.current.store(Arc::new(version));
     }
 
@@ -248,6 +242,11 @@ impl Runs {
     #[must_use]
     pub fn view(&self) -> View {
         View::of(self.current.load_full())
+    }
+
+    /// Puts what was applied since the last time in the order of keys. Whoever walks would do it, and wait for so long.
+    pub fn order(&self) {
+        self.version().active.order();
     }
 
     /// The value of a key now.
@@ -266,7 +265,8 @@ impl Runs {
     /// As [`View::get`].
     pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
         let version = self.current.load();
-        Ok(look(version.find(key, version.seq())?, then))
+        let found = version.look(key, version.seq(), |seq, value| value.map(|value| then(seq, value)))?;
+        Ok(found.flatten())
     }
 
     /// Bytes of entries that only memory has.
@@ -439,7 +439,9 @@ impl Runs {
         let mut erased = Erased::clone(book.erased());
         let applied = edit.flushed.as_ref().map_or(book.contents().applied, |flushed| flushed.mark);
         edit.flushed.iter().flat_map(|flushed| &flushed.erases).for_each(|range| erased.erase(range));
+        let remembered = erased.fragments().len();
         erased.retain(|fragment| policy::is_needed(&levels, fragment));
+        let has_forgotten = erased.fragments().len() < remembered;
         let old: BTreeMap<RunId, &Arc<Run>> =
             now.levels.iter().flat_map(|level| level.iter()).map(|run| (run.id(), run)).collect();
         let open = |facts: &RunFacts| match old.get(&facts.id) {
@@ -453,12 +455,13 @@ impl Runs {
         let done = book.commit(Commit { applied, levels, erased, removed }, next_id, tally.note(applied));
         self.judge_commit(done)?;
         tally.committed();
-        self.show(opened, book.erased(), edit.flushed.as_ref());
+        let memo = now.memo.after(edit.flushed.as_ref().map(|flushed| &flushed.table), has_forgotten);
+        self.show((opened, memo), book.erased(), edit.flushed.as_ref());
         Ok(())
     }
 
     /// The version of what has just been committed. The caller holds the book: of two commits the later one is shown later.
-    fn show(&self, levels: Levels, durable: &Erased, flushed: Option<&Arc<Frozen>>) {
+    fn show(&self, (levels, memo): (Levels, Memo), durable: &Erased, flushed: Option<&Arc<Frozen>>) {
         let writer = lock(&self.writer);
         let version = self.current.load_full();
         let waits = |frozen: &&Arc<Frozen>| flushed.is_none_or(|flushed| !Arc::ptr_eq(frozen, flushed));
@@ -473,7 +476,7 @@ impl Runs {
             erased.erase(range);
         }
         self.merge_bytes.store(debt_bytes(&levels, &self.config), Ordering::Relaxed);
-        self.publish(version.seq(), &version.active, frozen, &Arc::new(levels), Arc::new(erased));
+        self.publish(version.seq(), &version.active, frozen, (Arc::new(levels), memo), Arc::new(erased));
     }
 
     fn judge_commit(&self, done: Result<(), Refused>) -> Result<(), RunsError> {

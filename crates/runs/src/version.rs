@@ -11,9 +11,10 @@ use crate::RunsError;
 use crate::entry::{Cursor, Range};
 use crate::filter;
 use crate::level::{LevelCursor, find};
+use crate::memo::Memo;
 use crate::memtable::{MemCursor, Memtable};
 use crate::ranges::Erased;
-use crate::run_reader::{OwnedEntry, Reading, Run};
+use crate::run_reader::{OwnedEntry, Reading, Row, Run};
 
 /// A memtable that takes no more entries and waits for its flush.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub(crate) struct Frozen {
 /// Level 0 newest first, the others in the order of their keys.
 pub(crate) type Levels = Vec<Arc<[Arc<Run>]>>;
 
+/// The levels, and what was found in them before.
+pub(crate) type Files = (Arc<Levels>, Memo);
+
 #[derive(Debug)]
 pub(crate) struct Version {
     /// The newest place of which everything can be seen here.
@@ -37,17 +41,22 @@ pub(crate) struct Version {
     pub(crate) frozen: Vec<Arc<Frozen>>,
     pub(crate) levels: Arc<Levels>,
     pub(crate) erased: Arc<Erased>,
+    pub(crate) memo: Memo,
 }
 
 impl Version {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         seq: u64,
         active: Arc<Memtable>,
         frozen: Vec<Arc<Frozen>>,
-        levels: Arc<Levels>,
+        (levels, memo): Files,
         erased: Arc<Erased>,
     ) -> Self {
-        Self { seq: AtomicU64::new(seq), active, frozen, levels, erased }
+        Self { seq: AtomicU64::new(seq), active, frozen, levels, erased, memo }
+    }
+
+    pub(crate) fn files(&self) -> Files {
+        (Arc::clone(&self.levels), self.memo.clone())
     }
 
     pub(crate) fn seq(&self) -> u64 {
@@ -62,17 +71,34 @@ impl Version {
 
     /// What a key became as of a seq: by an entry, or by a range that erased it later. Nothing if nobody knows the key.
     pub(crate) fn find(&self, key: &[u8], as_of: u64) -> Result<Option<OwnedEntry>, RunsError> {
+        self.look(key, as_of, |seq, value| OwnedEntry { seq, value: value.map(Row::from_slice) })
+    }
+
+    /// The same for whoever only looks at it.
+    pub(crate) fn look<R>(
+        &self,
+        key: &[u8],
+        as_of: u64,
+        then: impl FnOnce(u64, Option<&[u8]>) -> R,
+    ) -> Result<Option<R>, RunsError> {
         let erased = self.erased.over(key);
+        let judged = |seq, value: Option<&[u8]>| if seq >= erased { then(seq, value) } else { then(erased, None) };
         let hash = filter::hash(key);
-        let found = match self.find_in_memory(key, hash, as_of) {
-            None => self.find_in_runs(key, hash)?,
-            found => found,
+        if let Some(found) = self.find_in_memory(key, hash, as_of) {
+            return Ok(Some(judged(found.seq, found.value.as_deref())));
+        }
+        if let Some(row) = self.memo.recall(key, hash, as_of)
+            && let Some(kept) = row.read()
+        {
+            return Ok(Some(judged(kept.seq, Some(kept.value))));
+        }
+        let Some(OwnedEntry { seq, value }) = self.find_in_runs(key, hash)? else {
+            return Ok((erased > 0).then(|| judged(0, None)));
         };
-        Ok(match found {
-            Some(found) if found.seq >= erased => Some(found),
-            None if erased == 0 => None,
-            _ => Some(OwnedEntry { seq: erased, value: None }),
-        })
+        if let Some(value) = &value {
+            self.memo.keep(key, hash, seq, value);
+        }
+        Ok(Some(judged(seq, value.as_deref())))
     }
 
     fn find_in_memory(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {

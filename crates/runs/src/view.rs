@@ -56,11 +56,6 @@ pub(crate) fn found(became: Option<OwnedEntry>) -> Option<Found> {
     value.map(|value| Found { seq, value: value.into_vec() })
 }
 
-pub(crate) fn look<R>(became: Option<OwnedEntry>, then: impl FnOnce(u64, &[u8]) -> R) -> Option<R> {
-    let OwnedEntry { seq, value } = became?;
-    value.map(|value| then(seq, &value))
-}
-
 fn newest(became: OwnedEntry) -> Newest {
     Newest { seq: became.seq, value: became.value.map(Row::into_vec) }
 }
@@ -124,7 +119,8 @@ impl View {
     /// # Errors
     /// As [`View::get`].
     pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
-        Ok(look(self.version.find(key, self.seq)?, then))
+        let found = self.version.look(key, self.seq, |seq, value| value.map(|value| then(seq, value)))?;
+        Ok(found.flatten())
     }
 
     /// What a key became last, a deletion too, as far as that is still known: deletions that have nothing more to hide are
