@@ -39,6 +39,8 @@ use crate::view::View;
 /// Keys with their keyspace that are laid on the stack.
 const SHORT_KEY_BYTES: usize = 128;
 pub(crate) const ROW_VERSION: u8 = 2;
+/// What a row has before its metadata.
+pub(crate) const ROW_HEAD_BYTES: usize = 43;
 /// How a journal is counted that gives nothing back: as the default one would.
 pub(crate) const CELL_BYTES: u64 = (16 << 20) - 4096;
 
@@ -229,6 +231,11 @@ impl Ledger {
     /// As the disk says; `Corrupt`, naming the file, if a block that is needed is damaged. So for all below.
     pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
         with_laid_key(keyspace, key, |laid| self.runs.look(laid, head))?.transpose()
+    }
+
+    /// Where the value of a key stands now, expired or not.
+    pub(crate) fn find_place(&self, keyspace: u32, key: &[u8]) -> Result<Option<Place>, KvError> {
+        with_laid_key(keyspace, key, |laid| self.runs.look(laid, place))?.transpose()
     }
 
     /// The map as it is now, until dropped; `time`: what has expired by then is not there.
@@ -489,9 +496,21 @@ pub(crate) fn behind(keyspace: u32) -> Option<Vec<u8>> {
     keyspace.checked_add(1).map(|next| laid_key(next, b""))
 }
 
+/// A row without its metadata.
+pub(crate) fn place(seq: u64, row: &[u8]) -> Result<Place, KvError> {
+    split(seq, row).map(|(place, _)| place)
+}
+
 pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
-    let read = || -> Result<Head, Malformed> {
-        let mut reader = Reader::new(row);
+    let (place, metadata) = split(seq, row)?;
+    Ok(Head { place, metadata: Metadata::from_slice(metadata), committed: Lsn(seq) })
+}
+
+fn split(seq: u64, row: &[u8]) -> Result<(Place, &[u8]), KvError> {
+    let read = || -> Result<(Place, &[u8]), Malformed> {
+        // Its length is looked at once, not with each field.
+        let (fixed, metadata) = row.split_first_chunk::<ROW_HEAD_BYTES>().ok_or(Malformed { field: "row" })?;
+        let mut reader = Reader::new(fixed);
         if reader.u8("version")? != ROW_VERSION {
             return Err(Malformed { field: "version" });
         }
@@ -501,10 +520,10 @@ pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
         let value_bytes = reader.u32("value length")?;
         let (modified, expiry) = (reader.u64("modified")?, reader.u64("expiry")?);
         let metadata_bytes = reader.u16("metadata length")?;
-        let metadata = Metadata::from_slice(reader.raw(metadata_bytes.into(), "metadata")?);
-        reader.end()?;
-        let place = Place { entry, hash, at, value_bytes, metadata_bytes, modified, expiry };
-        Ok(Head { place, metadata, committed: Lsn(seq) })
+        if metadata.len() != usize::from(metadata_bytes) {
+            return Err(Malformed { field: "metadata" });
+        }
+        Ok((Place { entry, hash, at, value_bytes, metadata_bytes, modified, expiry }, metadata))
     };
     read().map_err(|malformed| KvError::Row { committed: Lsn(seq), what: malformed.to_string() })
 }

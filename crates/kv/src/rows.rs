@@ -7,11 +7,8 @@ use std::ops::Range;
 use assent_frame::Writer;
 use assent_runs::Change;
 
-use crate::ledger::{ROW_VERSION, behind, laid_key};
+use crate::ledger::{ROW_HEAD_BYTES, ROW_VERSION, behind, laid_key};
 use crate::record::{Became, Effect};
-
-/// What a row has before its metadata.
-const ROW_HEAD_BYTES: usize = 43;
 
 /// Effects as the map takes them: their keys and rows in one piece of memory.
 pub(crate) struct Laid {

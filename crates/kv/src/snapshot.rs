@@ -71,7 +71,9 @@ impl From<ledger::Head> for Head {
     fn from(head: ledger::Head) -> Self {
         let ledger::Head { place, metadata, committed } = head;
         let Place { entry, hash, value_bytes, modified, expiry, .. } = place;
-        Self { lsn: entry, value_bytes, hash, metadata: metadata.into_vec(), committed, modified, expiry }
+        // At once: `into_vec` goes byte by byte.
+        let metadata = metadata.to_vec();
+        Self { lsn: entry, value_bytes, hash, metadata, committed, modified, expiry }
     }
 }
 
@@ -115,8 +117,7 @@ impl Shared {
     /// A key now, if it has not expired.
     pub(crate) fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<ledger::Head>, KvError> {
         let found = self.ledger.find(keyspace, key)?;
-        // Most never do: the clock is not asked for them.
-        Ok(found.filter(|head| head.place.expiry == 0 || !is_over(head.place.expiry, self.time.now_ms())))
+        Ok(found.filter(|head| !self.is_over(&head.place)))
     }
 
     pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
@@ -127,9 +128,20 @@ impl Shared {
 
     /// The value alone.
     pub(crate) fn value(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        let place = || Ok::<_, KvError>(self.ledger.find_place(keyspace, key)?.filter(|place| !self.is_over(place)));
+        let Some(first) = place()? else { return Ok(None) };
+        // Most are kept, and right wherever they stand.
+        if let Some(kept) = self.values.kept(&first) {
+            return Ok(Some(kept.to_vec()));
+        }
+        // In this order: all that the ledger names is in the set.
         let set = self.values.look();
-        let head = self.head(keyspace, key)?;
-        head.map(|head| self.value_at(&set, keyspace, key, &head.place)).transpose()
+        place()?.map(|place| self.value_at(&set, keyspace, key, &place)).transpose()
+    }
+
+    /// Most never expire: the clock is not asked for them.
+    fn is_over(&self, place: &Place) -> bool {
+        place.expiry != 0 && is_over(place.expiry, self.time.now_ms())
     }
 
     /// The same, if it is no longer than so many bytes: one look-up for both.
@@ -226,7 +238,7 @@ impl Shared {
 
 fn found(head: ledger::Head, value: Vec<u8>) -> Found {
     let ledger::Head { place: Place { entry: lsn, modified, expiry, .. }, metadata, committed } = head;
-    Found { value, metadata: metadata.into_vec(), lsn, committed, modified, expiry }
+    Found { value, metadata: metadata.to_vec(), lsn, committed, modified, expiry }
 }
 
 fn damaged(keyspace: u32, key: &[u8], place: &Place, what: String) -> KvError {
