@@ -25,6 +25,7 @@ use crate::line::{Line, Place};
 use crate::note::Moment;
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect};
+use crate::under_way::UnderWay;
 use crate::{KvError, Pending};
 
 /// What an outcome takes of the journal, at most: a block.
@@ -66,8 +67,8 @@ pub(crate) struct Desk {
     held: Keyed<Xid>,
     /// Who waits for them.
     pub(crate) line: Arc<Line>,
-    /// Keys of the queue, and what the newest entry there makes of each.
-    staged: Keyed<OnItsWay>,
+    /// Keys of the queue.
+    under_way: UnderWay,
     /// Ranges that entries of the queue erase, and the end of the newest one over each key.
     erased: Covers<Lsn>,
     queue: VecDeque<Staged>,
@@ -94,7 +95,7 @@ impl Desk {
             branches: BTreeMap::new(),
             held: Keyed::default(),
             line: Arc::default(),
-            staged: Keyed::default(),
+            under_way: UnderWay::default(),
             erased: Covers::default(),
             queue: VecDeque::new(),
             rows_bytes: 0,
@@ -174,10 +175,24 @@ impl Desk {
 
     /// What the newest entry of the queue makes of this key, if there is one that writes, deletes or erases it.
     pub(crate) fn on_its_way(&self, keyspace: u32, key: &[u8]) -> Option<OnItsWay> {
-        let own = self.staged.get(keyspace, key).copied();
+        let own = self.queued(keyspace, key);
         let erased = self.erased.get(keyspace, key).map(|end| OnItsWay { end, lives: None });
         // In one entry the key's own word counts: what an erase takes there counts as deleted already.
         if erased.map(|way| way.end) > own.map(|way| way.end) { erased } else { own }
+    }
+
+    /// The same of entries that name the key themselves.
+    fn queued(&self, keyspace: u32, key: &[u8]) -> Option<OnItsWay> {
+        let newest = self.under_way.newest(keyspace, key)?;
+        let count = self.queue.partition_point(|staged| staged.ticket.end <= newest);
+        let is_it = |effect: &&Effect| {
+            effect.keyspace == keyspace && *effect.key == *key && !matches!(effect.became, Became::Erased { .. })
+        };
+        // Mostly the first that is looked at.
+        self.queue.range(..count).rev().find_map(|Staged { ticket, effects, .. }| {
+            let effect = effects.iter().rev().find(is_it)?;
+            Some(OnItsWay { end: ticket.end, lives: effect.place().map(|place| place.expiry) })
+        })
     }
 
     /// What to wait for until the entry that ends there is visible.
@@ -270,10 +285,7 @@ impl Desk {
         for effect @ Effect { keyspace, key, became } in &staged.effects {
             match became {
                 Became::Erased { to } => self.erased.insert(*keyspace, (key, to.as_deref()), staged.ticket.end),
-                Became::Value { .. } | Became::Nothing => {
-                    let lives = effect.place().map(|place| place.expiry);
-                    self.staged.insert(*keyspace, key.clone(), OnItsWay { end: staged.ticket.end, lives });
-                }
+                Became::Value { .. } | Became::Nothing => self.under_way.add(*keyspace, key, staged.ticket.end),
             }
             self.names.take(effect);
             self.rows_bytes += effect.row_bytes();
@@ -301,8 +313,8 @@ impl Desk {
             self.rows_bytes = self.rows_bytes.saturating_sub(effect.row_bytes());
             if let Became::Erased { to } = became {
                 self.erased.remove(*keyspace, (key, to.as_deref()), staged.ticket.end);
-            } else if self.staged.get(*keyspace, key).is_some_and(|way| way.end == staged.ticket.end) {
-                self.staged.remove(*keyspace, key);
+            } else {
+                self.under_way.remove(*keyspace, key);
             }
         }
         match staged.turn {

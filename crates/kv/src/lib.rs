@@ -79,6 +79,7 @@ mod tally;
 mod throttle;
 mod time;
 mod transaction;
+mod under_way;
 mod upkeep;
 mod values;
 mod vault;

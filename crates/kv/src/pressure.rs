@@ -66,6 +66,9 @@ fn dead_bytes(live_bytes: u64, volume_bytes: u64) -> (u64, u64) {
 
 /// How far a number is on its way between two others.
 fn part(number: u64, (from, to): (u64, u64)) -> u64 {
+    if number <= from {
+        return 0;
+    }
     let behind =
         u128::from(number.saturating_sub(from)) * u128::from(WHOLE) / u128::from(to.saturating_sub(from).max(1));
     u64::try_from(behind).unwrap_or(u64::MAX).min(WHOLE)

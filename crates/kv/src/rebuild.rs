@@ -29,7 +29,7 @@ use crate::desk::Desk;
 use crate::finished::{Finished, Row as Finish};
 use crate::ledger::{CELL_BYTES, head};
 use crate::note::{self, Moment};
-use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Place, Record};
+use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Metadata, Place, Record};
 use crate::recover::replayed;
 use crate::rows::Laid;
 use crate::tally::laid_bytes;
@@ -278,7 +278,7 @@ fn valued(address: Address, value: &Value<'_>) -> Effect {
         modified,
         expiry,
     };
-    became(keyspace, key, Became::Value { place, metadata: metadata.into() })
+    became(keyspace, key, Became::Value { place, metadata: Metadata::from_slice(metadata) })
 }
 
 /// The volumes that count, in order: from the first place on without a hole, up to where the journal goes on.

@@ -100,7 +100,8 @@ impl Effect {
                     modified,
                     expiry,
                 },
-                metadata: metadata.into(),
+                // At once: `into` goes byte by byte.
+                metadata: Metadata::from_slice(metadata),
             },
             Op::Delete { .. } => Became::Nothing,
             Op::Erase { to, .. } => Became::Erased { to: to.map(Key::from) },
@@ -137,7 +138,7 @@ pub(crate) struct Laid {
 impl Laid {
     /// `now`: when its values were written.
     pub(crate) fn batch(ops: &[Op<'_>], durability: Durability, now: u64) -> Self {
-        let mut head = Writer::new();
+        let mut head = Writer::behind(Vec::with_capacity(BATCH_HEAD_BYTES + heads_bytes(ops)));
         let durable = u8::from(durability == Durability::Durable);
         head.u8(VERSION).u8(durable).u16(0).u32(count(ops)).u64(now);
         Self::new(head, ops, now)
@@ -177,13 +178,15 @@ impl Laid {
     pub(crate) fn parts<'a>(&'a self, ops: &[Op<'a>]) -> Vec<&'a [u8]> {
         let cut = |heads: &'a [u8], at: usize| heads.split_at_checked(at).unwrap_or((heads, &[]));
         let (first, mut heads) = cut(&self.heads, self.first);
-        let each = ops.iter().flat_map(|op| {
+        let mut parts = Vec::with_capacity(1 + 4 * ops.len());
+        parts.push(first);
+        for op in ops {
             let Fields { flags, key, metadata, value, .. } = op.fields();
             let (head, rest) = cut(heads, head_bytes(flags));
             heads = rest;
-            [head, key, metadata, value]
-        });
-        std::iter::once(first).chain(each).filter(|part| !part.is_empty()).collect()
+            parts.extend_from_slice(&[head, key, metadata, value]);
+        }
+        parts
     }
 
     /// What it does, now that it is known where it stands.
@@ -195,6 +198,11 @@ impl Laid {
         }
         self.effects
     }
+}
+
+/// What all heads of operations take.
+fn heads_bytes(ops: &[Op<'_>]) -> usize {
+    ops.iter().map(|op| head_bytes(op.fields().flags)).sum()
 }
 
 fn count(ops: &[Op<'_>]) -> u32 {

@@ -61,6 +61,8 @@ impl Kv {
         // A journal that failed says so to every writer.
         _ = self.publish(&mut self.desk());
         self.leases.end_due(&self.shared);
+        // So that a walk finds little to put in order.
+        self.shared.ledger.runs().order();
         if self.read_only {
             return;
         }
@@ -264,6 +266,12 @@ impl Kv {
     /// # Errors
     /// As the disk says: then there is no room for this write.
     pub(crate) fn make_room(&self) -> Result<(), KvError> {
+        let debt = self.shared.ledger.debt();
+        if debt.level0_runs < LEVEL0_RUNS_MAX
+            && debt.active_bytes + debt.immutable_bytes < self.config.memory_bytes_max()
+        {
+            return Ok(());
+        }
         let level0_runs = || self.shared.ledger.debt().level0_runs;
         while level0_runs() >= LEVEL0_RUNS_MAX {
             if !self.shared.ledger.merge(&*self.shared.log, &AtOnce)? && level0_runs() >= LEVEL0_RUNS_MAX {
