@@ -2,7 +2,8 @@
 //! them, a crowd of them over several connections.
 //!
 //! Walk: [`Attendant::resolve`] · `verdict` asks the coordinator and `judge` · aborts are laid together and wait for one
-//! sync · `tell`, and `evict` for a branch that a fenced client's session still keeps · `keep` notes how it was left.
+//! sync · `freed`: no session on its way out may have it · `tell`, and `evict` for a branch that a fenced client's session
+//! still keeps · `keep` notes how it was left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,17 +92,10 @@ impl Attendant {
         done
     }
 
-    /// Those that may be told now; those whose voter still has to be ended; those that come again. Only a commit has a
-    /// witness, and only it must not be answered while its voter is on the way out.
+    /// Those that may be told now; those whose session still has to be ended; those that come again.
     fn freed(&mut self, orders: Vec<(Xid, Outcome)>) -> Sorted {
-        let witness = |(xid, outcome): &(Xid, Outcome)| match outcome {
-            Outcome::Committed => self.voter(*xid),
-            Outcome::RolledBack => Vec::new(),
-        };
-        let witnesses: Vec<Vec<u8>> = orders.iter().map(witness).collect();
-        let asked = orders.iter().zip(witnesses).filter(|(_, witness)| !witness.is_empty());
-        let (asked, verbs): (Vec<Xid>, Vec<Verb>) =
-            asked.map(|((xid, _), witness)| (*xid, Verb::Freed { xid: *xid, witness })).unzip();
+        let asked = orders.iter().filter_map(|(xid, _)| Some((*xid, self.question(*xid)?)));
+        let (asked, verbs): (Vec<Xid>, Vec<Verb>) = asked.unzip();
         let replies = self.station.tell_all(verbs, self.clock.now(), |_| {});
         let mut held: BTreeMap<Xid, Option<Reply>> = asked.into_iter().zip(replies).collect();
         held.retain(|_, reply| *reply != Some(Reply::Done));
@@ -125,12 +119,20 @@ impl Attendant {
         self.coordinator.witness(tx, resource, number)
     }
 
+    /// What comes before an outcome, be it commit or rollback: has the session that had the branch gone? Whose it is says the
+    /// witness of the vote, else any session of a client that never decides again may be it. None where neither is known:
+    /// of a client that may come back other sessions stay for as long as it likes.
+    fn question(&self, xid: Xid) -> Option<Verb> {
+        let witness = self.voter(xid);
+        let is_over = matches!(self.standing(xid), Some(Standing::Fencing | Standing::Fenced));
+        (is_over || !witness.is_empty()).then_some(Verb::Freed { xid, witness })
+    }
+
     /// One of them.
     fn tell_one(&mut self, xid: Xid, outcome: Outcome) -> Option<Reply> {
         let now = self.clock.now();
-        let witness = if outcome == Outcome::Committed { self.voter(xid) } else { Vec::new() };
-        if !witness.is_empty() {
-            let reply = self.station.tell(Verb::Freed { xid, witness }, now);
+        if let Some(question) = self.question(xid) {
+            let reply = self.station.tell(question, now);
             if reply != Some(Reply::Done) {
                 return reply;
             }
@@ -146,6 +148,13 @@ impl Attendant {
         let again = match self.tell_one(xid, outcome) {
             Some(Reply::Refused(Kind::Busy, _)) => match self.station.tell(Verb::Evict(xid), now) {
                 Some(Reply::Done) => self.tell_one(xid, outcome),
+                // Nobody knows that one of those has it, and they may stay for ever: if one has, the branch itself says so.
+                Some(Reply::Refused(Kind::Denied, native)) if self.voter(xid).is_empty() => {
+                    match self.station.tell(told(xid, outcome), now) {
+                        Some(Reply::Refused(Kind::Busy, _)) => return Some(Resolution::Retry(Kind::Denied, native)),
+                        again => again,
+                    }
+                }
                 Some(Reply::Refused(kind, native)) => return Some(Resolution::Retry(kind, native)),
                 Some(_) | None => return Some(Resolution::Retry(Kind::Busy, busy)),
             },
@@ -158,8 +167,11 @@ impl Attendant {
     }
 
     fn is_fenced(&self, xid: Xid) -> bool {
-        let standing = |sight: &Sight| self.coordinator.standing(sight.branch.tx.incarnation);
-        self.sights.get(&xid).map(standing) == Some(Standing::Fenced)
+        self.standing(xid) == Some(Standing::Fenced)
+    }
+
+    fn standing(&self, xid: Xid) -> Option<Standing> {
+        Some(self.coordinator.standing(self.sights.get(&xid)?.branch.tx.incarnation))
     }
 
     fn verdict(&self, sight: &Sight) -> Order {

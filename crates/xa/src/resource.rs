@@ -47,12 +47,13 @@ pub enum Verb {
     /// The branch's client is fenced: a session of its that still keeps the prepared branch from others is ended.
     /// `Done` when nothing keeps it (any more), `Refused(Denied)` where that is not this account's right.
     Evict(Xid),
-    /// Whether the connection that voted, as its witness says, has gone: asked before another connection commits the
-    /// branch. `Done`, also where that makes no difference; `Refused(Busy)` while it is there, or on its way out.
+    /// Whether the connection that voted, as its witness says, has gone; without a witness, whether every connection of the
+    /// branch's client has. Asked before another connection commits the branch or rolls it back. `Done`, also where that
+    /// makes no difference; `Refused(Busy)` while one is there, or on its way out.
     Freed {
         /// The branch.
         xid: Xid,
-        /// What [`Resource::witness`] gave when it voted.
+        /// What [`Resource::witness`] gave when it voted; may be empty.
         witness: Vec<u8>,
     },
 }

@@ -51,9 +51,13 @@ pub(crate) struct Vault {
     pub(crate) witnesses: Vec<Vec<u8>>,
     /// Branches that a living session keeps from everybody else.
     pub(crate) kept: BTreeSet<Xid>,
-    /// Branches whose voter's session is on its way out: a commit is answered with success, and nothing is done.
+    /// Sessions are another account's: nobody may end them.
+    pub(crate) is_denied: bool,
+    /// Branches whose voter's session is on its way out: an outcome is answered with success, and nothing is done.
     pub(crate) going: BTreeSet<Xid>,
-    /// An answer that is lost, once, though its verb was done.
+    /// Branches whose client has other sessions, which have not gone.
+    pub(crate) beside: BTreeSet<Xid>,
+    /// An answer to an outcome that is lost, once, though its verb was done.
     pub(crate) loses: Option<Xid>,
     /// Connections that have died without anybody's doing.
     pub(crate) broken: BTreeSet<u64>,
@@ -164,14 +168,8 @@ impl Bank {
                 holder if holder == connection => Reply::Done,
                 holder => Reply::Refused(Kind::Conflict, native(&format!("connection {holder} has it"))),
             },
-            Verb::Evict(xid) => {
-                vault.kept.remove(&xid);
-                Reply::Done
-            }
-            Verb::Freed { xid, .. } if vault.kept.contains(&xid) || vault.going.contains(&xid) => {
-                Reply::Refused(Kind::Busy, native("its connection is there"))
-            }
-            Verb::Freed { .. } => Reply::Done,
+            Verb::Evict(xid) => vault.evict(&xid),
+            Verb::Freed { xid, .. } => vault.freed(&xid),
             Verb::Inquire { xid, witness } => {
                 vault.witnesses.push(witness);
                 Reply::Past(vault.past(&xid))
@@ -184,8 +182,8 @@ impl Bank {
                 Reply::Listed(vault.prepared.iter().filter(ours).copied().collect())
             }
         };
-        let is_lost = vault.loses.take_if(|lost| Some(*lost) == xid).is_some();
-        if phase_two && (is_lost || vault.trouble == Some(Trouble::LosesAnswers)) {
+        let is_lost = phase_two && vault.loses.take_if(|lost| Some(*lost) == xid).is_some();
+        if is_lost || (phase_two && vault.trouble == Some(Trouble::LosesAnswers)) {
             return Reply::Lost(native("lost"));
         }
         reply
@@ -210,9 +208,24 @@ impl Vault {
             Some(Trouble::Refuses) if phase_two => Reply::Refused(Kind::Busy, native("busy")),
             Some(Trouble::Heuristic(heuristic)) if phase_two => Reply::Heuristic(heuristic, native("by hand")),
             _ if is_kept => Reply::Refused(Kind::Busy, native("attached")),
-            _ if matches!(verb, Verb::Commit(xid) if self.going.contains(xid)) => Reply::Done,
+            _ if matches!(verb, Verb::Commit(xid) | Verb::Rollback(xid) if self.going.contains(xid)) => Reply::Done,
             _ => return None,
         })
+    }
+
+    fn evict(&mut self, xid: &Xid) -> Reply {
+        if self.is_denied {
+            return Reply::Refused(Kind::Denied, native("another account's"));
+        }
+        self.kept.remove(xid);
+        Reply::Done
+    }
+
+    fn freed(&self, xid: &Xid) -> Reply {
+        if [&self.kept, &self.going, &self.beside].iter().any(|there| there.contains(xid)) {
+            return Reply::Refused(Kind::Busy, native("its connection is there"));
+        }
+        Reply::Done
     }
 
     fn past(&self, xid: &Xid) -> Past {

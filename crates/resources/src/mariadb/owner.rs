@@ -23,7 +23,7 @@ const _: () =
     assert!(MARKS_MAX.is_multiple_of(TAKE_BATCH) && MARKS_MAX.is_multiple_of(FIND_BATCH), "batches leave nothing over");
 
 /// The client process that a branch belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     node: NodeId,
     incarnation: Incarnation,

@@ -2,15 +2,15 @@
 //! mark by which such a session is found.
 //!
 //! Walk: [`Session::mark`] when a connection works for a client for the first time · `claim` · `listed` · `inquire` ·
-//! `evict`: ask who has the client's marks, end those sessions, wait until they have gone · `freed`: has who voted gone? ·
-//! `let_leave`: the pause behind that, before an outcome.
+//! `evict`: ask who has the client's marks, end those sessions, wait until they have gone · `freed`: has who voted gone, or
+//! if nobody knows who, everybody with a mark of the client's? · `let_leave`: the pause behind that, before an outcome.
 //! Trap: a replica lists what it has replayed, which need not be what its primary holds. So no list of a server that is
 //! read-only counts, and neither does its 1397; a replica that may be written to looks like a primary.
 //! Deliberately absent: names of locks (`owner.rs`), which server it is (`witness.rs`).
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
@@ -99,6 +99,8 @@ pub(super) fn replica() -> Native {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leavers {
     found: Arc<AtomicU64>,
+    /// Clients without a session since the last list: every branch of theirs that is on it has been let go, or is about to be.
+    absent: Arc<Mutex<HashSet<Owner>>>,
     /// Up to which of them this connection has waited.
     waited: u64,
 }
@@ -106,7 +108,23 @@ pub(super) struct Leavers {
 impl Leavers {
     /// The same ones, for a connection that has not waited yet.
     pub(super) fn shared(&self) -> Self {
-        Self { found: Arc::clone(&self.found), waited: 0 }
+        Self { found: Arc::clone(&self.found), absent: Arc::clone(&self.absent), waited: 0 }
+    }
+
+    fn is_absent(&self, owner: Owner) -> bool {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner).contains(&owner)
+    }
+
+    /// Its sessions have gone, whenever that was.
+    fn note_absent(&self, owner: Owner) {
+        // Counted first: whoever finds it absent waits.
+        self.note();
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner).insert(owner);
+    }
+
+    /// What is listed from now on may have been prepared since.
+    fn list_anew(&self) {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn note(&self) {
@@ -171,6 +189,7 @@ impl Session {
     }
 
     pub(super) fn recover(&mut self, node: NodeId) -> Reply {
+        self.leavers.list_anew();
         self.listed().map_or_else(Unlisted::reply, |xids| Reply::Listed(ours(node, xids)))
     }
 
@@ -224,17 +243,9 @@ impl Session {
 
     /// Ends those with one of a batch of marks; gives their numbers and connections.
     fn end_sessions(&mut self, owner: Owner, first: u32) -> Result<Vec<(u32, u64)>, Reply> {
-        let own = self.seen.connection;
-        let row: Option<Row> = self
-            .ask(|connection| connection.query_first(owner.find(first)))
-            .map_err(|failure| plain(Step::Open, &failure))?;
-        let holders = row.map(Row::unwrap).unwrap_or_default();
+        let holders = self.holders(owner, first).map_err(|failure| plain(Step::Open, &failure))?;
         let mut ended = Vec::new();
-        for (number, holder) in (first..).zip(holders) {
-            let Ok(Some(id)) = mysql::from_value_opt::<Option<u64>>(holder) else { continue };
-            if id == own {
-                continue;
-            }
+        for (number, id) in holders {
             match self.ask(|connection| connection.query_drop(format!("KILL CONNECTION {id}"))) {
                 Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => ended.push((number, id)),
                 Err(Failure::Server(code @ (KILL_DENIED | 1227), message)) => {
@@ -250,12 +261,28 @@ impl Session {
         Ok(ended)
     }
 
+    /// Who else has one of a batch of the client's marks: number and connection.
+    fn holders(&mut self, owner: Owner, first: u32) -> Result<Vec<(u32, u64)>, Failure> {
+        let own = self.seen.connection;
+        let row: Option<Row> = self.ask(|connection| connection.query_first(owner.find(first)))?;
+        let ids = row.map(Row::unwrap).unwrap_or_default().into_iter().map(mysql::from_value_opt::<Option<u64>>);
+        Ok((first..)
+            .zip(ids)
+            .filter_map(|(number, id)| Some((number, id.ok()??)))
+            .filter(|(_, id)| *id != own)
+            .collect())
+    }
+
     /// Whether the connection that voted has gone.
-    /// Trap: a session that ends hands its branch to whoever asks before InnoDB has let go of it. A commit that comes in
-    /// between is answered with success and does nothing; the branch is listed nowhere, and prepared again after a
-    /// restart (10.11.19: 0.7 % of such commits). The list of connections shows when it is almost over: a session leaves it,
-    /// then closes its socket, then InnoDB lets go. Nothing that every account may ask shows the rest: [`Self::let_leave`].
+    /// Trap: a session that ends hands its branch to whoever asks before InnoDB has let go of it. An outcome that comes in
+    /// between is answered with success and does nothing; the branch is listed nowhere, keeps its locks, and is prepared again
+    /// after a restart (10.11.19: 0.7 % of such commits). The list of connections shows when it is almost over: a session gives
+    /// up its mark and leaves the list, then closes its socket, then InnoDB lets go. Nothing that every account may ask shows
+    /// the rest: [`Self::let_leave`].
     pub(super) fn freed(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
+        if witness.is_empty() {
+            return self.absent(xid);
+        }
         let Some(voter) = self.seen.voter(witness).filter(|id| *id != self.seen.connection) else { return Reply::Done };
         if self.gone.contains(&voter) {
             return Reply::Done;
@@ -271,6 +298,25 @@ impl Session {
             }
             Err(failure) => plain(Step::Open, &failure),
         }
+    }
+
+    /// Whether nobody has a mark of the branch's client: as nothing was kept of the vote, anybody who has may have given it.
+    fn absent(&mut self, xid: &Xid) -> Reply {
+        let Some(owner) = Owner::of(xid).filter(|owner| !self.leavers.is_absent(*owner)) else { return Reply::Done };
+        for first in (0..MARKS_MAX).step_by(usize::try_from(FIND_BATCH).unwrap_or(usize::MAX)) {
+            match self.holders(owner, first).map(|holders| holders.first().copied()) {
+                Ok(None) => {}
+                Ok(Some((_, id))) => {
+                    let message = format!(
+                        "connection {id} works for the client of branch {xid} and may still have it; come again"
+                    );
+                    return Reply::Refused(Kind::Busy, said(message));
+                }
+                Err(failure) => return plain(Step::Open, &failure),
+            }
+        }
+        self.leavers.note_absent(owner);
+        Reply::Done
     }
 
     fn has_gone(&mut self, id: u64) {

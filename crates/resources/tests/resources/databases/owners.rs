@@ -26,11 +26,11 @@ pub(super) fn root(servers: &Servers) -> Conn {
 }
 
 /// The connection that has the lock.
-fn holder(table: &MariadbTable, lock: &str) -> Option<u64> {
+pub(super) fn holder(table: &MariadbTable, lock: &str) -> Option<u64> {
     table.plain().query_first::<Option<u64>, _>(format!("SELECT IS_USED_LOCK('{lock}')")).unwrap().unwrap()
 }
 
-fn mark(test: &str, incarnation: &str, number: u32) -> String {
+pub(super) fn mark(test: &str, incarnation: &str, number: u32) -> String {
     format!("assent:{}:{incarnation}:{number}", node(test))
 }
 
@@ -39,15 +39,18 @@ fn id(branch: &mut Mariadb) -> u64 {
 }
 
 /// The same branch, of another client process.
-fn of_client(xid: Xid, epoch: u32, number: u32) -> Xid {
+pub(super) fn of_client(xid: Xid, epoch: u32, number: u32) -> Xid {
     let mut branch = xid.branch().unwrap();
     branch.tx.incarnation = Incarnation { epoch: Epoch(epoch), number };
     Branch::xid(&branch)
 }
 
 /// A session with a row in a prepared branch, which stays where it is.
-fn prepared(table: &MariadbTable, xid: Xid, row: i32) -> Mariadb {
-    let mut branch = table.resource();
+pub(super) fn prepared(table: &MariadbTable, xid: Xid, row: i32) -> Mariadb {
+    prepared_in(table.resource(), table, xid, row)
+}
+
+pub(super) fn prepared_in(mut branch: Mariadb, table: &MariadbTable, xid: Xid, row: i32) -> Mariadb {
     assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
     let insert = format!("INSERT INTO {} VALUES ({row})", table.table);
     branch.work(|connection| connection.query_drop(insert)).unwrap();
