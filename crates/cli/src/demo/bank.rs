@@ -16,6 +16,8 @@ use crate::failure::Failure;
 
 /// Accounts are filled in batches of this many.
 const FILL: u32 = 500;
+/// How long a table of a bank waits to be dropped: InnoDB's own thread may be at its statistics, for seconds on a busy disk.
+const DROP_WAIT_S: u32 = 30;
 /// The keyspace of accounts.
 pub(crate) const ACCOUNTS: u32 = 0;
 
@@ -169,8 +171,9 @@ impl Bank {
                 bank.work(|client| client.batch_execute(&statement))?;
             }
             Self::Mariadb(bank, table) => {
+                let wait = format!("SET SESSION innodb_lock_wait_timeout = {DROP_WAIT_S}");
                 let statement = format!("DROP TABLE {table}");
-                bank.work(|connection| connection.query_drop(&statement))?;
+                bank.work(|connection| [wait, statement].iter().try_for_each(|it| connection.query_drop(it)))?;
             }
         }
         Ok(())
