@@ -4,14 +4,18 @@
 //! whole records. So a commit costs what it changes, not what its pages have.
 //!
 //! Walk: [`Page::combine`] puts fragments together · [`Page::get`] finds a slot's record · [`Page::change`] says what to write
-//! of it · [`Page::after`] is what it is afterwards.
+//! of it · [`Page::after`] is what it is afterwards · [`Page::brief`] keeps what a reader makes of the records of a page that is read again and again.
 //! Deliberately absent: where fragments stand.
 
+mod brief;
+
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use assent_frame::{Malformed, Reader};
 
+pub(crate) use self::brief::Brief;
 use crate::fragment::{self, Records};
 use crate::record::{Record, WHOLE, length};
 use crate::varint;
@@ -42,16 +46,41 @@ struct Base {
     /// Where a slot's record begins; slots behind the last record have no place here. Not before somebody looks: of what is loaded most
     /// is not looked at soon.
     starts: OnceLock<Result<Vec<u32>, Malformed>>,
+    /// Its nodes as they are written, once as many were asked for as it has: of most pages few ever are.
+    briefs: OnceLock<Box<[Brief]>>,
+    asked: AtomicUsize,
 }
 
 impl Base {
     const fn of(bytes: Arc<[u8]>) -> Self {
-        Self { bytes, starts: OnceLock::new() }
+        Self { bytes, starts: OnceLock::new(), briefs: OnceLock::new(), asked: AtomicUsize::new(0) }
     }
 
     fn starts(&self) -> Result<&[u32], Malformed> {
         self.starts.get_or_init(|| starts(&self.bytes)).as_deref().map_err(|malformed| *malformed)
     }
+
+    #[inline]
+    fn briefs(&self, make: impl Fn(u8, &[u8], usize) -> Brief) -> Option<&[Brief]> {
+        self.briefs.get().map(|briefs| &**briefs).or_else(|| self.ask(make))
+    }
+
+    /// They are made by whoever asks when as much was spent as that takes.
+    #[cold]
+    fn ask(&self, make: impl Fn(u8, &[u8], usize) -> Brief) -> Option<&[Brief]> {
+        let starts = self.starts().ok()?;
+        let (asked, bytes_max) = (self.asked.fetch_add(1, Ordering::Relaxed), briefs_bytes_max(&self.bytes));
+        if asked < starts.len() || size_of::<Brief>() * starts.len() > bytes_max {
+            return None;
+        }
+        let made = |(slot, start): (u8, &u32)| make(slot, &self.bytes, usize::try_from(*start).unwrap_or(usize::MAX));
+        Some(self.briefs.get_or_init(|| (0..=u8::MAX).zip(starts).map(made).collect()))
+    }
+}
+
+/// They take at most twice as much as what they are made of: a page with few nodes far apart has none.
+fn briefs_bytes_max(base: &[u8]) -> usize {
+    (2 * base.len()).min(256 * size_of::<Brief>())
 }
 
 fn starts(fragment: &[u8]) -> Result<Vec<u32>, Malformed> {
@@ -185,6 +214,17 @@ impl Page {
         bytes.get(usize::try_from(start).ok()?..)
     }
 
+    /// What was made of a slot's record once as many were asked for as the page has, and the bytes that it was made of; `make` is told
+    /// them, and where in them the record begins. None: look at [`Page::laid`]. All who ask must make the same.
+    #[inline]
+    pub(crate) fn brief(&self, slot: u8, make: impl Fn(u8, &[u8], usize) -> Brief) -> Option<(&Brief, &[u8])> {
+        if self.over.binary_search_by_key(&slot, |(of, _)| *of).is_ok() {
+            return None;
+        }
+        let base = self.base.as_ref()?;
+        Some((base.briefs(make)?.get(usize::from(slot))?, &base.bytes))
+    }
+
     /// What a slot says, and where in the page's bytes its text stands.
     ///
     /// # Errors
@@ -271,7 +311,9 @@ impl Page {
     /// What it takes in memory. The base counts in each page that shares it: rather too much than too little.
     pub(crate) fn held_bytes(&self) -> usize {
         let deltas: usize = self.deltas.iter().map(|delta| delta.len() + 32).sum();
-        self.base_bytes().len() + 4 * 256 + self.newer.capacity() + 8 * self.over.capacity() + deltas + 192
+        let base = self.base_bytes();
+        let over = self.newer.capacity() + 8 * self.over.capacity();
+        base.len() + briefs_bytes_max(base) + 4 * 256 + over + deltas + 192
     }
 }
 

@@ -250,14 +250,15 @@ impl<L: Look> Writing<L> {
 
     /// The same from an item.
     fn whole(&mut self, item: &Item, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
-        let hash = if self.form.metadata == Metadata::All { Some(self.look.hash(item)?) } else { None };
-        self.value(&Seen::whole(item), is_member, hash)?;
+        let is_all = self.form.metadata == Metadata::All;
+        let more = if is_all { Some((self.look.hash(item)?, item.node.descendants)) } else { None };
+        self.value(&Seen::whole(item), is_member, more)?;
         Ok(item.node.right)
     }
 
-    /// Writes a value, or the beginning of a container.
+    /// Writes a value, or the beginning of a container; with all metadata its hash and its descendants are known.
     #[inline]
-    fn value(&mut self, node: &Seen<'_>, is_member: bool, hash: Option<u64>) -> Result<(), DocsError> {
+    fn value(&mut self, node: &Seen<'_>, is_member: bool, more: Option<(u64, u64)>) -> Result<(), DocsError> {
         self.written.nodes += 1;
         let is_plain = self.form.metadata == Metadata::None;
         if is_member {
@@ -266,7 +267,7 @@ impl<L: Look> Writing<L> {
             self.heads.item(&mut self.out);
         }
         if !is_plain {
-            self.metadata(node, hash);
+            self.metadata(node, more);
         }
         match node.kind {
             Kind::Object | Kind::Array => {
@@ -298,17 +299,17 @@ impl<L: Look> Writing<L> {
 
     /// What is known of a node, behind its head, up to its value.
     #[inline]
-    fn metadata(&mut self, node: &Seen<'_>, hash: Option<u64>) {
+    fn metadata(&mut self, node: &Seen<'_>, more: Option<(u64, u64)>) {
         self.digits(node.key.0);
-        if let Some(hash) = hash {
+        if let Some((hash, _)) = more {
             self.put(&format!(",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", node.kind.name()));
         }
         if node.kind.is_container() && self.form.metadata != Metadata::NodeKey {
             self.put(",\"childCount\":");
             self.digits(node.children);
-            if self.form.metadata == Metadata::All {
+            if let Some((_, descendants)) = more {
                 self.put(",\"descendantCount\":");
-                self.digits(node.descendants);
+                self.digits(descendants);
             }
         }
         self.put("},\"value\":");

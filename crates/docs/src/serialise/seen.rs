@@ -1,14 +1,14 @@
 //! What is written of a node, where it was read.
 //!
-//! Walk: [`Seen::of`] takes a record apart in one go, without the fields that nobody writes. Whatever is not as a writer lays it is
-//! not seen: then the node is asked for as everywhere else, and that says what is wrong with it.
+//! Walk: [`Seen::of`] takes what its page keeps of a node ([`Brief`]), or takes its record apart in one go, without the fields that nobody
+//! writes. Whatever is not as a writer lays it is not seen: then the node is asked for as everywhere else, and that says what is wrong with it.
 
 use super::text::Letters;
 use crate::look::Item;
 use crate::node::{Kind, NodeKey, field};
-use crate::page::Page;
+use crate::page::{Brief, Page, SLOTS};
 use crate::path::PathId;
-use crate::varint::far;
+use crate::varint::{far, near};
 
 /// A node with its text, borrowed from its page.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,6 @@ pub(super) struct Seen<'p> {
     pub(super) right: Option<NodeKey>,
     pub(super) first: Option<NodeKey>,
     pub(super) children: u64,
-    pub(super) descendants: u64,
     pub(super) text: Letters<'p>,
 }
 
@@ -27,7 +26,48 @@ impl<'p> Seen<'p> {
     /// The node of this page; none if it is not there or is not as a writer lays it.
     #[inline]
     pub(super) fn of(page: &'p Page, key: NodeKey) -> Option<Self> {
-        let mut rest = page.laid(key.page().1)?;
+        let (number, slot) = key.page();
+        let make =
+            |slot: u8, bytes: &[u8], start: usize| Seen::brief(NodeKey(number * SLOTS + u64::from(slot)), bytes, start);
+        let kept = page.brief(slot, make).and_then(|(brief, bytes)| Self::kept(key, brief, bytes));
+        kept.or_else(|| Self::read(key, page.laid(slot)?))
+    }
+
+    /// As its page keeps it.
+    #[inline]
+    fn kept(key: NodeKey, brief: &Brief, bytes: &'p [u8]) -> Option<Self> {
+        let Brief { first, many, right, path, kind, is_plain } = *brief;
+        let (kind, path) = (kind?, path.into());
+        let link = |near: u32| (near != 0).then(|| NodeKey(far(near.into(), key.0)));
+        let right = link(right);
+        if matches!(kind, Kind::String | Kind::Number) {
+            let start = usize::try_from(first).ok()?;
+            let text = Letters::known(bytes.get(start..)?.get(..usize::try_from(many).ok()?)?, is_plain);
+            return Some(Self { key, kind, path, right, first: None, children: 0, text });
+        }
+        Some(Self { key, kind, path, right, first: link(first), children: many.into(), text: Letters::NONE })
+    }
+
+    /// What is kept of it.
+    fn brief(key: NodeKey, bytes: &'p [u8], start: usize) -> Brief {
+        let made = || {
+            let seen = Self::read(key, bytes.get(start..)?)?;
+            let link = |to: Option<NodeKey>| u32::try_from(to.map_or(0, |to| near(to.0, key.0))).ok();
+            let letters = seen.text.bytes();
+            let (first, many) = if matches!(seen.kind, Kind::String | Kind::Number) {
+                // Its place: the text is a part of the bytes.
+                let place = letters.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
+                (u32::try_from(place).ok()?, u32::try_from(letters.len()).ok()?)
+            } else {
+                (link(seen.first)?, u32::try_from(seen.children).ok()?)
+            };
+            let (right, path) = (link(seen.right)?, u16::try_from(seen.path).ok()?);
+            Some(Brief { first, many, right, path, kind: Some(seen.kind), is_plain: seen.text.is_plain() })
+        };
+        made().unwrap_or_default()
+    }
+
+    fn read(key: NodeKey, mut rest: &'p [u8]) -> Option<Self> {
         let mask = u16::try_from(number(&mut rest)?).ok()?;
         let mut text = Letters::NONE;
         if mask & field::TEXT != 0 {
@@ -56,7 +96,7 @@ impl<'p> Seen<'p> {
             && descendants >= children
             && far(parent, key.0) < NodeKey::END;
         let (right, first) = (link(right), link(first));
-        is_sound.then_some(Self { key, kind, path, right, first, children, descendants, text })
+        is_sound.then_some(Self { key, kind, path, right, first, children, text })
     }
 
     pub(super) fn whole(item: &'p Item) -> Self {
@@ -68,7 +108,6 @@ impl<'p> Seen<'p> {
             right: node.right,
             first: node.first,
             children: node.children,
-            descendants: node.descendants,
             text: Letters::of(item.text()),
         }
     }
@@ -98,6 +137,79 @@ mod tests {
     use crate::fragment;
     use crate::node::Node;
     use crate::record::tests::{any, record};
+    use crate::record::{Record, TEXT};
+
+    /// A page full of nodes of every kind, some of which do not fit in sixteen bytes.
+    fn nodes() -> Vec<(Node, &'static str)> {
+        let kinds = [Kind::Object, Kind::Array, Kind::String, Kind::Number, Kind::True, Kind::False, Kind::Null];
+        let texts = ["", "plain", "é", "a \"quote\"", "a long and plain one"];
+        let node = |at: usize| {
+            let (kind, key) = (kinds[at % 7], 256 + u64::try_from(at).unwrap());
+            let path = if at.is_multiple_of(11) { 1 << 16 } else { key % 5 };
+            let mut node = Node::new(NodeKey(key), kind, path, NodeKey(key - 1));
+            node.right = [None, Some(NodeKey(key + 1)), Some(NodeKey(key - 1)), Some(NodeKey(1 << 40))][at % 4];
+            if kind.is_container() && !at.is_multiple_of(3) {
+                let last = NodeKey(key + 7);
+                (node.first, node.last) = (Some(NodeKey(key + 1)), Some(last));
+                node.children = if at.is_multiple_of(5) { 1 << 32 } else { 3 };
+                node.descendants = node.children;
+            }
+            (node, if matches!(kind, Kind::String | Kind::Number) { texts[at % 5] } else { "" })
+        };
+        (0..256).map(node).collect()
+    }
+
+    fn expected<'t>(node: &Node, text: &'t str) -> Seen<'t> {
+        let Node { key, kind, path, right, first, children, .. } = *node;
+        Seen { key, kind, path, right, first, children, text: Letters::of(text) }
+    }
+
+    #[test]
+    fn a_page_that_is_read_again_is_taken_apart_once_and_says_the_same() {
+        let nodes = nodes();
+        let laid = fragment::lay_all(&nodes, |(node, text), out| node.lay(text.as_bytes(), out));
+        let page = Page::combine(vec![laid.into()]).unwrap();
+        for round in 0..3 {
+            for (node, text) in &nodes {
+                assert_eq!(Seen::of(&page, node.key), Some(expected(node, text)), "{round}");
+            }
+        }
+        let fits = |node: &Node| node.path < 1 << 16 && node.children < 1 << 32 && node.right != Some(NodeKey(1 << 40));
+        let is_kept = |page: &Page, node: &Node| {
+            let kept = page.brief(node.key.page().1, |_, _, _| panic!("it is taken apart a second time"));
+            kept.is_some_and(|(brief, _)| brief.kind.is_some())
+        };
+        assert!(nodes.iter().filter(|(node, _)| fits(node)).count() > 100);
+        assert!(nodes.iter().all(|(node, _)| is_kept(&page, node) == fits(node)));
+        // A commit changes one of them: all others are still kept.
+        let (changed, _) = nodes[2];
+        assert!(fits(&changed) && changed.kind == Kind::String);
+        let patch = Record { mask: TEXT, text: b"another", ..Record::default() };
+        let patch = fragment::lay(&fragment::Records::from([(2, patch)]));
+        let after = page.after(patch.into(), 0).unwrap();
+        assert_eq!(Seen::of(&after, changed.key), Some(expected(&changed, "another")));
+        let others = nodes.iter().filter(|(node, _)| node.key != changed.key);
+        assert!(!is_kept(&after, &changed) && { others }.all(|(node, _)| is_kept(&after, node) == fits(node)));
+    }
+
+    #[test]
+    fn a_page_with_few_nodes_far_apart_keeps_nothing_and_one_that_is_seldom_read_neither() {
+        let nodes = nodes();
+        let page = |nodes: &[(Node, &str)]| {
+            let records = nodes.iter().map(|(node, text)| (node.key.page().1, node.record(1, text.as_bytes())));
+            Page::combine(vec![fragment::lay(&records.collect()).into()]).unwrap()
+        };
+        let read = |page: &Page, node: &Node, times: usize| {
+            (0..times).for_each(|_| assert!(Seen::of(page, node.key).is_some()));
+            page.brief(node.key.page().1, |_, _, _| panic!("nobody has made them")).is_some()
+        };
+        let apart = page(&[nodes[4], nodes[254]]);
+        let full = page(&nodes);
+        let whole = full.held_bytes();
+        let last = nodes[254].0;
+        assert!(!read(&apart, &last, 10_000) && !read(&full, &last, 255) && read(&full, &last, 2));
+        assert_eq!(full.held_bytes(), whole, "the memory is counted before it is taken");
+    }
 
     proptest! {
         #[test]
@@ -112,9 +224,7 @@ mod tests {
             let seen = Seen::of(&page, key);
             prop_assert_eq!(seen.is_some(), read.is_some());
             if let Some((node, text)) = read {
-                let Node { key, kind, path, right, first, children, descendants, .. } = node;
-                let text = Letters::of(text);
-                prop_assert_eq!(seen, Some(Seen { key, kind, path, right, first, children, descendants, text }));
+                prop_assert_eq!(seen, Some(expected(&node, text)));
             }
             prop_assert_eq!(Seen::of(&page, NodeKey(key.0 ^ 1)), None);
         }

@@ -19,6 +19,16 @@ impl<'t> Letters<'t> {
         (is_plain || std::str::from_utf8(bytes).is_ok()).then_some(Self { bytes, is_plain })
     }
 
+    /// Those of which both is known.
+    #[inline]
+    pub(super) const fn known(bytes: &'t [u8], is_plain: bool) -> Self {
+        Self { bytes, is_plain }
+    }
+
+    pub(super) const fn is_plain(self) -> bool {
+        self.is_plain
+    }
+
     pub(super) fn of(text: &'t str) -> Self {
         Self { bytes: text.as_bytes(), is_plain: is_plain(text.as_bytes()) }
     }
