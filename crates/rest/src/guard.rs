@@ -18,10 +18,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Body as _;
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer::Answers;
+use crate::crew::Crew;
 use crate::deadline::Deadline;
 use crate::entry::Entry;
 use crate::identity::{Caller, Identity};
@@ -109,7 +109,7 @@ impl Guard {
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
         service: &Service,
-        (is_loopback, runtime): (bool, &Handle),
+        (is_loopback, crew): (bool, &Crew),
     ) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(Semaphore::MAX_PERMITS).max(1);
         let second = Duration::from_secs(1);
@@ -118,11 +118,11 @@ impl Guard {
         let many = settings.requests_per_second;
         Self {
             identity,
-            pool: Pool::new(readers.max(1), runtime),
-            writes: Pool::of_writers(writers, runtime),
-            upkeep: Pool::new(1, runtime),
-            passwords: Pool::new(PASSWORDS, runtime),
-            scrapes: Pool::new(1, runtime),
+            pool: Pool::new(readers.max(1), crew),
+            writes: Pool::of_writers(writers, crew),
+            upkeep: Pool::new(1, crew),
+            passwords: Pool::new(PASSWORDS, crew),
+            scrapes: Pool::new(1, crew),
             clock,
             open: service.open(),
             places: Arc::new(Semaphore::new(count(settings.requests_max))),

@@ -12,6 +12,7 @@
 
 mod answer;
 mod body;
+mod crew;
 mod deadline;
 mod docs;
 mod entry;

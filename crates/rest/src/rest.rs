@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch as flag;
 
+use crate::crew::Crew;
 use crate::guard::Guard;
 use crate::identity::Identity;
 use crate::listener::{Bounded, Lane, Peer};
@@ -155,11 +156,9 @@ impl Rest {
     pub fn start(address: &Address, entrance: Entrance, service: Service) -> Result<Self, RestError> {
         let Entrance { settings, identity, certificates, clock, metrics } = entrance;
         settings.check()?;
-        let crew = std::thread::available_parallelism().map_or(1, NonZero::get).min(SERVING_MAX);
-        // Beside readers and writers, of which there is one each at least: passwords, scrapes, upkeep.
-        let threads = usize::try_from(settings.threads).unwrap_or(1).max(2) + 4;
-        let (entry, first) = (runtime(1)?, runtime(threads)?);
-        let others = (1..crew).map(|_| runtime(1)).collect::<Result<Vec<_>, _>>()?;
+        let serving = std::thread::available_parallelism().map_or(1, NonZero::get).min(SERVING_MAX);
+        let (entry, first) = (runtime()?, runtime()?);
+        let others = (1..serving).map(|_| runtime()).collect::<Result<Vec<_>, _>>()?;
         let refused = |error| RestError::Listen { address: address.clone(), error };
         let socket = tcp_listener(address).map_err(refused)?;
         let inside = entry.enter();
@@ -170,10 +169,11 @@ impl Rest {
         let connections = metrics.gauge("http_connections", label, "Open HTTP connections");
         let (slots, silence) = (Slots::new(settings.limits.connections_max), settings.limits.partial_frame_ms);
         let waits = (Duration::from_millis(silence.into()), Duration::from_micros(settings.look_us.into()));
-        let bounded = Bounded::new(socket, crew, slots, waits, connections, certificates.as_ref());
+        let bounded = Bounded::new(socket, serving, slots, waits, connections, certificates.as_ref());
         let (bounded, mut lanes) = bounded.map_err(RestError::Start)?;
         let is_loopback = address.ip().is_loopback();
-        let guard = Guard::new(&settings, identity, clock, &metrics, &service, (is_loopback, first.handle()));
+        let crew = Crew::default();
+        let guard = Guard::new(&settings, identity, clock, &metrics, &service, (is_loopback, &crew));
         let served = service.under(Arc::new(guard), &settings);
         let (stop, stopped) = flag::channel(None);
         let own = lanes.pop();
@@ -187,7 +187,7 @@ impl Rest {
             };
             threads.push(thread(format!("rest-{}", number + 1), work)?);
         }
-        let thread = thread("rest".to_owned(), move || lead(first, own, served, stopped, threads))?;
+        let thread = thread("rest".to_owned(), move || lead((first, &crew), own, served, stopped, threads))?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -223,10 +223,10 @@ const SERVING_MAX: usize = 8;
 /// What work that cannot be cut short is given at the end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Of one thread that serves, with others for what may block.
-fn runtime(blocking: usize) -> Result<Runtime, RestError> {
+/// Of one thread that serves.
+fn runtime() -> Result<Runtime, RestError> {
     let mut builder = Builder::new_current_thread();
-    builder.enable_io().enable_time().max_blocking_threads(blocking).thread_name("rest-work");
+    builder.enable_io().enable_time().max_blocking_threads(1);
     builder.build().map_err(RestError::Start)
 }
 
@@ -248,7 +248,13 @@ fn take_in(runtime: &Runtime, bounded: Bounded, mut stopped: Stopped) {
 }
 
 /// The first thread that serves: it ends when all have.
-fn lead(runtime: Runtime, lane: Option<Lane>, served: Served, stopped: Stopped, others: Vec<JoinHandle<()>>) {
+fn lead(
+    (runtime, crew): (Runtime, &Crew),
+    lane: Option<Lane>,
+    served: Served,
+    stopped: Stopped,
+    others: Vec<JoinHandle<()>>,
+) {
     let Served { router, upkeep, closing } = served;
     runtime.block_on(async {
         let upkeep = upkeep.map(tokio::spawn);
@@ -267,7 +273,8 @@ fn lead(runtime: Runtime, lane: Option<Lane>, served: Served, stopped: Stopped, 
         _ = other.join();
     }
     // What is left on the runtime ends with it; a thread that is inside an engine is left to it.
-    runtime.shutdown_timeout(GRACE);
+    runtime.shutdown_background();
+    crew.end(GRACE);
 }
 
 /// Serves a lane until it is told to stop, and then for as long as it is told.
