@@ -227,6 +227,8 @@ const GRACE: Duration = Duration::from_millis(500);
 fn runtime() -> Result<Runtime, RestError> {
     let mut builder = Builder::new_current_thread();
     builder.enable_io().enable_time().max_blocking_threads(1);
+    // What others have done for it comes first: else an answer that is ready waits behind all that was asked for meanwhile.
+    builder.global_queue_interval(1);
     builder.build().map_err(RestError::Start)
 }
 
@@ -289,5 +291,37 @@ async fn serve(lane: Lane, router: Router, mut stopped: Stopped) {
     let within = stopped.wait_for(Option::is_some).await.map_or(None, |within| *within).unwrap_or(Duration::ZERO);
     if tokio::time::timeout(within, serving).await.is_err() {
         tracing::debug!(?within, "HTTP connections were still open and are closed now");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn what_another_thread_has_done_is_told_before_what_was_asked_for_meanwhile() {
+        // A commit's answer stood behind as many as 30 pages.
+        runtime().unwrap().block_on(async {
+            let (done, told) = oneshot::channel();
+            let pages = Arc::new(AtomicU32::new(0));
+            let seen = Arc::clone(&pages);
+            let answer = tokio::spawn(async move { told.await.map(|()| seen.load(Ordering::Relaxed)) });
+            tokio::task::yield_now().await;
+            let mut done = Some(done);
+            for _ in 0..100 {
+                let (pages, done) = (Arc::clone(&pages), done.take());
+                tokio::spawn(async move {
+                    if let Some(done) = done {
+                        std::thread::spawn(move || done.send(())).join().unwrap().unwrap();
+                    }
+                    pages.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            assert_eq!(answer.await.unwrap().unwrap(), 1);
+        });
     }
 }
