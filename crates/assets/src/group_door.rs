@@ -346,7 +346,7 @@ impl GroupDoor {
             subscriptions: self.subscriptions.len(),
         };
         Status {
-            ack: group.ack,
+            ack: group.told.ack,
             window_ms: self.config.window_ms,
             closed: group.halted.clone(),
             stats,

@@ -85,9 +85,9 @@ impl GroupStatus {
             (None, Standing::Follows(_)) => (Role::Standby, None),
             (None, Standing::Waits(why)) => (Role::Waiting, Some(sentence(why))),
         };
-        let why = match (why, status.refuses()) {
-            (Some(why), Some(refuses)) => Some(format!("{why}; {refuses}")),
-            (why, refuses) => why.or(refuses),
+        let why = match (why, status.told_otherwise()) {
+            (Some(why), Some(told)) => Some(format!("{why}; {told}")),
+            (why, told) => why.or(told),
         };
         let standby = |lag: &assent_replica::Lag| StandbyStatus {
             node: lag.member,

@@ -11,7 +11,7 @@ use assent_membership::{Ack, Body, Configuration, History, InSync, Life, Member,
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
 use assent_world::Disk;
 
-use crate::{BARRIERS, Base, Chain, Entry, Mark, Message, Own, OwnLog, Piece, Said, Shelf, Wrote, fuzzing};
+use crate::{BARRIERS, Base, Chain, Entry, Mark, Message, Own, OwnLog, Piece, Said, Shelf, Told, Wrote, fuzzing};
 
 const FOLDER: &str = "member";
 
@@ -260,10 +260,9 @@ fn messages() -> Vec<Message> {
         Said::Piece(Piece { base, total_bytes: 10, offset: 5, bytes: vec![1, 2, 3] }),
         Said::More { at: Sequence(9), offset: 8 },
         Said::State { at: Sequence(9), hash: 1 },
+        Said::Told { told: Told::new(Ack::Written, "group", "host:1"), asks: true },
     ];
-    said.into_iter()
-        .map(|said| Message { from: Member(0), to: Member(1), ack: Ack::Written, epoch: Epoch(3), said })
-        .collect()
+    said.into_iter().map(|said| Message { from: Member(0), to: Member(1), told: 17, epoch: Epoch(3), said }).collect()
 }
 
 #[test]
@@ -294,11 +293,16 @@ fn another_version_or_an_unknown_kind_is_refused() {
         assent_frame::lay(&mut bytes, assent_frame::Head { kind, ..Default::default() }, &[payload]);
         Message::read(&bytes).unwrap_err()
     };
-    assert_eq!(refused(16, &[1, 0, 1, 3, 0, 0, 0]), crate::MessageError::Version(1));
-    assert_eq!(refused(9, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Kind(9));
-    assert!(matches!(refused(16, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Malformed(_)));
-    let what = refused(16, &[4, 0, 1, 4, 3, 0, 0, 0]).to_string();
-    assert!(what.contains("ack"), "an ack of number 4: {what}");
+    const HEADER: [u8; 15] = [5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0];
+    assert_eq!(refused(16, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Version(4));
+    assert_eq!(refused(9, &HEADER), crate::MessageError::Kind(9));
+    assert!(matches!(refused(16, &HEADER), crate::MessageError::Malformed(_)));
+    let told = |ack, name: usize| {
+        let names = [[&u32::try_from(name).unwrap().to_le_bytes()[..], &vec![b'n'; name]].concat(), vec![0; 5]];
+        refused(22, &[&HEADER[..], &[ack], &names.concat()].concat()).to_string()
+    };
+    assert!(told(4, 0).contains("ack"), "an ack of number 4: {}", told(4, 0));
+    assert!(told(3, 513).contains("group"), "a name of 513 bytes: {}", told(3, 513));
     assert!(matches!(refused(1, &[]), crate::MessageError::Malformed(_)));
 }
 

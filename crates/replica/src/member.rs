@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use assent_arbiter::Arbiter;
 use assent_journal::{Config, Journal, Keeper};
 use assent_kind::Kind;
-use assent_membership::{Ack, History, Member, Setup, SetupError, Word, WordError};
+use assent_membership::{History, Member, Setup, SetupError, Word, WordError};
 use assent_world::net::{Address, Listener, Poll, Waker};
 use assent_world::{Clock, Dice, Disk};
 
@@ -39,6 +39,7 @@ use crate::replica::Replica;
 use crate::settings::{LeaseSettings, Settings, SettingsError};
 use crate::shelf::Shelf;
 use crate::status::Status;
+use crate::told::Told;
 use crate::wires::{self, WAKER, Wires};
 
 /// Calls that wait for the desk.
@@ -53,8 +54,8 @@ pub struct Home {
     pub members: BTreeMap<Member, Address>,
     /// Who leads where nothing else makes a difference.
     pub preferred: Member,
-    /// What an acknowledgement means in this group.
-    pub ack: Ack,
+    /// What it is told of its group.
+    pub told: Told,
     /// Its folder.
     pub folder: PathBuf,
     /// What a user may tune.
@@ -108,8 +109,10 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    fn settings(&self, setup: Setup) -> Settings {
+    fn settings(&self, setup: Setup, told: &Told) -> Settings {
         Settings {
+            group: told.group.clone(),
+            arbiter: told.arbiter.clone(),
             tick_ms: self.tick_ms,
             silent_ms: self.silent_ms,
             patience_ms: self.patience_ms,
@@ -232,13 +235,14 @@ impl<M: Machine> Running<M> {
             me: home.me,
             members: home.members.keys().copied().collect(),
             preferred: home.preferred,
-            life: own.life(home.ack),
-            ack: home.ack,
+            life: own.life(home.told.ack),
+            ack: home.told.ack,
         };
         let base = applied.end.sequence;
         let (known, out, promised_ms) = (own.known().clone(), own.out(), own.promised_ms());
         let opened = Opened { known, out, promised_ms, history, end: log.end(), base };
-        let (replica, first) = Replica::start(home.tuning.settings(setup), opened, doors.clock.now().0 / 1_000)?;
+        let (replica, first) =
+            Replica::start(home.tuning.settings(setup, &home.told), opened, doors.clock.now().0 / 1_000)?;
         let (notes, taken) = sync_channel(NOTES_MAX);
         let stopping = Arc::new(AtomicBool::new(false));
         let tell = Tell { notes: notes.clone(), waker: Arc::clone(&waker), stopping: Arc::clone(&stopping) };
@@ -247,7 +251,7 @@ impl<M: Machine> Running<M> {
             front,
             wanted: Wanted::default(),
             halted: None,
-            ack: home.ack,
+            ack: home.told.ack,
             tuning: home.tuning,
             log,
             own,

@@ -2,35 +2,37 @@
 //!
 //! ```text
 //!   frame: kind = what is said · mark, flags, chain 0
-//!   payload: | version: 1 byte | from 1 | to 1 | ack 1 | epoch 4 | what it says ... |
+//!   payload: | version: 1 byte | from 1 | to 1 | told 8 | epoch 4 | what it says ... |
 //! ```
 //! Kinds 1 to 4 are the letters of `membership`, as `letters` lays them; from 16 on it is the stream of entries. Every one
-//! carries the epoch of its sender; who gets a lower one than his refuses it. And each carries what an acknowledgement means to its
-//! sender; who was told otherwise believes none of it.
+//! carries the epoch of its sender; who gets a lower one than his refuses it. And each carries a digest of what its sender was told of
+//! the group; who was told otherwise asks, and believes nothing of another group.
 //!
 //! Walk: [`Message::lay`] appends the frame to a buffer · [`Message::read`] takes the first message off bytes.
 //! Deliberately absent: connections, and what follows from a message.
 
 use assent_frame::{Frame, FrameError, Head, Malformed, PAYLOAD_BYTES_MAX, Reader, Writer};
 use assent_ids::Epoch;
-use assent_membership::{Ack, Body, History, Member, Sequence};
+use assent_membership::{Body, History, Member, Sequence};
 use bytes::Bytes;
 
 use crate::entry::{COMMAND_BYTES_MAX, Chain, Entry, HEADER_BYTES, Mark};
 use crate::letters;
+use crate::told::Told;
 
 /// As many bytes of entries as one message takes, unless the first alone is longer.
 pub const STREAM_BYTES_MAX: usize = 256 << 10;
 /// As many bytes of a snapshot as one message takes.
 pub const PIECE_BYTES_MAX: usize = 256 << 10;
 
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 const KIND_RESUME: u16 = 16;
 const KIND_STREAM: u16 = 17;
 const KIND_DIFFERS: u16 = 18;
 const KIND_PIECE: u16 = 19;
 const KIND_MORE: u16 = 20;
 const KIND_STATE: u16 = 21;
+const KIND_TOLD: u16 = 22;
 
 /// Bytes of an entry in a stream beside its payload: kind, length, header.
 const ENTRY_BYTES: usize = 6 + HEADER_BYTES;
@@ -47,8 +49,8 @@ pub struct Message {
     pub from: Member,
     /// To whom.
     pub to: Member,
-    /// What an acknowledgement means, as the sender was told.
-    pub ack: Ack,
+    /// The digest of what the sender was told of the group.
+    pub told: u64,
     /// The highest epoch that the sender knew.
     pub epoch: Epoch,
     /// What it says.
@@ -90,6 +92,13 @@ pub enum Said {
         at: Sequence,
         /// The hash.
         hash: u64,
+    },
+    /// I was told this of the group.
+    Told {
+        /// What.
+        told: Told,
+        /// And you?
+        asks: bool,
     },
 }
 
@@ -137,7 +146,7 @@ impl Message {
     pub fn lay(&self, out: &mut Vec<u8>) {
         // Straight into the buffer: each command is copied once.
         assent_frame::lay_with(out, Head { kind: self.said.kind(), ..Head::default() }, |fields| {
-            fields.u8(VERSION).u8(self.from.0).u8(self.to.0).u8(letters::ack_byte(self.ack)).u32(self.epoch.0);
+            fields.u8(VERSION).u8(self.from.0).u8(self.to.0).u64(self.told).u32(self.epoch.0);
             self.said.lay(fields);
         });
     }
@@ -161,7 +170,7 @@ impl Message {
             return Err(MessageError::Version(version));
         }
         let (from, to) = (Member(fields.u8("from")?), Member(fields.u8("to")?));
-        let ack = letters::read_ack(&mut fields)?;
+        let told = fields.u64("told")?;
         let epoch = Epoch(fields.u32("epoch")?);
         let said = match frame.kind {
             KIND_RESUME => Said::Resume(read_mark(&mut fields)?),
@@ -170,10 +179,11 @@ impl Message {
             KIND_PIECE => Said::Piece(piece(&mut fields)?),
             KIND_MORE => Said::More { at: Sequence(fields.u64("at")?), offset: fields.u64("offset")? },
             KIND_STATE => Said::State { at: Sequence(fields.u64("at")?), hash: fields.u64("hash")? },
+            KIND_TOLD => Said::Told { told: Told::read(&mut fields)?, asks: letters::flag(&mut fields, "asks")? },
             kind => Said::Letter(letters::read(kind, &mut fields)?.ok_or(MessageError::Kind(kind))?),
         };
         fields.end()?;
-        Ok(Self { from, to, ack, epoch, said })
+        Ok(Self { from, to, told, epoch, said })
     }
 }
 
@@ -187,6 +197,7 @@ impl Said {
             Self::Piece(_) => KIND_PIECE,
             Self::More { .. } => KIND_MORE,
             Self::State { .. } => KIND_STATE,
+            Self::Told { .. } => KIND_TOLD,
         }
     }
 
@@ -209,6 +220,10 @@ impl Said {
             }
             Self::More { at, offset } => _ = fields.u64(at.0).u64(*offset),
             Self::State { at, hash } => _ = fields.u64(at.0).u64(*hash),
+            Self::Told { told, asks } => {
+                told.lay(fields);
+                fields.u8(u8::from(*asks));
+            }
         }
     }
 }

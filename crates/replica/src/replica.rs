@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use assent_journal::KIND_RESERVED;
 use assent_membership::{
-    Ack, Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
+    Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
 };
 use bytes::BytesMut;
 
@@ -34,6 +34,7 @@ use crate::settings::{Settings, SettingsError};
 use crate::standby::Standby;
 use crate::states::States;
 use crate::status::Counts;
+use crate::told::Told;
 use crate::watch::Watch;
 
 /// Commands are put together in pieces of memory of so many bytes: one for many, not one for each.
@@ -67,8 +68,11 @@ pub struct Replica {
     promised: (u32, u64),
     /// When the arbiter was last asked what it holds.
     read_ms: u64,
-    /// Members that were told that an acknowledgement means something else, and what: nothing of theirs is believed.
-    pub(crate) otherwise: BTreeMap<Member, Ack>,
+    /// What this member was told of the group, and the digest of it.
+    pub(crate) told: Told,
+    pub(crate) digest: u64,
+    /// Members that were told otherwise, and what.
+    pub(crate) otherwise: BTreeMap<Member, (u64, Told)>,
     halted: bool,
     pub(crate) counts: Counts,
     /// Where commands are put together; their payloads are parts of it.
@@ -96,6 +100,7 @@ impl Replica {
         let Opened { known, out, promised_ms, history, end, base } = opened;
         let (node, actions) = Node::start(settings.setup.clone(), known, history, out)?;
         let length_ms = settings.lease.map_or(0, |lease| lease.length_ms);
+        let told = Told::new(settings.setup.ack, &settings.group, &settings.arbiter);
         let mut replica = Self {
             promise: Promise::at_start(length_ms, length_ms.max(promised_ms), now_ms),
             promised_ms,
@@ -114,6 +119,8 @@ impl Replica {
             states: States::default(),
             watch: Watch::new(now_ms),
             read_ms: 0,
+            digest: told.digest(),
+            told,
             otherwise: BTreeMap::new(),
             halted: false,
             counts: Counts::default(),
@@ -277,8 +284,8 @@ impl Replica {
     }
 
     pub(crate) fn send(&mut self, to: Member, said: Said) {
-        let (from, ack, epoch) = (self.me(), self.settings.setup.ack, self.node.configuration().epoch);
-        self.out.push(Output::Send(Message { from, to, ack, epoch, said }));
+        let (from, told, epoch) = (self.me(), self.digest, self.node.configuration().epoch);
+        self.out.push(Output::Send(Message { from, to, told, epoch, said }));
     }
 
     /// Puts an entry that follows the end behind it.
@@ -430,22 +437,25 @@ impl Replica {
             }
             _ => {}
         }
-        let ack = self.settings.setup.ack;
-        self.out.push(Output::Send(Message { from, to, ack, epoch, said: Said::Letter(body) }));
+        let told = self.digest;
+        self.out.push(Output::Send(Message { from, to, told, epoch, said: Said::Letter(body) }));
     }
 
     fn heard(&mut self, message: Message) {
-        let Message { from, to, ack, epoch, said } = message;
+        let Message { from, to, told, epoch, said } = message;
         if to != self.me() || from == to || !self.settings.setup.members.contains(&from) {
             return;
         }
-        // What it confirms would be counted as something else, and what it would do with the lead too.
-        if ack != self.settings.setup.ack && self.keeps(Rule::SameAck) {
-            self.otherwise.insert(from, ack);
-            return;
+        if let Said::Told { told, asks } = said {
+            return self.was_told(from, told, asks);
         }
-        if !self.otherwise.is_empty() {
-            self.otherwise.remove(&from);
+        if told == self.digest {
+            if !self.otherwise.is_empty() {
+                self.otherwise.remove(&from);
+            }
+        } else if self.keeps(Rule::ToldAlike) && !self.listens_to(from, told) {
+            // What it confirms would be counted as something else, and what it would do with the lead too.
+            return;
         }
         let Said::Letter(body) = said else {
             let current = epoch == self.node.configuration().epoch;

@@ -36,6 +36,6 @@ pub(crate) enum Rule {
     AllPromise,
     /// Who promised in an earlier life keeps it, also where it is told of no lease now.
     EarlierPromise,
-    /// A member to whom an acknowledgement means something else is not listened to.
-    SameAck,
+    /// A member of a group of another name, or to whom an acknowledgement means something else, is not listened to.
+    ToldAlike,
 }

@@ -13,7 +13,7 @@ use assent_sim::{SimClock, SimDice, SimDisk};
 use crate::rules::Rule;
 use crate::{
     Base, Coming, Entry, Fault, Input, LeaseSettings, Lent, Mark, Message, Next, Opened, Output, Own, OwnLog, Put,
-    ReadAt, Replica, Settings, Shelf, Wrote,
+    ReadAt, Replica, Settings, Shelf, Told, Wrote,
 };
 
 pub(crate) const FOLDER: &str = "member";
@@ -145,8 +145,8 @@ pub(crate) struct Shape {
     pub(crate) mixed: bool,
     /// With each start a member may be told to promise nothing.
     pub(crate) fickle: bool,
-    /// The last member was told that an acknowledgement means this.
-    pub(crate) otherwise: Option<Ack>,
+    /// The last member was told this of the group.
+    pub(crate) otherwise: Option<Told>,
     pub(crate) left_out: Option<Rule>,
     /// What is stored of a configuration is not durable, and acted on.
     pub(crate) forgets: bool,
@@ -272,15 +272,19 @@ impl Seat {
         self.offset_ms + now_ms * self.rate / 1_000
     }
 
-    fn ack(&self, shape: &Shape) -> Ack {
-        shape.otherwise.filter(|_| self.me.0 + 1 == shape.members).unwrap_or(shape.ack)
+    fn told(&self, shape: &Shape) -> Told {
+        let otherwise = shape.otherwise.clone().filter(|_| self.me.0 + 1 == shape.members);
+        otherwise.unwrap_or_else(|| Told::new(shape.ack, "", ""))
     }
 
     pub(crate) fn settings(&self, shape: &Shape, life: Life) -> Settings {
         let members = (0..shape.members).map(Member).collect();
         let leases = shape.lease && !(shape.mixed && self.me.0 + 1 == shape.members);
-        let setup = Setup { me: self.me, members, preferred: Member(0), life, ack: self.ack(shape) };
+        let Told { ack, group, arbiter } = self.told(shape);
+        let setup = Setup { me: self.me, members, preferred: Member(0), life, ack };
         Settings {
+            group,
+            arbiter,
             tick_ms: 20,
             silent_ms: 120,
             patience_ms: 300,
@@ -312,7 +316,7 @@ impl Seat {
         let shelf = Shelf::open(Arc::clone(&disk), folder).unwrap();
         let (toy, base) = Toy::kept(&shelf);
         let (log, history) = OwnLog::open(journal, self.dice.clone(), &base).unwrap();
-        self.life = own.life(self.ack(shape));
+        self.life = own.life(self.told(shape).ack);
         let known = own.known().clone();
         let (promised_ms, end) = (own.promised_ms(), log.end());
         let opened = Opened { known, out: false, promised_ms, history, end, base: base.end.sequence };

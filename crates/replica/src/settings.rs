@@ -3,11 +3,17 @@
 use assent_kind::Kind;
 use assent_membership::{Member, Setup, SetupError};
 
+use crate::told::NAME_BYTES_MAX;
+
 /// How a member behaves. Times are in milliseconds of its own monotonic clock.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Who it is, who the others are, and what an acknowledgement means.
     pub setup: Setup,
+    /// The group's name. All members must have the same. Default empty.
+    pub group: String,
+    /// Where its arbiter is. Members should have the same. Default empty.
+    pub arbiter: String,
     /// After which time what may have been lost is said again; the pace of heartbeats. Default 20.
     pub tick_ms: u64,
     /// A member that has not said for so long what it should is silent. Default 150.
@@ -79,6 +85,8 @@ impl Settings {
     pub const fn new(setup: Setup) -> Self {
         Self {
             setup,
+            group: String::new(),
+            arbiter: String::new(),
             tick_ms: 20,
             silent_ms: 150,
             patience_ms: 1_000,
@@ -97,6 +105,12 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
         if self.setup.members.contains(&Member(u8::MAX)) {
             return Err(SettingsError::Member);
+        }
+        for (name, text) in [("group", &self.group), ("arbiter", &self.arbiter)] {
+            if text.len() > NAME_BYTES_MAX {
+                let value = u64::try_from(text.len()).unwrap_or(u64::MAX);
+                return Err(SettingsError::Value { name, value, rule: "at most 512 bytes" });
+            }
         }
         let least = [
             ("tick_ms", self.tick_ms),
@@ -146,8 +160,10 @@ mod tests {
         let lease = |length_ms, drift_ppm| Some(LeaseSettings { length_ms, drift_ppm });
         assert_eq!(with(|_| {}), Ok(()));
         assert_eq!(with(|settings| settings.silent_ms = 60), Ok(()));
+        assert_eq!(with(|settings| settings.group = "g".repeat(512)), Ok(()));
         type Change = fn(&mut Settings);
-        let refused: [(&str, Change); 5] = [
+        let refused: [(&str, Change); 6] = [
+            ("group", |settings| settings.group = "g".repeat(513)),
             ("tick_ms", |settings| settings.tick_ms = 0),
             ("silent_ms", |settings| settings.silent_ms = 59),
             ("compare_every", |settings| settings.compare_every = 0),

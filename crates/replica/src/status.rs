@@ -1,10 +1,11 @@
 //! Where a member stands, as a value: for whoever shows it, and for counters that others collect.
 
-use assent_membership::{Ack, Configuration, Member, Reach, Sequence, Standing};
+use assent_membership::{Configuration, Member, Reach, Sequence, Standing};
 
 use crate::front::Facts;
 use crate::primary::Cursor;
 use crate::replica::{Replica, Side};
+use crate::told::Told;
 use crate::wires::Wires;
 
 /// Where a member stands.
@@ -16,8 +17,8 @@ pub struct Status {
     pub standing: Standing,
     /// The last configuration known.
     pub configuration: Configuration,
-    /// What an acknowledgement means.
-    pub ack: Ack,
+    /// What it was told of its group.
+    pub told: Told,
     /// The end of its log.
     pub end: Sequence,
     /// Everything up to here is confirmed, as far as known here.
@@ -41,7 +42,7 @@ pub struct Status {
 }
 
 /// How far another member is. Only a primary knows more than the connection and the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lag {
     /// Which.
     pub member: Member,
@@ -53,8 +54,8 @@ pub struct Lag {
     pub held: Reach,
     /// Where what it gets comes from.
     pub feeding: Feeding,
-    /// What it was told that an acknowledgement means, if that is something else: then neither believes the other.
-    pub otherwise: Option<Ack>,
+    /// What it was told of the group, if that is something else.
+    pub otherwise: Option<Told>,
 }
 
 /// Where what a standby gets comes from.
@@ -111,17 +112,12 @@ pub struct Counts {
 }
 
 impl Status {
-    /// Which members are not listened to, and why.
+    /// Which members were told otherwise of the group, and what follows.
     #[must_use]
-    pub fn refuses(&self) -> Option<String> {
-        let told = |lag: &Lag| lag.otherwise.map(|ack| format!("node {} has ack {}", lag.member, ack.name()));
+    pub fn told_otherwise(&self) -> Option<String> {
+        let told = |lag: &Lag| Some(lag.otherwise.as_ref()?.against(lag.member, &self.told, self.member));
         let others: Vec<String> = self.others.iter().filter_map(told).collect();
-        let own = self.ack.name();
-        (!others.is_empty()).then(|| {
-            let (others, me) = (others.join(", "), self.member);
-            let what = "they must have the same; until then neither listens to the other";
-            format!("{others}, this one, node {me}, has {own}: {what}")
-        })
+        (!others.is_empty()).then(|| others.join("; "))
     }
 }
 
@@ -133,7 +129,7 @@ impl Replica {
             member: self.me(),
             standing: self.standing(),
             configuration: self.configuration().clone(),
-            ack: self.settings.setup.ack,
+            told: self.told.clone(),
             end: self.end.sequence,
             confirmed: self.confirmed,
             applied: facts.applied,
@@ -168,7 +164,7 @@ impl Replica {
                 is_in_sync: self.node.configuration().in_sync.life(member).is_some(),
                 held: peer.map(|peer| peer.held).unwrap_or_default(),
                 feeding,
-                otherwise: self.otherwise.get(&member).copied(),
+                otherwise: self.otherwise.get(&member).map(|(_, told)| told.clone()),
             }
         };
         self.others().into_iter().map(lag).collect()

@@ -8,7 +8,9 @@ use assent_membership::{
 use crate::group_test::Group;
 use crate::rules::Rule;
 use crate::seat_test::{Request, Shape};
-use crate::{Chain, Entry, Fault, Input, Mark, Message, Opened, Output, ReadAt, Refused, Replica, Said, Settings};
+use crate::{
+    Chain, Entry, Fault, Input, Mark, Message, Opened, Output, ReadAt, Refused, Replica, Said, Settings, Told,
+};
 
 const A: Member = Member(0);
 const B: Member = Member(1);
@@ -41,8 +43,13 @@ fn primary() -> Replica {
     replica
 }
 
+/// Of who was told no more than this.
+fn digest(ack: Ack) -> u64 {
+    Told::new(ack, "", "").digest()
+}
+
 fn said(from: Member, to: Member, said: Said) -> Input {
-    Input::Heard(Message { from, to, ack: Ack::Received, epoch: Epoch(1), said })
+    Input::Heard(Message { from, to, told: digest(Ack::Received), epoch: Epoch(1), said })
 }
 
 fn sent(outputs: Vec<Output>) -> Vec<Said> {
@@ -144,7 +151,7 @@ fn a_log_that_is_not_what_its_history_says_is_refused() {
     let mut group = formed(&shape(Ack::Received));
     let up = group.seats[1].up.as_mut().unwrap();
     let epoch = up.replica.configuration().epoch;
-    let message = Message { from: A, to: B, ack: Ack::Received, epoch, said: Said::Differs(Sequence(1)) };
+    let message = Message { from: A, to: B, told: digest(Ack::Received), epoch, said: Said::Differs(Sequence(1)) };
     let out = up.replica.step(Input::Heard(message), u64::MAX / 2);
     assert!(out.contains(&Output::Halt(Fault::LogDiffers { at: Sequence(1) })), "{out:?}");
     assert_eq!(up.replica.step(Input::Time, u64::MAX / 2), [], "it says nothing any more");
@@ -157,7 +164,7 @@ fn a_lower_epoch_is_refused_in_every_message_of_the_stream() {
         Input::Heard(Message {
             from: B,
             to: A,
-            ack: Ack::Received,
+            told: digest(Ack::Received),
             epoch: Epoch(0),
             said: Said::Resume(Mark::default()),
         }),
@@ -404,46 +411,96 @@ fn a_promise_is_durable_before_it_is_given_and_forgotten_when_it_is_over() {
     assert!(!promises(&replica.step(Input::Time, 140)), "once");
 }
 
-#[test]
-fn who_was_told_another_acknowledgement_is_not_listened_to_and_both_say_so() {
-    // B said that its memory outlives its process, as `durable` has no need of it, in a group that acknowledges what is in memory.
-    let mut group = formed(&shape(Ack::Received));
-    group.shape.otherwise = Some(Ack::Durable);
-    group.crash(1, None, 50);
-    group.run(1_500);
-    let acked = group.acked.len();
-    group.run(500);
-    assert!(group.acked.len() > acked, "the primary goes on alone: {}", group.brief());
-    assert_eq!((group.arbiter.primary, group.arbiter.in_sync.len()), (Some(A), 1), "{}", group.brief());
-    let otherwise = |group: &Group, at: usize| group.seats[at].up.as_ref().unwrap().replica.otherwise.clone();
-    assert_eq!(otherwise(&group, 0), [(B, Ack::Durable)].into());
-    assert_eq!(otherwise(&group, 1), [(A, Ack::Received)].into());
-    group.shape.otherwise = None;
-    group.crash(1, None, 50);
-    group.run(1_500);
-    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
-    assert!(otherwise(&group, 0).is_empty() && otherwise(&group, 1).is_empty());
-    // Without the rule it is counted on.
-    group.shape.left_out = Some(Rule::SameAck);
-    group.shape.otherwise = Some(Ack::Durable);
-    for at in [0, 1] {
-        group.crash(at, None, 50);
-        group.run(1_500);
-    }
-    assert_eq!(group.arbiter.in_sync.len(), 2, "{}", group.brief());
+fn otherwise(group: &Group, at: usize) -> Vec<(Member, Told)> {
+    let replica = &group.seats[at].up.as_ref().unwrap().replica;
+    replica.otherwise.iter().map(|(member, (_, told))| (*member, told.clone())).collect()
 }
 
 #[test]
-fn two_that_begin_with_different_acknowledgements_never_lead_together() {
-    let mut group = Group::new(&Shape { otherwise: Some(Ack::Written), ..shape(Ack::Received) }, 7);
-    group.run(3_000);
-    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (0, &None), "nobody begins: {}", group.brief());
-    let told = |group: &Group, at: usize| !group.seats[at].up.as_ref().unwrap().replica.otherwise.is_empty();
-    assert!(told(&group, 0) && told(&group, 1));
-    group.shape.otherwise = None;
-    group.crash(1, None, 50);
-    group.run(1_500);
-    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+fn who_was_told_another_acknowledgement_or_group_is_not_listened_to_and_both_say_so() {
+    // B said that its memory outlives its process, as `durable` has no need of it, in a group that acknowledges what is in memory; or
+    // asked for the lead of another group, whose configuration says nothing of this one's log.
+    let own = Told::new(Ack::Received, "", "");
+    for other in
+        [Told::new(Ack::Durable, "", ""), Told::new(Ack::Received, "other", ""), Told::new(Ack::None, "o", "p")]
+    {
+        let mut group = formed(&shape(Ack::Received));
+        group.shape.otherwise = Some(other.clone());
+        group.crash(1, None, 50);
+        group.run(1_500);
+        let acked = group.acked.len();
+        group.run(500);
+        assert!(group.acked.len() > acked, "the primary goes on alone: {}", group.brief());
+        assert_eq!((group.arbiter.primary, group.arbiter.in_sync.len()), (Some(A), 1), "{}", group.brief());
+        assert_eq!(otherwise(&group, 0), [(B, other.clone())]);
+        assert_eq!(otherwise(&group, 1), [(A, own.clone())]);
+        group.shape.otherwise = None;
+        group.crash(1, None, 50);
+        group.run(1_500);
+        assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+        assert!(otherwise(&group, 0).is_empty() && otherwise(&group, 1).is_empty());
+        // Without the rule it is counted on.
+        group.shape.left_out = Some(Rule::ToldAlike);
+        group.shape.otherwise = Some(other);
+        for at in [0, 1] {
+            group.crash(at, None, 50);
+            group.run(1_500);
+        }
+        assert_eq!(group.arbiter.in_sync.len(), 2, "{}", group.brief());
+    }
+}
+
+#[test]
+fn two_that_begin_with_different_acknowledgements_or_groups_never_lead_together() {
+    for other in [Told::new(Ack::Written, "", ""), Told::new(Ack::Received, "other", "")] {
+        let mut group = Group::new(&Shape { otherwise: Some(other), ..shape(Ack::Received) }, 7);
+        group.run(3_000);
+        assert_eq!((group.arbiter.in_sync.len(), &group.broken), (0, &None), "nobody begins: {}", group.brief());
+        assert!(otherwise(&group, 0).len() == 1 && otherwise(&group, 1).len() == 1);
+        group.shape.otherwise = None;
+        group.crash(1, None, 50);
+        group.run(1_500);
+        assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+    }
+}
+
+#[test]
+fn who_was_told_another_place_of_the_arbiter_is_believed_and_both_know() {
+    let other = Told::new(Ack::Received, "", "elsewhere:1");
+    let mut group = formed(&Shape { otherwise: Some(other.clone()), ..shape(Ack::Received) });
+    assert_eq!(otherwise(&group, 0), [(B, other.clone())]);
+    assert_eq!(otherwise(&group, 1), [(A, Told::new(Ack::Received, "", ""))]);
+    // What is said is the same after the other one has led.
+    group.crash(0, None, 400);
+    group.run(2_000);
+    assert_eq!((group.arbiter.primary, group.arbiter.in_sync.len()), (Some(B), 2), "{}", group.brief());
+    assert_eq!((otherwise(&group, 0), &group.broken), (vec![(B, other)], &None));
+}
+
+#[test]
+fn a_person_hears_what_two_members_were_told_and_what_follows() {
+    let own = Told::new(Ack::Received, "one", "host:1");
+    let says = |ack, group, arbiter| Told::new(ack, group, arbiter).against(B, &own, A);
+    let must = "they must have the same; until then neither listens to the other";
+    let two = "if these are two and not one, neither can lead after the other";
+    let said = [
+        (says(Ack::None, "one", "host:1"), format!("node 1 has ack none, this one, node 0, has ack received: {must}")),
+        (
+            says(Ack::Received, "two", "host:2"),
+            format!("node 1 has group two, this one, node 0, has group one: {must}"),
+        ),
+        (
+            says(Ack::Durable, "two", "host:1"),
+            format!("node 1 has ack durable and group two, this one, node 0, has ack received and group one: {must}"),
+        ),
+        (
+            says(Ack::Received, "one", "host:2"),
+            format!("node 1 has the witness host:2, this one, node 0, has host:1: {two}"),
+        ),
+    ];
+    for (said, expected) in said {
+        assert_eq!(said, expected);
+    }
 }
 
 #[test]
@@ -486,7 +543,7 @@ fn a_cut_behind_the_snapshot_stops_the_member() {
     let mut base = History::default();
     base.grew(Epoch(1), Sequence(5));
     let lead = Body::Lead { configuration, base, beat: 0, aside: false };
-    let lead = Message { from: A, to: B, ack: Ack::None, epoch: Epoch(2), said: Said::Letter(lead) };
+    let lead = Message { from: A, to: B, told: digest(Ack::None), epoch: Epoch(2), said: Said::Letter(lead) };
     let out = replica.step(Input::Heard(lead), 1);
     assert!(out.contains(&Output::Halt(Fault::CutBehindSnapshot { to: Sequence(5), base: Sequence(8) })), "{out:?}");
 }

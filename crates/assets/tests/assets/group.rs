@@ -12,7 +12,7 @@ use assent_assets::{
     Results,
 };
 use assent_membership::{Ack, Configuration, Member, Standing};
-use assent_replica::{Doors, Home, Running, Status, Tuning};
+use assent_replica::{Doors, Home, Running, Status, Told, Tuning};
 use assent_sim::{SimDisk, Survival};
 use assent_world::net::Address;
 use assent_world::{Clock as _, RealClock, RealDice};
@@ -67,6 +67,8 @@ impl Arbiter for Memory {
 pub struct Plan {
     pub members: u8,
     pub ack: Ack,
+    pub group: &'static str,
+    pub witness: &'static str,
     pub tuning: Tuning,
     pub logics: Logics,
     pub clients_max: usize,
@@ -79,7 +81,16 @@ impl Plan {
     pub fn calm(members: u8, ack: Ack) -> Self {
         let tuning =
             Tuning { silent_ms: 30_000, slow_ms: 60_000, patience_ms: 100, sync_ms: 600_000, ..Tuning::default() };
-        Self { members, ack, tuning, logics: Logics::default(), clients_max: 4_096, arbiter: None }
+        Self {
+            members,
+            ack,
+            group: "one",
+            witness: "host:1",
+            tuning,
+            logics: Logics::default(),
+            clients_max: 4_096,
+            arbiter: None,
+        }
     }
 }
 
@@ -125,7 +136,7 @@ impl Group {
             me: Member(u8::try_from(at).unwrap()),
             members: self.all("peer"),
             preferred: Member(0),
-            ack: self.plan.ack,
+            told: Told::new(self.plan.ack, self.plan.group, self.plan.witness),
             folder: PathBuf::from("group"),
             tuning: self.plan.tuning,
         };

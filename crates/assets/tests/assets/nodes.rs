@@ -63,36 +63,64 @@ fn of_three_nodes_two_may_die_one_after_the_other_and_come_back() {
     }
 }
 
-#[test]
-fn a_node_that_was_told_another_ack_is_refused_and_both_say_which() {
+/// The first of two leads, the second one was told otherwise: what each is, and says.
+fn told_otherwise(otherwise: impl FnOnce(&mut Plan)) -> (Group, Client, [(Role, String); 2]) {
     let mut group = Group::new(Plan::calm(2, Ack::Received));
     let mut client = group.client(&[0, 1]);
     client.execute(&[create(1, 0)]).unwrap();
-    let why = |group: &Group, at: usize| {
-        let options = Options { session: false, ..group.options(&[at]) };
-        let status = Client::connect(options, Arc::new(RealClock)).unwrap().status().unwrap();
-        status.group.map(|status| (status.role, status.why.unwrap_or_default())).unwrap()
-    };
     drop(group.members.remove(&1));
-    group.plan.ack = Ack::Durable;
+    otherwise(&mut group.plan);
     group.start(1);
-    let (role, said) = group.until("the primary says so", |group| {
-        Some(why(group, 0)).filter(|(role, why)| *role == Role::Primary && !why.is_empty())
+    let says = [0, 1].map(|at| {
+        group.until("each says so", |group| Some(why(group, at)).filter(|(_, why)| why.contains(", this one, node ")))
     });
-    assert_eq!(role, Role::Primary);
-    assert!(said.starts_with("node 1 has ack durable, this one, node 0, has received:"), "{said}");
-    let said = group.until("the other one says so", |group| {
-        Some(why(group, 1)).filter(|(_, why)| why.contains("has ack")).map(|(_, why)| why)
-    });
-    assert!(said.contains("node 0 has ack received, this one, node 1, has durable:"), "{said}");
     assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[(1, 1)]), "the primary goes on");
-    // Told the same again, it comes back, and nothing is said any more.
-    drop(group.members.remove(&1));
-    group.plan.ack = Ack::Received;
-    group.start(1);
+    (group, client, says)
+}
+
+fn why(group: &Group, at: usize) -> (Role, String) {
+    let options = Options { session: false, ..group.options(&[at]) };
+    let status = Client::connect(options, Arc::new(RealClock)).unwrap().status().unwrap();
+    status.group.map(|status| (status.role, status.why.unwrap_or_default())).unwrap()
+}
+
+#[test]
+fn a_node_that_was_told_another_ack_or_group_is_refused_and_both_say_which() {
+    let plan = Plan::calm(2, Ack::Received);
+    let [ack, group]: [fn(&mut Plan); 2] = [|plan| plan.ack = Ack::Durable, |plan| plan.group = "other"];
+    let told = [(ack, ["ack received", "ack durable"]), (group, ["group one", "group other"])];
+    for (otherwise, [own, other]) in told {
+        let (mut group, _client, [first, second]) = told_otherwise(otherwise);
+        assert_eq!(first.0, Role::Primary);
+        assert!(
+            first.1.starts_with(&format!("node 1 has {other}, this one, node 0, has {own}: they must")),
+            "{first:?}"
+        );
+        assert!(
+            second.1.contains(&format!("node 0 has {own}, this one, node 1, has {other}: they must")),
+            "{second:?}"
+        );
+        // Told the same again, it comes back, and nothing is said any more.
+        drop(group.members.remove(&1));
+        group.plan = plan.clone();
+        group.start(1);
+        group.until_whole();
+        assert_eq!(why(&group, 0), (Role::Primary, String::new()));
+        assert_eq!(why(&group, 1), (Role::Standby, String::new()));
+    }
+}
+
+#[test]
+fn a_node_that_was_told_another_witness_is_in_sync_and_both_say_so() {
+    let (group, _client, [first, _]) = told_otherwise(|plan| plan.witness = "host:2");
     group.until_whole();
-    assert_eq!(why(&group, 0), (Role::Primary, String::new()));
-    assert_eq!(why(&group, 1), (Role::Standby, String::new()));
+    let said = "node 1 has the witness host:2, this one, node 0, has host:1: if these are two";
+    assert!(first.0 == Role::Primary && first.1.starts_with(said), "{first:?}");
+    let (_, second) = group.until("it follows", |group| Some(why(group, 1)).filter(|(role, _)| *role == Role::Standby));
+    assert!(
+        second.contains("node 0 has the witness host:1, this one, node 1, has host:2: if these are two"),
+        "{second}"
+    );
 }
 
 struct Etcd {

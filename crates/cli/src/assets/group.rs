@@ -13,7 +13,7 @@ use assent_assets::{GroupDoor, GroupDoorConfig, Limits, Logics, Machine};
 use assent_door::listen_address;
 use assent_kind::Kind;
 use assent_membership::{Ack, Member as Id, Standing, Word};
-use assent_replica::{CallError, Doors, Home, LeaseSettings, Running, Tuning};
+use assent_replica::{CallError, Doors, Home, LeaseSettings, Running, Told, Tuning};
 use assent_world::net::Address;
 use assent_world::{Clock as _, Disk as _, RealClock, RealDice, RealDisk};
 use signal_hook::iterator::Signals;
@@ -51,14 +51,13 @@ impl Member {
         for place in [&own.peer, &own.client] {
             listen_address("--member", &place.to_string(), arguments.insecure)?;
         }
-        let name = group.group.parse()?;
         let witness = group.witness.as_deref().unwrap_or_default();
-        let arbiter = assent_arbiter::open(witness, name, Arc::new(RealClock), ARBITER_LIMIT)?;
+        let arbiter = assent_arbiter::open(witness, group.group.parse()?, Arc::new(RealClock), ARBITER_LIMIT)?;
         let home = Home {
             me,
             members: nodes.iter().map(|(member, node)| (*member, node.peer.clone())).collect(),
             preferred: preferred(group.preferred, &nodes)?,
-            ack: ack(arguments.ack),
+            told: Told::new(ack(arguments.ack), &group.group, witness),
             folder: folder(arguments)?,
             tuning: tuning(arguments),
         };
@@ -66,7 +65,7 @@ impl Member {
             nodes: nodes.iter().map(|(member, node)| (*member, node.client.clone())).collect(),
             trace_every: arguments.trace_every,
             clients_max,
-            window_ms: if home.ack == Ack::Durable { 0 } else { arguments.max_elapsed_sync_time },
+            window_ms: if home.told.ack == Ack::Durable { 0 } else { arguments.max_elapsed_sync_time },
         };
         let door = GroupDoor::bind(&own.client, config, Arc::new(RealClock));
         let door = door.map_err(|error| Failure::io("listen at", &own.client, &error))?;
@@ -162,18 +161,18 @@ fn folder(arguments: &Serve) -> Result<PathBuf, Failure> {
 /// Tells the log who leads, as it changes, until a signal comes; which. A node whose thread has ended would stand there without a
 /// door: the process ends, so that whoever watches it starts it again.
 fn watch(running: &Running<Machine>, signals: &mut Signals, me: Id) -> Result<i32, Failure> {
-    let (mut before, mut refused) = (None, None);
+    let (mut before, mut otherwise) = (None, None);
     loop {
         if let Some(signal) = signals.pending().next() {
             return Ok(signal);
         }
         match running.status() {
             Ok(status) => {
-                let refuses = status.refuses();
-                if let Some(refuses) = refuses.as_ref().filter(|_| refuses != refused) {
-                    warn!("{refuses}");
+                let told = status.told_otherwise();
+                if let Some(told) = told.as_ref().filter(|_| told != otherwise) {
+                    warn!("{told}");
                 }
-                refused = refuses;
+                otherwise = told;
                 let configuration = status.configuration;
                 let in_sync: Vec<Id> = configuration.in_sync.iter().map(|(member, _)| member).collect();
                 let now = Some((status.halted, status.standing, configuration.epoch, in_sync));

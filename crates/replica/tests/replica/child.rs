@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_membership::{Ack, Member, Sequence, Standing, Word};
-use assent_replica::{CallError, Doors, Home, Machine, Next, Put, Running, Tuning};
+use assent_replica::{CallError, Doors, Home, Machine, Next, Put, Running, Told, Tuning};
 use assent_world::net::Address;
 use assent_world::{RealClock, RealDice, RealDisk};
 
@@ -74,7 +74,7 @@ fn child() {
         me,
         members,
         preferred: Member(0),
-        ack,
+        told: Told::new(ack, "numbers", &witness),
         folder,
         tuning: Tuning { snapshot_every: 64, ..Tuning::default() },
     };

@@ -13,7 +13,7 @@ use assent_arbiter::{Arbiter, ArbiterError};
 use assent_ids::Epoch;
 use assent_membership::{Ack, Configuration, Member, Sequence, Standing, Word};
 use assent_replica::{
-    CallError, Doors, FRONT_TOKEN, Front, Home, Machine, Next, Port, Put, Ready, Running, Status, Tuning,
+    CallError, Doors, FRONT_TOKEN, Front, Home, Machine, Next, Port, Put, Ready, Running, Status, Told, Tuning,
 };
 use assent_world::net::{Address, Interest, Listener, Peer, Registry, Token, Waker};
 use assent_world::{Clock, RealClock, RealDice, RealDisk};
@@ -291,7 +291,8 @@ impl Group {
         let path = |name: String| -> PathBuf { self.folder.path().join(name) };
         let members = (0..self.count).map(|me| (Member(me), Address::Unix(path(format!("m{me}"))))).collect();
         let (folder, preferred) = (path(format!("member{me}")), Member(0));
-        let home = Home { me: Member(me), members, preferred, ack: self.ack, folder, tuning: self.tuning };
+        let home =
+            Home { me: Member(me), members, preferred, told: Told::new(self.ack, "", ""), folder, tuning: self.tuning };
         let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
         let machine = Slow { lock: Arc::clone(&self.lock), refuses, ..Slow::default() };
         let line = Line::new(&path(format!("line{me}")));
