@@ -2,6 +2,7 @@
 //!
 //! Walk: [`create`] the assets before · [`executed`] and [`agreed`] after. [`listen`] is a subscriber beside the load.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,14 +47,14 @@ pub fn snapshot(at: &Address) -> Result<Status, BenchError> {
 /// So many operations at once, over all assets.
 fn over(
     at: &Address,
-    assets: u64,
+    assets: RangeInclusive<u64>,
     op: impl Fn(AssetId) -> Op,
     mut done: impl FnMut(&Answer),
 ) -> Result<(), BenchError> {
     let mut client = client(at)?;
     let most = u64::try_from(OPS_MAX).unwrap_or(1);
-    for first in (1..=assets).step_by(OPS_MAX) {
-        let last = assets.min(first + most - 1);
+    for first in assets.clone().step_by(OPS_MAX) {
+        let last = (first + most - 1).min(*assets.end());
         let ops: Vec<Op> = (first..=last).map(|id| op(AssetId(id))).collect();
         let answer = client.execute(&ops).map_err(said)?;
         if !matches!(answer, Answer::Done(_)) {
@@ -69,6 +70,14 @@ fn over(
 /// # Errors
 /// As the client says.
 pub fn create(at: &Address, assets: u64) -> Result<(), BenchError> {
+    create_more(at, 1..=assets)
+}
+
+/// Creates some of them.
+///
+/// # Errors
+/// As the client says.
+pub fn create_more(at: &Address, assets: RangeInclusive<u64>) -> Result<(), BenchError> {
     over(at, assets, |id| Op::Create { id, value: 0 }, |_| {})
 }
 
@@ -80,7 +89,7 @@ pub fn executed(at: &Address, assets: u64) -> Result<u64, BenchError> {
     let mut sum = 0;
     over(
         at,
-        assets,
+        1..=assets,
         |id| Op::Get { id },
         |answer| {
             if let Answer::Done(results) = answer {

@@ -272,6 +272,16 @@ pub(super) fn whole(nodes: &[Address]) -> Result<Address, BenchError> {
 pub(super) fn until(
     what: &str,
     at_most: Duration,
+    is_so: impl FnMut() -> Result<bool, BenchError>,
+) -> Result<(), BenchError> {
+    until_each(LOOK, what, at_most, is_so)
+}
+
+/// As [`until`], for what is asked of somebody who is being measured: seldom.
+pub(super) fn until_each(
+    look: Duration,
+    what: &str,
+    at_most: Duration,
     mut is_so: impl FnMut() -> Result<bool, BenchError>,
 ) -> Result<(), BenchError> {
     let end = RealClock.now().after(at_most);
@@ -280,7 +290,7 @@ pub(super) fn until(
             let limit = at_most.as_secs();
             return Err(BenchError::new(Kind::Unavailable, format!("in {limit} s it did not come true that {what}")));
         }
-        RealClock.sleep(LOOK);
+        RealClock.sleep(look);
     }
     Ok(())
 }

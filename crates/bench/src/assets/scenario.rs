@@ -3,7 +3,7 @@
 //! ```text
 //!   replay     commands without a snapshot · every server killed · started again: until each has executed all of them
 //!   catch-up   the standby killed · commands · the standby started again: until it is in the set
-//!   snapshot   many assets: one while nothing else goes on, then beside a load that lasts until it is kept, taking turns with slices without
+//!   snapshot   beside a load: many of some assets, which take turns with as long without one · then one of many assets while nothing goes on
 //!   idle       nobody asks anything: processor time
 //! ```
 //! Walk: [`Scenario`] has rows · [`run`] plays each over processes of its own (`place`), loaded as the race loads them (`load`); after a
@@ -20,13 +20,13 @@ use assent_world::{Clock as _, Moment, RealClock};
 
 use super::load::{Slice, drive};
 use super::meter::Meter;
-use super::place::{Program, Subject, make, remove, until, whole};
+use super::place::{Program, Subject, make, remove, until, until_each, whole};
 use super::speech::Speech;
 use super::{Case, Role, Shape, Spread, audit};
 use crate::BenchError;
 use crate::report::sink::Sink;
 use crate::report::{Cell, ChartKind, ChartSpec, Figures};
-use crate::stats::{median, per_second};
+use crate::stats::{median, median_within, per_second};
 
 /// Assets that commands fall on.
 const LOADED_ASSETS: u64 = 100;
@@ -34,6 +34,16 @@ const LOADED_ASSETS: u64 = 100;
 const CHANGED_ASSETS: u64 = 20_000;
 const FILLED_BY: Shape = Shape { connections: 6, outstanding: 128 };
 const BESIDE: Shape = Shape { connections: 6, outstanding: 16 };
+/// A snapshot beside a load is of so many assets at most: a second or two at its pace, so that many of them can take turns with none. All
+/// pages that are changed are copied within that time: a longer one of more assets costs less a second.
+const BESIDE_ASSETS: u64 = 250_000;
+/// Snapshots beside a load, for each round; one slice lasts so long at most, and so many of them come before the first.
+const TURNS: u32 = 8;
+const SLICE_MAX: Duration = Duration::from_millis(100);
+const SLICES: u32 = 10;
+/// How often a node is asked whether its snapshot is kept: beside a load seldom, since that costs it as much as a hundred commands.
+const LOOK_ALONE: Duration = Duration::from_millis(3);
+const LOOK_BESIDE: Duration = Duration::from_millis(50);
 /// No snapshot but those that are asked for.
 const NEVER: &str = "1000000000000";
 /// What takes longer has failed.
@@ -97,7 +107,7 @@ pub struct Plan<'p> {
     pub commands: u64,
     /// Assets in a snapshot.
     pub assets: u64,
-    /// Snapshots while nothing else goes on, and beside a load.
+    /// Snapshots while nothing else goes on; beside a load there are eight times as many.
     pub rounds: u32,
     /// How long a slice is.
     pub slice: Duration,
@@ -248,104 +258,134 @@ fn catch_up(plan: &Plan<'_>, program: &Program, subject: &mut Subject, role: Rol
 }
 
 fn snapshot(plan: &Plan<'_>, subject: &Subject, role: Role) -> Result<Figures, BenchError> {
-    audit::create(&subject.at, plan.assets)?;
+    let beside = BESIDE_ASSETS.min(plan.assets);
+    audit::create(&subject.at, beside)?;
+    let turns = take_turns(plan, subject, &case(role, BESIDE, CHANGED_ASSETS.min(beside)))?;
+    if plan.assets > beside {
+        audit::create_more(&subject.at, beside + 1..=plan.assets)?;
+    }
     audit::agreed(&subject.nodes)?;
     let changed = case(role, Shape { connections: 1, outstanding: 1 }, 1);
-    let (mut took_s, mut ratios) = (Vec::new(), Vec::new());
+    let mut took_s = Vec::new();
     for _ in 0..plan.rounds.max(1) {
         // One that nothing happened since is not written again.
         drive(&subject.at, subject.speech, &changed, Duration::from_millis(1))?;
         let began = RealClock.now();
-        written(&subject.at, &AtomicBool::new(false))?;
+        written(&subject.at, LOOK_ALONE, &AtomicBool::new(false))?;
         took_s.push(since(began).as_secs_f64());
     }
-    let (mut alone, mut beside, mut under_load_s) = (Vec::new(), Vec::new(), Vec::new());
-    let load = case(role, BESIDE, CHANGED_ASSETS.min(plan.assets));
-    let slice = || drive(&subject.at, Speech::Assets, &load, plan.slice);
-    for _ in 0..plan.rounds.max(1) {
-        let with = beside_snapshots(&subject.nodes, slice)?;
-        // As many slices without, so that both see the machine for as long.
-        let mut without = Beside::default();
-        for _ in 0..with.slices {
-            without.add(&slice()?);
-        }
-        ratios.push(with.per_s() / without.per_s().max(1e-9));
-        alone.push(without.per_s());
-        beside.push(with.per_s());
-        under_load_s.extend(with.snapshots_s);
-    }
-    let figures = [
-        ("assets", float(plan.assets)),
-        ("took_s", median(&took_s)),
-        ("under_load_s", median(&under_load_s)),
-        ("alone_per_s", median(&alone)),
-        ("beside_per_s", median(&beside)),
-        ("lost_percent", (1.0 - median(&ratios)) * 100.0),
-    ];
-    Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
+    let mut figures = turns.figures();
+    figures.insert("assets".to_owned(), float(plan.assets));
+    figures.insert("took_s".to_owned(), median(&took_s));
+    Ok(figures)
 }
 
-/// A load in slices.
+/// What a load does beside a snapshot and without one, in turns of a second or two: a ratio is one of neighbours, so that it tells of the
+/// snapshot and not of a machine that becomes slower.
 #[derive(Debug, Default)]
-struct Beside {
-    done: usize,
-    took: Duration,
-    slices: u32,
+struct Turns {
+    /// A second: one more of these, since each snapshot stands between two.
+    without: Vec<f64>,
+    with: Vec<f64>,
     /// How long each node's snapshot took meanwhile.
     snapshots_s: Vec<f64>,
 }
 
-impl Beside {
-    fn add(&mut self, slice: &Slice) {
-        self.done += slice.samples.len();
-        self.took += slice.took;
-        self.slices += 1;
+impl Turns {
+    /// Each turn by the mean of its neighbours.
+    fn lost_percent(turns: &[f64], neighbours: impl Fn(usize) -> Option<(f64, f64)>) -> Vec<f64> {
+        let lost = |(at, own): (usize, &f64)| {
+            let (before, after) = neighbours(at)?;
+            Some((1.0 - own * 2.0 / (before + after).max(1e-9)) * 100.0)
+        };
+        turns.iter().enumerate().filter_map(lost).collect()
     }
 
-    fn per_s(&self) -> f64 {
-        per_second(self.done, self.took)
+    fn figures(&self) -> Figures {
+        let at = |at: usize| self.without.get(at).copied();
+        let lost = Self::lost_percent(&self.with, |turn| at(turn).zip(at(turn + 1)));
+        // The same of turns in which there was no snapshot: what the machine does by itself.
+        let still = Self::lost_percent(&self.without, |turn| at(turn.checked_sub(1)?).zip(at(turn + 1)));
+        let ((low, high), (still_low, still_high)) = (median_within(&lost), median_within(&still));
+        let figures = [
+            ("turns", float(u64::try_from(self.with.len()).unwrap_or(0))),
+            ("under_load_s", median(&self.snapshots_s)),
+            ("alone_per_s", median(&self.without)),
+            ("beside_per_s", median(&self.with)),
+            ("lost_percent", median(&lost)),
+            ("lost_percent_low", low),
+            ("lost_percent_high", high),
+            ("still_percent_low", still_low),
+            ("still_percent_high", still_high),
+        ];
+        figures.map(|(name, value)| (name.to_owned(), value)).into()
     }
 }
 
-/// A load while each node writes a snapshot, in slices until the last of them is kept.
-fn beside_snapshots(nodes: &[Address], slice: impl Fn() -> Result<Slice, BenchError>) -> Result<Beside, BenchError> {
-    let (stop, mut beside) = (AtomicBool::new(false), Beside::default());
+fn take_turns(plan: &Plan<'_>, subject: &Subject, load: &Case) -> Result<Turns, BenchError> {
+    let length = plan.slice.min(SLICE_MAX);
+    let slice = || drive(&subject.at, Speech::Assets, load, length);
+    let (mut turns, mut slices) = (Turns::default(), SLICES);
+    let without = |slices: u32| (0..slices).map(|_| slice()).collect::<Result<Vec<_>, _>>().map(|all| rate_of(&all));
+    // Who starts is slow.
+    without(slices)?;
+    turns.without.push(without(slices)?);
+    for _ in 0..plan.rounds.max(1) * TURNS {
+        let with = beside_snapshots(&subject.nodes, slice, &mut turns.snapshots_s)?;
+        turns.with.push(rate_of(&with));
+        // As many slices without, so that both see the machine for as long.
+        slices = u32::try_from(with.len()).unwrap_or(slices);
+        turns.without.push(without(slices)?);
+    }
+    Ok(turns)
+}
+
+fn rate_of(slices: &[Slice]) -> f64 {
+    per_second(slices.iter().map(|slice| slice.samples.len()).sum(), slices.iter().map(|slice| slice.took).sum())
+}
+
+/// A load while each node writes a snapshot: the slices that were over before the first of them was kept, one at least.
+fn beside_snapshots(
+    nodes: &[Address],
+    slice: impl Fn() -> Result<Slice, BenchError>,
+    took_s: &mut Vec<f64>,
+) -> Result<Vec<Slice>, BenchError> {
+    let (stop, mut slices) = (AtomicBool::new(false), Vec::new());
     std::thread::scope(|scope| {
         let write = |node: &Address| {
             let (node, stop) = (node.clone(), &stop);
             scope.spawn(move || {
                 let began = RealClock.now();
-                written(&node, stop)?;
+                written(&node, LOOK_BESIDE, stop)?;
                 Ok::<_, BenchError>(since(began).as_secs_f64())
             })
         };
-        // Something must have happened since the last one.
-        slice()?;
         let writers: Vec<_> = nodes.iter().map(write).collect();
-        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-            match slice() {
-                Ok(slice) => beside.add(&slice),
-                Err(error) => {
-                    stop.store(true, Ordering::SeqCst);
-                    return Err(error);
-                }
+        loop {
+            let slice = slice().inspect_err(|_| stop.store(true, Ordering::SeqCst))?;
+            let is_kept = writers.iter().any(std::thread::ScopedJoinHandle::is_finished);
+            if !is_kept || slices.is_empty() {
+                slices.push(slice);
+            }
+            if is_kept {
+                break;
             }
         }
         for writer in writers {
             let panicked = |_| Err(BenchError::new(Kind::Internal, "who asks for snapshots panicked"));
-            beside.snapshots_s.push(writer.join().unwrap_or_else(panicked)?);
+            took_s.push(writer.join().unwrap_or_else(panicked)?);
         }
-        Ok(beside)
+        Ok(slices)
     })
 }
 
 /// Has a node write a snapshot, and waits until it is kept: then less is to be replayed than a moment before. False where it was told to
 /// stop waiting: where nothing new happened since the last one, none is written.
-fn written(node: &Address, stop: &AtomicBool) -> Result<bool, BenchError> {
+fn written(node: &Address, look: Duration, stop: &AtomicBool) -> Result<bool, BenchError> {
     // Looked at before it is asked for: a short one is kept when the answer comes.
     let mut before = audit::status(node)?.stats.replay_bytes;
     let mut now = audit::snapshot(node)?.stats.replay_bytes;
-    until("a snapshot is kept", AT_MOST, || {
+    until_each(look, "a snapshot is kept", AT_MOST, || {
         if now < before || stop.load(Ordering::SeqCst) {
             return Ok(true);
         }
@@ -423,6 +463,23 @@ mod tests {
             assert_eq!(chart.only["scenario"], [scenario.name()]);
         }
         assert_eq!(Scenario::named("race"), None);
+    }
+
+    #[test]
+    fn a_snapshot_that_costs_a_tenth_is_told_apart_from_a_machine_that_becomes_slower() {
+        // The machine loses a hundredth with each turn, and a snapshot a tenth.
+        let speed = |turn: u32| 1_000.0 * 0.99_f64.powi(i32::try_from(turn).unwrap());
+        let turns = Turns {
+            without: (0..=24).map(|turn| speed(2 * turn)).collect(),
+            with: (0..24).map(|turn| speed(2 * turn + 1) * 0.9).collect(),
+            snapshots_s: vec![1.0],
+        };
+        let figures = turns.figures();
+        for (figure, is) in [("lost_percent", 10.0), ("lost_percent_low", 10.0), ("lost_percent_high", 10.0)] {
+            assert!((figures[figure] - is).abs() < 0.05, "{figures:?}");
+        }
+        assert!(figures["still_percent_low"].abs() < 0.1 && figures["still_percent_high"].abs() < 0.1, "{figures:?}");
+        assert!(figures["turns"] > 23.0);
     }
 
     #[test]
