@@ -93,8 +93,8 @@ pub struct PastBranch {
     pub resource: ResourceId,
     /// Which branch of the transaction.
     pub number: u16,
-    /// Whether the decision keeps what its adapter needs to tell the truth about it.
-    pub has_witness: bool,
+    /// What the decision keeps for its adapter, to tell the truth about it: [`assent_xa::Resource::witness`]. May be empty.
+    pub witness: Vec<u8>,
     /// What it voted, as far as the log says.
     pub vote: Option<Vote>,
     /// How it was left, if recovery or its client noted that; else its own client finished it, or it is open.
@@ -141,7 +141,7 @@ impl Past {
     fn branch(&mut self, resource: ResourceId, number: u16) -> Option<&mut PastBranch> {
         let same = |one: &PastBranch| one.resource == resource && one.number == number;
         if !self.branches.iter().any(same) {
-            self.branches.push(PastBranch::new(resource, number, false, None));
+            self.branches.push(PastBranch::new(resource, number, Vec::new(), None));
         }
         self.branches.iter_mut().find(|one| same(one))
     }
@@ -182,10 +182,10 @@ impl Past {
 }
 
 impl PastBranch {
-    const fn new(resource: ResourceId, number: u16, has_witness: bool, vote: Option<Vote>) -> Self {
+    const fn new(resource: ResourceId, number: u16, witness: Vec<u8>, vote: Option<Vote>) -> Self {
         let native = Native { code: String::new(), message: String::new() };
         let (fate, heuristic, by, noted_ms) = (None, None, None, None);
-        Self { resource, number, has_witness, vote, fate, heuristic, by, retries: 0, native, noted_ms }
+        Self { resource, number, witness, vote, fate, heuristic, by, retries: 0, native, noted_ms }
     }
 }
 
@@ -329,8 +329,8 @@ impl Reading<'_> {
         // only branch, told to commit in one phase, ended otherwise.
         let said_yes = by != By::Client || (outcome == Outcome::Committed && branches.len() > 1);
         let branch = |it: assent_xa::BranchRecord| {
-            let has_witness = !it.witness.is_empty();
-            PastBranch::new(it.resource, it.number, has_witness, (said_yes || has_witness).then_some(Vote::Yes))
+            let vote = (said_yes || !it.witness.is_empty()).then_some(Vote::Yes);
+            PastBranch::new(it.resource, it.number, it.witness, vote)
         };
         let mut past = Past {
             tx,

@@ -13,7 +13,7 @@ use assent_coordinator::{Digest, Operator};
 use assent_ids::{ResourceId, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_wire::{self as wire, Answer, LogQuery, LogState, Long, OperatorWord, PAYLOAD_BYTES_MAX, Request};
+use assent_wire::{self as wire, Answer, Detail, LogQuery, LogState, Long, OperatorWord, PAYLOAD_BYTES_MAX, Request};
 use assent_world::Gate;
 use assent_xa::Outcome;
 
@@ -33,7 +33,7 @@ pub(crate) enum Inquiry {
     Force(TxId, Outcome, Said),
     Forget(TxId, Said),
     /// And whether it is told what branches voted.
-    Log(Filter, bool),
+    Log(Filter, Detail),
     Verify(Option<(u64, Digest)>),
     /// Reads everything in the store.
     Check,
@@ -68,8 +68,9 @@ impl Inquiry {
         Some(match request {
             Request::TxForce { tx, outcome, word } => Self::Force(*tx, decisions::outcome(*outcome), said(word)),
             Request::TxForget { tx, word } => Self::Forget(*tx, said(word)),
-            Request::TxLog(query) => Self::Log(filter(query), false),
-            Request::TxLogVotes(query) => Self::Log(filter(query), true),
+            Request::TxLog(query) => Self::Log(filter(query), Detail::Fates),
+            Request::TxLogVotes(query) => Self::Log(filter(query), Detail::Votes),
+            Request::TxLogWitnesses(query) => Self::Log(filter(query), Detail::Witnesses),
             Request::TxVerify { kept } => Self::Verify(kept.map(|(number, digest)| (number, Digest(digest)))),
             _ => return None,
         })
@@ -249,7 +250,7 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
             );
             forgotten.and_then(|()| lay(shared, mark, &Answer::Forgotten))
         }
-        Inquiry::Log(filter, votes) => page(shared, &**log()?, &filter, votes, mark),
+        Inquiry::Log(filter, detail) => page(shared, &**log()?, &filter, detail, mark),
         Inquiry::Verify(kept) => verify(shared, &**log()?, kept, mark),
         Inquiry::Check => chores::check(shared, mark),
         Inquiry::Compact => chores::compact(shared, mark),
@@ -272,7 +273,7 @@ pub(crate) fn lay(shared: &Shared, mark: u64, answer: &Answer<'_>) -> Result<Vec
 }
 
 /// A page of the log: as many as were asked for and fit a message.
-fn page(shared: &Shared, log: &dyn Log, filter: &Filter, votes: bool, mark: u64) -> Result<Vec<u8>, Refusal> {
+fn page(shared: &Shared, log: &dyn Log, filter: &Filter, detail: Detail, mark: u64) -> Result<Vec<u8>, Refusal> {
     let mut list: Vec<(Past, Vec<String>)> = Vec::new();
     let mut more = history::read(log, filter, &mut |past| {
         let names = past.branches.iter().map(|branch| shared.resource_name(branch.resource)).collect();
@@ -282,7 +283,7 @@ fn page(shared: &Shared, log: &dyn Log, filter: &Filter, votes: bool, mark: u64)
     .map_err(|error| (error.kind(), error.to_string()))?;
     loop {
         let views = list.iter().map(|(past, names)| views::past(past, names)).collect();
-        match lay(shared, mark, &Answer::Log { more, votes, list: views }) {
+        match lay(shared, mark, &Answer::Log { more, detail, list: views }) {
             // Half as many until they fit; one alone that does not is answered with the limit it breaks.
             Err(_) if list.len() > 1 => {
                 list.truncate(list.len() / 2);

@@ -401,7 +401,7 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::Votes { .. } => "votes",
         Request::TxForce { .. } => "tx_force",
         Request::TxForget { .. } => "tx_forget",
-        Request::TxLog(_) | Request::TxLogVotes(_) => "tx_log",
+        Request::TxLog(_) | Request::TxLogVotes(_) | Request::TxLogWitnesses(_) => "tx_log",
         Request::TxVerify { .. } => "tx_verify",
     }
 }

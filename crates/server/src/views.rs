@@ -142,7 +142,7 @@ pub fn past<'a>(past: &'a Past, names: &'a [String]) -> wire::PastView<'a> {
     let branch = |(branch, name): (&'a PastBranch, &'a String)| wire::PastBranch {
         resource: name,
         number: branch.number,
-        has_witness: branch.has_witness,
+        has_witness: !branch.witness.is_empty(),
         fate: word(branch.fate.as_ref()),
         heuristic: branch.heuristic.map(heuristic),
         by: branch.by.map(by),
@@ -150,6 +150,7 @@ pub fn past<'a>(past: &'a Past, names: &'a [String]) -> wire::PastView<'a> {
         native: words(&branch.native),
         noted_ms: branch.noted_ms,
         vote: branch.vote.as_ref().map(vote),
+        witness: &branch.witness,
     };
     let said = |word: &'a assent_coordinator::history::PastWord| wire::PastWord {
         at_ms: word.at_ms,

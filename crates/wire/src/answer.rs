@@ -8,7 +8,7 @@ use assent_kind::Kind;
 
 use crate::admin::{RoundView, TransactionView, heuristic, put_heuristic};
 use crate::chores::{Checked, Compacted};
-use crate::history::{PastView, Verified};
+use crate::history::{Detail, PastView, Verified};
 use crate::keyspaces::KeyspaceView;
 use crate::objects::{Object, Row, objects, put_objects};
 use crate::request::{outcome, put_outcome};
@@ -164,12 +164,12 @@ pub enum Answer<'a> {
     Round(RoundView<'a>),
     /// To `TxForget`: it is done, on disk.
     Forgotten,
-    /// To `TxLog` and `TxLogVotes`.
+    /// To `TxLog`, `TxLogVotes` and `TxLogWitnesses`.
     Log {
         /// Whether there are more behind the last one.
         more: bool,
-        /// Whether it says what branches voted. Since version 3.
-        votes: bool,
+        /// What it tells of each branch.
+        detail: Detail,
         /// In the order in which they were finished.
         list: Vec<PastView<'a>>,
     },
@@ -198,6 +198,7 @@ const STATS: u16 = 0x8043;
 const FORGOTTEN: u16 = 0x8045;
 const LOG: u16 = 0x8046;
 const LOG_VOTES: u16 = 0x8048;
+const LOG_WITNESSES: u16 = 0x8049;
 const VERIFIED: u16 = 0x8047;
 const ERROR: u16 = 0x80ff;
 
@@ -222,8 +223,9 @@ impl<'a> Answer<'a> {
             Self::Round(_) => ROUND,
             Self::Stats(_) => STATS,
             Self::Forgotten => FORGOTTEN,
-            Self::Log { votes: false, .. } => LOG,
-            Self::Log { votes: true, .. } => LOG_VOTES,
+            Self::Log { detail: Detail::Fates, .. } => LOG,
+            Self::Log { detail: Detail::Votes, .. } => LOG_VOTES,
+            Self::Log { detail: Detail::Witnesses, .. } => LOG_WITNESSES,
             Self::Verified(_) => VERIFIED,
         }
     }
@@ -266,9 +268,9 @@ impl<'a> Answer<'a> {
                 list.iter().for_each(|view| view.put(to));
             }
             Self::Round(round) => round.put(to),
-            Self::Log { more, votes, list } => {
+            Self::Log { more, detail, list } => {
                 to.u8(u8::from(*more));
-                list.iter().for_each(|past| past.put(to, *votes));
+                list.iter().for_each(|past| past.put(to, *detail));
             }
             Self::Verified(verified) => verified.put(to),
             Self::Stats(gauges) => gauges.iter().for_each(|(name, value)| _ = to.text(name).u64(*value)),
@@ -306,10 +308,9 @@ impl<'a> Answer<'a> {
             }
             ROUND => Self::Round(RoundView::take(from)?),
             FORGOTTEN => Self::Forgotten,
-            LOG | LOG_VOTES => {
-                let (more, votes) = (field::flag(from, "more")?, frame.kind == LOG_VOTES);
-                Self::Log { more, votes, list: field::rest(from, |from| PastView::take(from, votes))? }
-            }
+            LOG => log(from, Detail::Fates)?,
+            LOG_VOTES => log(from, Detail::Votes)?,
+            LOG_WITNESSES => log(from, Detail::Witnesses)?,
             VERIFIED => Self::Verified(Verified::take(from)?),
             STATS => Self::Stats(field::rest(from, |from| Ok((from.text("name")?, from.u64("gauge")?)))?),
             kind => return Err(WireError::UnknownKind { kind }),
@@ -317,6 +318,11 @@ impl<'a> Answer<'a> {
         from.end()?;
         Ok(answer)
     }
+}
+
+fn log<'a>(from: &mut Reader<'a>, detail: Detail) -> Result<Answer<'a>, Malformed> {
+    let more = field::flag(from, "more")?;
+    Ok(Answer::Log { more, detail, list: field::rest(from, |from| PastView::take(from, detail))? })
 }
 
 fn put_known(to: &mut Writer, known: Known) {

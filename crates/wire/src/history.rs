@@ -93,6 +93,17 @@ pub struct Voted<'a> {
     pub native: Native<'a>,
 }
 
+/// How much the log tells of each branch. Each tells what the one before it tells, and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// How it was left.
+    Fates,
+    /// What it voted. Since version 3.
+    Votes,
+    /// What the decision keeps of its vote. Since version 4.
+    Witnesses,
+}
+
 /// How a branch was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastBranch<'a> {
@@ -116,6 +127,8 @@ pub struct PastBranch<'a> {
     pub noted_ms: Option<u64>,
     /// What it voted, if the log says. Since version 3.
     pub vote: Option<Vote>,
+    /// That which the decision keeps: the adapter's own bytes. Since version 4.
+    pub witness: &'a [u8],
 }
 
 /// What a person did, when and why.
@@ -233,19 +246,23 @@ impl<'a> Voted<'a> {
 }
 
 impl<'a> PastBranch<'a> {
-    fn put(&self, to: &mut Writer, votes: bool) {
+    fn put(&self, to: &mut Writer, detail: Detail) {
         to.text(self.resource).u16(self.number).u8(u8::from(self.has_witness)).text(self.fate);
         field::put_option(to, self.heuristic.as_ref(), |to, it| put_heuristic(to, *it));
         field::put_option(to, self.by.as_ref(), |to, by| field::put_word(to, BYS, by));
         to.u32(self.retries);
         self.native.put(to);
         put_time(to, self.noted_ms);
-        if votes {
+        if detail >= Detail::Votes {
             field::put_option(to, self.vote.as_ref(), |to, vote| field::put_word(to, VOTES, vote));
+        }
+        if detail >= Detail::Witnesses {
+            to.bytes(self.witness);
         }
     }
 
-    fn take(from: &mut Reader<'a>, votes: bool) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'a>, detail: Detail) -> Result<Self, Malformed> {
+        let vote = |from: &mut Reader<'a>| field::option(from, "vote", |from| field::word(from, "vote", VOTES));
         Ok(Self {
             resource: from.text("resource")?,
             number: from.u16("branch number")?,
@@ -256,27 +273,28 @@ impl<'a> PastBranch<'a> {
             retries: from.u32("retries")?,
             native: Native::take(from)?,
             noted_ms: time(from)?,
-            vote: if votes { field::option(from, "vote", |from| field::word(from, "vote", VOTES))? } else { None },
+            vote: if detail >= Detail::Votes { vote(from)? } else { None },
+            witness: if detail >= Detail::Witnesses { from.bytes("witness")? } else { b"" },
         })
     }
 }
 
 impl<'a> PastView<'a> {
-    pub(crate) fn put(&self, to: &mut Writer, votes: bool) {
+    pub(crate) fn put(&self, to: &mut Writer, detail: Detail) {
         field::put_tx(to, self.tx);
         put_outcome(to, self.outcome);
         field::put_word(to, BYS, &self.by);
         to.text(self.client);
         put_time(to, self.decided_ms);
         put_time(to, self.finished_ms);
-        field::put_list(to, &self.branches, |to, branch| branch.put(to, votes));
+        field::put_list(to, &self.branches, |to, branch| branch.put(to, detail));
         field::put_list(to, &self.words, |to, word| {
             field::put_word(to.u64(word.at_ms), ACTIONS, &word.action);
             to.text(word.who).text(word.reason);
         });
     }
 
-    pub(crate) fn take(from: &mut Reader<'a>, votes: bool) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Reader<'a>, detail: Detail) -> Result<Self, Malformed> {
         Ok(Self {
             tx: field::tx(from)?,
             outcome: outcome(from)?,
@@ -284,7 +302,7 @@ impl<'a> PastView<'a> {
             client: from.text("client")?,
             decided_ms: time(from)?,
             finished_ms: time(from)?,
-            branches: field::list(from, "branches", |from| PastBranch::take(from, votes))?,
+            branches: field::list(from, "branches", |from| PastBranch::take(from, detail))?,
             words: field::list(from, "words", |from| {
                 Ok(PastWord {
                     at_ms: from.u64("at_ms")?,

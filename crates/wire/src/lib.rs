@@ -41,7 +41,7 @@ pub use conditions::{Condition, Expect, Expected, WriteIf};
 pub use decoder::Decoder;
 pub use error::WireError;
 pub use hello::{Hello, LONG, Limits, Role, Secret, Session, VERSIONS, Versions, Welcome};
-pub use history::{Action, LogQuery, LogState, PastBranch, PastView, PastWord, Seal, Verified, Vote, Voted};
+pub use history::{Action, Detail, LogQuery, LogState, PastBranch, PastView, PastWord, Seal, Verified, Vote, Voted};
 pub use keyspaces::{KeyspaceQuery, KeyspaceView};
 pub use long::{Assembly, Long, MESSAGE_BYTES_MAX};
 pub use objects::{Look, Object, Row, Rows};

@@ -192,6 +192,8 @@ pub enum Request<'a> {
     TxLog(LogQuery<'a>),
     /// The same, and what branches voted. Answer `Log` with votes. Since version 3.
     TxLogVotes(LogQuery<'a>),
+    /// The same, and what the decisions keep of those votes. Answer `Log` with witnesses. Since version 4.
+    TxLogWitnesses(LogQuery<'a>),
     /// Whether the log is as it was written. Answer `Verified`.
     TxVerify {
         /// The number and digest of a seal that somebody has kept elsewhere: it must be in the chain.
@@ -238,6 +240,7 @@ const TX_FORGET: u16 = 0x0045;
 const TX_LOG: u16 = 0x0046;
 const TX_VERIFY: u16 = 0x0047;
 const TX_LOG_VOTES: u16 = 0x0048;
+const TX_LOG_WITNESSES: u16 = 0x0049;
 
 impl<'a> Request<'a> {
     const fn kind(&self) -> u16 {
@@ -280,6 +283,7 @@ impl<'a> Request<'a> {
             Self::TxForget { .. } => TX_FORGET,
             Self::TxLog(_) => TX_LOG,
             Self::TxLogVotes(_) => TX_LOG_VOTES,
+            Self::TxLogWitnesses(_) => TX_LOG_WITNESSES,
             Self::TxVerify { .. } => TX_VERIFY,
         }
     }
@@ -322,6 +326,7 @@ impl<'a> Request<'a> {
             | Self::StoreVerify
             | Self::StoreCompact => 2,
             Self::Votes { .. } | Self::TxLogVotes(_) => 3,
+            Self::TxLogWitnesses(_) => 4,
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
         }
@@ -384,7 +389,7 @@ impl<'a> Request<'a> {
                 put_outcome(to, *outcome);
                 votes.iter().for_each(|vote| vote.put(to));
             }
-            Self::TxLog(query) | Self::TxLogVotes(query) => query.put(to),
+            Self::TxLog(query) | Self::TxLogVotes(query) | Self::TxLogWitnesses(query) => query.put(to),
             Self::TxVerify { kept } => field::put_option(to, kept.as_ref(), |to, (number, digest)| {
                 put_digest(to.u64(*number), digest);
             }),
@@ -448,6 +453,7 @@ impl<'a> Request<'a> {
             }
             TX_LOG => Self::TxLog(LogQuery::take(from)?),
             TX_LOG_VOTES => Self::TxLogVotes(LogQuery::take(from)?),
+            TX_LOG_WITNESSES => Self::TxLogWitnesses(LogQuery::take(from)?),
             TX_VERIFY => {
                 Self::TxVerify { kept: field::option(from, "kept", |from| Ok((from.u64("seal")?, digest(from)?)))? }
             }

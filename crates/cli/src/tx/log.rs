@@ -14,6 +14,7 @@ use assent_wire::{Action, Answer, LogQuery, LogState, PastView, Request, Vote};
 use assent_world::{Clock as _, RealClock};
 use serde::Serialize;
 
+use super::seen::plain;
 use super::{admin, hint, moment, seen, source, transaction, unexpected};
 use crate::args::{Source, TxLog, TxState};
 use crate::bench::{print_json, table};
@@ -41,6 +42,8 @@ struct Branch {
     resource: String,
     number: u16,
     has_witness: bool,
+    /// What the decision keeps of the vote, in words; nothing where a server of an older release is asked.
+    witness: Option<String>,
     /// `yes`, `read_only`, `no`; nothing if the log does not say.
     vote: Option<&'static str>,
     fate: String,
@@ -66,6 +69,7 @@ impl Past {
             resource: branch.resource.to_owned(),
             number: branch.number,
             has_witness: branch.has_witness,
+            witness: assent_resources::witness_words(branch.witness),
             vote: branch.vote.map(vote),
             fate: branch.fate.to_owned(),
             heuristic: branch.heuristic.map(seen::heuristic),
@@ -120,8 +124,11 @@ impl Branch {
             (None, fate, None) => format!(" {fate}"),
             (None, fate, Some(vote)) => format!(" voted {}, {fate}", vote.replace('_', "-")),
         };
-        let native =
-            if self.message.is_empty() { String::new() } else { format!(": {} ({})", self.message, self.code) };
+        let native = if self.message.is_empty() {
+            String::new()
+        } else {
+            format!(": {} ({})", plain(&self.message), plain(&self.code))
+        };
         let retries = if self.retries > 0 { format!(", told {} times", self.retries + 1) } else { String::new() };
         format!("{}#{}{fate}{retries}{native}", self.resource, self.number)
     }
@@ -185,10 +192,10 @@ fn online(server: &str, query: LogQuery<'_>, most: u32) -> Result<(Vec<Past>, bo
     loop {
         let left = most.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
         let query = LogQuery { after, limit: left.min(PAGE), ..query };
-        // A server of an older release tells no votes.
-        let tells_votes = Request::TxLogVotes(query).since() <= link.welcome().version;
-        let request = if tells_votes { Request::TxLogVotes(query) } else { Request::TxLog(query) };
-        let arrived = link.request(&request)?;
+        // A server of an older release tells less.
+        let mut fuller = [Request::TxLogWitnesses(query), Request::TxLogVotes(query)].into_iter();
+        let request = fuller.find(|it| it.since() <= link.welcome().version);
+        let arrived = link.request(&request.unwrap_or(Request::TxLog(query)))?;
         let Answer::Log { more, list, .. } = arrived.answer()? else { return Err(unexpected()) };
         after = list.last().map(|one| one.tx);
         all.extend(list.iter().map(Past::of));
@@ -245,15 +252,15 @@ fn print(list: &[Past], more: bool, json: bool) -> Result<(), Failure> {
         let mut lines: Vec<String> = one.branches.iter().map(Branch::words).collect();
         lines.extend(one.operators.iter().map(|word| {
             let Word { at, action, who, reason } = word;
-            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            format!("{action} by {who} at {at}{why}")
+            let why = if reason.is_empty() { String::new() } else { format!(": {}", plain(reason)) };
+            format!("{action} by {} at {at}{why}", plain(who))
         }));
         rows.add_row([
             one.decided_at.clone().unwrap_or_default(),
             one.tx.clone(),
             one.outcome.to_owned(),
             one.by.to_owned(),
-            one.client.clone(),
+            plain(&one.client),
             one.end(),
             lines.join("\n"),
         ]);

@@ -12,6 +12,12 @@ use super::moment;
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
 
+/// Words of a resource, a client or a person for a terminal: what could move its cursor, hide or colour is spelt out.
+pub(super) fn plain(words: &str) -> String {
+    let spelt = |it: char| if matches!(it, '"' | '\'' | '\\') { it.to_string() } else { it.escape_debug().to_string() };
+    words.chars().map(spelt).collect()
+}
+
 /// What is known of it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Transaction {
@@ -196,9 +202,9 @@ impl Transaction {
 impl Branch {
     /// Where it is, since when, and what the server knows it by: a line each, as far as it is known.
     fn facts(&self) -> Vec<String> {
-        let place = Some(format!("at {}", self.place)).filter(|_| !self.place.is_empty());
+        let place = Some(format!("at {}", plain(&self.place))).filter(|_| !self.place.is_empty());
         let since = self.prepared_since.as_ref().map(|since| format!("prepared since {since}"));
-        let listed = Some(format!("listed as {}", self.listed)).filter(|_| !self.listed.is_empty());
+        let listed = Some(format!("listed as {}", plain(&self.listed))).filter(|_| !self.listed.is_empty());
         let voted = self.witness.as_ref().map(|words| format!("voted as {words}"));
         let xid = Some(format!("xid {}", self.xid)).filter(|_| !self.xid.is_empty());
         [place, since, listed, voted, xid].into_iter().flatten().collect()
@@ -206,9 +212,9 @@ impl Branch {
 
     fn words(&self) -> String {
         let retries = if self.retries > 0 { format!(", told {} times", self.retries + 1) } else { String::new() };
-        let native = match (self.code.as_str(), self.message.as_str()) {
-            ("", "") => String::new(),
-            ("", message) => format!(": {message}"),
+        let native = match (plain(&self.code), plain(&self.message)) {
+            (code, message) if code.is_empty() && message.is_empty() => String::new(),
+            (code, message) if code.is_empty() => format!(": {message}"),
             (code, message) => format!(": {message} ({code})"),
         };
         let vote = self.vote.map(|vote| format!("voted {}, ", vote.replace('_', "-"))).unwrap_or_default();
@@ -233,14 +239,14 @@ pub(super) fn print(head: &Head, list: &[Transaction], json: bool) -> Result<(),
     for one in list {
         let with_place = |branch: &Branch| match branch.place.as_str() {
             "" => branch.words(),
-            place => format!("{} at {place}", branch.words()),
+            place => format!("{} at {}", branch.words(), plain(place)),
         };
         let branches: Vec<String> = one.branches.iter().map(with_place).collect();
         rows.add_row([
             one.tx.clone(),
             one.outcome.unwrap_or("undecided").to_owned(),
             one.state.clone(),
-            one.client.clone(),
+            plain(&one.client),
             format!("{} s", one.age_ms / 1_000),
             branches.join("\n"),
         ]);
@@ -272,10 +278,22 @@ pub(super) fn print_facts(one: &Transaction) {
     if let Some(at) = &one.decided_at {
         println!("  decided   {at}");
     }
-    println!("  client    {}", if one.client.is_empty() { "(no label)" } else { &one.client });
+    println!("  client    {}", if one.client.is_empty() { "(no label)".to_owned() } else { plain(&one.client) });
     println!("  known for {} s", one.age_ms / 1_000);
     for branch in &one.branches {
         println!("  branch    {}", branch.words());
         branch.facts().iter().for_each(|fact| println!("            {fact}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_words_of_others_move_the_cursor_or_hide_anything() {
+        let said = "it's \"r\u{f6}le\" c:\\d \x1b[2Jgone\r\nnext\u{202e}\t\u{9b}";
+        assert_eq!(plain(said), "it's \"r\u{f6}le\" c:\\d \\u{1b}[2Jgone\\r\\nnext\\u{202e}\\t\\u{9b}");
+        assert_eq!(plain(""), "");
     }
 }

@@ -74,6 +74,13 @@ fn the_log_shows_a_yes_a_no_with_its_words_and_a_vote_of_read_only() {
     let bad_votes = value!([[BANK, "no", "23505"], [BANK, "read_only", ""], [SHOP, "yes", ""]]);
     eventually("the client has told", || voted(&town, bad) != Value::Null);
     assert_eq!(voted(&town, bad), value!({ "outcome": "rolled_back", "votes": bad_votes }));
+    // What the decision keeps of each yes, in words; of who only read it keeps nothing.
+    let told = json(&town.tx(&["log", "--tx", &good.to_string()]));
+    let branches = &told["transactions"][0]["branches"];
+    let [bank, reader, shop] = [0, 1, 2].map(|at| branches[at]["witness"].as_str().map(str::to_owned));
+    assert!(bank.is_some_and(|it| it.starts_with("transaction ") && it.contains(" in database ")), "{told}");
+    assert!(shop.is_some_and(|it| it.starts_with("connection ") && it.contains(" of server ")), "{told}");
+    assert_eq!(reader, None);
     let read = text(&town.served, &["log", "--tx", &bad.to_string()]);
     assert!(read.contains("bank#0 voted no: ") && read.contains("bank#1 voted read-only"), "{read}");
     assert_eq!(town.rows(), (vec![1], vec![1]));

@@ -62,7 +62,7 @@ fn the_log_tells_who_decided_what_when_and_how_each_branch_ended() {
     let [first, third, second] = <[Past; 3]>::try_from(all).unwrap();
     assert_eq!((first.outcome, first.by, first.client.as_str()), (Outcome::Committed, By::Client, "shop"));
     assert_eq!((first.decided_ms, first.finished_ms), (Some(times[0]), Some(times[1])), "told with the next decision");
-    assert_eq!(first.branches.iter().map(|it| it.has_witness).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(first.branches.iter().map(|it| it.witness.as_slice()).collect::<Vec<_>>(), [&b""[..], b"xid8"]);
     assert!(first.branches.iter().all(|it| it.fate.is_none()), "its client finished it");
     assert_eq!((second.finished_ms, second.is(State::InDoubt)), (None, true));
     assert_eq!((third.outcome, third.by, third.client.as_str()), (Outcome::RolledBack, By::Agent, "bank"));

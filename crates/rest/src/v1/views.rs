@@ -107,7 +107,7 @@ const fn vote(vote: Vote) -> &'static str {
 pub(super) fn past(house: &House, past: &Past) -> Value {
     let branch = |one: &PastBranch| {
         json!({
-            "resource": house.resource(one.resource), "number": one.number, "has_witness": one.has_witness,
+            "resource": house.resource(one.resource), "number": one.number, "has_witness": !one.witness.is_empty(),
             "vote": one.vote.map(vote),
             "state": one.fate.as_ref().map(fate), "heuristic": one.heuristic.map(heuristic), "by": one.by.map(by),
             "retries": one.retries, "code": one.native.code, "message": one.native.message, "noted_ms": one.noted_ms,

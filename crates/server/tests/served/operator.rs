@@ -3,10 +3,11 @@
 use assent_ids::{ResourceId, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_link::Link;
+use assent_link::{Link, LinkConfig, LinkError};
 use assent_wire::{
-    Action, Answer, By, Deviation, Fate, Heuristic, LogQuery, LogState, Native, OperatorWord, Outcome, PastView,
-    Request, Role, Standing, TransactionView, Vote, Voted,
+    Action, Answer, BranchRecord, By, Decide, Detail, Deviation, Fate, Hello, Heuristic, LogQuery, LogState, Native,
+    OperatorWord, Outcome, PastView, Request, Role, Standing, TransactionView, VERSIONS, Versions, Vote, Voted,
+    WireError,
 };
 
 use crate::house::{Rules, Street, eventually, get, is_yes, refusal, street};
@@ -30,7 +31,7 @@ fn view<T>(link: &Link, tx: TxId, read: impl FnOnce(Option<&TransactionView<'_>>
 
 fn log<T>(link: &Link, query: LogQuery<'_>, read: impl FnOnce(bool, &[PastView<'_>]) -> T) -> T {
     with(link, &Request::TxLog(query), |answer| match answer {
-        Answer::Log { more, votes: false, list } => read(more, &list),
+        Answer::Log { more, detail: Detail::Fates, list } => read(more, &list),
         other => panic!("{other:?}"),
     })
 }
@@ -102,11 +103,51 @@ fn votes_that_a_client_tells_are_in_the_log_and_those_of_another_are_not() {
         assert_eq!((list.len(), branch.resource, branch.vote, branch.native.code), (1, "a", None, "23505"));
     });
     with(&admin, &Request::TxLogVotes(query), |answer| match answer {
-        Answer::Log { votes: true, list, .. } => {
+        Answer::Log { detail: Detail::Votes, list, .. } => {
             assert_eq!((list[0].outcome, list[0].branches[0].vote), (Outcome::RolledBack, Some(Vote::No)));
         }
         other => panic!("{other:?}"),
     });
+}
+
+/// An operator's program of an older release is told what it asks for, as before; it cannot ask for more.
+#[test]
+fn what_a_decision_keeps_of_a_vote_is_told_in_version_4_and_older_programs_go_on_without() {
+    let street = street(&Rules { client_lost_ms: 60_000, ..Rules::default() });
+    let mut committer = street.committer();
+    let tx = committer.begin();
+    let record = |number, witness| BranchRecord { resource: ResourceId::of("a"), number, flags: 0, witness };
+    let branches = vec![record(0, &b"pg1 role=\x1b[31m"[..]), record(1, b"")];
+    let decide = Request::Decide(Decide { tx, outcome: Outcome::Committed, first: true, branches });
+    with(&committer.decisions, &decide, |answer| assert_eq!(answer, Answer::Decided(Outcome::Committed)));
+    let query = LogQuery { tx: Some(tx), limit: 10, ..LogQuery::default() };
+    let told = |link: &Link, request: Request<'_>, expected: Detail| {
+        with(link, &request, |answer| match answer {
+            Answer::Log { detail, list, .. } if detail == expected => {
+                list[0].branches.iter().map(|it| (it.has_witness, it.vote, it.witness.to_vec())).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        })
+    };
+    let (yes, none) = (Some(Vote::Yes), Vec::new);
+    for max in 1..=VERSIONS.max {
+        let hello = Hello { versions: Versions { min: 1, max }, ..Hello::new(Role::Admin) };
+        let link = Link::connect(street.coordinator.address(), &hello, &LinkConfig::default()).unwrap();
+        let fates = told(&link, Request::TxLog(query), Detail::Fates);
+        assert_eq!(fates, [(true, None, none()), (false, None, none())]);
+        if max >= 3 {
+            let votes = told(&link, Request::TxLogVotes(query), Detail::Votes);
+            assert_eq!(votes, [(true, yes, none()), (false, yes, none())]);
+        }
+        let request = Request::TxLogWitnesses(query);
+        if max >= 4 {
+            let witnesses = told(&link, request, Detail::Witnesses);
+            assert_eq!(witnesses, [(true, yes, b"pg1 role=\x1b[31m".to_vec()), (false, yes, none())]);
+        } else {
+            let expected = WireError::Since { since: 4, version: max };
+            assert_eq!(link.send(&request).map(drop), Err(LinkError::Wire(expected)));
+        }
+    }
 }
 
 #[test]

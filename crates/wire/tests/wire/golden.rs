@@ -1,10 +1,11 @@
-//! The bytes of versions 2 and 3, as they were when they were made: who changes one of them makes another version.
+//! The bytes of versions 2, 3 and 4, as they were when they were made: who changes one of them makes another version.
 
 use assent_frame::Frame;
 use assent_ids::{Epoch, Incarnation, Lsn, ResourceId, TxId, Xid};
 use assent_wire::{
-    Answer, Bound, Checked, Compacted, Condition, Expect, Expected, KeyspaceQuery, KeyspaceView, LogQuery, Look,
-    Native, Object, Op, Outcome, Request, Row, Rows, Scan, Vote, Voted, WireError, Write, WriteIf,
+    Answer, Bound, By, Checked, Compacted, Condition, Detail, Expect, Expected, KeyspaceQuery, KeyspaceView, LogQuery,
+    Look, Native, Object, Op, Outcome, PastBranch, PastView, Request, Row, Rows, Scan, Vote, Voted, WireError, Write,
+    WriteIf,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -158,6 +159,57 @@ fn the_bytes_of_version_3_are_these() {
         let frame = payload(&laid);
         assert_eq!((frame.kind, hex(frame.payload)), (kind, hex(&bytes(&expected))), "{request:?}");
         assert_eq!(request.since(), 3, "{request:?}");
+    }
+}
+
+/// One branch and one transaction, as each version tells them: what is new stands behind what was there.
+#[test]
+fn the_bytes_of_version_4_are_these() {
+    const TX: &str = "03000000 01000000 2a00000000000000";
+    let tx = TxId { incarnation: Incarnation { epoch: Epoch(3), number: 1 }, counter: 42 };
+    let asked = LogQuery { tx: Some(tx), limit: 9, ..LogQuery::default() };
+    let request = Request::TxLogWitnesses(asked);
+    let mut laid = Vec::new();
+    request.lay(&mut laid, 1, LIMIT).unwrap();
+    let frame = payload(&laid);
+    let expected = hex(&bytes(&format!("00 00 00 00 01 {TX} 00 09000000")));
+    assert_eq!((frame.kind, hex(frame.payload), request.since()), (0x49, expected, 4));
+    let branch = PastBranch {
+        resource: "a",
+        number: 2,
+        has_witness: true,
+        fate: "",
+        heuristic: None,
+        by: None,
+        retries: 0,
+        native: Native { code: "", message: "" },
+        noted_ms: None,
+        vote: Some(Vote::Yes),
+        witness: b"pg",
+    };
+    let past = PastView {
+        tx,
+        outcome: Outcome::Committed,
+        by: By::Client,
+        client: "",
+        decided_ms: None,
+        finished_ms: None,
+        branches: vec![branch],
+        words: vec![],
+    };
+    let head = format!("00 {TX} 01 01 00000000 00 00 01000000");
+    let known = "01000000 61 0200 01 00000000 00 00 00000000 00000000 00000000 00";
+    let words = "00000000";
+    for (detail, kind, more) in [
+        (Detail::Fates, 0x8046, ""),
+        (Detail::Votes, 0x8048, "01 01"),
+        (Detail::Witnesses, 0x8049, "01 01 02000000 7067"),
+    ] {
+        let mut laid = Vec::new();
+        Answer::Log { more: false, detail, list: vec![past.clone()] }.lay(&mut laid, 1, LIMIT).unwrap();
+        let frame = payload(&laid);
+        let expected = hex(&bytes(&format!("{head} {known} {more} {words}")));
+        assert_eq!((frame.kind, hex(frame.payload)), (kind, expected), "{detail:?}");
     }
 }
 

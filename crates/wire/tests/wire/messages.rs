@@ -4,9 +4,9 @@ use assent_frame::{Frame, HEADER_BYTES};
 use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_wire::{
-    Action, Answer, Bound, BranchRecord, BranchView, By, Checked, Compacted, Condition, Decide, Deviation, Expect,
-    Expected, Fate, Found, Heuristic, KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look, Native,
-    Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request,
+    Action, Answer, Bound, BranchRecord, BranchView, By, Checked, Compacted, Condition, Decide, Detail, Deviation,
+    Expect, Expected, Fate, Found, Heuristic, KeyspaceQuery, KeyspaceView, Known, Limits, LogQuery, LogState, Look,
+    Native, Object, Op, OperatorWord, Outcome, PAYLOAD_BYTES_MAX, Past, PastBranch, PastView, PastWord, Reply, Request,
     Resolved, RoundView, Row, Rows, Scan, Seal, Secret, Session, Standing, TransactionView, Verified, Vote, Voted,
     Welcome, WireError, Write, WriteIf,
 };
@@ -70,6 +70,7 @@ pub(crate) fn requests() -> Vec<Request<'static>> {
         Request::TxForget { tx: tx(), word },
         Request::TxLog(LogQuery::default()),
         Request::TxLogVotes(LogQuery { tx: Some(tx()), limit: 1, ..LogQuery::default() }),
+        Request::TxLogWitnesses(LogQuery { tx: Some(tx()), limit: 1, ..LogQuery::default() }),
         Request::Votes {
             tx: tx(),
             outcome: Outcome::RolledBack,
@@ -222,6 +223,7 @@ fn histories() -> Vec<Answer<'static>> {
         native: NATIVE,
         noted_ms: Some(9),
         vote: None,
+        witness: b"",
     };
     let verified = |head, is_whole| Verified { seals: 1, records: 2, unsealed: 3, is_whole, first: None, head };
     let said = |action| PastWord { at_ms: 8, action, who: "anna", reason: "" };
@@ -238,13 +240,17 @@ fn histories() -> Vec<Answer<'static>> {
     let votes = [None, Some(Vote::Yes), Some(Vote::ReadOnly), Some(Vote::No)];
     let voted =
         PastView { branches: votes.map(|vote| PastBranch { vote, ..past(None, None) }).to_vec(), ..over(By::Client) };
+    let witnesses = [&b""[..], b"xid8 77"];
+    let branches = witnesses.map(|witness| PastBranch { witness, vote: Some(Vote::Yes), ..past(None, None) }).to_vec();
+    let witnessed = PastView { branches, ..over(By::Agent) };
     let bare = PastView { branches: vec![past(None, None)], words: vec![], ..over(By::Client) };
     vec![
         Answer::Forgotten,
-        Answer::Log { more: false, votes: false, list: vec![] },
-        Answer::Log { more: true, votes: false, list: BYS.map(over).to_vec() },
-        Answer::Log { more: false, votes: false, list: vec![bare] },
-        Answer::Log { more: false, votes: true, list: vec![voted] },
+        Answer::Log { more: false, detail: Detail::Fates, list: vec![] },
+        Answer::Log { more: true, detail: Detail::Fates, list: BYS.map(over).to_vec() },
+        Answer::Log { more: false, detail: Detail::Fates, list: vec![bare] },
+        Answer::Log { more: false, detail: Detail::Votes, list: vec![voted] },
+        Answer::Log { more: false, detail: Detail::Witnesses, list: vec![witnessed] },
         Answer::Verified(verified(None, false)),
         Answer::Verified(verified(Some(Seal { number: 5, digest: [6; 32], at_ms: 7 }), true)),
     ]
@@ -393,7 +399,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 39, "each request is in the table");
+    assert_eq!(seen.len(), 40, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -401,10 +407,10 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 39 + 21, "each answer is in the table");
+    assert_eq!(seen.len(), 40 + 22, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 3");
+    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 4");
 }
 
 #[test]
