@@ -25,7 +25,7 @@ use crate::path::PathId;
 use crate::paths::Paths;
 use crate::record::length;
 use crate::store::{Reading, Store};
-use crate::trie::Tree;
+use crate::trie::{Last, Tree, Which};
 use crate::{DocsError, Versioning};
 
 #[cfg(doc)]
@@ -107,6 +107,8 @@ pub struct Edit {
     pub(crate) is_listed: bool,
     /// Why a change was left half made: then nothing of it can be committed.
     pub(crate) failed: Option<DocsError>,
+    /// Pages of nodes and of paths, as the trees below the drafts have them.
+    looked: [Last; 2],
 }
 
 impl Edit {
@@ -157,6 +159,7 @@ impl Edit {
             changes: Vec::new(),
             is_listed: true,
             failed: None,
+            looked: Default::default(),
             store,
             seat,
             gone: None,
@@ -459,12 +462,22 @@ impl Look for Edit {
     fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
         match self.drafts.get(key.0) {
             Some(draft) => Ok((!draft.is_gone).then(|| draft.item.clone())),
-            None => self.reading().item(&self.nodes, key),
+            None => {
+                let ([looked, _], number) = (&self.looked, key.0 / SLOTS);
+                let page =
+                    looked.page(&self.nodes, number, || self.reading().leaf(&self.nodes, Which::Nodes, number))?;
+                self.reading().item_of(page, key)
+            }
         }
     }
 
     fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
-        self.paths.find(&self.reading(), path)
+        if let Some(draft) = self.paths.drafts.get(&path) {
+            return Ok(Some(draft.named.clone()));
+        }
+        let ([_, looked], tree, number) = (&self.looked, &self.paths.tree, path / SLOTS);
+        let page = looked.page(tree, number, || self.reading().leaf(tree, Which::Paths, number))?;
+        self.reading().path_of(page, path)
     }
 }
 

@@ -141,13 +141,6 @@ impl Paths {
         Self { origin: (tree.clone(), next), tree, next, drafts, is_reverted: false, names }
     }
 
-    pub(crate) fn find(&self, reading: &Reading<'_>, path: PathId) -> Result<Option<Named>, DocsError> {
-        match self.drafts.get(&path) {
-            Some(draft) => Ok(Some(draft.named.clone())),
-            None => reading.path(&self.tree, path),
-        }
-    }
-
     /// The path one step behind another; made, without a node, if there is none. No name: a value of an array, or the
     /// document's.
     pub(crate) fn step(

@@ -1,12 +1,12 @@
 //! A revision: the document as one commit left it, for as long as somebody looks. No lock is held.
 //!
-//! Walk: [`Revision`] is a [`Look`]; it keeps the page that it looked at last · `held` for who must not wait.
+//! Walk: [`Revision`] is a [`Look`]; it keeps the pages that it looked at last (`last`) · `held` for who must not wait.
 //! Deliberately absent: writing.
 
 mod held;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use self::held::HeldPages;
 use crate::document::{Doc, Document};
@@ -18,7 +18,7 @@ use crate::page::{Page, SLOTS};
 use crate::path::PathId;
 use crate::record::length;
 use crate::store::{Reading, Store};
-use crate::trie::{Tree, Which};
+use crate::trie::{Last, Tree, Which};
 use crate::{DocsError, PathCount};
 
 /// Bytes of all paths of a revision that are told at once.
@@ -44,36 +44,6 @@ struct Wanted(Arc<dyn Fn() -> bool + Send + Sync>);
 impl fmt::Debug for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wanted").finish_non_exhaustive()
-    }
-}
-
-/// The page that was looked at last: what is looked at next is often there too, and needs no walk down the trie. Who finds another
-/// thread at it walks.
-#[derive(Debug, Default)]
-struct Last(Mutex<Option<(u64, Option<Arc<Page>>)>>);
-
-impl Clone for Last {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl Last {
-    fn page(
-        &self,
-        number: u64,
-        find: impl FnOnce() -> Result<Option<Arc<Page>>, DocsError>,
-    ) -> Result<Option<Arc<Page>>, DocsError> {
-        if let Ok(last) = self.0.try_lock()
-            && let Some((_, page)) = last.as_ref().filter(|(of, _)| *of == number)
-        {
-            return Ok(page.clone());
-        }
-        let page = find()?;
-        if let Ok(mut last) = self.0.try_lock() {
-            *last = Some((number, page.clone()));
-        }
-        Ok(page)
     }
 }
 
@@ -196,18 +166,18 @@ impl Look for Revision {
 
     fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
         let number = key.0 / SLOTS;
-        let page = self.nodes.page(number, || self.page(&self.root.nodes, Which::Nodes, number))?;
+        let page = self.nodes.page(&self.root.nodes, number, || self.page(&self.root.nodes, Which::Nodes, number))?;
         self.reading().item_of(page, key)
     }
 
     fn path(&self, path: PathId) -> Result<Option<Named>, DocsError> {
         let number = path / SLOTS;
-        let page = self.paths.page(number, || self.page(&self.root.paths, Which::Paths, number))?;
+        let page = self.paths.page(&self.root.paths, number, || self.page(&self.root.paths, Which::Paths, number))?;
         self.reading().path_of(page, path)
     }
 
     fn leaf(&self, number: u64) -> Result<Option<Leaf>, DocsError> {
-        let page = self.nodes.page(number, || self.page(&self.root.nodes, Which::Nodes, number))?;
+        let page = self.nodes.page(&self.root.nodes, number, || self.page(&self.root.nodes, Which::Nodes, number))?;
         Ok(page.map(Leaf))
     }
 }

@@ -195,10 +195,6 @@ impl Reading<'_> {
         Ok(tree.find(which, (0, number), self)?.map(|(_, page)| page))
     }
 
-    pub(crate) fn item(&self, tree: &Tree, key: NodeKey) -> Result<Option<Item>, DocsError> {
-        self.item_of(self.leaf(tree, Which::Nodes, key.0 / SLOTS)?, key)
-    }
-
     /// A node of the page that would have it.
     pub(crate) fn item_of(&self, page: Option<Arc<Page>>, key: NodeKey) -> Result<Option<Item>, DocsError> {
         let (number, slot) = key.page();

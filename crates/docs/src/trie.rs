@@ -5,8 +5,10 @@
 //! fragments of their own: a commit writes of each level what changed.
 //!
 //! Walk: [`Tree::find`] walks down · [`Tree::write`] lays the changed pages of level 0, then what leads to them, up to the
-//! root, and gives the tree that is then.
+//! root, and gives the tree that is then · `last` keeps the page that somebody found last.
 //! Deliberately absent: reading and keeping: both are asked of the caller.
+
+mod last;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use assent_frame::{Malformed, Reader};
 
+pub(crate) use self::last::Last;
 use crate::fragment::Records;
 use crate::page::Page;
 use crate::place::{Chain, Place};
