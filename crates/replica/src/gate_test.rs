@@ -297,12 +297,14 @@ fn another_version_or_an_unknown_kind_is_refused() {
     assert_eq!(refused(16, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Version(4));
     assert_eq!(refused(9, &HEADER), crate::MessageError::Kind(9));
     assert!(matches!(refused(16, &HEADER), crate::MessageError::Malformed(_)));
-    let told = |ack, name: usize| {
-        let names = [[&u32::try_from(name).unwrap().to_le_bytes()[..], &vec![b'n'; name]].concat(), vec![0; 5]];
+    let told = |ack, name: &[u8]| {
+        let names = [[&u32::try_from(name.len()).unwrap().to_le_bytes()[..], name].concat(), vec![0; 5]];
         refused(22, &[&HEADER[..], &[ack], &names.concat()].concat()).to_string()
     };
-    assert!(told(4, 0).contains("ack"), "an ack of number 4: {}", told(4, 0));
-    assert!(told(3, 513).contains("group"), "a name of 513 bytes: {}", told(3, 513));
+    assert!(told(4, b"").contains("ack"), "an ack of number 4: {}", told(4, b""));
+    for (what, name) in [("513 bytes", vec![b'n'; 513]), ("a letter that moves the cursor", b"a\x1b[2Jb".to_vec())] {
+        assert!(told(3, &name).contains("group"), "a name of {what}: {}", told(3, &name));
+    }
     assert!(matches!(refused(1, &[]), crate::MessageError::Malformed(_)));
 }
 

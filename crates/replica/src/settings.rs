@@ -111,6 +111,13 @@ impl Settings {
                 let value = u64::try_from(text.len()).unwrap_or(u64::MAX);
                 return Err(SettingsError::Value { name, value, rule: "at most 512 bytes" });
             }
+            if let Some(letter) = text.chars().find(|letter| letter.is_control()) {
+                return Err(SettingsError::Value {
+                    name,
+                    value: u32::from(letter).into(),
+                    rule: "no control character",
+                });
+            }
         }
         let least = [
             ("tick_ms", self.tick_ms),

@@ -49,7 +49,8 @@ impl Told {
     pub(crate) fn read(fields: &mut Reader<'_>) -> Result<Self, Malformed> {
         let ack = letters::read_ack(fields)?;
         let mut name = |field| match fields.text(field)? {
-            text if text.len() <= NAME_BYTES_MAX => Ok(text.to_owned()),
+            // It is said to people as it stands.
+            text if text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control) => Ok(text.to_owned()),
             _ => Err(Malformed { field }),
         };
         Ok(Self { ack, group: name("group")?, arbiter: name("arbiter")? })

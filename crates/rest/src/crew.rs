@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, Thread};
@@ -74,8 +75,9 @@ impl Crew {
             return Err(Problem::of(Kind::Unavailable, "the server is stopping, and nothing of this was done"));
         }
         if let Some(hand) = hands.sleeping.pop() {
-            drop(hands);
+            // Under the lock that an end needs: a thread that sees the end sees this.
             *hand.next() = Some(work);
+            drop(hands);
             // Behind all locks: it needs them.
             hand.thread.unpark();
             return Ok(());
@@ -113,15 +115,18 @@ impl Shared {
         wake_soon();
         let hand = Arc::new(Hand { thread: thread::current(), next: Mutex::new(Some(first)) });
         loop {
+            // Before it looks for work: what was given before the end is done.
+            let is_over = self.is_over.load(Ordering::Acquire);
             let next = hand.next().take();
             match next {
                 Some(work) => {
                     let told = work();
                     // First: who hears it may have the next one for this thread, before it sleeps.
                     self.is_free(&hand);
-                    told();
+                    // A panic of what nobody waits for any more has been printed; the thread has a next one by now, maybe.
+                    _ = catch_unwind(AssertUnwindSafe(told));
                 }
-                None if self.is_over.load(Ordering::Acquire) => break,
+                None if is_over => break,
                 None => thread::park(),
             }
         }
@@ -175,6 +180,18 @@ mod tests {
         crew.end(Duration::ZERO);
         assert_eq!(crew.give(named(&done)).unwrap_err().kind, Kind::Unavailable.name());
         drop(go);
+        crew.end(Duration::from_secs(60));
+        assert_eq!(crew.0.hands().threads, 0);
+    }
+
+    #[test]
+    fn a_panic_of_what_nobody_waits_for_takes_no_thread_away() {
+        let (crew, (done, told)) = (Crew::default(), channel());
+        for _ in 0..100 {
+            crew.give(Box::new(|| Box::new(|| panic!("dropped by nobody's choice")))).unwrap();
+            crew.give(named(&done)).unwrap();
+            told.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
         crew.end(Duration::from_secs(60));
         assert_eq!(crew.0.hands().threads, 0);
     }

@@ -227,8 +227,9 @@ const GRACE: Duration = Duration::from_millis(500);
 fn runtime() -> Result<Runtime, RestError> {
     let mut builder = Builder::new_current_thread();
     builder.enable_io().enable_time().max_blocking_threads(1);
-    // What others have done for it comes first: else an answer that is ready waits behind all that was asked for meanwhile.
-    builder.global_queue_interval(1);
+    // What others have done for it has every second turn: else an answer that is ready waits behind all that was asked for meanwhile. Not
+    // every turn: what its own connections ask for would wait as long as others are busy.
+    builder.global_queue_interval(2);
     builder.build().map_err(RestError::Start)
 }
 
@@ -321,7 +322,7 @@ mod tests {
                     pages.fetch_add(1, Ordering::Relaxed);
                 });
             }
-            assert_eq!(answer.await.unwrap().unwrap(), 1);
+            assert!(answer.await.unwrap().unwrap() <= 2);
         });
     }
 }
