@@ -147,6 +147,9 @@ impl Attendant {
         // Another branch of the same client may have freed this one.
         let again = match self.tell_one(xid, outcome) {
             Some(Reply::Refused(Kind::Busy, _)) => match self.station.tell(Verb::Evict(xid), now) {
+                // Whoever may have had it has gone, and nobody who came later can have it. Asked for any session, a client
+                // that opens its own again would be found for ever.
+                Some(Reply::Done) if self.voter(xid).is_empty() => self.station.tell(told(xid, outcome), now),
                 Some(Reply::Done) => self.tell_one(xid, outcome),
                 // Nobody knows that one of those has it, and they may stay for ever: if one has, the branch itself says so.
                 Some(Reply::Refused(Kind::Denied, native)) if self.voter(xid).is_empty() => {

@@ -45,7 +45,8 @@ pub enum Verb {
         witness: Vec<u8>,
     },
     /// The branch's client is fenced: a session of its that still keeps the prepared branch from others is ended.
-    /// `Done` when nothing keeps it (any more), `Refused(Denied)` where that is not this account's right.
+    /// `Done` when nothing keeps it (any more): whoever may have had it has gone, and whoever comes later cannot have it.
+    /// `Refused(Denied)` where that is not this account's right; sessions of the client that it could end have gone.
     Evict(Xid),
     /// Whether the connection that voted, as its witness says, has gone; without a witness, whether every connection of the
     /// branch's client has. Asked before another connection commits the branch or rolls it back. `Done`, also where that

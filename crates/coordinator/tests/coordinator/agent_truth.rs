@@ -331,3 +331,19 @@ fn a_branch_that_nobody_is_known_to_keep_is_rolled_back_beside_connections_of_an
         assert_eq!(times(&stand, "rollback"), 1, "attached: {is_attached}");
     }
 }
+
+/// What was seen: a client cut off from its coordinator and not from its database opened its sessions again as fast as they
+/// were ended; each of them counted as one that may have the branch, which was never rolled back.
+#[test]
+fn who_comes_behind_an_eviction_is_not_waited_for() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let xid = stand.banks[0].prepare(IDENTITY.node, tx(&session, 1), 0);
+    // It does not go by an eviction.
+    stand.banks[0].vault().beside.insert(xid);
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    stand.round();
+    assert_eq!(how(&stand.round()), [&Resolution::RolledBack]);
+    assert_eq!((times(&stand, "evict"), times(&stand, "rollback")), (1, 1));
+}

@@ -218,6 +218,9 @@ impl Vault {
             return Reply::Refused(Kind::Denied, native("another account's"));
         }
         self.kept.remove(xid);
+        if self.going.contains(xid) {
+            return Reply::Refused(Kind::Busy, native("its connection has not gone"));
+        }
         Reply::Done
     }
 
