@@ -11,9 +11,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
+use assent_world::{Clock as _, RealClock};
 use assent_xa::{Native, Past, Reply};
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, Row};
@@ -28,9 +30,8 @@ use super::xids::{ours, read_row};
 use crate::kept::said;
 
 /// How long an ended session may take to let go of its branch.
-const EVICT_WAIT_S: u32 = 3;
-/// How often it is looked for meanwhile, and what is said in between.
-const LOOKS_PER_S: u32 = 100;
+const EVICT_WAIT: Duration = Duration::from_secs(3);
+/// What is said between two looks for it.
 const PAUSE: &str = "DO SLEEP(0.01)";
 /// What lies between the end of a session for everybody who asks and InnoDB's letting go of its branch: it closes its socket
 /// there, and on a busy machine waits for a processor. At the server, so that it counts only while the server runs.
@@ -238,16 +239,24 @@ impl Session {
                 Err(reply) => return reply,
             }
         }
-        if ended.is_empty() { unmarked("") } else { self.wait_for(owner, &ended) }
+        if ended.is_empty() {
+            return unmarked("");
+        }
+        let reply = self.wait_for(ended);
+        if reply == Reply::Done {
+            // Whoever takes a mark from now on, as a pool does that opens its sessions again, has none of the listed branches.
+            self.leavers.note_absent(owner);
+        }
+        reply
     }
 
-    /// Ends those with one of a batch of marks; gives their numbers and connections.
-    fn end_sessions(&mut self, owner: Owner, first: u32) -> Result<Vec<(u32, u64)>, Reply> {
+    /// Ends those with one of a batch of marks; gives their connections.
+    fn end_sessions(&mut self, owner: Owner, first: u32) -> Result<Vec<u64>, Reply> {
         let holders = self.holders(owner, first).map_err(|failure| plain(Step::Open, &failure))?;
         let mut ended = Vec::new();
-        for (number, id) in holders {
+        for (_, id) in holders {
             match self.ask(|connection| connection.query_drop(format!("KILL CONNECTION {id}"))) {
-                Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => ended.push((number, id)),
+                Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => ended.push(id),
                 Err(Failure::Server(code @ (KILL_DENIED | 1227), message)) => {
                     let message = format!(
                         "connection {id} keeps the branch and belongs to another account; give both the same account, or \
@@ -367,36 +376,30 @@ impl Session {
         Ok(true)
     }
 
-    /// A mark that can be had is a session on its way out; when there is no such connection any more, its branch is as good
-    /// as free.
-    fn wait_for(&mut self, owner: Owner, ended: &[(u32, u64)]) -> Reply {
-        for (number, id) in ended {
-            let lock = owner.lock(*number);
-            let sql = format!("SELECT GET_LOCK('{lock}', {EVICT_WAIT_S}), RELEASE_LOCK('{lock}')");
-            match self.ask(|connection| connection.query_first::<(Option<u8>, Option<u8>), _>(sql)) {
-                Ok(Some((Some(1), _))) => {
-                    for _ in 0..EVICT_WAIT_S * LOOKS_PER_S {
-                        match self.is_there(*id) {
-                            Ok(false) => {
-                                self.has_gone(*id);
-                                break;
-                            }
-                            Ok(true) => {}
-                            Err(failure) => return plain(Step::Open, &failure),
-                        }
-                        if let Err(failure) = self.ask(|connection| connection.query_drop(PAUSE)) {
-                            return plain(Step::Open, &failure);
-                        }
-                    }
+    /// Until there are no such connections any more; then the branch of one is as good as free. Its mark says nothing: the
+    /// client's next session may have it by then.
+    fn wait_for(&mut self, mut ended: Vec<u64>) -> Reply {
+        // Looks are slow on a busy machine, and the answer has its own limit.
+        let end = RealClock.now().after(EVICT_WAIT);
+        loop {
+            while let Some(id) = ended.last().copied() {
+                match self.is_there(id) {
+                    Ok(true) => break,
+                    Ok(false) => self.has_gone(id),
+                    Err(failure) => return plain(Step::Open, &failure),
                 }
-                Ok(_) => {
-                    let message = format!("connection {id} was ended and has not let go within {EVICT_WAIT_S} s");
-                    return Reply::Refused(Kind::Busy, said(message));
-                }
-                Err(failure) => return plain(Step::Open, &failure),
+                ended.pop();
+            }
+            let Some(id) = ended.last() else { return Reply::Done };
+            if RealClock.now() >= end {
+                let wait_s = EVICT_WAIT.as_secs();
+                let message = format!("connection {id} was ended and has not gone within {wait_s} s; come again");
+                return Reply::Refused(Kind::Busy, said(message));
+            }
+            if let Err(failure) = self.ask(|connection| connection.query_drop(PAUSE)) {
+                return plain(Step::Open, &failure);
             }
         }
-        Reply::Done
     }
 
     /// 1397 means both: finished, or attached to a session that lives (or is being finished by one). Nothing where it is

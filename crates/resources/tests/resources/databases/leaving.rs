@@ -1,6 +1,8 @@
 //! MariaDB's branches while the sessions that hold them are on their way out: the server acknowledges a rollback then, and
 //! does nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ::mysql::prelude::Queryable;
 use assent_ids::Xid;
 use assent_kind::Kind;
@@ -116,6 +118,77 @@ fn a_client_without_a_session_is_looked_for_once_a_list() {
     assert_eq!(agent.call(asked(xids[3])), Reply::Done);
     assert_eq!(agent.call(Verb::Rollback(xids[3])), Reply::Done);
     assert_eq!(cost(), (33, 3));
+    assert_nothing_is_locked(&table);
+}
+
+/// Sets it, also when a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What was seen: a client that was cut off from its coordinator and not from its database went on, its pool opened each session
+/// that was ended again at once, with the same mark, and its branch was never rolled back.
+#[test]
+fn a_branch_is_free_although_a_pool_opens_its_sessions_again() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "reopened");
+    let tap = Tap::new(&table.url);
+    let mut agent = MariadbConnector::new("shop", &tap.url).unwrap().connect().unwrap();
+    let branch = xid("reopened", 0);
+    let witness = prepared(&table, branch, 1).witness();
+    freed(&mut *agent, branch, &witness);
+    let is_over = AtomicBool::new(false);
+    let is_on = || !is_over.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let _over = Over(&is_over);
+        for number in 1..9 {
+            let table = &table;
+            scope.spawn(move || {
+                while is_on() {
+                    let mut session = table.resource();
+                    if session.call(Verb::Start(xid("reopened", number))) == Reply::Done {
+                        while is_on() && session.work(|it| it.query_drop("DO SLEEP(0.01)")).is_ok() {}
+                    }
+                }
+            });
+        }
+        let has = |number| holder(&table, &mark("reopened", "1.1", number));
+        let marked = || (0..8).find_map(has);
+        wait("the pool to be at work", || (0..8).all(|number| has(number).is_some()).then_some(()));
+        let asked = || Verb::Freed { xid: branch, witness: Vec::new() };
+        let reply = agent.call(asked());
+        assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "one of those may have it: {reply:?}");
+        assert_eq!(agent.call(Verb::Evict(branch)), Reply::Done);
+        wait("the pool to be back", marked);
+        assert_eq!(agent.call(asked()), Reply::Done, "they came later");
+        let pauses = tap.times("SELECT SLEEP(0.1)");
+        assert_eq!(agent.call(Verb::Rollback(branch)), Reply::Done);
+        assert_eq!(tap.times("SELECT SLEEP(0.1)"), pauses + 1);
+    });
+    assert_nothing_is_locked(&table);
+}
+
+/// It may have been ended, and still have it.
+#[test]
+fn an_eviction_whose_session_is_there_is_not_done() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "stays");
+    let tap = Tap::new(&table.url);
+    let mut agent = MariadbConnector::new("shop", &tap.url).unwrap().connect().unwrap();
+    let branch = xid("stays", 0);
+    let mut owner = prepared(&table, branch, 1);
+    let id = owner.work(|connection| Ok(connection.connection_id())).unwrap();
+    // A server that goes on saying that it is.
+    tap.garble(Some(("SHOW EXPLAIN FOR", "DO 1")));
+    let reply = agent.call(Verb::Evict(branch));
+    let Reply::Refused(Kind::Busy, native) = &reply else { panic!("{reply:?}") };
+    assert!(native.message.contains(&format!("connection {id} ")), "{}", native.message);
+    tap.garble(None);
+    roll_back(&mut *agent, branch);
     assert_nothing_is_locked(&table);
 }
 

@@ -56,7 +56,7 @@ impl Tap {
     }
 
     /// From now on the server hears something else instead of a statement that begins so; no longer than it.
-    pub(super) fn garble(&self, statement: Option<(&'static str, &'static str)>) {
+    pub(crate) fn garble(&self, statement: Option<(&'static str, &'static str)>) {
         *self.garbled.lock().unwrap() = statement;
     }
 
