@@ -95,6 +95,15 @@ pub(super) fn replica() -> Native {
     native(1290, message)
 }
 
+/// What a look for the sessions of a client to be ended has found.
+#[derive(Default)]
+struct Found {
+    /// Connections that were told to go.
+    ended: Vec<u64>,
+    /// Why one of them stays.
+    denied: Option<Native>,
+}
+
 /// Sessions that were found to have gone, counted over all connections of one connector: who looks for one may be another
 /// connection than who tells its branch.
 #[derive(Clone, Debug, Default)]
@@ -232,42 +241,48 @@ impl Session {
             Reply::Refused(Kind::Busy, said(message))
         };
         let Some(owner) = Owner::of(xid) else { return unmarked(", which is not Assent's") };
-        let mut ended = Vec::new();
+        let mut found = Found::default();
         for first in (0..MARKS_MAX).step_by(usize::try_from(FIND_BATCH).unwrap_or(usize::MAX)) {
-            match self.end_sessions(owner, first) {
-                Ok(mut found) => ended.append(&mut found),
-                Err(reply) => return reply,
+            if let Err(reply) = self.end_sessions(owner, first, &mut found) {
+                return reply;
             }
         }
-        if ended.is_empty() {
+        let Found { ended, denied } = found;
+        if ended.is_empty() && denied.is_none() {
             return unmarked("");
         }
-        let reply = self.wait_for(ended);
-        if reply == Reply::Done {
-            // Whoever takes a mark from now on, as a pool does that opens its sessions again, has none of the listed branches.
-            self.leavers.note_absent(owner);
+        // Before any other answer: those that were ended may have it.
+        match self.wait_for(ended) {
+            Reply::Done => {}
+            reply => return reply,
         }
-        reply
+        if let Some(native) = denied {
+            // What is told beside it waits behind whoever gave up its mark just before it could be found.
+            self.leavers.note();
+            return Reply::Refused(Kind::Denied, native);
+        }
+        // Whoever takes a mark from now on, as a pool does that opens its sessions again, has none of the listed branches.
+        self.leavers.note_absent(owner);
+        Reply::Done
     }
 
-    /// Ends those with one of a batch of marks; gives their connections.
-    fn end_sessions(&mut self, owner: Owner, first: u32) -> Result<Vec<u64>, Reply> {
+    /// Ends those with one of a batch of marks, beside those that it may not end.
+    fn end_sessions(&mut self, owner: Owner, first: u32, found: &mut Found) -> Result<(), Reply> {
         let holders = self.holders(owner, first).map_err(|failure| plain(Step::Open, &failure))?;
-        let mut ended = Vec::new();
         for (_, id) in holders {
             match self.ask(|connection| connection.query_drop(format!("KILL CONNECTION {id}"))) {
-                Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => ended.push(id),
+                Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => found.ended.push(id),
                 Err(Failure::Server(code @ (KILL_DENIED | 1227), message)) => {
                     let message = format!(
                         "connection {id} keeps the branch and belongs to another account; give both the same account, or \
                          recovery's CONNECTION ADMIN, or end it by KILL CONNECTION {id} ({message})"
                     );
-                    return Err(Reply::Refused(Kind::Denied, native(code, &message)));
+                    found.denied.get_or_insert_with(|| native(code, &message));
                 }
                 Err(failure) => return Err(plain(Step::Open, &failure)),
             }
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Who else has one of a batch of the client's marks: number and connection.

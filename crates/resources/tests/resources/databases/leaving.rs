@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ::mysql::prelude::Queryable;
 use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_resources::{Mariadb, MariadbConnector};
+use assent_resources::{Limits, Mariadb, MariadbConnector};
 use assent_xa::{Connector, Reply, Resource, Verb};
 
 use super::engine::{Engine, MariadbTable, freed, node, wait, xid};
 use super::mariadb::Tap;
-use super::owners::{holder, mark, of_client, prepared, prepared_in};
+use super::owners::{Account, holder, mark, of_client, prepared, prepared_in};
 use super::servers::shared;
 
 /// The server frees a session's variables between handing its branch to others and letting go of it.
@@ -189,6 +189,37 @@ fn an_eviction_whose_session_is_there_is_not_done() {
     assert!(native.message.contains(&format!("connection {id} ")), "{}", native.message);
     tap.garble(None);
     roll_back(&mut *agent, branch);
+    assert_nothing_is_locked(&table);
+}
+
+/// Those that recovery may end are ended, and waited for, whichever it finds first.
+#[test]
+fn a_session_that_was_ended_beside_one_of_another_account_has_gone_before_the_answer() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "two_accounts");
+    let other = Account::new(&servers, "two_accounts");
+    let url = table.url.replace("//assent:assent@", &format!("//{}@", other.login()));
+    for round in 0..8 {
+        let tap = Tap::new(&table.url);
+        let mut agent = MariadbConnector::new("shop", &tap.url).unwrap().connect().unwrap();
+        let branch = of_client(xid("two_accounts", 0), 7, round);
+        let others = of_client(xid("two_accounts", 1), 7, round);
+        let mut denied = Mariadb::connect("shop", &url, Limits::WORK).unwrap();
+        let is_first = round % 2 == 0;
+        if is_first {
+            assert_eq!(denied.call(Verb::Start(others)), Reply::Done);
+        }
+        let owner = burdened(&table, branch, i32::try_from(round).unwrap());
+        if !is_first {
+            assert_eq!(denied.call(Verb::Start(others)), Reply::Done);
+        }
+        let reply = agent.call(Verb::Evict(branch));
+        assert!(matches!(reply, Reply::Refused(Kind::Denied, _)), "round {round}: {reply:?}");
+        assert_eq!(agent.call(Verb::Rollback(branch)), Reply::Done, "round {round}");
+        assert_eq!(tap.times("SELECT SLEEP(0.1)"), 1, "round {round}");
+        assert_eq!(denied.call(Verb::Rollback(others)), Reply::Done, "it was not ended");
+        drop(owner);
+    }
     assert_nothing_is_locked(&table);
 }
 

@@ -249,13 +249,13 @@ fn one_pause_is_behind_all_owners_that_were_found_gone() {
 }
 
 /// An account that sees the tables and no other account's sessions, until this goes.
-struct Account<'a> {
+pub(super) struct Account<'a> {
     name: String,
     servers: &'a Servers,
 }
 
 impl<'a> Account<'a> {
-    fn new(servers: &'a Servers, test: &str) -> Self {
+    pub(super) fn new(servers: &'a Servers, test: &str) -> Self {
         let it = Self { name: format!("{test}_{}", std::process::id()), servers };
         let mut root = root(servers);
         root.query_drop(format!("CREATE USER {}@'127.0.0.1' IDENTIFIED BY 'other'", it.name)).unwrap();
@@ -263,7 +263,7 @@ impl<'a> Account<'a> {
         it
     }
 
-    fn login(&self) -> String {
+    pub(super) fn login(&self) -> String {
         format!("{}:other", self.name)
     }
 }
