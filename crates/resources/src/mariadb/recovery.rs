@@ -100,6 +100,8 @@ pub(super) fn replica() -> Native {
 struct Found {
     /// Connections that were told to go.
     ended: Vec<u64>,
+    /// Whether one had given up its mark before that: it goes, or works for another client by now.
+    has_left: bool,
     /// Why one of them stays.
     denied: Option<Native>,
 }
@@ -247,8 +249,8 @@ impl Session {
                 return reply;
             }
         }
-        let Found { ended, denied } = found;
-        if ended.is_empty() && denied.is_none() {
+        let Found { ended, has_left, denied } = found;
+        if ended.is_empty() && !has_left && denied.is_none() {
             return unmarked("");
         }
         // Before any other answer: those that were ended may have it.
@@ -269,7 +271,12 @@ impl Session {
     /// Ends those with one of a batch of marks, beside those that it may not end.
     fn end_sessions(&mut self, owner: Owner, first: u32, found: &mut Found) -> Result<(), Reply> {
         let holders = self.holders(owner, first).map_err(|failure| plain(Step::Open, &failure))?;
-        for (_, id) in holders {
+        for (number, id) in holders {
+            // The list is as old as the ends of those before it.
+            if self.holder(owner, number).map_err(|failure| plain(Step::Open, &failure))? != Some(id) {
+                found.has_left = true;
+                continue;
+            }
             match self.ask(|connection| connection.query_drop(format!("KILL CONNECTION {id}"))) {
                 Ok(()) | Err(Failure::Server(NO_SUCH_THREAD, _)) => found.ended.push(id),
                 Err(Failure::Server(code @ (KILL_DENIED | 1227), message)) => {
@@ -283,6 +290,12 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Who has it.
+    fn holder(&mut self, owner: Owner, number: u32) -> Result<Option<u64>, Failure> {
+        let sql = format!("SELECT IS_USED_LOCK('{}')", owner.lock(number));
+        self.ask(|connection| connection.query_first::<Option<u64>, _>(sql)).map(Option::flatten)
     }
 
     /// Who else has one of a batch of the client's marks: number and connection.

@@ -301,6 +301,31 @@ fn the_sessions_of_a_fenced_client_are_ended_and_no_others() {
     assert_eq!(table.rows(), (0..20).collect::<Vec<_>>());
 }
 
+/// A pool that comes back to its coordinator does so as another client, over the connections that it has.
+#[test]
+fn a_connection_that_works_for_another_client_by_now_is_not_ended() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "moved");
+    let tap = Tap::new(&table.url);
+    let mut agent = MariadbConnector::new("shop", &tap.url).unwrap().connect().unwrap();
+    let fenced = of_client(xid("moved", 0), 1, 1);
+    let owner = prepared(&table, fenced, 1);
+    let mut pooled = table.resource();
+    let earlier = of_client(xid("moved", 1), 1, 1);
+    assert_eq!(pooled.call(Verb::Start(earlier)), Reply::Done);
+    assert_eq!(pooled.call(Verb::Rollback(earlier)), Reply::Done);
+    let (moved, comes) = std::sync::mpsc::channel();
+    tap.before("KILL CONNECTION", move || {
+        assert_eq!(pooled.call(Verb::Start(of_client(xid("moved", 2), 1, 2))), Reply::Done);
+        moved.send(pooled).unwrap();
+    });
+    assert_eq!(agent.call(Verb::Evict(fenced)), Reply::Done);
+    comes.recv().unwrap().work(|connection| connection.query_drop("SELECT 1")).unwrap();
+    assert_eq!(tap.times("KILL CONNECTION"), 1);
+    assert_eq!(agent.call(Verb::Rollback(fenced)), Reply::Done);
+    drop(owner);
+}
+
 /// The answer means that the branch is free, not that its session was told to go.
 #[test]
 fn a_session_that_takes_a_while_to_end_is_waited_for() {

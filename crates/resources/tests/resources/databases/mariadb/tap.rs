@@ -12,10 +12,14 @@ pub(crate) struct Tap {
     messages: Arc<AtomicU32>,
     bytes: Arc<Mutex<Vec<u8>>>,
     garbled: Garbled,
+    first: First,
 }
 
 /// How a statement begins, and what the server hears instead.
 type Garbled = Arc<Mutex<Option<(&'static str, &'static str)>>>;
+
+/// What a statement says, and what happens before the server hears it.
+type First = Arc<Mutex<Option<(&'static str, Box<dyn FnOnce() + Send>)>>>;
 
 impl Tap {
     #[allow(clippy::disallowed_methods, reason = "a network outside of what is tested")]
@@ -30,6 +34,8 @@ impl Tap {
         let kept = Arc::clone(&bytes);
         let garbled = Garbled::default();
         let garbles = Arc::clone(&garbled);
+        let first = First::default();
+        let earlier = Arc::clone(&first);
         std::thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
                 let server = TcpStream::connect((server.0.as_str(), server.1)).unwrap();
@@ -38,8 +44,9 @@ impl Tap {
                 }
                 let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-                let (counter, kept, garbles) = (Arc::clone(&counter), Arc::clone(&kept), Arc::clone(&garbles));
-                std::thread::spawn(move || forward(client, server, &counter, &kept, &garbles));
+                let (counter, kept) = (Arc::clone(&counter), Arc::clone(&kept));
+                let (garbles, earlier) = (Arc::clone(&garbles), Arc::clone(&earlier));
+                std::thread::spawn(move || forward(client, server, &counter, &kept, &garbles, &earlier));
             }
         });
         Self {
@@ -47,6 +54,7 @@ impl Tap {
             messages,
             bytes,
             garbled,
+            first,
         }
     }
 
@@ -58,6 +66,11 @@ impl Tap {
     /// From now on the server hears something else instead of a statement that begins so; no longer than it.
     pub(crate) fn garble(&self, statement: Option<(&'static str, &'static str)>) {
         *self.garbled.lock().unwrap() = statement;
+    }
+
+    /// Happens once, before the server hears the next statement with these words.
+    pub(crate) fn before(&self, words: &'static str, happens: impl FnOnce() + Send + 'static) {
+        *self.first.lock().unwrap() = Some((words, Box::new(happens)));
     }
 
     /// Whether a client has ever said this.
@@ -78,6 +91,7 @@ fn forward(
     messages: &AtomicU32,
     bytes: &Mutex<Vec<u8>>,
     garbled: &Garbled,
+    first: &First,
 ) {
     loop {
         let mut packet = vec![0; 4];
@@ -94,6 +108,11 @@ fn forward(
             return;
         }
         bytes.lock().unwrap().extend_from_slice(&packet);
+        let says = |words: &str| packet.windows(words.len()).any(|window| window == words.as_bytes());
+        let happens = first.lock().unwrap().take_if(|(words, _)| says(words));
+        if let Some((_, happens)) = happens {
+            happens();
+        }
         if let Some((from, to)) = *garbled.lock().unwrap()
             && let Some(begins) = packet.windows(from.len()).position(|window| window == from.as_bytes())
         {
