@@ -23,6 +23,7 @@ use assent_link::{Link, LinkConfig};
 use assent_wire::{Answer, Hello, Request, Role};
 use serde::Serialize;
 
+use self::seen::plain;
 use crate::args::{Source, Tx};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
@@ -115,15 +116,37 @@ fn recover(server: &str, json: bool) -> Result<(), Failure> {
             .collect();
         return print_json(&serde_json::json!({"resolved": resolved, "unreachable": unreachable}));
     }
-    if resolved.is_empty() {
-        println!("no branch of this coordinator is left prepared where it could be asked");
+    println!("{}", told(&resolved, &round.unreachable));
+    Ok(())
+}
+
+/// What a round did, for a terminal.
+fn told(resolved: &[Resolved], unreachable: &[(&str, &str)]) -> String {
+    let mut told = if resolved.is_empty() {
+        "no branch of this coordinator is left prepared where it could be asked".to_owned()
     } else {
         let mut rows = table(&["transaction", "resource", "what became of it"]);
-        for one in &resolved {
-            rows.add_row([one.tx.clone().unwrap_or_default(), one.resource.clone(), one.fate.clone()]);
+        for one in resolved {
+            rows.add_row([one.tx.clone().unwrap_or_default(), plain(&one.resource), plain(&one.fate)]);
         }
-        println!("{rows}");
+        rows.to_string()
+    };
+    for (resource, why) in unreachable {
+        told.extend(["\n", &plain(resource), " could not be asked: ", &plain(why)]);
     }
-    round.unreachable.iter().for_each(|(resource, why)| println!("{resource} could not be asked: {why}"));
-    Ok(())
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_resource_said_to_recovery_moves_no_cursor() {
+        let said = || "gone\x1b[2J\u{9b}\u{202e}".to_owned();
+        let one = Resolved { tx: None, xid: String::new(), resource: said(), fate: said() };
+        let told = told(&[one], &[("shop\r", &said())]);
+        assert!(!told.contains(['\x1b', '\u{9b}', '\u{202e}', '\r']), "{told:?}");
+        assert!(told.ends_with("shop\\r could not be asked: gone\\u{1b}[2J\\u{9b}\\u{202e}"), "{told:?}");
+    }
 }
