@@ -142,6 +142,36 @@ pub(crate) fn table(head: &[&str]) -> Table {
 /// One JSON object on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-    println!("{text}");
+    println!("{}", shown(&text));
     Ok(())
+}
+
+/// The same JSON for a terminal: serde escapes what ASCII has before the space, this what moves a cursor, hides or turns words
+/// round beyond it, which stands in strings alone.
+fn shown(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    let mut units = [0; 2];
+    for it in json.chars() {
+        if it >= '\x7f' && it.escape_debug().len() > 1 {
+            shown.extend(it.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            shown.push(it);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_on_a_terminal_moves_no_cursor_and_says_the_same() {
+        let said = "it's \"r\u{f6}le\" c:\\d \x1b[2Jgone\r\nnext\u{202e}\t\u{9b}\x7f\u{1f600}\u{e0001}";
+        let json = shown(&serde_json::to_string(said).unwrap());
+        let moves = |it: char| it < ' ' || matches!(it, '\x7f'..='\u{9f}' | '\u{202e}' | '\u{e0001}');
+        assert!(!json.contains(moves), "{json:?}");
+        assert!(json.contains("r\u{f6}le") && json.contains('\u{1f600}'), "what is plain stays: {json:?}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), said);
+    }
 }
