@@ -153,7 +153,10 @@ pub(super) fn run(arguments: &TxLog, json: bool) -> Result<(), Failure> {
     let query = LogQuery { since_ms, until_ms, state, resource, tx, after: None, limit: PAGE };
     let (list, more) = match &arguments.from.data {
         Some(folder) => offline(folder, &arguments.from, &query, arguments.state, arguments.limit)?,
-        None => online(&arguments.from.server, query, arguments.limit)?,
+        // The table has no room for what was kept of the votes.
+        None => {
+            online(&arguments.from.server, query, arguments.limit, if json { Most::Witnesses } else { Most::Votes })?
+        }
     };
     print(&list, more, json)?;
     hint(&arguments.from, json || list.is_empty());
@@ -165,7 +168,7 @@ pub(super) fn votes(from: &Source, tx: TxId, tell: &mut dyn FnMut(&str, u16, &'s
     let query = LogQuery { tx: Some(tx), limit: 1, ..LogQuery::default() };
     let found = match &from.data {
         Some(folder) => offline(folder, from, &query, None, 1),
-        None => online(&from.server, query, 1),
+        None => online(&from.server, query, 1, Most::Votes),
     };
     let list = match found {
         Err(failure) if failure.kind == Kind::NotFound => return Ok(()),
@@ -186,16 +189,28 @@ const fn wire_state(state: TxState) -> LogState {
     }
 }
 
-fn online(server: &str, query: LogQuery<'_>, most: u32) -> Result<(Vec<Past>, bool), Failure> {
+/// How much is shown of a branch.
+#[derive(Clone, Copy)]
+enum Most {
+    Votes,
+    Witnesses,
+}
+
+/// The fullest question that is wanted and that a server of this version of the protocol understands: one of an older release
+/// tells less.
+fn question(query: LogQuery<'_>, most: Most, version: u16) -> Request<'_> {
+    let witnesses = matches!(most, Most::Witnesses).then_some(Request::TxLogWitnesses(query));
+    let mut fuller = witnesses.into_iter().chain([Request::TxLogVotes(query)]);
+    fuller.find(|it| it.since() <= version).unwrap_or(Request::TxLog(query))
+}
+
+fn online(server: &str, query: LogQuery<'_>, most: u32, shown: Most) -> Result<(Vec<Past>, bool), Failure> {
     let link = admin(server)?;
     let (mut all, mut after): (Vec<Past>, Option<TxId>) = (Vec::new(), None);
     loop {
         let left = most.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
         let query = LogQuery { after, limit: left.min(PAGE), ..query };
-        // A server of an older release tells less.
-        let mut fuller = [Request::TxLogWitnesses(query), Request::TxLogVotes(query)].into_iter();
-        let request = fuller.find(|it| it.since() <= link.welcome().version);
-        let arrived = link.request(&request.unwrap_or(Request::TxLog(query)))?;
+        let arrived = link.request(&question(query, shown, link.welcome().version))?;
         let Answer::Log { more, list, .. } = arrived.answer()? else { return Err(unexpected()) };
         after = list.last().map(|one| one.tx);
         all.extend(list.iter().map(Past::of));
@@ -325,4 +340,19 @@ fn seal(text: &str) -> Result<(u64, Digest), Failure> {
         || Failure::invalid(format!("--kept {text:?}: give NUMBER:DIGEST as `assent tx verify` prints its head"));
     let (number, digest) = text.split_once(':').ok_or_else(wrong)?;
     Ok((number.parse().map_err(|_| wrong())?, digest.parse().map_err(Failure::invalid)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_shows_what_was_kept_of_the_votes_asks_for_it() {
+        let asked = |most, version| question(LogQuery::default(), most, version);
+        let newest = Request::TxLogWitnesses(LogQuery::default()).since();
+        assert!(matches!(asked(Most::Witnesses, newest), Request::TxLogWitnesses(_)));
+        assert!(matches!(asked(Most::Votes, newest), Request::TxLogVotes(_)));
+        assert!(matches!(asked(Most::Witnesses, newest - 1), Request::TxLogVotes(_)), "of an older server");
+        assert!(matches!(asked(Most::Witnesses, 1), Request::TxLog(_)));
+    }
 }
