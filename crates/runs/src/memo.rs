@@ -5,8 +5,8 @@
 //!   a row   era 8 | seq 8 | key bytes 4 | key | value          in the cache of blocks, and within its budget
 //! ```
 //! A row is what the files say of its key as of the version that found it, and stays true until a flush brings the key again. So a flush
-//! takes the keys that it brought along, after it has closed the door to whoever looked at a version before it. What a range erased is no
-//! longer hidden once nobody remembers the range: with it an era ends, and rows of an era before are believed by nobody.
+//! takes the keys that it brought along, after it has closed the door to whoever looked at a version before it; of what was erased before its
+//! own memory was closed it brought nothing, and no row is left. What a range erased is no longer hidden once nobody remembers the range: with it an era ends, and rows of an era before are believed by nobody.
 //!
 //! Who looks as of an earlier seq asks the memory of its own version first, so a row that is not newer than that is its row too.
 //!
@@ -19,7 +19,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cache::Cache;
 use crate::entry::Cursor;
 use crate::filter;
-use crate::memtable::{MemCursor, Memtable};
+use crate::memtable::MemCursor;
+use crate::ranges::Erased;
+use crate::version::Frozen;
 
 /// A longer row is looked up each time: its block costs no more than to copy it.
 const ROW_BYTES_MAX: usize = 1 << 10;
@@ -112,17 +114,23 @@ impl Memo {
 
     /// The rows of the version behind a commit: one that brought a memtable's keys into the files, or one behind which some erased
     /// range is remembered no more. One commit at a time, and before anybody sees its version.
-    pub(crate) fn after(&self, flushed: Option<&Arc<Memtable>>, has_forgotten: bool) -> Self {
+    pub(crate) fn after(&self, flushed: Option<&Frozen>, has_forgotten: bool) -> Self {
         let Moment { flushes, era } = self.moment;
         let moment = Moment { flushes: flushes + u64::from(flushed.is_some()), era: era + u64::from(has_forgotten) };
         // From here on nobody keeps a row before that version is shown.
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = moment;
-        if let Some(table) = flushed {
-            let mut cursor = MemCursor::new(Arc::clone(table), u64::MAX);
+        if let Some(frozen) = flushed {
+            // What was erased before is older than its entries.
+            let erased = Erased::of(&frozen.erases);
+            let mut cursor = MemCursor::new(Arc::clone(&frozen.table), u64::MAX);
             // No walk through memory fails.
             _ = cursor.seek(&[]);
             while let Some(entry) = cursor.entry() {
                 self.cache.renew_row(filter::hash(entry.key), || {
+                    if erased.over(entry.key) > entry.seq {
+                        // The flush left it out, and who looks may know nothing of the range any more.
+                        return None;
+                    }
                     let value = entry.value.filter(|value| entry.key.len() + value.len() <= ROW_BYTES_MAX)?;
                     Some(Row::lay(moment.era, entry.seq, entry.key, value))
                 });
@@ -136,7 +144,8 @@ impl Memo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Entry;
+    use crate::memtable::Memtable;
+    use crate::{Entry, Range};
 
     fn memo() -> Memo {
         Memo::new(&Cache::new(1 << 20, 4096, 64).unwrap())
@@ -147,10 +156,10 @@ mod tests {
         row.read().map(|kept| (kept.seq, kept.value.to_vec()))
     }
 
-    fn flushed(entries: &[Entry<'_>]) -> Arc<Memtable> {
+    fn flushed(entries: &[Entry<'_>]) -> Frozen {
         let table = Arc::new(Memtable::with_room(1 << 16));
         entries.iter().for_each(|entry| assert!(table.insert(entry)));
-        table
+        Frozen { table, mark: 9, erases: Vec::new() }
     }
 
     #[test]
@@ -190,6 +199,23 @@ mod tests {
         assert_eq!(seen(&next, b"b"), Some(1));
         let last = next.after(Some(&flushed(&[entry(b"a", 6, Some(&long))])), false);
         assert_eq!(seen(&last, b"a"), None, "too long to be kept");
+    }
+
+    #[test]
+    fn a_flush_lays_no_row_of_what_it_left_out_because_it_was_erased() {
+        let memo = memo();
+        let hash = filter::hash;
+        let entry = |key, seq| Entry { key, seq, value: Some(&b"v"[..]) };
+        for has_forgotten in [false, true] {
+            [&b"a"[..], b"b", b"c"].iter().for_each(|key| memo.keep(key, hash(key), 1, b"old"));
+            let erases = vec![Range { from: b"a".to_vec(), to: Some(b"c".to_vec()), seq: 5 }];
+            let frozen = Frozen { erases, ..flushed(&[entry(b"a", 4), entry(b"b", 5), entry(b"c", 4)]) };
+            let next = memo.after(Some(&frozen), has_forgotten);
+            let seen = |key: &[u8]| next.recall(key, hash(key), 9).map(|row| row.read().unwrap().seq);
+            // What stands in one batch with a range is behind it.
+            assert_eq!([&b"a"[..], b"b", b"c"].map(seen), [None, Some(5), Some(4)]);
+            memo.newest.write().map(|mut newest| *newest = memo.moment).unwrap();
+        }
     }
 
     #[test]

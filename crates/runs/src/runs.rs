@@ -455,7 +455,7 @@ impl Runs {
         let done = book.commit(Commit { applied, levels, erased, removed }, next_id, tally.note(applied));
         self.judge_commit(done)?;
         tally.committed();
-        let memo = now.memo.after(edit.flushed.as_ref().map(|flushed| &flushed.table), has_forgotten);
+        let memo = now.memo.after(edit.flushed.as_deref(), has_forgotten);
         self.show((opened, memo), book.erased(), edit.flushed.as_ref());
         Ok(())
     }

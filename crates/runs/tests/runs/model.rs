@@ -5,7 +5,7 @@ use std::ops::Bound;
 use assent_runs::{AtOnce, RunsError, View};
 use assent_sim::{Rng, SimDisk};
 
-use super::script::{Batch, Model};
+use super::script::{Batch, Model, Op};
 use super::{Accounts, open, small};
 
 struct Pair {
@@ -28,7 +28,15 @@ impl Pair {
 
     fn write(&mut self, rng: &mut Rng) {
         let seq = self.seq + rng.range(1..4);
-        let batch = Batch::roll(rng, seq, 24);
+        self.take(Batch::roll(rng, seq, 24));
+    }
+
+    /// All that there is.
+    fn erase(&mut self) {
+        self.take(Batch { seq: self.seq + 1, ops: vec![Op::Erase(Vec::new(), None)] });
+    }
+
+    fn take(&mut self, batch: Batch) {
         match batch.apply(&self.runs) {
             Ok(()) => {
                 self.seq = batch.seq;
@@ -135,8 +143,15 @@ fn whatever_is_done_the_map_its_views_and_its_note_are_those_of_the_model() {
                     let note = pair.accounts.set_word(rng.roll());
                     pair.runs.renote(|| note, || {}).unwrap();
                 }
+                // Some are erased again and again, and forget it as often.
+                11 | 12 if seed % 3 == 0 => pair.erase(),
+                13 if seed % 3 == 0 => {
+                    pair.runs.rotate(pair.seq);
+                    super::settle(&pair.runs, &pair.accounts);
+                }
                 _ => pair.write(&mut rng),
             }
+            assert_eq!(pair.model.look_up(&pair.runs.view()), Ok(()), "seed {seed}");
         }
         pair.check();
         pair.runs.rotate(pair.seq);
@@ -160,7 +175,7 @@ fn nothing_is_left_of_a_map_that_was_erased_and_its_files_go_with_the_last_view(
     }
     let view = pair.runs.view();
     let model = pair.model.clone();
-    let erase = Batch { seq: pair.seq + 1, ops: vec![super::script::Op::Erase(Vec::new(), None)] };
+    let erase = Batch { seq: pair.seq + 1, ops: vec![Op::Erase(Vec::new(), None)] };
     super::settle(&pair.runs, &pair.accounts);
     erase.apply(&pair.runs).unwrap();
     pair.runs.rotate(erase.seq);

@@ -106,6 +106,31 @@ fn the_newest_of_a_key_is_known_while_there_is_something_to_hide() {
     assert_eq!(accounts.sums().entries, 1);
 }
 
+/// Written: a key, looked up so that it was remembered, erased and merged away; then written once more and erased with all else before its
+/// memory was flushed. Lost was the erase: that flush renewed what was remembered of the key, though it left the key out and forgot the
+/// range. The user saw the erased value, until a restart.
+#[test]
+fn what_was_written_and_erased_before_a_flush_is_gone_behind_it() {
+    let (runs, _, accounts) = open(&SimDisk::new(), small()).unwrap();
+    let flush = |seq| {
+        runs.rotate(seq);
+        settle(&runs, &accounts);
+    };
+    let erase = Change::Erase { from: b"a", to: Some(b"z") };
+    runs.apply(3, &[put(b"k", b"old")]).unwrap();
+    flush(3);
+    assert_eq!(runs.get(b"k"), Ok(Some(Found { seq: 3, value: b"old".to_vec() })));
+    runs.apply(4, &[erase]).unwrap();
+    flush(4);
+    assert_eq!((runs.facts().ranges, runs.get(b"k")), (0, Ok(None)));
+    runs.apply(5, &[put(b"k", b"new")]).unwrap();
+    runs.apply(6, &[erase]).unwrap();
+    assert_eq!(runs.get(b"k"), Ok(None));
+    flush(6);
+    assert_eq!((runs.facts().ranges, runs.get(b"k")), (0, Ok(None)));
+    assert_eq!(runs.view().newest(b"k"), Ok(None));
+}
+
 #[test]
 fn a_view_stays_as_it_was_and_a_walk_gives_no_key_twice() {
     let (runs, _, accounts) = open(&SimDisk::new(), small()).unwrap();

@@ -44,9 +44,16 @@ impl Batch {
     }
 }
 
+/// No script has more keys.
+const KEYS_MAX: u64 = 24;
+
 fn key(rng: &mut Rng, keys: u64) -> Vec<u8> {
+    assert!(keys <= KEYS_MAX, "each is looked up");
+    key_of(rng.below(keys))
+}
+
+fn key_of(number: u64) -> Vec<u8> {
     // Some are long and share what they begin with.
-    let number = rng.below(keys);
     let long = if number % 5 == 4 { "a long and common prefix of a key " } else { "" };
     format!("{long}{number:02}").into_bytes()
 }
@@ -109,6 +116,20 @@ impl Model {
         for (key, (seq, value)) in &self.keys {
             if !found.contains_key(key) && !is_expired(value) {
                 return Err(format!("{:?} of {seq} is missing", String::from_utf8_lossy(key)));
+            }
+        }
+        self.look_up(view)
+    }
+
+    /// The same by looking up every key that there may be: a row that only a look-up believes is met by no walk.
+    pub fn look_up(&self, view: &View) -> Result<(), String> {
+        for key in (0..KEYS_MAX).map(key_of) {
+            let found = view.get(&key).map_err(|error| error.to_string())?.map(|found| (found.seq, found.value));
+            let expected = self.keys.get(&key);
+            let may_be_gone = expected.is_some_and(|(_, value)| is_expired(value));
+            if found.as_ref() != expected && !(found.is_none() && may_be_gone) {
+                let key = String::from_utf8_lossy(&key);
+                return Err(format!("{key:?} is looked up as {found:?}; expected {expected:?}"));
             }
         }
         Ok(())
