@@ -50,6 +50,8 @@ pub(crate) struct Memtable {
     laid: AtomicU64,
     /// What stands before is linked.
     ordered: AtomicU64,
+    /// The last node that came behind a newer one of its key.
+    late: AtomicU64,
     /// Held by whoever links. No writer does.
     ordering: Mutex<()>,
 }
@@ -230,6 +232,7 @@ impl Memtable {
             entries: AtomicU64::new(0),
             laid: AtomicU64::new(FIRST),
             ordered: AtomicU64::new(FIRST),
+            late: AtomicU64::new(NOWHERE),
             ordering: Mutex::default(),
         }
     }
@@ -271,7 +274,10 @@ impl Memtable {
             }
         };
         set(node, older);
-        self.node(newer).map(|newer| set(newer, at)).is_none()
+        let Some(newer) = self.node(newer) else { return true };
+        set(newer, at);
+        self.late.store(at, Memory::Release);
+        false
     }
 
     fn is_of(&self, place: u64, key: &[u8]) -> bool {
@@ -283,18 +289,22 @@ impl Memtable {
         match self.places.find(hash, |place| self.is_of(place, key)) {
             Known::Absent => return None,
             Known::At(mut at) => {
-                // Not one by one where they are many.
-                for _ in 0..OLDER_MAX {
+                // Not one by one where they are many and linked; and none is linked for this: somebody may wait for whoever looks.
+                let (ordered, mut passed) = (self.ordered.load(Memory::Acquire), 0);
+                while passed < OLDER_MAX || at >= ordered {
                     let node = self.node(at)?;
                     if node.seq() <= as_of {
                         return Some(OwnedEntry { seq: node.seq(), value: node.row() });
                     }
-                    at = node.older();
+                    (at, passed) = (node.older(), passed + 1);
+                }
+                if self.late.load(Memory::Acquire) >= ordered {
+                    // It may stand behind nodes that came before it.
+                    self.order();
                 }
             }
-            Known::Unknown => {}
+            Known::Unknown => self.order(),
         }
-        self.order();
         let node = self.node(self.seek(key, as_of, &mut [NOWHERE; HEIGHT_MAX]))?;
         (node.key_order(key) == Ordering::Equal).then(|| OwnedEntry { seq: node.seq(), value: node.row() })
     }

@@ -157,6 +157,23 @@ fn what_came_since_the_last_walk_is_put_in_order_wherever_chunks_end() {
 }
 
 #[test]
+fn who_looks_for_an_old_entry_links_nothing_for_it() {
+    let table = Memtable::with_room(1 << 20);
+    let put = |seq| assert!(table.insert(&Entry { key: b"hot", seq, value: Some(b"v") }));
+    let seen = |as_of| table.get(b"hot", hash(b"hot"), as_of).map(|found| found.seq);
+    let linked = || table.ordered.load(Memory::Relaxed);
+    (10..200).for_each(put);
+    assert_eq!(([9, 10, 50].map(seen), linked()), ([None, Some(10), Some(50)], FIRST));
+    table.order();
+    let before = linked();
+    (200..400).for_each(put);
+    assert_eq!([9, 10, 199, 200, 201].map(seen), [None, Some(10), Some(199), Some(200), Some(201)]);
+    assert_eq!(linked(), before);
+    put(20);
+    assert_eq!((seen(20), linked() > before), (Some(20), true), "one that came late stands where it belongs");
+}
+
+#[test]
 fn the_room_that_was_asked_for_is_there_and_bytes_are_counted() {
     for (key_bytes, value_bytes) in [(1, 0), (20, 40), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (KEY_BYTES_MAX / 2, 9)] {
         let value = vec![7; value_bytes];
