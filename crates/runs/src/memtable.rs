@@ -34,6 +34,12 @@ const FIRST: u64 = 1;
 const OLDER: usize = 2;
 const HEAD_WORDS: usize = 3;
 
+/// So many nodes are put in order at once: what that takes is in no budget, and is no more than 1.5 MiB so.
+const PIECE_NODES: usize = if cfg!(test) { 100 } else { 1 << 16 };
+
+/// A node's place behind the front of its key: what most of them differ in.
+type Fronted = ([u64; 2], u64);
+
 const _: () = assert!(
     HEAD_WORDS + HEIGHT_MAX + KEY_BYTES_MAX.div_ceil(WORD_BYTES) + VALUE_BYTES_MAX.div_ceil(WORD_BYTES) <= CHUNK_WORDS,
     "any entry fits an empty chunk"
@@ -316,8 +322,17 @@ impl Memtable {
             return;
         }
         let _alone = self.ordering.lock().unwrap_or_else(PoisonError::into_inner);
-        let (from, end) = (self.ordered.load(Memory::Relaxed), self.laid.load(Memory::Acquire));
-        let mut nodes = self.nodes(from, end);
+        let (mut from, end) = (self.ordered.load(Memory::Relaxed), self.laid.load(Memory::Acquire));
+        let mut nodes = Vec::new();
+        while from < end {
+            from = self.nodes(from, end, &mut nodes);
+            self.link_all(&mut nodes);
+            self.ordered.store(from, Memory::Release);
+        }
+    }
+
+    /// Links a piece of what came, in order.
+    fn link_all(&self, nodes: &mut [Fronted]) {
         nodes.sort_unstable_by(|(front, at), (other_front, other_at)| {
             front.cmp(other_front).then_with(|| match (self.node(*at), self.node(*other_at)) {
                 (Some(node), Some(other)) => node.order_to(*at, other, *other_at),
@@ -326,14 +341,14 @@ impl Memtable {
         });
         let mut before = [NOWHERE; HEIGHT_MAX];
         nodes.iter().for_each(|(_, at)| self.link_behind(&mut before, *at));
-        self.ordered.store(end, Memory::Release);
     }
 
-    /// The nodes of a part of the arena, each with the front of its key: what most of them differ in.
-    fn nodes(&self, from: u64, end: u64) -> Vec<([u64; 2], u64)> {
-        let (mut nodes, mut at) = (Vec::new(), from);
+    /// The nodes of a part of the arena, as many as are linked at once; where the next one stands.
+    fn nodes(&self, from: u64, end: u64, nodes: &mut Vec<Fronted>) -> u64 {
+        let mut at = from;
         let chunk = u64::try_from(CHUNK_WORDS).unwrap_or(u64::MAX);
-        while at < end {
+        nodes.clear();
+        while at < end && nodes.len() < PIECE_NODES {
             let node = Node { words: self.arena.piece(at) };
             let sizes = node.sizes();
             if sizes.height == 0 {
@@ -346,7 +361,7 @@ impl Memtable {
             nodes.push((front, at));
             at += u64::try_from(sizes.words()).unwrap_or(u64::MAX);
         }
-        nodes
+        at
     }
 
     /// Links a node that comes behind the last one that was linked so: `before` knows where that was.
