@@ -101,6 +101,18 @@ impl Version {
         Ok(Some(judged(seq, value.as_deref())))
     }
 
+    /// What a key became as of a seq, as it stands in memory or else in the files. Not by the memo, which goes on to tell of a value that
+    /// a step has buried, and for which a walk over much that nobody else asks for has no room.
+    pub(crate) fn newest(&self, key: &[u8], as_of: u64) -> Result<Option<OwnedEntry>, RunsError> {
+        let (erased, hash) = (self.erased.over(key), filter::hash(key));
+        let found = match self.find_in_memory(key, hash, as_of) {
+            None => self.find_in_runs(key, hash)?,
+            found => found,
+        };
+        let gone = (erased > 0).then_some(OwnedEntry { seq: erased, value: None });
+        Ok(found.filter(|found| found.seq >= erased).or(gone))
+    }
+
     fn find_in_memory(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {
         let frozen = || self.frozen.iter().find_map(|frozen| frozen.table.get(key, hash, as_of));
         self.active.get(key, hash, as_of).or_else(frozen)

@@ -129,7 +129,7 @@ impl View {
     /// # Errors
     /// As [`View::get`].
     pub fn newest(&self, key: &[u8]) -> Result<Option<Newest>, RunsError> {
-        let became = self.version.find(key, self.seq)?;
+        let became = self.version.newest(key, self.seq)?;
         Ok(became.map(newest))
     }
 

@@ -106,6 +106,28 @@ fn the_newest_of_a_key_is_known_while_there_is_something_to_hide() {
     assert_eq!(accounts.sums().entries, 1);
 }
 
+#[test]
+fn the_newest_of_a_key_is_what_the_files_say_and_not_what_was_found_in_them_before() {
+    let (runs, _, accounts) = open(&SimDisk::new(), small()).unwrap();
+    let write = |seq, value| {
+        runs.apply(seq, &[put(b"k", value), put(b"l", b"stays")]).unwrap();
+        runs.rotate(seq);
+        settle(&runs, &accounts);
+    };
+    write(1, b"value");
+    assert!(runs.view().last_written(b"k").unwrap().is_some());
+    let bytes = || runs.facts().cache_bytes;
+    let before = bytes();
+    assert_eq!(runs.view().newest(b"k"), Ok(Some(Newest { seq: 1, value: Some(b"value".to_vec()) })));
+    assert_eq!(bytes(), before, "who asks for the newest leaves no row behind");
+    assert!(runs.get(b"k").unwrap().is_some() && bytes() > before);
+    // Expired when its flush meets it.
+    write(2, b"! value");
+    let newest = runs.view().newest(b"k").unwrap();
+    assert_eq!(newest, runs.view().last_written(b"k").unwrap());
+    assert!(newest.is_none_or(|newest| newest.value.is_none()));
+}
+
 /// Written: a key, looked up so that it was remembered, erased and merged away; then written once more and erased with all else before its
 /// memory was flushed. Lost was the erase: that flush renewed what was remembered of the key, though it left the key out and forgot the
 /// range. The user saw the erased value, until a restart.
