@@ -55,7 +55,7 @@ impl Journal {
                 core = self.core();
                 if self.landed.load(Ordering::Acquire) != landed
                     || core.closed.is_some()
-                    || core.should_lead(self.config.in_flight())
+                    || end > core.tail && core.should_lead(self.config.in_flight())
                 {
                     continue;
                 }
