@@ -25,7 +25,7 @@ use crate::line::{Line, Place};
 use crate::note::Moment;
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect};
-use crate::under_way::UnderWay;
+use crate::under_way::{Newest, UnderWay};
 use crate::{KvError, Pending};
 
 /// What an outcome takes of the journal, at most: a block.
@@ -183,15 +183,22 @@ impl Desk {
 
     /// The same of entries that name the key themselves.
     fn queued(&self, keyspace: u32, key: &[u8]) -> Option<OnItsWay> {
-        let newest = self.under_way.newest(keyspace, key)?;
-        let count = self.queue.partition_point(|staged| staged.ticket.end <= newest);
+        let Newest { end, nth } = self.under_way.newest(keyspace, key)?;
+        let count = self.queue.partition_point(|staged| staged.ticket.end <= end);
         let is_it = |effect: &&Effect| {
             effect.keyspace == keyspace && *effect.key == *key && !matches!(effect.became, Became::Erased { .. })
         };
-        // Mostly the first that is looked at.
+        let way = |ticket: &Ticket, effect: &Effect| OnItsWay {
+            end: ticket.end,
+            lives: effect.place().map(|place| place.expiry),
+        };
+        let last = count.checked_sub(1).and_then(|last| self.queue.get(last));
+        if let Some((staged, effect)) = last.and_then(|staged| Some((staged, staged.effects.get(nth).filter(is_it)?))) {
+            return Some(way(&staged.ticket, effect));
+        }
+        // Another key's of the same hash. Not for each: a batch has some hundred thousand effects, and nobody writes meanwhile.
         self.queue.range(..count).rev().find_map(|Staged { ticket, effects, .. }| {
-            let effect = effects.iter().rev().find(is_it)?;
-            Some(OnItsWay { end: ticket.end, lives: effect.place().map(|place| place.expiry) })
+            effects.iter().rev().find(is_it).map(|effect| way(ticket, effect))
         })
     }
 
@@ -282,10 +289,11 @@ impl Desk {
 
     /// Puts an appended entry behind those before it.
     pub(crate) fn stage(&mut self, staged: Staged) {
-        for effect @ Effect { keyspace, key, became } in &staged.effects {
+        let end = staged.ticket.end;
+        for (nth, effect @ Effect { keyspace, key, became }) in staged.effects.iter().enumerate() {
             match became {
-                Became::Erased { to } => self.erased.insert(*keyspace, (key, to.as_deref()), staged.ticket.end),
-                Became::Value { .. } | Became::Nothing => self.under_way.add(*keyspace, key, staged.ticket.end),
+                Became::Erased { to } => self.erased.insert(*keyspace, (key, to.as_deref()), end),
+                Became::Value { .. } | Became::Nothing => self.under_way.add(*keyspace, key, Newest { end, nth }),
             }
             self.names.take(effect);
             self.rows_bytes += effect.row_bytes();
@@ -373,5 +381,34 @@ impl Desk {
 
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn staged(end: u64, keys: &[&[u8]]) -> Staged {
+        let effect = |key: &&[u8]| Effect { keyspace: 0, key: Arc::from(*key), became: Became::Nothing };
+        Staged {
+            ticket: Ticket { lsn: Lsn(end - 1), end: Lsn(end) },
+            durability: Durability::Durable,
+            effects: keys.iter().map(effect).collect(),
+            turn: Turn::Plain,
+        }
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_found_where_its_entry_has_it_and_elsewhere_if_that_is_another_keys() {
+        let mut desk = Desk::new(Finished::new(1, Lsn::ZERO));
+        desk.stage(staged(10, &[b"a", b"b"]));
+        desk.stage(staged(20, &[b"b", b"c"]));
+        let end = |desk: &Desk, key: &[u8]| desk.on_its_way(0, key).map(|way| way.end.0);
+        assert_eq!([&b"a"[..], b"b", b"c", b"d"].map(|key| end(&desk, key)), [Some(10), Some(20), Some(20), None]);
+        // As if later ones were of the same hashes.
+        desk.under_way.add(0, b"a", Newest { end: Lsn(20), nth: 1 });
+        desk.under_way.add(0, b"d", Newest { end: Lsn(20), nth: 0 });
+        desk.under_way.add(0, b"c", Newest { end: Lsn(20), nth: 7 });
+        assert_eq!([&b"a"[..], b"b", b"c", b"d"].map(|key| end(&desk, key)), [Some(10), Some(20), Some(20), None]);
     }
 }

@@ -1,4 +1,4 @@
-//! Keys of entries that are appended and not yet visible: how many there are of each, and where the newest ends.
+//! Keys of entries that are appended and not yet visible: how many there are of each, where the newest ends, and what it is of its entry.
 //!
 //! Known by their hashes, so that a write costs no copy of its key: most are never asked for. Where one is, the queue says whether it is
 //! that key's.
@@ -21,7 +21,16 @@ pub(crate) struct UnderWay {
 #[derive(Debug)]
 struct Way {
     count: u32,
-    newest: Lsn,
+    newest: Newest,
+}
+
+/// The last write of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newest {
+    /// Where its entry ends.
+    pub(crate) end: Lsn,
+    /// Which of the entry's effects it is.
+    pub(crate) nth: usize,
 }
 
 impl UnderWay {
@@ -29,11 +38,11 @@ impl UnderWay {
         self.keys.hash_one((keyspace, key))
     }
 
-    /// An entry that ends there has the key.
-    pub(crate) fn add(&mut self, keyspace: u32, key: &[u8], end: Lsn) {
-        let way = self.ways.entry(self.hash(keyspace, key)).or_insert(Way { count: 0, newest: end });
+    /// An effect of an entry has the key. Entries come in the order of their ends, and effects in that of their entry.
+    pub(crate) fn add(&mut self, keyspace: u32, key: &[u8], newest: Newest) {
+        let way = self.ways.entry(self.hash(keyspace, key)).or_insert(Way { count: 0, newest });
         way.count += 1;
-        way.newest = end;
+        way.newest = newest;
     }
 
     /// It is visible now.
@@ -46,8 +55,8 @@ impl UnderWay {
         }
     }
 
-    /// The end of the newest entry that may have the key: no later one has. None: no entry has.
-    pub(crate) fn newest(&self, keyspace: u32, key: &[u8]) -> Option<Lsn> {
+    /// The newest write that may be the key's: no later one is. None: no entry has it.
+    pub(crate) fn newest(&self, keyspace: u32, key: &[u8]) -> Option<Newest> {
         self.ways.get(&self.hash(keyspace, key)).map(|way| way.newest)
     }
 
@@ -64,16 +73,18 @@ mod tests {
     #[test]
     fn a_key_is_under_way_as_long_as_any_of_its_entries_is() {
         let mut ways = UnderWay::default();
-        ways.add(1, b"k", Lsn(10));
-        ways.add(1, b"k", Lsn(10));
-        ways.add(1, b"k", Lsn(20));
+        let at = |end, nth| Newest { end: Lsn(end), nth };
+        ways.add(1, b"k", at(10, 0));
+        ways.add(1, b"k", at(10, 3));
+        assert_eq!(ways.newest(1, b"k"), Some(at(10, 3)));
+        ways.add(1, b"k", at(20, 1));
         assert_eq!(
             [(1, &b"k"[..]), (2, b"k"), (1, b"")].map(|(space, key)| ways.newest(space, key)),
-            [Some(Lsn(20)), None, None]
+            [Some(at(20, 1)), None, None]
         );
         ways.remove(1, b"k");
         ways.remove(1, b"k");
-        assert_eq!(ways.newest(1, b"k"), Some(Lsn(20)));
+        assert_eq!(ways.newest(1, b"k"), Some(at(20, 1)));
         ways.remove(1, b"l");
         ways.remove(1, b"k");
         assert!(ways.newest(1, b"k").is_none() && ways.is_empty());
