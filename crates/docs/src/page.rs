@@ -69,8 +69,9 @@ impl Base {
     #[cold]
     fn ask(&self, make: impl Fn(u8, &[u8], usize) -> Brief) -> Option<&[Brief]> {
         let starts = self.starts().ok()?;
-        let (asked, bytes_max) = (self.asked.fetch_add(1, Ordering::Relaxed), briefs_bytes_max(&self.bytes));
-        if asked < starts.len() || size_of::<Brief>() * starts.len() > bytes_max {
+        // Not counted where there will be none: who counts waits for whoever else does.
+        let may_have = size_of::<Brief>() * starts.len() <= briefs_bytes_max(&self.bytes);
+        if !may_have || self.asked.fetch_add(1, Ordering::Relaxed) < starts.len() {
             return None;
         }
         let made = |(slot, start): (u8, &u32)| make(slot, &self.bytes, usize::try_from(*start).unwrap_or(usize::MAX));
@@ -340,6 +341,22 @@ mod tests {
             2 => Versioning::Differential,
             _ => Versioning::SlidingSnapshot { window },
         })
+    }
+
+    #[test]
+    fn asks_are_counted_only_where_briefs_will_come_of_them() {
+        let text = b"some text that is written";
+        let whole = Record { mask: Record::text(text).mask | HASH | bit(3), text, hash: 1, ..Record::default() };
+        let base = |slots: &[u8]| {
+            let mut changes = Records::new();
+            slots.iter().for_each(|slot| changes.insert(*slot, whole));
+            Base::of(Page::default().change(Versioning::Full, &changes).unwrap().fragment.into())
+        };
+        let asked = |base: &Base| (0..4).map(|_| base.briefs(|_, _, _| Brief::default()).is_some()).collect::<Vec<_>>();
+        let (near, far) = (base(&[0, 1, 2]), base(&[0, 1, 200]));
+        assert_eq!(asked(&near), [false, false, false, true]);
+        assert_eq!(asked(&far), [false; 4], "they would take more than what they are made of");
+        assert_eq!([near, far].map(|base| base.asked.into_inner()), [4, 0]);
     }
 
     proptest! {
