@@ -1,6 +1,9 @@
 # The daily commands. `make` alone lists them; what takes more than a line is in scripts/.
 # ARGS is handed on: `make demo ARGS="--seed 7"`. BUDGET is in seconds.
 
+# Where cargo builds, as it is told itself.
+binaries := $(or $(CARGO_TARGET_DIR),target)
+
 .PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs peers-assets bench-assets gate model sim matrix failover demo-failover hostile kv-kills docs-kills rest-kills fuzz
 
 help: ## list the targets
@@ -8,14 +11,14 @@ help: ## list the targets
 
 demo: ## transfers between stores while processes are killed; nothing is lost
 	cargo build --release -p assent-cli
-	target/release/assent demo $(ARGS)
+	$(binaries)/release/assent demo $(ARGS)
 
 demo-sql: ## the same with a private PostgreSQL and MariaDB among the stores
 	scripts/demo-sql $(ARGS)
 
 demo-failover: ## a pair of asset servers: the primary is killed under load, on screen; nothing is lost or done twice
 	cargo build --release -p assent-cli
-	target/release/assent failover --show 10 --disk-mib 0 $(ARGS)
+	$(binaries)/release/assent failover --show 10 --disk-mib 0 $(ARGS)
 
 doctor: ## what `assent doctor` says of a badly set PostgreSQL and MariaDB
 	scripts/doctor $(ARGS)
@@ -28,24 +31,24 @@ lint: ## formatting, clippy and the rules of the house
 
 bench: ## measure the journal and the transactions
 	cargo build --release -p assent-cli
-	target/release/assent bench journal $(ARGS)
-	target/release/assent bench tx --workload none --coordinator embedded,served -l 1,10,50,100 -C 1000
+	$(binaries)/release/assent bench journal $(ARGS)
+	$(binaries)/release/assent bench tx --workload none --coordinator embedded,served -l 1,10,50,100 -C 1000
 
 bench-tx: ## the field's race of transactions, with its charts: ARGS="--matrix published --report NAME.html"
 	cargo build --release -p assent-cli
-	target/release/assent bench tx $(or $(ARGS),--matrix short --report target/tx.html)
+	$(binaries)/release/assent bench tx $(or $(ARGS),--matrix short --report target/tx.html)
 
 bench-kv: ## key-value stores, ours beside a floor, 8 KB objects: ARGS="--scenario all -t 60 --report NAME.html"
 	cargo build --release -p assent-cli
-	target/release/assent bench kv $(or $(ARGS),--report target/kv.html)
+	$(binaries)/release/assent bench kv $(or $(ARGS),--report target/kv.html)
 
 bench-docs: ## documents: long histories and large ones, against durable writes of the same bytes: ARGS="--scenario history --report NAME.html"
 	cargo build --release -p assent-cli
-	target/release/assent bench docs $(or $(ARGS),--report target/docs.html)
+	$(binaries)/release/assent bench docs $(or $(ARGS),--report target/docs.html)
 
 bench-assets: ## assets, one server and a pair, against as many processes that do nothing: ARGS="--role pair --shapes 6x1 --report NAME.html"
 	cargo build --release -p assent-cli
-	target/release/assent bench assets $(or $(ARGS),--report target/assets.html)
+	$(binaries)/release/assent bench assets $(or $(ARGS),--report target/assets.html)
 
 bench-real: ## one row in PostgreSQL and one in MariaDB, against plain commits and the verbs by hand
 	scripts/bench-sql real $(ARGS)
