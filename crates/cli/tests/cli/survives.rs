@@ -107,5 +107,8 @@ fn a_branch_in_doubt_is_shown_with_its_server_its_role_its_number_and_since_when
     let branch = &json(&town.tx(&["show", &tx]))["transactions"][0]["branches"][0];
     assert!(branch["prepared_since"].as_str().is_some_and(|since| since.ends_with('Z')), "{branch}");
     json(&town.tx(&["rollback", &tx, "--yes", "--by", "anna"]));
-    town.settles();
+    // It stays listed until its client, which may come back, is fenced: that is not waited for here.
+    town.until("both are rolled back", |listed| {
+        listed[0]["branches"].as_array().is_some_and(|all| all.iter().all(|it| it["state"] == "rolled back"))
+    });
 }
