@@ -274,7 +274,7 @@ pub(crate) fn keep(store: &Store, root: &Root, fragments: Vec<Fragment>) {
             continue;
         }
         if let Ok(after) = before.after(bytes.into(), superseded) {
-            store.pages.insert((root.document, Place { entry, index }), Arc::new(after));
+            store.pages.keep((root.document, Place { entry, index }), Arc::new(after));
         }
     }
 }
@@ -296,7 +296,7 @@ impl Laying<'_> {
         let ticket = store.log.append(KIND_PAGE, &[&head, &bytes])?;
         let place = Place { entry: Entry::new(ticket.lsn, head.len() + bytes.len()), index: 0 };
         if let Ok(after) = before.after(bytes.into(), superseded) {
-            store.pages.insert((doc.id, place), Arc::new(after));
+            store.pages.keep((doc.id, place), Arc::new(after));
         }
         Ok(place)
     }

@@ -19,8 +19,6 @@ use assent_journal::{Log, Ticket};
 use assent_kind::Kind;
 use assent_runs::RunsError;
 use assent_world::{Clock, Disk};
-use quick_cache::OptionsBuilder;
-use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::act::{KIND_CREATE, KIND_DROP, Truncation, lay_create, lay_drop};
 use crate::branch::Branches;
@@ -29,10 +27,9 @@ use crate::document::{Doc, Document, Seat};
 use crate::entry::Root;
 use crate::index::{Effect, Index, Named};
 use crate::once::{Once, OnceName};
-use crate::path::PathIds;
 use crate::place::{Entry, LSN_END};
 use crate::replay::replay;
-use crate::store::{Bytes, Store};
+use crate::store::{Kept, Store};
 use crate::{DocsError, Versioning};
 
 /// More documents than this that nobody holds are forgotten until they are asked for again.
@@ -172,9 +169,9 @@ impl Database {
             log,
             clock,
             index,
-            pages: weighed(config.cache_bytes - roots_bytes - told_bytes, 4096),
-            roots: weighed(roots_bytes, 512),
-            told: weighed(told_bytes, 8192),
+            pages: Kept::new(config.cache_bytes - roots_bytes - told_bytes, 4096),
+            roots: Kept::new(roots_bytes, 512),
+            told: Kept::new(told_bytes, 8192),
             config,
             desk: Mutex::default(),
             documents: Mutex::default(),
@@ -321,19 +318,6 @@ impl Database {
             pages: u64::try_from(pages.len()).unwrap_or(u64::MAX),
             cache_bytes: pages.weight() + roots.weight() + told.weight(),
         }
-    }
-}
-
-fn weighed<K: Eq + std::hash::Hash, V: Clone>(bytes: u64, about: u64) -> Cache<K, V, Bytes, PathIds>
-where
-    Bytes: quick_cache::Weighter<K, V> + Clone,
-{
-    // Room for so many is taken at once; it grows.
-    let items = usize::try_from((bytes / about).clamp(16, 1 << 14)).unwrap_or(usize::MAX);
-    let options = OptionsBuilder::new().estimated_items_capacity(items).weight_capacity(bytes).shards(16).build();
-    match options {
-        Ok(options) => Cache::with_options(options, Bytes, PathIds::default(), DefaultLifecycle::default()),
-        Err(_) => Cache::with(items, bytes, Bytes, PathIds::default(), DefaultLifecycle::default()),
     }
 }
 
@@ -492,7 +476,7 @@ impl Store {
 
     /// A revision is the newest from here on.
     fn show(&self, seat: &Seat, root: Arc<Root>) {
-        self.roots.insert((root.document, root.epoch, root.revision), Arc::clone(&root));
+        self.roots.keep((root.document, root.epoch, root.revision), Arc::clone(&root));
         seat.0.show(root);
     }
 

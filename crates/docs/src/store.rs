@@ -4,6 +4,8 @@
 //! items and paths.
 //! Deliberately absent: writing.
 
+mod kept;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,8 +16,6 @@ use assent_ids::{Lsn, NodeId};
 use assent_journal::{Fetched, Log};
 use assent_kind::Kind;
 use assent_world::Clock;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::Config;
@@ -26,53 +26,22 @@ use crate::index::{Index, Row};
 use crate::look::{Item, Named, Stepped, Text};
 use crate::node::{Node, NodeKey};
 use crate::page::{Page, SLOTS};
-use crate::path::{Path, PathId, PathIds, Step};
+use crate::path::{Path, PathId, Step};
 use crate::place::{Chain, Entry, Place, resolve};
 use crate::trie::{Bad, PageName, Pages, Tree, Which};
 use crate::{DocsError, Told};
-
-/// What a kept page or revision costs beside its bytes.
-const ITEM_BYTES: usize = 96;
-
-/// Document of a page, and its newest fragment. An entry may have those of several documents.
-pub(crate) type PageKey = (u64, Place);
-/// Document, epoch and number of a revision.
-pub(crate) type RootKey = (u64, u32, u32);
-
-#[derive(Clone, Debug)]
-pub(crate) struct Bytes;
-
-impl Weighter<PageKey, Arc<Page>> for Bytes {
-    fn weight(&self, _: &PageKey, page: &Arc<Page>) -> u64 {
-        u64::try_from(page.held_bytes() + ITEM_BYTES).unwrap_or(u64::MAX)
-    }
-}
-
-impl Weighter<RootKey, Arc<Root>> for Bytes {
-    fn weight(&self, _: &RootKey, root: &Arc<Root>) -> u64 {
-        let meta = &root.meta;
-        let texts: usize = meta.fields.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
-        let changes = root.changes.len() * 16;
-        u64::try_from(meta.author.len() + meta.message.len() + texts + changes + 512).unwrap_or(u64::MAX)
-    }
-}
-
-impl Weighter<RootKey, Arc<[Told]>> for Bytes {
-    fn weight(&self, _: &RootKey, page: &Arc<[Told]>) -> u64 {
-        let texts: usize = page.iter().map(|told| told.author.capacity() + told.message.capacity()).sum();
-        u64::try_from(size_of_val(&**page) + texts + ITEM_BYTES).unwrap_or(u64::MAX)
-    }
-}
+pub(crate) use kept::Kept;
+use kept::{PageKey, RootKey};
 
 pub(crate) struct Store {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) index: Index,
-    pub(crate) pages: Cache<PageKey, Arc<Page>, Bytes, PathIds>,
-    pub(crate) roots: Cache<RootKey, Arc<Root>, Bytes, PathIds>,
+    pub(crate) pages: Kept<PageKey, Page>,
+    pub(crate) roots: Kept<RootKey, Root>,
     /// Whole pages of histories, by their first revision.
-    pub(crate) told: Cache<RootKey, Arc<[Told]>, Bytes, PathIds>,
+    pub(crate) told: Kept<RootKey, [Told]>,
     pub(crate) desk: Mutex<Desk>,
     pub(crate) documents: Mutex<HashMap<Arc<str>, Arc<Doc>>>,
     /// Nodes of coordinators whose branches somebody resolves.
@@ -108,7 +77,7 @@ impl Store {
         }
         let row = self.index.row(doc.id, revision)?.ok_or_else(none)?;
         let root = Arc::new(self.read_root(doc, &row)?);
-        self.roots.insert((doc.id, epoch, revision), Arc::clone(&root));
+        self.roots.keep((doc.id, epoch, revision), Arc::clone(&root));
         Ok(root)
     }
 
@@ -240,7 +209,7 @@ impl Pages for Reading<'_> {
         let fragments = chain.0.iter().map(|place| self.fragment(page, *place)).collect::<Result<Vec<_>, _>>()?;
         let combined = Page::combine(fragments).map_err(|what| self.damaged(page, newest.entry.lsn(), &what))?;
         let combined = Arc::new(combined);
-        self.store.pages.insert((self.doc.id, newest), Arc::clone(&combined));
+        self.store.pages.keep((self.doc.id, newest), Arc::clone(&combined));
         Ok(combined)
     }
 

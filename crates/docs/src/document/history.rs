@@ -59,7 +59,7 @@ impl Document {
         if page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
             return Ok(None);
         }
-        self.store.told.insert(key, Arc::clone(&page));
+        self.store.told.keep(key, Arc::clone(&page));
         Ok(Some(page))
     }
 }

@@ -1,0 +1,151 @@
+//! What is kept in memory of what the journal has, within bytes.
+//!
+//! Walk: [`Kept::get`] · [`Kept::keep`], unless somebody is in that part of it now: whoever waited there would wait for a reader that
+//! has lost its core, for a whole turn of all the others, and they behind it. What is not kept is read again.
+//! Deliberately absent: what a missing page is made of (`store.rs`).
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+
+use crate::Told;
+use crate::entry::Root;
+use crate::page::Page;
+use crate::path::PathIds;
+use crate::place::Place;
+
+/// What a kept page or revision costs beside its bytes.
+const ITEM_BYTES: usize = 96;
+/// Parts of it, each behind its own lock.
+const PARTS: usize = 16;
+
+/// Document of a page, and its newest fragment. An entry may have those of several documents.
+pub(crate) type PageKey = (u64, Place);
+/// Document, epoch and number of a revision.
+pub(crate) type RootKey = (u64, u32, u32);
+
+/// Its bytes in memory, about.
+pub(crate) trait Weighed {
+    fn bytes(&self) -> usize;
+}
+
+impl Weighed for Page {
+    fn bytes(&self) -> usize {
+        self.held_bytes() + ITEM_BYTES
+    }
+}
+
+impl Weighed for Root {
+    fn bytes(&self) -> usize {
+        let texts: usize = self.meta.fields.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+        self.meta.author.len() + self.meta.message.len() + texts + self.changes.len() * 16 + 512
+    }
+}
+
+impl Weighed for [Told] {
+    fn bytes(&self) -> usize {
+        let texts: usize = self.iter().map(|told| told.author.capacity() + told.message.capacity()).sum();
+        size_of_val(self) + texts + ITEM_BYTES
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Bytes;
+
+impl<K, V: Weighed + ?Sized> Weighter<K, Arc<V>> for Bytes {
+    fn weight(&self, _: &K, value: &Arc<V>) -> u64 {
+        u64::try_from(value.bytes()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Values by key; those that nobody looks at go when there is no room.
+pub(crate) struct Kept<K, V: Weighed + ?Sized>(Cache<K, Arc<V>, Bytes, PathIds>);
+
+impl<K: Eq + Hash, V: Weighed + ?Sized> Kept<K, V> {
+    /// Of so many bytes in all, and about so many each.
+    pub(crate) fn new(bytes: u64, about: u64) -> Self {
+        // Room for so many is taken at once; it grows.
+        let items = usize::try_from((bytes / about).clamp(16, 1 << 14)).unwrap_or(usize::MAX);
+        let options =
+            OptionsBuilder::new().estimated_items_capacity(items).weight_capacity(bytes).shards(PARTS).build();
+        Self(match options {
+            Ok(options) => Cache::with_options(options, Bytes, PathIds::default(), DefaultLifecycle::default()),
+            Err(_) => Cache::with(items, bytes, Bytes, PathIds::default(), DefaultLifecycle::default()),
+        })
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
+        self.0.get(key)
+    }
+
+    /// Keeps it if nobody is there now. Never waits.
+    pub(crate) fn keep(&self, key: K, value: Arc<V>) {
+        _ = self.0.try_insert(key, value);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Bytes of all that is kept.
+    pub(crate) fn weight(&self) -> u64 {
+        self.0.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    impl Weighed for u64 {
+        fn bytes(&self) -> usize {
+            8
+        }
+    }
+
+    /// A key that is met in the middle of a look-up, where the part's lock is held.
+    #[derive(Clone)]
+    struct Slow<'b>(u64, Option<&'b [Barrier; 2]>);
+
+    impl Hash for Slow<'_> {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    impl PartialEq for Slow<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            if let Some([reached, released]) = self.1.or(other.1) {
+                reached.wait();
+                released.wait();
+            }
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Slow<'_> {}
+
+    #[test]
+    fn whoever_keeps_waits_for_no_reader_that_was_stopped_in_there() {
+        let barriers = [Barrier::new(2), Barrier::new(2)];
+        let kept: Kept<Slow<'_>, u64> = Kept::new(1 << 20, 64);
+        kept.keep(Slow(7, None), Arc::new(1));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| kept.get(&Slow(7, Some(&barriers))));
+            let [reached, released] = &barriers;
+            reached.wait();
+            // The same part: the reader is in it, and no turn of it is waited for.
+            kept.keep(Slow(7, None), Arc::new(2));
+            released.wait();
+            assert_eq!(reader.join().unwrap().as_deref(), Some(&1));
+        });
+        assert_eq!(kept.get(&Slow(7, None)).as_deref(), Some(&1), "it was not kept");
+        kept.keep(Slow(7, None), Arc::new(3));
+        assert_eq!(kept.get(&Slow(7, None)).as_deref(), Some(&3));
+        assert_eq!((kept.len(), kept.weight()), (1, 8));
+    }
+}
