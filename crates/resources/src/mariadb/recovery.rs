@@ -8,7 +8,7 @@
 //! read-only counts, and neither does its 1397; a replica that may be written to looks like a primary.
 //! Deliberately absent: names of locks (`owner.rs`), which server it is (`witness.rs`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,6 +49,7 @@ const PARSE_ERROR: u16 = 1064;
 /// What a connection is at, in MariaDB's words and in MySQL's.
 const PLAN: [&str; 2] = ["SHOW EXPLAIN FOR", "EXPLAIN FOR CONNECTION"];
 
+const CLOCK: &str = "SELECT CONNECTION_ID(), UNIX_TIMESTAMP()";
 const IDENTITY: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
                         ('server_uuid', 'port', 'server_id', 'datadir')";
 const PLACE: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN \
@@ -71,14 +72,13 @@ impl Unlisted {
 
 /// Which server this is, as its session sees it now.
 pub(super) fn look(connection: &mut Conn) -> Result<Seen, mysql::Error> {
-    let who: Option<(u64, u64)> = connection.query_first("SELECT CONNECTION_ID(), UNIX_TIMESTAMP()")?;
-    let (id, now_s) = who.unwrap_or_default();
-    let mut all = HashMap::new();
-    for sql in [IDENTITY, PLACE] {
-        let rows: Vec<(String, String)> = connection.query(sql)?;
-        all.extend(rows.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
-    }
-    Ok(Seen::of(id, now_s, &all))
+    let mut said: Vec<(String, String)> = connection.query(IDENTITY)?;
+    // Each statement has a time of its own: the server's age belongs to one between the two.
+    let (id, before): (u64, u64) = connection.query_first(CLOCK)?.unwrap_or_default();
+    said.extend(connection.query::<(String, String), _>(PLACE)?);
+    let (_, behind): (u64, u64) = connection.query_first(CLOCK)?.unwrap_or_default();
+    let said = said.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    Ok(Seen::of(id, [before, behind], &said))
 }
 
 /// Whether the server is a replica, as far as it shows.

@@ -1,6 +1,6 @@
 //! Which server voted: what a decision keeps of a branch, and what a later look at a server makes of it.
 //!
-//! A text for people and for us: `mdb1 connection=17 started=1763661000 lsn=44760 server=1 3306 /var/lib/mysql/`. What is
+//! A text for people and for us: `mdb2 connection=17 started=1763661000 lsn=44760 server=1 3306 /var/lib/mysql/`. What is
 //! meant is the data. MySQL has a number for it, in its folder (server_uuid). MariaDB has none: server_uid is a hash of
 //! network card and port, and like the host's name another one in each new container; so a MariaDB is known by what its
 //! configuration says of its data: server id (no two of one replication share it), port and folder.
@@ -20,18 +20,16 @@ const WITNESS_BYTES_MAX: usize = 4_096;
 /// Asked now and then behind a vote, in its message: passes in a prepared branch and touches no table.
 pub(super) const LOG_PLACE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
-/// Start is now minus uptime, in whole seconds each.
-const SAME_START_S: u64 = 5;
-/// The same, where a new run that is taken for the old one would only cost time, and an old one for new a branch.
-const SAME_RUN_S: u64 = 2;
+/// Version 1 said one second, which was up to so many before the start.
+const EARLY_S_MAX: u64 = 2;
 
 /// A server as one of its sessions saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The session.
     pub(crate) connection: u64,
-    /// When the server started, seconds since 1970.
-    pub(crate) started_s: u64,
+    /// The first and the last second since 1970 in which the server may have started: mostly one and the same.
+    pub(crate) started_s: (u64, u64),
     /// Up to where InnoDB's log is on disk, where it tells: behind the latest vote.
     pub(crate) lsn: Option<u64>,
     /// Which data it has.
@@ -39,8 +37,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Of what the server says of itself: settings and status by name in lower case.
-    pub(crate) fn of(connection: u64, now_s: u64, said: &HashMap<String, String>) -> Self {
+    /// Of what the server says of itself: its clock before and behind that, settings and status by name in lower case.
+    pub(crate) fn of(connection: u64, clock_s: [u64; 2], said: &HashMap<String, String>) -> Self {
         let text = |name: &str| said.get(name).filter(|text| !text.is_empty());
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
         let server = match text("server_uuid") {
@@ -50,9 +48,11 @@ impl Seen {
                 parts.map(|name| text(name).map_or("", String::as_str)).join(" ")
             }
         };
+        // It counts its age by the same clock in whole seconds, so that the difference is exact, whatever the clock does.
+        let [before, behind] = clock_s.map(|now_s| number("uptime").map(|age_s| now_s.saturating_sub(age_s)));
         Self {
             connection,
-            started_s: now_s.saturating_sub(number("uptime").unwrap_or_default()),
+            started_s: before.zip(behind).map_or((0, u64::MAX), |(one, other)| (one.min(other), one.max(other))),
             lsn: number("innodb_lsn_flushed").or_else(|| number("innodb_redo_log_flushed_to_disk_lsn")),
             server,
         }
@@ -65,28 +65,37 @@ impl Seen {
 
     /// The witness. Empty where it would be too long.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let Self { connection, started_s, lsn, server } = self;
+        let Self { connection, started_s: (first, last), lsn, server } = self;
+        let started = if first == last { first.to_string() } else { format!("{first}-{last}") };
         let lsn = lsn.map(|lsn| lsn.to_string()).unwrap_or_default();
-        let text = format!("mdb1 connection={connection} started={started_s} lsn={lsn} server={server}");
+        let text = format!("mdb2 connection={connection} started={started} lsn={lsn} server={server}");
         if text.len() > WITNESS_BYTES_MAX { Vec::new() } else { text.into_bytes() }
     }
 
-    /// The connection of this server's that voted, if it may still be there.
+    /// The connection of this server's that voted, if it may still be there. In another run of the server its number is
+    /// somebody else's, who may stay for as long as he likes.
     pub(crate) fn voter(&self, witness: &[u8]) -> Option<u64> {
         let voted = Self::read(witness)?;
-        let is_same = voted.server == self.server && self.started_s <= voted.started_s + SAME_RUN_S;
-        is_same.then_some(voted.connection)
+        let ((first, last), (voted_first, voted_last)) = (self.started_s, voted.started_s);
+        let may_be_same = voted.server == self.server && first <= voted_last && voted_first <= last;
+        may_be_same.then_some(voted.connection)
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let (head, server) = text.strip_prefix("mdb1 ")?.split_once(" server=")?;
+        let (text, early_s) = match text.strip_prefix("mdb1 ") {
+            Some(text) => (text, EARLY_S_MAX),
+            None => (text.strip_prefix("mdb2 ")?, 0),
+        };
+        let (head, server) = text.split_once(" server=")?;
         let mut parts = head.split(' ');
         let mut next = |name: &str| parts.next()?.strip_prefix(name);
-        let (connection, started_s, lsn) = (next("connection=")?, next("started=")?, next("lsn=")?);
+        let (connection, started, lsn) = (next("connection=")?, next("started=")?, next("lsn=")?);
+        let (first, last) = started.split_once('-').unwrap_or((started, started));
+        let last: u64 = last.parse().ok()?;
         Some(Self {
             connection: connection.parse().ok()?,
-            started_s: started_s.parse().ok()?,
+            started_s: (first.parse().ok()?, last.saturating_add(early_s)),
             lsn: if lsn.is_empty() { None } else { Some(lsn.parse().ok()?) },
             server: server.to_owned(),
         })
@@ -109,7 +118,7 @@ impl Seen {
                 "its log stands at {now}, before {then}, which was on disk when connection {} voted: it was set back to an \
                  earlier state{}",
                 voted.connection,
-                if self.started_s > voted.started_s + SAME_START_S { ", and restarted since" } else { "" }
+                if self.started_s.0 > voted.started_s.1 { ", and restarted since" } else { "" }
             )),
             _ => None,
         }
@@ -118,9 +127,9 @@ impl Seen {
 
 /// A witness as people read it. Nothing for what this version did not write.
 pub(crate) fn words(bytes: &[u8]) -> Option<String> {
-    let Seen { connection, started_s, lsn, server } = Seen::read(bytes)?;
+    let Seen { connection, started_s: (first, _), lsn, server } = Seen::read(bytes)?;
     let lsn = lsn.map(|lsn| format!(", log at {lsn}")).unwrap_or_default();
-    Some(format!("connection {connection} of server {server:?}, which was started {started_s} s after 1970{lsn}"))
+    Some(format!("connection {connection} of server {server:?}, which was started {first} s after 1970{lsn}"))
 }
 
 #[cfg(test)]
@@ -142,15 +151,15 @@ mod tests {
 
     #[test]
     fn a_restart_is_the_same_server_and_another_one_is_told_in_plain_words() {
-        let seen = Seen::of(17, 1_000, &said(&[&NAMED[..], &[("server_uuid", "abc=")]].concat()));
-        assert_eq!(seen.bytes(), b"mdb1 connection=17 started=900 lsn=44760 server=uid abc=");
+        let seen = Seen::of(17, [1_000, 1_000], &said(&[&NAMED[..], &[("server_uuid", "abc=")]].concat()));
+        assert_eq!(seen.bytes(), b"mdb2 connection=17 started=900 lsn=44760 server=uid abc=");
         assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
         let said = "connection 17 of server \"uid abc=\", which was started 900 s after 1970, log at 44760";
         assert_eq!((words(&seen.bytes()).as_deref(), words(b"pg1")), (Some(said), None));
-        let restarted = Seen { connection: 3, started_s: 5_000, lsn: Some(44_761), ..seen.clone() };
+        let restarted = Seen { connection: 3, started_s: (5_000, 5_000), lsn: Some(44_761), ..seen.clone() };
         assert_eq!(restarted.elsewhere(&seen.bytes()), None);
         assert_eq!(Seen { lsn: None, ..seen.clone() }.elsewhere(&seen.bytes()), None);
-        let restored = Seen { lsn: Some(44_759), started_s: 5_000, ..seen.clone() };
+        let restored = Seen { lsn: Some(44_759), started_s: (901, 901), ..seen.clone() };
         let words = restored.elsewhere(&seen.bytes()).unwrap();
         assert!(words.contains("44759") && words.contains("44760") && words.contains("restarted"), "{words}");
         let voted = seen.bytes();
@@ -158,22 +167,42 @@ mod tests {
         assert!(words.contains("\"uid abc=\"") && words.contains("\"uid xyz=\""), "{words}");
     }
 
+    /// What was seen: a server was killed and back within two seconds, a connection that had nothing to do with the branch
+    /// had the voter's number in its new run and stayed, and recovery waited for it to go, with a commit that was decided.
     #[test]
     fn a_voter_is_looked_for_on_its_own_server_and_in_its_own_run() {
-        let seen = Seen::of(17, 1_000, &said(&NAMED));
+        let seen = Seen::of(17, [1_000, 1_000], &said(&NAMED));
         let voted = seen.bytes();
-        assert_eq!(Seen { connection: 3, ..seen.clone() }.voter(&voted), Some(17));
-        assert_eq!(Seen { started_s: seen.started_s + 2, ..seen.clone() }.voter(&voted), Some(17), "whole seconds");
-        assert_eq!(Seen { started_s: seen.started_s + 3, ..seen.clone() }.voter(&voted), None, "restarted");
+        let later = |started_s| Seen { connection: 3, started_s, ..seen.clone() };
+        assert_eq!(later((900, 900)).voter(&voted), Some(17));
+        assert_eq!(later((901, 901)).voter(&voted), None, "restarted");
+        assert_eq!(later((899, 899)).voter(&voted), None, "restarted, by a clock that was set back");
+        assert_eq!((later((899, 900)).voter(&voted), later((900, 901)).voter(&voted)), (Some(17), Some(17)));
         assert_eq!(seen.voter(b""), None);
         assert_eq!(Seen { server: "uid xyz".to_owned(), ..seen }.voter(&voted), None);
     }
 
     #[test]
+    fn the_start_is_between_the_clock_before_and_behind_the_age() {
+        let seen = |clock_s, said: &[(&str, &str)]| Seen::of(17, clock_s, &self::said(said)).started_s;
+        assert_eq!(seen([1_000, 1_000], &NAMED), (900, 900));
+        assert_eq!(seen([1_000, 1_003], &NAMED), (900, 903));
+        assert_eq!(seen([1_000, 400], &NAMED), (300, 900), "set back meanwhile");
+        assert_eq!(seen([1_000, 1_000], &[]), (0, u64::MAX), "not told");
+        for clock_s in [[1_000, 1_000], [1_000, 1_003]] {
+            let seen = Seen::of(17, clock_s, &said(&NAMED));
+            assert_eq!(Seen::read(&seen.bytes()), Some(seen));
+        }
+        // An earlier program asked for the clock first, and then for the age.
+        let early = Seen::read(b"mdb1 connection=17 started=898 lsn=1 server=a").map(|seen| seen.started_s);
+        assert_eq!(early, Some((898, 900)));
+    }
+
+    #[test]
     fn without_a_number_of_its_own_data_is_known_by_what_its_server_is_told_of_it() {
-        let seen = Seen::of(17, 1_000, &said(&NAMED));
+        let seen = Seen::of(17, [1_000, 1_000], &said(&NAMED));
         assert_eq!(seen.server, "1 3306 /var/lib/mysql/");
-        let mysql = Seen::of(17, 1_000, &said(&[&NAMED[..5], &[("server_uuid", "u-1")]].concat()));
+        let mysql = Seen::of(17, [1_000, 1_000], &said(&[&NAMED[..5], &[("server_uuid", "u-1")]].concat()));
         assert_eq!((mysql.server.as_str(), mysql.lsn), ("uid u-1", None));
         assert!(seen.elsewhere(&mysql.bytes()).is_some());
         assert_eq!(mysql.elsewhere(&mysql.bytes()), None);
@@ -181,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_new_container_has_the_same_data_and_a_replica_has_not() {
-        let seen = |more: &[(&str, &str)]| Seen::of(17, 1_000, &said(&[&NAMED[..], more].concat()));
+        let seen = |more: &[(&str, &str)]| Seen::of(17, [1_000, 1_000], &said(&[&NAMED[..], more].concat()));
         let voted = seen(&[("server_uid", "abc=")]).bytes();
         assert_eq!(seen(&[("server_uid", "xyz="), ("hostname", "c0ffee")]).elsewhere(&voted), None);
         for other in [("server_id", "2"), ("datadir", "/srv/"), ("port", "3307")] {
@@ -191,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_copy_from_between_the_connection_and_the_vote_is_told() {
-        let mut seen = Seen::of(17, 1_000, &said(&NAMED));
+        let mut seen = Seen::of(17, [1_000, 1_000], &said(&NAMED));
         let copy = Seen { lsn: Some(44_900), ..seen.clone() };
         assert_eq!(copy.elsewhere(&seen.bytes()), None);
         seen.voted_at(Some(45_000));
@@ -201,9 +230,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_witness() {
-        let seen = Seen::of(17, 1_000, &said(&NAMED));
+        let seen = Seen::of(17, [1_000, 1_000], &said(&NAMED));
         for bytes in
-            [&b"\xff\xfe"[..], b"mdb1 connection=1", b"mdb1 connection=x started=1 lsn= server=a", b"mdb2 server=a"]
+            [&b"\xff\xfe"[..], b"mdb1 connection=1", b"mdb2 connection=1 started=1-x lsn= server=a", b"mdb3 server=a"]
         {
             assert!(seen.elsewhere(bytes).unwrap().contains("cannot be read"));
         }

@@ -477,7 +477,7 @@ fn a_branch_is_open_while_listed_and_forgotten_afterwards() {
     let mut owner = prepared(&table, xid, 1);
     let witness = owner.witness();
     let text = String::from_utf8(witness.clone()).unwrap();
-    assert!(text.starts_with(&format!("mdb1 connection={} started=", id(&mut owner))), "{text}");
+    assert!(text.starts_with(&format!("mdb2 connection={} started=", id(&mut owner))), "{text}");
     assert!(text.contains("/mariadb/data/"), "{text}");
     let mut ask = |witness: &[u8]| agent.call(Verb::Inquire { xid, witness: witness.to_vec() });
     for witness in [&witness[..], b""] {
@@ -519,6 +519,41 @@ fn a_restarted_server_is_the_one_that_voted() {
     let mut agent = table.connector().connect().unwrap();
     assert_eq!(agent.call(Verb::Evict(listed)).name(), "a refusal", "no session has it");
     assert_eq!(agent.call(Verb::Commit(listed)), Reply::Done);
+}
+
+/// A server that is started again counts its connections from one again. What was seen: a decided branch stayed prepared for
+/// as long as somebody was connected who had the voter's number in the server's next run, two seconds later.
+#[test]
+fn who_has_the_voters_number_in_another_run_is_not_waited_for() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "another_run");
+    let xid = xid("another_run", 0);
+    let age = "SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS UNSIGNED) FROM information_schema.GLOBAL_STATUS \
+               WHERE VARIABLE_NAME = 'UPTIME'";
+    let started: u64 = table.plain().query_first(age).unwrap().unwrap();
+    // Where it was asked within one second of the server's clock, as almost always.
+    let mut agent = wait("a connection that knows when its server was started", || {
+        let mut agent = table.resource();
+        let witness = String::from_utf8(agent.witness()).unwrap();
+        witness.contains(&format!(" started={started} ")).then_some(agent)
+    });
+    let mut owner = prepared(&table, xid, 1);
+    let witness = owner.witness();
+    let (_, data) = std::str::from_utf8(&witness).unwrap().split_once(" lsn=").unwrap();
+    let mut bystander = table.resource();
+    let number = id(&mut bystander);
+    drop(owner);
+    freed(&mut agent, xid, &witness);
+    let mut asked = |started_s: u64| {
+        let witness = format!("mdb2 connection={number} started={started_s} lsn={data}");
+        agent.call(Verb::Freed { xid, witness: witness.into() })
+    };
+    let reply = asked(started);
+    assert!(matches!(reply, Reply::Refused(Kind::Busy, _)), "it may be the voter: {reply:?}");
+    assert_eq!([started - 1, started + 1].map(&mut asked), [Reply::Done, Reply::Done]);
+    assert_eq!(agent.call(Verb::Commit(xid)), Reply::Done);
+    drop(bystander);
+    assert_eq!(table.rows(), [1]);
 }
 
 const FROZEN: &str = "ASSENT_TEST_FROZEN";
