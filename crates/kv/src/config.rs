@@ -61,8 +61,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
-    /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks and rows of the ledger,
-    /// their indexes and filters, and what those do not need, at least a quarter, for values of at most 4 KiB.
+    /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
+    /// and filters, and what those do not need, at least a quarter, for rows that are asked for again and their values of at most 4 KiB.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
@@ -123,19 +123,18 @@ impl Config {
         self.cache_bytes / 8
     }
 
-    /// And that of small values, at least.
-    pub(crate) const fn value_cache_bytes(&self) -> u64 {
+    /// And that of rows with small values, at least.
+    pub(crate) const fn row_cache_bytes(&self) -> u64 {
         self.cache_bytes / 4
     }
 
-    /// What of it is the ledger's whose files have so many bytes, and what is that of small values then. Together they are always as much.
+    /// What of it is that of the ledger's files, of which there are so many bytes, and what is that of rows with small values then. Together
+    /// they are always as much.
     pub(crate) fn share_cache(&self, ledger_bytes: u64) -> (u64, u64) {
         let both = self.cache_bytes - self.index_cache_bytes();
-        let most = both - self.value_cache_bytes();
-        // Twice: rows that are asked for again are kept one by one. A quarter more: pieces have a cost of their own, and those of files
-        // that are gone stay for a while.
-        let wished = ledger_bytes.saturating_mul(2).saturating_add(ledger_bytes / 4);
-        let ledger = wished.clamp(self.cache_bytes / 4, most);
+        let most = both - self.row_cache_bytes();
+        // A quarter more: pieces have a cost of their own, and those of files that are gone stay for a while.
+        let ledger = ledger_bytes.saturating_add(ledger_bytes / 4).clamp(self.cache_bytes / 4, most);
         (ledger, both - ledger)
     }
 
@@ -151,8 +150,10 @@ impl Config {
 
     /// What of it is the ledger's.
     pub(crate) fn ledger(&self) -> assent_runs::Config {
-        let cache_bytes = self.cache_bytes - self.index_cache_bytes() - self.value_cache_bytes();
-        assent_runs::Config { cache_bytes, memory_bytes_max: LEDGER_BYTES_MAX, ..assent_runs::Config::default() }
+        let rows_bytes = self.row_cache_bytes();
+        let cache_bytes = self.cache_bytes - self.index_cache_bytes() - rows_bytes;
+        let memory_bytes_max = LEDGER_BYTES_MAX;
+        assent_runs::Config { cache_bytes, rows_bytes, memory_bytes_max, ..assent_runs::Config::default() }
     }
 
     /// Says which value cannot work.
@@ -217,16 +218,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_ledger_leaves_room_to_values_and_a_large_one_keeps_its_part() {
+    fn a_small_ledger_leaves_room_to_rows_and_a_large_one_keeps_its_part() {
         let config = Config { cache_bytes: 800, ..Config::default() };
-        let shares = [0, 80, 120, 160, u64::MAX].map(|bytes| config.share_cache(bytes));
-        assert_eq!(shares, [(200, 500), (200, 500), (270, 430), (360, 340), (500, 200)]);
-        let most = config.ledger().cache_bytes;
+        let shares = [0, 160, 240, 400, u64::MAX].map(|bytes| config.share_cache(bytes));
+        assert_eq!(shares, [(200, 500), (200, 500), (300, 400), (500, 200), (500, 200)]);
+        let ledger = config.ledger();
         for cache_bytes in 0..70 {
             let config = Config { cache_bytes, ..Config::default() };
-            let (ledger, values) = config.share_cache(u64::MAX);
-            assert_eq!(ledger + values + config.index_cache_bytes(), cache_bytes);
+            let (ledger, rows) = config.share_cache(u64::MAX);
+            assert_eq!(ledger + rows + config.index_cache_bytes(), cache_bytes);
         }
-        assert_eq!(most, 500);
+        assert_eq!((ledger.cache_bytes, ledger.rows_bytes), (500, 200));
     }
 }

@@ -38,6 +38,8 @@ use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
 const SHORT_KEY_BYTES: usize = 128;
+/// Longer values are not kept: the system's cache has them, and a read of it costs little beside the copy.
+const KEPT_BYTES_MAX: u32 = 4 << 10;
 pub(crate) const ROW_VERSION: u8 = 2;
 /// What a row has before its metadata.
 pub(crate) const ROW_HEAD_BYTES: usize = 43;
@@ -51,6 +53,27 @@ pub(crate) struct Head {
     pub(crate) metadata: Metadata,
     /// Where the entry ends that made it so.
     pub(crate) committed: Lsn,
+}
+
+/// A value, or what leads to it.
+pub(crate) enum Found {
+    Kept(Vec<u8>),
+    Elsewhere(Box<Head>),
+}
+
+/// And the value, if it is kept.
+pub(crate) type WithValue = (Head, Option<Vec<u8>>);
+
+impl Head {
+    /// Whether its value is short enough to be kept in memory.
+    fn is_small(&self) -> bool {
+        self.place.value_bytes <= KEPT_BYTES_MAX
+    }
+}
+
+/// What is kept beside a row is its value: all of it, or nothing.
+fn whole(place: &Place, beside: &[u8]) -> Option<Vec<u8>> {
+    (u32::try_from(beside.len()) == Ok(place.value_bytes)).then(|| beside.to_vec())
 }
 
 /// How much the ledger has.
@@ -233,9 +256,46 @@ impl Ledger {
         with_laid_key(keyspace, key, |laid| self.runs.look(laid, head))?.transpose()
     }
 
-    /// Where the value of a key stands now, expired or not.
-    pub(crate) fn find_place(&self, keyspace: u32, key: &[u8]) -> Result<Option<Place>, KvError> {
-        with_laid_key(keyspace, key, |laid| self.runs.look(laid, place))?.transpose()
+    /// The same, and its value if that is kept beside its row: one look for both.
+    pub(crate) fn find_with_value(&self, keyspace: u32, key: &[u8]) -> Result<Option<WithValue>, KvError> {
+        let both = |seq, row: &[u8], beside: &[u8]| head(seq, row).map(|head| (whole(&head.place, beside), head));
+        let found = with_laid_key(keyspace, key, |laid| self.runs.look_beside(laid, both))?.transpose()?;
+        Ok(found.map(|(value, head)| (head, value)))
+    }
+
+    /// The same of one that is not `over`, for whoever wants the value alone: most heads are not even laid.
+    pub(crate) fn find_value(
+        &self,
+        keyspace: u32,
+        key: &[u8],
+        over: impl Fn(&Place) -> bool,
+    ) -> Result<Option<Found>, KvError> {
+        let value = |seq, row: &[u8], beside: &[u8]| {
+            let (place, metadata) = split(seq, row)?;
+            if over(&place) {
+                return Ok::<_, KvError>(None);
+            }
+            let kept = whole(&place, beside).map(Found::Kept);
+            Ok(Some(kept.unwrap_or_else(|| Found::Elsewhere(Box::new(laid(seq, place, metadata))))))
+        };
+        Ok(with_laid_key(keyspace, key, |laid| self.runs.look_beside(laid, value))?.transpose()?.flatten())
+    }
+
+    /// The value of a row, if it is kept beside it.
+    pub(crate) fn kept(&self, keyspace: u32, key: &[u8], head: &Head) -> Option<Vec<u8>> {
+        let kept = || {
+            with_laid_key(keyspace, key, |laid| {
+                self.runs.beside(laid, head.committed.0, |value| whole(&head.place, value))
+            })
+        };
+        if head.is_small() { kept().flatten() } else { None }
+    }
+
+    /// Keeps the value of a row, which was right, if it is small and somebody asks for it again.
+    pub(crate) fn keep(&self, keyspace: u32, key: &[u8], head: &Head, value: &[u8]) {
+        if head.is_small() {
+            with_laid_key(keyspace, key, |laid| self.runs.keep_beside(laid, head.committed.0, value));
+        }
     }
 
     /// The map as it is now, until dropped; `time`: what has expired by then is not there.
@@ -496,14 +556,12 @@ pub(crate) fn behind(keyspace: u32) -> Option<Vec<u8>> {
     keyspace.checked_add(1).map(|next| laid_key(next, b""))
 }
 
-/// A row without its metadata.
-pub(crate) fn place(seq: u64, row: &[u8]) -> Result<Place, KvError> {
-    split(seq, row).map(|(place, _)| place)
+pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
+    split(seq, row).map(|(place, metadata)| laid(seq, place, metadata))
 }
 
-pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
-    let (place, metadata) = split(seq, row)?;
-    Ok(Head { place, metadata: Metadata::from_slice(metadata), committed: Lsn(seq) })
+fn laid(seq: u64, place: Place, metadata: &[u8]) -> Head {
+    Head { place, metadata: Metadata::from_slice(metadata), committed: Lsn(seq) }
 }
 
 fn split(seq: u64, row: &[u8]) -> Result<(Place, &[u8]), KvError> {

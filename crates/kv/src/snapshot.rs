@@ -121,22 +121,22 @@ impl Shared {
     }
 
     pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        // In this order: all that the ledger names is in the set.
         let set = self.values.look();
-        let head = self.head(keyspace, key)?;
-        head.map(|head| self.fetch(&set, keyspace, key, head)).transpose()
+        let both = self.ledger.find_with_value(keyspace, key)?;
+        let Some((head, kept)) = both.filter(|(head, _)| !self.is_over(&head.place)) else { return Ok(None) };
+        let value = kept.map_or_else(|| self.read(&set, keyspace, key, &head), Ok)?;
+        Ok(Some(found(head, value)))
     }
 
     /// The value alone.
     pub(crate) fn value(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        let place = || Ok::<_, KvError>(self.ledger.find_place(keyspace, key)?.filter(|place| !self.is_over(place)));
-        let Some(first) = place()? else { return Ok(None) };
-        // Most are kept, and right wherever they stand.
-        if let Some(kept) = self.values.kept(&first) {
-            return Ok(Some(kept.to_vec()));
-        }
-        // In this order: all that the ledger names is in the set.
         let set = self.values.look();
-        place()?.map(|place| self.value_at(&set, keyspace, key, &place)).transpose()
+        match self.ledger.find_value(keyspace, key, |place| self.is_over(place))? {
+            Some(ledger::Found::Kept(value)) => Ok(Some(value)),
+            Some(ledger::Found::Elsewhere(head)) => self.read(&set, keyspace, key, &head).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Most never expire: the clock is not asked for them.
@@ -147,38 +147,41 @@ impl Shared {
     /// The same, if it is no longer than so many bytes: one look-up for both.
     pub(crate) fn get_within(&self, keyspace: u32, key: &[u8], most: u64) -> Result<Option<Within>, KvError> {
         let set = self.values.look();
-        let Some(head) = self.head(keyspace, key)? else { return Ok(None) };
+        let both = self.ledger.find_with_value(keyspace, key)?;
+        let Some((head, kept)) = both.filter(|(head, _)| !self.is_over(&head.place)) else { return Ok(None) };
         if u64::from(head.place.value_bytes) > most {
             return Ok(Some(Within::Longer(head.into())));
         }
-        Ok(Some(Within::Value(self.fetch(&set, keyspace, key, head)?)))
+        let value = kept.map_or_else(|| self.read(&set, keyspace, key, &head), Ok)?;
+        Ok(Some(Within::Value(found(head, value))))
     }
 
     /// The value of a row that was found after its set was pinned. Damage names the key and the LSN and is never "not found".
     fn fetch(&self, set: &Set, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
-        let value = self.value_at(set, keyspace, key, &head.place)?;
+        let value = self.value_of(set, keyspace, key, &head)?;
         Ok(found(head, value))
     }
 
     /// As [`Shared::fetch`], the value alone.
-    fn value_at(&self, set: &Set, keyspace: u32, key: &[u8], place: &Place) -> Result<Vec<u8>, KvError> {
-        if let Some(kept) = self.values.kept(place) {
-            return Ok(kept.to_vec());
-        }
+    fn value_of(&self, set: &Set, keyspace: u32, key: &[u8], head: &ledger::Head) -> Result<Vec<u8>, KvError> {
+        self.ledger.kept(keyspace, key, head).map_or_else(|| self.read(set, keyspace, key, head), Ok)
+    }
+
+    /// The same of one that is not kept.
+    fn read(&self, set: &Set, keyspace: u32, key: &[u8], head: &ledger::Head) -> Result<Vec<u8>, KvError> {
+        let place = &head.place;
         let bytes = self.look(set, place).map_err(|what| damaged(keyspace, key, place, what))?;
-        self.values.keep(place, bytes.as_slice());
+        self.ledger.keep(keyspace, key, head, bytes.as_slice());
         Ok(bytes.into_vec())
     }
 
     /// For who reads everything once: it takes nobody's place in memory.
-    fn value_once(&self, set: &Set, keyspace: u32, key: &[u8], place: &Place) -> Result<Vec<u8>, KvError> {
-        match self.values.kept(place) {
-            Some(kept) => Ok(kept.to_vec()),
-            None => {
-                let bytes = self.look(set, place).map_err(|what| damaged(keyspace, key, place, what))?;
-                Ok(bytes.into_vec())
-            }
-        }
+    fn value_once(&self, set: &Set, keyspace: u32, key: &[u8], head: &ledger::Head) -> Result<Vec<u8>, KvError> {
+        let read = || {
+            let bytes = self.look(set, &head.place).map_err(|what| damaged(keyspace, key, &head.place, what))?;
+            Ok(bytes.into_vec())
+        };
+        self.ledger.kept(keyspace, key, head).map_or_else(read, Ok)
     }
 
     /// The value at a place as it stands there, checked.
@@ -268,7 +271,7 @@ impl Snapshot {
     /// [`KvError::Damaged`] if its bytes are not those that were written; `Corrupt` too if what leads to it is damaged.
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
         let head = self.view.find(keyspace, key)?;
-        head.map(|head| self.shared.value_at(&self.set, keyspace, key, &head.place)).transpose()
+        head.map(|head| self.shared.value_of(&self.set, keyspace, key, &head)).transpose()
     }
 
     /// The value of a key with its metadata.
@@ -330,7 +333,7 @@ impl Snapshot {
 
     /// The value of a row that its view gave, for a fold.
     pub(crate) fn value_of(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
-        let value = self.shared.value_once(&self.set, keyspace, key, &head.place)?;
+        let value = self.shared.value_once(&self.set, keyspace, key, &head)?;
         Ok(found(head, value))
     }
 

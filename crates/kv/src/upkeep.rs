@@ -76,17 +76,12 @@ impl Kv {
         self.share_cache();
     }
 
-    /// A ledger that is smaller than its part of the cache leaves the rest to values.
+    /// A ledger that is smaller than its part of the cache leaves the rest to rows with their values.
     fn share_cache(&self) {
-        let (ledger, values) = self.config.share_cache(self.shared.ledger.files_bytes());
+        let (ledger, rows) = self.config.share_cache(self.shared.ledger.files_bytes());
         let before = std::mem::replace(&mut self.counts().ledger_cache, ledger);
-        // Who gives goes first: together they never have more.
-        if ledger < before || before == 0 {
-            self.shared.ledger.runs().hold_cache_bytes(ledger);
-            self.shared.values.hold_small(values);
-        } else if ledger > before {
-            self.shared.values.hold_small(values);
-            self.shared.ledger.runs().hold_cache_bytes(ledger);
+        if ledger != before {
+            self.shared.ledger.runs().hold_cache_bytes(ledger, rows);
         }
     }
 

@@ -8,13 +8,12 @@
 //! lived then is in its volumes, and what was written since is in the journal. So there is no race to lose and nothing to try
 //! again. A set keeps its volumes' files, and no stretch of the journal is released that a set reads which somebody pins.
 //!
-//! Small values that were read and were right are kept in memory: a place is never used twice, so nothing kept is ever stale.
+//! Small values that were read and were right are kept beside their rows ([`crate::ledger::Ledger::keep`]).
 //!
-//! Walk: [`Values::pin`] · [`Values::kept`], else [`Values::read`] and [`Values::keep`] · [`Values::publish`] after a compaction ·
-//! [`Values::unread`] says what may be released. Deliberately absent: what lives; that is the accounts'.
+//! Walk: [`Values::pin`] · [`Values::read`] · [`Values::publish`] after a compaction · [`Values::unread`] says what may be released.
+//! Deliberately absent: what lives; that is the accounts'.
 
 use std::collections::BTreeSet;
-use std::hash::Hash;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,10 +34,6 @@ use crate::{Config, KvError};
 pub(crate) const OPEN_VOLUMES_MAX: u32 = 64;
 /// What an item costs in a cache beside its bytes.
 const EXTRA_BYTES: usize = 96;
-/// Longer values are not kept: the system's cache has them, and a read of it costs little beside the copy.
-const KEPT_BYTES_MAX: usize = 4 << 10;
-/// About what a small value takes.
-const SMALL_BYTES: u64 = 512;
 /// About what a block takes.
 const BLOCK_BYTES: u64 = 4096;
 const SHARD_BYTES_MIN: u64 = 256 << 10;
@@ -131,37 +126,18 @@ pub(crate) struct Values {
     current: ArcSwap<Set>,
     /// Sets that were current before, while somebody may pin them.
     before: Mutex<Vec<Weak<Set>>>,
-    blocks: Kept<((u64, u32), usize)>,
-    small: Kept<(u64, u32)>,
+    blocks: Kept,
     pub(crate) open: Arc<OpenFiles>,
 }
 
 impl Values {
-    /// Over a log and a first set, with what the configuration gives to caches.
+    /// Over a log and a first set, with what the configuration gives to the indexes of volumes.
     ///
     /// # Errors
-    /// [`KvError::Config`] if the caches' library refuses the number.
+    /// [`KvError::Config`] if the cache's library refuses the number.
     pub(crate) fn new(log: Arc<dyn Log>, open: Arc<OpenFiles>, set: Set, config: &Config) -> Result<Self, KvError> {
-        let blocks = Kept::new(config.index_cache_bytes(), BLOCK_BYTES)?;
-        let small = Kept::new(config.value_cache_bytes(), SMALL_BYTES)?;
-        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, small, open })
-    }
-
-    /// The value at a place, if it is kept.
-    pub(crate) fn kept(&self, place: &Place) -> Option<Arc<[u8]>> {
-        self.small.0.get(&(place.entry.0, place.at))
-    }
-
-    /// From now on small values take no more than so many bytes.
-    pub(crate) fn hold_small(&self, bytes: u64) {
-        self.small.0.set_capacity(bytes);
-    }
-
-    /// Keeps the value of a place, which was right.
-    pub(crate) fn keep(&self, place: &Place, value: &[u8]) {
-        if value.len() <= KEPT_BYTES_MAX {
-            self.small.0.insert((place.entry.0, place.at), value.into());
-        }
+        let blocks = Kept::new(config.index_cache_bytes())?;
+        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, open })
     }
 
     /// The set as it is now, for one read: taken before the ledger is asked.
@@ -249,20 +225,21 @@ impl std::fmt::Debug for Values {
 #[derive(Clone, Debug)]
 struct ByBytes;
 
-impl<K> Weighter<K, Arc<[u8]>> for ByBytes {
-    fn weight(&self, _: &K, bytes: &Arc<[u8]>) -> u64 {
+impl Weighter<Key, Arc<[u8]>> for ByBytes {
+    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
         u64::try_from(bytes.len() + EXTRA_BYTES).unwrap_or(u64::MAX)
     }
 }
 
-/// Pieces of bytes within a budget of bytes. No two volumes of a store ever have one name, and no two values one place.
-struct Kept<K>(Cache<K, Arc<[u8]>, ByBytes, RandomState>);
+type Key = ((u64, u32), usize);
 
-impl<K: Eq + Hash> Kept<K> {
-    /// `item_bytes`: about what one takes.
-    fn new(cache_bytes: u64, item_bytes: u64) -> Result<Self, KvError> {
+/// Blocks of indexes within a budget of bytes. No two volumes of a store ever have one name.
+struct Kept(Cache<Key, Arc<[u8]>, ByBytes, RandomState>);
+
+impl Kept {
+    fn new(cache_bytes: u64) -> Result<Self, KvError> {
         let shards = (cache_bytes / SHARD_BYTES_MIN).clamp(1, 64);
-        let items = usize::try_from((cache_bytes / item_bytes).max(1)).unwrap_or(usize::MAX);
+        let items = usize::try_from((cache_bytes / BLOCK_BYTES).max(1)).unwrap_or(usize::MAX);
         let options = OptionsBuilder::new()
             .shards(1 << usize::try_from(shards.ilog2()).unwrap_or(0))
             .estimated_items_capacity(items)
@@ -274,7 +251,7 @@ impl<K: Eq + Hash> Kept<K> {
     }
 }
 
-impl Blocks for Kept<((u64, u32), usize)> {
+impl Blocks for Kept {
     fn get(&self, volume: (u64, u32), block: usize) -> Option<Arc<[u8]>> {
         self.0.get(&(volume, block))
     }

@@ -1,8 +1,9 @@
-//! What is kept of run files: blocks, blocks of indexes and filters that were read, and rows that were found (`memo`), within a budget of
-//! bytes, and the files that are open.
+//! What is kept of run files: blocks, blocks of indexes and filters that were read, within a budget of bytes; rows that were found (`memo`),
+//! within one of their own; and the files that are open.
 //!
 //! Walk: a piece is known by its run and its place · [`Cache::get`], and after a miss [`Cache::insert`] · what every look-up asks for a run
-//! holds itself, within the same budget ([`Cache::take_out`], [`Cache::put_back`]).
+//! holds itself, within the same budget ([`Cache::take_out`], [`Cache::put_back`]) · a row by the hash of its key: [`Cache::row`], and
+//! [`Cache::keep_row`] once [`Cache::admits_row`].
 //! Deliberately absent: waiting for another reader's miss. Two that miss at once both read.
 
 use std::fmt;
@@ -11,9 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::RandomState;
 use quick_cache::sync::{Cache as Weighed, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::{Options, OptionsBuilder, Weighter};
 
 use crate::block::Block;
+use crate::doorkeeper::{Doorkeeper, Full};
 use crate::filter::{Filter, mix};
 use crate::memo::Row;
 use crate::open_runs::OpenRuns;
@@ -22,9 +24,13 @@ use crate::{Config, RunsError};
 
 /// A share of the cache with a lock of its own is at least this large: a filter of a large run fits.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
+/// One of rows.
+const ROWS_SHARD_BYTES_MIN: u64 = 256 << 10;
 const SHARDS_MAX: u64 = 64;
 /// What an item costs beside its bytes: its slot, key and reference counts.
 const ITEM_BYTES: usize = 96;
+/// About what a row takes with all that.
+const ROW_BYTES: u64 = 256;
 
 /// A piece of a run file, as it is used.
 #[derive(Clone, Debug)]
@@ -33,12 +39,7 @@ pub(crate) enum Cached {
     Block(Arc<Block>),
     /// The run's filter.
     Filter(Arc<Filter>),
-    /// No piece: what the runs say of a key.
-    Row(Row),
 }
-
-/// Where rows stand, by the hashes of their keys. No run has this number.
-const ROWS: RunId = RunId(u64::MAX);
 
 type Key = (u64, u64);
 
@@ -50,10 +51,19 @@ impl Weighter<Key, Cached> for Bytes {
         let bytes = match cached {
             Cached::Block(block) => block.bytes(),
             Cached::Filter(filter) => filter.bytes(),
-            Cached::Row(row) => row.bytes(),
         };
-        u64::try_from(bytes + ITEM_BYTES).unwrap_or(u64::MAX)
+        weight(bytes)
     }
+}
+
+impl Weighter<u64, Row> for Bytes {
+    fn weight(&self, _: &u64, row: &Row) -> u64 {
+        weight(row.bytes())
+    }
+}
+
+fn weight(bytes: usize) -> u64 {
+    u64::try_from(bytes + ITEM_BYTES).unwrap_or(u64::MAX)
 }
 
 /// Readers count in several places, each on lines of the processor's cache of its own: one look-up asks for some six pieces, and two threads
@@ -67,10 +77,12 @@ struct Count {
     misses: AtomicU64,
 }
 
-/// The pieces of all runs of a map.
+/// The pieces of all runs of a map, and rows that were found in it.
 pub(crate) struct Cache {
-    /// Hashed with a secret: hashes of keys are a client's.
     pieces: Weighed<Key, Cached, Bytes, RandomState>,
+    /// Hashed with a secret: hashes of keys are a client's.
+    rows: Weighed<u64, Row, Bytes, RandomState, Full>,
+    doorkeeper: Doorkeeper,
     counts: [Count; COUNTS],
     /// The budget, and what of it runs hold.
     shares: Mutex<Shares>,
@@ -101,27 +113,30 @@ impl Cache {
     /// # Errors
     /// As [`Cache::new`].
     pub(crate) fn of(config: &Config) -> Result<Arc<Self>, RunsError> {
-        Self::new(config.cache_bytes, config.block_bytes, config.open_runs_max)
+        let Config { cache_bytes, rows_bytes, block_bytes, open_runs_max, .. } = *config;
+        Self::new(cache_bytes, rows_bytes, block_bytes, open_runs_max)
     }
 
     /// An empty cache.
     ///
     /// # Errors
     /// `Config`, if the library refuses the numbers.
-    pub(crate) fn new(cache_bytes: u64, block_bytes: u32, open_runs_max: u32) -> Result<Arc<Self>, RunsError> {
-        let shards = (cache_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        let items = (cache_bytes / u64::from(block_bytes.max(1))).max(1);
-        let options = OptionsBuilder::new()
-            .shards(1 << usize::try_from(shards.ilog2()).unwrap_or(0))
-            .estimated_items_capacity(usize::try_from(items).unwrap_or(usize::MAX))
-            .weight_capacity(cache_bytes)
-            .build();
-        let rule = "a number of bytes that memory can hold";
-        let options = options.map_err(|_| RunsError::Config { name: "cache_bytes", value: cache_bytes, rule })?;
-        let pieces = Weighed::with_options(options, Bytes, RandomState::new(), DefaultLifecycle::default());
+    pub(crate) fn new(
+        cache_bytes: u64,
+        rows_bytes: u64,
+        block_bytes: u32,
+        open_runs_max: u32,
+    ) -> Result<Arc<Self>, RunsError> {
+        let of_pieces = options("cache_bytes", cache_bytes, SHARD_BYTES_MIN, block_bytes.into())?;
+        let pieces = Weighed::with_options(of_pieces, Bytes, RandomState::new(), DefaultLifecycle::default());
+        // Twice as many as there will be: it may get more later.
+        let doorkeeper = Doorkeeper::new(rows_bytes / (ROW_BYTES / 2));
+        let of_rows = options("rows_bytes", rows_bytes, ROWS_SHARD_BYTES_MIN, ROW_BYTES)?;
+        let rows = Weighed::with_options(of_rows, Bytes, RandomState::new(), doorkeeper.full());
+        rows.set_capacity(rows_bytes.saturating_sub(doorkeeper.bytes()));
         let open = OpenRuns::new(open_runs_max);
         let shares = Mutex::new(Shares { budget: cache_bytes, held: 0 });
-        Ok(Arc::new(Cache { pieces, counts: Default::default(), shares, open }))
+        Ok(Arc::new(Cache { pieces, rows, doorkeeper, counts: Default::default(), shares, open }))
     }
 
     /// Takes so many bytes out of the budget for a run that holds them itself; not where less than half of it would be left.
@@ -161,26 +176,25 @@ impl Cache {
 
     /// The row of a key of this hash, if it is there.
     pub(crate) fn row(&self, hash: u64) -> Option<Row> {
-        let Some(Cached::Row(row)) = self.pieces.get(&(ROWS.0, hash)) else { return None };
+        let row = self.rows.get(&hash)?;
         self.count(hash, true);
         Some(row)
     }
 
-    /// Keeps a row, if it fits; others may go.
-    pub(crate) fn keep_row(&self, hash: u64, row: Row) {
-        self.insert(ROWS, hash, Cached::Row(row));
+    /// Whether a row that is not there should be: while there is room each, and then those that are asked for a second time.
+    pub(crate) fn admits_row(&self, hash: u64) -> bool {
+        self.doorkeeper.admits(hash)
     }
 
-    /// Puts another row in the place of one that is there, or takes it away.
-    pub(crate) fn renew_row(&self, hash: u64, row: impl FnOnce() -> Option<Row>) {
-        let place = (ROWS.0, hash);
-        if !self.pieces.contains_key(&place) {
-            return;
-        }
-        match row() {
-            // It may have gone meanwhile: then it stays so.
-            Some(row) => _ = self.pieces.replace(place, Cached::Row(row), true),
-            None => _ = self.pieces.remove(&place),
+    /// Keeps a row, if it fits; others may go.
+    pub(crate) fn keep_row(&self, hash: u64, row: Row) {
+        self.rows.insert(hash, row);
+    }
+
+    /// Takes a row away, if that is so of it.
+    pub(crate) fn drop_row(&self, hash: u64, is_over: impl Fn(&Row) -> bool) {
+        if self.rows.contains_key(&hash) {
+            _ = self.rows.remove_if(&hash, is_over);
         }
     }
 
@@ -192,11 +206,23 @@ impl Cache {
         }
     }
 
-    /// From now on it holds no more than so many bytes, with what runs hold; those stay.
-    pub(crate) fn hold(&self, bytes: u64) {
+    /// From now on it holds no more than so many bytes, with what runs hold; those stay. And so many of rows.
+    pub(crate) fn hold(&self, bytes: u64, rows_bytes: u64) {
         let mut shares = self.shares();
+        let grows = bytes > shares.budget;
+        let hold_rows = || {
+            self.rows.set_capacity(rows_bytes.saturating_sub(self.doorkeeper.bytes()));
+            self.doorkeeper.there_is_room();
+        };
+        // Who gives goes first: together they never have more.
+        if grows {
+            hold_rows();
+        }
         shares.budget = bytes;
         self.pieces.set_capacity(bytes.saturating_sub(shares.held));
+        if !grows {
+            hold_rows();
+        }
     }
 
     /// Whether a piece of so many bytes would be kept, and leave room for others.
@@ -208,9 +234,21 @@ impl Cache {
     pub(crate) fn facts(&self) -> CacheFacts {
         let sum =
             |of: fn(&Count) -> &AtomicU64| self.counts.iter().map(|count| of(count).load(Ordering::Relaxed)).sum();
-        let bytes = self.pieces.weight() + self.shares().held;
+        let bytes = self.pieces.weight() + self.shares().held + self.rows.weight() + self.doorkeeper.bytes();
         CacheFacts { hits: sum(|count| &count.hits), misses: sum(|count| &count.misses), bytes }
     }
+}
+
+/// Of a cache of so many bytes, in shares of no fewer than that, of items of about so many.
+fn options(name: &'static str, bytes: u64, shard_bytes: u64, item_bytes: u64) -> Result<Options, RunsError> {
+    let shards = (bytes / shard_bytes).clamp(1, SHARDS_MAX);
+    let items = (bytes / item_bytes.max(1)).max(1);
+    let options = OptionsBuilder::new()
+        .shards(1 << usize::try_from(shards.ilog2()).unwrap_or(0))
+        .estimated_items_capacity(usize::try_from(items).unwrap_or(usize::MAX))
+        .weight_capacity(bytes)
+        .build();
+    options.map_err(|_| RunsError::Config { name, value: bytes, rule: "a number of bytes that memory can hold" })
 }
 
 impl fmt::Debug for Cache {
@@ -222,6 +260,7 @@ impl fmt::Debug for Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memo::Kept;
 
     fn piece(bytes: usize) -> Cached {
         let mut builder = crate::block::BlockBuilder::default();
@@ -231,7 +270,7 @@ mod tests {
 
     #[test]
     fn it_keeps_what_fits_and_never_more_than_its_bytes() {
-        let cache = Cache::new(1 << 20, 4096, 64).unwrap();
+        let cache = Cache::new(1 << 20, 0, 4096, 64).unwrap();
         for offset in 0..1_000 {
             cache.insert(RunId(1), offset, piece(4000));
             assert!(cache.facts().bytes <= 1 << 20, "{:?}", cache.facts());
@@ -241,36 +280,74 @@ mod tests {
         assert!((100..300).contains(&kept), "{kept} pieces of 4,000 bytes");
         assert!(cache.get(RunId(2), 999).is_none(), "another run's piece is another one");
         let facts = cache.facts();
-        cache.hold(1 << 18);
+        cache.hold(1 << 18, 0);
         assert!(cache.facts().bytes <= 1 << 18, "{:?}", cache.facts());
         assert_eq!((facts.hits, facts.misses), (u64::try_from(kept).unwrap(), u64::try_from(1_001 - kept).unwrap()));
     }
 
     #[test]
     fn what_runs_hold_comes_out_of_the_same_budget_and_is_never_more_than_half_of_it() {
-        let cache = Cache::new(1 << 20, 4096, 64).unwrap();
+        let cache = Cache::new(1 << 20, 0, 4096, 64).unwrap();
         (0..1_000).for_each(|offset| cache.insert(RunId(1), offset, piece(4000)));
         assert!(cache.take_out(300 << 10) && cache.take_out(212 << 10));
         assert!(!cache.take_out(1), "one beyond half");
         assert!(cache.facts().bytes <= 1 << 20 && cache.pieces.weight() <= 1 << 19, "{:?}", cache.facts());
-        cache.hold(600 << 10);
+        cache.hold(600 << 10, 0);
         assert!(cache.facts().bytes <= 600 << 10, "{:?}", cache.facts());
         cache.put_back(512 << 10);
         (0..1_000).for_each(|offset| cache.insert(RunId(1), offset, piece(4000)));
         assert!((500 << 10..=600 << 10).contains(&cache.facts().bytes), "{:?}", cache.facts());
     }
 
+    fn row(beside: usize) -> Row {
+        Row::lay(&Kept::of(b"k", 1, b"v").with(&vec![7; beside])).unwrap()
+    }
+
+    #[test]
+    fn rows_have_bytes_of_their_own_and_what_is_asked_for_once_pushes_nobody_out() {
+        let cache = Cache::new(1 << 20, 1 << 20, 4096, 64).unwrap();
+        (0..1_000).for_each(|offset| cache.insert(RunId(1), offset, piece(4000)));
+        let pieces = cache.facts().bytes;
+        let ask = |hash: u64| {
+            let hash = mix(hash);
+            let is_there = cache.row(hash).is_some();
+            if !is_there && cache.admits_row(hash) {
+                cache.keep_row(hash, row(100));
+            }
+            assert!(cache.facts().bytes <= 2 << 20, "{:?}", cache.facts());
+            is_there
+        };
+        // More than fit: the first ones are let in at once.
+        (0..10_000).for_each(|hash| _ = ask(hash));
+        let kept = (0..10_000).filter(|hash| ask(*hash)).count();
+        assert!((3_000..6_000).contains(&kept), "{kept} rows of some 200 bytes");
+        (0..100_000).for_each(|once| _ = ask(1_000_000 + once));
+        let stayed = (0..10_000).filter(|hash| cache.row(mix(*hash)).is_some()).count();
+        assert!(stayed > kept * 9 / 10, "{stayed} of {kept}");
+        let rows = cache.facts().bytes - pieces;
+        assert!(rows <= 1 << 20 && rows > 900 << 10, "{rows} bytes of rows");
+        cache.hold(3 << 19, 1 << 19);
+        assert!(cache.facts().bytes <= pieces + (1 << 19), "{:?}", cache.facts());
+        cache.hold(1 << 19, 3 << 19);
+        (0..20_000).for_each(|hash| _ = ask(hash));
+        let bytes = cache.facts().bytes;
+        assert!(bytes <= 2 << 20 && bytes > 15 << 17, "{bytes} bytes: what one gave the other has");
+    }
+
     #[test]
     fn no_bytes_keep_nothing() {
-        let cache = Cache::new(0, 4096, 64).unwrap();
+        let cache = Cache::new(0, 0, 4096, 64).unwrap();
         assert!(!cache.take_out(1));
         cache.insert(RunId(1), 0, piece(10));
         assert!(cache.get(RunId(1), 0).is_none());
+        assert!(!cache.admits_row(1) && !cache.admits_row(1));
+        cache.keep_row(1, row(10));
+        assert_eq!((cache.row(1).is_none(), cache.facts().bytes), (true, 0));
     }
 
     #[test]
     fn a_filter_of_a_large_run_fits_a_share() {
-        let cache = Cache::new(32 << 20, 4096, 64).unwrap();
+        let cache = Cache::new(32 << 20, 0, 4096, 64).unwrap();
         let hashes = &mut (0..1_000_000).map(mix).collect();
         let filter = Arc::new(Filter::parse(&crate::filter::lay(hashes)).unwrap());
         cache.insert(RunId(1), 0, Cached::Filter(filter));

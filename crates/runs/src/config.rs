@@ -21,6 +21,8 @@ pub struct Config {
     pub level_ratio: u32,
     /// Blocks, index blocks and filters that are kept in memory.
     pub cache_bytes: u64,
+    /// Rows that were found and are asked for again, each with what its owner keeps beside it.
+    pub rows_bytes: u64,
     /// Run files that are open at the same time, beside those that somebody reads at the moment.
     pub open_runs_max: u32,
     /// The manifest that an open finds is made sure of before the next one is written, and not by the open: a process that died may have left it
@@ -38,7 +40,8 @@ impl Default for Config {
             level0_runs: 4,
             level1_bytes: 32 << 20,
             level_ratio: 8,
-            cache_bytes: 32 << 20,
+            cache_bytes: 24 << 20,
+            rows_bytes: 8 << 20,
             open_runs_max: 64,
             settles_late: false,
         }
@@ -64,6 +67,7 @@ impl Config {
         within("level1_bytes", self.level1_bytes, 1 << 10, 1 << 40, "1 KiB to 1 TiB")?;
         within("level_ratio", self.level_ratio.into(), 2, 64, "2 to 64")?;
         within("cache_bytes", self.cache_bytes, 0, 1 << 40, "up to 1 TiB")?;
+        within("rows_bytes", self.rows_bytes, 0, 1 << 40, "up to 1 TiB")?;
         within("open_runs_max", self.open_runs_max.into(), 1, 1 << 16, "1 to 65,536")
     }
 }

@@ -65,11 +65,11 @@ pub struct Facts {
     pub ranges: u64,
     /// Runs that are no part of the map any more, and whose files an older manifest still names.
     pub runs_leaving: u64,
-    /// Pieces of run files that were in the cache.
+    /// Pieces of run files that were in the cache, and rows that were found before.
     pub cache_hits: u64,
     /// Pieces that were not.
     pub cache_misses: u64,
-    /// Bytes that the cache holds.
+    /// Bytes that the cache holds: of files, and rows with what their owner keeps beside them.
     pub cache_bytes: u64,
     /// Bytes of runs that flushes wrote.
     pub flushed_bytes: u64,

@@ -37,7 +37,7 @@ impl Stage {
         sim.create_dir(FOLDER.as_ref()).unwrap();
         sim.sync_dir("".as_ref(), NAMES).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(sim.clone());
-        Stage { sim, disk, cache: Cache::new(1 << 20, 256, 64).unwrap() }
+        Stage { sim, disk, cache: Cache::new(1 << 20, 0, 256, 64).unwrap() }
     }
 
     fn writer(&self, id: u64, block_bytes: u32) -> RunWriter {
@@ -53,7 +53,7 @@ impl Stage {
 
     /// The same run, as a process sees it that never read it.
     fn again(&self, run: &Run) -> Arc<Run> {
-        let cache = Cache::new(1 << 20, 256, 64).unwrap();
+        let cache = Cache::new(1 << 20, 0, 256, 64).unwrap();
         Run::open(&self.disk, Path::new(FOLDER), run.facts().clone(), &cache)
     }
 
@@ -410,7 +410,7 @@ fn a_check_believes_neither_the_facts_nor_the_filter() {
         let mut facts = run.facts().clone();
         change(&mut facts);
         let mut told = Vec::new();
-        let run = Run::open(&stage.disk, Path::new(FOLDER), facts, &Cache::new(0, 256, 64).unwrap());
+        let run = Run::open(&stage.disk, Path::new(FOLDER), facts, &Cache::new(0, 0, 256, 64).unwrap());
         run.verify(&mut |error| told.push(error.to_string()));
         told.join("\n")
     };
@@ -587,7 +587,7 @@ fn a_cache_that_takes_no_filter_costs_two_reads_a_look_up() {
         .map(|n| (n.to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: Some(Row::from_elem(1, 30)) }))
         .collect();
     let run = stage.run(1, &model, 4096);
-    let run = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &Cache::new(0, 4096, 64).unwrap());
+    let run = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &Cache::new(0, 0, 4096, 64).unwrap());
     let get = |number: u32| run.get(&number.to_be_bytes(), filter::hash(&number.to_be_bytes())).unwrap();
     assert!(get(7).is_some());
     let before = stage.sim.calls();

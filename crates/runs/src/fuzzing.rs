@@ -23,7 +23,7 @@ const ID: RunId = RunId(1);
 pub fn fuzz_run_file(bytes: &[u8]) {
     let disk: Arc<dyn Disk> = Arc::new(OneFile(Arc::new(Bytes(bytes.to_vec()))));
     let folder = Path::new("runs");
-    if let (Ok(facts), Ok(cache)) = (read_facts(&disk, folder, ID), Cache::new(1 << 16, 4096, 64)) {
+    if let (Ok(facts), Ok(cache)) = (read_facts(&disk, folder, ID), Cache::new(1 << 16, 0, 4096, 64)) {
         let run = Run::open(&disk, folder, facts, &cache);
         _ = run.verify(&mut |_| {});
         for reading in [Reading::Cached, Reading::Ahead] {

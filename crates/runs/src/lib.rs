@@ -7,7 +7,7 @@
 //!   look     View: one version of everything, pinned; memtables and runs, the newest first
 //! ```
 //! Memory: `arena`, `memtable`, `ranges`, `version` · files: `block`, `seal`, `filter`, `run*`, `level`, `merged`, `parts`,
-//! `cache`, `held`, `memo`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
+//! `cache`, `doorkeeper`, `held`, `memo`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
 //! Deliberately absent: threads, a log of its own, and what keys and values mean.
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod book;
 mod bulk;
 mod cache;
 mod config;
+mod doorkeeper;
 mod entry;
 mod error;
 mod facts;

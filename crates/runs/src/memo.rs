@@ -1,16 +1,18 @@
-//! What look-ups found in the files: rows by the hash of their keys, so that a key that is asked for again takes one look at memory, however
-//! many runs there are.
+//! What look-ups found: rows by the hash of their keys, so that a key that is asked for again takes one look at memory, however many runs
+//! there are. And beside a row what its owner keeps of it: what the row leads to, say, if that is small.
 //!
 //! ```text
-//!   a row   era 8 | seq 8 | key bytes 4 | key | value          in the cache of blocks, and within its budget
+//!   a row   era 4 | seq 8 | key bytes 2 | value bytes 2 | key | value | beside          within the cache's budget of rows
 //! ```
-//! A row is what the files say of its key as of the version that found it, and stays true until a flush brings the key again. So a flush
-//! takes the keys that it brought along, after it has closed the door to whoever looked at a version before it; of what was erased before its
-//! own memory was closed it brought nothing, and no row is left. What a range erased is no longer hidden once nobody remembers the range: with it an era ends, and rows of an era before are believed by nobody.
+//! A row is the newest of its key as of the version that found it, and stays true until a flush brings a newer one; what memory has is asked
+//! first. So a flush drops the rows of the keys that it brought something newer of, after it has closed the door to whoever looked at a version
+//! before it; and of what was erased before its own memory was closed, which it left out. What a range erased is no longer hidden once nobody
+//! remembers the range: with it an era ends, and rows of an era before are believed by nobody.
 //!
 //! Who looks as of an earlier seq asks the memory of its own version first, so a row that is not newer than that is its row too.
 //!
-//! Walk: [`Memo::recall`], and after a look at the files [`Memo::keep`] · [`Memo::after`] a commit, before its version is shown.
+//! Walk: [`Memo::recall`], and after a look at the files [`Memo::keep`] · [`Memo::put`] once the owner knows what is to be kept beside it ·
+//! [`Memo::after`] a commit, before its version is shown. Who is kept at all is the cache's (`doorkeeper`).
 //! Deliberately absent: keys that are not there, which the filters know, and walks over ranges.
 
 use std::fmt;
@@ -23,41 +25,61 @@ use crate::memtable::MemCursor;
 use crate::ranges::Erased;
 use crate::version::Frozen;
 
-/// A longer row is looked up each time: its block costs no more than to copy it.
-const ROW_BYTES_MAX: usize = 1 << 10;
-const HEAD_BYTES: usize = 20;
+/// A longer row, with what is beside it, is looked up each time: its block costs no more than to copy it.
+const ROW_BYTES_MAX: usize = 8 << 10;
+const HEAD_BYTES: usize = 16;
+const _: () = assert!(ROW_BYTES_MAX <= 0xffff, "lengths take two bytes");
 
-/// What the files say of a key.
+/// What is known of a key.
 #[derive(Clone)]
 pub(crate) struct Row(Arc<[u8]>);
 
 /// A row, in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept<'a> {
-    era: u64,
+    era: u32,
     key: &'a [u8],
     pub(crate) seq: u64,
     pub(crate) value: &'a [u8],
+    /// Nothing, if the owner keeps nothing.
+    pub(crate) beside: &'a [u8],
+}
+
+impl<'a> Kept<'a> {
+    /// The same row with something else beside it.
+    pub(crate) const fn with(self, beside: &'a [u8]) -> Self {
+        Self { beside, ..self }
+    }
 }
 
 impl Row {
-    fn lay(era: u64, seq: u64, key: &[u8], value: &[u8]) -> Self {
-        let mut row = Vec::with_capacity(HEAD_BYTES + key.len() + value.len());
+    /// Nothing if it is too long.
+    pub(crate) fn lay(kept: &Kept<'_>) -> Option<Self> {
+        let Kept { era, key, seq, value, beside } = *kept;
+        if key.len() + value.len() + beside.len() > ROW_BYTES_MAX {
+            return None;
+        }
+        let mut row = Vec::with_capacity(HEAD_BYTES + key.len() + value.len() + beside.len());
         row.extend_from_slice(&era.to_le_bytes());
         row.extend_from_slice(&seq.to_le_bytes());
-        row.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
-        row.extend_from_slice(key);
-        row.extend_from_slice(value);
-        Self(row.into())
+        for part in [key, value] {
+            row.extend_from_slice(&u16::try_from(part.len()).ok()?.to_le_bytes());
+        }
+        for part in [key, value, beside] {
+            row.extend_from_slice(part);
+        }
+        Some(Self(row.into()))
     }
 
     pub(crate) fn read(&self) -> Option<Kept<'_>> {
-        let (era, rest) = self.0.split_first_chunk()?;
-        let (seq, rest) = rest.split_first_chunk()?;
-        let (key_bytes, rest) = rest.split_first_chunk()?;
-        let key_bytes = usize::try_from(u32::from_le_bytes(*key_bytes)).ok()?;
-        let (key, value) = rest.split_at_checked(key_bytes)?;
-        Some(Kept { era: u64::from_le_bytes(*era), key, seq: u64::from_le_bytes(*seq), value })
+        let (head, rest) = self.0.split_first_chunk::<HEAD_BYTES>()?;
+        let (era, head) = head.split_first_chunk()?;
+        let (seq, head) = head.split_first_chunk()?;
+        let (key_bytes, head) = head.split_first_chunk()?;
+        let (value_bytes, _) = head.split_first_chunk()?;
+        let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*key_bytes).into())?;
+        let (value, beside) = rest.split_at_checked(u16::from_le_bytes(*value_bytes).into())?;
+        Some(Kept { era: u32::from_le_bytes(*era), key, seq: u64::from_le_bytes(*seq), value, beside })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -75,7 +97,7 @@ impl fmt::Debug for Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Moment {
     flushes: u64,
-    era: u64,
+    era: u32,
 }
 
 /// The rows, as a version sees them.
@@ -93,19 +115,23 @@ impl Memo {
         Self { cache: Arc::clone(cache), moment: Moment::default(), newest: Arc::default() }
     }
 
-    /// What the files say of this key, if that is kept, and not newer than that.
+    /// What is known of this key, if that is kept, and not newer than that.
     pub(crate) fn recall(&self, key: &[u8], hash: u64, as_of: u64) -> Option<Row> {
         let row = self.cache.row(hash)?;
         let Kept { era, key: own, seq, .. } = row.read()?;
         (era == self.moment.era && own == key && seq <= as_of).then_some(row)
     }
 
-    /// Keeps what the files of this version say of a key.
-    pub(crate) fn keep(&self, key: &[u8], hash: u64, seq: u64, value: &[u8]) {
-        if key.len() + value.len() > ROW_BYTES_MAX {
-            return;
+    /// Keeps what this version says of a key, and what its owner keeps beside it, if the cache lets it in.
+    pub(crate) fn keep(&self, key: &[u8], hash: u64, (seq, value): (u64, &[u8]), beside: &[u8]) {
+        if self.cache.admits_row(hash) {
+            self.put(hash, &Kept { era: self.moment.era, key, seq, value, beside });
         }
-        let row = Row::lay(self.moment.era, seq, key, value);
+    }
+
+    /// Puts a row in the place of the one of its key that is kept.
+    pub(crate) fn put(&self, hash: u64, kept: &Kept<'_>) {
+        let Some(row) = Row::lay(kept) else { return };
         let newest = self.newest.read().unwrap_or_else(PoisonError::into_inner);
         if *newest == self.moment {
             self.cache.keep_row(hash, row);
@@ -116,7 +142,8 @@ impl Memo {
     /// range is remembered no more. One commit at a time, and before anybody sees its version.
     pub(crate) fn after(&self, flushed: Option<&Frozen>, has_forgotten: bool) -> Self {
         let Moment { flushes, era } = self.moment;
-        let moment = Moment { flushes: flushes + u64::from(flushed.is_some()), era: era + u64::from(has_forgotten) };
+        let era = era.wrapping_add(u32::from(has_forgotten));
+        let moment = Moment { flushes: flushes + u64::from(flushed.is_some()), era };
         // From here on nobody keeps a row before that version is shown.
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = moment;
         if let Some(frozen) = flushed {
@@ -126,14 +153,10 @@ impl Memo {
             // No walk through memory fails.
             _ = cursor.seek(&[]);
             while let Some(entry) = cursor.entry() {
-                self.cache.renew_row(filter::hash(entry.key), || {
-                    if erased.over(entry.key) > entry.seq {
-                        // The flush left it out, and who looks may know nothing of the range any more.
-                        return None;
-                    }
-                    let value = entry.value.filter(|value| entry.key.len() + value.len() <= ROW_BYTES_MAX)?;
-                    Some(Row::lay(moment.era, entry.seq, entry.key, value))
-                });
+                // The flush left out what was erased, and who looks may know nothing of the range any more.
+                let from = entry.seq.max(erased.over(entry.key));
+                let is_over = |row: &Row| row.read().is_none_or(|kept| kept.seq < from);
+                self.cache.drop_row(filter::hash(entry.key), is_over);
                 _ = cursor.next();
             }
         }
@@ -148,7 +171,7 @@ mod tests {
     use crate::{Entry, Range};
 
     fn memo() -> Memo {
-        Memo::new(&Cache::new(1 << 20, 4096, 64).unwrap())
+        Memo::new(&Cache::new(0, 1 << 20, 4096, 64).unwrap())
     }
 
     fn recalled(memo: &Memo, key: &[u8], as_of: u64) -> Option<(u64, Vec<u8>)> {
@@ -162,71 +185,98 @@ mod tests {
         Frozen { table, mark: 9, erases: Vec::new() }
     }
 
+    impl<'a> Kept<'a> {
+        pub(crate) const fn of(key: &'a [u8], seq: u64, value: &'a [u8]) -> Self {
+            Self { era: 0, key, seq, value, beside: &[] }
+        }
+    }
+
     #[test]
     fn a_row_is_its_keys_own_and_as_of_its_seq_or_later() {
         let memo = memo();
-        memo.keep(b"k", 7, 5, b"value");
+        memo.keep(b"k", 7, (5, b"value"), b"");
         assert_eq!(recalled(&memo, b"k", 5), Some((5, b"value".to_vec())));
         assert_eq!(recalled(&memo, b"k", 4), None);
         assert_eq!(recalled(&memo, b"l", 9), None, "another key of the same hash");
-        memo.keep(b"long", 7, 6, &[0; ROW_BYTES_MAX]);
-        assert_eq!(recalled(&memo, b"long", 9), None);
-        memo.keep(b"", 7, 6, b"");
+        memo.keep(b"", 7, (6, b""), b"");
         assert_eq!((recalled(&memo, b"", 9), recalled(&memo, b"k", 9)), (Some((6, Vec::new())), None));
     }
 
     #[test]
-    fn a_flush_renews_what_it_brings_and_shuts_out_who_looked_before_it() {
+    fn what_is_kept_beside_a_row_comes_and_goes_with_it_and_too_much_is_not_kept() {
+        let memo = memo();
+        let beside = |as_of| memo.recall(b"k", 7, as_of).map(|row| row.read().unwrap().beside.to_vec());
+        let rest = ROW_BYTES_MAX - b"kvalue".len();
+        memo.keep(b"k", 7, (5, b"value"), b"");
+        assert_eq!(beside(5), Some(Vec::new()));
+        let row = memo.recall(b"k", 7, 5).unwrap();
+        memo.put(7, &Kept { beside: &vec![1; rest], ..row.read().unwrap() });
+        assert_eq!((beside(5), recalled(&memo, b"k", 5)), (Some(vec![1; rest]), Some((5, b"value".to_vec()))));
+        memo.put(7, &Kept { beside: &vec![2; rest + 1], ..row.read().unwrap() });
+        assert_eq!(beside(5), Some(vec![1; rest]), "one byte beyond");
+        memo.keep(b"k", 7, (6, b"newer"), b"");
+        assert_eq!((beside(5), beside(6)), (None, Some(Vec::new())));
+    }
+
+    #[test]
+    fn a_flush_drops_what_it_brings_newer_and_shuts_out_who_looked_before_it() {
         let memo = memo();
         let hash = filter::hash;
         for key in [&b"a"[..], b"b", b"c"] {
-            memo.keep(key, hash(key), 1, b"old");
+            memo.keep(key, hash(key), (1, b"old"), b"");
         }
-        let long = [9; ROW_BYTES_MAX];
+        memo.keep(b"e", hash(b"e"), (6, b"found in memory"), b"beside");
+        memo.keep(b"f", hash(b"f"), (8, b"found in memory that came later"), b"");
         let entry = |key, seq, value| Entry { key, seq, value };
         let table = flushed(&[
             entry(&b"a"[..], 2, Some(&b"older"[..])),
             entry(b"a", 3, Some(b"new")),
             entry(b"b", 4, None),
             entry(b"d", 5, Some(b"not asked for")),
+            entry(b"e", 6, Some(b"found in memory")),
+            entry(b"f", 7, Some(b"overwritten by now")),
         ]);
         let next = memo.after(Some(&table), false);
         let seen = |memo: &Memo, key: &[u8]| memo.recall(key, hash(key), 9).map(|row| row.read().unwrap().seq);
-        assert_eq!([&b"a"[..], b"b", b"c", b"d"].map(|key| seen(&next, key)), [Some(3), None, Some(1), None]);
-        memo.keep(b"b", hash(b"b"), 1, b"old");
+        let all = [&b"a"[..], b"b", b"c", b"d", b"e", b"f"].map(|key| seen(&next, key));
+        assert_eq!(all, [None, None, Some(1), None, Some(6), Some(8)]);
+        assert_eq!(next.recall(b"e", hash(b"e"), 9).unwrap().read().unwrap().beside, b"beside");
+        memo.keep(b"b", hash(b"b"), (1, b"old"), b"");
         assert_eq!(seen(&next, b"b"), None, "who looked before the flush keeps nothing");
-        next.keep(b"b", hash(b"b"), 1, b"old");
+        next.keep(b"b", hash(b"b"), (1, b"old"), b"");
         assert_eq!(seen(&next, b"b"), Some(1));
-        let last = next.after(Some(&flushed(&[entry(b"a", 6, Some(&long))])), false);
-        assert_eq!(seen(&last, b"a"), None, "too long to be kept");
     }
 
     #[test]
-    fn a_flush_lays_no_row_of_what_it_left_out_because_it_was_erased() {
-        let memo = memo();
+    fn a_flush_leaves_no_row_of_what_it_left_out_because_it_was_erased() {
         let hash = filter::hash;
         let entry = |key, seq| Entry { key, seq, value: Some(&b"v"[..]) };
         for has_forgotten in [false, true] {
-            [&b"a"[..], b"b", b"c"].iter().for_each(|key| memo.keep(key, hash(key), 1, b"old"));
+            let memo = memo();
+            for (key, seq) in [(&b"a"[..], 4), (b"b", 5), (b"c", 4)] {
+                memo.keep(key, hash(key), (seq, b"found in memory"), b"");
+            }
             let erases = vec![Range { from: b"a".to_vec(), to: Some(b"c".to_vec()), seq: 5 }];
             let frozen = Frozen { erases, ..flushed(&[entry(b"a", 4), entry(b"b", 5), entry(b"c", 4)]) };
             let next = memo.after(Some(&frozen), has_forgotten);
-            let seen = |key: &[u8]| next.recall(key, hash(key), 9).map(|row| row.read().unwrap().seq);
+            // Of this era or the one before: the row itself must have gone, whatever is believed.
+            let left = |key: &[u8]| memo.cache.row(hash(key)).map(|row| row.read().unwrap().seq);
             // What stands in one batch with a range is behind it.
-            assert_eq!([&b"a"[..], b"b", b"c"].map(seen), [None, Some(5), Some(4)]);
-            memo.newest.write().map(|mut newest| *newest = memo.moment).unwrap();
+            assert_eq!([&b"a"[..], b"b", b"c"].map(left), [None, Some(5), Some(4)]);
+            let believed = [&b"a"[..], b"b", b"c"].map(|key| next.recall(key, hash(key), 9).is_some());
+            assert_eq!(believed, [false, !has_forgotten, !has_forgotten]);
         }
     }
 
     #[test]
     fn behind_a_forgotten_range_nobody_believes_what_it_hid() {
         let memo = memo();
-        memo.keep(b"k", 7, 5, b"erased at 6");
+        memo.keep(b"k", 7, (5, b"erased at 6"), b"");
         let next = memo.after(None, true);
         assert_eq!((recalled(&next, b"k", 9), recalled(&memo, b"k", 5).is_some()), (None, true));
-        memo.keep(b"k", 7, 5, b"erased at 6");
+        memo.keep(b"k", 7, (5, b"erased at 6"), b"");
         assert_eq!(recalled(&next, b"k", 9), None);
-        next.keep(b"k", 7, 8, b"new");
+        next.keep(b"k", 7, (8, b"new"), b"");
         assert_eq!((recalled(&next, b"k", 9), recalled(&memo, b"k", 9)), (Some((8, b"new".to_vec())), None));
     }
 }

@@ -84,7 +84,7 @@ impl Parts {
             disk: Arc::clone(disk),
             folder: folder.to_path_buf(),
             sizes,
-            cache: Cache::new(0, sizes.block_bytes, OPEN_PARTS_MAX)?,
+            cache: Cache::new(0, 0, sizes.block_bytes, OPEN_PARTS_MAX)?,
             next_id: next_id.max(behind.unwrap_or(0)),
             bytes: Vec::new(),
             gathered: Vec::new(),

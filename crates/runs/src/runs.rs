@@ -35,7 +35,7 @@ use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::Run;
 use crate::step::{Edit, Halt, Step, Task};
-use crate::version::{Files, Frozen, Levels, Version};
+use crate::version::{Files, Frozen, Levels, Seen, Version, Wanted};
 use crate::view::{Found, View, found};
 use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 
@@ -265,8 +265,33 @@ impl Runs {
     /// As [`View::get`].
     pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
         let version = self.current.load();
-        let found = version.look(key, version.seq(), |seq, value| value.map(|value| then(seq, value)))?;
-        Ok(found.flatten())
+        let seen = |Seen { seq, value, .. }: Seen<'_>| value.map(|value| then(seq, value));
+        Ok(version.look(key, version.seq(), Wanted::Value, seen)?.flatten())
+    }
+
+    /// The same, and `then` is told too what is kept beside the row ([`Runs::keep_beside`]), or nothing.
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn look_beside<R>(
+        &self,
+        key: &[u8],
+        then: impl FnOnce(u64, &[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, RunsError> {
+        let version = self.current.load();
+        let seen = |Seen { seq, value, beside }: Seen<'_>| value.map(|value| then(seq, value, beside));
+        Ok(version.look(key, version.seq(), Wanted::Beside, seen)?.flatten())
+    }
+
+    /// Keeps something beside the row that a key became at a place, for as long as that row is kept in memory: nothing, if it is not.
+    /// Whoever finds the row finds both with one look. It must be true of that place for ever, for it is never asked for again.
+    pub fn keep_beside(&self, key: &[u8], seq: u64, beside: &[u8]) {
+        self.current.load().keep_beside(key, seq, beside);
+    }
+
+    /// What is kept beside the row that a key became at a place.
+    pub fn beside<R>(&self, key: &[u8], seq: u64, then: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.current.load().beside(key, seq, then)
     }
 
     /// Bytes of entries that only memory has.
@@ -277,9 +302,9 @@ impl Runs {
         frozen + version.active.used_bytes()
     }
 
-    /// From now on that cache holds no more than so many bytes: another one has more use for the rest.
-    pub fn hold_cache_bytes(&self, bytes: u64) {
-        self.cache.hold(bytes);
+    /// From now on the cache of its files holds no more than so many bytes, and its rows so many.
+    pub fn hold_cache_bytes(&self, bytes: u64, rows_bytes: u64) {
+        self.cache.hold(bytes, rows_bytes);
     }
 
     /// What the cache of its files may hold, as it was opened.

@@ -11,7 +11,7 @@ use crate::RunsError;
 use crate::entry::{Cursor, Range};
 use crate::filter;
 use crate::level::{LevelCursor, find};
-use crate::memo::Memo;
+use crate::memo::{self, Memo};
 use crate::memtable::{MemCursor, Memtable};
 use crate::ranges::Erased;
 use crate::run_reader::{OwnedEntry, Reading, Row, Run};
@@ -31,6 +31,23 @@ pub(crate) type Levels = Vec<Arc<[Arc<Run>]>>;
 
 /// The levels, and what was found in them before.
 pub(crate) type Files = (Arc<Levels>, Memo);
+
+/// What somebody looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Value,
+    /// And what is kept beside it, though that takes another look.
+    Beside,
+}
+
+/// What a look-up sees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) seq: u64,
+    /// Nothing where the key was deleted.
+    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) beside: &'a [u8],
+}
 
 #[derive(Debug)]
 pub(crate) struct Version {
@@ -71,7 +88,8 @@ impl Version {
 
     /// What a key became as of a seq: by an entry, or by a range that erased it later. Nothing if nobody knows the key.
     pub(crate) fn find(&self, key: &[u8], as_of: u64) -> Result<Option<OwnedEntry>, RunsError> {
-        self.look(key, as_of, |seq, value| OwnedEntry { seq, value: value.map(Row::from_slice) })
+        let owned = |seen: Seen<'_>| OwnedEntry { seq: seen.seq, value: seen.value.map(Row::from_slice) };
+        self.look(key, as_of, Wanted::Value, owned)
     }
 
     /// The same for whoever only looks at it.
@@ -79,26 +97,56 @@ impl Version {
         &self,
         key: &[u8],
         as_of: u64,
-        then: impl FnOnce(u64, Option<&[u8]>) -> R,
+        wanted: Wanted,
+        then: impl FnOnce(Seen<'_>) -> R,
     ) -> Result<Option<R>, RunsError> {
         let erased = self.erased.over(key);
-        let judged = |seq, value: Option<&[u8]>| if seq >= erased { then(seq, value) } else { then(erased, None) };
+        let judged = |seq, value: Option<&[u8]>, beside: &[u8]| {
+            if seq >= erased {
+                then(Seen { seq, value, beside })
+            } else {
+                then(Seen { seq: erased, value: None, beside: &[] })
+            }
+        };
         let hash = filter::hash(key);
-        if let Some(found) = self.find_in_memory(key, hash, as_of) {
-            return Ok(Some(judged(found.seq, found.value.as_deref())));
+        if let Some(OwnedEntry { seq, value }) = self.find_in_memory(key, hash, as_of) {
+            let row = if wanted == Wanted::Beside { self.memo.recall(key, hash, as_of) } else { None };
+            let kept = row.as_ref().and_then(memo::Row::read).filter(|kept| kept.seq == seq);
+            return Ok(Some(judged(seq, value.as_deref(), kept.map_or(&[], |kept| kept.beside))));
         }
         if let Some(row) = self.memo.recall(key, hash, as_of)
             && let Some(kept) = row.read()
         {
-            return Ok(Some(judged(kept.seq, Some(kept.value))));
+            return Ok(Some(judged(kept.seq, Some(kept.value), kept.beside)));
         }
         let Some(OwnedEntry { seq, value }) = self.find_in_runs(key, hash)? else {
-            return Ok((erased > 0).then(|| judged(0, None)));
+            return Ok((erased > 0).then(|| judged(0, None, &[])));
         };
         if let Some(value) = &value {
-            self.memo.keep(key, hash, seq, value);
+            self.memo.keep(key, hash, (seq, value), &[]);
         }
-        Ok(Some(judged(seq, value.as_deref())))
+        Ok(Some(judged(seq, value.as_deref(), &[])))
+    }
+
+    /// Keeps something beside the row that a key has now, if that is still the one of this seq and kept itself, or in memory.
+    pub(crate) fn keep_beside(&self, key: &[u8], seq: u64, beside: &[u8]) {
+        let (hash, as_of) = (filter::hash(key), self.seq());
+        if let Some(row) = self.memo.recall(key, hash, as_of)
+            && let Some(kept) = row.read().filter(|kept| kept.seq == seq)
+        {
+            self.memo.put(hash, &kept.with(beside));
+        } else if let Some(OwnedEntry { seq: newest, value: Some(value) }) = self.find_in_memory(key, hash, as_of)
+            && newest == seq
+        {
+            self.memo.keep(key, hash, (seq, &value), beside);
+        }
+    }
+
+    /// What is kept beside the row of this key and seq.
+    pub(crate) fn beside<R>(&self, key: &[u8], seq: u64, then: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let row = self.memo.recall(key, filter::hash(key), seq)?;
+        let kept = row.read().filter(|kept| kept.seq == seq)?;
+        Some(then(kept.beside))
     }
 
     /// What a key became as of a seq, as it stands in memory or else in the files. Not by the memo, which goes on to tell of a value that

@@ -12,7 +12,7 @@ use crate::RunsError;
 use crate::filter;
 use crate::memtable::Memtable;
 use crate::run_reader::{OwnedEntry, Row, Run};
-use crate::version::Version;
+use crate::version::{Seen, Version, Wanted};
 use crate::walk::Walk;
 
 /// A value, and where the key became it.
@@ -119,8 +119,8 @@ impl View {
     /// # Errors
     /// As [`View::get`].
     pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
-        let found = self.version.look(key, self.seq, |seq, value| value.map(|value| then(seq, value)))?;
-        Ok(found.flatten())
+        let seen = |Seen { seq, value, .. }: Seen<'_>| value.map(|value| then(seq, value));
+        Ok(self.version.look(key, self.seq, Wanted::Value, seen)?.flatten())
     }
 
     /// What a key became last, a deletion too, as far as that is still known: deletions that have nothing more to hide are

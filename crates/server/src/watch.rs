@@ -164,7 +164,11 @@ fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
     gauge("kv_ledger_unwritten_bytes", "Bytes of its memory that are closed and not yet written out", |_, debt| {
         debt.immutable_bytes
     });
-    gauge("kv_cache_bytes", "Bytes of the ledger's files that are kept in memory", |facts, _| facts.cache_bytes);
+    gauge(
+        "kv_cache_bytes",
+        "Bytes that are kept in memory: of the ledger's files, of its rows, and of small values",
+        |facts, _| facts.cache_bytes,
+    );
     counter("kv_cache_hits", "Pieces of the ledger's files that were in memory when they were read", |facts, _| {
         facts.cache_hits
     });

@@ -169,6 +169,49 @@ fn small_values_are_kept_where_the_ledger_leaves_room() {
     assert!(again < 100, "{again} calls of the disk for what was just read");
 }
 
+#[test]
+fn a_small_value_stays_with_its_row_through_a_flush_and_goes_with_the_next_write() {
+    let disk = SimDisk::new();
+    let House { kv, .. } = house_over(&disk, journal(&disk, 1, 1 << 20), Config::default());
+    let long = vec![1; 4 << 10];
+    let put = |key: &[u8], value: &[u8]| kv.put(0, key, value, Durability::Durable).unwrap();
+    let calls = |of: &dyn Fn()| {
+        let before = disk.calls();
+        of();
+        disk.calls() - before
+    };
+    put(b"small", b"first");
+    put(b"long", &long);
+    put(b"longer", &[2; (4 << 10) + 1]);
+    put(b"empty", b"");
+    let read = |small: &[u8]| {
+        assert_eq!(kv.get(0, b"small").unwrap().as_deref(), Some(small));
+        assert_eq!(kv.get(0, b"long").unwrap().as_ref(), Some(&long));
+        assert_eq!(kv.entry(0, b"small").unwrap().map(|found| found.value).as_deref(), Some(small));
+        assert_eq!(kv.snapshot().get(0, b"small").unwrap().as_deref(), Some(small));
+    };
+    assert_eq!(calls(&|| assert_eq!(kv.get(0, b"empty").unwrap(), Some(Vec::new()))), 0, "its row says all of it");
+    assert!(calls(&|| read(b"first")) > 0);
+    assert_eq!(calls(&|| read(b"first")), 0, "of rows in memory");
+    let before = kv.snapshot();
+    kv.checkpoint().unwrap();
+    assert_eq!(calls(&|| read(b"first")), 0, "a flush brought nothing newer");
+    let longer = || assert_eq!(kv.get(0, b"longer").unwrap().map(|value| value.len()), Some((4 << 10) + 1));
+    longer();
+    assert!(calls(&longer) > 0, "one byte beyond");
+    put(b"small", b"second");
+    for is_flushed in [false, true] {
+        if is_flushed {
+            kv.checkpoint().unwrap();
+        }
+        read(b"second");
+        assert_eq!(before.get(0, b"small").unwrap().as_deref(), Some(&b"first"[..]));
+        assert_eq!(calls(&|| read(b"second")), 0);
+    }
+    kv.erase(0, b"", None, Durability::Durable).unwrap();
+    assert_eq!((kv.get(0, b"small").unwrap(), kv.entry(0, b"long").unwrap()), (None, None));
+}
+
 /// What a merge has not met yet is superseded all the same: a compaction need not wait for it.
 #[test]
 fn what_a_flush_supersedes_is_known_to_be_dead_before_any_merge() {

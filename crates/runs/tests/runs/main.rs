@@ -46,6 +46,7 @@ pub fn small() -> Config {
         level1_bytes: 2 << 10,
         level_ratio: 2,
         cache_bytes: 1 << 20,
+        rows_bytes: 1 << 20,
         open_runs_max: 2,
         settles_late: false,
     }

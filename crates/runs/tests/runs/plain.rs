@@ -128,6 +128,46 @@ fn the_newest_of_a_key_is_what_the_files_say_and_not_what_was_found_in_them_befo
     assert!(newest.is_none_or(|newest| newest.value.is_none()));
 }
 
+#[test]
+fn what_its_owner_keeps_beside_a_row_is_there_as_long_as_the_row() {
+    let (runs, _, accounts) = open(&SimDisk::new(), small()).unwrap();
+    let flush = |seq| {
+        runs.rotate(seq);
+        settle(&runs, &accounts);
+    };
+    let look = |key: &[u8]| runs.look_beside(key, |seq, row, beside| (seq, row.to_vec(), beside.to_vec())).unwrap();
+    let seen = |seq, row: &[u8], beside: &[u8]| Some((seq, row.to_vec(), beside.to_vec()));
+    runs.keep_beside(b"k", 1, b"of nothing");
+    runs.apply(1, &[put(b"k", b"row"), put(b"l", b"row")]).unwrap();
+    let first = runs.view();
+    runs.keep_beside(b"k", 1, b"first");
+    assert_eq!((look(b"k"), look(b"l")), (seen(1, b"row", b"first"), seen(1, b"row", b"")));
+    flush(1);
+    assert_eq!(look(b"k"), seen(1, b"row", b"first"), "a flush brought nothing newer");
+    assert_eq!(look(b"l"), seen(1, b"row", b""));
+    runs.keep_beside(b"l", 1, b"found in files");
+    assert_eq!(look(b"l"), seen(1, b"row", b"found in files"));
+    // From here on another one is the newest, in memory and then in the files.
+    runs.apply(2, &[put(b"k", b"row 2"), Change::Delete { key: b"l" }]).unwrap();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            flush(2);
+        }
+        runs.keep_beside(b"k", 1, b"too late");
+        runs.keep_beside(b"l", 1, b"too late");
+        assert_eq!((look(b"k"), look(b"l")), (seen(2, b"row 2", b""), None));
+        assert_eq!(first.get(b"k"), Ok(Some(Found { seq: 1, value: b"row".to_vec() })));
+    }
+    runs.keep_beside(b"k", 2, b"second");
+    assert_eq!(look(b"k"), seen(2, b"row 2", b"second"));
+    assert_eq!(runs.beside(b"k", 2, <[u8]>::to_vec), Some(b"second".to_vec()));
+    assert_eq!((runs.beside(b"k", 1, <[u8]>::to_vec), runs.beside(b"l", 1, <[u8]>::to_vec)), (None, None));
+    runs.apply(3, &[Change::Erase { from: b"a", to: Some(b"z") }]).unwrap();
+    assert_eq!(look(b"k"), None);
+    flush(3);
+    assert_eq!((runs.facts().ranges, look(b"k"), runs.beside(b"k", 2, <[u8]>::to_vec)), (0, None, None));
+}
+
 /// Written: a key, looked up so that it was remembered, erased and merged away; then written once more and erased with all else before its
 /// memory was flushed. Lost was the erase: that flush renewed what was remembered of the key, though it left the key out and forgot the
 /// range. The user saw the erased value, until a restart.
