@@ -6,14 +6,15 @@ use std::ops::Range;
 
 use assent_frame::Writer;
 use assent_runs::Change;
+use smallvec::SmallVec;
 
 use crate::ledger::{ROW_HEAD_BYTES, ROW_VERSION, behind, laid_key};
 use crate::record::{Became, Effect};
 
-/// Effects as the map takes them: their keys and rows in one piece of memory.
+/// Effects as the map takes them: their keys and rows in one piece of memory, which is all of it for a single one.
 pub(crate) struct Laid {
     bytes: Vec<u8>,
-    rows: Vec<(Range<usize>, To)>,
+    rows: SmallVec<[(Range<usize>, To); 1]>,
 }
 
 enum To {
@@ -25,7 +26,7 @@ enum To {
 impl Laid {
     pub(crate) fn of(effects: &[Effect]) -> Self {
         let mut writer = Writer::behind(Vec::with_capacity(effects.iter().map(row_bytes_max).sum()));
-        let mut rows = Vec::with_capacity(effects.len());
+        let mut rows = SmallVec::with_capacity(effects.len());
         for effect in effects {
             let from = writer.as_slice().len();
             writer.raw(&effect.keyspace.to_be_bytes()).raw(&effect.key);
@@ -45,7 +46,7 @@ impl Laid {
         Self { bytes: writer.into_vec(), rows }
     }
 
-    pub(crate) fn changes(&self) -> Vec<Change<'_>> {
+    pub(crate) fn changes(&self) -> SmallVec<[Change<'_>; 1]> {
         let slice = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
         let rows = self.rows.iter().map(|(key, to)| match to {
             To::Value(value) => Change::Put { key: slice(key), value: slice(value) },
