@@ -21,7 +21,7 @@ pub(crate) use text::quoted;
 use self::heads::Heads;
 use self::seen::Seen;
 use crate::DocsError;
-use crate::look::{Item, Look};
+use crate::look::{Item, Leaf, Look};
 use crate::node::{Kind, NodeKey};
 use crate::page::{Page, SLOTS};
 
@@ -80,6 +80,7 @@ pub struct Written {
 }
 
 /// A container that is being written.
+#[derive(Clone, Copy)]
 struct Open {
     kind: Kind,
     /// The child that comes next.
@@ -89,13 +90,19 @@ struct Open {
     most: u64,
 }
 
+/// The walk over what is written.
 struct Writing<L> {
-    form: Form,
     look: L,
-    /// What was written and nobody has taken yet.
-    out: Vec<u8>,
     /// The page that was looked at last, and its number.
     page: Option<(u64, Arc<Page>)>,
+    pen: Pen,
+}
+
+/// What writes, apart from where nodes stand: so that a node is written out of its page, which nobody takes along.
+struct Pen {
+    form: Form,
+    /// What was written and nobody has taken yet.
+    out: Vec<u8>,
     heads: Heads,
     open: Vec<Open>,
     written: Written,
@@ -121,14 +128,14 @@ impl Form {
         let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
         let mut writing = Writing::new(*self, look, Vec::new());
         writing.begin()?;
-        while writing.step()? {
-            if writing.out.len() >= FLUSH_BYTES {
-                out.write_all(&writing.out).map_err(stream)?;
-                writing.out.clear();
+        while writing.step(FLUSH_BYTES)? {
+            if writing.pen.out.len() >= FLUSH_BYTES {
+                out.write_all(&writing.pen.out).map_err(stream)?;
+                writing.pen.out.clear();
             }
         }
-        out.write_all(&writing.out).map_err(stream)?;
-        Ok(writing.written)
+        out.write_all(&writing.pen.out).map_err(stream)?;
+        Ok(writing.pen.written)
     }
 
     /// As a text.
@@ -146,14 +153,15 @@ impl Form {
 impl<L: Look> Writing<L> {
     fn new(form: Form, look: L, out: Vec<u8>) -> Self {
         let (heads, written) = (Heads::new(form), Written::default());
-        Self { form, look, out, page: None, heads, open: Vec::new(), written, top: None }
+        Self { look, page: None, pen: Pen { form, out, heads, open: Vec::new(), written, top: None } }
     }
 
     /// Writes the first node, or its beginning.
     fn begin(&mut self) -> Result<(), DocsError> {
-        let Some(start) = self.form.start.or_else(|| self.look.value()) else { return Ok(()) };
+        let Form { start, after, .. } = self.pen.form;
+        let Some(start) = start.or_else(|| self.look.value()) else { return Ok(()) };
         let item = self.look.item(start)?;
-        let behind = match self.form.after {
+        let behind = match after {
             Some(after) => {
                 let node = self.look.item(after)?.node;
                 if node.parent != start {
@@ -164,7 +172,7 @@ impl<L: Look> Writing<L> {
             None => None,
         };
         self.whole(&item, false)?;
-        if let (Some(open), Some(right)) = (self.open.last_mut(), behind)
+        if let (Some(open), Some(right)) = (self.pen.open.last_mut(), behind)
             && open.next.is_some()
         {
             open.next = right;
@@ -172,6 +180,73 @@ impl<L: Look> Writing<L> {
         Ok(())
     }
 
+    /// Writes children of the innermost container, up to one that has children of its own, or until so much is written; or writes its end.
+    /// Whether there is more.
+    fn step(&mut self, until: usize) -> Result<bool, DocsError> {
+        let depth = self.pen.open.len();
+        let Some(Open { kind, mut next, mut written, most }) = self.pen.open.last().copied() else { return Ok(false) };
+        let is_over = loop {
+            let is_full = self.pen.form.max_nodes.is_some_and(|most| self.pen.written.nodes >= most);
+            let Some(child) = next.filter(|_| written < most && !is_full) else { break Some(is_full) };
+            if depth == 1 {
+                self.pen.top = Some(child);
+            }
+            if written > 0 {
+                self.pen.out.push(b',');
+            }
+            written += 1;
+            self.pen.line();
+            next = self.child(child, kind == Kind::Object)?;
+            if self.pen.open.len() > depth || self.pen.out.len() >= until {
+                break None;
+            }
+        };
+        // Behind it may stand the child's own children now.
+        if let Some(open) = self.pen.open.get_mut(depth - 1) {
+            (open.next, open.written) = (next, written);
+        }
+        if let Some(is_full) = is_over {
+            self.pen.close(is_full);
+        }
+        Ok(true)
+    }
+
+    /// Writes a node, or its beginning; the sibling behind it.
+    #[inline]
+    fn child(&mut self, key: NodeKey, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+        let number = key.0 / SLOTS;
+        if self.page.as_ref().is_none_or(|(of, _)| *of != number) {
+            self.turn_to(number)?;
+        }
+        if let Some((_, page)) = &self.page
+            && let Some(seen) = Seen::of(page, key)
+        {
+            self.pen.value(&self.look, &seen, is_member, None)?;
+            return Ok(seen.right);
+        }
+        // What cannot be read is asked for once more, by who knows how to say why.
+        self.whole(&self.look.item(key)?, is_member)
+    }
+
+    /// Looks at a page.
+    fn turn_to(&mut self, number: u64) -> Result<(), DocsError> {
+        // With all metadata the hash is asked for, which takes a whole item.
+        let is_all = self.pen.form.metadata == Metadata::All;
+        let leaf = if is_all { None } else { self.look.leaf(number)? };
+        self.page = leaf.map(|Leaf(page)| (number, page));
+        Ok(())
+    }
+
+    /// The same from an item.
+    fn whole(&mut self, item: &Item, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+        let is_all = self.pen.form.metadata == Metadata::All;
+        let more = if is_all { Some((self.look.hash(item)?, item.node.descendants)) } else { None };
+        self.pen.value(&self.look, &Seen::whole(item), is_member, more)?;
+        Ok(item.node.right)
+    }
+}
+
+impl Pen {
     #[inline]
     fn put(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
@@ -185,31 +260,6 @@ impl<L: Look> Writing<L> {
                 self.put("  ");
             }
         }
-    }
-
-    /// Writes the next child of the innermost container, or its end. Whether there is more.
-    fn step(&mut self) -> Result<bool, DocsError> {
-        let (depth, is_full) = (self.open.len(), self.form.max_nodes.is_some_and(|most| self.written.nodes >= most));
-        let Some(open) = self.open.last_mut() else { return Ok(false) };
-        let Some(next) = open.next.filter(|_| open.written < open.most && !is_full) else {
-            self.close(is_full);
-            return Ok(true);
-        };
-        let (is_first, is_member) = (open.written == 0, open.kind == Kind::Object);
-        open.written += 1;
-        if depth == 1 {
-            self.top = Some(next);
-        }
-        if !is_first {
-            self.out.push(b',');
-        }
-        self.line();
-        let right = self.child(next, is_member)?;
-        // Behind it may stand the child's own children now.
-        if let Some(open) = self.open.get_mut(depth - 1) {
-            open.next = right;
-        }
-        Ok(true)
     }
 
     /// Writes the end of the innermost container; it may have more children than were to be written.
@@ -226,43 +276,19 @@ impl<L: Look> Writing<L> {
         self.put(if self.form.metadata == Metadata::None { end(open.kind) } else { "]}" });
     }
 
-    /// Writes a node, or its beginning; the sibling behind it.
-    fn child(&mut self, key: NodeKey, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
-        let number = key.0 / SLOTS;
-        let page = match self.page.take() {
-            Some((of, page)) if of == number => Some(page),
-            // With all metadata the hash is asked for, which takes a whole item.
-            _ if self.form.metadata == Metadata::All => None,
-            _ => self.look.leaf(number)?.map(|leaf| leaf.0),
-        };
-        let Some(page) = page else { return self.whole(&self.look.item(key)?, is_member) };
-        // What cannot be read is asked for once more, by who knows how to say why.
-        let right = match Seen::of(&page, key) {
-            Some(seen) => {
-                self.value(&seen, is_member, None)?;
-                seen.right
-            }
-            None => self.whole(&self.look.item(key)?, is_member)?,
-        };
-        self.page = Some((number, page));
-        Ok(right)
-    }
-
-    /// The same from an item.
-    fn whole(&mut self, item: &Item, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
-        let is_all = self.form.metadata == Metadata::All;
-        let more = if is_all { Some((self.look.hash(item)?, item.node.descendants)) } else { None };
-        self.value(&Seen::whole(item), is_member, more)?;
-        Ok(item.node.right)
-    }
-
     /// Writes a value, or the beginning of a container; with all metadata its hash and its descendants are known.
     #[inline]
-    fn value(&mut self, node: &Seen<'_>, is_member: bool, more: Option<(u64, u64)>) -> Result<(), DocsError> {
+    fn value<L: Look>(
+        &mut self,
+        look: &L,
+        node: &Seen<'_>,
+        is_member: bool,
+        more: Option<(u64, u64)>,
+    ) -> Result<(), DocsError> {
         self.written.nodes += 1;
         let is_plain = self.form.metadata == Metadata::None;
         if is_member {
-            self.heads.member(&self.look, node.path, &mut self.out)?;
+            self.heads.member(look, node.path, &mut self.out)?;
         } else if !is_plain {
             self.heads.item(&mut self.out);
         }
@@ -275,7 +301,7 @@ impl<L: Look> Writing<L> {
                 return Ok(());
             }
             Kind::String => node.text.quote(&mut self.out),
-            Kind::Number => self.out.extend_from_slice(node.text.bytes()),
+            Kind::Number => node.text.put(&mut self.out),
             Kind::True => self.put("true"),
             Kind::False => self.put("false"),
             Kind::Null => self.put("null"),

@@ -31,7 +31,7 @@ impl<L: Look> Chunks<L> {
     /// What has been written so far; all of it once there are no more pieces.
     #[must_use]
     pub fn written(&self) -> Written {
-        self.writing.as_ref().map_or(self.written, |writing| writing.written)
+        self.writing.as_ref().map_or(self.written, |writing| writing.pen.written)
     }
 
     /// Whether there are no more pieces.
@@ -46,14 +46,14 @@ impl<L: Look> Chunks<L> {
             self.is_begun = true;
             writing.begin()?;
         }
-        while writing.out.len() < CHUNK_BYTES {
-            if !writing.step()? {
-                self.written = writing.written;
-                let last = self.writing.take().map(|writing| writing.out);
+        while writing.pen.out.len() < CHUNK_BYTES {
+            if !writing.step(CHUNK_BYTES)? {
+                self.written = writing.pen.written;
+                let last = self.writing.take().map(|writing| writing.pen.out);
                 return Ok(last.filter(|last| !last.is_empty()));
             }
         }
-        Ok(Some(std::mem::replace(&mut writing.out, Vec::with_capacity(ROOM_BYTES))))
+        Ok(Some(std::mem::replace(&mut writing.pen.out, Vec::with_capacity(ROOM_BYTES))))
     }
 }
 

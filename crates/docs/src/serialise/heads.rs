@@ -1,6 +1,6 @@
 //! What stands before a value: the name of a member, and where metadata begins. Members of one path have the same.
 
-use super::text::Letters;
+use super::text::{Letters, put_first};
 use super::{Form, Metadata};
 use crate::DocsError;
 use crate::look::Look;
@@ -8,11 +8,24 @@ use crate::path::{PathId, Step};
 
 /// So many heads are kept; paths that are so far apart take each other's place.
 const HEADS_MAX: usize = 4_096;
+/// Room for so many is taken at once.
+const HEADS_FEW: usize = 16;
+/// Those of short names are no longer.
+const HEAD_BLOCK_BYTES: usize = 64;
+
+/// What stands before a member.
+#[derive(Debug)]
+struct Head {
+    of: PathId,
+    /// With room behind it, up to a block.
+    bytes: Box<[u8]>,
+    length: usize,
+}
 
 #[derive(Debug)]
 pub(super) struct Heads {
     /// By the path's number.
-    kept: Vec<Option<(PathId, Box<[u8]>)>>,
+    kept: Vec<Option<Head>>,
     is_plain: bool,
     is_pretty: bool,
 }
@@ -23,20 +36,30 @@ impl Heads {
     }
 
     /// Before the value of a member.
+    #[inline]
     pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Vec<u8>) -> Result<(), DocsError> {
         let at = usize::try_from(path).unwrap_or(0) % HEADS_MAX;
-        if let Some(Some((of, head))) = self.kept.get(at)
-            && *of == path
-        {
-            out.extend_from_slice(head);
-            return Ok(());
+        match self.kept.get(at) {
+            Some(Some(head)) if head.of == path => put_first::<HEAD_BLOCK_BYTES>(out, &head.bytes, head.length),
+            _ => self.keep(look, (path, at), out)?,
         }
-        let head = self.make(look, path)?;
-        out.extend_from_slice(&head);
+        Ok(())
+    }
+
+    /// Makes what stands before the members of a path.
+    #[cold]
+    fn keep<L: Look>(&mut self, look: &L, (path, at): (PathId, usize), out: &mut Vec<u8>) -> Result<(), DocsError> {
+        let mut bytes = self.make(look, path)?;
+        out.extend_from_slice(&bytes);
+        let length = bytes.len();
+        bytes.resize(length.max(HEAD_BLOCK_BYTES), 0);
         if self.kept.len() <= at {
+            // Documents of a few paths are most of those that are read again and again.
+            self.kept.reserve((at + 1).max(HEADS_FEW).saturating_sub(self.kept.len()));
             self.kept.resize_with(at + 1, || None);
         }
-        self.kept.get_mut(at).into_iter().for_each(|place| *place = Some((path, head.clone())));
+        let mut head = Some(Head { of: path, bytes: bytes.into(), length });
+        self.kept.get_mut(at).into_iter().for_each(|place| *place = head.take());
         Ok(())
     }
 
@@ -49,8 +72,8 @@ impl Heads {
         });
     }
 
-    fn make<L: Look>(&self, look: &L, path: PathId) -> Result<Box<[u8]>, DocsError> {
-        let (mut head, colon) = (Vec::new(), if self.is_pretty { &b": "[..] } else { b":" });
+    fn make<L: Look>(&self, look: &L, path: PathId) -> Result<Vec<u8>, DocsError> {
+        let (mut head, colon) = (Vec::with_capacity(HEAD_BLOCK_BYTES), if self.is_pretty { &b": "[..] } else { b":" });
         let named = look.path(path)?;
         let Some(Step::Member(name)) = named.as_ref().map(|named| named.step()) else {
             return Err(DocsError::NoPath { path, revision: look.revision() });
@@ -58,7 +81,7 @@ impl Heads {
         if self.is_plain {
             Letters::of(name).quote(&mut head);
             head.extend_from_slice(colon);
-            return Ok(head.into());
+            return Ok(head);
         }
         head.extend_from_slice(b"{\"key\"");
         head.extend_from_slice(colon);
@@ -66,7 +89,7 @@ impl Heads {
         head.extend_from_slice(b",\"metadata\"");
         head.extend_from_slice(colon);
         head.extend_from_slice(b"{\"nodeKey\":");
-        Ok(head.into())
+        Ok(head)
     }
 }
 

@@ -41,8 +41,8 @@ impl<'p> Seen<'p> {
         let link = |near: u32| (near != 0).then(|| NodeKey(far(near.into(), key.0)));
         let right = link(right);
         if matches!(kind, Kind::String | Kind::Number) {
-            let start = usize::try_from(first).ok()?;
-            let text = Letters::known(bytes.get(start..)?.get(..usize::try_from(many).ok()?)?, is_plain);
+            let whence = bytes.get(usize::try_from(first).ok()?..)?;
+            let text = Letters::known(whence, usize::try_from(many).ok()?, is_plain)?;
             return Some(Self { key, kind, path, right, first: None, children: 0, text });
         }
         Some(Self { key, kind, path, right, first: link(first), children: many.into(), text: Letters::NONE })

@@ -3,26 +3,40 @@
 //! Walk: [`Letters::read`] looks at a text once: whether it is one, and whether it can be copied as it is · [`Letters::quote`].
 
 /// A text, and whether each character of it is ASCII and stands for itself between quotes. Most are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct Letters<'t> {
     bytes: &'t [u8],
+    /// The same bytes, and what stands behind them where they were read.
+    whence: &'t [u8],
     is_plain: bool,
 }
 
+impl PartialEq for Letters<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.bytes, self.is_plain) == (other.bytes, other.is_plain)
+    }
+}
+
+impl std::fmt::Debug for Letters<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Letters").field("bytes", &self.bytes).field("is_plain", &self.is_plain).finish()
+    }
+}
+
 impl<'t> Letters<'t> {
-    pub(super) const NONE: Letters<'static> = Letters { bytes: &[], is_plain: true };
+    pub(super) const NONE: Letters<'static> = Letters { bytes: &[], whence: &[], is_plain: true };
 
     /// None if it is no UTF-8.
     #[inline]
     pub(super) fn read(bytes: &'t [u8]) -> Option<Self> {
         let is_plain = is_plain(bytes);
-        (is_plain || std::str::from_utf8(bytes).is_ok()).then_some(Self { bytes, is_plain })
+        (is_plain || std::str::from_utf8(bytes).is_ok()).then_some(Self { bytes, whence: bytes, is_plain })
     }
 
-    /// Those of which both is known.
+    /// So many of these, of which both is known.
     #[inline]
-    pub(super) const fn known(bytes: &'t [u8], is_plain: bool) -> Self {
-        Self { bytes, is_plain }
+    pub(super) fn known(whence: &'t [u8], many: usize, is_plain: bool) -> Option<Self> {
+        Some(Self { bytes: whence.get(..many)?, whence, is_plain })
     }
 
     pub(super) const fn is_plain(self) -> bool {
@@ -30,7 +44,7 @@ impl<'t> Letters<'t> {
     }
 
     pub(super) fn of(text: &'t str) -> Self {
-        Self { bytes: text.as_bytes(), is_plain: is_plain(text.as_bytes()) }
+        Self { bytes: text.as_bytes(), whence: text.as_bytes(), is_plain: is_plain(text.as_bytes()) }
     }
 
     /// As they are.
@@ -38,16 +52,39 @@ impl<'t> Letters<'t> {
         self.bytes
     }
 
+    /// Behind what is there, as they are.
+    #[inline]
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        put_first::<TEXT_BLOCK_BYTES>(out, self.whence, self.bytes.len());
+    }
+
     /// As JSON, behind what is there: with no more escapes than it needs.
     #[inline]
     pub(super) fn quote(self, out: &mut Vec<u8>) {
         out.push(b'"');
         if self.is_plain || !self.bytes.iter().any(|byte| is_escaped(*byte)) {
-            out.extend_from_slice(self.bytes);
+            self.put(out);
         } else {
             escape(out, self.bytes);
         }
         out.push(b'"');
+    }
+}
+
+/// Most texts are no longer.
+const TEXT_BLOCK_BYTES: usize = 32;
+
+/// Puts so many of these bytes behind what is there. Few are copied as a block, with some that stand behind them and are taken back: a copy
+/// of a length that is known beforehand is a few moves, any other one is a call.
+#[inline]
+pub(super) fn put_first<const BLOCK: usize>(out: &mut Vec<u8>, bytes: &[u8], many: usize) {
+    match bytes.first_chunk::<BLOCK>() {
+        Some(block) if many <= BLOCK => {
+            let end = out.len() + many;
+            out.extend_from_slice(block);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(bytes.get(..many).unwrap_or_default()),
     }
 }
 
@@ -121,6 +158,21 @@ mod tests {
             assert_eq!(laid.matches('\\').count() - text.matches('\\').count(), escapes, "{laid}");
         }
         assert_eq!(quoted("\u{1}\u{1f}\n\u{7f}"), "\"\\u0001\\u001f\\n\u{7f}\"");
+    }
+
+    #[test]
+    fn what_is_laid_as_a_block_is_so_many_bytes_of_it_whatever_stands_behind_them() {
+        let all: Vec<u8> = (b'a'..=b'z').chain(b'A'..=b'Z').collect();
+        for whence in 0..=all.len() {
+            for many in 0..=whence {
+                let mut out = b"before".to_vec();
+                put_first::<TEXT_BLOCK_BYTES>(&mut out, &all[..whence], many);
+                assert_eq!(out, [b"before", &all[..many]].concat(), "{many} of {whence}");
+                let letters = Letters::known(&all[..whence], many, true).unwrap();
+                assert_eq!(letters, Letters::of(std::str::from_utf8(&all[..many]).unwrap()));
+            }
+            assert!(Letters::known(&all[..whence], whence + 1, true).is_none());
+        }
     }
 
     #[test]
