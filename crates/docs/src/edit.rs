@@ -218,13 +218,24 @@ impl Edit {
     /// # Errors
     /// As [`Edit::insert`].
     pub fn set(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
-        self.whole(|edit| edit.set_value(key, value))
+        self.whole(|edit| {
+            edit.make_room()?;
+            let item = edit.item(key)?;
+            let name = edit.name(&item.node)?;
+            edit.set_value(item, name.as_ref(), value)
+        })
     }
 
-    fn set_value(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
-        self.make_room()?;
-        let (kind, text) = value.parts();
-        let before = self.item(key)?;
+    /// The same of a node that was just looked at, with its name.
+    pub(crate) fn set_item(&mut self, item: Item, name: Option<&Text>, value: Value<'_>) -> Result<(), DocsError> {
+        self.whole(|edit| {
+            edit.make_room()?;
+            edit.set_value(item, name, value)
+        })
+    }
+
+    fn set_value(&mut self, before: Item, name: Option<&Text>, value: Value<'_>) -> Result<(), DocsError> {
+        let (key, (kind, text)) = (before.node.key, value.parts());
         if before.node.kind.is_container() || kind.is_container() {
             return Err(DocsError::Unfit { key, why: "a container is not set, it is replaced" });
         }
@@ -232,8 +243,7 @@ impl Edit {
         if before.node.kind == kind && before.text() == text {
             return Ok(());
         }
-        let name = self.name(&before.node)?;
-        let old = before.hash(name.as_ref());
+        let old = before.hash(name);
         let draft = self.draft_of(before)?;
         draft.mask |= field::TEXT;
         if draft.item.node.kind != kind {
@@ -242,7 +252,7 @@ impl Edit {
         }
         draft.item.node.kind = kind;
         draft.item.text = Text::own(text);
-        let (node, new) = (draft.item.node, draft.item.hash(name.as_ref()));
+        let (node, new) = (draft.item.node, draft.item.hash(name));
         self.text_bytes = self.text_bytes.saturating_add(length(text.as_bytes()));
         self.bubble(node.parent, rehashed(&node, old, new))?;
         self.note(What::Set, key);

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
-use json_event_parser::{JsonEvent, ReaderJsonParser};
+use json_event_parser::{JsonEvent, SliceJsonParser};
 
 use crate::DocsError;
 use crate::build::Build;
@@ -18,10 +18,14 @@ use crate::jsonpath::number;
 use crate::look::{Look, Text};
 use crate::node::{Kind, NodeKey};
 use crate::parse::told;
+use crate::record::length;
 
 /// The most bytes of texts in one value, and a value counts as some too.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 pub(crate) const VALUE_BYTES: u64 = 64;
+const PATCH: &str = "a patch";
+/// So many names are few.
+const NAMES_FEW: usize = 8;
 
 #[derive(Debug)]
 struct Node {
@@ -45,12 +49,6 @@ pub(crate) enum Numbers {
     ByValue,
 }
 
-/// A container that is being read.
-struct Open {
-    at: usize,
-    names: HashSet<Box<str>>,
-}
-
 impl Flat {
     /// The outermost value.
     pub(crate) const TOP: usize = 0;
@@ -58,28 +56,33 @@ impl Flat {
     /// Reads one value.
     ///
     /// # Errors
-    /// [`DocsError::Json`] with line and column, also for a name that an object has twice; [`DocsError::Size`]; [`DocsError::Stream`].
+    /// As [`Flat::of`]; [`DocsError::Size`] for more text than one value may have; [`DocsError::Stream`].
     pub(crate) fn read(json: impl Read, depth_max: u32) -> Result<Self, DocsError> {
-        let buffer = usize::try_from(BYTES_MAX).unwrap_or(usize::MAX);
-        let mut parser = ReaderJsonParser::new(json).with_max_buffer_size(buffer);
-        let (mut flat, mut open, mut name, mut bytes) = (Self { nodes: Vec::new() }, Vec::<Open>::new(), None, 0_u64);
+        let mut text = Vec::new();
+        json.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| told(&error.into()))?;
+        within(PATCH, length(&text), BYTES_MAX)?;
+        Self::of(&text, depth_max)
+    }
+
+    /// One value, of a text.
+    ///
+    /// # Errors
+    /// [`DocsError::Json`] with line and column, also for a name that an object has twice; [`DocsError::Size`].
+    pub(crate) fn of(json: &[u8], depth_max: u32) -> Result<Self, DocsError> {
+        let mut parser = SliceJsonParser::new(json);
+        let (mut flat, mut open, mut name, mut bytes) = (Self { nodes: Vec::new() }, Vec::new(), None, 0_u64);
         loop {
-            let event = parser.parse_next().map_err(|error| told(&error))?;
+            let event = parser.parse_next().map_err(|error| told(&error.into()))?;
             let (kind, text) = match event {
                 JsonEvent::Eof => break,
                 JsonEvent::EndObject | JsonEvent::EndArray => {
-                    let end = flat.nodes.len();
-                    if let Some(node) = open.pop().and_then(|open| flat.nodes.get_mut(open.at)) {
-                        node.end = end;
+                    if let Some(at) = open.pop() {
+                        flat.end_here(at)?;
                     }
                     continue;
                 }
                 JsonEvent::ObjectKey(key) => {
-                    let key = Box::from(&*key);
-                    if open.last_mut().is_some_and(|open| !open.names.insert(Box::clone(&key))) {
-                        return Err(DocsError::Json { what: format!("an object has a member {key:?} twice") });
-                    }
-                    name = Some(key);
+                    name = Some(Box::from(&*key));
                     continue;
                 }
                 JsonEvent::StartObject => (Kind::Object, Box::default()),
@@ -94,14 +97,38 @@ impl Flat {
             let node = Node { name: name.take(), kind, text, end: at + 1 };
             let texts = node.text.len() + node.name.as_ref().map_or(0, |name| name.len());
             bytes = bytes.saturating_add(VALUE_BYTES).saturating_add(u64::try_from(texts).unwrap_or(u64::MAX));
-            within("a patch", bytes, BYTES_MAX)?;
+            within(PATCH, bytes, BYTES_MAX)?;
             flat.nodes.push(node);
             if kind.is_container() {
-                open.push(Open { at, names: HashSet::new() });
+                open.push(at);
                 within("nesting", u64::try_from(open.len()).unwrap_or(u64::MAX), depth_max.into())?;
             }
         }
         Ok(flat)
+    }
+
+    /// The container there has no more children.
+    fn end_here(&mut self, at: usize) -> Result<(), DocsError> {
+        let end = self.nodes.len();
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.end = end;
+        }
+        let twice = if self.kind(at) == Kind::Object { self.twice(at) } else { None };
+        match twice {
+            Some(name) => Err(DocsError::Json { what: format!("an object has a member {name:?} twice") }),
+            None => Ok(()),
+        }
+    }
+
+    /// A name that two children have.
+    fn twice(&self, at: usize) -> Option<&str> {
+        let names = || self.children(at).map(|child| self.name(child));
+        if names().nth(NAMES_FEW).is_none() {
+            // To hold each of few against those before it takes less than to hash one.
+            return names().enumerate().find_map(|(many, name)| names().take(many).find(|before| *before == name));
+        }
+        let mut known = HashSet::new();
+        names().find(|name| !known.insert(*name))
     }
 
     pub(crate) fn kind(&self, at: usize) -> Kind {
@@ -234,6 +261,30 @@ mod tests {
         for wrong in ["", "[1,]", "{\"a\":1,\"a\":2}", "[[[[1]]]]", "1 2"] {
             assert!(Flat::read(wrong.as_bytes(), 3).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_name_that_an_object_has_twice_is_found_among_few_and_among_many() {
+        let object = |names: &[usize]| {
+            let members: Vec<_> = names.iter().map(|name| format!(r#""n{name}":{{"n0":[],"x":"n1"}}"#)).collect();
+            Flat::read(format!("[{{{}}}]", members.join(",")).as_bytes(), 9).map(drop)
+        };
+        for many in 1..4 * NAMES_FEW {
+            let names: Vec<usize> = (0..many).collect();
+            assert_eq!(object(&names), Ok(()), "those within its members are not its own");
+            for twice in [0, many / 2, many - 1] {
+                let error = object(&[&names[..], &[twice]].concat()).unwrap_err().to_string();
+                assert!(error.contains(&format!("a member \"n{twice}\" twice")), "{error}");
+            }
+        }
+        assert!(Flat::read(r#"["a","a",{"a":"a"}]"#.as_bytes(), 9).is_ok());
+    }
+
+    #[test]
+    fn a_text_that_is_longer_than_a_value_may_be_is_refused_before_it_is_in_memory() {
+        let blanks = std::io::repeat(b' ');
+        let error = Flat::read(blanks, 9).unwrap_err();
+        assert!(matches!(error, DocsError::Size { part: PATCH, limit: BYTES_MAX, .. }), "{error}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::edit::{At, Edit};
 use crate::entry::What;
 use crate::flat::{Flat, Numbers};
 use crate::link::Hook;
-use crate::look::Look;
+use crate::look::{Item, Look, Text};
 use crate::node::{Kind, Node, NodeKey, field};
 use crate::pointer::{Pointer, index};
 use crate::serialise::Form;
@@ -42,7 +42,7 @@ struct New {
 /// Where something is to be put: beside what is there, or in the place of something.
 enum Spot {
     New(New),
-    Instead(NodeKey),
+    Instead(Item),
     /// The document has no value.
     Empty,
 }
@@ -98,30 +98,29 @@ impl Edit {
                 Err(unfit) => Ok(Err(unfit)),
             },
             Op::Replace(path, value) => match ways.find(self, path)? {
-                Some(key) => self.put(ways, Spot::Instead(key), patch, *value).map(Ok),
+                Some(item) => self.put(ways, Spot::Instead(item), patch, *value).map(Ok),
                 None => Ok(Err(nothing())),
             },
             Op::Remove(path) => match ways.find(self, path)? {
-                Some(key) => {
-                    let (node, name) = self.named(key)?;
-                    self.remove(key)?;
-                    ways.went(&node, name.as_deref());
+                Some(Item { node, .. }) => {
+                    let name = self.name(&node)?;
+                    self.remove(node.key)?;
+                    ways.went(&node, name.as_ref().map(Text::as_str));
                     Ok(Ok(()))
                 }
                 None => Ok(Err(nothing())),
             },
             Op::Test(path, value) => match ways.find(self, path)? {
-                Some(key) if patch.is_same(*value, &*self, key, Numbers::ByValue)? => Ok(Ok(())),
+                Some(item) if patch.is_same(*value, &*self, item.node.key, Numbers::ByValue)? => Ok(Ok(())),
                 Some(_) => Ok(Err("the value there is another one".to_owned())),
                 None => Ok(Err(nothing())),
             },
             Op::Move { from, path } => self.whole(|edit| edit.move_along(ways, from, path)),
             Op::Copy { from, path } => {
-                let Some(key) = ways.find(self, from)? else { return Ok(Err(nothing_from())) };
-                let nodes = self.item(key)?.node.descendants.saturating_add(1);
-                let form = Form { start: Some(key), ..Form::default() };
-                let text = ways.copy(nodes, |out| form.write(&*self, out))?;
-                let copy = Flat::read(text.as_slice(), self.store.config.depth_max)?;
+                let Some(Item { node, .. }) = ways.find(self, from)? else { return Ok(Err(nothing_from())) };
+                let form = Form { start: Some(node.key), ..Form::default() };
+                let text = ways.copy(node.descendants.saturating_add(1), |out| form.write(&*self, out))?;
+                let copy = Flat::of(&text, self.store.config.depth_max)?;
                 match self.spot(ways, path)? {
                     Ok(spot) => self.put(ways, spot, &copy, Flat::TOP).map(Ok),
                     Err(unfit) => Ok(Err(unfit)),
@@ -130,21 +129,18 @@ impl Edit {
         }
     }
 
-    /// A node, and its name if it is a member.
-    fn named(&self, key: NodeKey) -> Result<(Node, Option<String>), DocsError> {
-        let node = self.item(key)?.node;
-        Ok((node, self.name(&node)?.map(|name| name.as_str().to_owned())))
-    }
-
     /// Where "add" puts something.
     fn spot(&self, ways: &mut Ways, path: &Pointer) -> Result<Result<Spot, Unfit>, DocsError> {
         let Some((above, step)) = path.clone().split() else {
-            return Ok(Ok(self.value().map_or(Spot::Empty, Spot::Instead)));
+            return Ok(Ok(match self.value() {
+                Some(value) => Spot::Instead(self.item(value)?),
+                None => Spot::Empty,
+            }));
         };
-        let Some(parent) = ways.find(self, &above)? else {
+        let Some(Item { node, .. }) = ways.find(self, &above)? else {
             return Ok(Err("there is nothing to put it into".to_owned()));
         };
-        let node = self.item(parent)?.node;
+        let parent = node.key;
         let new = |at, name, index| Spot::New(New { at, parent, name, index });
         let spot = match node.kind {
             Kind::Object => match ways.member(self, &node, &step)? {
@@ -154,8 +150,8 @@ impl Edit {
             Kind::Array if step == "-" => new(At::Last(parent), None, node.children),
             Kind::Array => match index(&step) {
                 Some(index) if index == node.children => new(At::Last(parent), None, index),
-                Some(index) if index < node.children => match ways.child(self, parent, &step)? {
-                    Some(sibling) => new(At::Before(sibling), None, index),
+                Some(index) if index < node.children => match ways.nth(self, &node, index)? {
+                    Some(sibling) => new(At::Before(sibling.node.key), None, index),
                     None => return Ok(Err(nothing())),
                 },
                 _ => return Ok(Err(format!("an array of {} values has no place {step:?}", node.children))),
@@ -177,10 +173,10 @@ impl Edit {
                 ways.came(parent, name.as_deref(), index, key);
                 Ok(())
             }
-            Spot::Instead(key) => {
-                let (node, name) = self.named(key)?;
-                let new = self.replace_with(key, flat, at)?;
-                ways.became(&node, name.as_deref(), new);
+            Spot::Instead(item) => {
+                let (node, name) = (item.node, self.name(&item.node)?);
+                let new = self.replace_item(item, name.as_ref(), flat, at)?;
+                ways.became(&node, name.as_ref().map(Text::as_str), new);
                 Ok(())
             }
         }
@@ -188,9 +184,16 @@ impl Edit {
 
     /// A value in a node's place, under its name; its key is then that.
     pub(crate) fn replace_with(&mut self, key: NodeKey, flat: &Flat, at: usize) -> Result<NodeKey, DocsError> {
-        let node = self.item(key)?.node;
-        if !node.kind.is_container() && !flat.kind(at).is_container() {
-            return self.set(key, flat.value(at)).map(|()| key);
+        let item = self.item(key)?;
+        let name = self.name(&item.node)?;
+        self.replace_item(item, name.as_ref(), flat, at)
+    }
+
+    /// The same of one that was just looked at.
+    fn replace_item(&mut self, item: Item, name: Option<&Text>, flat: &Flat, at: usize) -> Result<NodeKey, DocsError> {
+        let key = item.node.key;
+        if !item.node.kind.is_container() && !flat.kind(at).is_container() {
+            return self.set_item(item, name, flat.value(at)).map(|()| key);
         }
         if flat.is_same(at, &*self, key, Numbers::ByDigits)? {
             return Ok(key);
@@ -203,27 +206,28 @@ impl Edit {
         if path.is_within(from) {
             return Ok(Err("a value cannot be put into itself".to_owned()));
         }
-        let Some(key) = ways.find(self, from)? else { return Ok(Err(nothing_from())) };
+        let Some(item) = ways.find(self, from)? else { return Ok(Err(nothing_from())) };
         if from == path {
             return Ok(Ok(()));
         }
-        let (node, name) = self.named(key)?;
+        let (node, name) = (item.node, self.name(&item.node)?);
+        let key = node.key;
         // All of it is walked over: how deep it is, and on which paths its nodes are.
         ways.step(node.descendants)?;
         let levels = self.levels_below(key)?;
-        self.unlink(&self.item(key)?)?;
-        ways.went(&node, name.as_deref());
+        self.unlink(&item)?;
+        ways.went(&node, name.as_ref().map(Text::as_str));
         let (hook, name, index) = match self.spot(ways, path)? {
             Err(unfit) => return Ok(Err(unfit)),
             Ok(Spot::New(New { at, name, index, .. })) => (self.place(at)?, name, Some(index)),
             Ok(Spot::Empty) => (self.place(At::Last(NodeKey::DOCUMENT))?, None, None),
             Ok(Spot::Instead(old)) => {
-                let (node, name) = self.named(old)?;
-                self.unlink(&self.item(old)?)?;
-                self.forget(old)?;
-                self.note(What::Removed, old);
-                ways.became(&node, name.as_deref(), key);
-                let Node { parent, left, right, .. } = node;
+                let name = self.name(&old.node)?.map(|name| name.as_str().to_owned());
+                let Node { key: gone, parent, left, right, .. } = old.node;
+                self.unlink(&old)?;
+                self.forget(gone)?;
+                self.note(What::Removed, gone);
+                ways.became(&old.node, name.as_deref(), key);
                 (Hook { parent, left, right }, name, None)
             }
         };

@@ -12,7 +12,7 @@ use crate::DocsError;
 use crate::edit::Edit;
 use crate::error::within;
 use crate::flat::{BYTES_MAX, VALUE_BYTES};
-use crate::look::{Look, Text};
+use crate::look::{Item, Look, Text};
 use crate::node::{Kind, Node, NodeKey};
 use crate::pointer::{Pointer, index};
 
@@ -60,23 +60,23 @@ impl Ways {
     }
 
     /// The value that a pointer leads to.
-    pub(crate) fn find(&mut self, edit: &Edit, pointer: &Pointer) -> Result<Option<NodeKey>, DocsError> {
-        let Some(mut key) = edit.value() else { return Ok(None) };
+    pub(crate) fn find(&mut self, edit: &Edit, pointer: &Pointer) -> Result<Option<Item>, DocsError> {
+        let Some(value) = edit.value() else { return Ok(None) };
+        let mut item = edit.item(value)?;
         for step in &pointer.0 {
-            let Some(found) = self.child(edit, key, step)? else { return Ok(None) };
-            key = found;
+            let Some(found) = self.child(edit, &item.node, step)? else { return Ok(None) };
+            item = found;
         }
-        Ok(Some(key))
+        Ok(Some(item))
     }
 
     /// The child of a value that one step leads to.
-    pub(crate) fn child(&mut self, edit: &Edit, key: NodeKey, step: &str) -> Result<Option<NodeKey>, DocsError> {
+    fn child(&mut self, edit: &Edit, node: &Node, step: &str) -> Result<Option<Item>, DocsError> {
         self.step(1)?;
-        let node = edit.item(key)?.node;
         match node.kind {
-            Kind::Object => self.member(edit, &node, step),
+            Kind::Object => self.member(edit, node, step),
             Kind::Array => match index(step).filter(|index| *index < node.children) {
-                Some(index) => self.nth(edit, &node, index),
+                Some(index) => self.nth(edit, node, index),
                 None => Ok(None),
             },
             _ => Ok(None),
@@ -84,25 +84,27 @@ impl Ways {
     }
 
     /// The member of an object with this name.
-    pub(crate) fn member(&mut self, edit: &Edit, object: &Node, name: &str) -> Result<Option<NodeKey>, DocsError> {
+    pub(crate) fn member(&mut self, edit: &Edit, object: &Node, name: &str) -> Result<Option<Item>, DocsError> {
         if let Some(Members::Known(known)) = self.objects.get(&object.key) {
-            return Ok(known.get(name).copied());
+            return known.get(name).map(|key| edit.item(*key)).transpose();
         }
         // Who is asked once is not remembered: that would cost more than it is worth.
         let mut all = self.objects.contains_key(&object.key).then(HashMap::new);
         let (mut found, mut next) = (None, object.first);
         while let Some(key) = next {
             self.step(1)?;
-            let node = edit.item(key)?.node;
-            let own = edit.name(&node)?;
+            let item = edit.item(key)?;
+            let own = edit.name(&item.node)?;
             let own = own.as_ref().map_or("", Text::as_str);
-            found = found.or_else(|| (own == name).then_some(key));
+            next = item.node.right;
+            if found.is_none() && own == name {
+                found = Some(item);
+            }
             match &mut all {
                 Some(all) => _ = all.insert(own.into(), key),
                 None if found.is_some() => break,
                 None => {}
             }
-            next = node.right;
         }
         let count = all.as_ref().map_or(1, HashMap::len);
         if self.names.saturating_add(count) > NAMES_MAX {
@@ -114,21 +116,21 @@ impl Ways {
     }
 
     /// The value with so many before it, from whatever place is nearest.
-    fn nth(&mut self, edit: &Edit, array: &Node, index: u64) -> Result<Option<NodeKey>, DocsError> {
+    pub(crate) fn nth(&mut self, edit: &Edit, array: &Node, index: u64) -> Result<Option<Item>, DocsError> {
         let ends =
             [array.first.map(|first| (0, first)), array.last.map(|last| (array.children.saturating_sub(1), last))];
         let known = self.arrays.get(&array.key).copied();
         let places = ends.into_iter().flatten().chain(known);
-        let Some((mut at, mut key)) = places.min_by_key(|(at, _)| at.abs_diff(index)) else { return Ok(None) };
+        let Some((mut at, key)) = places.min_by_key(|(at, _)| at.abs_diff(index)) else { return Ok(None) };
+        let mut item = edit.item(key)?;
         while at != index {
             self.step(1)?;
-            let node = edit.item(key)?.node;
-            let (next, beside) = if at < index { (at + 1, node.right) } else { (at - 1, node.left) };
+            let (next, beside) = if at < index { (at + 1, item.node.right) } else { (at - 1, item.node.left) };
             let Some(beside) = beside else { return Ok(None) };
-            (at, key) = (next, beside);
+            (at, item) = (next, edit.item(beside)?);
         }
-        self.stand(array.key, at, key);
-        Ok(Some(key))
+        self.stand(array.key, at, item.node.key);
+        Ok(Some(item))
     }
 
     /// Remembers a place of an array.
