@@ -6,6 +6,8 @@
 //! until it is read · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
 
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -173,12 +175,12 @@ impl Guard {
         self.asked.take(&from.into()).map_err(full)
     }
 
-    async fn known(&self, headers: &HeaderMap, from: &str) -> Result<Caller, Problem> {
-        let _asked = if self.identity.is_open() { None } else { Some(self.asked(from)?) };
+    async fn known(&self, headers: &HeaderMap, from: Whence) -> Result<Caller, Problem> {
+        let _asked = if self.identity.is_open() { None } else { Some(self.asked(&from.to_string())?) };
         match self.identity.who(headers, &self.pool).await {
             Ok(caller) => self.rate(&caller.name).map(|()| caller),
             // Whoever tries tokens is bounded by where he is.
-            Err(problem) => Err(self.rate(from).err().unwrap_or(problem)),
+            Err(problem) => Err(self.rate(&from.to_string()).err().unwrap_or(problem)),
         }
     }
 
@@ -186,7 +188,7 @@ impl Guard {
         &self,
         mut request: Request,
         next: Next,
-        from: &str,
+        from: Whence,
         who: &mut Option<Caller>,
     ) -> Result<Response, Problem> {
         let path = request.uri().path();
@@ -199,8 +201,8 @@ impl Guard {
         }
         let _stranger = match (is_open && !is_health, changes) {
             (false, _) => None,
-            (true, true) => Some(self.entry.enter(from, self.clock.now())?),
-            (true, false) => Some(self.asked(from)?),
+            (true, true) => Some(self.entry.enter(&from.to_string(), self.clock.now())?),
+            (true, false) => Some(self.asked(&from.to_string())?),
         };
         let work = async {
             let mut _place = None;
@@ -223,17 +225,31 @@ impl Guard {
     }
 }
 
-/// Where a request comes from, without its port.
-pub(crate) fn place(request: &Request) -> String {
-    let peer = request.extensions().get::<ConnectInfo<Peer>>();
-    peer.map_or_else(|| "nowhere".to_owned(), |ConnectInfo(peer)| peer.address.ip().to_string())
+/// Where a request comes from, without its port. Its letters are made where somebody asks for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whence(Option<IpAddr>);
+
+impl Whence {
+    pub(crate) fn of(request: &Request) -> Self {
+        let peer = request.extensions().get::<ConnectInfo<Peer>>();
+        Self(peer.map(|ConnectInfo(peer)| peer.address.ip()))
+    }
+}
+
+impl fmt::Display for Whence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("nowhere"),
+        }
+    }
 }
 
 /// Lets one request through.
 pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let began = guard.clock.now();
     let name = guard.name(request.headers());
-    let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), place(&request));
+    let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), Whence::of(&request));
     let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone());
     let turn = peer.map(Turn::of);
     if let Some(turn) = turn.as_ref().filter(|_| !request.body().is_end_stream()) {
@@ -242,7 +258,7 @@ pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, 
     guard.numbers.under_way.inc();
     let under_way = UnderWay(&guard.numbers.under_way);
     let mut who = None;
-    let answered = guard.answer(request, next, &from, &mut who).await;
+    let answered = guard.answer(request, next, from, &mut who).await;
     let mut response = answered.unwrap_or_else(axum::response::IntoResponse::into_response);
     if let Some(turn) = turn.as_ref().filter(|_| response.body().size_hint().exact().is_none()) {
         response = response.map(|body| turn.owe(body));
@@ -259,7 +275,7 @@ pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, 
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
     guard.numbers.answered(response.status());
-    let line = Line { name: &name, method: &method, path: &path, from: &from, who: who.as_ref() };
+    let line = Line { name: &name, method: &method, path: &path, from, who: who.as_ref() };
     line.write(response.status(), began, guard.clock.now());
     turn.inspect(|turn| turn.end());
     drop(under_way);
@@ -280,7 +296,7 @@ struct Line<'a> {
     name: &'a str,
     method: &'a Method,
     path: &'a str,
-    from: &'a str,
+    from: Whence,
     who: Option<&'a Caller>,
 }
 
@@ -293,9 +309,9 @@ impl Line<'_> {
         let status = status.as_u16();
         if matches!(*path, "/health" | "/metrics" | "/v1/health/live" | "/v1/health/ready") && status < 500 {
             // Asked every few seconds by machines.
-            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, from, who, shown);
+            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, %from, who, shown);
         } else {
-            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, from, who, shown);
+            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, %from, who, shown);
         }
     }
 }

@@ -108,6 +108,9 @@ fn word(text: &str) -> Result<String, Problem> {
 
 /// The same, as text.
 pub(crate) fn decoded(text: &str) -> Result<String, Problem> {
+    if !text.contains('%') {
+        return Ok(text.to_owned());
+    }
     String::from_utf8(bytes(text)?).map_err(|_| Problem::invalid("the address is not UTF-8 behind its % signs"))
 }
 

@@ -53,7 +53,12 @@ impl Place {
 
     /// The document, once it has a revision.
     pub(crate) fn find(&self, library: &Database) -> Result<Document, Problem> {
-        match library.document(&self.document()) {
+        let name = self.document();
+        // Most are open, and then nobody need ask the index.
+        if let Some(document) = library.at_hand(&name) {
+            return Ok(document);
+        }
+        match library.document(&name) {
             // One that is being made has none yet.
             Ok(document) if document.latest().number() > 0 => Ok(document),
             Ok(_) | Err(DocsError::NoDocument { .. }) => Err(self.missing()),

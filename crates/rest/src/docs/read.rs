@@ -30,7 +30,11 @@ const REVISIONS_MAX: u32 = 1_000;
 
 /// The tag of a node: its hash.
 pub(super) fn tag(hash: u64) -> HeaderValue {
-    HeaderValue::from_str(&format!("\"{hash:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+    let mut text = [b'"'; 18];
+    for (place, byte) in text.iter_mut().skip(1).zip(hash.to_be_bytes().into_iter().flat_map(|it| [it >> 4, it & 15])) {
+        *place = if byte < 10 { b'0' + byte } else { b'a' + (byte - 10) };
+    }
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// Which revision.
@@ -338,4 +342,16 @@ fn envelope(revisions: Vec<Revision>, form: Form) -> Pieces {
 /// A piece that is there.
 pub(super) fn text(text: impl Into<Vec<u8>>) -> Pieces {
     Box::new(once(Ok(text.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_sixteen_digits_between_quotes() {
+        for hash in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
+            assert_eq!(tag(hash), format!("\"{hash:016x}\""));
+        }
+    }
 }

@@ -124,8 +124,10 @@ impl Writing {
         judge(&edit, change.node(&edit), self.wanted.as_ref())?;
         change.make(&mut edit, bytes)?;
         let status = if matches!(change, Change::Remove(_)) { StatusCode::NO_CONTENT } else { StatusCode::OK };
+        // The edit has at hand what the revision would have to be searched for.
+        let top = top(&edit)?;
         let revision = edit.commit(&self.said(status))?;
-        Ok(if status == StatusCode::NO_CONTENT { status.into_response() } else { self.told(status, &revision) })
+        Ok(if status == StatusCode::NO_CONTENT { status.into_response() } else { self.shown(status, top, &revision) })
     }
 
     /// Makes the document, and its database too if that is not there.
@@ -137,8 +139,13 @@ impl Writing {
     /// The revision that was committed, if it is not too long and the caller may see it. That it is committed is told even if it cannot
     /// be read.
     fn told(&self, status: StatusCode, revision: &Revision) -> Response {
+        top(revision).map_or_else(|_| status.into_response(), |top| self.shown(status, top, revision))
+    }
+
+    /// The same where it is known what its value is.
+    fn shown(&self, status: StatusCode, top: Option<Top>, revision: &Revision) -> Response {
         let is_shown = self.caller.may(Role::View, Some(&self.place.database)).is_ok();
-        echoed(status, revision, is_shown).unwrap_or_else(|_| status.into_response())
+        echoed(status, top, revision, is_shown).unwrap_or_else(|_| status.into_response())
     }
 }
 
@@ -225,17 +232,30 @@ fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<
     Ok(revision)
 }
 
-fn echoed(status: StatusCode, revision: &Revision, is_shown: bool) -> Result<Response, DocsError> {
-    let mut response = match revision.value() {
-        Some(value) if is_shown && revision.item(value)?.node.descendants <= ECHOED_NODES_MAX => {
+/// What is told of a document's value beside what it says.
+struct Top {
+    hash: u64,
+    descendants: u64,
+}
+
+/// None: the document is empty.
+fn top<L: Look>(look: &L) -> Result<Option<Top>, DocsError> {
+    let Some(value) = look.value() else { return Ok(None) };
+    let item = look.item(value)?;
+    Ok(Some(Top { hash: look.hash(&item)?, descendants: item.node.descendants }))
+}
+
+fn echoed(status: StatusCode, top: Option<Top>, revision: &Revision, is_shown: bool) -> Result<Response, DocsError> {
+    let mut response = match &top {
+        Some(top) if is_shown && top.descendants <= ECHOED_NODES_MAX => {
             (status, Form::default().text(revision)?).into_response()
         }
         _ => status.into_response(),
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
-    if let Some(value) = revision.value() {
-        headers.insert(header::ETAG, tag(revision.hash(&revision.item(value)?)?));
+    if let Some(Top { hash, .. }) = top {
+        headers.insert(header::ETAG, tag(hash));
     }
     Ok(response)
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::sessions::{Times, Tokens};
 use super::{Means, bearer};
 use crate::body;
-use crate::guard::{Guard, place};
+use crate::guard::{Guard, Whence};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -37,7 +37,7 @@ struct Asked {
 }
 
 pub(crate) async fn token(State(guard): State<Arc<Guard>>, request: Request) -> Result<Response, Problem> {
-    let place = place(&request);
+    let place = Whence::of(&request).to_string();
     let asked = read(&sent(request).await?)?;
     match &guard.identity.0 {
         // Whoever develops without identity uses the same clients.
