@@ -103,24 +103,21 @@ impl Op {
         matches!(self, Self::Get { .. })
     }
 
-    fn lay(&self, out: &mut Writer) {
-        let (kind, numbers): (u8, &[i64]) = match self {
-            Self::Get { .. } => (1, &[]),
-            Self::Create { value, .. } => (2, &[*value]),
-            Self::Remove { .. } => (3, &[]),
-            Self::Set { value, .. } => (4, &[*value]),
-            Self::Add { by, .. } => (5, &[*by]),
-            Self::AddWithin { by, min, max, .. } => (6, &[*by, *min, *max]),
-            Self::CompareAndSet { expected, value, .. } => (7, &[*expected, *value]),
-        };
-        out.u8(kind).u64(self.id().0);
-        numbers.iter().for_each(|number| _ = out.u64(signless(*number)));
+    /// Its kind and its numbers, so many of them.
+    const fn parts(&self) -> (u8, [i64; 3], usize) {
+        match *self {
+            Self::Get { .. } => (1, [0; 3], 0),
+            Self::Create { value, .. } => (2, [value, 0, 0], 1),
+            Self::Remove { .. } => (3, [0; 3], 0),
+            Self::Set { value, .. } => (4, [value, 0, 0], 1),
+            Self::Add { by, .. } => (5, [by, 0, 0], 1),
+            Self::AddWithin { by, min, max, .. } => (6, [by, min, max], 3),
+            Self::CompareAndSet { expected, value, .. } => (7, [expected, value, 0], 2),
+        }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let kind = reader.u8("op")?;
-        let id = AssetId(reader.u64("asset")?);
-        let mut number = || reader.u64("number").map(signed);
+    #[inline]
+    fn of_parts(kind: u8, id: AssetId, mut number: impl FnMut() -> Result<i64, Malformed>) -> Result<Self, Malformed> {
         Ok(match kind {
             1 => Self::Get { id },
             2 => Self::Create { id, value: number()? },
@@ -132,6 +129,31 @@ impl Op {
             _ => return Err(Malformed { field: "op" }),
         })
     }
+
+    fn lay(&self, out: &mut Writer) {
+        let (kind, numbers, count) = self.parts();
+        out.u8(kind).u64(self.id().0);
+        numbers.iter().take(count).for_each(|number| _ = out.u64(signless(*number)));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (kind, id) = (reader.u8("op")?, AssetId(reader.u64("asset")?));
+        Self::of_parts(kind, id, || reader.u64("number").map(signed))
+    }
+
+    /// As short as its numbers are small.
+    pub(crate) fn pack(&self, out: &mut Writer) {
+        let (kind, numbers, count) = self.parts();
+        out.u8(kind).varint(self.id().0);
+        // The sign is the lowest bit: what is near zero is short on either side of it.
+        numbers.iter().take(count).for_each(|number| _ = out.varint(signless(number << 1 ^ number >> 63)));
+    }
+
+    fn unpack(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (kind, id) = (reader.u8("op")?, AssetId(reader.varint("asset")?));
+        let unsign = |packed: u64| signed(packed >> 1) ^ -signed(packed & 1);
+        Self::of_parts(kind, id, || reader.varint("number").map(unsign))
+    }
 }
 
 /// Operations as they were read: checked, and not copied.
@@ -139,25 +161,46 @@ impl Op {
 pub struct Ops<'a> {
     bytes: &'a [u8],
     count: u16,
+    is_packed: bool,
 }
 
 impl<'a> Ops<'a> {
     fn read(bytes: &'a [u8], count: u16) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let ops = Self::take(&mut reader, count, false)?;
+        reader.end()?;
+        Ok(ops)
+    }
+
+    /// So many that [`Op::pack`] laid; what stands behind them is left.
+    pub(crate) fn unpack(reader: &mut Reader<'a>, count: u16) -> Result<Self, Malformed> {
+        Self::take(reader, count, true)
+    }
+
+    #[inline]
+    fn take(reader: &mut Reader<'a>, count: u16, is_packed: bool) -> Result<Self, Malformed> {
         if !(1..=OPS_MAX).contains(&usize::from(count)) {
             return Err(Malformed { field: "count" });
         }
-        let mut reader = Reader::new(bytes);
+        let from = reader.rest();
         for _ in 0..count {
-            Op::read(&mut reader)?;
+            if is_packed {
+                Op::unpack(reader)?
+            } else {
+                Op::read(reader)?
+            };
         }
-        reader.end()?;
-        Ok(Self { bytes, count })
+        let bytes = from.get(..from.len() - reader.rest().len()).unwrap_or_default();
+        Ok(Self { bytes, count, is_packed })
     }
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Op> + use<'a> {
-        let mut reader = Reader::new(self.bytes);
-        (0..self.count).map_while(move |_| Op::read(&mut reader).ok())
+        let (mut reader, is_packed) = (Reader::new(self.bytes), self.is_packed);
+        (0..self.count).map_while(move |_| {
+            let op = if is_packed { Op::unpack(&mut reader) } else { Op::read(&mut reader) };
+            op.ok()
+        })
     }
 
     /// How many.

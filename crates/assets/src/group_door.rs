@@ -1,7 +1,7 @@
 //! The door of a member of a group: clients, on the member's own thread.
 //!
 //! ```text
-//!   round     read what has arrived · a command: the primary's time before it, ordered · reads: asked        (the desk lays and sends)
+//!   round     read what has arrived · commands: one run of all of them, ordered with the primary's time · reads: asked   (the desk lays and sends)
 //!   applied   confirmed and executed: the answer goes to whoever ordered it, the change to who subscribed    POINT OF NO RETURN was before
 //!   flush     votes and outcomes that are on every disk in the set · one write for each connection
 //! ```
@@ -10,12 +10,13 @@
 //! for answers: what they sent is in doubt, and a session finds out at the next primary.
 //! Deliberately absent: TLS and accounts; deciding who leads; waiting.
 
+mod runs;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_frame::{Head, lay};
 use assent_ids::Epoch;
 use assent_kind::Kind;
 use assent_membership::{Member, Sequence};
@@ -23,13 +24,15 @@ use assent_replica::{FRONT_TOKEN, Front, Port, Ready, Refused};
 use assent_world::Clock;
 use assent_world::net::{Address, Interest, Listener, Registry, Token, Waker};
 
+use self::runs::lay_answer;
 use crate::caller::{Asked, Caller, Held, Ordered, Whose, owed_bytes};
 use crate::command::{COMMAND_BYTES_MAX, Command};
 use crate::engine::{KIND_COMMAND as ENTRY_COMMAND, KIND_RULES as ENTRY_RULES, Stats};
 use crate::guest::{AGAIN, CLIENTS_MAX, Guest, NEWS_KEPT_MAX, NEWS_MAX, READ_BYTES, ROUND_BYTES_MAX};
 use crate::machine::Machine;
 use crate::member::rules_of;
-use crate::message::{self, ASKED_BYTES_MAX, Ask, KIND_ANSWER, KIND_ASK, KIND_COMMAND, Status, Word};
+use crate::message::{self, ASKED_BYTES_MAX, Ask, KIND_ASK, KIND_COMMAND, Status, Word};
+use crate::run::{KIND_RUN as ENTRY_RUN, Run};
 use crate::standing::{self, GroupStatus};
 use crate::subscribe::Subscriptions;
 use crate::trace::{Step, Steps, Trace};
@@ -69,8 +72,12 @@ pub struct GroupDoor {
     again: BTreeSet<usize>,
     /// Connections that may have something to be written.
     said: BTreeSet<usize>,
+    /// Commands of this round that have no place in the log yet: the next one is theirs.
+    run: Run,
     /// Commands without an answer, as they stand in the log.
     ordered: VecDeque<Ordered>,
+    /// What the log did not take of this round, and why.
+    refused: Vec<(Whose, Refused)>,
     /// Those whose places are kept for questions.
     asking: BTreeSet<usize>,
     /// Those that say nothing more, and wait for answers.
@@ -115,7 +122,9 @@ impl GroupDoor {
             accept_again: false,
             again: BTreeSet::new(),
             said: BTreeSet::new(),
+            run: Run::default(),
             ordered: VecDeque::new(),
+            refused: Vec::new(),
             asking: BTreeSet::new(),
             listening: BTreeSet::new(),
             owed_bytes: 0,
@@ -210,6 +219,8 @@ impl GroupDoor {
                     break;
                 }
                 KIND_ASK => {
+                    // A person's word may end what lets commands be ordered.
+                    self.lay_run(port);
                     client.guest.has_asked = true;
                     self.ask(token, client, frame.mark, frame.payload, port);
                 }
@@ -243,7 +254,11 @@ impl GroupDoor {
             }
             _ if self.wants_rules || self.owed_bytes >= OWED_BYTES_MAX => Err(Refused::Busy { bytes: self.owed_bytes }),
             true => port.read(self.tags).map(|()| None),
-            false => port.order(ENTRY_COMMAND, &[&self.round_ms.to_le_bytes(), bytes]).map(Some),
+            false if Run::takes(&command) => Ok(Some(self.join(&command, port))),
+            false => {
+                self.lay_run(port);
+                port.order(ENTRY_COMMAND, &[&self.round_ms.to_le_bytes(), bytes]).map(Some)
+            }
         };
         match ordered {
             Ok(at) => {
@@ -368,7 +383,7 @@ impl GroupDoor {
             self.held.push_back(Held { answer: answer.to_vec(), ..held });
             return;
         }
-        self.answer_to(held.whose, answer);
+        self.answer_to(held.whose, |out, mark| lay_answer(out, mark, answer));
     }
 
     /// What is told of branches is on every disk in the set: whoever hears it may forget it.
@@ -378,18 +393,7 @@ impl GroupDoor {
         }
         let kept = port.kept();
         while let Some(Held { whose, answer, .. }) = self.held.pop_front_if(|held| held.at <= kept) {
-            self.answer_to(whose, &answer);
-        }
-    }
-
-    fn answer_to(&mut self, whose: Whose, answer: &[u8]) {
-        // It may have gone; what it ordered was done all the same.
-        if let Some(client) = self.clients.get_mut(&whose.token) {
-            self.owed_bytes = self.owed_bytes.saturating_sub(whose.owed_bytes);
-            client.answer(whose, |out, mark| {
-                _ = lay(out, Head { mark, kind: KIND_ANSWER, ..Head::default() }, &[answer])
-            });
-            self.said.insert(whose.token);
+            self.answer_to(whose, |out, mark| lay_answer(out, mark, &answer));
         }
     }
 
@@ -492,18 +496,22 @@ impl Front<Machine> for GroupDoor {
             self.clients.insert(token, client);
             self.said.insert(token);
         }
+        self.lay_run(port);
+        self.tell_refused();
     }
 
-    fn applied(&mut self, at: Sequence, _: u16, answer: &[u8], machine: &Machine) {
+    fn applied(&mut self, at: Sequence, kind: u16, answer: &[u8], machine: &Machine) {
         if !self.subscriptions.is_empty() {
             machine.changes().iter().for_each(|change| self.subscriptions.tell(change));
             self.has_news = true;
         }
-        if let Some(ordered) = self.ordered.pop_front_if(|ordered| ordered.at == at) {
+        if kind == ENTRY_RUN {
+            self.answer_run(at, answer);
+        } else if let Some(ordered) = self.ordered.pop_front_if(|ordered| ordered.at == at) {
             let Ordered { whose, is_of_branch, .. } = ordered;
             self.told(is_of_branch, Held { at, whose, answer: Vec::new() }, answer);
         }
-        if let Some(mut trace) = self.traced.pop_front_if(|trace| trace.sequence == at) {
+        while let Some(mut trace) = self.traced.pop_front_if(|trace| trace.sequence == at) {
             trace.stamp(Step::Confirmed, &*self.clock);
             self.answered.push(trace);
         }

@@ -76,6 +76,7 @@ mod refusal;
 mod remote;
 mod resource;
 mod rules;
+mod run;
 mod sessions;
 mod standing;
 mod store;

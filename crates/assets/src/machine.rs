@@ -10,7 +10,7 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use assent_frame::Writer;
+use assent_frame::{Reader, Writer};
 use assent_ids::Xid;
 use assent_membership::Sequence;
 use xxhash_rust::xxh3::xxh3_64;
@@ -25,6 +25,7 @@ use crate::image::View;
 use crate::logic::Logics;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
+use crate::run::{self, Item, Stretch};
 use crate::sessions::{Admission, Sessions};
 use crate::subscribe::Change;
 use crate::work::{State, Undo, Work};
@@ -68,6 +69,8 @@ pub struct Machine {
     /// When the staged command is ordered.
     staged_ms: u64,
     results: Vec<Asset>,
+    /// What the last entry changed, if it was a run.
+    changed: Vec<Change>,
 }
 
 impl Machine {
@@ -86,6 +89,7 @@ impl Machine {
             staged: Staged::Nothing,
             staged_ms: 0,
             results: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -133,13 +137,82 @@ impl Machine {
         Ok(())
     }
 
+    /// The next entry of a log is a run: its commands are executed as [`Machine::take`] does, one after the other, and their answers are laid
+    /// with their lengths before them.
+    ///
+    /// # Errors
+    /// As [`Machine::take`]; of a run that is malformed, what stands before that is done: nobody lays such a run, and the member stops.
+    pub(crate) fn take_run(
+        &mut self,
+        sequence: Sequence,
+        time_ms: u64,
+        run: &[u8],
+        answers: &mut Vec<u8>,
+    ) -> Result<(), AssetsError> {
+        self.refuse_other(sequence)?;
+        self.forget_changes();
+        self.staged_ms = self.time_ms.max(time_ms);
+        let mut reader = Reader::new(run);
+        let mut stretch = Stretch::default();
+        while !reader.rest().is_empty() {
+            match Item::read(&mut reader)? {
+                Item::Command(what) => self.take_one(sequence, &mut stretch, what, answers),
+                Item::Whose(first) => {
+                    self.end_stretch(sequence, &stretch, answers);
+                    let is_new = first.is_some_and(|first| self.sessions.admit(first) == Admission::New);
+                    stretch = Stretch { first, commands: 0, is_new, from: answers.len() };
+                }
+            }
+        }
+        self.end_stretch(sequence, &stretch, answers);
+        self.undo.clear();
+        (self.sequence, self.time_ms) = (sequence, self.staged_ms);
+        Ok(())
+    }
+
+    fn take_one(&mut self, at: Sequence, stretch: &mut Stretch, what: What<'_>, answers: &mut Vec<u8>) {
+        self.undo.clear();
+        // Where the first is the session's next, all of them are.
+        let request = stretch.request().filter(|_| !stretch.is_new);
+        stretch.commands += 1;
+        answers.extend_from_slice(&[0; 4]);
+        let start = answers.len();
+        let mut out = Writer::behind(mem::take(answers));
+        let begun = self.step(&Command { request, is_branch: false, what }, &mut out);
+        self.staged = Staged::Nothing;
+        *answers = out.into_vec();
+        let length = u32::try_from(answers.len() - start).unwrap_or(u32::MAX);
+        if let Some(place) = answers.get_mut(start - 4..start) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+        if let (Some(request), Begun::Ready) = (request, begun) {
+            self.sessions.executed(request, at, answers.get(start..).unwrap_or_default());
+        }
+        match self.undo.only() {
+            Some((id, asset)) => self.changed.push(Change { sequence: at, id, asset }),
+            None if self.undo.is_empty() => {}
+            None => {
+                let change = |(id, asset)| Change { sequence: at, id, asset };
+                self.changed.extend(self.undo.changed().into_iter().map(change));
+            }
+        }
+    }
+
+    /// The session of these commands hears of all of them at once.
+    fn end_stretch(&mut self, at: Sequence, stretch: &Stretch, answers: &[u8]) {
+        if let Some(first) = stretch.first.filter(|_| stretch.is_new && stretch.commands > 0) {
+            let laid = answers.get(stretch.from..).unwrap_or_default();
+            self.sessions.executed_all(first, at, run::answers(laid));
+        }
+    }
+
     /// The next entry of a log holds no command.
     ///
     /// # Errors
     /// [`AssetsError::OutOfOrder`].
     pub fn pass(&mut self, sequence: Sequence) -> Result<(), AssetsError> {
         self.refuse_other(sequence)?;
-        self.undo.clear();
+        self.forget_changes();
         (self.staged, self.staged_ms) = (Staged::Nothing, self.time_ms);
         self.finish(&[]);
         Ok(())
@@ -160,7 +233,7 @@ impl Machine {
     /// Tries a command that would be the next, at this time, and lays its answer behind what `answers` has. `Ready`
     /// must be followed by [`Machine::finish`] or [`Machine::cancel`].
     pub fn begin(&mut self, time_ms: u64, command: &Command<'_>, answers: &mut Vec<u8>) -> Begun {
-        self.undo.clear();
+        self.forget_changes();
         self.staged = Staged::Nothing;
         self.staged_ms = self.time_ms.max(time_ms);
         let mut out = Writer::behind(mem::take(answers));
@@ -304,11 +377,16 @@ impl Machine {
         }
     }
 
-    /// What the last finished command changed.
+    /// What the last finished command changed; of a run, what each of its commands did.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        let change = |id| Change { sequence: self.sequence, id, asset: self.get(id) };
-        self.undo.changed().into_iter().map(change).collect()
+        let change = |(id, asset)| Change { sequence: self.sequence, id, asset };
+        self.changed.iter().copied().chain(self.undo.changed().into_iter().map(change)).collect()
+    }
+
+    fn forget_changes(&mut self) {
+        self.undo.clear();
+        self.changed.clear();
     }
 
     const fn next(&self) -> Sequence {
@@ -445,8 +523,7 @@ impl Machine {
             Answer::Refused { op, refusal }.lay(out);
             return Begun::Answered;
         }
-        let write = |id| (id, self.state.assets.get(id));
-        let writes: Vec<Write> = self.undo.changed().into_iter().map(write).collect();
+        let writes: Vec<Write> = self.undo.changed();
         self.undo.back(&mut self.state);
         let results = Results { assets: mem::take(&mut self.results), output: Vec::new() };
         if writes.is_empty() {

@@ -3,6 +3,7 @@
 //! ```text
 //!   kind 1 command: | when the primary ordered it, milliseconds 8 | the command as it came |
 //!   kind 2 rules:   | limits 4 x 8 | logics 2, each 2 |   laid by each primary before anything of a client
+//!   kind 3 run:     commands that were read together, and the time of all of them (`run`)
 //! ```
 //! Deliberately absent: sockets, and who leads.
 
@@ -16,6 +17,7 @@ use crate::engine::{KIND_COMMAND, KIND_RULES};
 use crate::image::{ImageHead, Loading, View};
 use crate::machine::Machine;
 use crate::rules::Rules;
+use crate::run::{self, KIND_RUN};
 
 impl assent_replica::Machine for Machine {
     type View = View;
@@ -27,6 +29,11 @@ impl assent_replica::Machine for Machine {
                 let taken = self.take(at, u64::from_le_bytes(*time), command, answer);
                 taken.map_err(|error| format!("entry {at}: {error}"))
             }
+            KIND_RUN => {
+                let (time_ms, items) = run::read(command).map_err(|error| format!("entry {at}: {error}"))?;
+                let taken = self.take_run(at, time_ms, items, answer);
+                taken.map_err(|error| format!("entry {at}: {error}"))
+            }
             KIND_RULES => {
                 let kept = Rules::read(&mut Reader::new(command)).map_err(|error| format!("entry {at}: {error}"))?;
                 self.rules().check(&kept)?;
@@ -34,6 +41,10 @@ impl assent_replica::Machine for Machine {
             }
             other => Err(format!("entry {at} is of kind {other}, which is not of assets")),
         }
+    }
+
+    fn commands(kind: u16, command: &[u8]) -> u64 {
+        if kind == KIND_RUN { run::commands(command) } else { 1 }
     }
 
     fn hash(&self) -> u64 {

@@ -190,6 +190,13 @@ const fn ack_byte(ack: Ack) -> u8 {
 }
 
 impl Status {
+    /// Commands executed: of a node of a group since it began, of one alone all that its state has.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        let of_group = self.group.as_ref().and_then(|group| group.counts.iter().find(|(name, _)| name == "applied"));
+        of_group.map_or(self.stats.sequence.0, |(_, commands)| *commands)
+    }
+
     pub(crate) fn lay(&self, out: &mut Vec<u8>, mark: u64) {
         let stats = &self.stats;
         let count = |many: usize| u64::try_from(many).unwrap_or(u64::MAX);

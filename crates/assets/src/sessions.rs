@@ -4,7 +4,7 @@
 //! has a limit in bytes. It has no clock: who is evicted follows from the log alone.
 //! Walk: [`Sessions::open`] · [`Sessions::admit`] before a request is executed · [`Sessions::executed`] with its answer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use assent_frame::{Malformed, Reader, Writer};
@@ -50,7 +50,8 @@ type Shard = BTreeMap<SessionName, Arc<Session>>;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     shards: Vec<Arc<Shard>>,
-    by_use: BTreeMap<Sequence, SessionName>,
+    /// The next to go first. Of those that one entry used, the least name.
+    by_use: BTreeSet<(Sequence, SessionName)>,
     bytes: usize,
     digest: u64,
     limits: Limits,
@@ -63,7 +64,7 @@ pub(crate) struct SessionsView(Vec<Arc<Shard>>);
 impl Sessions {
     pub(crate) fn new(limits: Limits) -> Self {
         let shards = (0..SHARDS).map(|_| Arc::default()).collect();
-        Self { shards, by_use: BTreeMap::new(), bytes: 0, digest: 0, limits }
+        Self { shards, by_use: BTreeSet::new(), bytes: 0, digest: 0, limits }
     }
 
     pub(crate) fn view(&self) -> SessionsView {
@@ -98,7 +99,7 @@ impl Sessions {
     /// Its client has all its answers.
     pub(crate) fn close(&mut self, session: SessionName) {
         let Some(gone) = self.shard_mut(session).and_then(|shard| shard.remove(&session)) else { return };
-        self.by_use.remove(&gone.used);
+        self.by_use.remove(&(gone.used, session));
         self.bytes -= gone.bytes;
         self.digest = self.digest.wrapping_sub(digest(session, &gone));
     }
@@ -122,19 +123,26 @@ impl Sessions {
 
     /// The next request of a session was executed here, with this answer.
     pub(crate) fn executed(&mut self, request: Request, at: Sequence, answer: &[u8]) {
-        let Some(known) = self.shard_mut(request.session).and_then(|shard| shard.get_mut(&request.session)) else {
+        self.executed_all(request, at, std::iter::once(answer));
+    }
+
+    /// The next request of a session and some behind it were executed here, with these answers.
+    pub(crate) fn executed_all<'a>(&mut self, first: Request, at: Sequence, answers: impl Iterator<Item = &'a [u8]>) {
+        let Some(known) = self.shard_mut(first.session).and_then(|shard| shard.get_mut(&first.session)) else {
             return;
         };
-        let before = (digest(request.session, known), known.bytes, known.used);
+        let before = (digest(first.session, known), known.bytes, known.used);
         let session = Arc::make_mut(known);
-        session.last = session.last.saturating_add(1);
         session.used = at;
-        session.keep(answer, request.window);
-        let after = (digest(request.session, session), session.bytes);
+        for answer in answers {
+            session.last = session.last.saturating_add(1);
+            session.keep(answer, first.window);
+        }
+        let after = (digest(first.session, session), session.bytes);
         self.digest = self.digest.wrapping_sub(before.0).wrapping_add(after.0);
         self.bytes = self.bytes - before.1 + after.1;
-        self.by_use.remove(&before.2);
-        self.by_use.insert(at, request.session);
+        self.by_use.remove(&(before.2, first.session));
+        self.by_use.insert((at, first.session));
         while self.bytes > self.limits.answer_bytes_max && self.by_use.len() > 1 {
             self.evict_oldest();
         }
@@ -151,14 +159,14 @@ impl Sessions {
     fn put(&mut self, name: SessionName, session: Session) {
         self.bytes += session.bytes;
         self.digest = self.digest.wrapping_add(digest(name, &session));
-        self.by_use.insert(session.used, name);
+        self.by_use.insert((session.used, name));
         if let Some(shard) = self.shard_mut(name) {
             shard.insert(name, Arc::new(session));
         }
     }
 
     fn evict_oldest(&mut self) {
-        if let Some(oldest) = self.by_use.first_key_value().map(|(_, session)| *session) {
+        if let Some(oldest) = self.by_use.first().map(|(_, session)| *session) {
             self.close(oldest);
         }
     }
@@ -173,7 +181,7 @@ impl Sessions {
             session.bytes += answer.len();
             session.answers.push_back(answer);
         }
-        if self.get(name).is_some() || self.by_use.contains_key(&used) {
+        if self.get(name).is_some() {
             return Err(Malformed { field: "session" });
         }
         self.put(name, session);

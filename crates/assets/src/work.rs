@@ -26,10 +26,18 @@ pub(crate) type Held = BTreeMap<AssetId, Xid>;
 /// Changes of business logic, at most: a call is short, as everybody waits for it.
 const CHANGES_MAX: usize = 16 * OPS_MAX;
 
+/// What an asset was, and what it is since.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    id: AssetId,
+    before: Option<Asset>,
+    after: Option<Asset>,
+}
+
 /// What stood where something was changed, in the order of the changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undo {
-    assets: Vec<(AssetId, Option<Asset>)>,
+    assets: Vec<Changed>,
     notes: Vec<((u64, u64), Option<Note>)>,
 }
 
@@ -45,7 +53,7 @@ impl Undo {
 
     /// Everything as it was.
     pub(crate) fn back(&mut self, state: &mut State) {
-        while let Some((id, before)) = self.assets.pop() {
+        while let Some(Changed { id, before, .. }) = self.assets.pop() {
             state.assets.put(id, before);
         }
         while let Some(((book, key), before)) = self.notes.pop() {
@@ -53,22 +61,22 @@ impl Undo {
         }
     }
 
-    /// The assets that were changed, each once, in the order of their first change.
-    pub(crate) fn changed(&self) -> Vec<AssetId> {
-        match self.assets.as_slice() {
-            [] => Vec::new(),
-            [(id, _)] => vec![*id],
-            many => {
-                let mut seen = std::collections::BTreeSet::new();
-                many.iter().map(|(id, _)| *id).filter(|id| seen.insert(*id)).collect()
-            }
-        }
+    /// The assets that were changed, each once, in the order of their first change; and what they are.
+    pub(crate) fn changed(&self) -> Vec<(AssetId, Option<Asset>)> {
+        let mut last: BTreeMap<AssetId, Option<Asset>> =
+            self.assets.iter().map(|changed| (changed.id, changed.after)).collect();
+        self.assets.iter().filter_map(|changed| last.remove_entry(&changed.id)).collect()
+    }
+
+    /// The asset that was changed, if it is one, and once: what it is.
+    pub(crate) fn only(&self) -> Option<(AssetId, Option<Asset>)> {
+        if let [Changed { id, after, .. }] = self.assets.as_slice() { Some((*id, *after)) } else { None }
     }
 
     /// The writes of a branch, as they were promised.
     pub(crate) fn lay(&mut self, state: &mut State, writes: &[(AssetId, Option<Asset>)]) {
         for (id, asset) in writes {
-            self.assets.push((*id, state.assets.get(*id)));
+            self.assets.push(Changed { id: *id, before: state.assets.get(*id), after: *asset });
             state.assets.put(*id, *asset);
         }
     }
@@ -133,7 +141,7 @@ impl<'a> Work<'a> {
         self.may_change(id)?;
         let Err(place) = self.state.assets.find(id) else { return Err(Refusal::Exists { id }) };
         let asset = Asset { value, updates: 0 };
-        self.undo.assets.push((id, None));
+        self.undo.assets.push(Changed { id, before: None, after: Some(asset) });
         self.state.assets.insert(place, id, asset);
         Ok(asset)
     }
@@ -145,7 +153,7 @@ impl<'a> Work<'a> {
     pub fn remove(&mut self, id: AssetId) -> Result<Asset, Refusal> {
         self.may_change(id)?;
         let Ok((found, before)) = self.state.assets.find(id) else { return Err(Refusal::Unknown { id }) };
-        self.undo.assets.push((id, Some(before)));
+        self.undo.assets.push(Changed { id, before: Some(before), after: None });
         self.state.assets.remove(found);
         Ok(before)
     }
@@ -179,7 +187,7 @@ impl<'a> Work<'a> {
         self.may_change(id)?;
         let Ok((found, before)) = self.state.assets.find(id) else { return Err(Refusal::Unknown { id }) };
         let asset = Asset { value: to(before)?, updates: before.updates.saturating_add(1) };
-        self.undo.assets.push((id, Some(before)));
+        self.undo.assets.push(Changed { id, before: Some(before), after: Some(asset) });
         self.state.assets.replace(found, asset);
         Ok(asset)
     }

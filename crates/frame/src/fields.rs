@@ -72,6 +72,16 @@ impl Writer {
         self.bytes(value.as_bytes())
     }
 
+    /// A number of seven bits a byte, the lowest first; all bytes but the last have their highest bit. At most ten.
+    #[inline]
+    pub fn varint(&mut self, mut value: u64) -> &mut Self {
+        while value > 0x7f {
+            self.bytes.push(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.u8(value.to_le_bytes()[0])
+    }
+
     /// Bytes without a length.
     #[inline]
     pub fn raw(&mut self, value: &[u8]) -> &mut Self {
@@ -161,6 +171,33 @@ impl<'a> Reader<'a> {
         self.chunk(field).map(u128::from_le_bytes)
     }
 
+    /// What [`Writer::varint`] laid.
+    ///
+    /// # Errors
+    /// [`Malformed`], also for more than 64 bits, and for more bytes than the number needs.
+    #[inline]
+    pub fn varint(&mut self, field: &'static str) -> Result<u64, Malformed> {
+        let first = self.u8(field)?;
+        if first <= 0x7f { Ok(u64::from(first)) } else { self.varint_behind(first, field) }
+    }
+
+    fn varint_behind(&mut self, first: u8, field: &'static str) -> Result<u64, Malformed> {
+        let mut value = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
+            let byte = self.u8(field)?;
+            let bits = u64::from(byte & 0x7f);
+            value |= bits << shift;
+            let is_lost = (bits << shift) >> shift != bits;
+            match byte {
+                0 => break,
+                _ if is_lost => break,
+                1..=0x7f => return Ok(value),
+                _ => {}
+            }
+        }
+        Err(Malformed { field })
+    }
+
     /// A byte string, borrowed.
     ///
     /// # Errors
@@ -237,5 +274,25 @@ mod tests {
     fn a_huge_length_is_refused_without_memory() {
         let mut reader = Reader::new(&[0xff, 0xff, 0xff, 0xff, 1, 2]);
         assert_eq!(reader.bytes("value"), Err(Malformed { field: "value" }));
+    }
+
+    #[test]
+    fn a_varint_is_as_short_as_it_can_be_and_no_other_form_of_it_is_read() {
+        let bits = (0..64).map(|bit| 1_u64 << bit);
+        for number in bits.flat_map(|bit| [bit - 1, bit, bit + 1]).chain([u64::MAX]) {
+            let mut writer = Writer::new();
+            writer.varint(number);
+            let bytes = writer.into_vec();
+            assert_eq!(bytes.len(), number.max(1).ilog2() as usize / 7 + 1, "{number}");
+            let mut reader = Reader::new(&bytes);
+            assert_eq!((reader.varint("n"), reader.end()), (Ok(number), Ok(())));
+            assert!((0..bytes.len()).all(|end| Reader::new(&bytes[..end]).varint("n").is_err()));
+            let mut longer = bytes.clone();
+            *longer.last_mut().unwrap() |= 0x80;
+            longer.push(0);
+            assert!(Reader::new(&longer).varint("n").is_err(), "{number} in one byte more");
+        }
+        let beyond = [&[0xff; 9][..], &[2]].concat();
+        assert!(Reader::new(&beyond).varint("n").is_err(), "65 bits");
     }
 }

@@ -105,10 +105,10 @@ pub(crate) struct Snapshots<M: Machine> {
     pub(crate) wants_trim: Option<Lsn>,
     pub(crate) openings: Arc<Openings>,
     pub(crate) loaded: Option<M>,
-    /// Bytes executed in all, and up to the one that is kept, and up to the one that is being written.
-    pub(crate) executed_bytes: u64,
-    pub(crate) kept_bytes: u64,
-    pub(crate) writing_bytes: u64,
+    /// What was executed in all, and up to the one that is kept, and up to the one that is being written.
+    pub(crate) done: Done,
+    pub(crate) kept_done: Done,
+    pub(crate) writing_done: Done,
     pub(crate) not_before_ms: u64,
     /// For who writes one: it goes slowly while commands are executed.
     pub(crate) executed: Arc<AtomicU64>,
@@ -116,6 +116,20 @@ pub(crate) struct Snapshots<M: Machine> {
     pub(crate) refused: bool,
     pub(crate) busy: bool,
     worker: Worker<ShelfOrder<M>>,
+}
+
+/// What a machine has executed since its member began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) commands: u64,
+    bytes: u64,
+}
+
+impl Done {
+    pub(crate) fn add(&mut self, commands: u64, bytes: usize) {
+        self.commands = self.commands.saturating_add(commands);
+        self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
 }
 
 impl<M: Machine> Snapshots<M> {
@@ -135,9 +149,9 @@ impl<M: Machine> Snapshots<M> {
             wants_trim: None,
             openings,
             loaded: None,
-            executed_bytes: 0,
-            kept_bytes: 0,
-            writing_bytes: 0,
+            done: Done::default(),
+            kept_done: Done::default(),
+            writing_done: Done::default(),
             not_before_ms: 0,
             executed,
             refused: false,
@@ -278,7 +292,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             applied: self.applied.end.sequence,
             durable: self.log.held().1,
             snapshot: self.snapshots.kept,
-            replay_bytes: self.snapshots.executed_bytes.saturating_sub(self.snapshots.kept_bytes),
+            replay_bytes: self.snapshots.done.bytes.saturating_sub(self.snapshots.kept_done.bytes),
         }
     }
 
@@ -387,7 +401,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 // One from elsewhere, or a cut, may have come between: then it was revoked, or the value looks at its chain.
                 if mark.sequence > self.snapshots.kept {
                     self.snapshots.kept = mark.sequence;
-                    self.snapshots.kept_bytes = self.snapshots.writing_bytes;
+                    self.snapshots.kept_done = self.snapshots.writing_done;
                     self.replica.counts.snapshots += 1;
                     self.step(Input::SnapshotKept(mark))?;
                 }
@@ -458,14 +472,14 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Trim { log, journal, place });
             return;
         }
-        let since = self.applied.end.sequence.0.saturating_sub(self.snapshots.kept.0);
-        let bytes = self.snapshots.executed_bytes.saturating_sub(self.snapshots.kept_bytes);
+        let since = self.snapshots.done.commands.saturating_sub(self.snapshots.kept_done.commands);
+        let bytes = self.snapshots.done.bytes.saturating_sub(self.snapshots.kept_done.bytes);
         let due = since >= self.tuning.snapshot_every.max(1) || bytes >= self.tuning.snapshot_log_bytes.max(1);
-        if since == 0 {
+        if self.applied.end.sequence <= self.snapshots.kept {
             self.wanted.snapshot = false;
         } else if self.wanted.snapshot || (due && self.now_ms() >= self.snapshots.not_before_ms) {
             self.wanted.snapshot = false;
-            self.snapshots.writing_bytes = self.snapshots.executed_bytes;
+            self.snapshots.writing_done = self.snapshots.done;
             let (turn, base, view) = (self.snapshots.shelf.turn(), self.applied.clone(), self.machine.view());
             self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Write { turn, base, view });
         }

@@ -52,18 +52,18 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
     /// Executes what is confirmed, for a turn.
     pub(crate) fn execute_some(&mut self) -> Result<(), Stopped> {
         self.execute(EXECUTED_MAX)?;
-        self.snapshots.executed.store(self.applied.end.sequence.0, Ordering::Relaxed);
+        self.snapshots.executed.store(self.snapshots.done.commands, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Executes what is confirmed, so many commands at most, and answers whoever waits for it.
+    /// Executes what is confirmed, and no entry more when so many commands are done; answers whoever waits for it.
     pub(crate) fn execute(&mut self, most: u64) -> Result<(), Stopped> {
-        let to = self.commit_to.min(Sequence(self.applied.end.sequence.0.saturating_add(most)));
-        while self.applied.end.sequence < to {
+        let (to, until) = (self.commit_to, self.snapshots.done.commands.saturating_add(most));
+        while self.applied.end.sequence < to && self.snapshots.done.commands < until {
             let after = self.applied.end.sequence;
             // Out of the value for a moment: nothing that executing does looks at it.
             let recent = std::mem::take(&mut self.replica.recent);
-            let applied = recent.behind(after).map(|entries| self.apply_all(entries, to));
+            let applied = recent.behind(after).map(|entries| self.apply_all(entries, to, until));
             self.replica.recent = recent;
             if let Some(applied) = applied {
                 applied?;
@@ -71,7 +71,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             }
             // A batch of the log is read as a whole: all that is due at once, and not some of it again and again.
             if let Some(reading) = self.log.reading(after) {
-                reading.each(to, |entry| self.apply(entry))?;
+                reading.each(to, |entry| self.apply(entry).map(|()| self.snapshots.done.commands < until))?;
             }
             if self.applied.end.sequence == after {
                 return Err(ReplicaError::Missing { at: Sequence(after.0.saturating_add(1)) }.into());
@@ -80,8 +80,19 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         Ok(())
     }
 
-    fn apply_all<'e>(&mut self, entries: impl Iterator<Item = &'e Entry>, to: Sequence) -> Result<(), Stopped> {
-        entries.take_while(|entry| entry.sequence <= to).try_for_each(|entry| self.apply(entry))
+    fn apply_all<'e>(
+        &mut self,
+        entries: impl Iterator<Item = &'e Entry>,
+        to: Sequence,
+        until: u64,
+    ) -> Result<(), Stopped> {
+        for entry in entries.take_while(|entry| entry.sequence <= to) {
+            self.apply(entry)?;
+            if self.snapshots.done.commands >= until {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), Stopped> {
@@ -91,9 +102,9 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         applied.map_err(|why| Stopped::Machine { at, kind, why })?;
         self.applied.end = entry.mark();
         self.applied.history.grew(entry.epoch, at);
-        self.snapshots.executed_bytes =
-            self.snapshots.executed_bytes.saturating_add(u64::try_from(entry.bytes()).unwrap_or(u64::MAX));
-        self.replica.counts.applied += 1;
+        let commands = M::commands(kind, &entry.payload);
+        self.snapshots.done.add(commands, entry.bytes());
+        self.replica.counts.applied += commands;
         self.front.applied(at, kind, &self.answer, &self.machine);
         if !self.waiting.is_empty()
             && let Some(waiting) = self.waiting.remove(&at)
@@ -221,7 +232,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
 
     fn replace(&mut self, machine: M) {
         self.machine = machine;
-        self.snapshots.kept_bytes = self.snapshots.executed_bytes;
+        self.snapshots.kept_done = self.snapshots.done;
         self.front.replaced(&self.machine);
     }
 

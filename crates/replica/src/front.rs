@@ -132,10 +132,18 @@ impl<M: Machine> Port<'_, M> {
     /// [`Refused`]: nothing has happened then.
     pub fn order(&mut self, kind: u16, parts: &[&[u8]]) -> Result<Sequence, Refused> {
         let ordered = self.refuse_halted().and_then(|()| self.replica.submit_parts(kind, parts));
-        if ordered.is_err() {
-            self.replica.counts.refused += 1;
+        let commands = M::commands(kind, parts.first().copied().unwrap_or_default());
+        match ordered {
+            Ok(_) => self.replica.counts.ordered += commands.saturating_sub(1),
+            Err(_) => self.replica.counts.refused += commands,
         }
         ordered
+    }
+
+    /// The number of what is ordered next.
+    #[must_use]
+    pub const fn next(&self) -> Sequence {
+        Sequence(self.replica.end().sequence.0.saturating_add(1))
     }
 
     /// Asks for a read: [`Front::readable`] tells when the machine surely shows all that was acknowledged before, by anybody, and

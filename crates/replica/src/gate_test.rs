@@ -293,8 +293,8 @@ fn another_version_or_an_unknown_kind_is_refused() {
         assent_frame::lay(&mut bytes, assent_frame::Head { kind, ..Default::default() }, &[payload]);
         Message::read(&bytes).unwrap_err()
     };
-    const HEADER: [u8; 15] = [5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0];
-    assert_eq!(refused(16, &[4, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Version(4));
+    const HEADER: [u8; 15] = [6, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0];
+    assert_eq!(refused(16, &[5, 0, 1, 2, 3, 0, 0, 0]), crate::MessageError::Version(5));
     assert_eq!(refused(9, &HEADER), crate::MessageError::Kind(9));
     assert!(matches!(refused(16, &HEADER), crate::MessageError::Malformed(_)));
     let told = |ack, name: &[u8]| {

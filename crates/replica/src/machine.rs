@@ -26,6 +26,13 @@ pub trait Machine: Send + Sized + 'static {
     /// Why no primary lays such a command: the member stops, and says so.
     fn apply(&mut self, at: Sequence, kind: u16, command: &[u8], answer: &mut Vec<u8>) -> Result<(), String>;
 
+    /// How many commands an entry holds, as its first bytes say: snapshots, displays and the length of a turn count these.
+    #[must_use]
+    fn commands(kind: u16, command: &[u8]) -> u64 {
+        _ = (kind, command);
+        1
+    }
+
     /// A hash of the state, kept by each change: asking costs next to nothing.
     fn hash(&self) -> u64;
 

@@ -22,6 +22,8 @@ use crate::message::Base;
 
 /// One place in so many entries is remembered.
 const MARK_EVERY: u64 = 64;
+/// And one in so many bytes.
+const MARK_BYTES: u64 = 64 << 10;
 
 /// A member's copy of the log.
 #[derive(Debug)]
@@ -57,22 +59,22 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Gives each entry up to this one to `take`, in order.
+    /// Gives each entry up to this one to `take`, in order, until that says that it is enough.
     ///
     /// # Errors
     /// As the journal says, and what `take` says.
     pub(crate) fn each<E: From<ReplicaError>>(
         &self,
         to: Sequence,
-        mut take: impl FnMut(&Entry) -> Result<(), E>,
+        mut take: impl FnMut(&Entry) -> Result<bool, E>,
     ) -> Result<(), E> {
         for laid in self.journal.read(self.from).map_err(ReplicaError::from)? {
             let entry = parse(&self.journal, laid.map_err(ReplicaError::from)?)?;
             if entry.sequence > to {
                 break;
             }
-            if entry.sequence > self.after {
-                take(&entry)?;
+            if entry.sequence > self.after && !take(&entry)? {
+                break;
             }
         }
         Ok(())
@@ -320,7 +322,8 @@ impl OwnLog {
     }
 
     fn place(&mut self, sequence: Sequence, lsn: Lsn) {
-        if sequence.0.is_multiple_of(MARK_EVERY) || self.places.is_empty() {
+        let is_far = |(_, last): (&Sequence, &Lsn)| lsn.0.saturating_sub(last.0) >= MARK_BYTES;
+        if sequence.0.is_multiple_of(MARK_EVERY) || self.places.last_key_value().is_none_or(is_far) {
             self.places.insert(sequence, lsn);
         }
     }

@@ -28,6 +28,7 @@ mod recovery;
 mod resource;
 mod retries;
 mod rules;
+mod runs;
 mod served;
 mod stalled;
 mod subscriptions;

@@ -63,10 +63,10 @@ pub(super) fn top(servers: &[String], every: Duration, times: u64, as_json: bool
             refuse_silence(&looked)?;
         }
         for one in &mut looked {
-            let sequence = one.status.as_ref().ok().map(|status| status.stats.sequence.0);
-            let since = sequence.zip(before.get(&one.server)).map(|(now, then)| u128::from(now.saturating_sub(*then)));
+            let commands = one.status.as_ref().ok().map(assent_assets::Status::commands);
+            let since = commands.zip(before.get(&one.server)).map(|(now, then)| u128::from(now.saturating_sub(*then)));
             one.rate = since.map(|since| since * 1_000 / every.as_millis().max(1));
-            sequence.into_iter().for_each(|sequence| _ = before.insert(one.server.clone(), sequence));
+            commands.into_iter().for_each(|commands| _ = before.insert(one.server.clone(), commands));
         }
         if !as_json {
             // Above what was printed last.

@@ -148,9 +148,12 @@ fn own(metrics: &Metrics, seen: &Arc<Seen>) {
     });
     ask("assets_closed", "Whether it takes nothing any more", |status| i64::from(status.closed.is_some()));
     let look = Arc::clone(seen);
-    metrics.sample_counter_if("assets_commands", None, "Commands in the state", move || {
-        look.look(|status| Some(status.stats.sequence.0))
-    });
+    metrics.sample_counter_if(
+        "assets_commands",
+        None,
+        "Commands executed: of a node of a group since it began",
+        move || look.look(|status| Some(status.commands())),
+    );
     for role in ROLES {
         let look = Arc::clone(seen);
         metrics.sample_gauge_if("assets_role", Some(("role", role)), "1 for what the server is now", move || {
