@@ -152,11 +152,16 @@ impl Answer {
 
 impl Results {
     fn lay(&self, out: &mut Writer, status: u8) {
-        out.u8(status).u16(u16::try_from(self.assets.len()).unwrap_or(u16::MAX));
+        let [low, high] = u16::try_from(self.assets.len()).unwrap_or(u16::MAX).to_le_bytes();
+        out.raw(&[status, low, high]);
         for asset in &self.assets {
-            out.u64(signless(asset.value)).u64(asset.updates);
+            let row = u128::from(signless(asset.value)) | u128::from(asset.updates) << 64;
+            out.u128(row);
         }
-        out.bytes(&self.output);
+        match self.output.as_slice() {
+            [] => _ = out.u32(0),
+            output => _ = out.bytes(output),
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {

@@ -159,7 +159,9 @@ impl Op {
 /// Operations as they were read: checked, and not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ops<'a> {
-    bytes: &'a [u8],
+    /// Most commands have no other one: it is looked at again and again, and read once.
+    first: Op,
+    behind: &'a [u8],
     count: u16,
     is_packed: bool,
 }
@@ -173,6 +175,7 @@ impl<'a> Ops<'a> {
     }
 
     /// So many that [`Op::pack`] laid; what stands behind them is left.
+    #[inline]
     pub(crate) fn unpack(reader: &mut Reader<'a>, count: u16) -> Result<Self, Malformed> {
         Self::take(reader, count, true)
     }
@@ -182,25 +185,21 @@ impl<'a> Ops<'a> {
         if !(1..=OPS_MAX).contains(&usize::from(count)) {
             return Err(Malformed { field: "count" });
         }
+        let first = next(reader, is_packed)?;
         let from = reader.rest();
-        for _ in 0..count {
-            if is_packed {
-                Op::unpack(reader)?
-            } else {
-                Op::read(reader)?
-            };
+        for _ in 1..count {
+            next(reader, is_packed)?;
         }
-        let bytes = from.get(..from.len() - reader.rest().len()).unwrap_or_default();
-        Ok(Self { bytes, count, is_packed })
+        let behind = from.get(..from.len() - reader.rest().len()).unwrap_or_default();
+        Ok(Self { first, behind, count, is_packed })
     }
 
     /// One after the other.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Op> + use<'a> {
-        let (mut reader, is_packed) = (Reader::new(self.bytes), self.is_packed);
-        (0..self.count).map_while(move |_| {
-            let op = if is_packed { Op::unpack(&mut reader) } else { Op::read(&mut reader) };
-            op.ok()
-        })
+        let (mut reader, is_packed) = (Reader::new(self.behind), self.is_packed);
+        let behind = (1..self.count).map_while(move |_| next(&mut reader, is_packed).ok());
+        std::iter::once(self.first).chain(behind)
     }
 
     /// How many.
@@ -214,6 +213,10 @@ impl<'a> Ops<'a> {
     pub fn are_reads(&self) -> bool {
         self.iter().all(|op| op.is_read())
     }
+}
+
+fn next(reader: &mut Reader<'_>, is_packed: bool) -> Result<Op, Malformed> {
+    if is_packed { Op::unpack(reader) } else { Op::read(reader) }
 }
 
 /// Names a session: bits that its client rolled. Not a place in the log: one that a crash took back is given out again, and then two clients

@@ -58,6 +58,7 @@ impl Writer {
     }
 
     /// Sixteen bytes.
+    #[inline]
     pub fn u128(&mut self, value: u128) -> &mut Self {
         self.raw(&value.to_le_bytes())
     }

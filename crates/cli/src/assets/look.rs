@@ -63,7 +63,7 @@ pub(super) fn top(servers: &[String], every: Duration, times: u64, as_json: bool
             refuse_silence(&looked)?;
         }
         for one in &mut looked {
-            let commands = one.status.as_ref().ok().map(assent_assets::Status::commands);
+            let commands = one.status.as_ref().ok().map(Status::commands);
             let since = commands.zip(before.get(&one.server)).map(|(now, then)| u128::from(now.saturating_sub(*then)));
             one.rate = since.map(|since| since * 1_000 / every.as_millis().max(1));
             commands.into_iter().for_each(|commands| _ = before.insert(one.server.clone(), commands));
