@@ -265,7 +265,7 @@ fn check(meta: &Meta) -> Result<(), DocsError> {
     within("the fields of a commit", fields.sum(), MESSAGE_BYTES_MAX)
 }
 
-/// The next reader and the next commit find the pages in memory.
+/// The next reader and the next commit find the pages in memory, unless somebody stayed where they belong.
 pub(crate) fn keep(store: &Store, root: &Root, fragments: Vec<Fragment>) {
     let entry = root.entry;
     for (index, Fragment { page, mut bytes, before, superseded, .. }) in (0..).zip(fragments) {

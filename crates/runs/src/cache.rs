@@ -169,9 +169,10 @@ impl Cache {
         found
     }
 
-    /// Keeps a piece, if it fits; others may go.
+    /// Keeps a piece, if it fits and nobody is in that part of the cache now; others may go. Who waited there would wait for whoever lost
+    /// its core in it, for a turn of all threads, and every reader behind.
     pub(crate) fn insert(&self, id: RunId, offset: u64, piece: Cached) {
-        self.pieces.insert((id.0, offset), piece);
+        _ = self.pieces.try_insert((id.0, offset), piece);
     }
 
     /// The row of a key of this hash, if it is there.
@@ -186,9 +187,9 @@ impl Cache {
         self.doorkeeper.admits(hash)
     }
 
-    /// Keeps a row, if it fits; others may go.
+    /// Keeps a row, as [`Cache::insert`] does a piece.
     pub(crate) fn keep_row(&self, hash: u64, row: Row) {
-        self.rows.insert(hash, row);
+        _ = self.rows.try_insert(hash, row);
     }
 
     /// Takes a row away, if that is so of it.

@@ -132,7 +132,8 @@ impl Memo {
     /// Puts a row in the place of the one of its key that is kept.
     pub(crate) fn put(&self, hash: u64, kept: &Kept<'_>) {
         let Some(row) = Row::lay(kept) else { return };
-        let newest = self.newest.read().unwrap_or_else(PoisonError::into_inner);
+        // Behind a commit that waits for others in here nobody waits: what is not kept is looked up again.
+        let Ok(newest) = self.newest.try_read() else { return };
         if *newest == self.moment {
             self.cache.keep_row(hash, row);
         }

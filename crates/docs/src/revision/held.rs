@@ -1,7 +1,7 @@
 //! What is in memory, for a thread that serves many and must not wait for the disk.
 //!
 //! Walk: [`Database::at_hand`] a document that is open · [`Document::at_hand`] a revision that is kept · [`Revision::without_waiting`]
-//! refuses pages that are not: [`DocsError::NotHeld`]. Who is refused asks again where he may wait, and then they are there.
+//! refuses pages that are not: [`DocsError::NotHeld`]. Who is refused asks again where he may wait.
 //! Deliberately absent: promises. What is kept now may be gone a moment later.
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Document {
             None => Some(latest),
             Some(number) if number == latest.number() => Some(latest),
             Some(number) => {
-                let root = self.store.roots.get(&(self.doc.id, latest.root.epoch, number))?;
+                let root = self.store.roots.at_hand(&(self.doc.id, latest.root.epoch, number))?;
                 Some(Revision::of(self, root))
             }
         }
@@ -67,7 +67,7 @@ impl Pages for HeldPages<'_> {
 
     fn page(&self, _: PageName, chain: &Chain) -> Result<Arc<Page>, DocsError> {
         let newest = chain.newest().ok_or(DocsError::NotHeld)?;
-        self.0.store.pages.get(&(self.0.doc.id, newest)).ok_or(DocsError::NotHeld)
+        self.0.store.pages.at_hand(&(self.0.doc.id, newest)).ok_or(DocsError::NotHeld)
     }
 
     fn bad(&self, bad: Bad) -> DocsError {

@@ -1,10 +1,11 @@
 //! What is kept in memory of what the journal has, within bytes.
 //!
-//! Walk: [`Kept::get`] · [`Kept::keep`], unless somebody is in that part of it now: whoever waited there would wait for a reader that
-//! has lost its core, for a whole turn of all the others, and they behind it. What is not kept is read again.
+//! Walk: [`Kept::get`], or [`Kept::at_hand`] for who must not wait · [`Kept::keep`], unless somebody stays in that part of it: whoever waited
+//! there would wait for a reader that has lost its core, for a whole turn of all the others, and they behind it. What is not kept is read again.
 //! Deliberately absent: what a missing page is made of (`store.rs`).
 
 use std::hash::Hash;
+use std::hint::spin_loop;
 use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -20,6 +21,8 @@ use crate::place::Place;
 const ITEM_BYTES: usize = 96;
 /// Parts of it, each behind its own lock.
 const PARTS: usize = 16;
+/// Who is in a part is out of it in a moment, or has lost its core and stays.
+const TRIES: u32 = 64;
 
 /// Document of a page, and its newest fragment. An entry may have those of several documents.
 pub(crate) type PageKey = (u64, Place);
@@ -80,9 +83,22 @@ impl<K: Eq + Hash, V: Weighed + ?Sized> Kept<K, V> {
         self.0.get(key)
     }
 
-    /// Keeps it if nobody is there now. Never waits.
+    /// The same, for who must not wait: nothing also where somebody stays in that part.
+    pub(crate) fn at_hand(&self, key: &K) -> Option<Arc<V>> {
+        let looked = (0..TRIES).find_map(|_| self.0.try_get(key).map_err(|_| spin_loop()).ok());
+        looked.flatten()
+    }
+
+    /// Keeps it, unless somebody stays in that part. Never sleeps.
     pub(crate) fn keep(&self, key: K, value: Arc<V>) {
-        _ = self.0.try_insert(key, value);
+        let mut item = (key, value);
+        for _ in 0..TRIES {
+            match self.0.try_insert(item.0, item.1) {
+                Ok(()) => return,
+                Err(back) => item = back,
+            }
+            spin_loop();
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,7 +113,8 @@ impl<K: Eq + Hash, V: Weighed + ?Sized> Kept<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use std::sync::{Barrier, mpsc};
+    use std::time::Duration;
 
     use super::*;
 
@@ -134,16 +151,22 @@ mod tests {
         let barriers = [Barrier::new(2), Barrier::new(2)];
         let kept: Kept<Slow<'_>, u64> = Kept::new(1 << 20, 64);
         kept.keep(Slow(7, None), Arc::new(1));
-        std::thread::scope(|scope| {
+        let (says, hears) = mpsc::channel();
+        let went_on = std::thread::scope(|scope| {
             let reader = scope.spawn(|| kept.get(&Slow(7, Some(&barriers))));
             let [reached, released] = &barriers;
             reached.wait();
             // The same part: the reader is in it, and no turn of it is waited for.
-            kept.keep(Slow(7, None), Arc::new(2));
+            scope.spawn(|| {
+                kept.keep(Slow(7, None), Arc::new(2));
+                says.send(kept.at_hand(&Slow(7, None)).as_deref().copied())
+            });
+            let went_on = hears.recv_timeout(Duration::from_secs(30));
             released.wait();
             assert_eq!(reader.join().unwrap().as_deref(), Some(&1));
+            went_on
         });
-        assert_eq!(kept.get(&Slow(7, None)).as_deref(), Some(&1), "it was not kept");
+        assert_eq!(went_on, Ok(Some(1)), "it was not kept, and one more reader is in nobody's way");
         kept.keep(Slow(7, None), Arc::new(3));
         assert_eq!(kept.get(&Slow(7, None)).as_deref(), Some(&3));
         assert_eq!((kept.len(), kept.weight()), (1, 8));
