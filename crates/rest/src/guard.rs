@@ -306,12 +306,12 @@ impl Line<'_> {
         let us = ended.since(began).as_micros();
         let shown = who.and_then(|caller| caller.shown.as_deref());
         let who = who.map_or("-", |caller| &*caller.name);
-        let status = status.as_u16();
+        let (status, from) = (status.as_u16(), || from.to_string());
         if matches!(*path, "/health" | "/metrics" | "/v1/health/live" | "/v1/health/ready") && status < 500 {
             // Asked every few seconds by machines.
-            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, %from, who, shown);
+            tracing::debug!(target: "assent_rest::access", request = name, %method, path, status, us, from = from(), who, shown);
         } else {
-            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, %from, who, shown);
+            tracing::info!(target: "assent_rest::access", request = name, %method, path, status, us, from = from(), who, shown);
         }
     }
 }
