@@ -3,5 +3,6 @@
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assent_assets::fuzzing::fuzz_commands(bytes);
+    assent_assets::fuzzing::fuzz_run(bytes);
     assent_assets::fuzzing::fuzz_image(bytes);
 });

@@ -1,9 +1,9 @@
 //! Plain functions that fuzzers feed: bytes never panic, and what is taken does the same twice.
 
-use assent_frame::{PAYLOAD_BYTES_MAX, parse};
+use assent_frame::{PAYLOAD_BYTES_MAX, Writer, parse};
 use assent_membership::Sequence;
 
-use crate::{Answer, Command, Limits, Loading, Logics, Machine};
+use crate::{Answer, Command, Limits, Loading, Logics, Machine, SessionName, run};
 
 /// Reads these bytes as commands, each behind its length (2 bytes), executes them on two machines in the two ways, and compares.
 pub fn fuzz_commands(bytes: &[u8]) {
@@ -41,6 +41,24 @@ pub fn fuzz_commands(bytes: &[u8]) {
     assert_eq!(written, Ok(()));
     let loaded = loading.finish().map(|(machine, head)| (machine.hash(), head.place));
     assert_eq!(loaded, Ok((one.hash(), 7)), "a snapshot is another state");
+}
+
+/// Executes these bytes as the items of a run, for a session that is open and for nobody, on two machines, and compares.
+pub fn fuzz_run(bytes: &[u8]) {
+    let limits = Limits { sessions_max: 3, answer_bytes_max: 200, prepared_max: 2, finished_max: 2 };
+    let execute = || {
+        let mut machine = Machine::new(limits, Logics::default());
+        let (mut open, mut answers) = (Writer::new(), Vec::new());
+        Command::lay_open(&mut open, SessionName(1));
+        let opened = machine.take(Sequence(1), 0, open.as_slice(), &mut answers);
+        assert_eq!(opened.map_err(|error| error.to_string()), Ok(()));
+        answers.clear();
+        let taken = machine.take_run(Sequence(2), 5, bytes, &mut answers);
+        (taken.map_err(|error| error.to_string()), machine.hash(), answers)
+    };
+    let (taken, hash, answers) = execute();
+    assert!(run::answers(&answers).all(|answer| Answer::read(answer).is_ok()), "an answer that cannot be read");
+    assert_eq!(execute(), (taken, hash, answers), "two machines, two states");
 }
 
 /// Reads these bytes as the frames of a snapshot, and as an answer.

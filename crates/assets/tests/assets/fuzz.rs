@@ -1,6 +1,6 @@
 //! Any bytes as commands and as a snapshot get an answer.
 
-use assent_assets::fuzzing::{fuzz_commands, fuzz_image};
+use assent_assets::fuzzing::{fuzz_commands, fuzz_image, fuzz_run};
 use assent_assets::{Command, Logics, Machine, Op, Request, SessionName};
 use assent_membership::Sequence;
 
@@ -27,6 +27,26 @@ fn corpus() -> Vec<u8> {
 fn fuzz_commands_do_the_same_twice() {
     let corpus = corpus();
     let runs = assent_sim::fuzz(1, &[&corpus, b""], fuzz_commands);
+    assert!(runs > 1_000, "{runs}");
+}
+
+#[test]
+fn fuzz_runs_do_the_same_twice() {
+    let whose = |number: u64| [&[3][..], &1_u64.to_le_bytes(), &number.to_le_bytes(), &2_u32.to_le_bytes()].concat();
+    // Two assets are there, one grows three times, logic is called that is not there.
+    let corpus = [
+        &[1, 2, 2, 1, 10, 2, 0x82, 1, 1][..],
+        &whose(1),
+        &[1, 1, 5, 1, 2],
+        &[1, 1, 6, 1, 2, 0, 20],
+        &[4, 1, 1, 5, 0x82, 1, 3],
+        &whose(3),
+        &[2, 4, 5, b'i', b'n', b'p', b'u', b't'],
+        &whose(2),
+        &[1, 1, 1, 1],
+    ]
+    .concat();
+    let runs = assent_sim::fuzz(1, &[&corpus, b""], fuzz_run);
     assert!(runs > 1_000, "{runs}");
 }
 
