@@ -82,9 +82,16 @@ fn parted() -> (Pair, Value) {
     pair.says(&["create", "1=0", "2=0"], &pair.both());
     pair.signal(2, Signal::STOP);
     let options = Options { session: false, ..Options::to(pair.at(1).parse().unwrap()) };
-    let mut client = Client::connect(options, std::sync::Arc::new(RealClock)).unwrap();
-    (0..40).for_each(|_| _ = client.send(&[Op::Add { id: AssetId(1), by: 1 }]).unwrap());
-    client.flush().unwrap();
+    let mut client = Client::connect(options.clone(), std::sync::Arc::new(RealClock)).unwrap();
+    // Each alone: what comes together would be one entry, which is cut as a whole or not at all.
+    let mut looking = Client::connect(options, std::sync::Arc::new(RealClock)).unwrap();
+    let mut end = || looking.status().unwrap().group.unwrap().end;
+    for _ in 0..40 {
+        let before = end();
+        client.send(&[Op::Add { id: AssetId(1), by: 1 }]).unwrap();
+        client.flush().unwrap();
+        assert!((0..100_000).any(|_| end() > before), "it is not ordered behind {before}");
+    }
     let ahead = pair.until(1, "on its own disk with all of it", |status| {
         status["end"].as_u64() > status["confirmed"].as_u64().map(|at| at + 39) && status["durable"] == status["end"]
     });
