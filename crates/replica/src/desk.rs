@@ -16,9 +16,9 @@ use std::time::Duration;
 use assent_arbiter::ArbiterError;
 use assent_ids::Lsn;
 use assent_journal::Keeper;
-use assent_membership::{Ack, Configuration, Sequence, Word, WordError};
-use assent_world::Clock;
+use assent_membership::{Ack, Configuration, Member, Sequence, Standing, Word, WordError};
 use assent_world::net::{Event, Events, Poll};
+use assent_world::{Clock, Gate};
 
 use crate::chores::{LogDone, LogOrder, Openings, Question, ShelfDone, ShelfOrder, Worker};
 use crate::error::ReplicaError;
@@ -33,10 +33,13 @@ use crate::own_log::OwnLog;
 use crate::replica::Replica;
 use crate::shelf::{Coming, Lent, Shelf, Wrote};
 use crate::status::Status;
+use crate::told::Told;
 use crate::wires::{LISTENER, WAKER, Wired, Wires};
 
 /// Notes of one turn: what comes next waits for the step between.
 const NOTES_MAX: usize = 1_024;
+/// How often it is looked whether who watches has something new to see.
+const LOOK_MS: u64 = 50;
 /// How soon a snapshot that the disk refused is tried again.
 const SNAPSHOT_AGAIN_MS: u64 = 5_000;
 
@@ -88,7 +91,42 @@ pub(crate) struct Desk<M: Machine, F: Front<M>> {
     pub(crate) notes: Receiver<Note<M>>,
     pub(crate) log_worker: Worker<LogOrder>,
     pub(crate) arbiter_worker: Worker<Question>,
+    pub(crate) shown: Shown,
     pub(crate) stopping: Arc<AtomicBool>,
+}
+
+/// What was last shown of where the member stands, and the gate of those who watch.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) changes: Arc<Gate>,
+    last: Option<Where>,
+    /// When it is looked again.
+    due_ms: u64,
+}
+
+/// Where a member stands, in which version of the configuration, and who was told otherwise.
+type Where = (Standing, u64, BTreeMap<Member, (u64, Told)>);
+
+impl Shown {
+    /// Wakes who watches.
+    pub(crate) fn tell(&self) {
+        self.changes.bump();
+        self.changes.wake_all();
+    }
+
+    /// Whether there is anything new.
+    pub(crate) fn look(&mut self, replica: &Replica) {
+        let now = replica.watch.now_ms;
+        if now < self.due_ms {
+            return;
+        }
+        self.due_ms = now.saturating_add(LOOK_MS);
+        let last = (replica.standing(), replica.configuration().version, replica.otherwise.clone());
+        if self.last.as_ref() != Some(&last) {
+            self.last = Some(last);
+            self.tell();
+        }
+    }
 }
 
 /// What a desk knows of its snapshots.
@@ -206,6 +244,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             self.with_port(Front::flush);
             self.take_wanted()?;
             self.order()?;
+            self.shown.look(&self.replica);
         }
         Ok(())
     }

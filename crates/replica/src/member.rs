@@ -24,10 +24,10 @@ use assent_journal::{Config, Journal, Keeper};
 use assent_kind::Kind;
 use assent_membership::{History, Member, Setup, SetupError, Word, WordError};
 use assent_world::net::{Address, Listener, Poll, Waker};
-use assent_world::{Clock, Dice, Disk};
+use assent_world::{Clock, Dice, Disk, Gate};
 
 use crate::chores::{self, Openings, Slow, Worker};
-use crate::desk::{Desk, Note, Snapshots};
+use crate::desk::{Desk, Note, Shown, Snapshots};
 use crate::error::ReplicaError;
 use crate::event::{Opened, Refused};
 use crate::execute;
@@ -209,6 +209,7 @@ pub struct Running<M: Machine> {
     waker: Arc<Waker>,
     stopping: Arc<AtomicBool>,
     why: Arc<Mutex<Option<String>>>,
+    changes: Arc<Gate>,
     threads: Vec<JoinHandle<()>>,
     address: Address,
 }
@@ -267,6 +268,7 @@ impl<M: Machine> Running<M> {
             log_worker: tell.log_worker()?,
             snapshots: tell.snapshots(doors, home, shelf)?,
             arbiter_worker: tell.arbiter_worker(arbiter)?,
+            shown: Shown::default(),
             wants_sync: false,
             log_busy: false,
             asked: None,
@@ -277,12 +279,13 @@ impl<M: Machine> Running<M> {
             stopping: Arc::clone(&stopping),
         };
         let why = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&why);
+        let (told, changes) = (Arc::clone(&why), Arc::clone(&desk.shown.changes));
         let work = move || {
             let stopped = desk.work(first).err().map(|stopped| stopped.to_string());
             told.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&stopped);
             desk.doubt();
             desk.close();
+            desk.shown.tell();
             if let Some(why) = stopped {
                 desk.linger(why);
             }
@@ -292,7 +295,7 @@ impl<M: Machine> Running<M> {
         for (to, at) in home.members.iter().filter(|(member, _)| **member != home.me) {
             threads.push(tell.connector(*to, at.clone(), doors)?);
         }
-        Ok(Self { notes, waker, stopping, why, threads, address })
+        Ok(Self { notes, waker, stopping, why, changes, threads, address })
     }
 
     /// Where it really listens.
@@ -340,6 +343,13 @@ impl<M: Machine> Running<M> {
         let (answer, answered) = sync_channel(1);
         self.tell(Note::Status(answer))?;
         answered.recv().map_err(|_| self.stopped())
+    }
+
+    /// Its number is another one whenever it leads or follows otherwise than before, or the configuration is another one, or who was told
+    /// otherwise; and when it can go on no longer. For who would else ask again and again.
+    #[must_use]
+    pub const fn changes(&self) -> &Arc<Gate> {
+        &self.changes
     }
 
     /// Stops it. What was acknowledged is where the group's `ack` says.

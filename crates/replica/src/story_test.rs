@@ -5,6 +5,7 @@ use assent_membership::{
     Ack, Body, Configuration, History, InSync, Life, Member, Reach, Sequence, Setup, Standing, Word,
 };
 
+use crate::desk::Shown;
 use crate::group_test::Group;
 use crate::rules::Rule;
 use crate::seat_test::{Request, Shape};
@@ -523,6 +524,29 @@ fn a_group_is_told_another_acknowledgement_by_stopping_the_standby_and_then_the_
         group.audit();
         assert_eq!(group.broken, None);
     }
+}
+
+#[test]
+fn who_watches_is_told_of_changes_and_of_nothing_else() {
+    let (mut primary, mut shown) = (primary(), Shown::default());
+    let mut look = |primary: &mut Replica, input, now| {
+        primary.step(input, now);
+        shown.look(primary);
+        shown.changes.value()
+    };
+    assert_eq!(look(&mut primary, Input::Time, 1), 1, "it leads");
+    for now in 2..140 {
+        primary.submit(1, b"command").unwrap();
+        assert_eq!(look(&mut primary, Input::Time, now), 1, "at {now}");
+    }
+    let told = Told::new(Ack::Durable, "", "");
+    let message =
+        Message { from: B, to: A, told: told.digest(), epoch: Epoch(1), said: Said::Told { told, asks: false } };
+    assert_eq!(look(&mut primary, Input::Heard(message), 140), 1, "not with each turn");
+    assert_eq!(look(&mut primary, Input::Time, 190), 2, "another one was told otherwise");
+    let in_sync = InSync::only(B, life(B)).with(A, life(A));
+    let led = Configuration { version: 2, epoch: Epoch(2), primary: Some(B), in_sync, forced: false };
+    assert_eq!(look(&mut primary, Input::Arbiter(led), 250), 3, "another one leads");
 }
 
 #[test]

@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use assent_assets::{GroupDoor, GroupDoorConfig, Limits, Logics, Machine};
 use assent_door::listen_address;
+use assent_ids::Epoch;
 use assent_kind::Kind;
 use assent_membership::{Ack, Member as Id, Standing, Word};
-use assent_replica::{CallError, Doors, Home, LeaseSettings, Running, Told, Tuning};
+use assent_replica::{CallError, Doors, Home, LeaseSettings, Running, Status, Told, Tuning};
 use assent_world::net::Address;
 use assent_world::{Clock as _, Disk as _, RealClock, RealDice, RealDisk};
 use signal_hook::iterator::Signals;
@@ -27,8 +29,10 @@ use crate::failure::Failure;
 pub(super) const FOLDER: &str = "group";
 /// One question to the arbiter takes at most so long.
 const ARBITER_LIMIT: Duration = Duration::from_secs(1);
-/// How often it is looked who leads, and whether a signal came.
-const LOOK: Duration = Duration::from_millis(50);
+/// Who leads is looked at when that changes; and so often, since a thread that has panicked says nothing.
+const LOOK: Duration = Duration::from_secs(1);
+/// No signal has this number.
+const NOTHING: i32 = 0;
 /// How long a stop waits until another node leads.
 const HAND_OVER_AT_MOST: Duration = Duration::from_secs(2);
 
@@ -161,38 +165,68 @@ fn folder(arguments: &Serve) -> Result<PathBuf, Failure> {
 /// Tells the log who leads, as it changes, until a signal comes; which. A node whose thread has ended would stand there without a
 /// door: the process ends, so that whoever watches it starts it again.
 fn watch(running: &Running<Machine>, signals: &mut Signals, me: Id) -> Result<i32, Failure> {
-    let (mut before, mut otherwise) = (None, None);
-    loop {
-        if let Some(signal) = signals.pending().next() {
-            return Ok(signal);
-        }
-        match running.status() {
-            Ok(status) => {
-                let told = status.told_otherwise();
-                if let Some(told) = told.as_ref().filter(|_| told != otherwise) {
-                    warn!("{told}");
-                }
-                otherwise = told;
-                let configuration = status.configuration;
-                let in_sync: Vec<Id> = configuration.in_sync.iter().map(|(member, _)| member).collect();
-                let now = Some((status.halted, status.standing, configuration.epoch, in_sync));
-                match now.as_ref().filter(|_| before != now) {
-                    Some((Some(why), ..)) => error!("node {me} has stopped: {why}"),
-                    Some((None, standing, epoch, in_sync)) => {
-                        info!("node {me}, epoch {epoch}: {standing:?}, in sync: {in_sync:?}");
-                    }
-                    None => {}
-                }
-                before = now;
+    let (changes, listener, heard) = (running.changes(), signals.handle(), AtomicI32::new(NOTHING));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if let Some(signal) = signals.forever().next() {
+                heard.store(signal, Ordering::SeqCst);
+                changes.bump();
+                changes.wake_all();
             }
+        });
+        let mut before = Before::default();
+        loop {
+            let seen = changes.value();
+            match heard.load(Ordering::SeqCst) {
+                NOTHING => {}
+                signal => return Ok(signal),
+            }
+            if let Err(failure) = before.tell(running.status(), me) {
+                // Else its thread would wait for a signal.
+                listener.close();
+                return Err(failure);
+            }
+            changes.wait(seen, Some(LOOK));
+        }
+    })
+}
+
+/// What the log was told last.
+#[derive(Default)]
+struct Before {
+    node: Option<(Option<String>, Standing, Epoch, Vec<Id>)>,
+    otherwise: Option<String>,
+}
+
+impl Before {
+    /// Tells what is new.
+    fn tell(&mut self, status: Result<Status, CallError>, me: Id) -> Result<(), Failure> {
+        let status = match status {
+            Ok(status) => status,
             Err(CallError::Stopped { why }) => {
                 let why = why.unwrap_or_else(|| "a fault of its own, told on stderr".to_owned());
                 return Err(Failure::new(Kind::Internal, format!("node {me} has ended without being told to: {why}")));
             }
             // Many ask at once; it is asked again.
-            Err(_) => {}
+            Err(_) => return Ok(()),
+        };
+        let told = status.told_otherwise();
+        if let Some(told) = told.as_ref().filter(|_| told != self.otherwise) {
+            warn!("{told}");
         }
-        RealClock.sleep(LOOK);
+        self.otherwise = told;
+        let configuration = status.configuration;
+        let in_sync: Vec<Id> = configuration.in_sync.iter().map(|(member, _)| member).collect();
+        let now = Some((status.halted, status.standing, configuration.epoch, in_sync));
+        match now.as_ref().filter(|_| self.node != now) {
+            Some((Some(why), ..)) => error!("node {me} has stopped: {why}"),
+            Some((None, standing, epoch, in_sync)) => {
+                info!("node {me}, epoch {epoch}: {standing:?}, in sync: {in_sync:?}");
+            }
+            None => {}
+        }
+        self.node = now;
+        Ok(())
     }
 }
 
