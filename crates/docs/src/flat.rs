@@ -1,12 +1,11 @@
 //! A JSON value in memory, laid flat in document order: what a patch brings along. No depth of it costs stack.
 //!
-//! Walk: [`Flat::read`] · [`Flat::children`] of a value · [`Flat::fill`] builds a subtree of it · [`Flat::is_same`] holds it against
+//! Walk: [`Flat::of`] · [`Flat::children`] of a value · [`Flat::fill`] builds a subtree of it · [`Flat::is_same`] holds it against
 //! a stored one.
 //! Deliberately absent: large values. Those are streamed into an edit and never stand in memory.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
 
 use json_event_parser::{JsonEvent, SliceJsonParser};
 
@@ -53,22 +52,13 @@ impl Flat {
     /// The outermost value.
     pub(crate) const TOP: usize = 0;
 
-    /// Reads one value.
-    ///
-    /// # Errors
-    /// As [`Flat::of`]; [`DocsError::Size`] for more text than one value may have; [`DocsError::Stream`].
-    pub(crate) fn read(json: impl Read, depth_max: u32) -> Result<Self, DocsError> {
-        let mut text = Vec::new();
-        json.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| told(&error.into()))?;
-        within(PATCH, length(&text), BYTES_MAX)?;
-        Self::of(&text, depth_max)
-    }
-
     /// One value, of a text.
     ///
     /// # Errors
-    /// [`DocsError::Json`] with line and column, also for a name that an object has twice; [`DocsError::Size`].
+    /// [`DocsError::Json`] with line and column, also for a name that an object has twice; [`DocsError::Size`], also for more text than
+    /// one value may have.
     pub(crate) fn of(json: &[u8], depth_max: u32) -> Result<Self, DocsError> {
+        within(PATCH, length(json), BYTES_MAX)?;
         let mut parser = SliceJsonParser::new(json);
         let (mut flat, mut open, mut name, mut bytes) = (Self { nodes: Vec::new() }, Vec::new(), None, 0_u64);
         loop {
@@ -251,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_value_is_walked_without_a_stack() {
-        let flat = Flat::read(r#"{"a":[1,[2],{}],"b":"x"}"#.as_bytes(), 3).unwrap();
+        let flat = Flat::of(r#"{"a":[1,[2],{}],"b":"x"}"#.as_bytes(), 3).unwrap();
         let children = |at| flat.children(at).collect::<Vec<_>>();
         assert_eq!(
             (children(0), children(1), children(3), children(5), children(6)),
@@ -259,7 +249,7 @@ mod tests {
         );
         assert_eq!((flat.member(0, "b"), flat.member(0, "c"), flat.text(6)), (Some(6), None, "x"));
         for wrong in ["", "[1,]", "{\"a\":1,\"a\":2}", "[[[[1]]]]", "1 2"] {
-            assert!(Flat::read(wrong.as_bytes(), 3).is_err(), "{wrong}");
+            assert!(Flat::of(wrong.as_bytes(), 3).is_err(), "{wrong}");
         }
     }
 
@@ -267,7 +257,7 @@ mod tests {
     fn a_name_that_an_object_has_twice_is_found_among_few_and_among_many() {
         let object = |names: &[usize]| {
             let members: Vec<_> = names.iter().map(|name| format!(r#""n{name}":{{"n0":[],"x":"n1"}}"#)).collect();
-            Flat::read(format!("[{{{}}}]", members.join(",")).as_bytes(), 9).map(drop)
+            Flat::of(format!("[{{{}}}]", members.join(",")).as_bytes(), 9).map(drop)
         };
         for many in 1..4 * NAMES_FEW {
             let names: Vec<usize> = (0..many).collect();
@@ -277,13 +267,13 @@ mod tests {
                 assert!(error.contains(&format!("a member \"n{twice}\" twice")), "{error}");
             }
         }
-        assert!(Flat::read(r#"["a","a",{"a":"a"}]"#.as_bytes(), 9).is_ok());
+        assert!(Flat::of(r#"["a","a",{"a":"a"}]"#.as_bytes(), 9).is_ok());
     }
 
     #[test]
-    fn a_text_that_is_longer_than_a_value_may_be_is_refused_before_it_is_in_memory() {
-        let blanks = std::io::repeat(b' ');
-        let error = Flat::read(blanks, 9).unwrap_err();
+    fn a_text_that_is_longer_than_a_value_may_be_is_refused() {
+        let blanks = vec![b' '; usize::try_from(BYTES_MAX).unwrap() + 1];
+        let error = Flat::of(&blanks, 9).unwrap_err();
         assert!(matches!(error, DocsError::Size { part: PATCH, limit: BYTES_MAX, .. }), "{error}");
     }
 

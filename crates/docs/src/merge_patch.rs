@@ -5,7 +5,6 @@
 //! Deliberately absent: recursion; and members that should be null, which this kind of patch cannot say.
 
 use std::collections::HashMap;
-use std::io::Read;
 
 use crate::DocsError;
 use crate::edit::{At, Edit, Value};
@@ -17,9 +16,9 @@ impl Edit {
     /// Merges a patch into the document, all of it or nothing.
     ///
     /// # Errors
-    /// [`DocsError::Json`], [`DocsError::Size`], [`DocsError::Stream`]. Nothing has changed then.
-    pub fn merge_patch(&mut self, patch: impl Read) -> Result<(), DocsError> {
-        let patch = Flat::read(patch, self.store.config.depth_max)?;
+    /// [`DocsError::Json`], [`DocsError::Size`], also beyond [`Edit::PATCH_BYTES_MAX`]. Nothing has changed then.
+    pub fn merge_patch(&mut self, patch: &[u8]) -> Result<(), DocsError> {
+        let patch = Flat::of(patch, self.store.config.depth_max)?;
         self.all_or_nothing(|edit| edit.merge(&patch))
     }
 

@@ -6,14 +6,12 @@
 
 mod ways;
 
-use std::io::Read;
-
 use assent_kind::Kind as Class;
 
 use self::ways::Ways;
 use crate::edit::{At, Edit};
 use crate::entry::What;
-use crate::flat::{Flat, Numbers};
+use crate::flat::{BYTES_MAX, Flat, Numbers};
 use crate::link::Hook;
 use crate::look::{Item, Look, Text};
 use crate::node::{Kind, Node, NodeKey, field};
@@ -51,18 +49,21 @@ enum Spot {
 type Unfit = String;
 
 impl Edit {
+    /// The most bytes that the text of a patch has, and of a merge patch.
+    pub const PATCH_BYTES_MAX: u64 = BYTES_MAX;
+
     /// Makes the operations of a JSON Patch, all or none.
     ///
     /// # Errors
     /// [`DocsError::Json`], [`DocsError::Patch`] for what is no patch; [`DocsError::Unpatched`] naming the operation that does not fit
-    /// the document, whose test fails, or with which the copies or the nodes looked at are more than a patch may have; [`DocsError::Size`],
-    /// [`DocsError::Stream`]. Nothing has changed then.
-    pub fn patch(&mut self, patch: impl Read) -> Result<(), DocsError> {
+    /// the document, whose test fails, or with which the copies or the nodes looked at are more than a patch may have; [`DocsError::Size`], also
+    /// beyond [`Edit::PATCH_BYTES_MAX`]. Nothing has changed then.
+    pub fn patch(&mut self, patch: &[u8]) -> Result<(), DocsError> {
         self.patch_within(patch, &mut Ways::new())
     }
 
-    pub(crate) fn patch_within(&mut self, patch: impl Read, ways: &mut Ways) -> Result<(), DocsError> {
-        let patch = Flat::read(patch, self.store.config.depth_max)?;
+    pub(crate) fn patch_within(&mut self, patch: &[u8], ways: &mut Ways) -> Result<(), DocsError> {
+        let patch = Flat::of(patch, self.store.config.depth_max)?;
         if patch.kind(Flat::TOP) != Kind::Array {
             return Err(DocsError::Patch { operation: 0, what: "a patch is an array of operations".to_owned() });
         }

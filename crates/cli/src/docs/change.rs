@@ -81,7 +81,11 @@ pub(super) fn patch(options: &Patch, json: bool) -> Result<(), Failure> {
     let Patch { name, patch, merge, saying, .. } = options;
     let revision = House::work(&options.data, false, |db| {
         let mut edit = db.document(name)?.edit()?;
-        if *merge { edit.merge_patch(patch.open()?) } else { edit.patch(patch.open()?) }?;
+        let mut text = Vec::new();
+        // One byte more is refused, however many there are.
+        let read = patch.open()?.take(Edit::PATCH_BYTES_MAX + 1).read_to_end(&mut text);
+        read.map_err(|error| Failure::new(Kind::Unavailable, format!("reading the patch: {error}")))?;
+        if *merge { edit.merge_patch(&text) } else { edit.patch(&text) }?;
         Ok(edit.commit(&saying.meta())?)
     })?;
     said(name, &revision, json)
