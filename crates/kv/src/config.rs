@@ -21,6 +21,8 @@ pub(crate) const ROW_BYTES: u64 = 192;
 pub(crate) const PREPARED_ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What the ledger's memory may take. Never reached: what is published fits, for the doors have counted it.
 const LEDGER_BYTES_MAX: u64 = 5 << 30;
+/// Shares of the cache move by as much as one of these.
+const SHARE_STEPS: u64 = 64;
 const _: () = assert!(
     2 * ROWS_BYTES_MAX + PREPARED_ROWS_BYTES_MAX + (1 << 30) < LEDGER_BYTES_MAX,
     "what waits, one more entry, what is prepared, and what is published"
@@ -134,7 +136,10 @@ impl Config {
         let both = self.cache_bytes - self.index_cache_bytes();
         let most = both - self.row_cache_bytes();
         // A quarter more: pieces have a cost of their own, and those of files that are gone stay for a while.
-        let ledger = ledger_bytes.saturating_add(ledger_bytes / 4).clamp(self.cache_bytes / 4, most);
+        // In steps: each change of a share costs the cache some of what it remembers of those that left.
+        let step = (self.cache_bytes / SHARE_STEPS).max(1);
+        let wanted = ledger_bytes.saturating_add(ledger_bytes / 4).div_ceil(step).saturating_mul(step);
+        let ledger = wanted.clamp(self.cache_bytes / 4, most);
         (ledger, both - ledger)
     }
 
@@ -219,15 +224,16 @@ mod tests {
 
     #[test]
     fn a_small_ledger_leaves_room_to_rows_and_a_large_one_keeps_its_part() {
-        let config = Config { cache_bytes: 800, ..Config::default() };
-        let shares = [0, 160, 240, 400, u64::MAX].map(|bytes| config.share_cache(bytes));
-        assert_eq!(shares, [(200, 500), (200, 500), (300, 400), (500, 200), (500, 200)]);
+        let config = Config { cache_bytes: 6400, ..Config::default() };
+        let shares = [0, 1280, 1920, 1921, 3200, u64::MAX].map(|bytes| config.share_cache(bytes));
+        let steps = [(1600, 4000), (1600, 4000), (2400, 3200), (2500, 3100), (4000, 1600), (4000, 1600)];
+        assert_eq!(shares, steps);
         let ledger = config.ledger();
         for cache_bytes in 0..70 {
             let config = Config { cache_bytes, ..Config::default() };
             let (ledger, rows) = config.share_cache(u64::MAX);
             assert_eq!(ledger + rows + config.index_cache_bytes(), cache_bytes);
         }
-        assert_eq!((ledger.cache_bytes, ledger.rows_bytes), (500, 200));
+        assert_eq!((ledger.cache_bytes, ledger.rows_bytes), (4000, 1600));
     }
 }

@@ -93,6 +93,7 @@ pub(crate) struct Cache {
 #[derive(Clone, Copy, Debug)]
 struct Shares {
     budget: u64,
+    rows: u64,
     held: u64,
 }
 
@@ -135,7 +136,7 @@ impl Cache {
         let rows = Weighed::with_options(of_rows, Bytes, RandomState::new(), doorkeeper.full());
         rows.set_capacity(rows_bytes.saturating_sub(doorkeeper.bytes()));
         let open = OpenRuns::new(open_runs_max);
-        let shares = Mutex::new(Shares { budget: cache_bytes, held: 0 });
+        let shares = Mutex::new(Shares { budget: cache_bytes, rows: rows_bytes, held: 0 });
         Ok(Arc::new(Cache { pieces, rows, doorkeeper, counts: Default::default(), shares, open }))
     }
 
@@ -210,10 +211,13 @@ impl Cache {
     /// From now on it holds no more than so many bytes, with what runs hold; those stay. And so many of rows.
     pub(crate) fn hold(&self, bytes: u64, rows_bytes: u64) {
         let mut shares = self.shares();
-        let grows = bytes > shares.budget;
+        let (grows, rows_grow) = (bytes > shares.budget, rows_bytes > shares.rows);
+        shares.rows = rows_bytes;
         let hold_rows = || {
             self.rows.set_capacity(rows_bytes.saturating_sub(self.doorkeeper.bytes()));
-            self.doorkeeper.there_is_room();
+            if rows_grow {
+                self.doorkeeper.there_is_room();
+            }
         };
         // Who gives goes first: together they never have more.
         if grows {

@@ -169,9 +169,11 @@ fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
         "Bytes that are kept in memory: of the ledger's files, of its rows, and of small values",
         |facts, _| facts.cache_bytes,
     );
-    counter("kv_cache_hits", "Pieces of the ledger's files that were in memory when they were read", |facts, _| {
-        facts.cache_hits
-    });
+    counter(
+        "kv_cache_hits",
+        "Pieces and rows of the ledger's files that were in memory when they were looked for",
+        |facts, _| facts.cache_hits,
+    );
     counter("kv_cache_misses", "Pieces that had to be read from disk", |facts, _| facts.cache_misses);
     counter("kv_ledger_flushed_bytes", "Bytes that the ledger's memory took when it was written out", |facts, _| {
         facts.flushed_bytes
