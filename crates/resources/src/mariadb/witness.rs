@@ -22,6 +22,8 @@ pub(super) const LOG_PLACE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 /// Version 1 said one second, which was up to so many before the start.
 const EARLY_S_MAX: u64 = 2;
+/// Of a start that is not known: it may be any.
+const ANY_RUN: (u64, u64) = (0, u64::MAX);
 
 /// A server as one of its sessions saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ impl Seen {
     pub(crate) fn of(connection: u64, clock_s: [u64; 2], said: &HashMap<String, String>) -> Self {
         let text = |name: &str| said.get(name).filter(|text| !text.is_empty());
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+        let age_s = text("uptime").and_then(|text| age(text));
         let server = match text("server_uuid") {
             Some(unique) => format!("uid {unique}"),
             None => {
@@ -49,10 +52,12 @@ impl Seen {
             }
         };
         // It counts its age by the same clock in whole seconds, so that the difference is exact, whatever the clock does.
-        let [before, behind] = clock_s.map(|now_s| number("uptime").map(|age_s| now_s.saturating_sub(age_s)));
+        // A start that is later than now says that the clock was set back behind it, and may be set again.
+        let start = |now_s: u64| age_s.map(|age_s| now_s.wrapping_sub(age_s)).filter(|it| (1..=now_s).contains(it));
+        let [before, behind] = clock_s.map(start);
         Self {
             connection,
-            started_s: before.zip(behind).map_or((0, u64::MAX), |(one, other)| (one.min(other), one.max(other))),
+            started_s: before.zip(behind).map_or(ANY_RUN, |(one, other)| (one.min(other), one.max(other))),
             lsn: number("innodb_lsn_flushed").or_else(|| number("innodb_redo_log_flushed_to_disk_lsn")),
             server,
         }
@@ -92,10 +97,11 @@ impl Seen {
         let mut next = |name: &str| parts.next()?.strip_prefix(name);
         let (connection, started, lsn) = (next("connection=")?, next("started=")?, next("lsn=")?);
         let (first, last) = started.split_once('-').unwrap_or((started, started));
-        let last: u64 = last.parse().ok()?;
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
         Some(Self {
             connection: connection.parse().ok()?,
-            started_s: (first.parse().ok()?, last.saturating_add(early_s)),
+            // No server was started then: version 1 said so where it could not know.
+            started_s: if first == 0 { ANY_RUN } else { (first, last.saturating_add(early_s)) },
             lsn: if lsn.is_empty() { None } else { Some(lsn.parse().ok()?) },
             server: server.to_owned(),
         })
@@ -123,6 +129,12 @@ impl Seen {
             _ => None,
         }
     }
+}
+
+/// What a server says of its age in seconds, modulo 2^64. It has no sign there, so that it wraps where the clock was set back
+/// behind the start.
+fn age(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| text.parse().ok().map(i64::cast_unsigned))
 }
 
 /// A witness as people read it. Nothing for what this version did not write.
@@ -196,6 +208,27 @@ mod tests {
         // An earlier program asked for the clock first, and then for the age.
         let early = Seen::read(b"mdb1 connection=17 started=898 lsn=1 server=a").map(|seen| seen.started_s);
         assert_eq!(early, Some((898, 900)));
+    }
+
+    /// Where a clock is set back to before a server's start, the server tells an age that is negative, or 2^64 more. Its start
+    /// was taken for 0 then, so for another run than the voter's, and an outcome was told before the voter had gone.
+    #[test]
+    fn a_start_that_its_own_clock_has_not_reached_may_be_that_of_any_run() {
+        let seen = |clock_s, age_s: &str| Seen::of(17, clock_s, &said(&[&NAMED[..], &[("uptime", age_s)]].concat()));
+        let voted = seen([1_000, 1_000], "100");
+        assert_eq!(voted.started_s, (900, 900));
+        for age_s in ["18446744073709548016", "-3600", "-1", "1000", "1001", "9223372036854775808", "old", "1.5"] {
+            let later = seen([1_000, 1_000], age_s);
+            assert_eq!(later.started_s, ANY_RUN, "{age_s}");
+            assert_eq!((later.voter(&voted.bytes()), voted.voter(&later.bytes())), (Some(17), Some(17)), "{age_s}");
+            assert_eq!(Seen::read(&later.bytes()), Some(later));
+        }
+        assert_eq!(seen([1_000, 1_000], "0").started_s, (1_000, 1_000));
+        assert_eq!(seen([1_000, 1_000], "999").started_s, (1, 1));
+        assert_eq!(seen([1_000, 400], "500").started_s, ANY_RUN, "one look is enough");
+        for old in [&b"mdb1 connection=17 started=0 lsn=1 server=1 3306 /var/lib/mysql/"[..], &voted.bytes()] {
+            assert_eq!(voted.voter(old), Some(17));
+        }
     }
 
     #[test]
