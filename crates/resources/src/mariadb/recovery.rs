@@ -25,7 +25,7 @@ use super::failure::{Failure, plain};
 use super::known;
 use super::owner::{self, FIND_BATCH, MARKS_MAX, Mark, Owner, TAKE_BATCH};
 use super::session::Session;
-use super::witness::Seen;
+use super::witness::{Seen, Voter};
 use super::xids::{ours, read_row};
 use crate::kept::said;
 
@@ -317,13 +317,12 @@ impl Session {
     /// up its mark and leaves the list, then closes its socket, then InnoDB lets go. Nothing that every account may ask shows
     /// the rest: [`Self::let_leave`].
     pub(super) fn freed(&mut self, xid: &Xid, witness: &[u8]) -> Reply {
-        if witness.is_empty() {
-            return self.absent(xid);
-        }
-        let Some(voter) = self.seen.voter(witness).filter(|id| *id != self.seen.connection) else { return Reply::Done };
-        if self.gone.contains(&voter) {
-            return Reply::Done;
-        }
+        let voter = match self.seen.voter(witness) {
+            Voter::Unknown => return self.absent(xid),
+            Voter::Gone => return Reply::Done,
+            Voter::Connection(id) if id == self.seen.connection || self.gone.contains(&id) => return Reply::Done,
+            Voter::Connection(id) => id,
+        };
         match self.is_there(voter) {
             Ok(true) => {
                 let message = format!("connection {voter}, which prepared branch {xid}, has not gone yet; come again");
@@ -337,7 +336,7 @@ impl Session {
         }
     }
 
-    /// Whether nobody has a mark of the branch's client: as nothing was kept of the vote, anybody who has may have given it.
+    /// Whether nobody has a mark of the branch's client: as it is not known who voted, anybody who has may have.
     fn absent(&mut self, xid: &Xid) -> Reply {
         let Some(owner) = Owner::of(xid).filter(|owner| !self.leavers.is_absent(*owner)) else { return Reply::Done };
         for first in (0..MARKS_MAX).step_by(usize::try_from(FIND_BATCH).unwrap_or(usize::MAX)) {

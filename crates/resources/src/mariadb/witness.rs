@@ -38,6 +38,17 @@ pub(crate) struct Seen {
     pub(crate) server: String,
 }
 
+/// Who gave a vote, as far as its witness tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voter {
+    /// A connection of this server's, which may still be there.
+    Connection(u64),
+    /// Nobody who is still there.
+    Gone,
+    /// There is no witness, or a later version wrote it.
+    Unknown,
+}
+
 impl Seen {
     /// Of what the server says of itself: its clock before and behind that, settings and status by name in lower case.
     pub(crate) fn of(connection: u64, clock_s: [u64; 2], said: &HashMap<String, String>) -> Self {
@@ -77,13 +88,12 @@ impl Seen {
         if text.len() > WITNESS_BYTES_MAX { Vec::new() } else { text.into_bytes() }
     }
 
-    /// The connection of this server's that voted, if it may still be there. In another run of the server its number is
-    /// somebody else's, who may stay for as long as he likes.
-    pub(crate) fn voter(&self, witness: &[u8]) -> Option<u64> {
-        let voted = Self::read(witness)?;
+    /// Who voted. In another run of the server the voter's number is somebody else's, who may stay for as long as he likes.
+    pub(crate) fn voter(&self, witness: &[u8]) -> Voter {
+        let Some(voted) = Self::read(witness) else { return Voter::Unknown };
         let ((first, last), (voted_first, voted_last)) = (self.started_s, voted.started_s);
         let may_be_same = voted.server == self.server && first <= voted_last && voted_first <= last;
-        may_be_same.then_some(voted.connection)
+        if may_be_same { Voter::Connection(voted.connection) } else { Voter::Gone }
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -186,12 +196,17 @@ mod tests {
         let seen = Seen::of(17, [1_000, 1_000], &said(&NAMED));
         let voted = seen.bytes();
         let later = |started_s| Seen { connection: 3, started_s, ..seen.clone() };
-        assert_eq!(later((900, 900)).voter(&voted), Some(17));
-        assert_eq!(later((901, 901)).voter(&voted), None, "restarted");
-        assert_eq!(later((899, 899)).voter(&voted), None, "restarted, by a clock that was set back");
-        assert_eq!((later((899, 900)).voter(&voted), later((900, 901)).voter(&voted)), (Some(17), Some(17)));
-        assert_eq!(seen.voter(b""), None);
-        assert_eq!(Seen { server: "uid xyz".to_owned(), ..seen }.voter(&voted), None);
+        assert_eq!(later((900, 900)).voter(&voted), Voter::Connection(17));
+        assert_eq!(later((901, 901)).voter(&voted), Voter::Gone, "restarted");
+        assert_eq!(later((899, 899)).voter(&voted), Voter::Gone, "restarted, by a clock that was set back");
+        assert_eq!(
+            [(899, 900), (900, 901)].map(|started_s| later(started_s).voter(&voted)),
+            [Voter::Connection(17); 2]
+        );
+        for unknown in [&b""[..], b"mdb3 connection=17 started=900 lsn= server=1 3306 /var/lib/mysql/", b"\xff"] {
+            assert_eq!(seen.voter(unknown), Voter::Unknown);
+        }
+        assert_eq!(Seen { server: "uid xyz".to_owned(), ..seen }.voter(&voted), Voter::Gone);
     }
 
     #[test]
@@ -220,14 +235,15 @@ mod tests {
         for age_s in ["18446744073709548016", "-3600", "-1", "1000", "1001", "9223372036854775808", "old", "1.5"] {
             let later = seen([1_000, 1_000], age_s);
             assert_eq!(later.started_s, ANY_RUN, "{age_s}");
-            assert_eq!((later.voter(&voted.bytes()), voted.voter(&later.bytes())), (Some(17), Some(17)), "{age_s}");
+            let asked = [later.voter(&voted.bytes()), voted.voter(&later.bytes())];
+            assert_eq!(asked, [Voter::Connection(17); 2], "{age_s}");
             assert_eq!(Seen::read(&later.bytes()), Some(later));
         }
         assert_eq!(seen([1_000, 1_000], "0").started_s, (1_000, 1_000));
         assert_eq!(seen([1_000, 1_000], "999").started_s, (1, 1));
         assert_eq!(seen([1_000, 400], "500").started_s, ANY_RUN, "one look is enough");
         for old in [&b"mdb1 connection=17 started=0 lsn=1 server=1 3306 /var/lib/mysql/"[..], &voted.bytes()] {
-            assert_eq!(voted.voter(old), Some(17));
+            assert_eq!(voted.voter(old), Voter::Connection(17));
         }
     }
 

@@ -556,6 +556,26 @@ fn who_has_the_voters_number_in_another_run_is_not_waited_for() {
     assert_eq!(table.rows(), [1]);
 }
 
+/// Whoever is replaced by a later version votes with a witness that this one cannot read. That was taken for a voter who has
+/// gone, so that an outcome could be told into a session that was just ending.
+#[test]
+fn who_voted_with_a_witness_of_a_later_version_is_waited_for() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "later");
+    let mut agent = table.resource();
+    let xid = xid("later", 0);
+    let mut owner = prepared(&table, xid, 1);
+    let later = String::from_utf8(owner.witness()).unwrap().replace("mdb2 ", "mdb3 ").into_bytes();
+    for witness in [&later[..], b"\xff", b""] {
+        let reply = agent.call(Verb::Freed { xid, witness: witness.to_vec() });
+        let Reply::Refused(Kind::Busy, native) = &reply else { panic!("{reply:?}") };
+        assert!(native.message.contains(&format!("connection {} works for", id(&mut owner))), "{}", native.message);
+    }
+    drop(owner);
+    freed(&mut agent, xid, &later);
+    assert_eq!((agent.call(Verb::Commit(xid)), table.rows()), (Reply::Done, vec![1]));
+}
+
 const FROZEN: &str = "ASSENT_TEST_FROZEN";
 
 /// A process that has prepared and does not answer any more. Its kernel does, so the server waits for it.
