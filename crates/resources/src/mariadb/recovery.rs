@@ -72,7 +72,11 @@ impl Unlisted {
 
 /// Which server this is, as its session sees it now.
 pub(super) fn look(connection: &mut Conn) -> Result<Seen, mysql::Error> {
-    let mut said: Vec<(String, String)> = connection.query(IDENTITY)?;
+    let identity: Vec<(String, String)> = connection.query(IDENTITY)?;
+    Seen::sharp(|| look_once(connection, identity.clone()))
+}
+
+fn look_once(connection: &mut Conn, mut said: Vec<(String, String)>) -> Result<Seen, mysql::Error> {
     // Each statement has a time of its own: the server's age belongs to one between the two.
     let (id, before): (u64, u64) = connection.query_first(CLOCK)?.unwrap_or_default();
     said.extend(connection.query::<(String, String), _>(PLACE)?);
