@@ -1,9 +1,10 @@
 //! Plain functions that fuzzers feed: bytes never panic, and what is taken does the same twice.
 
-use assent_frame::{PAYLOAD_BYTES_MAX, Writer, parse};
+use assent_frame::{PAYLOAD_BYTES_MAX, Reader, Writer, parse};
 use assent_membership::Sequence;
 
-use crate::{Answer, Command, Limits, Loading, Logics, Machine, SessionName, run};
+use crate::run::{self, Item};
+use crate::{Answer, Command, Limits, Loading, Logics, Machine, SessionName};
 
 /// Reads these bytes as commands, each behind its length (2 bytes), executes them on two machines in the two ways, and compares.
 pub fn fuzz_commands(bytes: &[u8]) {
@@ -46,6 +47,12 @@ pub fn fuzz_commands(bytes: &[u8]) {
 /// Executes these bytes as the items of a run, for a session that is open and for nobody, on two machines, and compares.
 pub fn fuzz_run(bytes: &[u8]) {
     let limits = Limits { sessions_max: 3, answer_bytes_max: 200, prepared_max: 2, finished_max: 2 };
+    // As many commands as can be read, so that the head is seldom what is refused.
+    let mut reader = Reader::new(bytes);
+    let items = std::iter::from_fn(|| Item::read(&mut reader).ok());
+    let commands = items.filter(|item| matches!(item, Item::Command(_))).count();
+    let head = run::head(5, u32::try_from(commands).unwrap_or(u32::MAX));
+    let run = [&head[..], bytes].concat();
     let execute = || {
         let mut machine = Machine::new(limits, Logics::default());
         let (mut open, mut answers) = (Writer::new(), Vec::new());
@@ -53,7 +60,7 @@ pub fn fuzz_run(bytes: &[u8]) {
         let opened = machine.take(Sequence(1), 0, open.as_slice(), &mut answers);
         assert_eq!(opened.map_err(|error| error.to_string()), Ok(()));
         answers.clear();
-        let taken = machine.take_run(Sequence(2), 5, bytes, &mut answers);
+        let taken = machine.take_run(Sequence(2), &run, &mut answers);
         (taken.map_err(|error| error.to_string()), machine.hash(), answers)
     };
     let (taken, hash, answers) = execute();

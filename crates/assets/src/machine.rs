@@ -10,7 +10,7 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use assent_frame::{Reader, Writer};
+use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::Xid;
 use assent_membership::Sequence;
 use xxhash_rust::xxh3::xxh3_64;
@@ -70,8 +70,11 @@ pub struct Machine {
     staged_ms: u64,
     results: Vec<Asset>,
     /// What the last entry changed, if it was a run.
-    changed: Vec<Change>,
+    pub(crate) changed: Vec<Change>,
 }
+
+/// Memory for the changes of a run that is kept for the next one.
+const CHANGED_KEPT: usize = (1 << 20) / size_of::<Change>();
 
 impl Machine {
     /// Without anything in it.
@@ -145,24 +148,31 @@ impl Machine {
     pub(crate) fn take_run(
         &mut self,
         sequence: Sequence,
-        time_ms: u64,
         run: &[u8],
         answers: &mut Vec<u8>,
     ) -> Result<(), AssetsError> {
         self.refuse_other(sequence)?;
+        let (time_ms, said, items) = run::read(run)?;
         self.forget_changes();
         self.staged_ms = self.time_ms.max(time_ms);
-        let mut reader = Reader::new(run);
+        let mut reader = Reader::new(items);
         let mut stretch = Stretch::default();
+        let mut missing = said;
         while !reader.rest().is_empty() {
             match Item::read(&mut reader)? {
-                Item::Command(what) => self.take_one(sequence, &mut stretch, what, answers),
+                Item::Command(what) => {
+                    missing = missing.checked_sub(1).ok_or(Malformed { field: "commands" })?;
+                    self.take_one(sequence, &mut stretch, what, answers);
+                }
                 Item::Whose(first) => {
                     self.end_stretch(sequence, &stretch, answers);
                     let is_new = first.is_some_and(|first| self.sessions.admit(first) == Admission::New);
                     stretch = Stretch { first, commands: 0, is_new, from: answers.len() };
                 }
             }
+        }
+        if missing > 0 {
+            return Err(Malformed { field: "commands" }.into());
         }
         self.end_stretch(sequence, &stretch, answers);
         self.undo.clear();
@@ -387,6 +397,7 @@ impl Machine {
     fn forget_changes(&mut self) {
         self.undo.clear();
         self.changed.clear();
+        self.changed.shrink_to(CHANGED_KEPT);
     }
 
     const fn next(&self) -> Sequence {

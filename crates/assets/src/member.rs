@@ -30,8 +30,7 @@ impl assent_replica::Machine for Machine {
                 taken.map_err(|error| format!("entry {at}: {error}"))
             }
             KIND_RUN => {
-                let (time_ms, items) = run::read(command).map_err(|error| format!("entry {at}: {error}"))?;
-                let taken = self.take_run(at, time_ms, items, answer);
+                let taken = self.take_run(at, command, answer);
                 taken.map_err(|error| format!("entry {at}: {error}"))
             }
             KIND_RULES => {

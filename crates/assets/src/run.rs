@@ -15,12 +15,23 @@
 use assent_frame::{Malformed, Reader, Writer};
 use assent_replica::COMMAND_BYTES_MAX as ENTRY_BYTES_MAX;
 
+use crate::answer::OUTPUT_BYTES_MAX;
 use crate::command::{COMMAND_BYTES_MAX, Command, INPUT_BYTES_MAX, Ops, Request, SessionName, What};
 
 /// What the entry of a group's log is that holds a run.
 pub(crate) const KIND_RUN: u16 = 3;
 /// With so many bytes a run takes no more.
 const FULL_BYTES: usize = 64 << 10;
+/// With so many operations a run takes no more; a call is one. Each command has one at least.
+///
+/// A run is executed at a stretch, and a subscriber hears of its changes at its end.
+pub(crate) const COMMANDS_MAX: u32 = 1_024;
+/// With so many bytes of answers a run takes no more: they are laid before the first is sent, by all members. What a session is told again
+/// is not among them, since nobody knows of it yet; [`COMMANDS_MAX`] bounds that.
+const FULL_ANSWER_BYTES: usize = 1 << 20;
+/// An answer but its results and its output: its length, status, how many, length.
+const ANSWER_HEAD_BYTES: usize = 4 + 1 + 2 + 4;
+const RESULT_BYTES: usize = 16;
 /// Bytes before the items.
 const HEAD_BYTES: usize = 12;
 const BATCH: u8 = 1;
@@ -39,6 +50,9 @@ const _: () = assert!(
 pub(crate) struct Run {
     items: Writer,
     commands: u32,
+    ops: u32,
+    /// What the answers take at most.
+    answer_bytes: usize,
     /// The request that the next command has, if it follows the last one.
     next: Option<Request>,
 }
@@ -63,11 +77,15 @@ impl Run {
         self.commands += 1;
         match command.what {
             What::Batch(ops) => {
+                self.ops += u32::from(ops.count());
+                self.answer_bytes += ANSWER_HEAD_BYTES + RESULT_BYTES * usize::from(ops.count());
                 self.items.u8(BATCH).varint(u64::from(ops.count()));
                 ops.iter().for_each(|op| op.pack(&mut self.items));
             }
             What::Call { logic, input } => {
                 let length = u64::try_from(input.len()).unwrap_or(u64::MAX);
+                self.ops += 1;
+                self.answer_bytes += ANSWER_HEAD_BYTES + OUTPUT_BYTES_MAX;
                 self.items.u8(CALL).varint(u64::from(logic)).varint(length).raw(input);
             }
             _ => {}
@@ -79,16 +97,12 @@ impl Run {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.items.as_slice().len() >= FULL_BYTES
+        self.items.as_slice().len() >= FULL_BYTES || self.ops >= COMMANDS_MAX || self.answer_bytes >= FULL_ANSWER_BYTES
     }
 
     /// What stands before the items.
     pub(crate) fn head(&self, time_ms: u64) -> [u8; HEAD_BYTES] {
-        let mut head = [0; HEAD_BYTES];
-        let (time, commands) = head.split_at_mut(8);
-        time.copy_from_slice(&time_ms.to_le_bytes());
-        commands.copy_from_slice(&self.commands.to_le_bytes());
-        head
+        head(time_ms, self.commands)
     }
 
     pub(crate) fn items(&self) -> &[u8] {
@@ -98,7 +112,7 @@ impl Run {
     /// Nothing is in it, and it keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.items.clear();
-        (self.commands, self.next) = (0, None);
+        (self.commands, self.ops, self.answer_bytes, self.next) = (0, 0, 0, None);
     }
 }
 
@@ -137,12 +151,23 @@ impl<'a> Item<'a> {
     }
 }
 
-/// When a run was ordered, and its items.
-pub(crate) fn read(run: &[u8]) -> Result<(u64, &[u8]), Malformed> {
+/// What stands before so many commands.
+pub(crate) fn head(time_ms: u64, commands: u32) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    let (time, count) = head.split_at_mut(8);
+    time.copy_from_slice(&time_ms.to_le_bytes());
+    count.copy_from_slice(&commands.to_le_bytes());
+    head
+}
+
+/// When a run was ordered, how many commands it says it has, and its items.
+pub(crate) fn read(run: &[u8]) -> Result<(u64, u32, &[u8]), Malformed> {
     let mut reader = Reader::new(run);
-    let time_ms = reader.u64("time")?;
-    reader.u32("commands")?;
-    Ok((time_ms, reader.rest()))
+    let (time_ms, commands) = (reader.u64("time")?, reader.u32("commands")?);
+    if commands > COMMANDS_MAX {
+        return Err(Malformed { field: "commands" });
+    }
+    Ok((time_ms, commands, reader.rest()))
 }
 
 /// How many commands a run has, as its head says.
@@ -233,8 +258,7 @@ mod tests {
             changes.extend(each.changes().into_iter().map(|change| (change.id, change.asset)));
         }
         let (run, mut laid) = (run_of(commands), Vec::new());
-        let (time_ms, items) = read(&run).unwrap();
-        all.take_run(Sequence(4), time_ms, items, &mut laid).unwrap();
+        all.take_run(Sequence(4), &run, &mut laid).unwrap();
         assert_eq!(super::commands(&run), commands.len() as u64);
         assert_eq!(answers(&laid).collect::<Vec<_>>(), expected);
         assert_eq!((all.sequence(), all.time_ms()), (Sequence(4), 9));
@@ -254,7 +278,7 @@ mod tests {
             expected.push(answer);
         }
         laid.clear();
-        all.take_run(Sequence(5), 9, read(&run_of(&again)).unwrap().1, &mut laid).unwrap();
+        all.take_run(Sequence(5), &run_of(&again), &mut laid).unwrap();
         assert_eq!(answers(&laid).collect::<Vec<_>>(), expected, "sent again");
     }
 
@@ -319,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn a_command_takes_few_bytes_and_every_cut_of_a_run_is_refused_or_shorter() {
+    fn a_command_takes_few_bytes_and_every_cut_of_a_run_is_refused() {
         let commands: Vec<Vec<u8>> = (0..100).map(|id| lay(None, &[Op::Add { id: AssetId(id), by: 1 }])).collect();
         assert_eq!(run_of(&commands).len(), HEAD_BYTES + 100 * 5);
         let mut call = Writer::new();
         Command::lay_call(&mut call, Some(Request { session: ONE, number: 1, window: 4 }), 300, b"input");
         let set = Op::AddWithin { id: AssetId(u64::MAX), by: i64::MIN, min: -1, max: i64::MAX };
         let run = run_of(&[call.into_vec(), lay(None, &[set])]);
-        let items = read(&run).unwrap().1;
+        let items = read(&run).unwrap().2;
         let mut reader = Reader::new(items);
         let mut found = Vec::new();
         while !reader.rest().is_empty() {
@@ -340,14 +364,11 @@ mod tests {
         let Item::Command(What::Batch(ops)) = last else { panic!("{last:?}") };
         assert_eq!(ops.iter().collect::<Vec<_>>(), [set]);
         for end in 0..run.len() {
-            let mut one = machine();
-            match read(&run[..end]).map(|(_, items)| one.take_run(Sequence(4), 0, items, &mut Vec::new())) {
-                Err(_) => assert!(end < HEAD_BYTES),
-                Ok(taken) => assert_eq!(taken.is_ok(), [12, 33, 42, 43].contains(&end), "{end}"),
-            }
+            assert!(machine().take_run(Sequence(4), &run[..end], &mut Vec::new()).is_err(), "{end}");
         }
         for items in [&[0][..], &[5], &[1, 0], &[1, 0x81, 8, 5, 1, 2], &[2, 0x80, 0x80, 4, 0], &[2, 1, 0x81, 0x80, 4]] {
-            assert!(machine().take_run(Sequence(4), 0, items, &mut Vec::new()).is_err(), "{items:?}");
+            let run = [&head(0, 1)[..], items].concat();
+            assert!(machine().take_run(Sequence(4), &run, &mut Vec::new()).is_err(), "{items:?}");
         }
     }
 
@@ -355,8 +376,82 @@ mod tests {
     fn an_answer_of_a_run_is_an_answer() {
         let mut laid = Vec::new();
         let run = run_of(&[lay(None, &[Op::Add { id: AssetId(1), by: 1 }]), lay(None, &[Op::Get { id: AssetId(1) }])]);
-        machine().take_run(Sequence(4), 0, read(&run).unwrap().1, &mut laid).unwrap();
+        machine().take_run(Sequence(4), &run, &mut laid).unwrap();
         assert!(answers(&laid).all(|answer| matches!(Answer::read(answer), Ok(Answer::Done(_)))));
         assert_eq!(answers(&laid).count(), 2);
+    }
+
+    /// A run was bounded by its own bytes alone: 20,000 calls of three bytes with 64 KiB of output each were one entry, and 1.4 GB of answers
+    /// on every member, at each start again.
+    #[test]
+    fn a_run_is_full_before_its_answers_or_its_changes_are_many() {
+        let push = |run: &mut Run, command: &[u8]| run.push(&Command::read(command).unwrap());
+        let until_full = |command: &[u8]| {
+            let mut run = Run::default();
+            (1..100_000).find(|_| {
+                push(&mut run, command);
+                run.is_full()
+            })
+        };
+        let batch = |ops: usize| lay(None, &vec![Op::Get { id: AssetId(1) }; ops]);
+        assert_eq!(until_full(&batch(1)), Some(1_024), "operations");
+        assert_eq!(until_full(&batch(3)), Some(342), "operations");
+        assert_eq!(until_full(&batch(1_024)), Some(1), "operations");
+        let mut call = Writer::new();
+        Command::lay_call(&mut call, None, 1, b"");
+        assert_eq!(until_full(call.as_slice()), Some(16), "what calls may answer");
+        let mut call = Writer::new();
+        Command::lay_call(&mut call, None, 1, &[0; INPUT_BYTES_MAX / 2]);
+        assert_eq!(until_full(call.as_slice()), Some(2), "bytes");
+        // One that was laid and taken out again is empty.
+        let mut run = Run::default();
+        (0..16).for_each(|_| push(&mut run, call.as_slice()));
+        run.clear();
+        assert!(!run.is_full() && run.is_empty());
+        push(&mut run, &batch(1_023));
+        assert!(!run.is_full());
+    }
+
+    #[test]
+    fn the_answer_of_a_command_takes_what_its_run_reckons_with_at_most() {
+        let mut run = Run::default();
+        let (mut laid, commands) =
+            (Vec::new(), [lay(None, &[Op::Get { id: AssetId(1) }; 7]), lay(None, &[Op::Get { id: AssetId(1) }])]);
+        commands.iter().for_each(|command| run.push(&Command::read(command).unwrap()));
+        machine().take_run(Sequence(4), &run_of(&commands), &mut laid).unwrap();
+        assert_eq!(laid.len(), run.answer_bytes);
+    }
+
+    /// A head that says more than there is was believed, and counted.
+    #[test]
+    fn a_run_has_as_many_commands_as_its_head_says() {
+        let commands = vec![lay(None, &[Op::Add { id: AssetId(1), by: 1 }]); 2];
+        let run = run_of(&commands);
+        for (says, is_so) in [(0, false), (1, false), (2, true), (3, false), (COMMANDS_MAX, false), (u32::MAX, false)] {
+            let (mut one, run) = (machine(), [&head(9, says)[..], &run[HEAD_BYTES..]].concat());
+            let taken = one.take_run(Sequence(4), &run, &mut Vec::new());
+            assert_eq!(taken.is_ok(), is_so, "{says}");
+            assert_eq!(one.sequence(), Sequence(if is_so { 4 } else { 3 }), "{says}");
+            if let Err(error) = taken {
+                assert!(error.to_string().contains("commands"), "{error}");
+            }
+        }
+        // The most there may be, and one more.
+        for (count, is_so) in [(1_024, true), (1_025, false)] {
+            let commands = vec![lay(None, &[Op::Add { id: AssetId(1), by: 1 }]); count];
+            assert_eq!(machine().take_run(Sequence(4), &run_of(&commands), &mut Vec::new()).is_ok(), is_so, "{count}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_many_changes_is_given_back() {
+        let mut one = machine();
+        let commands =
+            vec![lay(None, &[Op::Add { id: AssetId(1), by: 1 }, Op::Add { id: AssetId(2), by: 1 }].repeat(512)); 40];
+        one.take_run(Sequence(4), &run_of(&commands), &mut Vec::new()).unwrap();
+        assert_eq!(one.changes().len(), 80);
+        one.changed.reserve_exact(1 << 20);
+        one.pass(Sequence(5)).unwrap();
+        assert!(one.changed.capacity() * size_of::<crate::Change>() <= 1 << 20);
     }
 }
