@@ -236,7 +236,11 @@ mod tests {
     }
 
     fn machine() -> Machine {
-        let mut machine = Machine::new(Limits::default(), Logics::default());
+        machine_of(Limits::default())
+    }
+
+    fn machine_of(limits: Limits) -> Machine {
+        let mut machine = Machine::new(limits, Logics::default());
         for (at, session) in [(1, ONE), (2, TWO)] {
             let mut open = Writer::new();
             Command::lay_open(&mut open, session);
@@ -249,7 +253,11 @@ mod tests {
 
     /// Each as an entry, and all as one: the same answers, the same assets, the same changes, and sessions that answer the same again.
     fn same(commands: &[Vec<u8>]) {
-        let (mut each, mut all) = (machine(), machine());
+        same_of(Limits::default(), commands);
+    }
+
+    fn same_of(limits: Limits, commands: &[Vec<u8>]) {
+        let (mut each, mut all) = (machine_of(limits), machine_of(limits));
         let (mut expected, mut changes) = (Vec::new(), Vec::new());
         for (at, command) in (4..).zip(commands) {
             let mut answer = Vec::new();
@@ -300,6 +308,26 @@ mod tests {
             lay(by(TWO, 2, 1), &[add(1, 1)]),
             lay(by(SessionName(3), 1, 1), &[add(1, 1)]),
         ]);
+    }
+
+    /// Where the answers of all sessions have little room, the one that was used before goes, and not the one with the least name.
+    #[test]
+    fn a_run_leaves_the_sessions_that_its_commands_leave() {
+        let by = |session, number| Some(Request { session, number, window: 8 });
+        let add = [Op::Add { id: AssetId(1), by: 1 }];
+        for answer_bytes_max in 20..200 {
+            let limits = Limits { answer_bytes_max, ..Limits::default() };
+            same_of(limits, &[lay(by(ONE, 1), &add), lay(by(TWO, 1), &add)]);
+            same_of(limits, &[lay(by(TWO, 1), &add), lay(by(ONE, 1), &add)]);
+            same_of(
+                limits,
+                &[lay(by(ONE, 1), &add), lay(by(ONE, 2), &add), lay(by(TWO, 1), &add), lay(by(TWO, 2), &add)],
+            );
+            same_of(
+                limits,
+                &[lay(by(ONE, 1), &add), lay(by(TWO, 1), &add), lay(by(ONE, 2), &add), lay(by(ONE, 3), &add)],
+            );
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Sessions {
     /// A session of a name that is not known opens here.
     pub(crate) fn open(&mut self, name: SessionName, at: Sequence) {
         while self.by_use.len() >= self.limits.sessions_max.max(1) {
-            self.evict_oldest();
+            self.evict_oldest(None);
         }
         self.put(name, Session { used: at, ..Session::default() });
     }
@@ -144,7 +144,8 @@ impl Sessions {
         self.by_use.remove(&(before.2, first.session));
         self.by_use.insert((at, first.session));
         while self.bytes > self.limits.answer_bytes_max && self.by_use.len() > 1 {
-            self.evict_oldest();
+            // Several may have been used by this entry, and this one is none of the silent.
+            self.evict_oldest(Some(first.session));
         }
     }
 
@@ -165,8 +166,10 @@ impl Sessions {
         }
     }
 
-    fn evict_oldest(&mut self) {
-        if let Some(oldest) = self.by_use.first().map(|(_, session)| *session) {
+    /// The one that was silent longest goes, but for this one.
+    fn evict_oldest(&mut self, but: Option<SessionName>) {
+        let oldest = self.by_use.iter().map(|(_, session)| *session).find(|session| Some(*session) != but);
+        if let Some(oldest) = oldest {
             self.close(oldest);
         }
     }
@@ -297,6 +300,22 @@ mod tests {
         assert_eq!((sessions.len(), sessions.bytes()), (1, 101));
         sessions.close(THREE);
         assert_eq!((sessions.len(), sessions.bytes(), sessions.digest()), (0, 0, empty));
+    }
+
+    /// Of sessions that one run used the least name went, also where it was the one whose answer had just been laid: its client had its answer, and
+    /// was told at its next request that nobody knows it.
+    #[test]
+    fn a_session_does_not_give_way_to_its_own_answer() {
+        let mut sessions = Sessions::new(limits(3, 10));
+        for name in [ONE, TWO, THREE] {
+            sessions.open(name, Sequence(1));
+        }
+        sessions.executed(request(THREE, 1, 4), Sequence(2), &[3; 6]);
+        sessions.executed_all(request(TWO, 1, 4), Sequence(2), [&[2; 3][..], &[2; 3]].into_iter());
+        assert_eq!(sessions.admit(request(TWO, 2, 4)), Admission::Again(&[2; 3]), "it is the least name");
+        assert_eq!(sessions.admit(request(ONE, 1, 4)), Admission::InDoubt, "it was silent");
+        assert_eq!(sessions.admit(request(THREE, 1, 4)), Admission::InDoubt, "what it has is too many bytes");
+        assert_eq!((sessions.len(), sessions.bytes()), (1, 6));
     }
 
     #[test]
