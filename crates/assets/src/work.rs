@@ -63,8 +63,10 @@ impl Undo {
 
     /// The assets that were changed, each once, in the order of their first change; and what they are.
     pub(crate) fn changed(&self) -> Vec<(AssetId, Option<Asset>)> {
-        let mut last: BTreeMap<AssetId, Option<Asset>> =
-            self.assets.iter().map(|changed| (changed.id, changed.after)).collect();
+        let mut last = BTreeMap::new();
+        for Changed { id, after, .. } in &self.assets {
+            last.insert(*id, *after);
+        }
         self.assets.iter().filter_map(|changed| last.remove_entry(&changed.id)).collect()
     }
 
