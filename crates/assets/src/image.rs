@@ -1,7 +1,7 @@
 //! A snapshot as frames: the same on disk and on the way to a standby.
 //!
 //! ```text
-//!   head      version 2 · limits 4 x 8, logics 2 and each 2 · sequence 8 · time 8 · place 8 · hash 8 · finished since 8 · how many rows, notes, sessions,
+//!   head      version 3 · limits 4 x 8, logics 2 and each 2 · sequence 8 · time 8 · place 8 · hash 8 · finished since 8 · how many rows, notes, sessions,
 //!             prepared, finished: 8 each
 //!   rows      asset 8, value 8, updates 8, one after the other
 //!   notes     book 8, key 8, length 4, bytes …
@@ -28,7 +28,9 @@ use crate::rules::Rules;
 use crate::sessions::SessionsView;
 use crate::work::State;
 
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
+/// Read all the same: no two sessions were used by one entry, which programs of that time call damage.
+const VERSION_BEFORE_RUNS: u16 = 2;
 const KIND_HEAD: u16 = 0x41;
 const KIND_ROWS: u16 = 0x42;
 const KIND_NOTES: u16 = 0x43;
@@ -190,7 +192,7 @@ impl ImageHead {
             return Err(Malformed { field: "head" });
         }
         let mut reader = Reader::new(frame.payload);
-        if reader.u16("version")? != VERSION {
+        if !matches!(reader.u16("version")?, VERSION_BEFORE_RUNS | VERSION) {
             return Err(Malformed { field: "version" });
         }
         let rules = Rules::read(&mut reader)?;

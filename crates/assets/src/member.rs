@@ -91,6 +91,7 @@ pub(crate) fn rules_of(machine: &Machine) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use assent_frame::{Head, lay};
     use assent_replica::Machine as _;
 
     use super::*;
@@ -134,6 +135,30 @@ mod tests {
         assert_eq!((two.hash(), two.sequence()), (one.hash(), one.sequence()));
         let mut cut = chunks.into_iter().take(1);
         assert!(one.empty().load(&mut || cut.next()).is_err());
+    }
+
+    /// A program from before runs calls two sessions of one entry damage: it is to refuse the version.
+    #[test]
+    fn a_snapshot_from_before_runs_is_read() {
+        let mut one = Machine::new(Limits::default(), Logics::default());
+        let create = command(9, &[Op::Create { id: AssetId(7), value: 5 }]);
+        apply(&mut one, Sequence(1), KIND_COMMAND, &create, &mut Vec::new()).unwrap();
+        let mut chunks = Vec::new();
+        let mut put = |chunk: &[u8]| {
+            chunks.push(chunk.to_vec());
+            Ok(())
+        };
+        Machine::lay(&one.view(), &mut put).unwrap();
+        let (first, _) = parse(&chunks[0], PAYLOAD_BYTES_MAX).unwrap().unwrap();
+        assert_eq!(first.payload[..2], [3, 0]);
+        for (version, is_read) in [(1, false), (2, true), (3, true), (4, false)] {
+            let (mut two, mut head) = (one.empty(), Vec::new());
+            let marks = Head { mark: first.mark, kind: first.kind, flags: 0, chain: first.chain };
+            lay(&mut head, marks, &[&[version, 0], &first.payload[2..]]);
+            let mut rest = std::iter::once(head).chain(chunks[1..].iter().cloned());
+            let loaded = two.load(&mut || rest.next());
+            assert_eq!((loaded.is_ok(), two.hash() == one.hash()), (is_read, is_read), "{version}: {loaded:?}");
+        }
     }
 
     #[test]
