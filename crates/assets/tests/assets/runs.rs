@@ -53,12 +53,13 @@ fn what_came_together_is_one_entry_and_each_is_answered_told_and_counted() {
     group.client(&[0]).execute(&[create(1, 0), create(2, 7)]).unwrap();
     let mut feed = Feed::open(&group.options(&[0]).servers[0], &[], 10_000, LIMIT).unwrap();
     let before = group.status(0);
-    // In the midst of them a vote, which is an entry of its own, and a read.
+    // In the midst of them a vote, which is an entry of its own, and two reads.
     let mut all: Vec<Vec<u8>> = (1..=MANY).map(|_| batch(None, &[add(1, 1)])).collect();
     let mut prepare = Writer::new();
     Command::lay_prepare(&mut prepare, &xid(1), &[add(2, 1)]);
     all.insert(200, prepare.into_vec());
     all.insert(300, batch(None, &[get(2)]));
+    all.insert(301, batch(None, &[get(1)]));
     let bytes: Vec<u8> = (0..).zip(&all).flat_map(|(mark, command)| frame(mark, command)).collect();
     let mut stream = UnixStream::connect(group.path(0)).unwrap();
     stream.write_all(&bytes).unwrap();
@@ -67,6 +68,8 @@ fn what_came_together_is_one_entry_and_each_is_answered_told_and_counted() {
     assert_eq!(marks, (0..all.len() as u64).collect::<Vec<_>>(), "in the order of the requests");
     assert!(answered.iter().all(|(_, kind, _)| *kind == ANSWER));
     let mut take = |at: usize| Answer::read(&answered.remove(at).2).unwrap();
+    let Answer::Done(read) = take(301) else { panic!("no value") };
+    assert!((299..=MANY).contains(&read.assets[0].value), "{read:?}: it sees what its connection ordered before");
     assert_eq!(take(300), done(&[(7, 0)]), "a vote changes nothing");
     let voted = Results { assets: vec![Asset { value: 8, updates: 1 }], output: Vec::new() };
     assert_eq!(take(200), Answer::Voted(voted));
