@@ -22,6 +22,9 @@ use crate::shelf::Shelf;
 /// Commands that are executed in one turn before the desk listens again.
 const EXECUTED_MAX: u64 = 8_192;
 
+/// Memory of an answer that is kept for the next one.
+const ANSWER_BYTES_KEPT: usize = 1 << 20;
+
 /// A read that waits.
 pub(crate) struct Asked<M> {
     beat: u64,
@@ -97,7 +100,6 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
 
     fn apply(&mut self, entry: &Entry) -> Result<(), Stopped> {
         let (at, kind) = (entry.sequence, entry.kind);
-        self.answer.clear();
         let applied = self.machine.apply(at, kind, &entry.payload, &mut self.answer);
         applied.map_err(|why| Stopped::Machine { at, kind, why })?;
         self.applied.end = entry.mark();
@@ -112,6 +114,9 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             // Who waited may have gone.
             _ = waiting.try_send(Ok(self.answer.clone()));
         }
+        // One entry's answers may be long; what follows seldom is.
+        self.answer.clear();
+        self.answer.shrink_to(ANSWER_BYTES_KEPT);
         if at.0.is_multiple_of(self.replica.settings.compare_every) {
             self.later.push_back(Input::State { at, hash: self.machine.hash() });
         }
