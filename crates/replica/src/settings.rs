@@ -34,7 +34,7 @@ pub struct Settings {
     pub recent_bytes_max: usize,
     /// Bytes a second that a primary reads from its disk for standbys that are far behind. Default 64 MiB.
     pub catch_up_bytes_per_s: u64,
-    /// After how many entries the members compare their states. Default 4,096.
+    /// After how many entries the members compare their states: an entry may hold a thousand commands, and the hash is kept. Default 64.
     pub compare_every: u64,
     /// For how long the log behind a standby that catches up is kept although a snapshot holds it; a standby of which nothing is heard
     /// holds it for a tenth of that. Default ten minutes.
@@ -97,7 +97,7 @@ impl Settings {
             unconfirmed_bytes_max: 16 << 20,
             recent_bytes_max: 16 << 20,
             catch_up_bytes_per_s: 64 << 20,
-            compare_every: 4_096,
+            compare_every: 64,
             hold_ms: 600_000,
         }
     }

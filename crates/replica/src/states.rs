@@ -11,7 +11,8 @@ use crate::message::Said;
 use crate::replica::Replica;
 use crate::rules::Rule;
 
-const KEPT_MAX: usize = 16;
+/// So far a standby may be behind and is compared all the same: 65,536 entries.
+const KEPT_MAX: usize = 1_024;
 
 /// Hashes of states, by the last entry applied.
 #[derive(Clone, Debug, Default)]
