@@ -16,10 +16,11 @@ pub const WANTED_MAX: usize = 65_536;
 /// Assets of all subscriptions together, at most.
 pub const WANTED_SUM_MAX: usize = 1 << 20;
 
-/// An asset after a command.
+/// An asset after a command. What came together has one place in the log: several changes in succession may have one sequence, and are
+/// told in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The command.
+    /// The entry of the log that holds the command.
     pub sequence: Sequence,
     /// Which asset.
     pub id: AssetId,
@@ -36,7 +37,7 @@ pub enum News {
     Missed {
         /// How many.
         changes: u64,
-        /// The first command of which one is missing.
+        /// The first entry of which one is missing.
         first: Sequence,
         /// The last.
         last: Sequence,
