@@ -203,7 +203,7 @@ fn group(metrics: &Metrics, seen: &Arc<Seen>, others: &[u8]) {
         ("snapshot", |group| gauge(group.snapshot.0)),
     ];
     for (place, of) in places {
-        ask("assets_place", Some(("place", place)), "How far this node's log is, in commands", of);
+        ask("assets_place", Some(("place", place)), "How far this node's log is, in entries", of);
     }
     for node in others {
         let (name, node) = (node.to_string(), *node);
@@ -217,7 +217,7 @@ fn group(metrics: &Metrics, seen: &Arc<Seen>, others: &[u8]) {
                 })
             });
         };
-        standby("assets_lag", "Commands that another node has not received, as the primary sees it", |group, one| {
+        standby("assets_lag", "Entries that another node has not received, as the primary sees it", |group, one| {
             let [received, ..] = one.held;
             gauge(group.end.0.saturating_sub(received.0))
         });

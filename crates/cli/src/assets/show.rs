@@ -136,20 +136,20 @@ pub(super) fn news(news: &News, as_json: bool) -> Result<(), Failure> {
     let line = match news {
         News::Change(change) if as_json => {
             let (value, updates) = (change.asset.map(|asset| asset.value), change.asset.map(|asset| asset.updates));
-            let (command, asset) = (change.sequence.0, change.id.0);
-            json!({"command": command, "asset": asset, "value": value, "updates": updates}).to_string()
+            let (entry, asset) = (change.sequence.0, change.id.0);
+            json!({"entry": entry, "asset": asset, "value": value, "updates": updates}).to_string()
         }
         News::Change(change) => match change.asset {
             Some(Asset { value, updates }) => {
-                format!("command {}: asset {} is {value}, update {updates}", change.sequence, change.id)
+                format!("entry {}: asset {} is {value}, update {updates}", change.sequence, change.id)
             }
-            None => format!("command {}: asset {} was removed", change.sequence, change.id),
+            None => format!("entry {}: asset {} was removed", change.sequence, change.id),
         },
         News::Missed { changes, first, last } if as_json => {
             json!({"missed": changes, "first": first.0, "last": last.0}).to_string()
         }
         News::Missed { changes, first, last } => {
-            format!("{changes} changes of commands {first} to {last} were missed: ask for the assets again")
+            format!("{changes} changes of entries {first} to {last} were missed: ask for the assets again")
         }
     };
     say(&format!("{line}\n"))

@@ -130,7 +130,7 @@ fn a_watch_prints_what_is_confirmed() {
     served.asked(&["remove", "1"]);
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut line = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!(line(), json!({"command": 2, "asset": 1, "value": 4, "updates": 1}));
-    assert_eq!(line(), json!({"command": 3, "asset": 1, "value": null, "updates": null}));
+    assert_eq!(line(), json!({"entry": 2, "asset": 1, "value": 4, "updates": 1}));
+    assert_eq!(line(), json!({"entry": 3, "asset": 1, "value": null, "updates": null}));
     assert!(watch.wait().unwrap().success());
 }
