@@ -668,8 +668,9 @@ fn who_commits_while_an_idle_table_is_doubled_does_not_wait_for_ever() {
                 if number % 500 == 0 {
                     done.send(()).unwrap();
                 }
-                // Sometimes long enough for the keeper to find it idle.
-                (0..number % 64).for_each(|_| std::thread::yield_now());
+                // Sometimes long enough for the keeper to find it idle. To yield would be to wait for whole slices of the keeper, where
+                // both have one core.
+                (0..number % 64 * 16).for_each(|_| std::hint::spin_loop());
             }
             is_over.store(true, Ordering::Relaxed);
         });
