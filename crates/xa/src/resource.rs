@@ -48,7 +48,7 @@ pub enum Verb {
     /// `Done` when nothing keeps it (any more): whoever may have had it has gone, and whoever comes later cannot have it.
     /// `Refused(Denied)` where that is not this account's right; sessions of the client that it could end have gone.
     Evict(Xid),
-    /// Whether the connection that voted, as its witness says, has gone; without a witness, whether every connection of the
+    /// Whether the connection that voted, as its witness says, has gone; without one that can be read, whether every connection of the
     /// branch's client has. Asked before another connection commits the branch or rolls it back. `Done`, also where that
     /// makes no difference; `Refused(Busy)` while one is there, or on its way out.
     Freed {
