@@ -340,7 +340,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         let mut port = Port {
             replica: &mut self.replica,
             machine: &self.machine,
-            wires: &self.wires,
+            wires: Some(&self.wires),
             clock: &*self.clock,
             wanted: &mut self.wanted,
             facts,
@@ -410,7 +410,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
     }
 
     fn status(&self) -> Status {
-        let mut status = self.replica.status(self.facts(), &self.wires);
+        let mut status = self.replica.status(self.facts(), Some(&self.wires));
         status.hash = self.machine.hash();
         status.halted.clone_from(&self.halted);
         status

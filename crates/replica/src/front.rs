@@ -118,7 +118,8 @@ pub(crate) struct Facts {
 pub struct Port<'a, M: Machine> {
     pub(crate) replica: &'a mut Replica,
     pub(crate) machine: &'a M,
-    pub(crate) wires: &'a Wires,
+    /// None where there are none: in a simulation.
+    pub(crate) wires: Option<&'a Wires>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) wanted: &'a mut Wanted,
     pub(crate) facts: Facts,

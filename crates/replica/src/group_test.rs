@@ -1,15 +1,185 @@
 //! A group in simulated time: members on simulated disks, an arbiter, clients, and a network that loses, doubles, delays and cuts.
 //! What must never be is looked for at every step.
+//!
+//! Walk: a [`Play`] says which machine its members have and what their clients do · [`play`] lets a seed begin, go wrong and heal ·
+//! [`gate`] plays as many seeds as it is told · [`Group`] by hand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    missing_docs,
+    missing_debug_implementations,
+    reason = "a test, also where it is that of a room above"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::time::Duration;
+
 use assent_membership::{Ack, Configuration, InSync, Member, Sequence, Standing, Word};
-use assent_sim::Rng;
+use assent_sim::{Rng, SimClock};
+use assent_world::{Clock as _, RealClock};
 
-use crate::seat_test::{Request, Said, Seat, Shape};
-use crate::{Chain, Input, Mark, Message};
+use crate::seat_test::{Said, Seat, Shape, Up};
+use crate::{Chain, Entry, Front, Input, Machine, Mark, Message};
 
-pub(crate) const CLIENTS: u8 = 2;
+/// As many seeds as a gate plays where nobody says otherwise.
+pub const SEEDS: u64 = 2_000;
+
+/// A machine, what sits on the desks of its members, and those who ask them.
+pub trait Play: Sized {
+    /// What the log leads to.
+    type Machine: Machine;
+    /// What sits on a member's desk.
+    type Front: Front<Self::Machine>;
+
+    /// One before its first command.
+    fn machine(&self) -> Self::Machine;
+
+    /// Of a member that starts: what it was told in an earlier life is gone.
+    fn front(&mut self, member: Member, clock: &SimClock) -> Self::Front;
+
+    /// How many there are who ask.
+    fn clients(&self) -> u8;
+
+    /// One of them has its turn; whom it has asked comes back. What was broken, if it sees that.
+    fn client(&mut self, client: u8, stage: &mut Stage<'_, Self>) -> Result<Option<usize>, String>;
+
+    /// An entry was executed at a member; by nobody before, if it is the first. What is wrong with the answer.
+    fn executed(&mut self, member: Member, entry: &Entry, answer: &[u8], is_first: bool) -> Result<(), String>;
+
+    /// A caller's command was answered.
+    fn told(&mut self, entry: Mark, command: &[u8], answer: &[u8]) {
+        _ = (entry, command, answer);
+    }
+
+    /// A caller's vote is told.
+    fn kept(&mut self, entry: Mark) {
+        _ = entry;
+    }
+
+    /// The last vote that was told to anybody: it must be on the disk of everybody in the set.
+    fn voted(&self) -> Sequence;
+
+    /// How much was acknowledged, and the last entry of it that is known.
+    fn acknowledged(&self) -> (usize, Sequence);
+
+    /// Nobody begins anything any more.
+    fn quiet(&mut self);
+
+    /// Whether everything that was begun has its end.
+    fn is_idle(&self) -> bool;
+
+    /// What clients were told is there, once.
+    fn audit(&self, member: Member, machine: &Self::Machine) -> Result<(), String>;
+}
+
+/// What a client finds when it has its turn.
+pub struct Stage<'a, P: Play> {
+    pub seats: &'a mut [Seat<P>],
+    pub rng: &'a mut Rng,
+    pub now_ms: u64,
+    /// Whether things go wrong.
+    pub faults: bool,
+    paused_until_ms: &'a [u64],
+}
+
+impl<P: Play> Stage<'_, P> {
+    /// The member, if it is up and not asleep.
+    pub fn awake(&mut self, at: usize) -> Option<&mut Up<P>> {
+        if self.paused_until_ms[at] > self.now_ms {
+            return None;
+        }
+        self.seats[at].up.as_mut()
+    }
+}
+
+/// What a seed, or many of them, have seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub acked: u64,
+    pub reads: u64,
+    pub crashes: u64,
+    pub burns: u64,
+    pub hand_overs: u64,
+    pub installs: u64,
+    pub epochs: u64,
+}
+
+/// Plays a seed; the answer is what it saw and who played, or what was broken.
+pub fn play<P: Play>(shape: &Shape, seed: u64, who: P) -> Result<(Seen, P), String> {
+    let mut group = Group::new(shape, seed, who);
+    let told = |group: &Group<P>, what: &str| format!("seed {seed} of {shape:?}: {what}\n{}", group.brief());
+    let check = |group: &Group<P>| group.broken.as_ref().map_or(Ok(()), |broken| Err(told(group, broken)));
+    group.run(500);
+    check(&group)?;
+    group.begin_faults();
+    group.run(2_500);
+    check(&group)?;
+    group.end_faults();
+    let before = group.play.acknowledged().0;
+    group.run(3_000);
+    check(&group)?;
+    if group.play.acknowledged().0 <= before {
+        return Err(told(&group, "nothing is acknowledged any more"));
+    }
+    group.play.quiet();
+    for _ in 0..30 {
+        group.run(100);
+        check(&group)?;
+        if group.is_healed() {
+            break;
+        }
+    }
+    if !group.is_healed() {
+        return Err(told(&group, "it does not heal"));
+    }
+    group.audit();
+    check(&group)?;
+    let seen = Seen {
+        acked: group.play.acknowledged().0 as u64,
+        reads: group.reads,
+        crashes: group.crashes,
+        burns: group.burns,
+        hand_overs: group.hand_overs,
+        installs: group.installs,
+        epochs: u64::from(group.arbiter.epoch.0),
+    };
+    Ok((seen, group.play))
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.trim().parse().ok())
+}
+
+/// Plays [`SEEDS`] seeds, in at most so many seconds; `make sim SEEDS=number` says otherwise. How many were played, and what they saw.
+pub fn gate<P: Play>(seconds: u64, who: impl Fn(&Shape, u64) -> P, mut each: impl FnMut(P)) -> (u64, Seen) {
+    let first = number("ASSENT_SIM_SEED").unwrap_or(1);
+    let (seeds, limit) = match number("ASSENT_SIM_SEEDS") {
+        Some(seeds) => (seeds, Duration::MAX),
+        None => (SEEDS, Duration::from_secs(seconds)),
+    };
+    let begun = RealClock.now();
+    let (mut played, mut all) = (0, Seen::default());
+    // At least some, however loaded the machine is.
+    while played < seeds && (played < 60 || RealClock.now().since(begun) < limit) {
+        let (seed, shape) = (first + played, Shape::of(first + played));
+        let (seen, who) = play(&shape, seed, who(&shape, seed)).unwrap_or_else(|broken| panic!("{broken}"));
+        each(who);
+        all.acked += seen.acked;
+        all.reads += seen.reads;
+        all.crashes += seen.crashes;
+        all.burns += seen.burns;
+        all.hand_overs += seen.hand_overs;
+        all.installs += seen.installs;
+        all.epochs += seen.epochs;
+        played += 1;
+    }
+    println!("{played} seeds from {first} in {:?}: {all:?}", RealClock.now().since(begun));
+    (played, all)
+}
 
 /// What is going to happen.
 #[derive(Clone, Debug)]
@@ -40,7 +210,6 @@ enum Happening {
         to_disk: bool,
     },
     Client(u8),
-    Reader,
     Snapshot(usize),
     Snapped(usize),
     Loaded(usize),
@@ -65,54 +234,39 @@ enum Crash {
     Burn,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Client {
-    /// The request that has no answer yet, or the next one.
-    number: u64,
-    asking: bool,
-    since_ms: u64,
-    member: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) shape: Shape,
-    pub(crate) now_ms: u64,
+pub struct Group<P: Play> {
+    pub shape: Shape,
+    pub play: P,
+    pub now_ms: u64,
     rng: Rng,
     happenings: BTreeMap<(u64, u64), Happening>,
     count: u64,
-    pub(crate) seats: Vec<Seat>,
-    pub(crate) arbiter: Configuration,
+    pub seats: Vec<Seat<P>>,
+    pub arbiter: Configuration,
     cut_links: BTreeSet<(usize, usize)>,
     cut_arbiter: BTreeSet<usize>,
     paused_until_ms: Vec<u64>,
     disk_planned: Vec<[bool; 2]>,
     /// Disks that never get round to it.
-    pub(crate) stuck_disks: BTreeSet<usize>,
+    pub stuck_disks: BTreeSet<usize>,
     /// Of a thousand messages, how many are lost and doubled.
     loss: u64,
     faults: bool,
-    clients: Vec<Client>,
     /// What was applied anywhere, by its number: one history.
     decided: BTreeMap<Sequence, Chain>,
-    /// What clients were told.
-    pub(crate) acked: BTreeMap<Request, (Mark, u64)>,
-    highest_acked: Sequence,
-    /// The last vote that was told, which must be on the disk of everybody in the set.
-    pub(crate) voted: Sequence,
     led: BTreeMap<u32, usize>,
-    pub(crate) reads: u64,
-    pub(crate) crashes: u64,
-    pub(crate) burns: u64,
-    pub(crate) hand_overs: u64,
-    pub(crate) installs: u64,
-    pub(crate) broken: Option<String>,
+    pub reads: u64,
+    pub crashes: u64,
+    pub burns: u64,
+    pub hand_overs: u64,
+    pub installs: u64,
+    pub broken: Option<String>,
 }
 
-impl Group {
-    pub(crate) fn new(shape: &Shape, seed: u64) -> Self {
+impl<P: Play> Group<P> {
+    pub fn new(shape: &Shape, seed: u64, play: P) -> Self {
         let mut rng = Rng::new(seed);
-        let mut seats: Vec<Seat> = (0..shape.members).map(|me| Seat::new(me, seed)).collect();
+        let mut seats: Vec<Seat<P>> = (0..shape.members).map(|me| Seat::new(me, seed)).collect();
         for seat in &mut seats {
             // Clocks run up to 5 % off, and show anything.
             seat.rate = rng.range(952..1_050);
@@ -121,6 +275,7 @@ impl Group {
         let members = seats.len();
         let mut group = Self {
             shape: shape.clone(),
+            play,
             now_ms: 0,
             rng,
             happenings: BTreeMap::new(),
@@ -134,11 +289,7 @@ impl Group {
             stuck_disks: BTreeSet::new(),
             loss: 0,
             faults: false,
-            clients: vec![Client { number: 1, ..Client::default() }; usize::from(CLIENTS)],
             decided: BTreeMap::new(),
-            acked: BTreeMap::new(),
-            highest_acked: Sequence(0),
-            voted: Sequence(0),
             led: BTreeMap::new(),
             reads: 0,
             crashes: 0,
@@ -152,22 +303,21 @@ impl Group {
             let later = group.rng.range(shape.pause_ms.clone());
             group.plan(later, Happening::Snapshot(at));
         }
-        for client in 0..CLIENTS {
+        for client in 0..group.play.clients() {
             group.plan(5, Happening::Client(client));
         }
-        group.plan(5, Happening::Reader);
         group
     }
 
     /// From now on things go wrong.
-    pub(crate) fn begin_faults(&mut self) {
+    pub fn begin_faults(&mut self) {
         self.faults = true;
         self.loss = self.rng.below(60);
         self.plan(1, Happening::Fault);
     }
 
     /// From now on nothing goes wrong, and what did is mended.
-    pub(crate) fn end_faults(&mut self) {
+    pub fn end_faults(&mut self) {
         self.faults = false;
         self.loss = 0;
         self.cut_links.clear();
@@ -182,7 +332,7 @@ impl Group {
     }
 
     /// Lets time pass.
-    pub(crate) fn run(&mut self, for_ms: u64) {
+    pub fn run(&mut self, for_ms: u64) {
         let until = self.now_ms + for_ms;
         while self.broken.is_none()
             && let Some(entry) = self.happenings.first_entry().filter(|entry| entry.key().0 <= until)
@@ -200,18 +350,18 @@ impl Group {
     }
 
     /// A member sleeps for so long.
-    pub(crate) fn pause(&mut self, at: usize, for_ms: u64) {
+    pub fn pause(&mut self, at: usize, for_ms: u64) {
         self.paused_until_ms[at] = self.now_ms + for_ms;
     }
 
     /// A member's process dies, or its machine, and comes back.
-    pub(crate) fn crash(&mut self, at: usize, power: Option<u64>, back_in_ms: u64) {
+    pub fn crash(&mut self, at: usize, power: Option<u64>, back_in_ms: u64) {
         self.seats[at].crash(power);
         self.plan(back_in_ms, Happening::Start(at));
     }
 
     /// Nobody hears of a member, and it hears of nobody, for so long.
-    pub(crate) fn cut_off(&mut self, at: usize, arbiter: bool, for_ms: u64) {
+    pub fn cut_off(&mut self, at: usize, arbiter: bool, for_ms: u64) {
         for other in (0..self.seats.len()).filter(|other| *other != at) {
             for (from, to) in [(at, other), (other, at)] {
                 self.cut_links.insert((from, to));
@@ -225,40 +375,21 @@ impl Group {
     }
 
     /// Whether everybody is up, in sync, and has applied the same.
-    pub(crate) fn is_healed(&self) -> bool {
-        let mut applied = self.seats.iter().map(|seat| seat.up.as_ref().map(|up| (up.applied, up.toy.hash())));
+    pub fn is_healed(&self) -> bool {
+        let mut applied = self.seats.iter().map(|seat| seat.up.as_ref().map(|up| (up.applied, up.machine.hash())));
         let first = applied.next().flatten();
-        first.is_some_and(|(end, _)| end.sequence >= self.highest_acked)
+        self.play.is_idle()
+            && first.is_some_and(|(end, _)| end.sequence >= self.play.acknowledged().1)
             && applied.all(|other| other == first)
             && self.arbiter.in_sync.len() == self.seats.len()
             && self.seats.iter().any(|seat| seat.up.as_ref().is_some_and(|up| up.replica.standing() == Standing::Leads))
     }
 
-    /// Nobody asks for anything any more.
-    pub(crate) fn quiet(&mut self) {
-        self.happenings.retain(|_, happening| !matches!(happening, Happening::Client(_) | Happening::Reader));
-    }
-
     /// What clients were told is there, and every request was executed once.
-    pub(crate) fn audit(&mut self) {
-        let toys: Vec<_> =
-            self.seats.iter().filter_map(|seat| seat.up.as_ref().map(|up| (seat.me, up.toy.clone()))).collect();
-        for (member, toy) in toys {
-            for (request, (_, answer)) in &self.acked {
-                let last = toy.last.get(&request.client).copied().unwrap_or_default();
-                if last.0 < request.number || (last.0 == request.number && last.1 != *answer) {
-                    self.broken = Some(format!("{request:?} was answered {answer}; member {member} has {last:?}"));
-                }
-            }
-            let mut sums: BTreeMap<u8, u64> = BTreeMap::new();
-            for (client, (last, _)) in &toy.last {
-                for number in 1..=*last {
-                    let request = Request { client: *client, number };
-                    *sums.entry(request.asset()).or_default() += request.adds();
-                }
-            }
-            if sums != toy.assets {
-                self.broken = Some(format!("member {member} has {:?}; each request once makes {sums:?}", toy.assets));
+    pub fn audit(&mut self) {
+        for (member, up) in self.seats.iter().filter_map(|seat| Some((seat.me, seat.up.as_ref()?))) {
+            if let Err(broken) = self.play.audit(member, &up.machine) {
+                self.broken = Some(broken);
             }
         }
     }
@@ -272,7 +403,7 @@ impl Group {
 
     fn start(&mut self, at: usize) {
         let shape = self.shape.clone();
-        let said = self.seats[at].start(&shape, self.now_ms);
+        let said = self.seats[at].start(&mut self.play, &shape, self.now_ms);
         self.look_at_votes();
         self.heard(at, said);
         self.plan(1, Happening::Due(at));
@@ -323,7 +454,7 @@ impl Group {
                 if let Some(up) = &self.seats[at].up {
                     let (seat, due) = (&self.seats[at], up.replica.due_ms());
                     let time = seat.time(self.now_ms);
-                    if due <= time {
+                    if due <= time || up.front.pause().is_some() {
                         self.step(at, Input::Time);
                     }
                     self.plan(5, Happening::Due(at));
@@ -338,7 +469,6 @@ impl Group {
                 self.heard(at, said);
             }
             Happening::Client(client) => self.client(client),
-            Happening::Reader => self.reader(),
             Happening::Snapshot(_) | Happening::Snapped(_) | Happening::Loaded(_) => self.snapshots(&happening),
             Happening::Fault => self.fault(),
             Happening::Start(at) => {
@@ -412,8 +542,12 @@ impl Group {
                 }
                 Said::Read => self.ask(at, Happening::Read(at)),
                 Said::Change { expect, to } => self.ask(at, Happening::Change { from: at, expect, to }),
-                Said::Applied { entry, request, answer, client } => self.applied(at, entry, request, answer, client),
-                Said::Voted { entry, request, answer } => self.voted(entry, request, answer),
+                Said::Applied { entry, answer, is_awaited } => self.applied(at, &entry, &answer, is_awaited),
+                Said::Voted { entry, command, answer } => {
+                    self.play.kept(entry);
+                    self.look_at_votes();
+                    self.answered(entry, &command, &answer);
+                }
                 Said::Answered { seen, must } => {
                     self.reads += 1;
                     if seen < must && self.shape.ack != Ack::None {
@@ -455,78 +589,54 @@ impl Group {
         }
     }
 
-    fn applied(&mut self, at: usize, entry: Mark, request: Request, answer: u64, client: bool) {
+    fn applied(&mut self, at: usize, entry: &Entry, answer: &[u8], is_awaited: bool) {
         let lossy = self.shape.ack == Ack::None;
         let before = self.decided.insert(entry.sequence, entry.chain);
         if before.is_some_and(|before| before != entry.chain) && !lossy {
             self.broken = Some(format!("member {at} applies another entry {} than somebody else did", entry.sequence));
+        } else if let Err(broken) = self.play.executed(self.seats[at].me, entry, answer, before.is_none()) {
+            self.broken = Some(format!("entry {} at member {at}: {broken}", entry.sequence));
         }
-        if client {
-            self.answered(entry, request, answer);
+        if is_awaited {
+            self.answered(entry.mark(), &entry.payload, answer);
         }
     }
 
-    fn answered(&mut self, entry: Mark, request: Request, answer: u64) {
+    fn answered(&mut self, entry: Mark, command: &[u8], answer: &[u8]) {
         if !self.is_lost() {
-            self.acked.insert(request, (entry, answer));
-            self.highest_acked = self.highest_acked.max(entry.sequence);
-            let known = &mut self.clients[usize::from(request.client)];
-            if known.number == request.number {
-                (known.asking, known.number) = (false, request.number + 1);
-            }
+            self.play.told(entry, command, answer);
         }
-    }
-
-    fn voted(&mut self, entry: Mark, request: Request, answer: u64) {
-        self.voted = self.voted.max(entry.sequence);
-        self.look_at_votes();
-        self.answered(entry, request, answer);
     }
 
     /// Every vote that was told is on the disk of everybody in the recorded set; whose disk is another one does not count.
     fn look_at_votes(&mut self) {
-        let lacks = |seat: &Seat| {
+        let voted = self.play.voted();
+        let lacks = |seat: &Seat<P>| {
             let counts = self.arbiter.in_sync.life(seat.me).is_some_and(|life| life.disk == seat.life.disk);
             let held = seat.up.as_ref().map(|up| up.log.held().1);
-            held.filter(|held| counts && *held < self.voted).map(|held| (seat.me, held))
+            held.filter(|held| counts && *held < voted).map(|held| (seat.me, held))
         };
         if let Some((member, held)) = self.seats.iter().find_map(lacks) {
-            let voted = self.voted;
             self.broken = Some(format!("vote {voted} was told; member {member} of the set has {held} on its disk"));
         }
     }
 
     fn client(&mut self, client: u8) {
-        let members = self.seats.len();
-        let known = &mut self.clients[usize::from(client)];
-        if !known.asking || self.now_ms.saturating_sub(known.since_ms) > 150 {
-            known.member = if known.asking { (known.member + 1) % members } else { known.member };
-            (known.asking, known.since_ms) = (true, self.now_ms);
-            let (request, at) = (Request { client, number: known.number }, known.member);
-            let awake = self.paused_until_ms[at] <= self.now_ms;
-            let taken = awake && self.seats[at].up.as_mut().is_some_and(|up| up.submit(request));
-            if taken {
-                self.step(at, Input::Time);
-            } else {
-                // Refused: the next one is asked with the next turn.
-                self.clients[usize::from(client)].since_ms = 0;
-            }
+        let mut stage = Stage {
+            seats: &mut self.seats,
+            rng: &mut self.rng,
+            now_ms: self.now_ms,
+            faults: self.faults,
+            paused_until_ms: &self.paused_until_ms,
+        };
+        match self.play.client(client, &mut stage) {
+            Ok(Some(at)) if self.paused_until_ms[at] <= self.now_ms => self.step(at, Input::Time),
+            Ok(_) => {}
+            Err(broken) => self.broken = Some(format!("client {client}: {broken}")),
         }
+        self.look_at_votes();
         let later = self.rng.range(3..15);
         self.plan(later, Happening::Client(client));
-    }
-
-    fn reader(&mut self) {
-        let at = self.rng.index(self.seats.len());
-        let must = self.highest_acked;
-        if self.paused_until_ms[at] <= self.now_ms {
-            let time = self.seats[at].time(self.now_ms);
-            let said = self.seats[at].up.as_mut().and_then(|up| up.read(time, must));
-            self.heard(at, said.into_iter().collect());
-            self.step(at, Input::Time);
-        }
-        let later = self.rng.range(3..25);
-        self.plan(later, Happening::Reader);
     }
 
     fn fault(&mut self) {
@@ -637,11 +747,9 @@ impl Group {
     }
 
     /// The group in a few lines, for a failed seed.
-    pub(crate) fn brief(&self) -> String {
-        let mut text = format!(
-            "{} ms; arbiter {:?}; acknowledged to {}; {:?}\n",
-            self.now_ms, self.arbiter, self.highest_acked, self.clients
-        );
+    pub fn brief(&self) -> String {
+        let mut text =
+            format!("{} ms; arbiter {:?}; acknowledged {:?}\n", self.now_ms, self.arbiter, self.play.acknowledged());
         for seat in &self.seats {
             let Some(up) = &seat.up else {
                 text.push_str(&format!("  {} is down\n", seat.me));

@@ -45,18 +45,22 @@ mod wires;
 
 #[cfg(test)]
 mod gate_test;
-#[cfg(test)]
-mod group_test;
+#[cfg(any(test, feature = "simulation"))]
+#[doc(hidden)]
+pub mod group_test;
 #[cfg(test)]
 mod inspect_test;
-#[cfg(test)]
-mod seat_test;
+#[cfg(any(test, feature = "simulation"))]
+#[doc(hidden)]
+pub mod seat_test;
 #[cfg(test)]
 mod shelf_test;
 #[cfg(test)]
 mod sim_test;
 #[cfg(test)]
 mod story_test;
+#[cfg(test)]
+mod toy_test;
 
 pub use barrier::BARRIERS;
 pub use entry::{COMMAND_BYTES_MAX, Chain, Entry, Mark};

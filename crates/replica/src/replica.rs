@@ -558,6 +558,12 @@ impl Replica {
     }
 
     #[cfg(test)]
+    pub(crate) fn leaving_out(mut self, rule: Option<Rule>) -> Self {
+        self.left_out = rule;
+        self
+    }
+
+    #[cfg(test)]
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
         self.left_out != Some(rule)
     }

@@ -1,5 +1,19 @@
-//! One member as the simulation sees it: the value, its journal, snapshot and configuration on a simulated disk, and a toy that
-//! is what the log leads to.
+//! One member as the simulation sees it: the value, its journal, snapshot and configuration on a simulated disk, the machine that the
+//! log leads to, and what sits on its desk.
+//!
+//! Walk: a [`Seat`] is up or not · [`Seat::step`] hears of something and has a turn, as a desk has it: the front's round, one step of the
+//! value, what is confirmed is executed, reads, the front says what it may · [`Up::submit`] and [`Up::read`] are a caller's.
+//! Deliberately absent: what machine that is ([`Play`]), and everything that happens between members.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    missing_docs,
+    missing_debug_implementations,
+    reason = "a test, also where it is that of a room above"
+)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -10,246 +24,148 @@ use assent_journal::{Config, Journal};
 use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Setup, Word};
 use assent_sim::{SimClock, SimDice, SimDisk};
 
+use crate::front::{Facts, Wanted};
+use crate::group_test::Play;
+#[cfg(test)]
 use crate::rules::Rule;
 use crate::{
-    Base, Coming, Entry, Fault, Input, LeaseSettings, Lent, Mark, Message, Next, Opened, Output, Own, OwnLog, Put,
-    ReadAt, Replica, Settings, Shelf, Told, Wrote,
+    Base, Coming, Entry, Fault, Front as _, Input, LeaseSettings, Lent, Machine, Mark, Message, Opened, Output, Own,
+    OwnLog, Port, ReadAt, Ready, Replica, Settings, Shelf, Told, Wrote,
 };
 
-pub(crate) const FOLDER: &str = "member";
-
-/// A request of a client: its number, and how much it adds to which asset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Request {
-    pub(crate) client: u8,
-    pub(crate) number: u64,
-}
-
-impl Request {
-    pub(crate) fn asset(self) -> u8 {
-        (self.client ^ self.number.to_le_bytes()[0]) % 5
-    }
-
-    pub(crate) fn adds(self) -> u64 {
-        self.number * 3 + u64::from(self.client)
-    }
-
-    /// Whether its answer waits until it is on the disk of everybody in the set.
-    pub(crate) fn is_vote(self) -> bool {
-        self.number.is_multiple_of(3)
-    }
-
-    /// Of different lengths, so that segments and batches are full at different moments.
-    pub(crate) fn payload(self) -> Vec<u8> {
-        let mut bytes = vec![self.client];
-        bytes.extend(self.number.to_le_bytes());
-        bytes.resize(9 + usize::try_from(self.number * 37 % 300).unwrap(), 0xa5);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Self {
-        Self { client: bytes[0], number: u64::from_le_bytes(*bytes[1..].first_chunk().unwrap()) }
-    }
-}
-
-/// What the log leads to. A request that was executed is answered again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Toy {
-    pub(crate) assets: BTreeMap<u8, u64>,
-    /// The last request of each client, and its answer.
-    pub(crate) last: BTreeMap<u8, (u64, u64)>,
-}
-
-impl Toy {
-    pub(crate) fn apply(&mut self, request: Request) -> Result<u64, String> {
-        let last = self.last.get(&request.client).copied().unwrap_or_default();
-        if request.number <= last.0 {
-            return Ok(last.1);
-        }
-        if request.number != last.0 + 1 {
-            return Err(format!("{request:?} is applied after {}: a client asks for one after the other", last.0));
-        }
-        let value = self.assets.entry(request.asset()).or_default();
-        *value += request.adds();
-        let answer = *value;
-        self.last.insert(request.client, (request.number, answer));
-        Ok(answer)
-    }
-
-    pub(crate) fn hash(&self) -> u64 {
-        xxhash_rust::xxh3::xxh3_64(&self.save())
-    }
-
-    pub(crate) fn save(&self) -> Vec<u8> {
-        let mut fields = assent_frame::Writer::new();
-        fields.u32(u32::try_from(self.assets.len()).unwrap());
-        for (asset, value) in &self.assets {
-            fields.u8(*asset).u64(*value);
-        }
-        for (client, (number, answer)) in &self.last {
-            fields.u8(*client).u64(*number).u64(*answer);
-        }
-        fields.into_vec()
-    }
-
-    /// In chunks as they come: small ones, so that a snapshot has many pieces.
-    pub(crate) fn lay(&self, put: Put<'_>) -> std::io::Result<()> {
-        self.save().chunks(32).try_for_each(put)
-    }
-
-    fn take(next: Next<'_>) -> Self {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = next() {
-            bytes.extend(chunk);
-        }
-        Self::load(&bytes)
-    }
-
-    /// The state of the snapshot that is kept, and where it stands.
-    fn kept(shelf: &Shelf) -> (Self, Base) {
-        let mut toy = Self::default();
-        if let Some(kept) = shelf.kept() {
-            kept.load(|next| {
-                toy = Self::take(next);
-                Ok(())
-            })
-            .unwrap();
-        }
-        (toy, shelf.base())
-    }
-
-    pub(crate) fn load(bytes: &[u8]) -> Self {
-        let mut toy = Self::default();
-        if bytes.is_empty() {
-            return toy;
-        }
-        let mut fields = assent_frame::Reader::new(bytes);
-        for _ in 0..fields.u32("count").unwrap() {
-            toy.assets.insert(fields.u8("asset").unwrap(), fields.u64("value").unwrap());
-        }
-        while !fields.rest().is_empty() {
-            let client = fields.u8("client").unwrap();
-            toy.last.insert(client, (fields.u64("number").unwrap(), fields.u64("answer").unwrap()));
-        }
-        toy
-    }
-}
+const FOLDER: &str = "member";
+/// With each so many entries the members compare their states.
+const COMPARE_EVERY: u64 = 8;
 
 /// What is simulated, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
-    pub(crate) members: u8,
-    pub(crate) ack: Ack,
-    pub(crate) lease: bool,
+pub struct Shape {
+    pub members: u8,
+    pub ack: Ack,
+    pub lease: bool,
     /// The last member was told to promise nothing.
-    pub(crate) mixed: bool,
+    pub mixed: bool,
     /// With each start a member may be told to promise nothing.
-    pub(crate) fickle: bool,
+    pub fickle: bool,
     /// The last member was told this of the group.
-    pub(crate) otherwise: Option<Told>,
+    pub otherwise: Option<Told>,
+    #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
     /// What is stored of a configuration is not durable, and acted on.
-    pub(crate) forgets: bool,
+    pub forgets: bool,
     /// A snapshot that is being written when the log is cut is kept all the same.
-    pub(crate) never_revokes: bool,
+    pub never_revokes: bool,
     /// So many bytes of a snapshot go at once.
-    pub(crate) piece_bytes: u64,
+    pub piece_bytes: u64,
     /// How long a snapshot takes to be written or read, and how long there is none then.
-    pub(crate) snapshot_ms: std::ops::Range<u64>,
-    pub(crate) pause_ms: std::ops::Range<u64>,
+    pub snapshot_ms: std::ops::Range<u64>,
+    pub pause_ms: std::ops::Range<u64>,
 }
 
 impl Shape {
-    pub(crate) const fn new(members: u8, ack: Ack) -> Self {
-        let (snapshot_ms, pause_ms, piece_bytes) = (1..150, 50..400, 300);
-        let (left_out, otherwise, lease, mixed) = (None, None, false, false);
-        let (fickle, forgets, never_revokes) = (false, false, false);
+    pub const fn new(members: u8, ack: Ack) -> Self {
         Self {
             members,
             ack,
-            lease,
-            mixed,
-            fickle,
-            otherwise,
-            left_out,
-            forgets,
-            never_revokes,
-            piece_bytes,
-            snapshot_ms,
-            pause_ms,
+            lease: false,
+            mixed: false,
+            fickle: false,
+            otherwise: None,
+            #[cfg(test)]
+            left_out: None,
+            forgets: false,
+            never_revokes: false,
+            piece_bytes: 300,
+            snapshot_ms: 1..150,
+            pause_ms: 50..400,
         }
+    }
+
+    /// What a seed plays: each acknowledgement, two members or three, leases or none, and who was told otherwise of them.
+    pub fn of(seed: u64) -> Self {
+        let ack = [Ack::Received, Ack::Durable, Ack::Written][usize::try_from(seed % 3).unwrap()];
+        let (lease, mixed, fickle) = (seed / 9 % 2 == 1, seed / 18 % 4 == 3, seed / 18 % 4 == 1);
+        Self { lease, mixed, fickle, ..Self::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
     }
 }
 
 /// A member's machine.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    pub(crate) me: Member,
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: SimClock,
+pub struct Seat<P: Play> {
+    pub me: Member,
+    pub disk: SimDisk,
+    pub clock: SimClock,
     dice: Arc<SimDice>,
-    pub(crate) up: Option<Up>,
+    pub up: Option<Up<P>>,
     /// Its clock, in thousandths of true time, and what it showed at the beginning.
-    pub(crate) rate: u64,
-    pub(crate) offset_ms: u64,
+    pub rate: u64,
+    pub offset_ms: u64,
     /// The life that it had when it was last up.
-    pub(crate) life: Life,
+    pub life: Life,
 }
 
 /// A member that runs.
-#[derive(Debug)]
-pub(crate) struct Up {
-    pub(crate) replica: Replica,
-    pub(crate) log: OwnLog,
+pub struct Up<P: Play> {
+    pub replica: Replica,
+    pub log: OwnLog,
     own: Own,
-    pub(crate) shelf: Shelf,
+    pub shelf: Shelf,
     lent: Lent,
     /// A snapshot that is being written: of which turn, where, and the state as it was.
-    writing: Option<(u64, Base, Toy)>,
+    writing: Option<(u64, Base, <P::Machine as Machine>::View)>,
     /// A snapshot that is being read: where it is said to stand.
-    pub(crate) loading: Option<Base>,
+    pub loading: Option<Base>,
     /// One that was read, while it is asked whether it is to be the state.
-    loaded: Option<Toy>,
-    pub(crate) toy: Toy,
-    pub(crate) applied: Mark,
+    loaded: Option<P::Machine>,
+    pub machine: P::Machine,
+    pub front: P::Front,
+    /// Connections of the front that have something to be read.
+    pub ready: Vec<Ready>,
+    wanted: Wanted,
+    /// Reads of the front that wait: for a beat, for what is executed then, and their tags.
+    asked: VecDeque<(u64, Sequence, Vec<u64>)>,
+    /// Reads up to this beat may be answered.
+    beat: u64,
+    clock: SimClock,
+    pub applied: Mark,
     applied_history: History,
     /// Appended and not applied.
     fresh: VecDeque<Entry>,
     coming: Option<Coming>,
-    /// Commands whose clients wait.
-    pub(crate) waiting: BTreeMap<Sequence, Request>,
-    /// Votes that were executed, and wait until they are on every disk.
-    held: VecDeque<(Mark, Request, u64)>,
-    /// Reads that wait for a beat, with what they must see.
-    pub(crate) reads: Vec<(u64, Sequence)>,
-    pub(crate) wants_sync: bool,
-    pub(crate) installs: u64,
-    pub(crate) fetches: u64,
+    /// Commands whose callers wait, and whether those are votes.
+    waiting: BTreeMap<Sequence, (Vec<u8>, bool)>,
+    /// Votes that were executed, and wait until they are on every disk, with their answers.
+    held: VecDeque<(Mark, Vec<u8>, Vec<u8>)>,
+    /// Reads of callers that wait for a beat, with what they must see.
+    reads: Vec<(u64, Sequence)>,
+    /// Those that are answered, with what they saw.
+    answered: Vec<(Sequence, Sequence)>,
+    pub wants_sync: bool,
+    pub installs: u64,
+    pub fetches: u64,
 }
 
 /// What a member says to the world around it.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub enum Said {
     Message(Message),
     Read,
     Change {
         expect: u64,
         to: Configuration,
     },
-    /// An entry was applied; a client hears of it if one waits.
+    /// An entry was applied; a caller hears of it if one waits.
     Applied {
-        entry: Mark,
-        request: Request,
-        answer: u64,
-        client: bool,
+        entry: Entry,
+        answer: Vec<u8>,
+        is_awaited: bool,
     },
-    /// A vote is told.
+    /// A caller's vote is told.
     Voted {
         entry: Mark,
-        request: Request,
-        answer: u64,
+        command: Vec<u8>,
+        answer: Vec<u8>,
     },
-    /// A read is answered; it must have seen this.
+    /// A caller's read is answered; it must have seen this.
     Answered {
         seen: Sequence,
         must: Sequence,
@@ -260,15 +176,15 @@ pub(crate) enum Said {
     Installed,
 }
 
-impl Seat {
-    pub(crate) fn new(me: u8, seed: u64) -> Self {
+impl<P: Play> Seat<P> {
+    pub fn new(me: u8, seed: u64) -> Self {
         let dice = Arc::new(SimDice::new(seed ^ (u64::from(me) << 32)));
         let life = Life { disk: 0, memory: 0 };
         let (disk, clock) = (SimDisk::new(), SimClock::new());
         Self { me: Member(me), disk, clock, dice, up: None, rate: 1_000, offset_ms: 0, life }
     }
 
-    pub(crate) fn time(&self, now_ms: u64) -> u64 {
+    pub fn time(&self, now_ms: u64) -> u64 {
         self.offset_ms + now_ms * self.rate / 1_000
     }
 
@@ -277,7 +193,7 @@ impl Seat {
         otherwise.unwrap_or_else(|| Told::new(shape.ack, "", ""))
     }
 
-    pub(crate) fn settings(&self, shape: &Shape, life: Life) -> Settings {
+    pub fn settings(&self, shape: &Shape, life: Life) -> Settings {
         let members = (0..shape.members).map(Member).collect();
         let leases = shape.lease && !(shape.mixed && self.me.0 + 1 == shape.members);
         let Told { ack, group, arbiter } = self.told(shape);
@@ -295,13 +211,13 @@ impl Seat {
             unconfirmed_bytes_max: 6_000,
             recent_bytes_max: 1_500,
             catch_up_bytes_per_s: 64 << 20,
-            compare_every: 8,
+            compare_every: COMPARE_EVERY,
             hold_ms: 3_000,
             ..Settings::new(setup)
         }
     }
 
-    pub(crate) fn start(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+    pub fn start(&mut self, play: &mut P, shape: &Shape, now_ms: u64) -> Vec<Said> {
         let disk: Arc<dyn assent_world::Disk> = Arc::new(self.disk.clone());
         let folder = Path::new(FOLDER);
         let config = Config {
@@ -314,7 +230,11 @@ impl Seat {
         let (journal, _) = Journal::open(Arc::clone(&disk), clock, self.dice.clone(), folder, config).unwrap();
         let own = Own::open(Arc::clone(&disk), &self.clock, &*self.dice, folder).unwrap();
         let shelf = Shelf::open(Arc::clone(&disk), folder).unwrap();
-        let (toy, base) = Toy::kept(&shelf);
+        let mut machine = play.machine();
+        let base = match kept(&shelf, &mut machine) {
+            Ok(base) => base,
+            Err(why) => return vec![Said::Broken(format!("{} starts with a snapshot that is {why}", self.me))],
+        };
         let (log, history) = OwnLog::open(journal, self.dice.clone(), &base).unwrap();
         self.life = own.life(self.told(shape).ack);
         let known = own.known().clone();
@@ -324,13 +244,20 @@ impl Seat {
         if shape.fickle && assent_world::Dice::roll(&*self.dice).is_multiple_of(2) {
             settings.lease = None;
         }
-        let (mut replica, outputs) = Replica::start(settings, opened, self.time(now_ms)).unwrap();
-        replica.left_out = shape.left_out;
+        let (replica, outputs) = Replica::start(settings, opened, self.time(now_ms)).unwrap();
+        #[cfg(test)]
+        let replica = replica.leaving_out(shape.left_out);
         self.up = Some(Up {
             replica,
             log,
             own,
-            toy,
+            machine,
+            front: play.front(self.me, &self.clock),
+            ready: Vec::new(),
+            wanted: Wanted::default(),
+            asked: VecDeque::new(),
+            beat: 0,
+            clock: self.clock.clone(),
             applied: base.end,
             applied_history: base.history,
             shelf,
@@ -343,17 +270,19 @@ impl Seat {
             waiting: BTreeMap::new(),
             held: VecDeque::new(),
             reads: Vec::new(),
+            answered: Vec::new(),
             wants_sync: false,
             installs: 0,
             fetches: 0,
         });
         let mut said = Vec::new();
         self.act(shape, now_ms, outputs, &mut said);
+        self.turn(shape, now_ms, &mut said);
         said
     }
 
     /// The process dies, or the machine.
-    pub(crate) fn crash(&mut self, power: Option<u64>) {
+    pub fn crash(&mut self, power: Option<u64>) {
         self.up = None;
         match power {
             Some(seed) => {
@@ -364,10 +293,33 @@ impl Seat {
         }
     }
 
-    pub(crate) fn step(&mut self, shape: &Shape, now_ms: u64, input: Input) -> Vec<Said> {
+    pub fn step(&mut self, shape: &Shape, now_ms: u64, input: Input) -> Vec<Said> {
         let mut said = Vec::new();
         self.feed(shape, now_ms, input, &mut said);
+        self.turn(shape, now_ms, &mut said);
         said
+    }
+
+    /// The rest of a desk's turn: the front's round, one step for what it ordered and asked, and what it may tell.
+    fn turn(&mut self, shape: &Shape, now_ms: u64, said: &mut Vec<Said>) {
+        let time = self.time(now_ms);
+        for _ in 0..2 {
+            let Some(up) = &mut self.up else { return };
+            up.clock.set_wall_ms(time);
+            let ready = std::mem::take(&mut up.ready);
+            up.with_port(time, |front, port| front.round(&ready, port));
+            let has_asked = up.take_reads(time);
+            if has_asked || up.replica.keeps_anew() || up.replica.end().sequence > up.log.end().sequence {
+                self.feed(shape, now_ms, Input::Time, said);
+            }
+            let Some(up) = &mut self.up else { return };
+            up.answer_reads(said);
+            up.with_port(time, |front, port| front.flush(port));
+            // What it keeps anew is heard of at once.
+            if !up.replica.keeps_anew() {
+                return;
+            }
+        }
     }
 
     fn feed(&mut self, shape: &Shape, now_ms: u64, input: Input, said: &mut Vec<Said>) {
@@ -396,7 +348,7 @@ impl Seat {
                 Output::Sync => up.wants_sync = true,
                 Output::Cut(to) => match up.cut(to, shape.never_revokes) {
                     Ok(end) => self.feed(shape, now_ms, Input::WasCut(end), said),
-                    Err(fault) => return said.push(Said::Halted(fault)),
+                    Err(why) => return said.push(why),
                 },
                 Output::Commit(to) => {
                     let states = up.commit(to, said);
@@ -404,18 +356,16 @@ impl Seat {
                 }
                 Output::Confirmed(beat) => {
                     let seen = up.applied.sequence;
-                    let (ready, rest) =
-                        std::mem::take(&mut up.reads).into_iter().partition(|(asked, _)| *asked <= beat);
-                    up.reads = rest;
-                    let ready: Vec<(u64, Sequence)> = ready;
-                    said.extend(ready.into_iter().map(|(_, must)| Said::Answered { seen, must }));
+                    let ready = up.reads.extract_if(.., |(asked, _)| *asked <= beat);
+                    up.answered.extend(ready.map(|(_, must)| (seen, must)));
+                    up.confirmed(beat);
                 }
-                Output::Lead(epoch) => said.push(Said::Leads(epoch)),
-                Output::Yield => {
-                    up.waiting.clear();
-                    up.held.clear();
-                    up.reads.clear();
+                Output::Lead(epoch) => {
+                    said.push(Said::Leads(epoch));
+                    let time = self.offset_ms + now_ms * self.rate / 1_000;
+                    up.with_port(time, |front, port| front.leads(epoch, port));
                 }
+                Output::Yield => up.doubt(),
                 Output::Fetch { to, after, bytes_max } => {
                     up.fetches += 1;
                     let fetched = up.log.fetch(after, bytes_max.min(1_500)).unwrap();
@@ -452,21 +402,22 @@ impl Seat {
     }
 
     /// A person's word, if it can be followed.
-    pub(crate) fn word(&mut self, shape: &Shape, now_ms: u64, word: Word) -> Vec<Said> {
+    pub fn word(&mut self, shape: &Shape, now_ms: u64, word: Word) -> Vec<Said> {
         let (time, mut said) = (self.time(now_ms), Vec::new());
         let outputs = self.up.as_mut().and_then(|up| up.replica.word(word, time).ok()).unwrap_or_default();
         self.act(shape, now_ms, outputs, &mut said);
+        self.turn(shape, now_ms, &mut said);
         said
     }
 
     /// The process dies, and its disk is another one, empty.
-    pub(crate) fn burn(&mut self) {
+    pub fn burn(&mut self) {
         self.up = None;
         self.disk = SimDisk::new();
     }
 
     /// The disk gets round to it.
-    pub(crate) fn disk_works(&mut self, shape: &Shape, now_ms: u64, to_disk: bool) -> Vec<Said> {
+    pub fn disk_works(&mut self, shape: &Shape, now_ms: u64, to_disk: bool) -> Vec<Said> {
         let Some(up) = &mut self.up else { return Vec::new() };
         if to_disk {
             up.log.sync().unwrap();
@@ -479,23 +430,23 @@ impl Seat {
     }
 
     /// The state as it is now is to become the snapshot. Whether one is being written.
-    pub(crate) fn snap(&mut self) -> bool {
+    pub fn snap(&mut self) -> bool {
         let Some(up) = self.up.as_mut() else { return false };
         if up.writing.is_none() && up.applied.sequence > up.shelf.base().end.sequence {
             let base = Base { history: up.applied_history.clone(), end: up.applied };
-            up.writing = Some((up.shelf.turn(), base, up.toy.clone()));
+            up.writing = Some((up.shelf.turn(), base, up.machine.view()));
             return true;
         }
         false
     }
 
     /// It is written, if it is still to be.
-    pub(crate) fn snapped(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
-        let Some((up, (turn, base, toy))) = self.up.as_mut().and_then(|up| up.writing.take().map(|one| (up, one)))
+    pub fn snapped(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+        let Some((up, (turn, base, view))) = self.up.as_mut().and_then(|up| up.writing.take().map(|one| (up, one)))
         else {
             return Vec::new();
         };
-        match up.shelf.write(turn, &base, |_| Ok(()), |put| toy.lay(put)).unwrap() {
+        match up.shelf.write(turn, &base, |_| Ok(()), |put| P::Machine::lay(&view, put)).unwrap() {
             Wrote::Kept(kept) => self.step(shape, now_ms, Input::SnapshotKept(kept.base.end)),
             Wrote::Revoked => Vec::new(),
             Wrote::Failed(error) => vec![Said::Broken(error.to_string())],
@@ -503,20 +454,17 @@ impl Seat {
     }
 
     /// What came from elsewhere is read.
-    pub(crate) fn was_loaded(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
+    pub fn was_loaded(&mut self, shape: &Shape, now_ms: u64) -> Vec<Said> {
         let Some((up, base)) = self.up.as_mut().and_then(|up| up.loading.take().map(|base| (up, base))) else {
             return Vec::new();
         };
-        let mut toy = Toy::default();
+        let mut machine = up.machine.empty();
         let coming = up.coming.as_ref().unwrap();
-        let checked = up.shelf.check(coming, &base, |next| {
-            toy = Toy::take(next);
-            Ok(())
-        });
+        let checked = up.shelf.check(coming, &base, |next| machine.load(next));
         if let Err(why) = checked.unwrap() {
             return vec![Said::Broken(format!("a snapshot came broken: {why}"))];
         }
-        up.loaded = Some(toy);
+        up.loaded = Some(machine);
         let said = self.step(shape, now_ms, Input::Loaded { base, whole: true });
         if let Some(up) = &mut self.up {
             up.loaded = None;
@@ -525,25 +473,89 @@ impl Seat {
     }
 }
 
-impl Up {
+/// The state of the snapshot that is kept, and where it stands.
+fn kept<M: Machine>(shelf: &Shelf, machine: &mut M) -> Result<Base, String> {
+    shelf.kept().map_or(Ok(()), |kept| kept.load(|next| machine.load(next)))?;
+    Ok(shelf.base())
+}
+
+impl<P: Play> Up<P> {
+    fn with_port(&mut self, now_ms: u64, call: impl FnOnce(&mut P::Front, &mut Port<'_, P::Machine>)) {
+        let facts = Facts { now_ms, applied: self.applied.sequence, ..Facts::default() };
+        let mut port = Port {
+            replica: &mut self.replica,
+            machine: &self.machine,
+            wires: None,
+            clock: &self.clock,
+            wanted: &mut self.wanted,
+            facts,
+            halted: None,
+        };
+        call(&mut self.front, &mut port);
+    }
+
+    /// Asks when what the front wants to read may be read. Whether it wants to.
+    fn take_reads(&mut self, now_ms: u64) -> bool {
+        let tags = std::mem::take(&mut self.wanted.reads);
+        if tags.is_empty() {
+            return false;
+        }
+        match self.replica.read(now_ms) {
+            // What it ordered before, it sees.
+            Ok(ReadAt::Now) => self.asked.push_back((0, self.replica.end().sequence, tags)),
+            Ok(ReadAt::Beat(beat)) => self.asked.push_back((beat, self.replica.end().sequence, tags)),
+            Err(_) => {}
+        }
+        true
+    }
+
+    fn confirmed(&mut self, beat: u64) {
+        self.beat = self.beat.max(beat);
+        let confirmed = self.replica.confirmed();
+        for (_, must, _) in self.asked.iter_mut().filter(|(asked, ..)| *asked <= beat) {
+            *must = (*must).max(confirmed);
+        }
+    }
+
+    fn answer_reads(&mut self, said: &mut Vec<Said>) {
+        let (beat, applied) = (self.beat, self.applied.sequence);
+        said.extend(self.answered.drain(..).map(|(seen, must)| Said::Answered { seen, must }));
+        while let Some((.., tags)) = self.asked.pop_front_if(|(asked, must, _)| *asked <= beat && *must <= applied) {
+            tags.into_iter().for_each(|tag| self.front.readable(tag, &self.machine));
+        }
+    }
+
+    /// It leads no longer.
+    fn doubt(&mut self) {
+        self.waiting.clear();
+        self.held.clear();
+        self.reads.clear();
+        self.asked.clear();
+        self.wanted.reads.clear();
+        self.beat = 0;
+        self.front.yields();
+    }
+
     /// The state of the snapshot; the log leads on from there.
-    fn load(&mut self) {
-        let (toy, base) = Toy::kept(&self.shelf);
-        self.toy = toy;
+    fn load(&mut self) -> Result<(), String> {
+        self.machine = self.machine.empty();
+        let base = kept(&self.shelf, &mut self.machine)?;
         self.applied = base.end;
         self.applied_history = base.history;
         self.fresh.clear();
+        self.front.replaced(&self.machine);
+        Ok(())
     }
 
-    fn cut(&mut self, to: Sequence, never_revokes: bool) -> Result<Mark, Fault> {
+    fn cut(&mut self, to: Sequence, never_revokes: bool) -> Result<Mark, Said> {
         let base = if never_revokes { self.shelf.base() } else { self.shelf.revoke() };
         if base.end.sequence > to {
-            return Err(Fault::CutBehindSnapshot { to, base: base.end.sequence });
+            return Err(Said::Halted(Fault::CutBehindSnapshot { to, base: base.end.sequence }));
         }
         let end = self.log.cut(to).unwrap();
         self.fresh.retain(|entry| entry.sequence <= to);
         if self.applied.sequence > to {
-            self.load();
+            self.load().map_err(Said::Broken)?;
         }
         Ok(end)
     }
@@ -552,10 +564,11 @@ impl Up {
         self.installs += 1;
         self.shelf.install(&self.coming.take().unwrap(), base).unwrap();
         self.log.begin(base.end);
-        self.toy = self.loaded.take().unwrap();
+        self.machine = self.loaded.take().unwrap();
         self.applied = base.end;
         self.applied_history = base.history.clone();
         self.fresh.clear();
+        self.front.replaced(&self.machine);
     }
 
     /// Applies what is confirmed; the hashes of states that are to be compared come back.
@@ -570,59 +583,57 @@ impl Up {
                 self.log.fetch(self.applied.sequence, 1).unwrap().entries
             };
             for entry in entries.into_iter().filter(|entry| entry.sequence <= to) {
-                let request = Request::parse(&entry.payload);
-                let answer = match self.toy.apply(request) {
-                    Ok(answer) => answer,
-                    Err(broken) => {
-                        said.push(Said::Broken(broken));
-                        return states;
-                    }
-                };
-                self.applied = entry.mark();
-                self.applied_history.grew(entry.epoch, entry.sequence);
-                let client = self.waiting.remove(&entry.sequence) == Some(request);
-                if client && request.is_vote() {
-                    self.held.push_back((entry.mark(), request, answer));
+                if let Err(broken) = self.apply(entry, said) {
+                    said.push(Said::Broken(broken));
+                    return states;
                 }
-                let client = client && !request.is_vote();
-                said.push(Said::Applied { entry: entry.mark(), request, answer, client });
-                if entry.sequence.0 % 8 == 0 {
-                    states.push((entry.sequence, self.toy.hash()));
+                let at = self.applied.sequence;
+                if at.0.is_multiple_of(COMPARE_EVERY) {
+                    states.push((at, self.machine.hash()));
                 }
             }
         }
         states
     }
 
+    fn apply(&mut self, entry: Entry, said: &mut Vec<Said>) -> Result<(), String> {
+        let (at, mut answer) = (entry.sequence, Vec::new());
+        self.machine.apply(at, entry.kind, &entry.payload, &mut answer)?;
+        self.applied = entry.mark();
+        self.applied_history.grew(entry.epoch, at);
+        self.front.applied(at, entry.kind, &answer, &self.machine);
+        let awaited = self.waiting.remove(&at).filter(|(command, _)| *command == *entry.payload);
+        let is_awaited = awaited.as_ref().is_some_and(|(_, is_vote)| !is_vote);
+        if let Some((command, true)) = awaited {
+            self.held.push_back((entry.mark(), command, answer.clone()));
+        }
+        said.push(Said::Applied { entry, answer, is_awaited });
+        Ok(())
+    }
+
     fn tell_votes(&mut self, said: &mut Vec<Said>) {
         let kept = self.replica.kept();
-        while let Some((entry, request, answer)) = self.held.pop_front_if(|(entry, ..)| entry.sequence <= kept) {
-            said.push(Said::Voted { entry, request, answer });
+        while let Some((entry, command, answer)) = self.held.pop_front_if(|(entry, ..)| entry.sequence <= kept) {
+            said.push(Said::Voted { entry, command, answer });
         }
     }
 
-    /// A client's command.
-    pub(crate) fn submit(&mut self, request: Request) -> bool {
-        match self.replica.submit(1, &request.payload()) {
-            Ok(sequence) => {
-                self.waiting.insert(sequence, request);
-                if request.is_vote() {
-                    self.replica.keep(sequence);
-                }
-                true
-            }
-            Err(_) => false,
+    /// A caller's command, and whether its answer waits until it is on the disk of everybody in the set.
+    pub fn submit(&mut self, command: Vec<u8>, is_vote: bool) -> bool {
+        let Ok(sequence) = self.replica.submit(1, &command) else { return false };
+        self.waiting.insert(sequence, (command, is_vote));
+        if is_vote {
+            self.replica.keep(sequence);
         }
+        true
     }
 
-    /// A client's read, which must see this.
-    pub(crate) fn read(&mut self, time: u64, must: Sequence) -> Option<Said> {
-        match self.replica.read(time).ok()? {
-            ReadAt::Now => Some(Said::Answered { seen: self.applied.sequence, must }),
-            ReadAt::Beat(beat) => {
-                self.reads.push((beat, must));
-                None
-            }
+    /// A caller's read, which must see this.
+    pub fn read(&mut self, now_ms: u64, must: Sequence) {
+        match self.replica.read(now_ms) {
+            Ok(ReadAt::Now) => self.answered.push((self.applied.sequence, must)),
+            Ok(ReadAt::Beat(beat)) => self.reads.push((beat, must)),
+            Err(_) => {}
         }
     }
 }

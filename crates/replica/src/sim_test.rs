@@ -1,105 +1,23 @@
-//! Seeds: a group in which anything goes wrong for a while, and then nothing. What was acknowledged is there, once, and the group
-//! heals. And without any one rule some seed goes red.
-
-use std::time::Duration;
+//! Seeds: a group of toys in which anything goes wrong for a while, and then nothing. What was acknowledged is there, once, and the group
+//! heals. And without any one rule some seed goes red. The same seeds with the machine and the door of assets are in `assets`.
 
 use assent_membership::Ack;
-use assent_world::{Clock, RealClock};
 
-use crate::group_test::Group;
+use crate::group_test::{self, SEEDS, gate};
 use crate::rules::Rule;
 use crate::seat_test::Shape;
+use crate::toy_test::Toys;
 
-/// As many seeds as `make test` plays, in at most so many seconds; `make sim SEEDS=number` says otherwise.
-const SEEDS: u64 = 2_000;
-const SECONDS: u64 = 60;
+/// Of the minute that `make test` has for seeds; the others are for those of assets.
+const SECONDS: u64 = 15;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.trim().parse().ok())
-}
-
-/// What a seed plays.
-fn shape(seed: u64) -> Shape {
-    let ack = [Ack::Received, Ack::Durable, Ack::Written][usize::try_from(seed % 3).unwrap()];
-    let (lease, mixed, fickle) = (seed / 9 % 2 == 1, seed / 18 % 4 == 3, seed / 18 % 4 == 1);
-    Shape { lease, mixed, fickle, ..Shape::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    acked: u64,
-    reads: u64,
-    crashes: u64,
-    burns: u64,
-    hand_overs: u64,
-    installs: u64,
-    epochs: u64,
-}
-
-/// Plays a seed; the answer is what it saw, or what was broken.
-fn play(shape: &Shape, seed: u64) -> Result<Seen, String> {
-    let mut group = Group::new(shape, seed);
-    let told = |group: &Group, what: &str| format!("seed {seed} of {shape:?}: {what}\n{}", group.brief());
-    let check = |group: &Group| group.broken.as_ref().map_or(Ok(()), |broken| Err(told(group, broken)));
-    group.run(500);
-    check(&group)?;
-    group.begin_faults();
-    group.run(2_500);
-    check(&group)?;
-    group.end_faults();
-    let before = group.acked.len();
-    group.run(3_000);
-    check(&group)?;
-    if group.acked.len() <= before {
-        return Err(told(&group, "nothing is acknowledged any more"));
-    }
-    group.quiet();
-    for _ in 0..30 {
-        group.run(100);
-        check(&group)?;
-        if group.is_healed() {
-            break;
-        }
-    }
-    if !group.is_healed() {
-        return Err(told(&group, "it does not heal"));
-    }
-    group.audit();
-    check(&group)?;
-    Ok(Seen {
-        acked: group.acked.len() as u64,
-        reads: group.reads,
-        crashes: group.crashes,
-        burns: group.burns,
-        hand_overs: group.hand_overs,
-        installs: group.installs,
-        epochs: u64::from(group.arbiter.epoch.0),
-    })
+fn play(shape: &Shape, seed: u64) -> Result<(), String> {
+    group_test::play(shape, seed, Toys::new(shape.ack)).map(drop)
 }
 
 #[test]
 fn gate_no_seed_loses_or_doubles_what_was_acknowledged_and_every_group_heals() {
-    let first = number("ASSENT_SIM_SEED").unwrap_or(1);
-    let (seeds, limit) = match number("ASSENT_SIM_SEEDS") {
-        Some(seeds) => (seeds, Duration::MAX),
-        None => (SEEDS, Duration::from_secs(SECONDS)),
-    };
-    let begun = RealClock.now();
-    let (mut played, mut all) = (0, Seen::default());
-    // At least some, however loaded the machine is.
-    while played < seeds && (played < 60 || RealClock.now().since(begun) < limit) {
-        let seed = first + played;
-        let seen = play(&shape(seed), seed).unwrap_or_else(|broken| panic!("{broken}"));
-        all.acked += seen.acked;
-        all.reads += seen.reads;
-        all.crashes += seen.crashes;
-        all.burns += seen.burns;
-        all.hand_overs += seen.hand_overs;
-        all.installs += seen.installs;
-        all.epochs += seen.epochs;
-        played += 1;
-    }
-    println!("{played} seeds from {first} in {:?}: {all:?}", RealClock.now().since(begun));
+    let (played, all) = gate(SECONDS, |shape, _| Toys::new(shape.ack), drop);
     assert!(
         all.acked > 20 * played && all.reads > played && all.crashes > played && all.epochs > 2 * played,
         "{all:?}"
@@ -110,7 +28,7 @@ fn gate_no_seed_loses_or_doubles_what_was_acknowledged_and_every_group_heals() {
 /// Without this, some seed goes red, and the same seed with it does not.
 fn missed(what: &str, left_out: impl Fn(Shape) -> Option<Shape>) {
     for seed in 1..=SEEDS {
-        let whole = shape(seed);
+        let whole = Shape::of(seed);
         let Some(less) = left_out(whole.clone()) else { continue };
         if let Err(broken) = play(&less, seed) {
             println!("{what}: {}", broken.lines().next().unwrap_or_default());

@@ -123,8 +123,8 @@ impl Status {
 
 impl Replica {
     /// Where it stands, with what its desk knows. The hash and why it halted are the desk's to say.
-    pub(crate) fn status(&self, facts: Facts, wires: &Wires) -> Status {
-        let (bytes_in, bytes_out) = wires.bytes();
+    pub(crate) fn status(&self, facts: Facts, wires: Option<&Wires>) -> Status {
+        let (bytes_in, bytes_out) = wires.map_or((0, 0), Wires::bytes);
         Status {
             member: self.me(),
             standing: self.standing(),
@@ -138,7 +138,7 @@ impl Replica {
             replay_bytes: facts.replay_bytes,
             hash: 0,
             halted: None,
-            others: self.lags(|member| wires.is_connected(member)),
+            others: self.lags(|member| wires.is_some_and(|wires| wires.is_connected(member))),
             counts: Counts { bytes_in, bytes_out, ..self.counts },
         }
     }

@@ -6,9 +6,10 @@ use assent_membership::{
 };
 
 use crate::desk::Shown;
-use crate::group_test::Group;
+use crate::group_test::{Group, Play as _};
 use crate::rules::Rule;
-use crate::seat_test::{Request, Shape};
+use crate::seat_test::Shape;
+use crate::toy_test::{Request, Toys};
 use crate::{
     Chain, Entry, Fault, Input, Mark, Message, Opened, Output, ReadAt, Refused, Replica, Said, Settings, Told,
 };
@@ -20,12 +21,16 @@ fn shape(ack: Ack) -> Shape {
     Shape::new(2, ack)
 }
 
-fn formed(shape: &Shape) -> Group {
-    let mut group = Group::new(shape, 7);
+fn begun(shape: &Shape) -> Group<Toys> {
+    Group::new(shape, 7, Toys::new(shape.ack))
+}
+
+fn formed(shape: &Shape) -> Group<Toys> {
+    let mut group = begun(shape);
     group.run(600);
     assert_eq!(group.broken, None);
     assert_eq!(group.arbiter.in_sync.len(), usize::from(shape.members), "{}", group.brief());
-    assert!(group.acked.len() > 5, "{}", group.brief());
+    assert!(group.play.acked.len() > 5, "{}", group.brief());
     group
 }
 
@@ -66,16 +71,16 @@ fn a_vote_waits_for_every_disk_in_the_set_and_what_asks_for_less_does_not() {
         let mut group = formed(&shape(ack));
         group.stuck_disks.insert(1);
         group.run(60);
-        let (before, voted) = (group.acked.len(), group.voted);
+        let (before, voted) = (group.play.acked.len(), group.play.voted);
         assert!(voted > Sequence(0), "{}", group.brief());
         // Two clients: what is no vote is answered, until each of them waits for one.
         group.run(100);
-        assert_eq!(group.voted, voted, "{ack:?}: told, and not on the standby's disk");
-        assert!(group.arbiter.in_sync.len() == 2 && group.acked.len() >= before, "{}", group.brief());
+        assert_eq!(group.play.voted, voted, "{ack:?}: told, and not on the standby's disk");
+        assert!(group.arbiter.in_sync.len() == 2 && group.play.acked.len() >= before, "{}", group.brief());
         // The disk stays as it is: its member is taken out, for a vote's sake alone.
         group.run(900);
         assert!(group.arbiter.in_sync.is_only(A), "{ack:?}: {}", group.brief());
-        assert!(group.voted > voted && group.acked.len() > before + 5, "{}", group.brief());
+        assert!(group.play.voted > voted && group.play.acked.len() > before + 5, "{}", group.brief());
         group.stuck_disks.clear();
         group.run(2_000);
         assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
@@ -86,10 +91,10 @@ fn a_vote_waits_for_every_disk_in_the_set_and_what_asks_for_less_does_not() {
 fn a_standby_that_confirms_nothing_is_taken_out_and_comes_back() {
     let mut group = formed(&shape(Ack::Durable));
     group.stuck_disks.insert(1);
-    let before = group.acked.len();
+    let before = group.play.acked.len();
     group.run(1_000);
     assert!(group.arbiter.in_sync.is_only(A), "{}", group.brief());
-    assert!(group.acked.len() > before + 5, "the primary goes on alone: {}", group.brief());
+    assert!(group.play.acked.len() > before + 5, "the primary goes on alone: {}", group.brief());
     group.stuck_disks.clear();
     group.run(1_000);
     assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
@@ -97,9 +102,9 @@ fn a_standby_that_confirms_nothing_is_taken_out_and_comes_back() {
     let mut group = formed(&Shape { left_out: Some(Rule::SlowGoes), ..shape(Ack::Durable) });
     group.stuck_disks.insert(1);
     group.run(100);
-    let before = group.acked.len();
+    let before = group.play.acked.len();
     group.run(1_500);
-    assert_eq!((group.acked.len(), group.arbiter.in_sync.len()), (before, 2), "{}", group.brief());
+    assert_eq!((group.play.acked.len(), group.arbiter.in_sync.len()), (before, 2), "{}", group.brief());
 }
 
 #[test]
@@ -114,7 +119,7 @@ fn a_standby_that_was_away_for_long_gets_a_snapshot_and_then_the_log() {
     let standby = group.seats[1].up.as_ref().unwrap();
     assert!(standby.installs > 0, "{}", group.brief());
     assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
-    group.quiet();
+    group.play.quiet();
     group.run(500);
     assert!(group.is_healed(), "{}", group.brief());
     group.audit();
@@ -125,7 +130,7 @@ fn a_standby_that_was_away_for_long_gets_a_snapshot_and_then_the_log() {
 fn a_state_that_differs_is_noticed_and_its_member_stops() {
     for left_out in [None, Some(Rule::Compare)] {
         let mut group = formed(&Shape { left_out, ..shape(Ack::Received) });
-        let toy = &mut group.seats[1].up.as_mut().unwrap().toy;
+        let toy = &mut group.seats[1].up.as_mut().unwrap().machine;
         *toy.assets.entry(0).or_default() += 1;
         group.run(1_000);
         let noticed = group.broken.as_ref().is_some_and(|broken| broken.contains("member 1 halts: after entry"));
@@ -284,7 +289,7 @@ fn a_primary_cut_off_from_everybody_acknowledges_nothing() {
     let up = group.seats[0].up.as_mut().unwrap();
     let before = up.replica.confirmed();
     for number in 1..4 {
-        up.submit(Request { client: 9, number });
+        up.submit(Request { client: 9, number }.payload(), false);
     }
     group.run(90);
     assert_eq!(group.seats[0].up.as_ref().unwrap().replica.confirmed(), before);
@@ -307,7 +312,7 @@ fn a_lease_answers_reads_alone_and_ends_when_its_standby_is_gone() {
         Err(Refused::NotLeading { primary: Some(A) })
     ));
     group.cut_off(0, true, 1_000);
-    let reads = |group: &mut Group| {
+    let reads = |group: &mut Group<Toys>| {
         let time = group.seats[0].time(group.now_ms);
         group.seats[0].up.as_mut().unwrap().replica.read(time)
     };
@@ -412,7 +417,7 @@ fn a_promise_is_durable_before_it_is_given_and_forgotten_when_it_is_over() {
     assert!(!promises(&replica.step(Input::Time, 140)), "once");
 }
 
-fn otherwise(group: &Group, at: usize) -> Vec<(Member, Told)> {
+fn otherwise(group: &Group<Toys>, at: usize) -> Vec<(Member, Told)> {
     let replica = &group.seats[at].up.as_ref().unwrap().replica;
     replica.otherwise.iter().map(|(member, (_, told))| (*member, told.clone())).collect()
 }
@@ -429,9 +434,9 @@ fn who_was_told_another_acknowledgement_or_group_is_not_listened_to_and_both_say
         group.shape.otherwise = Some(other.clone());
         group.crash(1, None, 50);
         group.run(1_500);
-        let acked = group.acked.len();
+        let acked = group.play.acked.len();
         group.run(500);
-        assert!(group.acked.len() > acked, "the primary goes on alone: {}", group.brief());
+        assert!(group.play.acked.len() > acked, "the primary goes on alone: {}", group.brief());
         assert_eq!((group.arbiter.primary, group.arbiter.in_sync.len()), (Some(A), 1), "{}", group.brief());
         assert_eq!(otherwise(&group, 0), [(B, other.clone())]);
         assert_eq!(otherwise(&group, 1), [(A, own.clone())]);
@@ -454,7 +459,7 @@ fn who_was_told_another_acknowledgement_or_group_is_not_listened_to_and_both_say
 #[test]
 fn two_that_begin_with_different_acknowledgements_or_groups_never_lead_together() {
     for other in [Told::new(Ack::Written, "", ""), Told::new(Ack::Received, "other", "")] {
-        let mut group = Group::new(&Shape { otherwise: Some(other), ..shape(Ack::Received) }, 7);
+        let mut group = begun(&Shape { otherwise: Some(other), ..shape(Ack::Received) });
         group.run(3_000);
         assert_eq!((group.arbiter.in_sync.len(), &group.broken), (0, &None), "nobody begins: {}", group.brief());
         assert!(otherwise(&group, 0).len() == 1 && otherwise(&group, 1).len() == 1);
@@ -515,11 +520,11 @@ fn a_group_is_told_another_acknowledgement_by_stopping_the_standby_and_then_the_
         group.shape.ack = then;
         group.crash(0, None, 50);
         group.run(1_500);
-        let acked = group.acked.len();
+        let acked = group.play.acked.len();
         group.run(2_500);
-        assert!(group.acked.len() > acked, "{before:?} to {then:?}: {}", group.brief());
+        assert!(group.play.acked.len() > acked, "{before:?} to {then:?}: {}", group.brief());
         assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
-        group.quiet();
+        group.play.quiet();
         group.run(500);
         group.audit();
         assert_eq!(group.broken, None);
@@ -580,11 +585,15 @@ fn a_snapshot_under_way_when_its_entries_are_cut_is_not_kept() {
         let calm = Shape { snapshot_ms: 60_000..60_001, pause_ms: 60_000..60_001, ..shape(Ack::None) };
         let mut group = formed(&Shape { never_revokes, ..calm });
         group.cut_off(0, false, 600);
+        for number in 1..4 {
+            let request = Request { client: 9, number };
+            assert!(group.seats[0].up.as_mut().unwrap().submit(request.payload(), false));
+        }
         group.run(80);
         assert!(group.seats[0].snap(), "{}", group.brief());
         let captured = group.seats[0].up.as_ref().unwrap().applied;
         // Its clients would not understand that their commands are gone.
-        group.quiet();
+        group.play.quiet();
         group.run(1_500);
         assert_eq!((group.arbiter.primary, &group.broken), (Some(B), &None), "{}", group.brief());
         assert!(group.seats[0].up.as_ref().unwrap().replica.counts.cuts > 0, "{}", group.brief());
