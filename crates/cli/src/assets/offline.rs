@@ -89,19 +89,18 @@ fn node(data: &Path, as_json: bool) -> Result<(), Failure> {
     }
     let Place { epoch, sequence } = found.end;
     println!(
-        "{} assets at command {sequence} of epoch {epoch}, state {hash}, {in_doubt} branches in doubt",
+        "{} assets at entry {sequence} of epoch {epoch}, state {hash}, {in_doubt} branches in doubt",
         state.assets()
     );
     let snapshot = match (found.snapshot.0, found.reached) {
         (0, _) => "there is no snapshot".to_owned(),
-        (at, true) => format!("the snapshot of command {at} is whole, and what the log leads to"),
+        (at, true) => format!("the snapshot of entry {at} is whole, and what the log leads to"),
         (at, false) => {
-            format!("the snapshot of command {at} is whole; the log does not reach back to hold it against that")
+            format!("the snapshot of entry {at} is whole; the log does not reach back to hold it against that")
         }
     };
-    let first = found
-        .first
-        .map_or_else(|| "no command behind it".to_owned(), |first| format!("commands {first} to {sequence}"));
+    let first =
+        found.first.map_or_else(|| "no entry behind it".to_owned(), |first| format!("entries {first} to {sequence}"));
     println!("{snapshot}; the log has {first}, each in its chain");
     let primary = known.primary.map_or_else(|| "nobody".to_owned(), |primary| format!("node {primary}"));
     let said = if found.out { "; it was told to stay out" } else { "" };
@@ -124,17 +123,17 @@ fn compare_nodes(one: &Path, other: &Path, as_json: bool) -> Result<bool, Failur
         }))?;
         return Ok(is_same);
     }
-    println!("they end at command {} of epoch {} and command {} of epoch {}", a.sequence, a.epoch, b.sequence, b.epoch);
+    println!("they end at entry {} of epoch {} and entry {} of epoch {}", a.sequence, a.epoch, b.sequence, b.epoch);
     let both = a.sequence.min(b.sequence);
     match (compared.differs, compared.same_to) {
-        (Some(at), _) => println!("command {at} is the first that is not the same"),
+        (Some(at), _) => println!("entry {at} is the first that is not the same"),
         (None, None) => println!("one ends before the other begins: nothing says that they belong together"),
-        (None, Some(to)) => println!("up to command {to} both have one history"),
+        (None, Some(to)) => println!("up to entry {to} both have one history"),
     }
     match compared.hashes {
         Some([one, other]) if one == other => println!("both lead to the same state there: {one:016x}"),
-        Some([one, other]) => println!("behind command {both} the states differ: {one:016x} and {other:016x}"),
-        None => println!("one of them has no way back to command {both}: states were not compared"),
+        Some([one, other]) => println!("behind entry {both} the states differ: {one:016x} and {other:016x}"),
+        None => println!("one of them has no way back to entry {both}: states were not compared"),
     }
     Ok(is_same)
 }

@@ -119,7 +119,7 @@ fn both_restarted_with_different_tails_have_one_history_and_compare_names_where_
     assert!(compared["ends"][0]["sequence"].as_u64() > compared["ends"][1]["sequence"].as_u64(), "{compared}");
     let said = run(&["assets", "compare", pair.data(1).to_str().unwrap(), pair.data(2).to_str().unwrap()]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.contains(&format!("command {parted} is the first that is not the same")), "{said}");
+    assert!(said.contains(&format!("entry {parted} is the first that is not the same")), "{said}");
     // The longer log is of a dead epoch: it is cut, whoever starts first.
     pair.start(1);
     pair.start(2);
