@@ -74,8 +74,8 @@ gate: ## the gate tests only, for BUDGET seconds each (default 600)
 model: ## the model check of the membership rules for BUDGET seconds a gate (default 600); SEED=number for other walks
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) ASSENT_GATE_SEED=$(or $(SEED),1) cargo test -p assent-membership gate_ -- --nocapture $(ARGS)
 
-sim: ## groups of replicas in simulated time, SEEDS of them (default 20000) from SEED (default 1) on
-	ASSENT_SIM_SEEDS=$(or $(SEEDS),20000) ASSENT_SIM_SEED=$(or $(SEED),1) cargo test -p assent-replica gate_no_seed -- --nocapture $(ARGS)
+sim: ## groups in simulated time, of assets and of a small machine, SEEDS of each (default 20000) from SEED (default 1) on
+	ASSENT_SIM_SEEDS=$(or $(SEEDS),20000) ASSENT_SIM_SEED=$(or $(SEED),1) cargo test -p assent-replica -p assent-assets --lib gate_no_seed -- --nocapture $(ARGS)
 
 matrix: ## every process killed at every stop point, alone and under load, for BUDGET seconds (default 600)
 	scripts/matrix $(or $(BUDGET),600) $(ARGS)

@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::asset::{Asset, AssetId};
 use crate::command::{lay_xid, read_xid};
 use crate::config::Limits;
+use crate::duties::Duty;
 use crate::refusal::{signed, signless};
 use crate::work::Held;
 
@@ -171,7 +172,8 @@ impl Branches {
     }
 
     pub(crate) fn view(&self) -> BranchesView {
-        BranchesView { prepared: self.prepared.clone(), finished: self.finished.clone(), since: self.since }
+        let prepared = if Duty::Branches.is_kept() { self.prepared.clone() } else { BTreeMap::new() };
+        BranchesView { prepared, finished: self.finished.clone(), since: self.since }
     }
 
     pub(crate) fn read_prepared(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
@@ -194,6 +196,9 @@ impl Branches {
             return Err(Malformed { field: "xid" });
         }
         self.prepare(xid, Prepared { writes, at, time_ms });
+        if !Duty::Held.is_kept() {
+            self.held.clear();
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //! for answers: what they sent is in doubt, and a session finds out at the next primary.
 //! Deliberately absent: TLS and accounts; deciding who leads; waiting.
 
+mod guests;
 mod runs;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,8 +28,9 @@ use assent_world::net::{Address, Interest, Listener, Registry, Token, Waker};
 use self::runs::lay_answer;
 use crate::caller::{Asked, Caller, Held, Ordered, Whose, owed_bytes};
 use crate::command::{COMMAND_BYTES_MAX, Command};
+use crate::duties::Duty;
 use crate::engine::{KIND_COMMAND as ENTRY_COMMAND, KIND_RULES as ENTRY_RULES, Stats};
-use crate::guest::{AGAIN, CLIENTS_MAX, Guest, NEWS_KEPT_MAX, NEWS_MAX, READ_BYTES, ROUND_BYTES_MAX};
+use crate::guest::{AGAIN, NEWS_KEPT_MAX, NEWS_MAX, READ_BYTES, ROUND_BYTES_MAX};
 use crate::machine::Machine;
 use crate::member::rules_of;
 use crate::message::{self, ASKED_BYTES_MAX, Ask, KIND_ASK, KIND_COMMAND, Status, Word};
@@ -62,7 +64,8 @@ pub struct GroupDoorConfig {
 /// The door of a member.
 pub struct GroupDoor {
     config: GroupDoorConfig,
-    listener: Listener,
+    /// None where nobody comes by an address: in a simulation.
+    listener: Option<Listener>,
     registry: Option<Registry>,
     clock: Arc<dyn Clock>,
     clients: BTreeMap<usize, Caller>,
@@ -112,9 +115,14 @@ impl GroupDoor {
     /// # Errors
     /// As the operating system says of the address.
     pub fn bind(at: &Address, config: GroupDoorConfig, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Ok(Self {
+        Ok(Self { listener: Some(Listener::bind(at)?), ..Self::closed(config, clock) })
+    }
+
+    /// Nobody comes in by an address.
+    pub(crate) fn closed(config: GroupDoorConfig, clock: Arc<dyn Clock>) -> Self {
+        Self {
             config,
-            listener: Listener::bind(at)?,
+            listener: None,
             registry: None,
             clock,
             clients: BTreeMap::new(),
@@ -143,7 +151,7 @@ impl GroupDoor {
             round_ms: 0,
             buffer: vec![0; READ_BYTES],
             answer: Vec::new(),
-        })
+        }
     }
 
     /// Where it really listens.
@@ -151,43 +159,7 @@ impl GroupDoor {
     /// # Errors
     /// As the operating system says.
     pub fn address(&self) -> io::Result<Address> {
-        self.listener.address()
-    }
-
-    fn accept(&mut self) {
-        self.accept_again = false;
-        loop {
-            let mut peer = match self.listener.accept() {
-                Ok(Some(peer)) => peer,
-                Ok(None) => return,
-                Err(_) => {
-                    self.accept_again = true;
-                    return;
-                }
-            };
-            let most = self.config.clients_max.min(CLIENTS_MAX);
-            // Who has a place for questions has had his time when there is another one.
-            if self.clients.len() >= most
-                && let Some(oldest) = self.asking.first().copied()
-            {
-                self.leave(oldest);
-            }
-            let Some(registry) = &self.registry else { return };
-            if self.clients.len() >= most {
-                continue;
-            }
-            let only_asks = self.clients.len() >= most.saturating_sub((most / 8).clamp(1, QUESTIONS_MAX));
-            let token = self.next;
-            self.next = self.next.wrapping_add(1).max(FIRST);
-            let both = Interest::READABLE | Interest::WRITABLE;
-            if registry.register(&mut peer, Token(token), both).is_ok() {
-                self.clients.insert(token, Caller::new(Guest::new(peer), only_asks));
-                if only_asks {
-                    self.asking.insert(token);
-                }
-                self.again.insert(token);
-            }
-        }
+        self.listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.address()
     }
 
     /// Takes what one connection has said, as much as a round takes.
@@ -256,7 +228,9 @@ impl GroupDoor {
             true => port.read(self.tags).map(|()| None),
             false if Run::takes(&command) => Ok(Some(self.join(&command, port))),
             false => {
-                self.lay_run(port);
+                if Duty::Behind.is_kept() {
+                    self.lay_run(port);
+                }
                 port.order(ENTRY_COMMAND, &[&self.round_ms.to_le_bytes(), bytes]).map(Some)
             }
         };
@@ -379,7 +353,7 @@ impl GroupDoor {
 
     /// The answer goes to whoever asked; one about a branch when it may.
     fn told(&mut self, is_of_branch: bool, held: Held, answer: &[u8]) {
-        if is_of_branch {
+        if is_of_branch && Duty::Kept.is_kept() {
             self.held.push_back(Held { answer: answer.to_vec(), ..held });
             return;
         }
@@ -394,30 +368,6 @@ impl GroupDoor {
         let kept = port.kept();
         while let Some(Held { whose, answer, .. }) = self.held.pop_front_if(|held| held.at <= kept) {
             self.answer_to(whose, |out, mark| lay_answer(out, mark, &answer));
-        }
-    }
-
-    fn leave(&mut self, token: usize) {
-        self.again.remove(&token);
-        self.subscribers.remove(&token);
-        self.listening.remove(&token);
-        self.asking.remove(&token);
-        let Some(client) = self.clients.remove(&token) else { return };
-        if let Some((id, _)) = client.subscription {
-            self.subscriptions.remove(id);
-        }
-        self.owed_bytes = self.owed_bytes.saturating_sub(client.owed_bytes);
-        if client.owed_bytes > 0 {
-            self.left.insert(token);
-        }
-    }
-
-    /// What those who have left ordered has its turn all the same; what they asked, or wait to be told, is nobody's.
-    fn forget_left(&mut self) {
-        let left = std::mem::take(&mut self.left);
-        if !left.is_empty() {
-            self.reads.retain(|_, asked| !left.contains(&asked.whose.token));
-            self.held.retain(|held| !left.contains(&held.whose.token));
         }
     }
 
@@ -439,6 +389,9 @@ impl GroupDoor {
 
     /// Whoever waits for an answer that does not come is told by a connection that ends.
     fn doubt(&mut self) {
+        if !Duty::Doubt.is_kept() {
+            return;
+        }
         self.ordered.clear();
         self.held.clear();
         self.reads.clear();
@@ -468,7 +421,9 @@ impl GroupDoor {
 impl Front<Machine> for GroupDoor {
     fn open(&mut self, registry: &Registry, _: &Arc<Waker>) -> io::Result<()> {
         let registry = registry.try_clone()?;
-        registry.register(&mut self.listener, Token(LISTENER), Interest::READABLE)?;
+        if let Some(listener) = &mut self.listener {
+            registry.register(listener, Token(LISTENER), Interest::READABLE)?;
+        }
         self.registry = Some(registry);
         Ok(())
     }

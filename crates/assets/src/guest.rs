@@ -3,11 +3,10 @@
 //! Walk: [`Guest::hear`] takes in what has arrived · [`Guest::say`] writes what may be told.
 //! Deliberately absent: what any of it means.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use assent_frame::laid_bytes;
-use assent_world::net::Peer;
 
 use crate::message::ASKED_BYTES_MAX;
 
@@ -26,9 +25,14 @@ pub(crate) const NEWS_KEPT_MAX: u32 = 65_536;
 /// How soon an accept that failed for want of descriptors is tried again.
 pub(crate) const AGAIN: Duration = Duration::from_millis(200);
 
+/// What bytes come and go by: the operating system's, or a simulated one.
+pub(crate) trait Wire: Read + Write + Send {}
+
+impl<W: Read + Write + Send> Wire for W {}
+
 /// One connection.
 pub(crate) struct Guest {
-    pub(crate) peer: Peer,
+    wire: Box<dyn Wire>,
     pub(crate) inbox: Vec<u8>,
     pub(crate) outbox: Vec<u8>,
     /// The other end has closed, or said what nobody understands: what is answered still goes out.
@@ -40,8 +44,9 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) const fn new(peer: Peer) -> Self {
-        Self { peer, inbox: Vec::new(), outbox: Vec::new(), is_over: false, has_more: false, has_asked: false }
+    pub(crate) fn new(wire: impl Wire + 'static) -> Self {
+        let wire = Box::new(wire);
+        Self { wire, inbox: Vec::new(), outbox: Vec::new(), is_over: false, has_more: false, has_asked: false }
     }
 
     pub(crate) const fn is_full(&self) -> bool {
@@ -59,7 +64,7 @@ impl Guest {
                 self.has_more = true;
                 return;
             }
-            match self.peer.read(buffer) {
+            match self.wire.read(buffer) {
                 Ok(0) => self.is_over = true,
                 Ok(read) => {
                     self.inbox.extend_from_slice(buffer.get(..read).unwrap_or_default());
@@ -80,7 +85,7 @@ impl Guest {
     pub(crate) fn say(&mut self) {
         let mut written = 0;
         while written < self.outbox.len() {
-            match self.peer.write(self.outbox.get(written..).unwrap_or_default()) {
+            match self.wire.write(self.outbox.get(written..).unwrap_or_default()) {
                 Ok(0) => break,
                 Ok(bytes) => written += bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

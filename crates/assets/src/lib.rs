@@ -20,8 +20,7 @@
 //! use assent_journal::Journal;
 //! use assent_world::{RealClock, RealDice, RealDisk};
 //!
-//! # let folder = tempfile::tempdir()?;
-//! # let folder = folder.path();
+//! # let folder = tempfile::tempdir()?; let folder = folder.path();
 //! let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
 //! let (log, _) = Journal::open(disk.clone(), clock.clone(), Arc::new(RealDice), &folder.join("log"), Default::default())?;
 //! let (assets, _) = Engine::open(log, disk, clock, &folder.join("assets"), Config::default(), Logics::default())?;
@@ -54,6 +53,7 @@ mod command;
 mod config;
 mod door;
 mod due;
+mod duties;
 mod engine;
 mod error;
 mod feed;

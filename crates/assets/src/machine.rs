@@ -20,6 +20,7 @@ use crate::asset::{Asset, AssetId};
 use crate::branches::{Branches, InDoubt, Known, Prepared, Write};
 use crate::command::{Command, Op, Ops, Request, SessionName, What};
 use crate::config::Limits;
+use crate::duties::Duty;
 use crate::error::AssetsError;
 use crate::image::View;
 use crate::logic::Logics;
@@ -166,7 +167,8 @@ impl Machine {
                 }
                 Item::Whose(first) => {
                     self.end_stretch(sequence, &stretch, answers);
-                    let is_new = first.is_some_and(|first| self.sessions.admit(first) == Admission::New);
+                    let is_new = first
+                        .is_some_and(|first| self.sessions.admit(first) == Admission::New || !Duty::Once.is_kept());
                     stretch = Stretch { first, commands: 0, is_new, from: answers.len() };
                 }
             }
@@ -175,6 +177,9 @@ impl Machine {
             return Err(Malformed { field: "commands" }.into());
         }
         self.end_stretch(sequence, &stretch, answers);
+        if !Duty::Answers.is_kept() {
+            answers.truncate(stretch.from);
+        }
         self.undo.clear();
         (self.sequence, self.time_ms) = (sequence, self.staged_ms);
         Ok(())
