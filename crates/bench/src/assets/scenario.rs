@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   replay     commands without a snapshot · every server killed · started again: until each has executed all of them
-//!   catch-up   the standby killed · commands · the standby started again: until it is in the set
+//!   catch-up   the standby killed · commands · the standby started again: until it has executed them
 //!   snapshot   beside a load: many of some assets, which take turns with as long without one · then one of many assets while nothing goes on
 //!   idle       nobody asks anything: processor time
 //! ```
@@ -241,10 +241,14 @@ fn catch_up(plan: &Plan<'_>, program: &Program, subject: &mut Subject, role: Rol
     })?;
     let commands = fill(plan, subject, role)?;
     let nodes = subject.nodes.clone();
-    let before = cpu_s(subject, &[0]);
+    let (everything, before) = (state(&subject.at)?.0, cpu_s(subject, &[0]));
     let began = RealClock.now();
     subject.again(program, &standby)?;
+    // In the set it has everything, and is not yet through with it.
     whole(&nodes)?;
+    for node in &nodes {
+        until("a standby has executed everything", AT_MOST, || Ok(state(node)?.0 >= everything))?;
+    }
     let took = since(began);
     let primary_cpu_s = cpu_s(subject, &[0]) - before;
     let standby_cpu_s = cpu_s(subject, &standby);
