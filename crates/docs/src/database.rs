@@ -24,6 +24,7 @@ use crate::act::{KIND_CREATE, KIND_DROP, Truncation, lay_create, lay_drop};
 use crate::branch::Branches;
 use crate::config::{Config, NAME_BYTES_MAX};
 use crate::document::{Doc, Document, Seat};
+use crate::edit::Edit;
 use crate::entry::Root;
 use crate::index::{Effect, Index, Named};
 use crate::once::{Once, OnceName};
@@ -197,9 +198,17 @@ impl Database {
         }
         versioning.check()?;
         let mut desk = self.store.writer()?;
-        let is_staged = |(_, staging): &(Ticket, Staging)| matches!(staging, Staging::Created(of, _) if **of == *name);
-        if self.store.index.name(name)?.is_some() || desk.queue.iter().any(is_staged) {
-            return Err(DocsError::Exists { name: name.to_owned() });
+        let exists = || DocsError::Exists { name: name.to_owned() };
+        if self.store.index.name(name)?.is_some() {
+            return Err(exists());
+        }
+        let is_staged = |(_, staging): &&(Ticket, Staging)| matches!(staging, Staging::Created(of, _) if **of == *name);
+        let staged = desk.queue.iter().find(is_staged).map(|(ticket, _)| *ticket);
+        if let Some(ticket) = staged {
+            drop(desk);
+            // Who is told that it is there finds it.
+            self.store.wait(ticket)?;
+            return Err(exists());
         }
         let document = self.store.index.next_document();
         let laid = lay_create(document, versioning, name);
@@ -234,6 +243,20 @@ impl Database {
             }
         };
         Ok(Document { store: Arc::clone(&self.store), doc })
+    }
+
+    /// Begins a change of the document of this name; of another one that has come in its place while its writer was waited for.
+    ///
+    /// # Errors
+    /// As [`Database::document`] and [`Document::edit`].
+    pub fn edit(&self, name: &str) -> Result<Edit, DocsError> {
+        loop {
+            match self.document(name)?.edit() {
+                // It is gone from the index before it says so: each turn is somebody else's commit.
+                Err(DocsError::NoDocument { .. }) => {}
+                edit => return edit,
+            }
+        }
     }
 
     fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {

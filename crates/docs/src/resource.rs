@@ -108,12 +108,12 @@ impl DocsResource {
     /// The started branch's edit of a document.
     ///
     /// # Errors
-    /// [`DocsError::NoBranch`] if none is started; as [`Database::document`] and [`crate::Document::edit`]; `Full`, `Busy` or `Closed` as
+    /// [`DocsError::NoBranch`] if none is started; as [`Database::edit`]; `Full`, `Busy` or `Closed` as
     /// the journal says, where what the branch has written to other documents goes there.
     pub fn edit(&mut self, document: &str) -> Result<&mut Edit, DocsError> {
         let work = self.current.and_then(|xid| self.begun.get_mut(&xid)).ok_or(DocsError::NoBranch)?;
         if !work.edits.contains_key(document) {
-            work.edits.insert(document.to_owned(), self.db.document(document)?.edit()?);
+            work.edits.insert(document.to_owned(), self.db.edit(document)?);
         }
         work.turn_to(document)?;
         work.edits.get_mut(document).ok_or(DocsError::NoBranch)

@@ -2,7 +2,7 @@
 //!
 //! Walk: [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's.
 
-use assent_docs::{Database, DocsError, Document};
+use assent_docs::{Database, DocsError, Document, Edit};
 use assent_door::Role;
 use axum::http::Uri;
 
@@ -63,6 +63,16 @@ impl Place {
             Ok(document) if document.latest().number() > 0 => Ok(document),
             Ok(_) | Err(DocsError::NoDocument { .. }) => Err(self.missing()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its writer's seat. Another one that has come in its place while its writer was waited for is the one of this name.
+    pub(crate) fn edit(&self, library: &Database) -> Result<Edit, Problem> {
+        loop {
+            match self.find(library)?.edit() {
+                Err(DocsError::NoDocument { .. }) => {}
+                edit => return Ok(edit?),
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use assent_docs::{At, Database, DocsError, Form, Look, Meta, NodeKey, Revision, Versioning};
+use assent_docs::{At, Database, DocsError, Edit, Form, Look, Meta, NodeKey, Revision, Versioning};
 use assent_door::Role;
 use axum::Extension;
 use axum::body::Bytes;
@@ -113,14 +113,13 @@ impl Writing {
         self.once.map(|once| self.library.carried(&once, status, ""))
     }
 
+    /// The writer's seat of the document.
+    fn seat(&self) -> Result<Edit, Problem> {
+        self.place.edit(&self.library.database)
+    }
+
     /// A change of a document that is there.
-    fn change(&self, change: Change, bytes: &[u8]) -> Result<Response, Problem> {
-        let document = self.place.find(&self.library.database)?;
-        let mut edit = match document.edit() {
-            // Another one has come in its place while its writer was waited for.
-            Err(DocsError::NoDocument { .. }) => self.place.find(&self.library.database)?.edit()?,
-            edit => edit?,
-        };
+    fn change(&self, mut edit: Edit, change: Change, bytes: &[u8]) -> Result<Response, Problem> {
         judge(&edit, change.node(&edit), self.wanted.as_ref())?;
         change.make(&mut edit, bytes)?;
         let status = if matches!(change, Change::Remove(_)) { StatusCode::NO_CONTENT } else { StatusCode::OK };
@@ -130,10 +129,19 @@ impl Writing {
         Ok(if status == StatusCode::NO_CONTENT { status.into_response() } else { self.shown(status, top, &revision) })
     }
 
-    /// Makes the document, and its database too if that is not there.
-    fn make(&self, bytes: &[u8]) -> Result<Response, Problem> {
-        let revision = make(&self.library.database, &self.place, bytes, &self.said(StatusCode::CREATED))?;
+    /// A document in the place of one that is there, which goes with the commit of what comes, or stays.
+    fn overwrite(&self, edit: Edit, bytes: &[u8]) -> Result<Response, Problem> {
+        judge(&edit, edit.value(), self.wanted.as_ref())?;
+        let mut anew = edit.anew(Versioning::default())?;
+        anew.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
+        let revision = anew.commit(&self.said(StatusCode::CREATED))?;
         Ok(self.told(StatusCode::CREATED, &revision))
+    }
+
+    /// Makes the document, and its database too if that is not there. Nothing: somebody else has made it, or dropped it, meanwhile.
+    fn make(&self, bytes: &[u8]) -> Result<Option<Response>, Problem> {
+        let revision = make(&self.library.database, &self.place, bytes, &self.said(StatusCode::CREATED))?;
+        Ok(revision.map(|revision| self.told(StatusCode::CREATED, &revision)))
     }
 
     /// The revision that was committed, if it is not too long and the caller may see it. That it is committed is told even if it cannot
@@ -186,50 +194,55 @@ pub(super) async fn put(
 
 fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Response, Problem> {
     let Writing { library, caller, place, wanted, .. } = writing;
-    let database = &library.database;
-    let found = match place.find(database) {
-        Ok(document) => Some(document),
-        Err(problem) if problem.status == StatusCode::NOT_FOUND => None,
-        Err(problem) => return Err(problem),
-    };
-    caller.may(if found.is_some() { Role::Modify } else { Role::Create }, Some(&place.database))?;
-    match found {
-        Some(document) if overwrite => {
+    let may = |role| caller.may(role, Some(&place.database));
+    // Each further turn is for what somebody else has committed while this one looked, or waited for the seat.
+    loop {
+        let document = match place.find(&library.database) {
+            Ok(document) => document,
+            Err(problem) if problem.status != StatusCode::NOT_FOUND => return Err(problem),
+            Err(_) => {
+                may(Role::Create)?;
+                if wanted.is_some() {
+                    return Err(Problem::precondition("there is no such resource, and so no tag"));
+                }
+                match writing.make(bytes)? {
+                    Some(told) => return Ok(told),
+                    None => continue,
+                }
+            }
+        };
+        may(Role::Modify)?;
+        if overwrite {
             // Its history goes, and that takes more than a change of it.
-            caller.may(Role::Delete, Some(&place.database))?;
-            let edit = document.edit()?;
-            judge(&edit, edit.value(), wanted.as_ref())?;
-            // What is there goes with the commit of what comes, or stays.
-            let mut anew = edit.anew(Versioning::default())?;
-            anew.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
-            let revision = anew.commit(&writing.said(StatusCode::CREATED))?;
-            Ok(writing.told(StatusCode::CREATED, &revision))
+            may(Role::Delete)?;
         }
-        Some(_) => writing.change(Change::Put, bytes),
-        None if wanted.is_some() => Err(Problem::precondition("there is no such resource, and so no tag")),
-        None => writing.make(bytes),
+        match document.edit() {
+            Err(DocsError::NoDocument { .. }) => {}
+            Ok(edit) if overwrite => return writing.overwrite(edit, bytes),
+            edit => return writing.change(edit?, Change::Put, bytes),
+        }
     }
 }
 
-fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<Revision, Problem> {
+/// Nothing: somebody else has made it, or dropped it, meanwhile.
+fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<Option<Revision>, Problem> {
     made(library, place)?;
     let name = place.document();
     let document = match library.create(&name, Versioning::default()) {
         // Somebody else is making it, or left it without a revision.
-        Err(DocsError::Exists { .. }) => library.document(&name)?,
-        created => created?,
+        Err(DocsError::Exists { .. }) => library.document(&name),
+        created => created,
     };
-    let first = document.edit().and_then(|mut edit| {
-        if edit.value().is_some() {
-            return Err(DocsError::Exists { name });
-        }
-        edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
-        edit.commit(said)
-    });
+    let mut edit = match document.and_then(|document| document.edit()) {
+        Err(DocsError::NoDocument { .. }) => return Ok(None),
+        Ok(edit) if edit.value().is_some() => return Ok(None),
+        edit => edit?,
+    };
     // What fails stays without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
-    let revision = first?;
+    edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
+    let revision = edit.commit(said)?;
     homed(library, place);
-    Ok(revision)
+    Ok(Some(revision))
 }
 
 /// What is told of a document's value beside what it says.
@@ -278,7 +291,7 @@ pub(super) async fn insert(
     params.end()?;
     let asking = Asking::of(&request, &caller);
     let asked = Asked::of(library, asking, place, said, request).await?;
-    asked.run(move |writing, bytes| writing.change(change, bytes)).await
+    asked.run(move |writing, bytes| writing.change(writing.seat()?, change, bytes)).await
 }
 
 /// Changes a document as a patch says, all of it or nothing.
@@ -302,7 +315,7 @@ pub(super) async fn patch(
     params.end()?;
     let asking = Asking::of(&request, &caller);
     let asked = Asked::of(library, asking, place, said, request).await?;
-    asked.run(move |writing, bytes| writing.change(change, bytes)).await
+    asked.run(move |writing, bytes| writing.change(writing.seat()?, change, bytes)).await
 }
 
 pub(super) async fn delete(
@@ -319,9 +332,9 @@ pub(super) async fn delete(
     let asked = Asked { library, asking, place, said, bytes: Bytes::new() };
     asked
         .run(move |writing, _| match node {
-            Some(node) => writing.change(Change::Remove(node), b""),
+            Some(node) => writing.change(writing.seat()?, Change::Remove(node), b""),
             None => {
-                let edit = writing.place.find(&writing.library.database)?.edit()?;
+                let edit = writing.seat()?;
                 judge(&edit, edit.value(), writing.wanted.as_ref())?;
                 match writing.carried(StatusCode::NO_CONTENT) {
                     Some(once) => edit.drop_once(once)?,

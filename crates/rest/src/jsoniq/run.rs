@@ -59,6 +59,8 @@ impl Asked {
 
 /// The document that is meant, and the way to the value in it.
 struct Target<'q> {
+    library: &'q Database,
+    place: Place,
     document: Document,
     when: Option<When>,
     root: &'q [Step],
@@ -67,7 +69,7 @@ struct Target<'q> {
 
 impl<'q> Target<'q> {
     fn of(
-        library: &Database,
+        library: &'q Database,
         caller: &Caller,
         asked: &'q Asked,
         source: &'q Source,
@@ -85,7 +87,7 @@ impl<'q> Target<'q> {
         if place.database.contains('/') || place.resource.contains('/') || place.resource.is_empty() {
             return Err(Problem::not_found("JSONiq: there is no such document: a name has no / in it"));
         }
-        Ok(Self { document: place.find(library)?, when, root: &source.root, deadline: &asked.deadline })
+        Ok(Self { document: place.find(library)?, library, place, when, root: &source.root, deadline: &asked.deadline })
     }
 
     fn revision(&self) -> Result<Revision, Problem> {
@@ -96,7 +98,7 @@ impl<'q> Target<'q> {
         if self.when.is_some() {
             return Err(Problem::invalid("JSONiq: what was is not changed; leave the revision out"));
         }
-        Ok(self.document.edit()?)
+        self.place.edit(self.library)
     }
 
     /// The value at the end of the way.

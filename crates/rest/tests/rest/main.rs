@@ -8,6 +8,7 @@
     reason = "helpers of tests speak to the listener as strangers do, and fail by panicking"
 )]
 
+mod beside;
 mod documents;
 mod faults;
 mod greed;
