@@ -1,7 +1,7 @@
 //! What every request passes: a name for it, a place, who asks, a time limit, and a line in the log.
 //!
 //! Walk: [`pass`] names the request · where nobody is asked who he is, `origin` looks where it comes from · strangers at open paths have
-//! places of their own (`entry`), and so have those who are being asked who they are · [`Identity::who`] · the caller's rate · one
+//! places of their own (`entry`) · [`Identity::who`], and those whose provider is asked have places of their own too · the caller's rate · one
 //! of the places, or 503 · the handler, within its time · a [`Problem`] becomes its body · a long answer has its bytes counted
 //! until it is read · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
@@ -26,7 +26,7 @@ use crate::answer::Answers;
 use crate::crew::Crew;
 use crate::deadline::Deadline;
 use crate::entry::Entry;
-use crate::identity::{Caller, Identity};
+use crate::identity::{Caller, Identity, Who};
 use crate::listener::Peer;
 use crate::origin;
 use crate::places::{self, Places};
@@ -176,8 +176,15 @@ impl Guard {
     }
 
     async fn known(&self, headers: &HeaderMap, from: Whence) -> Result<Caller, Problem> {
-        let _asked = if self.identity.is_open() { None } else { Some(self.asked(&from.to_string())?) };
-        match self.identity.who(headers, &self.pool).await {
+        let who = match self.identity.who(headers) {
+            Ok(Who::Known(caller)) => Ok(caller),
+            Ok(Who::Unchecked(oidc, token)) => {
+                let _asked = self.asked(&from.to_string())?;
+                oidc.who(token, &self.pool).await
+            }
+            Err(problem) => Err(problem),
+        };
+        match who {
             Ok(caller) => self.rate(&caller.name).map(|()| caller),
             // Whoever tries tokens is bounded by where he is.
             Err(problem) => Err(self.rate(&from.to_string()).err().unwrap_or(problem)),

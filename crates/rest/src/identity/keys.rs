@@ -2,6 +2,8 @@
 //!
 //! Walk: [`Keys::find`] a key by its id, from memory · [`Keys::is_due`] whether the provider should be asked now · [`Keys::took`]
 //! what came back. A provider that cannot be reached is not asked by every request, and what it said stays good for a day.
+//! What a key has shown to be good (`checked`) is [`kept`](Keys::keep) with the keys, [`found`](Keys::good) as long as nobody
+//! has to ask, and goes when the provider has been asked.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::IdentityError;
+use super::checked::{Checked, Good};
+use super::sessions::Digest;
 
 /// Asked again after so long, so that a key that the provider has withdrawn goes.
 const FRESH: Duration = Duration::from_secs(600);
@@ -33,6 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     set: Vec<Arc<Jwk>>,
+    /// What they have signed.
+    checked: Checked,
     /// When the provider last answered.
     told: Option<Moment>,
     /// When it was last asked.
@@ -83,6 +89,21 @@ impl Keys {
         let signs = |key: &Jwk| key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
         self.set = set.keys.into_iter().filter(signs).take(KEYS_MAX).map(Arc::new).collect();
         self.told = Some(now);
+        // Whether a key that is not there any more has signed them, nobody looks.
+        self.checked = Checked::default();
+    }
+
+    /// A token that was found good before, by its digest, while these keys need not be asked for again.
+    pub(crate) fn good(&self, token: &Digest, now: Moment) -> Option<Arc<Good>> {
+        let is_fresh = self.told.is_some_and(|told| now.since(told) <= FRESH);
+        if is_fresh { self.checked.find(token) } else { None }
+    }
+
+    /// Keeps a token that is good by this key, if the key is still one of these.
+    pub(crate) fn keep(&self, key: &Arc<Jwk>, token: Digest, good: Good) {
+        if self.set.iter().any(|own| Arc::ptr_eq(own, key)) {
+            self.checked.keep(token, good);
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Who asks: nobody in particular, a user that the configuration names, or whoever an OpenID provider vouches for.
 //!
 //! Walk: [`Identity::who`] turns a bearer token into a [`Caller`] · [`Caller::may`] is asked by every handler · `users` has
-//! passwords and `sessions` · `oidc` checks signed tokens against a provider's keys (`keys`) · `token` serves `/token`.
+//! passwords and `sessions` · `oidc` checks signed tokens against a provider's keys (`keys`), each once (`checked`) · `token`
+//! serves `/token`.
 //! Deliberately absent: what the roles mean (`door::Grants`), cookies, and a sign-in page.
 
+mod checked;
 mod keys;
 mod oidc;
 mod sessions;
@@ -20,7 +22,6 @@ use axum::http::{HeaderMap, header};
 pub use oidc::OidcConfig;
 pub use users::{User, UsersConfig, password_hash};
 
-use crate::pool::Pool;
 use crate::problem::Problem;
 use oidc::Oidc;
 use users::Users;
@@ -90,13 +91,24 @@ impl Identity {
         }
     }
 
-    pub(crate) async fn who(&self, headers: &HeaderMap, pool: &Pool) -> Result<Caller, Problem> {
+    /// Who asks, as far as it is known here.
+    pub(crate) fn who<'a>(&'a self, headers: &'a HeaderMap) -> Result<Who<'a>, Problem> {
         match &self.0 {
-            Means::Open(anybody) => Ok(anybody.clone()),
-            Means::Users(users) => users.who(bearer(headers)?),
-            Means::Oidc(oidc) => oidc.who(bearer(headers)?, pool).await,
+            Means::Open(anybody) => Ok(Who::Known(anybody.clone())),
+            Means::Users(users) => users.who(bearer(headers)?).map(Who::Known),
+            Means::Oidc(oidc) => {
+                let token = bearer(headers)?;
+                Ok(oidc.at_once(token).map_or(Who::Unchecked(oidc, token), Who::Known))
+            }
         }
     }
+}
+
+/// Who asks.
+pub(crate) enum Who<'a> {
+    Known(Caller),
+    /// [`Oidc::who`] of this token can tell, and may have to ask the provider first.
+    Unchecked(&'a Oidc, &'a str),
 }
 
 /// The token of an `Authorization: Bearer` header.

@@ -1,11 +1,12 @@
 //! Tokens that an OpenID provider has signed: checked here, without asking it for each.
 //!
-//! Walk: [`Oidc::who`] reads the header, which only says which key and algorithm to look for · the key is the provider's
-//! (`keys`) · [`Oidc::check`]: the algorithm is on our list and the key's own, the signature holds, the issuer, the audience
-//! and the time are right · the roles stand in the claim that the configuration names.
+//! Walk: [`Oidc::at_once`] a token that was found good before, whose time is not over · any other: [`Oidc::who`] reads the header, which
+//! only says which key and algorithm to look for · the key is the provider's (`keys`) · [`Oidc::check`]: the algorithm is on our list and the
+//! key's own, the signature holds, the issuer, the audience and the time are right · the roles stand in the claim that the configuration names.
 //! Deliberately absent: the flows by which people get tokens. The provider has them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use assent_door::Grants;
 use assent_kind::Kind;
@@ -15,7 +16,9 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_he
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::checked::Good;
 use super::keys::{Found, Keys, Provider};
+use super::sessions::digest;
 use super::{Caller, IdentityError};
 use crate::pool::Pool;
 use crate::problem::Problem;
@@ -51,7 +54,8 @@ pub(crate) struct Oidc {
     algorithms: Vec<Algorithm>,
     roles: Vec<String>,
     provider: Arc<Provider>,
-    keys: Arc<Mutex<Keys>>,
+    /// Looked at by each request, and changed when the provider is asked.
+    keys: Arc<RwLock<Keys>>,
     /// Held by the work that asks the provider; others wait for the same answer.
     asking: Arc<tokio::sync::Mutex<()>>,
     clock: Arc<dyn Clock>,
@@ -90,6 +94,15 @@ impl Oidc {
         &self.issuer
     }
 
+    /// Whose token this is, if it was found good before and is good still.
+    pub(crate) fn at_once(&self, token: &str) -> Option<Caller> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let good = read(&self.keys).good(&digest(token.as_bytes()), self.clock.now())?;
+        (!good.is_over(self.clock.wall_ms())).then(|| good.caller.clone())
+    }
+
     pub(crate) async fn who(&self, token: &str, pool: &Pool) -> Result<Caller, Problem> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Problem::unauthorized(format!(
@@ -102,28 +115,34 @@ impl Oidc {
             return Err(Problem::unauthorized(format!("a token signed by {:?}, which is not taken here", header.alg)));
         }
         let key = self.key(header.kid.as_deref(), pool).await?;
-        self.check(token, &header, &key)
+        let good = self.check(token, &header, &key)?;
+        if good.is_over(self.clock.wall_ms()) {
+            return Err(Problem::unauthorized("the token's time is over, or has not come"));
+        }
+        let caller = good.caller.clone();
+        read(&self.keys).keep(&key, digest(token.as_bytes()), good);
+        Ok(caller)
     }
 
     async fn key(&self, id: Option<&str>, pool: &Pool) -> Result<Arc<Jwk>, Problem> {
-        let mut found = lock(&self.keys).find(id, self.clock.now());
-        if !matches!(found, Found::Key(_)) || lock(&self.keys).is_due(&found, self.clock.now()) {
+        let mut found = read(&self.keys).find(id, self.clock.now());
+        if !matches!(found, Found::Key(_)) || read(&self.keys).is_due(&found, self.clock.now()) {
             let asking = Arc::clone(&self.asking).lock_owned().await;
             let (keys, provider, clock) = (Arc::clone(&self.keys), Arc::clone(&self.provider), Arc::clone(&self.clock));
             let id = id.map(str::to_owned);
             // All of it is the work's: what the provider says is kept also if whoever caused the question has left.
             let ask = move || {
                 // Somebody may have asked while this one waited.
-                let found = lock(&keys).find(id.as_deref(), clock.now());
-                if !lock(&keys).due(&found, clock.now()) {
+                let found = read(&keys).find(id.as_deref(), clock.now());
+                if !write(&keys).due(&found, clock.now()) {
                     return Ok(found);
                 }
                 match provider.ask() {
-                    Ok(set) => lock(&keys).took(set, clock.now()),
+                    Ok(set) => write(&keys).took(set, clock.now()),
                     Err(error) => tracing::warn!(%error, "the OpenID provider does not give its keys"),
                 }
                 drop(asking);
-                Ok(lock(&keys).find(id.as_deref(), clock.now()))
+                Ok(read(&keys).find(id.as_deref(), clock.now()))
             };
             found = pool.run(ask).await?;
         }
@@ -134,7 +153,7 @@ impl Oidc {
         }
     }
 
-    fn check(&self, token: &str, header: &Header, key: &Jwk) -> Result<Caller, Problem> {
+    fn check(&self, token: &str, header: &Header, key: &Jwk) -> Result<Good, Problem> {
         if !suits(key, header.alg) {
             return Err(Problem::unauthorized(format!("the token's key is not one for {:?}", header.alg)));
         }
@@ -152,7 +171,13 @@ impl Oidc {
         let subject = subject.ok_or_else(|| Problem::unauthorized("the token names nobody"))?;
         let shown = text("preferred_username").map(|text| text.chars().filter(|it| !it.is_control()));
         let shown = shown.map(|text| text.take(SHOWN_CHARS_MAX).collect::<String>().into());
-        Ok(Caller { name: self.name(subject), shown, grants: Arc::new(self.grants(&claims)) })
+        let caller = Caller { name: self.name(subject), shown, grants: Arc::new(self.grants(&claims)) };
+        // The library has looked at them by the system's clock, and refused what is no number.
+        let ms = |name: &str| claims.get(name).and_then(Value::as_f64).map(ms);
+        let (from, until) = (ms("nbf").unwrap_or(0), ms("exp").unwrap_or(0));
+        let leeway = LEEWAY_SECONDS * 1_000;
+        let (from_ms, until_ms) = (from.saturating_sub(leeway), until.saturating_add(leeway));
+        Ok(Good { caller, from_ms, until_ms, bytes: token.len() })
     }
 
     /// OpenID Connect Core, 2 and 5.7: the issuer and the subject together name a person, and nothing else does.
@@ -178,8 +203,18 @@ impl Oidc {
     }
 }
 
-fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
-    keys.lock().unwrap_or_else(PoisonError::into_inner)
+fn read(keys: &RwLock<Keys>) -> RwLockReadGuard<'_, Keys> {
+    keys.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(keys: &RwLock<Keys>) -> RwLockWriteGuard<'_, Keys> {
+    keys.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Milliseconds; more than can be said are for ever.
+fn ms(seconds: f64) -> u64 {
+    let ms = Duration::try_from_secs_f64(seconds).map(|it| u64::try_from(it.as_millis()));
+    ms.map_or(u64::MAX, |ms| ms.unwrap_or(u64::MAX))
 }
 
 /// Whether the key is of the algorithm's kind, and its own word agrees.
@@ -197,4 +232,140 @@ fn suits(key: &Jwk, algorithm: Algorithm) -> bool {
 
 fn refused(error: &jsonwebtoken::errors::Error) -> Problem {
     Problem::unauthorized(format!("the token is not taken: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use assent_world::{Moment, RealClock};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use jsonwebtoken::jwk::JwkSet;
+    use jsonwebtoken::{EncodingKey, encode};
+    use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
+    use serde_json::json;
+
+    use super::*;
+    use crate::crew::Crew;
+
+    const ISSUER: &str = "http://127.0.0.1:9";
+
+    /// The machine's clock, so many seconds ahead.
+    #[derive(Debug, Default)]
+    struct Ahead(AtomicU64);
+
+    impl Clock for Ahead {
+        fn now(&self) -> Moment {
+            RealClock.now().after(Duration::from_secs(self.0.load(Ordering::SeqCst)))
+        }
+
+        fn wall_ms(&self) -> u64 {
+            RealClock.wall_ms() + self.0.load(Ordering::SeqCst) * 1_000
+        }
+
+        fn sleep(&self, pause: Duration) {
+            RealClock.sleep(pause);
+        }
+
+        fn boot_id(&self) -> u128 {
+            RealClock.boot_id()
+        }
+    }
+
+    /// A provider's key, nobody's provider.
+    struct Signer(KeyPair);
+
+    impl Signer {
+        fn new() -> Self {
+            Self(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap())
+        }
+
+        fn set(&self) -> JwkSet {
+            let point = self.0.der_bytes();
+            let (x, y) = (URL_SAFE_NO_PAD.encode(&point[1..33]), URL_SAFE_NO_PAD.encode(&point[33..65]));
+            let key = json!({"kty": "EC", "crv": "P-256", "kid": "a", "x": x, "y": y});
+            serde_json::from_value(json!({ "keys": [key] })).unwrap()
+        }
+
+        /// For five minutes.
+        fn token(&self) -> String {
+            let until = RealClock.wall_ms() / 1_000 + 300;
+            let claims = json!({"iss": ISSUER, "aud": "assent", "sub": "anna", "exp": until, "roles": ["view"]});
+            let header = Header { kid: Some("a".to_owned()), ..Header::new(Algorithm::ES256) };
+            encode(&header, &claims, &EncodingKey::from_ec_der(&self.0.serialize_der())).unwrap()
+        }
+    }
+
+    fn oidc(clock: &Arc<Ahead>) -> Oidc {
+        let (issuer, audience, roles_claim) = (ISSUER.to_owned(), "assent".to_owned(), "roles".to_owned());
+        let config = OidcConfig { issuer, audience, algorithms: vec!["ES256".to_owned()], roles_claim, roots: None };
+        Oidc::new(config, clock.clone()).unwrap()
+    }
+
+    fn who(oidc: &Oidc, token: &str) -> Result<Caller, Problem> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(oidc.who(token, &Pool::new(1, &Crew::default())))
+    }
+
+    #[test]
+    fn a_signature_is_checked_once_and_its_token_taken_until_its_time_is_over_or_the_keys_are_others() {
+        let (clock, signer) = (Arc::new(Ahead::default()), Signer::new());
+        let oidc = oidc(&clock);
+        write(&oidc.keys).took(signer.set(), clock.now());
+        let (token, other) = (signer.token(), signer.token());
+        assert!(oidc.at_once(&token).is_none(), "nobody has looked at it");
+        let taken = who(&oidc, &token).unwrap();
+        let known = oidc.at_once(&token).unwrap();
+        assert_eq!((&known.name, &known.grants), (&taken.name, &taken.grants));
+        // Another signature of the same claims, a letter less or more, and what was refused.
+        let cut = &token[..token.len() - 1];
+        for unknown in [&other, cut, &format!("{token}A"), &"a".repeat(TOKEN_BYTES_MAX + 1)] {
+            assert!(oidc.at_once(unknown).is_none(), "{unknown}");
+        }
+        assert!(who(&oidc, cut).is_err() && oidc.at_once(cut).is_none());
+        // The provider has the same keys as before, and then others: what they are has to be asked of each token again.
+        write(&oidc.keys).took(signer.set(), clock.now());
+        assert!(oidc.at_once(&token).is_none());
+        assert!(who(&oidc, &token).is_ok() && oidc.at_once(&token).is_some());
+        write(&oidc.keys).took(Signer::new().set(), clock.now());
+        assert!(oidc.at_once(&token).is_none() && who(&oidc, &token).is_err() && oidc.at_once(&token).is_none());
+    }
+
+    #[test]
+    fn a_token_that_is_kept_is_refused_when_its_time_is_over() {
+        let (clock, signer) = (Arc::new(Ahead::default()), Signer::new());
+        let oidc = oidc(&clock);
+        write(&oidc.keys).took(signer.set(), clock.now());
+        let token = signer.token();
+        assert!(who(&oidc, &token).is_ok());
+        // What clocks may differ by is still its time.
+        clock.0.store(300, Ordering::SeqCst);
+        assert!(oidc.at_once(&token).is_some());
+        clock.0.store(300 + LEEWAY_SECONDS + 1, Ordering::SeqCst);
+        assert!(oidc.at_once(&token).is_none());
+        let refused = who(&oidc, &token).unwrap_err();
+        assert!(refused.detail.contains("time is over"), "{}", refused.detail);
+        assert!(oidc.at_once(&token).is_none());
+    }
+
+    #[test]
+    fn a_token_is_not_kept_with_keys_that_came_while_it_was_looked_at() {
+        let (clock, signer) = (Arc::new(Ahead::default()), Signer::new());
+        let oidc = oidc(&clock);
+        write(&oidc.keys).took(signer.set(), clock.now());
+        let (token, keys) = (signer.token(), read(&oidc.keys));
+        let Found::Key(key) = keys.find(Some("a"), clock.now()) else { panic!("it is there") };
+        drop(keys);
+        let header = decode_header(&token).unwrap();
+        let good = || oidc.check(&token, &header, &key).unwrap();
+        write(&oidc.keys).took(Signer::new().set(), clock.now());
+        read(&oidc.keys).keep(&key, digest(token.as_bytes()), good());
+        assert!(oidc.at_once(&token).is_none());
+    }
+
+    #[test]
+    fn seconds_that_no_clock_has_are_for_ever() {
+        assert_eq!([0.0, 1.5, 1e300, f64::MAX].map(ms), [0, 1_500, u64::MAX, u64::MAX]);
+    }
 }

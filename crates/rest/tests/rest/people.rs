@@ -131,6 +131,18 @@ fn a_new_list_of_users_is_taken_at_once_and_one_that_is_wrong_not_at_all() {
 }
 
 #[test]
+fn who_may_do_less_by_a_new_list_may_do_less_at_once_with_the_token_that_he_has() {
+    let mut bert = user("bert", "secret", &["admin"]);
+    let house = house(Rules { users: Some(vec![bert.clone()]), ..Rules::default() });
+    let tokens = house.token("bert", "secret");
+    let config = || house.ask("GET", "/v1/config", &[("authorization", &bearer(&tokens))], b"").status;
+    assert_eq!((config(), config()), (200, 200));
+    bert.roles = vec!["view".to_owned()];
+    house.identity.replace_users(&[bert]).unwrap();
+    assert_eq!((config(), version(&house, &tokens)), (403, 200));
+}
+
+#[test]
 fn without_identity_the_same_clients_work_and_anybody_may_do_everything() {
     let house = house(Rules::default());
     let tokens = house.token("whoever", "whatever");

@@ -224,23 +224,44 @@ fn a_new_key_of_the_provider_is_found_a_withdrawn_one_goes_and_strangers_do_not_
     let (provider, old, new) = (Provider::start(), Key::new("old"), Key::new("new"));
     provider.show(&[&old]);
     let house = served(&provider);
-    let good = claims(&provider);
-    assert_eq!(status(&house, &old.signs(&good)), 200);
+    let good = changed(&claims(&provider), "exp", json!(RealClock.wall_ms() / 1_000 + 86_400));
+    // The same token each time: that it was good does not make it good.
+    let by_old = old.signs(&good);
+    assert_eq!((status(&house, &by_old), status(&house, &by_old)), (200, 200));
     provider.show(&[&new]);
     for _ in 0..5 {
         assert_eq!(status(&house, &new.signs(&good)), 401, "asked a moment ago");
     }
     assert_eq!(provider.fetched(), 1);
     house.clock.by(Duration::from_secs(11));
-    assert_eq!((status(&house, &new.signs(&good)), status(&house, &old.signs(&good))), (200, 401));
+    assert_eq!((status(&house, &new.signs(&good)), status(&house, &by_old)), (200, 401));
     assert_eq!(provider.fetched(), 2);
     // Nobody names the withdrawn key by mistake for ten minutes: it goes all the same.
     provider.show(&[&old, &new]);
     house.clock.by(Duration::from_secs(700));
-    assert_eq!(status(&house, &new.signs(&good)), 200);
+    assert_eq!((status(&house, &new.signs(&good)), status(&house, &by_old)), (200, 200));
     provider.show(&[&new]);
     house.clock.by(Duration::from_secs(700));
-    assert_eq!((status(&house, &old.signs(&good)), provider.fetched()), (401, 4));
+    assert_eq!((status(&house, &by_old), provider.fetched()), (401, 4));
+}
+
+#[test]
+fn a_token_that_was_good_is_asked_for_its_time_each_time_and_says_nothing_for_one_that_is_like_it() {
+    let (provider, key, stranger) = (Provider::start(), Key::new("a"), Key::new("a"));
+    provider.show(&[&key]);
+    let house = served(&provider);
+    let good = claims(&provider);
+    let (token, forged) = (key.signs(&good), stranger.signs(&good));
+    assert_eq!((status(&house, &token), status(&house, &token)), (200, 200));
+    let (said, _) = token.rsplit_once('.').unwrap();
+    let (_, signature) = forged.rsplit_once('.').unwrap();
+    assert_eq!(status(&house, &format!("{said}.{signature}")), 401);
+    assert_eq!((status(&house, &format!("{token}A")), status(&house, &token[..token.len() - 1])), (401, 401));
+    // Its five minutes, and half a minute that clocks may differ by.
+    house.clock.by(Duration::from_secs(300));
+    assert_eq!(status(&house, &token), 200);
+    house.clock.by(Duration::from_secs(31));
+    assert_eq!((status(&house, &token), provider.fetched()), (401, 1));
 }
 
 /// Waits, for a minute at most.
