@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use crate::assets::{options, section};
 pub(crate) use crate::documents::{Docs, Documents};
-pub(crate) use crate::entrance::{Http, Identity, Tls};
+pub(crate) use crate::entrance::{Identity, Tls};
 use crate::failure::Failure;
 use crate::resource;
 pub(crate) use crate::resource::Resource;
@@ -40,7 +40,7 @@ pub(crate) struct Config {
     pub(crate) tls: Option<Tls>,
     /// What callers may take of the HTTP listeners.
     #[serde(default)]
-    pub(crate) http: Http,
+    pub(crate) http: assent_rest::Settings,
     /// Runs the coordinator if present.
     pub(crate) coordinator: Option<Engine>,
     /// Runs the key-value store if present.

@@ -1,4 +1,4 @@
-//! `[identity]`, `[tls]` and `[http]`: who may do what by HTTP, behind which certificate, and how much of it.
+//! `[identity]` and `[tls]`: who may do what by HTTP, behind which certificate. How much of it, `[http]`, are [`assent_rest::Settings`].
 //!
 //! Walk: the sections as serde reads them · [`Identity::open`] and [`Tls::open`] read the files they name and make what the
 //! listeners take · [`reload`] does it again while they serve.
@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assent_rest::{Certificates, OidcConfig, Settings, User, UsersConfig};
+use assent_rest::{Certificates, OidcConfig, User, UsersConfig};
 use assent_world::Clock;
 use serde::Deserialize;
 use tracing::{info, warn};
@@ -180,63 +180,6 @@ impl Tls {
 
     fn read(&self) -> Result<(String, String), Failure> {
         Ok((read(&self.certificate)?, read(&self.key)?))
-    }
-}
-
-/// `[http]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Http {
-    requests_max: u32,
-    request_ms: u32,
-    body_bytes_max: u32,
-    requests_per_second: u32,
-    threads: u32,
-    /// The HTTP listeners may stand beyond loopback without identity or TLS; says nothing of the binary protocol's.
-    pub(crate) insecure: bool,
-    idempotency_seconds: u32,
-    look_us: u32,
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        let Settings {
-            requests_max,
-            request_ms,
-            body_bytes_max,
-            requests_per_second,
-            threads,
-            idempotency_seconds,
-            look_us,
-            ..
-        } = Settings::default();
-        Self {
-            requests_max,
-            request_ms,
-            body_bytes_max,
-            requests_per_second,
-            threads,
-            insecure: false,
-            idempotency_seconds,
-            look_us,
-        }
-    }
-}
-
-impl Http {
-    pub(crate) const fn settings(&self, limits: assent_door::Limits) -> Settings {
-        let Self { requests_max, request_ms, body_bytes_max, requests_per_second, threads, .. } = *self;
-        let Self { idempotency_seconds, look_us, .. } = *self;
-        Settings {
-            limits,
-            requests_max,
-            request_ms,
-            body_bytes_max,
-            requests_per_second,
-            threads,
-            idempotency_seconds,
-            look_us,
-        }
     }
 }
 

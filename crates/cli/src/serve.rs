@@ -18,7 +18,7 @@ use assent_kind::Kind;
 use assent_kv::{Kv, KvConnector};
 use assent_link::LinkConfig;
 use assent_resources::{MariadbConnector, PostgresConnector, RemoteConnector};
-use assent_rest::{Admin, Certificates, Documents, Entrance, LogLevel, Rest, Service};
+use assent_rest::{Admin, Certificates, Documents, Entrance, LogLevel, Rest, Service, Settings};
 use assent_server::{Engines, Server};
 use assent_world::stop::Stop;
 use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
@@ -330,14 +330,14 @@ impl House {
         let server = Server::start(&settings, engines, Arc::clone(&self.clock), &metrics, &health)?;
         let limits = assent_door::Limits { connections_max: places.admin, ..limits };
         let entrance = Entrance {
-            settings: config.http.settings(limits),
+            settings: Settings { limits, ..config.http },
             identity: Arc::clone(&identity),
             certificates: certificates.clone(),
             clock: Arc::clone(&self.clock),
             metrics: Arc::clone(&metrics),
         };
         let limits = assent_door::Limits { connections_max: places.docs, ..limits };
-        let readers = Entrance { settings: config.http.settings(limits), ..entrance.clone() };
+        let readers = Entrance { settings: Settings { limits, ..config.http }, ..entrance.clone() };
         let docs = self.serve_documents(config, shield, readers, &metrics, &health)?;
         let service = Service::admin(self.admin(config, metrics, health, log_level));
         let rest = Rest::start(&admin, entrance, service)?;

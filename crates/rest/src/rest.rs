@@ -18,6 +18,7 @@ use assent_kind::Kind;
 use assent_world::net::{Address, tcp_listener};
 use assent_world::{Clock, wake_soon};
 use axum::Router;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch as flag;
@@ -66,10 +67,12 @@ impl RestError {
     }
 }
 
-/// What callers may take of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What callers may take of a listener: `[http]` of a configuration, with the limits beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Of these, the connections and the time to send a request are used.
+    #[serde(skip)]
     pub limits: Limits,
     /// Requests that are under way at a time; one more is answered 503.
     pub requests_max: u32,
@@ -81,6 +84,8 @@ pub struct Settings {
     pub requests_per_second: u32,
     /// Threads that may block, each in one request at a time: half of them for who changes something, so that readers never wait for those.
     pub threads: u32,
+    /// It may stand beyond loopback without identity or TLS: for whoever gives it an address. Says nothing of the binary protocol's.
+    pub insecure: bool,
     /// For how long a request with an `Idempotency-Key` is told again what it was told.
     pub idempotency_seconds: u32,
     /// For how long a thread looks for the next request before it sleeps, in microseconds; 0: not at all.
@@ -96,6 +101,7 @@ impl Default for Settings {
             body_bytes_max: 16 << 20,
             requests_per_second: 0,
             threads: 16,
+            insecure: false,
             idempotency_seconds: 86_400,
             look_us: 100,
         }
@@ -302,6 +308,17 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+
+    #[test]
+    fn settings_have_their_defaults_their_names_and_no_others() {
+        let read = serde_json::from_str::<Settings>;
+        assert_eq!(read("{}").unwrap(), Settings::default());
+        let told = Settings { threads: 4, insecure: true, ..Settings::default() };
+        assert_eq!(read(r#"{"threads":4,"insecure":true}"#).unwrap(), told);
+        for wrong in [r#"{"thread":4}"#, r#"{"limits":{}}"#, r#"{"look_us":-1}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_another_thread_has_done_is_told_before_what_was_asked_for_meanwhile() {

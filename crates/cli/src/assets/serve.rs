@@ -14,7 +14,7 @@ use assent_ids::NodeId;
 use assent_journal::{Journal, Keeper};
 use assent_kind::Kind;
 use assent_membership::Ack;
-use assent_rest::{Admin, Entrance, LogLevel, Rest, Service};
+use assent_rest::{Admin, Entrance, LogLevel, Rest, Service, Settings};
 use assent_world::net::Address;
 use assent_world::{Clock, Disk as _, RealClock, RealDice, RealDisk};
 use serde_json::json;
@@ -26,7 +26,7 @@ use super::group::{self, Member};
 use super::numbers::Numbers;
 use super::options::{Acknowledge, Serve};
 use super::{LOG, SNAPSHOTS};
-use crate::config::{Http, Identity};
+use crate::config::Identity;
 use crate::descriptors::{self, ADMIN as ADMIN_CONNECTIONS_MAX};
 use crate::failure::Failure;
 use crate::logging;
@@ -127,7 +127,7 @@ fn admin(
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let limits = Limits { connections_max: ADMIN_CONNECTIONS_MAX, ..Limits::default() };
     let entrance = Entrance {
-        settings: Http::default().settings(limits),
+        settings: Settings { limits, ..Settings::default() },
         identity: Arc::new(Identity::default().open(Arc::clone(&clock))?),
         certificates: None,
         clock,
