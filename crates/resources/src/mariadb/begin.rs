@@ -85,7 +85,7 @@ impl Gate<'_> {
             return self.pass()?.query_iter(words);
         }
         let Some(start) = self.start.take()? else { return self.connection.query_iter(words) };
-        let said = self.connection.query_iter(format!("{start}; {words}"));
+        let said = self.connection.query_iter([start.as_str(), "; ", words].concat());
         // The first answer is that to the start.
         self.start.answered(&said);
         said
@@ -187,7 +187,7 @@ impl Session {
     pub(super) fn unstarted(&mut self, plan: &Plan) -> Option<Reply> {
         match (plan, &self.start) {
             (Plan::Start(xid), Start::Heard) if self.tells && self.is_marked(xid) => {
-                (self.known, self.start) = (Known::to_start(), Start::Owed(format!("XA START {}", literal(xid))));
+                (self.known, self.start) = (Known::to_start(), Start::Owed(["XA START ", &literal(xid)].concat()));
                 self.stand = Stand::Active(*xid);
                 Some(Reply::Done)
             }

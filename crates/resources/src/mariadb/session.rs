@@ -214,7 +214,7 @@ impl Session {
 
     /// `verb`, behind the XA END that is still owed.
     fn with_end(&self, xid: &Xid, verb: String) -> Vec<String> {
-        let end = self.known.end_owed.then(|| format!("XA END {}", literal(xid)));
+        let end = self.known.end_owed.then(|| ["XA END ", &literal(xid)].concat());
         end.into_iter().chain([verb]).collect()
     }
 
@@ -228,7 +228,7 @@ impl Session {
     }
 
     fn vote(&self, xid: &Xid, asks_place: bool) -> Vec<String> {
-        let mut statements = self.with_end(xid, format!("XA PREPARE {}", literal(xid)));
+        let mut statements = self.with_end(xid, ["XA PREPARE ", &literal(xid)].concat());
         statements.extend(asks_place.then(|| LOG_PLACE.to_owned()));
         // The last, as the last answer tells.
         statements.extend(self.asks_of_plain().then(|| known::ASK.to_owned()));
@@ -334,7 +334,7 @@ impl Session {
     }
 
     fn one_phase(&self, xid: &Xid) -> Vec<String> {
-        self.with_end(xid, format!("XA COMMIT {} ONE PHASE", literal(xid)))
+        self.with_end(xid, ["XA COMMIT ", &literal(xid), " ONE PHASE"].concat())
     }
 
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
@@ -452,7 +452,7 @@ impl Session {
 /// A word of phase two to a branch.
 fn second(step: Step, xid: &Xid) -> String {
     let word = if step == Step::Commit { "COMMIT" } else { "ROLLBACK" };
-    format!("XA {word} {}", literal(xid))
+    ["XA ", word, " ", &literal(xid)].concat()
 }
 
 impl kept::Session for Session {

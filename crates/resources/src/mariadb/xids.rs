@@ -7,12 +7,17 @@ use std::fmt::Write as _;
 use assent_ids::{Branch, FORMAT_ID, NodeId, Xid};
 use mysql::Row;
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// The XID as `X'gtrid',X'bqual',format`.
 pub(crate) fn literal(xid: &Xid) -> String {
-    // Of two digits a byte: composed several times a branch, and `format!` takes its time.
+    // Two digits a byte: composed several times a branch, and `format!` takes its time.
     let hex = |text: &mut String, bytes: &[u8]| {
-        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-        text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
+        let digit = |nibble: u8| char::from(DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0'));
+        for byte in bytes {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 0xf));
+        }
     };
     let mut text = String::with_capacity(2 * (xid.gtrid().len() + xid.bqual().len()) + 32);
     text.push_str("X'");
