@@ -19,6 +19,23 @@ use crate::kept::said;
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 const HEAD_BYTES: u8 = 5;
 
+/// Kinds of messages of an answer in which everything went well: tags, rows and what they are, an empty text, notices,
+/// changed settings, notifications, the end.
+const PLAIN: &[u8] = b"CDTINSAZ";
+
+/// How the tags of DEALLOCATE and DISCARD begin.
+const LET_GO: [[u8; 4]; 2] = [*b"DEAL", *b"DISC"];
+
+/// How the server calls what a vote and a commit in one phase ask for.
+pub(super) const PREPARED: &str = "PREPARE TRANSACTION";
+pub(super) const COMMITTED: &str = "COMMIT";
+/// How it calls the end of a transaction that had failed, whatever was asked for.
+const ROLLED_BACK: &str = "ROLLBACK";
+/// SQLSTATE of what needs a transaction and finds none: an error or a warning.
+pub(super) const NO_TRANSACTION: &str = "25P01";
+/// SQLSTATE of what finds one that had failed.
+const FAILED: &str = "25P02";
+
 /// A row of an answer, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row(pub(super) Vec<Option<String>>);
@@ -41,8 +58,10 @@ pub(super) struct Answer {
     bytes: BytesMut,
     rows: Vec<Row>,
     failed: Option<Failure>,
-    /// A statement was done.
-    is_done: bool,
+    /// What the server called the last statement that was done.
+    tag: Option<String>,
+    /// It said that one of them found no transaction.
+    is_outside: bool,
     has_ended: bool,
 }
 
@@ -63,16 +82,23 @@ impl Answer {
                 return Ok(self.is_over());
             };
             match message {
-                Message::CommandComplete(_) => self.is_done = true,
+                Message::CommandComplete(done) => self.tag = Some(done.tag().map_err(unread)?.to_owned()),
                 Message::DataRow(row) => self.rows.push(read(&row).map_err(unread)?),
                 Message::ErrorResponse(error) => {
                     let failure = failure(error.fields()).map_err(unread)?;
                     self.has_ended |= failure.lost;
                     self.failed.get_or_insert(failure);
                 }
-                Message::NoticeResponse(said) => notice(&failure(said.fields()).map_err(unread)?.native.code),
+                Message::NoticeResponse(said) => {
+                    let code = failure(said.fields()).map_err(unread)?.native.code;
+                    self.is_outside |= code == NO_TRANSACTION;
+                    notice(&code);
+                }
                 Message::ReadyForQuery(_) => self.has_ended = true,
-                Message::RowDescription(_)
+                Message::CloseComplete
+                | Message::ParseComplete
+                | Message::BindComplete
+                | Message::RowDescription(_)
                 | Message::EmptyQueryResponse
                 | Message::ParameterStatus(_)
                 | Message::NotificationResponse(_) => {}
@@ -81,19 +107,33 @@ impl Answer {
         }
     }
 
+    /// Whether an error came before anything was done.
+    pub(super) const fn has_failed_at_once(&self) -> bool {
+        self.failed.is_some() && self.tag.is_none()
+    }
+
     fn is_over(&self) -> bool {
         self.has_ended && self.bytes.is_empty()
     }
 
-    /// The rows, where every statement was done.
+    /// The rows, where every statement was done, and the last one as `wanted` calls it, if it has to be.
     ///
     /// # Errors
-    /// The server's first error; also an answer to nothing that was said.
-    pub(super) fn end(self) -> Result<Vec<Row>, Failure> {
-        match self.failed {
-            Some(failure) => Err(failure),
-            None if self.is_done => Ok(self.rows),
-            None => Err(without_statement()),
+    /// The server's first error; also an answer to nothing that was said. Of a transaction's end: that there was none, or
+    /// that it had failed.
+    pub(super) fn end(self, wanted: Option<&str>) -> Result<Vec<Row>, Failure> {
+        let Self { rows, failed, tag, is_outside, .. } = self;
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        let Some(tag) = tag else { return Err(without_statement()) };
+        match wanted {
+            None => Ok(rows),
+            // Outside of a transaction a COMMIT is called so too.
+            Some(wanted) if wanted == tag && !(is_outside && wanted == COMMITTED) => Ok(rows),
+            Some(_) if is_outside => Err(said_no(NO_TRANSACTION, "there is no transaction in progress")),
+            Some(_) if tag == ROLLED_BACK => Err(said_no(FAILED, "the transaction had failed and was rolled back")),
+            Some(wanted) => Err(lost(format!("{wanted} was answered by {tag:?}"))),
         }
     }
 }
@@ -105,6 +145,11 @@ pub(super) fn without_statement() -> Failure {
 
 pub(super) fn lost(message: String) -> Failure {
     Failure { native: said(message), lost: true }
+}
+
+/// As the server says it to other words.
+fn said_no(code: &str, message: &str) -> Failure {
+    Failure { native: assent_xa::Native { code: code.to_owned(), message: message.to_owned() }, lost: false }
 }
 
 fn unread(error: impl std::fmt::Display) -> Failure {
@@ -134,6 +179,58 @@ fn failure(mut fields: ErrorFields<'_>) -> std::io::Result<Failure> {
     Ok(Failure { native: assent_xa::Native { code, message }, lost })
 }
 
+/// The answer to words of the caller's whose rows nobody wants: looked at message by message, and thrown away.
+#[derive(Default)]
+pub(super) struct Skim {
+    bytes: BytesMut,
+    has_ended: bool,
+}
+
+/// How far it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Skimmed {
+    /// More is to come.
+    On,
+    /// It is over, and everything was done.
+    Done,
+    /// From here on it is the driver's, whose error it becomes: the bytes that have come of it.
+    Drivers(BytesMut),
+}
+
+impl Skim {
+    /// Takes what has come. The codes of notices go to `notice`.
+    pub(super) fn take(&mut self, bytes: &[u8], notice: &dyn Fn(&str)) -> Skimmed {
+        self.bytes.extend_from_slice(bytes);
+        loop {
+            let [kind, first, second, third, fourth, ..] = *self.bytes else { return self.rest() };
+            let length = usize::try_from(u32::from_be_bytes([first, second, third, fourth])).unwrap_or(usize::MAX);
+            if !PLAIN.contains(&kind) || length < 4 {
+                return Skimmed::Drivers(std::mem::take(&mut self.bytes));
+            }
+            if self.bytes.len() <= length {
+                return Skimmed::On;
+            }
+            let mut message = self.bytes.split_to(1 + length);
+            match kind {
+                b'Z' => self.has_ended = true,
+                b'N' => {
+                    // One that cannot be read says nothing to us.
+                    if let Ok(Some(Message::NoticeResponse(said))) = Message::parse(&mut message)
+                        && let Ok(told) = failure(said.fields())
+                    {
+                        notice(&told.native.code);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn rest(&self) -> Skimmed {
+        if self.has_ended && self.bytes.is_empty() { Skimmed::Done } else { Skimmed::On }
+    }
+}
+
 /// Where a conversation stands, by the bytes that pass.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -143,6 +240,10 @@ pub(super) struct Pace {
     owed: u32,
     /// What the last end said of the transaction.
     status: u8,
+    /// The server process, as the greeting names it.
+    process: Option<u32>,
+    /// Prepared statements have been let go of.
+    has_let_go: bool,
 }
 
 impl Pace {
@@ -155,17 +256,33 @@ impl Pace {
     pub(super) fn asks(&mut self, bytes: &[u8]) {
         let Self { asked, owed, .. } = self;
         // A text, or the end of an extended question.
-        asked.take(bytes, |kind, _| *owed = owed.saturating_add(u32::from(matches!(kind, b'Q' | b'S'))));
+        asked.take(bytes, |kind, _, _| *owed = owed.saturating_add(u32::from(matches!(kind, b'Q' | b'S'))));
     }
 
     /// Bytes from it.
     pub(super) fn answers(&mut self, bytes: &[u8]) {
-        let Self { answered, owed, status, .. } = self;
-        answered.take(bytes, |kind, last| {
-            if kind == b'Z' {
-                (*owed, *status) = (owed.saturating_sub(1), last);
-            }
+        let Self { answered, owed, status, process, has_let_go, .. } = self;
+        answered.take(bytes, |kind, first, last| match kind {
+            b'Z' => (*owed, *status) = (owed.saturating_sub(1), last),
+            b'K' => *process = Some(u32::from_be_bytes(first)),
+            b'C' => *has_let_go |= LET_GO.contains(&first),
+            _ => {}
         });
+    }
+
+    /// The server discards the text that was asked last.
+    pub(super) const fn skipped(&mut self) {
+        self.owed = self.owed.saturating_sub(1);
+    }
+
+    /// The server process, as the greeting names it.
+    pub(super) const fn process(&self) -> Option<u32> {
+        self.process
+    }
+
+    /// Whether prepared statements have been let go of since this was asked last.
+    pub(super) const fn take_let_go(&mut self) -> bool {
+        std::mem::replace(&mut self.has_let_go, false)
     }
 
     /// Whether every answer has ended, and nothing else has begun.
@@ -177,6 +294,11 @@ impl Pace {
     pub(super) const fn is_idle(&self) -> bool {
         self.owed == 0 && self.status == b'I'
     }
+
+    /// Whether it said at last that one is, and has not failed.
+    pub(super) const fn is_open(&self) -> bool {
+        self.owed == 0 && self.status == b'T'
+    }
 }
 
 /// Finds the messages in bytes that come in pieces: a kind, a length that counts itself, a body.
@@ -185,28 +307,33 @@ struct Frames {
     head: u64,
     have: u8,
     left: usize,
+    /// Of the body.
+    first: [u8; 4],
+    seen: usize,
     last: u8,
 }
 
 impl Frames {
-    /// Calls for each message that ends with its kind and its last byte.
-    fn take(&mut self, bytes: &[u8], mut ended: impl FnMut(u8, u8)) {
+    /// Calls for each message that ends with its kind, the first bytes of its body and its last one.
+    fn take(&mut self, bytes: &[u8], mut ended: impl FnMut(u8, [u8; 4], u8)) {
         let mut rest = bytes;
-        while let Some((first, behind)) = rest.split_first() {
+        while let Some((byte, behind)) = rest.split_first() {
             if self.have < HEAD_BYTES {
-                (self.head, self.have, self.last, rest) =
-                    (self.head << 8 | u64::from(*first), self.have + 1, 0, behind);
+                (self.head, self.have, rest) = (self.head << 8 | u64::from(*byte), self.have + 1, behind);
+                (self.first, self.seen, self.last) = ([0; 4], 0, 0);
                 let [.., first, second, third, fourth] = self.head.to_be_bytes();
                 let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
                 self.left = usize::try_from(length).unwrap_or(usize::MAX);
             } else {
                 let (body, behind) = rest.split_at(self.left.min(rest.len()));
-                (self.left, self.last, rest) = (self.left - body.len(), body.last().copied().unwrap_or(0), behind);
+                self.first.iter_mut().skip(self.seen).zip(body).for_each(|(to, from)| *to = *from);
+                (self.seen, self.left) = (self.seen.saturating_add(body.len()), self.left - body.len());
+                (self.last, rest) = (body.last().copied().unwrap_or(0), behind);
             }
             if self.have == HEAD_BYTES && self.left == 0 {
                 let [_, _, _, kind, ..] = self.head.to_be_bytes();
                 self.have = 0;
-                ended(kind, self.last);
+                ended(kind, self.first, self.last);
             }
         }
     }
@@ -256,7 +383,7 @@ mod tests {
                 Err(failure) => return (false, Err(failure), notices.into_inner()),
             }
         }
-        (is_over, answer.end(), notices.into_inner())
+        (is_over, answer.end(None), notices.into_inner())
     }
 
     #[test]
@@ -339,6 +466,88 @@ mod tests {
             let mut pace = Pace::default();
             bytes.chunks(step).for_each(|part| pace.answers(part));
             bytes.chunks(step).for_each(|part| pace.asks(part));
+            _ = skimmed(&bytes, step);
+            _ = skimmed(&message(kind, &bytes), step);
+        }
+    }
+
+    fn skimmed(bytes: &[u8], step: usize) -> (Skimmed, Vec<String>) {
+        let (mut skim, notices) = (Skim::default(), std::cell::RefCell::new(Vec::new()));
+        let mut last = Skimmed::On;
+        for part in bytes.chunks(step) {
+            // As the driver does: it goes on with what comes next.
+            if let Skimmed::Drivers(begun) = &mut last {
+                begun.extend_from_slice(part);
+                continue;
+            }
+            last = skim.take(part, &|code| notices.borrow_mut().push(code.to_owned()));
+        }
+        (last, notices.into_inner())
+    }
+
+    #[test]
+    fn an_answer_whose_rows_nobody_wants_is_over_with_its_end_or_the_drivers_from_its_error_on() {
+        let setting = message(b'S', b"TimeZone\0UTC\0");
+        let plain = [
+            message(b'T', b"\0\0"),
+            row(&[Some("Z\0\0\0\x05I")]),
+            error(b'N', "WARNING", "25001"),
+            done(),
+            message(b'I', b""),
+            ready(b'T'),
+            setting,
+        ]
+        .concat();
+        let failed = [error(b'E', "ERROR", "23505"), ready(b'E')].concat();
+        let copies = message(b'G', b"\0\0\0");
+        for step in [1, 2, 7, 4_096] {
+            assert_eq!(skimmed(&plain, step), (Skimmed::Done, vec!["25001".to_owned()]), "{step}");
+            for rest in [&failed, &copies, &vec![b'C', 0, 0, 0, 3]] {
+                let (last, _) = skimmed(&[&done()[..], rest].concat(), step);
+                assert_eq!(last, Skimmed::Drivers(BytesMut::from(&rest[..])), "{step}");
+            }
+        }
+        for cut in 0..plain.len() {
+            let expected =
+                if cut == plain.len() - message(b'S', b"TimeZone\0UTC\0").len() { Skimmed::Done } else { Skimmed::On };
+            assert_eq!(skimmed(&plain[..cut], 4_096).0, expected, "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_believed_by_its_tag() {
+        let tagged = |tag: &str| message(b'C', format!("{tag}\0").as_bytes());
+        let said = |parts: &[Vec<u8>], wanted| {
+            let mut answer = Answer::default();
+            assert!(answer.take(&[&parts.concat()[..], &ready(b'I')].concat(), &|_| {}).ok().unwrap());
+            answer.end(Some(wanted)).map_err(|failure| (failure.native.code, failure.lost))
+        };
+        let outside = error(b'N', "WARNING", "25P01");
+        assert_eq!(said(&[row(&[]), tagged("SELECT 1"), tagged(PREPARED)], PREPARED), Ok(vec![Row(vec![])]));
+        assert_eq!(said(&[tagged(COMMITTED)], COMMITTED), Ok(vec![]));
+        let failed = Err(("25P02".to_owned(), false));
+        for wanted in [PREPARED, COMMITTED] {
+            assert_eq!(said(&[tagged("ROLLBACK")], wanted), failed);
+            assert_eq!(said(&[tagged("SELECT 1")], wanted), Err((String::new(), true)), "of something else");
+        }
+        let none = Err(("25P01".to_owned(), false));
+        assert_eq!(said(&[outside.clone(), tagged("ROLLBACK")], PREPARED), none);
+        assert_eq!(said(&[outside.clone(), tagged(COMMITTED)], COMMITTED), none, "it says COMMIT all the same");
+        assert_eq!(said(&[outside, tagged(PREPARED)], PREPARED), Ok(vec![]), "a trigger's own words");
+    }
+
+    #[test]
+    fn the_greeting_names_the_process_and_tags_tell_of_statements_that_were_let_go() {
+        let greeting = [message(b'R', &[0; 4]), message(b'K', &[0, 0, 1, 2, 9, 9, 9, 9]), ready(b'I')].concat();
+        for step in [1, 3, 100] {
+            let mut pace = Pace::default();
+            greeting.chunks(step).for_each(|part| pace.answers(part));
+            assert_eq!((pace.process(), pace.take_let_go()), (Some(258), false));
+            for (tag, lets_go) in [("DELETE 1", false), ("DEALLOCATE", true), ("DISCARD ALL", true), ("DECLARE", false)]
+            {
+                message(b'C', format!("{tag}\0").as_bytes()).chunks(step).for_each(|part| pace.answers(part));
+                assert_eq!((pace.take_let_go(), pace.take_let_go()), (lets_go, false), "{tag}");
+            }
         }
     }
 

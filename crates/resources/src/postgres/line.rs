@@ -20,26 +20,26 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io::{self, Read as _, Write as _};
-use std::pin::{Pin, pin};
+use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use assent_world::net::{Address, Proofs, Stream};
-use assent_world::{Clock as _, RealClock};
 use assent_xa::Native;
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
-use super::answer::{self, Pace, Row};
+use super::answer::{self, Row, Skimmed};
+use super::prepared::Prepared;
 use super::session::Failure;
+use super::socket::{Socket, Wire, write_all};
 use crate::kept::said;
 
 const BEGIN: &str = "BEGIN";
@@ -53,121 +53,10 @@ const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
 const PORT: u16 = 5432;
 /// Of an answer to words of ours, at once.
 const READ_BYTES: usize = 1 << 10;
-
-/// What the driver reads from and writes to.
-struct Wire(Arc<Socket>);
-
-struct Socket {
-    stream: Stream,
-    /// The next read may block.
-    may_read: AtomicBool,
-    /// The driver has no bytes left.
-    is_hungry: AtomicBool,
-    has_written: AtomicBool,
-    /// Milliseconds that the socket lets a read block.
-    limit_ms: AtomicU64,
-    /// Whether reading is then given up.
-    is_limited: AtomicBool,
-    /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
-    deadline_us: AtomicU64,
-    pace: Mutex<Pace>,
-}
-
-impl Socket {
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match (&self.stream).write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                written => {
-                    self.pace()
-                        .asks(written.as_ref().ok().and_then(|written| bytes.get(..*written)).unwrap_or_default());
-                    return written;
-                }
-            }
-        }
-    }
-
-    fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if self.is_over() {
-                return Err(self.too_late());
-            }
-            match (&self.stream).read(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The caller's own work may take its time; so the socket need not be set for every turn of it.
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    if self.is_limited.load(Ordering::Relaxed) {
-                        return Err(self.too_late());
-                    }
-                }
-                read => {
-                    self.pace().answers(read.as_ref().ok().and_then(|read| bytes.get(..*read)).unwrap_or_default());
-                    return read;
-                }
-            }
-        }
-    }
-
-    /// A server that says something now and then, but not the answer, does not get more time by it than one read more.
-    fn is_over(&self) -> bool {
-        if !self.is_limited.load(Ordering::Relaxed) {
-            return false;
-        }
-        let now = RealClock.now().0;
-        let deadline = self.deadline_us.load(Ordering::Relaxed);
-        if deadline == 0 {
-            let limit_us = self.limit_ms.load(Ordering::Relaxed).saturating_mul(1_000);
-            self.deadline_us.store(now.saturating_add(limit_us).max(1), Ordering::Relaxed);
-        }
-        deadline != 0 && now >= deadline
-    }
-
-    fn too_late(&self) -> io::Error {
-        let limit_ms = self.limit_ms.load(Ordering::Relaxed);
-        io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit_ms} ms"))
-    }
-}
-
-impl Socket {
-    fn set_limit(&self, longest: Duration) -> io::Result<()> {
-        let ms = millis(longest);
-        if self.limit_ms.swap(ms, Ordering::Relaxed) == ms {
-            return Ok(());
-        }
-        self.stream.set_read_timeout(Some(Duration::from_millis(ms)))
-    }
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.0.may_read.swap(false, Ordering::Relaxed) {
-            self.0.is_hungry.store(true, Ordering::Relaxed);
-            return Poll::Pending;
-        }
-        Poll::Ready(self.0.read(buffer.initialize_unfilled()).map(|read| buffer.advance(read)))
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.has_written.store(true, Ordering::Relaxed);
-        Poll::Ready(self.0.write(bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // It may be closed already.
-        _ = self.0.stream.shutdown();
-        Poll::Ready(Ok(()))
-    }
-}
+/// Of one with rows.
+const SKIM_BYTES: usize = 8 << 10;
+/// What a message of ours mostly takes.
+const MESSAGE_BYTES: usize = 256;
 
 type Answer = Result<Vec<SimpleQueryMessage>, Error>;
 
@@ -197,10 +86,19 @@ pub(super) enum Begin {
     Refused(Native),
 }
 
+/// What the answer to a message of ours has to be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Awaited {
+    /// How the server calls what its last statement has done.
+    tag: Option<&'static str>,
+    /// It begins with a question whose failure has the server skip the rest, up to a Sync that is not sent yet.
+    is_asked: bool,
+}
+
 /// A connection.
 pub(super) struct Line {
     /// A message of ours on its way, or why it could not be written.
-    sent: Option<Result<(), Failure>>,
+    sent: Option<Result<Awaited, Failure>>,
     begin: Begin,
     // In the order in which they are dropped: who asks before who is asked.
     client: Arc<Client>,
@@ -271,6 +169,8 @@ impl Line {
             is_limited: AtomicBool::new(true),
             deadline_us: AtomicU64::new(0),
             pace: Mutex::default(),
+            told: Mutex::default(),
+            is_said: AtomicBool::new(false),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -326,6 +226,27 @@ impl Line {
         self.sent.is_none() && !self.is_closed() && self.socket.pace().is_idle()
     }
 
+    /// Whether the server said at last that a transaction is open that has not failed. Nobody but this connection can end
+    /// it, so that is still so.
+    pub(super) fn is_open(&mut self) -> bool {
+        self.sent.is_none() && !self.is_closed() && self.settle().is_ok() && self.socket.pace().is_open()
+    }
+
+    /// Whether a message of ours is on its way.
+    pub(super) const fn is_awaited(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// The server process, by the greeting.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.socket.pace().process()
+    }
+
+    /// Whether the server has let prepared statements go since this was asked last.
+    pub(super) fn has_let_go(&self) -> bool {
+        self.socket.pace().take_let_go()
+    }
+
     /// How far BEGIN has come.
     pub(super) const fn begun(&self) -> &Begin {
         &self.begin
@@ -338,12 +259,21 @@ impl Line {
 
     /// The caller's own statements, behind the BEGIN that is due, and with it where they cannot end its transaction.
     pub(super) fn text(&mut self, sql: &str) -> Answer {
+        self.text_by(sql, Self::simple_query)
+    }
+
+    /// The same, their rows thrown away.
+    pub(super) fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        self.text_by(sql, Self::skim).map(drop)
+    }
+
+    fn text_by(&mut self, sql: &str, say: fn(&mut Self, &str) -> Answer) -> Answer {
         if self.begin != Begin::Owed || may_end(sql) {
             self.pass()?;
-            return self.simple_query(sql);
+            return say(self, sql);
         }
         self.begin = Begin::Refused(unanswered());
-        match self.simple_query(&format!("{BEGIN}; {sql}")) {
+        match say(self, &[BEGIN, "; ", sql].concat()) {
             Ok(mut messages) => {
                 self.begin = Begin::Said;
                 if matches!(messages.first(), Some(SimpleQueryMessage::CommandComplete(_))) {
@@ -357,7 +287,7 @@ impl Line {
             Err(error) if error.as_db_error().is_some() => match self.simple_query(BEGIN) {
                 Ok(_) => {
                     self.begin = Begin::Said;
-                    self.simple_query(sql)
+                    say(self, sql)
                 }
                 Err(probed) if probed.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
                     self.begin = Begin::Said;
@@ -405,6 +335,40 @@ impl Line {
         self.wait(client.simple_query(sql))
     }
 
+    /// One message past the driver, whose errors alone are errors of the driver: at the first thing in the answer that is
+    /// not plain it is asked after all, and reads from there.
+    fn skim(&mut self, sql: &str) -> Answer {
+        if sql.contains('\0') {
+            // Nothing of it can be said, and the driver says so.
+            return self.simple_query(sql);
+        }
+        let said = self.say(Awaited::default(), |message| frontend::query(sql, message));
+        if said.is_err() {
+            // A part of it may be on its way.
+            self.close();
+            return self.simple_query(sql);
+        }
+        let mut skim = answer::Skim::default();
+        let mut some = [0; SKIM_BYTES];
+        let begun = loop {
+            // Silence, and an error, the driver finds again.
+            let read = self.socket.read(&mut some).unwrap_or_default();
+            if read == 0 {
+                break BytesMut::new();
+            }
+            match skim.take(some.get(..read).unwrap_or_default(), &*self.notices) {
+                Skimmed::On => {}
+                Skimmed::Done => return Ok(Vec::new()),
+                Skimmed::Drivers(begun) => break begun,
+            }
+        };
+        *self.socket.told.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+        self.socket.is_said.store(true, Ordering::Relaxed);
+        let answered = self.simple_query(sql);
+        self.socket.is_said.store(false, Ordering::Relaxed);
+        answered
+    }
+
     /// A question of the driver's that is over when it is answered: it hands out nothing that is read or written later.
     pub(super) fn run<T>(&mut self, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
         self.pass()?;
@@ -428,19 +392,40 @@ impl Line {
 
     /// Puts one message of ours on its way.
     pub(super) fn send(&mut self, sql: &str) {
-        self.sent = Some(self.say(sql));
+        self.sent = Some(self.say(Awaited::default(), |message| frontend::query(sql, message)));
     }
 
-    fn say(&mut self, sql: &str) -> Result<(), Failure> {
+    /// The same, for words that end a transaction: the answer has to call them so.
+    pub(super) fn send_end(&mut self, sql: &str, tag: &'static str) {
+        self.sent =
+            Some(self.say(Awaited { tag: Some(tag), is_asked: false }, |message| frontend::query(sql, message)));
+    }
+
+    /// A question, and words that end the transaction behind it, if there are any: in one message, with one answer.
+    pub(super) fn send_asked(&mut self, asked: &Prepared, question: &str, end: Option<(&str, &'static str)>) {
+        let awaited = Awaited { tag: end.map(|(_, tag)| tag), is_asked: end.is_some() };
+        self.sent = Some(self.say(awaited, |message| {
+            asked.write(question, message)?;
+            match end {
+                // It ends its own answer. The question's failure would have it skipped: `Line::hear`.
+                Some((sql, _)) => frontend::query(sql, message)?,
+                None => frontend::sync(message),
+            }
+            Ok(())
+        }));
+    }
+
+    fn say(
+        &mut self,
+        awaited: Awaited,
+        compose: impl FnOnce(&mut BytesMut) -> io::Result<()>,
+    ) -> Result<Awaited, Failure> {
         self.settle()?;
-        let mut message = BytesMut::with_capacity(sql.len() + 8);
-        frontend::query(sql, &mut message).map_err(|error| answer::lost(error.to_string()))?;
-        let mut rest = &message[..];
-        while !rest.is_empty() {
-            let written = self.socket.write(rest).map_err(|error| answer::lost(error.to_string()))?;
-            rest = rest.get(written..).unwrap_or_default();
-        }
-        Ok(())
+        let mut message = BytesMut::with_capacity(MESSAGE_BYTES);
+        compose(&mut message)
+            .and_then(|()| write_all(&message, |rest| self.socket.write(rest)))
+            .map_err(|error| answer::lost(error.to_string()))?;
+        Ok(awaited)
     }
 
     /// Has the driver read its answers to their ends.
@@ -457,23 +442,32 @@ impl Line {
 
     /// The answer to what was sent, if anything was. A connection that loses it is over.
     pub(super) fn answer(&mut self) -> Option<Result<Vec<Row>, Failure>> {
-        let answered = self.sent.take()?.and_then(|()| self.hear());
+        let answered = self.sent.take()?.and_then(|awaited| self.hear(awaited));
         if answered.as_ref().is_err_and(|failure| failure.lost) {
             self.close();
         }
         Some(answered)
     }
 
-    fn hear(&self) -> Result<Vec<Row>, Failure> {
+    fn hear(&self, Awaited { tag, mut is_asked }: Awaited) -> Result<Vec<Row>, Failure> {
         let mut answer = answer::Answer::default();
         let mut some = [0; READ_BYTES];
+        let broken = |error: io::Error| answer::lost(error.to_string());
         loop {
-            let read = self.socket.read(&mut some).map_err(|error| answer::lost(error.to_string()))?;
+            let read = self.socket.read(&mut some).map_err(broken)?;
             if read == 0 {
                 return Err(answer::lost("the server closed the connection".to_owned()));
             }
             if answer.take(some.get(..read).unwrap_or_default(), &*self.notices)? {
-                return answer.end();
+                return answer.end(tag);
+            }
+            // Protocol, "Extended Query": behind an error the server discards everything up to a Sync.
+            if is_asked && answer.has_failed_at_once() {
+                is_asked = false;
+                self.socket.pace().skipped();
+                let mut message = BytesMut::new();
+                frontend::sync(&mut message);
+                write_all(&message, |rest| self.socket.write(rest)).map_err(broken)?;
             }
         }
     }
@@ -535,8 +529,12 @@ fn unanswered() -> Native {
 
 /// Whether the transaction may be another one, or none, when this has been said.
 fn may_end(sql: &str) -> bool {
-    let has = |word: &&[u8]| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    ENDS.iter().any(has)
+    let bytes = sql.as_bytes();
+    let begins = |at: usize| {
+        ENDS.iter().any(|word| bytes.get(at..at + word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
+    };
+    // By their first letters, as this is done for each text.
+    bytes.iter().enumerate().any(|(at, byte)| matches!(byte | 0x20, b'c' | b'r' | b'a' | b'e' | b'p') && begins(at))
 }
 
 /// One of the hosts that the configuration names.
@@ -549,10 +547,6 @@ fn place(config: &Config, at: usize) -> io::Result<Address> {
         (None, Some(Host::Unix(folder))) => Ok(Address::Unix(folder.join(format!(".s.PGSQL.{port}")))),
         (None, None) => Err(io::ErrorKind::NotFound.into()),
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ mod prepared;
 mod reading;
 mod recovery;
 mod session;
+mod socket;
 mod truth;
 pub(crate) mod witness;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -21,7 +21,8 @@ use super::witness::{Place, Witness, timeline};
 use super::{claim, refused};
 use crate::kept::said;
 
-const PREPARES: &str = "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_in_recovery()";
+const PREPARES: &str =
+    "SHOW max_prepared_transactions; SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()";
 /// Fails on a standby, and for a role that may not read it.
 const HERE: &str = "SELECT system_identifier, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), \
      pg_catalog.current_database(), pg_catalog.pg_current_wal_insert_lsn() FROM pg_catalog.pg_control_system()";
@@ -48,9 +49,10 @@ pub(super) fn checked(
     }
     let answered = answered.map_err(refused)?;
     let mut rows = answered.iter();
-    let mut first = || rows.next().and_then(|row| row.word(0));
-    let (prepares, is_standby) = (first(), first());
-    match (prepares, is_standby) {
+    let prepares = rows.next().and_then(|row| row.word(0));
+    let side = rows.next();
+    let process = side.and_then(|row| row.word(1)).and_then(|word| word.parse().ok());
+    match (prepares, side.and_then(|row| row.word(0))) {
         (Some(_), Some("t")) => Err((Kind::Unavailable, standby())),
         (Some("0"), Some("f")) => Err((
             Kind::Invalid,
@@ -62,7 +64,7 @@ pub(super) fn checked(
         )),
         (Some(_), Some("f")) => {
             let place = rows.next().map_or_else(Place::default, read);
-            Ok(Session::new(client, resource, place, was_open))
+            Ok(Session::new(client, resource, place, process, was_open))
         }
         _ => Err((Kind::Internal, said(format!("{PREPARES:?} was not answered")))),
     }

@@ -8,10 +8,11 @@
 //! Trap: NOTIFY gives no number either. A branch that did nothing else notifies at its end, whatever becomes of the
 //! others; one that is prepared may not notify at all.
 //! Trap: PREPARE TRANSACTION and COMMIT of a failed transaction, or outside one, answer *ROLLBACK* as a command tag
-//! and no error, and a connection of the caller's does not tell tags. So a SAVEPOINT goes before them in the same message: it fails
-//! exactly there (25P02, 25P01), and the server then skips the rest of the message.
+//! and no error. On a connection of our own the end of each answer says whether a transaction is open: where it is they are
+//! said alone, and the tag has to be theirs. Else, and on a connection of the caller's, which does not tell tags, a SAVEPOINT
+//! goes before them in the same message: it fails exactly there (25P02, 25P01), and the server then skips the rest.
 //! What the vote leaves for later questions rides in a message that goes anyway: the branch's end if that asks, else the
-//! vote itself.
+//! vote itself. Both questions are kept prepared where that is safe (`prepared.rs`).
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery asks
 //! (`recovery.rs`).
 
@@ -27,13 +28,14 @@ use assent_world::{Dice as _, RealDice};
 use assent_xa::{Native, Reply, Stay, Verb, Vote};
 use tokio_postgres::error::Severity;
 
-use super::answer::Row;
+use super::answer::{COMMITTED, NO_TRANSACTION, PREPARED, Row};
 use super::client::{PostgresClient, Way};
 use super::codes::{Step, judge};
 use super::line::Begin;
 use super::prepared::Prepared;
 use super::reading::Asking;
 use super::witness::{Evidence, Place, Witness};
+use super::words::{Question, Words};
 use crate::kept::{self, said};
 use crate::stand::{Plan, Stand, unreachable};
 
@@ -41,14 +43,13 @@ use crate::stand::{Plan, Stand, unreachable};
 const OUT_OF_STEP: &str = "unexpected message from server";
 const BEGIN: &str = "BEGIN";
 const ROLLBACK: &str = "ROLLBACK";
+const BARE_COMMIT: &str = "COMMIT";
 const ONE_PHASE: &str = "SAVEPOINT assent_vote; COMMIT";
 const COMMIT: &str = "COMMIT PREPARED";
 const UNDO: &str = "ROLLBACK PREPARED";
-/// SQLSTATE of a savepoint outside of a transaction.
-const NO_TRANSACTION: &str = "25P01";
 /// The branch's transaction number if it has one, and what else is kept of its vote. By the old name of the function,
-/// which every server since 10 has. Where no transaction is open the savepoint fails, as before a vote.
-const WROTE: &str = "SAVEPOINT assent_end; SELECT pg_catalog.txid_current_if_assigned(), \
+/// which every server since 10 has.
+const WROTE: &str = "SELECT pg_catalog.txid_current_if_assigned(), \
      EXISTS (SELECT FROM pg_catalog.pg_foreign_table)";
 /// The same within the vote, which gives a number to whoever has none.
 const VOTES: &str = "SELECT pg_catalog.txid_current_if_assigned(), pg_catalog.txid_current()";
@@ -82,23 +83,50 @@ pub(crate) struct Session {
     pub(super) claimed: Option<String>,
     /// By which our claim is told from another's.
     pub(super) mark: Option<u64>,
-    /// How it says what a vote leaves behind.
-    evident: Prepared,
+    /// What a branch's end and its vote ask, where the server keeps that prepared for us.
+    asks: Option<[Prepared; 2]>,
+    /// Which of them is on its way.
+    asked: Option<Question>,
     /// What the latest list says of each branch beside its name.
     pub(super) stays: BTreeMap<Xid, Stay>,
 }
 
 impl Session {
-    pub(super) fn new(client: PostgresClient, resource: ResourceId, place: Place, was_open: Arc<AtomicBool>) -> Self {
+    /// `process` is the one that answers.
+    pub(super) fn new(
+        client: PostgresClient,
+        resource: ResourceId,
+        place: Place,
+        process: Option<u32>,
+        was_open: Arc<AtomicBool>,
+    ) -> Self {
         let (stand, asking) = (Stand::Idle, Asking::ADAPTIVE);
         let (evidence, witness, claimed, mark) = (None, Vec::new(), None, None);
-        let evident = match client.0 {
-            Way::Line(_) => Prepared::named("assent_vote", RealDice.roll()),
+        let asks = match &client.0 {
+            // A pool gives another process out than the one that answers, and another one may answer next.
+            Way::Line(line) if process.is_some() && line.process() == process => {
+                let number = RealDice.roll();
+                Some(["assent_end", "assent_vote"].map(|stem| Prepared::named(stem, number)))
+            }
             // A connection of the caller's may outlive this by far, and what is left prepared there stays.
-            Way::Given(_) => Prepared::InFull,
+            Way::Line(_) | Way::Given(_) => None,
         };
         let stays = BTreeMap::new();
-        Self { client, resource, stand, asking, was_open, place, evidence, witness, claimed, mark, evident, stays }
+        Self {
+            client,
+            resource,
+            stand,
+            asking,
+            was_open,
+            place,
+            evidence,
+            witness,
+            claimed,
+            mark,
+            asks,
+            asked: None,
+            stays,
+        }
     }
 
     /// The caller's own statements, which have no time limit of ours.
@@ -230,7 +258,7 @@ impl Session {
     }
 
     fn commit_if_read_only(&mut self) -> Result<bool, Failure> {
-        let answer = self.ask(|it| it.with_place(WROTE))?;
+        let answer = self.converse(Self::wrote)?;
         let row = answer.first();
         self.evidence = row.and_then(|row| read_evidence(row, row.word(0)));
         let is_all_here = row.and_then(|row| row.word(1)) == Some("f");
@@ -267,28 +295,74 @@ impl Session {
         format!("{question}{place}")
     }
 
-    fn vote(&self, xid: &Xid) -> String {
-        // Who was asked at its end has said it.
-        let (prepare, asked) = match self.evidence {
-            Some(_) => (String::new(), String::new()),
-            None => self.evident.words(&[], &[], |_| self.with_place(VOTES)),
-        };
-        let behind = if asked.is_empty() { "" } else { "; " };
-        format!("SAVEPOINT assent_vote; {prepare}{asked}{behind}PREPARE TRANSACTION {}", gid(xid))
+    /// Words for the end of an open transaction, and of any other.
+    fn wrote(&self, is_open: bool) -> Words {
+        let question = self.with_place(WROTE);
+        match is_open {
+            true if self.asks.is_some() => Words::Asked(Question::End, question, None),
+            true => Words::Text(question),
+            false => Words::Text(format!("SAVEPOINT assent_end; {question}")),
+        }
     }
 
-    /// The same again, in full, where what was prepared was not to be had.
-    fn vote_in_full(&self, xid: &Xid) -> String {
-        let asked = self.with_place(VOTES);
-        format!("ROLLBACK TO SAVEPOINT assent_vote; {asked}; PREPARE TRANSACTION {}", gid(xid))
+    fn vote(&self, xid: &Xid, is_open: bool) -> Words {
+        let prepare = format!("{PREPARED} {}", gid(xid));
+        // Who was asked at its end has said it.
+        let question = self.evidence.is_none().then(|| self.with_place(VOTES));
+        match (is_open, question) {
+            (true, None) => Words::End(prepare, PREPARED),
+            (true, Some(question)) if self.asks.is_some() => {
+                Words::Asked(Question::Vote, question, Some((prepare, PREPARED)))
+            }
+            (true, Some(question)) => Words::End(format!("{question}; {prepare}"), PREPARED),
+            (false, None) => Words::Text(format!("SAVEPOINT assent_vote; {prepare}")),
+            (false, Some(question)) => Words::Text(format!("SAVEPOINT assent_vote; {question}; {prepare}")),
+        }
+    }
+
+    fn one_phase(&self, is_open: bool) -> Words {
+        if is_open { Words::End(BARE_COMMIT.to_owned(), COMMITTED) } else { Words::Text(ONE_PHASE.to_owned()) }
+    }
+
+    /// Puts the words for the end of a transaction on their way; on a connection of the caller's they are given back.
+    fn send_end(&mut self, words: impl FnOnce(&Self, bool) -> Words) -> Option<String> {
+        let is_open = match &mut self.client.0 {
+            Way::Line(line) => line.is_open(),
+            Way::Given(_) => false,
+        };
+        let words = words(self, is_open);
+        let Way::Line(line) = &mut self.client.0 else { return Some(words.in_full()) };
+        if line.has_let_go() {
+            self.asks.iter_mut().flatten().for_each(|asked| asked.answered(false));
+        }
+        match (words, &self.asks) {
+            (Words::Asked(question, sql, end), Some(asks)) => {
+                let end = end.as_ref().map(|(sql, tag)| (sql.as_str(), *tag));
+                line.send_asked(question.of(asks), &sql, end);
+                self.asked = Some(question);
+            }
+            (Words::End(sql, tag), _) => line.send_end(&sql, tag),
+            (words, _) => line.send(&words.in_full()),
+        }
+        None
+    }
+
+    /// Says them, unless they are on their way already, and hears the answer.
+    fn converse(&mut self, words: impl FnOnce(&Self, bool) -> Words) -> Result<Vec<Row>, Failure> {
+        if !matches!(&self.client.0, Way::Line(line) if line.is_awaited())
+            && let Some(in_full) = self.send_end(words)
+        {
+            return self.client.ask(&in_full);
+        }
+        let answer = self.ask(|_| "");
+        if let (Some(question), Some(asks)) = (self.asked.take(), &mut self.asks) {
+            question.of_mut(asks).answered(answer.is_ok());
+        }
+        answer
     }
 
     fn prepare(&mut self, xid: Xid) -> Reply {
-        let mut answer = self.ask(|it| it.vote(&xid));
-        if self.evidence.is_none() && self.evident.learn(answer.as_ref().map(drop), |_| false) {
-            answer = self.ask(|it| it.vote_in_full(&xid));
-        }
-        match answer {
+        match self.converse(|it, is_open| it.vote(&xid, is_open)) {
             Ok(answer) => {
                 // The connection is free at once; the branch no longer belongs to it.
                 self.stand = Stand::Idle;
@@ -306,8 +380,8 @@ impl Session {
     }
 
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
-        match self.say(ONE_PHASE) {
-            Ok(()) => {
+        match self.converse(Self::one_phase) {
+            Ok(_) => {
                 self.stand = Stand::Idle;
                 Reply::Done
             }
@@ -363,25 +437,26 @@ impl kept::Session for Session {
 
     fn ahead(&mut self, verb: &Verb, longest: Duration) -> bool {
         self.limit(longest);
+        if matches!(self.client.0, Way::Given(_)) {
+            return false;
+        }
         // As `step` will ask for it.
         let words = match self.stand.plan(verb) {
             Plan::Start(_) => Some(BEGIN.to_owned()),
-            Plan::End { .. } => Some(match self.begun() {
-                Begin::Said => self.with_place(WROTE),
-                Begin::Owed => BEGIN.to_owned(),
-                Begin::Refused(_) => ROLLBACK.to_owned(),
-            }),
-            Plan::Prepare(xid) => Some(self.vote(&xid)),
-            Plan::CommitOnePhase(_) => Some(ONE_PHASE.to_owned()),
+            Plan::End { .. } => match self.begun() {
+                Begin::Said => self.send_end(Self::wrote),
+                Begin::Owed => Some(BEGIN.to_owned()),
+                Begin::Refused(_) => Some(ROLLBACK.to_owned()),
+            },
+            Plan::Prepare(xid) => self.send_end(|it, is_open| it.vote(&xid, is_open)),
+            Plan::CommitOnePhase(_) => self.send_end(Self::one_phase),
             Plan::VoteNo(_) | Plan::RollbackOpen(_) => Some(ROLLBACK.to_owned()),
             Plan::CommitPrepared(xid) => Some(second(COMMIT, &xid)),
             Plan::RollbackPrepared(xid) => Some(second(UNDO, &xid)),
             Plan::Answer(_) | Plan::Recover | Plan::Recovery => None,
         };
-        match (&mut self.client.0, words) {
-            (Way::Line(line), Some(words)) => line.send(&words),
-            (Way::Line(_), None) => {}
-            (Way::Given(_), _) => return false,
+        if let (Way::Line(line), Some(words)) = (&mut self.client.0, words) {
+            line.send(&words);
         }
         true
     }
@@ -490,12 +565,13 @@ pub(crate) fn standby() -> Native {
 
 /// A word of phase two to a branch.
 fn second(words: &str, xid: &Xid) -> String {
-    format!("{words} {}", gid(xid))
+    [words, " ", &gid(xid)].concat()
 }
 
 /// A gid as a literal.
 pub(super) fn gid(xid: &Xid) -> String {
-    format!("'{}'", xid.to_gid().replace('\'', "''"))
+    // Digits, base64 and lines between them: there is nothing to be doubled.
+    ["'", &xid.to_gid(), "'"].concat()
 }
 
 /// Only a plain no counts.

@@ -5,11 +5,12 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ::postgres::SimpleQueryMessage;
 use assent_resources::{Limits, Postgres};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
 use super::super::engine::{Engine as _, PostgresTable, xid};
-use super::super::servers::alone;
+use super::super::servers::{alone, shared};
 use super::{YES, run};
 
 const READ_ONLY: Reply = Reply::Vote(Vote::ReadOnly);
@@ -121,10 +122,13 @@ fn a_connection_that_writes_sends_a_message_less_than_one_would_by_hand() {
     assert_eq!(counted.branch("SELECT 1"), (3, false));
     assert_eq!(counted.branch(&insert), (3, false));
 
-    // What a vote is asked is prepared once a connection. Where others let that go, one vote is sent twice.
-    run(&mut counted.branch, "DEALLOCATE ALL").unwrap();
-    assert_eq!(counted.branch(&insert), (4, false));
-    assert_eq!(counted.branch(&insert), (3, false));
+    // What a vote is asked is prepared once a connection. Where others let that go, the server tells.
+    for lets_go in ["DEALLOCATE ALL", "DISCARD ALL"] {
+        run(&mut counted.branch, lets_go).unwrap();
+        assert_eq!(counted.branch(&insert), (3, false));
+        assert_eq!(counted.branch(&format!("{insert}; DEALLOCATE ALL")), (3, false), "in the branch itself");
+        assert_eq!(counted.branch(&insert), (3, false));
+    }
 
     // Words that may end the transaction, and questions with parameters, go behind a BEGIN of its own.
     assert_eq!(counted.branch(&format!("{insert}; SELECT 'the end'")), (4, false));
@@ -136,6 +140,107 @@ fn a_connection_that_writes_sends_a_message_less_than_one_would_by_hand() {
     // BEGIN, and two for the statement.
     assert_eq!(counted.asked.load(Ordering::Relaxed) - before, 3);
     assert_eq!(counted.branch.call(Verb::Rollback(xid)), Reply::Done);
+}
+
+/// A function lets go of what a vote asks, and no tag says so: its vote is a no, the connection is in step, and the next one
+/// has its question prepared anew.
+#[test]
+fn what_a_function_lets_go_of_costs_one_vote_and_no_more() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "lets_go");
+    let mut branch = table.resource().detect_read_only(false);
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let dark = format!("{insert}; DO 'BEGIN EXECUTE ''DEALLOCATE ALL''; END'");
+    let is_one_phase = [false, true, false];
+    for (number, (sql, gone)) in (0..).zip([(&insert, false), (&dark, true), (&insert, false), (&insert, false)]) {
+        let xid = xid("lets_go", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, sql).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        let vote = branch.call(Verb::Prepare(xid));
+        if gone {
+            assert!(matches!(&vote, Reply::RolledBack(native) if native.code == "26000"), "{vote:?}");
+            assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+        } else {
+            assert_eq!(vote, YES, "{number}");
+            assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+        }
+    }
+    assert_eq!(table.rows(), [1; 3]);
+    // One phase asks for nothing.
+    for (number, is_dark) in (10..).zip(is_one_phase) {
+        let xid = xid("lets_go", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, if is_dark { &dark } else { &insert }).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        assert_eq!(branch.call(Verb::CommitOnePhase(xid)), Reply::Done);
+    }
+    assert_eq!(table.rows(), [1; 6]);
+}
+
+/// Behind a pool the next message may reach another process of the server, which has nothing of ours prepared.
+#[test]
+fn nothing_is_left_prepared_where_another_process_answers_than_greeted() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "pooled");
+    for (url, expected) in [(table.url.clone(), 2), (pooling(&table.url), 0)] {
+        let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap().detect_read_only(true);
+        let xids = [1, 2].map(|number| xid("pooled", number));
+        for (xid, is_asked) in xids.into_iter().zip([true, false]) {
+            assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+            run(&mut branch, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+            assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+            assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+            assert!(!branch.witness().is_empty());
+            assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+            branch = branch.detect_read_only(!is_asked);
+        }
+        let prepared =
+            branch.work(|it| it.simple_query("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'assent%'"));
+        let prepared = prepared.unwrap().iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        assert_eq!(prepared, Some(expected.to_string()), "{url}");
+    }
+}
+
+/// A proxy that greets with a process of its own, as a pool does.
+fn pooling(url: &str) -> String {
+    let (before, rest) = url.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let server = server.to_owned();
+    #[allow(clippy::disallowed_methods, reason = "a proxy outside of what is tested")]
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let through = format!("{before}@{}/{database}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            #[allow(clippy::disallowed_methods, reason = "a proxy outside of what is tested")]
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ended = std::io::copy(&mut from, &mut to);
+                let _gone = to.shutdown(Shutdown::Both);
+            });
+            std::thread::spawn(move || greet(&mut server, &mut client));
+        }
+    });
+    through
+}
+
+/// Hands on what the server says, the process in its greeting changed.
+fn greet(server: &mut TcpStream, client: &mut TcpStream) -> Option<()> {
+    loop {
+        let mut head = [0; 5];
+        server.read_exact(&mut head).ok()?;
+        let bytes = u32::from_be_bytes(head[1..].try_into().unwrap());
+        let mut body = vec![0; usize::try_from(bytes).unwrap() - 4];
+        server.read_exact(&mut body).ok()?;
+        if head[0] == b'K' {
+            body[3] ^= 1;
+        }
+        client.write_all(&[&head[..], &body].concat()).ok()?;
+    }
 }
 
 /// Nothing was said, so there is nothing to ask.
