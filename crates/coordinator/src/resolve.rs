@@ -146,7 +146,7 @@ impl Attendant {
         let now = self.clock.now();
         // Another branch of the same client may have freed this one.
         let again = match self.tell_one(xid, outcome) {
-            Some(Reply::Refused(Kind::Busy, _)) => match self.station.tell(Verb::Evict(xid), now) {
+            Some(Reply::Refused(Kind::Busy, waits_for)) => match self.station.tell(Verb::Evict(xid), now) {
                 // Whoever may have had it has gone, and nobody who came later can have it. Asked for any session, a client
                 // that opens its own again would be found for ever.
                 Some(Reply::Done) if self.voter(xid).is_empty() => self.station.tell(told(xid, outcome), now),
@@ -158,7 +158,7 @@ impl Attendant {
                         again => again,
                     }
                 }
-                Some(Reply::Refused(kind, native)) => return Some(Resolution::Retry(kind, native)),
+                Some(Reply::Refused(kind, native)) => return Some(Resolution::Retry(kind, both(waits_for, native))),
                 Some(_) | None => return Some(Resolution::Retry(Kind::Busy, busy)),
             },
             again => again,
@@ -285,6 +285,14 @@ enum Order {
     Hold,
     Forget,
     Leave(Resolution),
+}
+
+/// What a branch waits for, and why that cannot be ended: neither alone explains it.
+fn both(waits_for: Native, Native { code, message }: Native) -> Native {
+    if waits_for.message.is_empty() || waits_for.message == message {
+        return Native { code, message };
+    }
+    Native { code, message: format!("{}; {message}", waits_for.message) }
 }
 
 fn decided_now(laid: Result<Pending, DecideError>) -> Order {

@@ -283,7 +283,12 @@ fn the_branch_of_a_client_that_died_undecided_is_told_once_its_connections_have_
     stand.banks[0].vault().going.insert(xid);
     stand.coordinator.lost(session.incarnation);
     stand.fence();
-    (0..4).for_each(|_| _ = stand.round());
+    stand.round();
+    let round = stand.round();
+    let found = how(&round);
+    let [Resolution::Retry(Kind::Busy, native)] = found[..] else { panic!("{round:?}") };
+    assert_eq!(native.message, "its connection is there; its connection has not gone", "whom it waits for, and why");
+    (0..2).for_each(|_| _ = stand.round());
     assert!(times(&stand, "freed") > 0 && times(&stand, "rollback") == 0, "its answer would be no answer");
     stand.banks[0].vault().going.remove(&xid);
     (0..20).for_each(|_| _ = stand.round());
