@@ -165,9 +165,13 @@ fn age(text: &str) -> Option<u64> {
 
 /// A witness as people read it. Nothing for what this version did not write.
 pub(crate) fn words(bytes: &[u8]) -> Option<String> {
-    let Seen { connection, started_s: (first, _), lsn, server } = Seen::read(bytes)?;
+    let Seen { connection, started_s, lsn, server } = Seen::read(bytes)?;
     let lsn = lsn.map(|lsn| format!(", log at {lsn}")).unwrap_or_default();
-    Some(format!("connection {connection} of server {server:?}, which was started {first} s after 1970{lsn}"))
+    let started = match started_s {
+        ANY_RUN => "whose start is not known".to_owned(),
+        (first, _) => format!("which was started {first} s after 1970"),
+    };
+    Some(format!("connection {connection} of server {server:?}, {started}{lsn}"))
 }
 
 #[cfg(test)]
@@ -194,6 +198,8 @@ mod tests {
         assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
         let said = "connection 17 of server \"uid abc=\", which was started 900 s after 1970, log at 44760";
         assert_eq!((words(&seen.bytes()).as_deref(), words(b"pg1")), (Some(said), None));
+        let said = "connection 17 of server \"1 3306 /data/\", whose start is not known";
+        assert_eq!(words(b"mdb1 connection=17 started=0 lsn= server=1 3306 /data/").as_deref(), Some(said));
         let restarted = Seen { connection: 3, started_s: (5_000, 5_000), lsn: Some(44_761), ..seen.clone() };
         assert_eq!(restarted.elsewhere(&seen.bytes()), None);
         assert_eq!(Seen { lsn: None, ..seen.clone() }.elsewhere(&seen.bytes()), None);
