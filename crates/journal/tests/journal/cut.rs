@@ -329,7 +329,7 @@ fn gate_power_loss_of_a_log_that_is_cut() {
 #[test]
 fn gate_each_barrier_of_a_cut_ignored_goes_red() {
     for barrier in BARRIERS_OF_CUT {
-        let explore = Explore { states_max: 60_000, time_max: Duration::from_secs(60), ..Explore::new() };
+        let explore = Explore { states_max: 60_000, ..Explore::new() };
         let failure = explore.ignoring(&Gate { lazy: false }, *barrier).unwrap_or_else(|green| panic!("{green}"));
         println!("{}: {} states: {}", barrier.label(), failure.report.states, failure.message);
     }

@@ -421,7 +421,7 @@ fn gate_each_barrier_ignored_goes_red() {
             label if label.contains("released") => vec![RELEASED],
             _ => vec![1, 4, 0, 2],
         };
-        let explore = Explore { states_max: 30_000, time_max: Duration::from_secs(60), ..Explore::new() };
+        let explore = Explore { states_max: 30_000, ..Explore::new() };
         let red = modes.into_iter().find_map(|mode| {
             let failure = explore.ignoring(&Gate { lives: 3, mode: Some(mode) }, *barrier);
             failure.inspect_err(|green| println!("mode {mode}: {green}")).ok().map(|failure| (mode, failure))
