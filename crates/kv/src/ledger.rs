@@ -17,7 +17,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use assent_frame::{Malformed, Reader};
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
@@ -29,7 +28,7 @@ use crate::KvError;
 use crate::config::Config;
 use crate::note::{self, Moment, Note};
 use crate::record::{Effect, Metadata, Place};
-use crate::rows::Laid;
+use crate::rows::{Laid, head, laid, place, split};
 use crate::space::Space;
 use crate::tally::{Clerk, laid_bytes};
 use crate::time::Time;
@@ -40,9 +39,6 @@ use crate::view::View;
 const SHORT_KEY_BYTES: usize = 128;
 /// Longer values are not kept: the system's cache has them, and a read of it costs little beside the copy.
 const KEPT_BYTES_MAX: u32 = 4 << 10;
-pub(crate) const ROW_VERSION: u8 = 2;
-/// What a row has before its metadata.
-pub(crate) const ROW_HEAD_BYTES: usize = 43;
 /// How a journal is counted that gives nothing back: as the default one would.
 pub(crate) const CELL_BYTES: u64 = (16 << 20) - 4096;
 
@@ -391,9 +387,11 @@ impl Ledger {
 
     /// What a key became last, as far as that is known: when, and its place if it has a value. Not as of a view: now.
     pub(crate) fn newest(&self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, Option<Place>)>, KvError> {
-        let Some(newest) = self.runs.view().newest(&laid_key(keyspace, key))? else { return Ok(None) };
-        let place = newest.value.map(|row| head(newest.seq, &row)).transpose()?.map(|head| head.place);
-        Ok(Some((newest.seq, place)))
+        let newest = |seq, row: Option<&[u8]>| {
+            let place = row.map(|row| place(seq, row)).transpose()?;
+            Ok((seq, place))
+        };
+        with_laid_key(keyspace, key, |laid| self.runs.newest(laid, newest))?.transpose()
     }
 
     /// Bytes that the accounts count for the write that is asked about, if a file of the map still has its row: it will leave.
@@ -401,9 +399,9 @@ impl Ledger {
         let (key, mut bytes) = (laid_key(asked.keyspace, asked.key), 0);
         for row in self.runs.view().written(&key)? {
             let Some(value) = row.value else { continue };
-            let head = head(row.seq, &value)?;
-            if (head.place.entry.0, head.place.at) == (asked.address.lsn, asked.address.at) {
-                bytes += laid_bytes(&key, &head);
+            let place = place(row.seq, &value)?;
+            if (place.entry.0, place.at) == (asked.address.lsn, asked.address.at) {
+                bytes += laid_bytes(&key, &place);
             }
         }
         Ok(bytes)
@@ -554,36 +552,6 @@ pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
 /// The first key behind a keyspace.
 pub(crate) fn behind(keyspace: u32) -> Option<Vec<u8>> {
     keyspace.checked_add(1).map(|next| laid_key(next, b""))
-}
-
-pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
-    split(seq, row).map(|(place, metadata)| laid(seq, place, metadata))
-}
-
-fn laid(seq: u64, place: Place, metadata: &[u8]) -> Head {
-    Head { place, metadata: Metadata::from_slice(metadata), committed: Lsn(seq) }
-}
-
-fn split(seq: u64, row: &[u8]) -> Result<(Place, &[u8]), KvError> {
-    let read = || -> Result<(Place, &[u8]), Malformed> {
-        // Its length is looked at once, not with each field.
-        let (fixed, metadata) = row.split_first_chunk::<ROW_HEAD_BYTES>().ok_or(Malformed { field: "row" })?;
-        let mut reader = Reader::new(fixed);
-        if reader.u8("version")? != ROW_VERSION {
-            return Err(Malformed { field: "version" });
-        }
-        let entry = Lsn(reader.u64("entry")?);
-        let hash = reader.u64("hash")?;
-        let at = reader.u32("place")?;
-        let value_bytes = reader.u32("value length")?;
-        let (modified, expiry) = (reader.u64("modified")?, reader.u64("expiry")?);
-        let metadata_bytes = reader.u16("metadata length")?;
-        if metadata.len() != usize::from(metadata_bytes) {
-            return Err(Malformed { field: "metadata" });
-        }
-        Ok((Place { entry, hash, at, value_bytes, metadata_bytes, modified, expiry }, metadata))
-    };
-    read().map_err(|malformed| KvError::Row { committed: Lsn(seq), what: malformed.to_string() })
 }
 
 #[cfg(test)]

@@ -27,11 +27,12 @@ use crate::branch::Ending;
 use crate::config::Config;
 use crate::desk::Desk;
 use crate::finished::{Finished, Row as Finish};
-use crate::ledger::{CELL_BYTES, head};
+use crate::ledger::CELL_BYTES;
 use crate::note::{self, Moment};
 use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Metadata, Place, Record};
 use crate::recover::replayed;
 use crate::rows::Laid;
+use crate::rows::place;
 use crate::tally::laid_bytes;
 use crate::vault::{Accounts, Address, Body, Facts, Item, Value, VaultError, Volume, items, volumes};
 
@@ -372,12 +373,12 @@ impl Owner for Founder<'_> {
 
 impl Tally for Founding<'_> {
     fn enters(&mut self, entry: &Row<'_>) {
-        let Some(Ok(head)) = entry.value.map(|row| head(entry.seq, row)) else { return };
+        let Some(Ok(place)) = entry.value.map(|row| place(entry.seq, row)) else { return };
         let [keys, bytes] = &mut self.kept;
         *keys += 1;
-        *bytes += u64::from(head.place.value_bytes);
+        *bytes += u64::from(place.value_bytes);
         // It came from there.
-        _ = self.accounts.admit(head.place.entry.0, laid_bytes(entry.key, &head));
+        _ = self.accounts.admit(place.entry.0, laid_bytes(entry.key, &place));
     }
 
     /// Nothing leaves what begins.

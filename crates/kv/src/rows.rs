@@ -1,15 +1,21 @@
-//! Effects as the ledger's map takes them: keys and rows, laid one behind the other.
+//! Effects as the ledger's map takes them: keys and rows, laid one behind the other; and rows, read. The row is drawn in `ledger`.
 //!
-//! Walk: [`Laid::of`] lays what one entry of the journal does · [`Laid::changes`] shows it. The row is drawn in `ledger`, which reads it.
+//! Walk: [`Laid::of`] lays what one entry of the journal does · [`Laid::changes`] shows it · [`head`] reads a row, [`place`] what most ask of it.
 
 use std::ops::Range;
 
-use assent_frame::Writer;
+use assent_frame::{Malformed, Reader, Writer};
+use assent_ids::Lsn;
 use assent_runs::Change;
 use smallvec::SmallVec;
 
-use crate::ledger::{ROW_HEAD_BYTES, ROW_VERSION, behind, laid_key};
-use crate::record::{Became, Effect};
+use crate::KvError;
+use crate::ledger::{Head, behind, laid_key};
+use crate::record::{Became, Effect, Metadata, Place};
+
+const ROW_VERSION: u8 = 2;
+/// What a row has before its metadata.
+const ROW_HEAD_BYTES: usize = 43;
 
 /// Effects as the map takes them: their keys and rows in one piece of memory, which is all of it for a single one.
 pub(crate) struct Laid {
@@ -65,14 +71,45 @@ fn row_bytes_max(effect: &Effect) -> usize {
     4 + effect.key.len() + ROW_HEAD_BYTES + metadata
 }
 
+pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
+    split(seq, row).map(|(place, metadata)| laid(seq, place, metadata))
+}
+
+/// The same without its metadata.
+pub(crate) fn place(seq: u64, row: &[u8]) -> Result<Place, KvError> {
+    split(seq, row).map(|(place, _)| place)
+}
+
+pub(crate) fn laid(seq: u64, place: Place, metadata: &[u8]) -> Head {
+    Head { place, metadata: Metadata::from_slice(metadata), committed: Lsn(seq) }
+}
+
+pub(crate) fn split(seq: u64, row: &[u8]) -> Result<(Place, &[u8]), KvError> {
+    let read = || -> Result<(Place, &[u8]), Malformed> {
+        // Its length is looked at once, not with each field.
+        let (fixed, metadata) = row.split_first_chunk::<ROW_HEAD_BYTES>().ok_or(Malformed { field: "row" })?;
+        let mut reader = Reader::new(fixed);
+        if reader.u8("version")? != ROW_VERSION {
+            return Err(Malformed { field: "version" });
+        }
+        let entry = Lsn(reader.u64("entry")?);
+        let hash = reader.u64("hash")?;
+        let at = reader.u32("place")?;
+        let value_bytes = reader.u32("value length")?;
+        let (modified, expiry) = (reader.u64("modified")?, reader.u64("expiry")?);
+        let metadata_bytes = reader.u16("metadata length")?;
+        if metadata.len() != usize::from(metadata_bytes) {
+            return Err(Malformed { field: "metadata" });
+        }
+        Ok((Place { entry, hash, at, value_bytes, metadata_bytes, modified, expiry }, metadata))
+    };
+    read().map_err(|malformed| KvError::Row { committed: Lsn(seq), what: malformed.to_string() })
+}
+
 #[cfg(test)]
 mod tests {
-    use assent_ids::Lsn;
-
     use super::*;
     use crate::keyed::Key;
-    use crate::ledger::{Head, head};
-    use crate::record::{Metadata, Place};
 
     #[test]
     fn a_row_comes_back_as_it_was_laid() {

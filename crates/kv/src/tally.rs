@@ -10,9 +10,10 @@ use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_runs::{Entry, Fate, Newest, Owner, Tally, View};
 
-use crate::ledger::{Head, Ledger, head};
+use crate::ledger::Ledger;
 use crate::note;
 use crate::record::Place;
+use crate::rows::place;
 use crate::time::{Time, is_over};
 use crate::vault::{Accounts, Booking, Superseded, VaultError, value_bytes};
 
@@ -70,7 +71,7 @@ impl Count<'_> {
 
     /// A look-up for each large value is little beside writing it, while most of the ledger's files are in memory.
     fn supersedes(&mut self, entry: &Entry<'_>) {
-        let Some(Ok(new)) = entry.value.map(|row| head(entry.seq, row)) else { return };
+        let Some(Ok(new)) = entry.value.map(|row| place(entry.seq, row)) else { return };
         if laid_bytes(entry.key, &new) < LOOKED_UP_BYTES {
             return;
         }
@@ -83,25 +84,25 @@ impl Count<'_> {
         else {
             return;
         };
-        if let Ok(old) = head(seq, &row) {
-            self.superseded.note(self.booking.cell_at(old.place.entry.0), laid_bytes(entry.key, &old));
+        if let Ok(old) = place(seq, &row) {
+            self.superseded.note(self.booking.cell_at(old.entry.0), laid_bytes(entry.key, &old));
         }
     }
 
     fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) {
         // A row that cannot be read is told to whoever asks for its key.
-        let Some(Ok(head)) = entry.value.map(|row| head(entry.seq, row)) else { return };
+        let Some(Ok(place)) = entry.value.map(|row| place(entry.seq, row)) else { return };
         let [keys, bytes] = counts;
         *keys += 1;
-        *bytes += u64::from(head.place.value_bytes);
-        book(head.place.entry.0, laid_bytes(entry.key, &head));
+        *bytes += u64::from(place.value_bytes);
+        book(place.entry.0, laid_bytes(entry.key, &place));
     }
 }
 
 /// What the accounts count for a row.
-pub(crate) fn laid_bytes(key: &[u8], head: &Head) -> u64 {
-    let value = usize::try_from(head.place.value_bytes).unwrap_or(usize::MAX);
-    value_bytes(key.len().saturating_sub(4), head.metadata.len(), value)
+pub(crate) fn laid_bytes(key: &[u8], place: &Place) -> u64 {
+    let value = usize::try_from(place.value_bytes).unwrap_or(usize::MAX);
+    value_bytes(key.len().saturating_sub(4), place.metadata_bytes.into(), value)
 }
 
 impl Tally for Count<'_> {
@@ -115,7 +116,7 @@ impl Tally for Count<'_> {
     }
 
     fn judge(&mut self, entry: &Entry<'_>) -> Fate {
-        let Some(Ok(Head { place: Place { expiry, .. }, .. })) = entry.value.map(|row| head(entry.seq, row)) else {
+        let Some(Ok(Place { expiry, .. })) = entry.value.map(|row| place(entry.seq, row)) else {
             return Fate::Keep;
         };
         let is_over = |time: &Arc<Time>| expiry != 0 && is_over(expiry, time.now_ms());

@@ -10,7 +10,8 @@ use assent_runs::Pinned;
 
 use crate::KvError;
 use crate::keyed::Key;
-use crate::ledger::{Head, behind, head, laid_key, with_laid_key};
+use crate::ledger::{Head, behind, laid_key, with_laid_key};
+use crate::rows::head;
 use crate::snapshot::Bounds;
 use crate::time::is_over;
 

@@ -329,6 +329,11 @@ impl BlockCursor {
         })
     }
 
+    /// The key where it stands.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        self.stands().then_some(self.key.as_slice())
+    }
+
     /// To the first entry.
     pub(crate) fn first(&mut self) -> Result<(), Malformed> {
         self.restart(0)

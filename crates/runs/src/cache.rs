@@ -183,6 +183,11 @@ impl Cache {
         Some(row)
     }
 
+    /// Whether any row is there.
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
     /// Whether a row that is not there should be: while there is room each, and then those that are asked for a second time.
     pub(crate) fn admits_row(&self, hash: u64) -> bool {
         self.doorkeeper.admits(hash)

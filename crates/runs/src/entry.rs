@@ -79,4 +79,7 @@ pub(crate) trait Cursor: Send {
 
     /// Where it stands.
     fn entry(&self) -> Option<Entry<'_>>;
+
+    /// The key of that: most of a walk over many sources is to compare keys.
+    fn key(&self) -> Option<&[u8]>;
 }

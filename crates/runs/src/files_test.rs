@@ -133,6 +133,7 @@ fn agrees(cursor: &mut dyn Cursor, model: &Model, rng: &mut Rng, moves: u64, tol
         }
         let expected = at.map(|at| entry(keys[at], &model[keys[at]]));
         assert_eq!(cursor.entry(), expected, "{told}, move {step}");
+        assert_eq!(cursor.key(), expected.map(|entry| entry.key), "{told}, move {step}");
     }
 }
 
@@ -164,6 +165,10 @@ impl Cursor for OverBlock {
 
     fn entry(&self) -> Option<Entry<'_>> {
         self.0.entry()
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        self.0.key()
     }
 }
 

@@ -61,9 +61,9 @@ impl Cursor for LevelCursor {
     }
 
     fn next(&mut self) -> Result<(), RunsError> {
-        let Some(walk) = self.walk.as_mut().filter(|walk| walk.entry().is_some()) else { return Ok(()) };
+        let Some(walk) = self.walk.as_mut().filter(|walk| walk.key().is_some()) else { return Ok(()) };
         walk.next()?;
-        if walk.entry().is_some() {
+        if walk.key().is_some() {
             return Ok(());
         }
         let next = self.at.checked_add(1);
@@ -71,9 +71,9 @@ impl Cursor for LevelCursor {
     }
 
     fn prev(&mut self) -> Result<(), RunsError> {
-        let Some(walk) = self.walk.as_mut().filter(|walk| walk.entry().is_some()) else { return Ok(()) };
+        let Some(walk) = self.walk.as_mut().filter(|walk| walk.key().is_some()) else { return Ok(()) };
         walk.prev()?;
-        if walk.entry().is_some() {
+        if walk.key().is_some() {
             return Ok(());
         }
         let before = self.at.checked_sub(1);
@@ -82,5 +82,9 @@ impl Cursor for LevelCursor {
 
     fn entry(&self) -> Option<Entry<'_>> {
         self.walk.as_ref().and_then(Cursor::entry)
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        self.walk.as_ref().and_then(Cursor::key)
     }
 }

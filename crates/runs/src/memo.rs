@@ -19,9 +19,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::cache::Cache;
-use crate::entry::Cursor;
 use crate::filter;
-use crate::memtable::MemCursor;
 use crate::ranges::Erased;
 use crate::version::Frozen;
 
@@ -147,19 +145,15 @@ impl Memo {
         let moment = Moment { flushes: flushes + u64::from(flushed.is_some()), era };
         // From here on nobody keeps a row before that version is shown.
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = moment;
-        if let Some(frozen) = flushed {
+        if let Some(frozen) = flushed.filter(|_| self.cache.has_rows()) {
             // What was erased before is older than its entries.
             let erased = Erased::of(&frozen.erases);
-            let mut cursor = MemCursor::new(Arc::clone(&frozen.table), u64::MAX);
-            // No walk through memory fails.
-            _ = cursor.seek(&[]);
-            while let Some(entry) = cursor.entry() {
+            frozen.table.each(|key, seq| {
                 // The flush left out what was erased, and who looks may know nothing of the range any more.
-                let from = entry.seq.max(erased.over(entry.key));
+                let from = seq.max(erased.over(key));
                 let is_over = |row: &Row| row.read().is_none_or(|kept| kept.seq < from);
-                self.cache.drop_row(filter::hash(entry.key), is_over);
-                _ = cursor.next();
-            }
+                self.cache.drop_row(filter::hash(key), is_over);
+            });
         }
         Self { moment, ..self.clone() }
     }

@@ -11,19 +11,23 @@
 //! of them among a hundred thousand costs some twenty misses of the processor's cache; to sort them all once, about one each.
 //!
 //! Walk: [`Memtable::insert`] lays a node and notes its place · [`Memtable::get`] looks a key up as of a seq ([`Places`]) ·
-//! [`Memtable::order`] links what came since the last time, in order · [`MemCursor`] walks, behind that.
+//! [`Memtable::order`] links what came since the last time, in order · [`MemCursor`] walks, behind that · [`Memtable::sorted`] is for
+//! who goes through all of it once, and [`Memtable::each`] where order does not matter: they link nothing.
 //! Deliberately absent: removal. A table is dropped as a whole, when nobody looks at it any more.
 
 use std::cmp::Ordering;
-use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(crate) use self::cursor::{MemCursor, Sorted};
 use crate::arena::{Arena, CHUNK_WORDS, WORD_BYTES};
-use crate::entry::{Cursor, Entry};
+use crate::entry::Entry;
 use crate::filter;
 use crate::places::{Known, Places};
 use crate::run_reader::{OwnedEntry, Row};
-use crate::{KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
+use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+mod cursor;
 
 /// One in four nodes is higher than its neighbour: twelve levels are enough for sixteen million.
 const HEIGHT_MAX: usize = 12;
@@ -31,6 +35,8 @@ const HEIGHT_MAX: usize = 12;
 const NOWHERE: u64 = 0;
 /// The first node stands here: word zero is never given away.
 const FIRST: u64 = 1;
+/// Entries of a key that are stepped over one by one, towards older ones or to the next key; behind more of them that is looked for.
+const OLDER_MAX: u32 = 8;
 const OLDER: usize = 2;
 const HEAD_WORDS: usize = 3;
 
@@ -60,6 +66,8 @@ pub(crate) struct Memtable {
     late: AtomicU64,
     /// Held by whoever links. No writer does.
     ordering: Mutex<()>,
+    /// Somebody walked it since that was asked.
+    walked: AtomicBool,
 }
 
 /// The most bytes that an entry takes.
@@ -240,6 +248,7 @@ impl Memtable {
             ordered: AtomicU64::new(FIRST),
             late: AtomicU64::new(NOWHERE),
             ordering: Mutex::default(),
+            walked: AtomicBool::new(false),
         }
     }
 
@@ -325,30 +334,57 @@ impl Memtable {
         let (mut from, end) = (self.ordered.load(Memory::Relaxed), self.laid.load(Memory::Acquire));
         let mut nodes = Vec::new();
         while from < end {
+            nodes.clear();
             from = self.nodes(from, end, &mut nodes);
-            self.link_all(&mut nodes);
+            self.sort(&mut nodes);
+            let mut before = [NOWHERE; HEIGHT_MAX];
+            nodes.iter().for_each(|(_, at)| self.link_behind(&mut before, *at));
             self.ordered.store(from, Memory::Release);
         }
     }
 
-    /// Links a piece of what came, in order.
-    fn link_all(&self, nodes: &mut [Fronted]) {
+    /// By key, then the newest first.
+    fn sort(&self, nodes: &mut [Fronted]) {
         nodes.sort_unstable_by(|(front, at), (other_front, other_at)| {
             front.cmp(other_front).then_with(|| match (self.node(*at), self.node(*other_at)) {
                 (Some(node), Some(other)) => node.order_to(*at, other, *other_at),
                 _ => Ordering::Equal,
             })
         });
-        let mut before = [NOWHERE; HEIGHT_MAX];
-        nodes.iter().for_each(|(_, at)| self.link_behind(&mut before, *at));
     }
 
-    /// The nodes of a part of the arena, as many as are linked at once; where the next one stands.
+    /// The newest entry of each key, in order. Beside the table it takes 24 bytes an entry for as long as that takes, and it touches each
+    /// entry once: to link them all for one walk would touch them twice more.
+    pub(crate) fn sorted(self: &Arc<Self>) -> Sorted {
+        let (mut from, end) = (FIRST, self.laid.load(Memory::Acquire));
+        let mut nodes = Vec::with_capacity(usize::try_from(self.entries()).unwrap_or(0));
+        while from < end {
+            from = self.nodes(from, end, &mut nodes);
+        }
+        self.sort(&mut nodes);
+        Sorted::new(Arc::clone(self), nodes)
+    }
+
+    /// Each entry's key and seq, as they came.
+    pub(crate) fn each(&self, mut then: impl FnMut(&[u8], u64)) {
+        let (mut from, end) = (FIRST, self.laid.load(Memory::Acquire));
+        let (mut nodes, mut key) = (Vec::new(), Vec::new());
+        while from < end {
+            nodes.clear();
+            from = self.nodes(from, end, &mut nodes);
+            for node in nodes.iter().filter_map(|(_, at)| self.node(*at)) {
+                node.copy_key(&mut key);
+                then(&key, node.seq());
+            }
+        }
+    }
+
+    /// Gathers nodes of a part of the arena, as many as are linked at once; where the next one stands.
     fn nodes(&self, from: u64, end: u64, nodes: &mut Vec<Fronted>) -> u64 {
         let mut at = from;
         let chunk = u64::try_from(CHUNK_WORDS).unwrap_or(u64::MAX);
-        nodes.clear();
-        while at < end && nodes.len() < PIECE_NODES {
+        let most = nodes.len() + PIECE_NODES;
+        while at < end && nodes.len() < most {
             let node = Node { words: self.arena.piece(at) };
             let sizes = node.sizes();
             if sizes.height == 0 {
@@ -393,6 +429,17 @@ impl Memtable {
             link.store(at, Memory::Release);
             *before = at;
         }
+    }
+
+    /// A walk for a reader. One through nothing, as an owner's own at its open, says nothing of what is to come.
+    pub(crate) fn walk(self: &Arc<Self>, as_of: u64) -> MemCursor {
+        self.walked.fetch_or(self.entries() > 0, Memory::Relaxed);
+        MemCursor::new(Arc::clone(self), as_of)
+    }
+
+    /// Whether there was one since the last call.
+    pub(crate) fn take_walked(&self) -> bool {
+        self.walked.load(Memory::Relaxed) && self.walked.swap(false, Memory::Relaxed)
     }
 
     /// How many entries it holds, those that nobody sees any more among them.
@@ -455,111 +502,6 @@ fn height_at(place: u64) -> usize {
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let fours = usize::try_from((mixed ^ mixed >> 32).trailing_zeros() / 2).unwrap_or(0);
     (1 + fours).min(HEIGHT_MAX)
-}
-
-/// A walk over a table as of a seq.
-#[derive(Debug)]
-pub(crate) struct MemCursor {
-    table: Arc<Memtable>,
-    as_of: u64,
-    stands: Option<Stands>,
-    key: Vec<u8>,
-    value: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stands {
-    at: u64,
-    seq: u64,
-    is_value: bool,
-}
-
-/// Entries of a key that are stepped over one by one, towards older ones or to the next key; behind more of them that is looked for.
-const OLDER_MAX: u32 = 8;
-
-impl MemCursor {
-    /// Nowhere in a table. What is added later it does not see, so all that it sees is in order.
-    pub(crate) fn new(table: Arc<Memtable>, as_of: u64) -> Self {
-        table.order();
-        Self { table, as_of, stands: None, key: Vec::new(), value: Vec::new() }
-    }
-
-    /// To the newest entry that can be seen, at this node's key or behind it.
-    fn settle(&mut self, mut at: u64) {
-        self.stands = None;
-        while let Some(node) = self.table.node(at) {
-            if node.seq() <= self.as_of {
-                node.copy_key(&mut self.key);
-                let is_value = node.copy_value(&mut self.value);
-                self.stands = Some(Stands { at, seq: node.seq(), is_value });
-                return;
-            }
-            at = self.table.behind(at, 0);
-        }
-    }
-
-    /// To the newest entry that can be seen of the last key that has one, among those of which it is true that they come
-    /// before.
-    fn settle_back(&mut self, comes_before: impl Fn(Node<'_>) -> bool) {
-        self.stands = None;
-        let mut before = [NOWHERE; HEIGHT_MAX];
-        self.table.seek_by(comes_before, &mut before);
-        while let Some(node) = self.table.node(before[0]) {
-            // The oldest one of its key; what can be seen of the key is at the seq or behind it.
-            node.copy_key(&mut self.key);
-            let at = self.table.seek(&self.key, self.as_of, &mut before);
-            if let Some(seen) = self.table.node(at)
-                && seen.key_order(&self.key) == Ordering::Equal
-            {
-                let is_value = seen.copy_value(&mut self.value);
-                self.stands = Some(Stands { at, seq: seen.seq(), is_value });
-                return;
-            }
-            // All of them are newer: on to the key before.
-            self.table.seek(&self.key, u64::MAX, &mut before);
-        }
-    }
-}
-
-impl Cursor for MemCursor {
-    fn seek(&mut self, key: &[u8]) -> Result<(), RunsError> {
-        let at = self.table.seek(key, u64::MAX, &mut [NOWHERE; HEIGHT_MAX]);
-        self.settle(at);
-        Ok(())
-    }
-
-    fn seek_back(&mut self, key: Option<&[u8]>) -> Result<(), RunsError> {
-        self.settle_back(|node| key.is_none_or(|key| node.key_order(key) != Ordering::Greater));
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<(), RunsError> {
-        let Some(Stands { mut at, .. }) = self.stands else { return Ok(()) };
-        let is_older = |node: Node<'_>| node.key_order(&self.key) != Ordering::Greater;
-        for _ in 0..OLDER_MAX {
-            at = self.table.behind(at, 0);
-            if !self.table.node(at).is_some_and(is_older) {
-                self.settle(at);
-                return Ok(());
-            }
-        }
-        at = self.table.seek_by(is_older, &mut [NOWHERE; HEIGHT_MAX]);
-        self.settle(at);
-        Ok(())
-    }
-
-    fn prev(&mut self) -> Result<(), RunsError> {
-        if self.stands.is_some() {
-            let key = std::mem::take(&mut self.key);
-            self.settle_back(|node| node.key_order(&key) == Ordering::Less);
-        }
-        Ok(())
-    }
-
-    fn entry(&self) -> Option<Entry<'_>> {
-        let Stands { seq, is_value, .. } = self.stands?;
-        Some(Entry { key: &self.key, seq, value: is_value.then_some(self.value.as_slice()) })
-    }
 }
 
 #[cfg(test)]

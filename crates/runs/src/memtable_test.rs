@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::AtomicBool;
 
 use assent_sim::Rng;
 
 use super::*;
+use crate::entry::Cursor;
 use crate::filter::hash;
+use crate::runs::ORDERED_TURNS;
+use crate::{Change, Config, Runs};
 
 type Versions = Vec<(u64, Option<Vec<u8>>)>;
 type Model = BTreeMap<Vec<u8>, Versions>;
@@ -150,6 +152,14 @@ fn what_came_since_the_last_walk_is_put_in_order_wherever_chunks_end() {
             cursor.seek(&[]).unwrap();
             let walked = walked(&mut cursor, |cursor| cursor.next().unwrap());
             assert!(walked.iter().map(|(key, seq, _)| (key, seq)).eq(model.iter()), "up to {seq}");
+            let mut sorted = table.sorted();
+            for (key, seq, value) in &walked {
+                assert_eq!(sorted.next(), Some(Entry { key, seq: *seq, value: value.as_deref() }));
+            }
+            assert!(sorted.next().is_none());
+            let mut each = Vec::new();
+            table.each(|_, seq| each.push(seq));
+            assert!(each.into_iter().eq(1..=seq), "as they came");
         }
     }
     let (end, mut from, mut pieces) = (table.arena.end(), FIRST, Vec::new());
@@ -237,4 +247,26 @@ fn readers_see_all_of_what_was_shown_to_them_while_the_writer_goes_on() {
         }
         done.store(true, Memory::Release);
     });
+}
+
+#[test]
+fn turns_put_in_order_what_somebody_walks_and_nothing_else() {
+    let (runs, _) = Runs::in_memory(Config::default()).unwrap();
+    let ordered = || runs.now().active.ordered.load(Memory::Relaxed);
+    let put = |seq| runs.apply(seq, &[Change::Put { key: b"k", value: b"v" }]).unwrap();
+    put(1);
+    runs.order();
+    assert_eq!(ordered(), FIRST, "its flush will");
+    let walk = || runs.view().range(Bound::Unbounded, Bound::Unbounded).next().unwrap().is_some();
+    assert!(walk());
+    let mut before = ordered();
+    for turn in 0..ORDERED_TURNS {
+        put(2 + u64::from(turn));
+        runs.order();
+        assert!(ordered() > before, "turn {turn}");
+        before = ordered();
+    }
+    put(1_000);
+    runs.order();
+    assert_eq!(ordered(), before, "nobody has walked for long");
 }

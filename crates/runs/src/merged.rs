@@ -86,12 +86,12 @@ impl Merged {
             Way::Onward => source.next()?,
             Way::Back => source.prev()?,
         }
-        let is_before = |entry: Entry<'_>| match (self.alone, self.way) {
-            (Some(Fence::Key), Way::Onward) => entry.key < self.fence.as_slice(),
-            (Some(Fence::Key), Way::Back) => entry.key > self.fence.as_slice(),
+        let is_before = |key: &[u8]| match (self.alone, self.way) {
+            (Some(Fence::Key), Way::Onward) => key < self.fence.as_slice(),
+            (Some(Fence::Key), Way::Back) => key > self.fence.as_slice(),
             _ => true,
         };
-        match source.entry().map(is_before) {
+        match source.key().map(is_before) {
             Some(true) => return Ok(()),
             Some(false) => {}
             None => _ = self.heap.swap_remove(0),
@@ -106,13 +106,13 @@ impl Merged {
         let others = [1, 2].into_iter().filter(|other| *other < self.heap.len());
         let next = others.min_by(|a, b| self.order(*a, *b));
         let next = next.and_then(|next| self.heap.get(next)).and_then(|next| self.sources.get(*next));
-        self.alone = match next.and_then(|next| next.entry()) {
+        self.alone = match next.and_then(|next| next.key()) {
             None => Some(Fence::None),
             Some(next) => {
                 self.fence.clear();
-                self.fence.extend_from_slice(next.key);
-                let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.entry());
-                shown.is_some_and(|shown| shown.key != self.fence).then_some(Fence::Key)
+                self.fence.extend_from_slice(next);
+                let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.key());
+                shown.is_some_and(|shown| shown != self.fence).then_some(Fence::Key)
             }
         };
     }
@@ -130,9 +130,9 @@ impl Merged {
     /// Remembers the key that is shown. Whether there is one.
     fn leave(&mut self) -> bool {
         self.leaving.clear();
-        let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.entry());
+        let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.key());
         shown.is_some_and(|shown| {
-            self.leaving.extend_from_slice(shown.key);
+            self.leaving.extend_from_slice(shown);
             true
         })
     }
@@ -142,7 +142,7 @@ impl Merged {
         for source in &mut self.sources {
             match way {
                 Way::Onward => source.seek(&self.leaving)?,
-                Way::Back => source.seek_back(Some(&self.leaving))?,
+                Way::Back => source.seek_back(Some(self.leaving.as_slice()))?,
             }
         }
         self.pile(way);
@@ -154,20 +154,18 @@ impl Merged {
         let mut is_shown = true;
         let top = self.heap.first().copied();
         while let Some(source) = self.heap.first().and_then(|top| self.sources.get_mut(*top)) {
-            match source.entry() {
-                Some(entry) if entry.key == self.leaving => {
-                    if !is_shown {
-                        hidden(&entry);
-                    }
-                }
-                _ => break,
+            if source.key() != Some(self.leaving.as_slice()) {
+                break;
+            }
+            if !is_shown && let Some(entry) = source.entry() {
+                hidden(&entry);
             }
             is_shown = false;
             match self.way {
                 Way::Onward => source.next()?,
                 Way::Back => source.prev()?,
             }
-            if source.entry().is_none() {
+            if source.key().is_none() {
                 self.heap.swap_remove(0);
             }
             self.sink(0);
@@ -183,9 +181,8 @@ impl Merged {
     fn pile(&mut self, way: Way) {
         (self.way, self.alone) = (way, None);
         self.heap.clear();
-        self.heap.extend(
-            (0..self.sources.len()).filter(|at| self.sources.get(*at).is_some_and(|one| one.entry().is_some())),
-        );
+        self.heap
+            .extend((0..self.sources.len()).filter(|at| self.sources.get(*at).is_some_and(|one| one.key().is_some())));
         (0..self.heap.len() / 2).rev().for_each(|place| self.sink(place));
     }
 
@@ -205,13 +202,13 @@ impl Merged {
     /// Which of two places of the heap shows first.
     fn order(&self, a: usize, b: usize) -> Ordering {
         let (Some(a), Some(b)) = (self.heap.get(a), self.heap.get(b)) else { return Ordering::Equal };
-        let entry = |at: &usize| self.sources.get(*at).and_then(|source| source.entry());
-        let (Some(here), Some(there)) = (entry(a), entry(b)) else { return Ordering::Equal };
+        let (Some(here), Some(there)) = (self.sources.get(*a), self.sources.get(*b)) else { return Ordering::Equal };
         let by_key = match self.way {
-            Way::Onward => here.key.cmp(there.key),
-            Way::Back => there.key.cmp(here.key),
+            Way::Onward => here.key().cmp(&there.key()),
+            Way::Back => there.key().cmp(&here.key()),
         };
-        by_key.then_with(|| there.seq.cmp(&here.seq)).then_with(|| a.cmp(b))
+        let seq = |source: &dyn Cursor| source.entry().map(|entry| entry.seq);
+        by_key.then_with(|| seq(&**there).cmp(&seq(&**here))).then_with(|| a.cmp(b))
     }
 }
 
@@ -246,5 +243,9 @@ impl Cursor for Merged {
 
     fn entry(&self) -> Option<Entry<'_>> {
         self.heap.first().and_then(|top| self.sources.get(*top)?.entry())
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        self.heap.first().and_then(|top| self.sources.get(*top)?.key())
     }
 }

@@ -249,4 +249,8 @@ impl Cursor for RunCursor {
     fn entry(&self) -> Option<Entry<'_>> {
         self.data.cursor.entry()
     }
+
+    fn key(&self) -> Option<&[u8]> {
+        self.data.cursor.key()
+    }
 }

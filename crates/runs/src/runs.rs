@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, Guard};
@@ -33,11 +33,14 @@ use crate::owner::{Owner, Pace, Tally};
 use crate::policy;
 use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
-use crate::run_reader::Run;
+use crate::run_reader::{OwnedEntry, Run};
 use crate::step::{Edit, Halt, Step, Task};
 use crate::version::{Files, Frozen, Levels, Seen, Version, Wanted};
 use crate::view::{Found, View, found};
 use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
+
+/// Calls of [`Runs::order`] for which a walk is remembered.
+pub(crate) const ORDERED_TURNS: u32 = 100;
 
 /// An ordered, persistent map.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub struct Runs {
     pub(crate) counts: Counts,
     /// What merges would have to read, of the levels that are shown: writers ask for it with each batch.
     pub(crate) merge_bytes: AtomicU64,
+    /// For how many turns what is applied is put in order.
+    ordered_turns: AtomicU32,
     current: ArcSwap<Version>,
     writer: Mutex<Writer>,
     book: Mutex<Book>,
@@ -139,6 +144,7 @@ impl Runs {
             cache,
             counts: Counts::default(),
             merge_bytes: AtomicU64::new(merge_bytes),
+            ordered_turns: AtomicU32::new(0),
             current: ArcSwap::from_pointee(version),
             writer: Mutex::new(Writer { mark: applied, erases: Vec::new() }),
             is_read_only: book.is_read_only(),
@@ -244,9 +250,19 @@ impl Runs {
         View::of(self.current.load_full())
     }
 
-    /// Puts what was applied since the last time in the order of keys. Whoever walks would do it, and wait for so long.
+    /// Puts what was applied since the last time in the order of keys, if anybody has walked in the last hundred calls: whoever
+    /// walks would do it, and wait for so long. Without walks a memtable is put in order once, by its flush, which costs less.
     pub fn order(&self) {
-        self.version().active.order();
+        let version = self.version();
+        let tables = std::iter::once(&version.active).chain(version.frozen.iter().map(|frozen| &frozen.table));
+        if tables.filter(|table| table.take_walked()).count() > 0 {
+            self.ordered_turns.store(ORDERED_TURNS, Ordering::Relaxed);
+        }
+        let turns = self.ordered_turns.load(Ordering::Relaxed);
+        if turns > 0 {
+            self.ordered_turns.store(turns - 1, Ordering::Relaxed);
+            version.active.order();
+        }
     }
 
     /// The value of a key now.
@@ -267,6 +283,17 @@ impl Runs {
         let version = self.current.load();
         let seen = |Seen { seq, value, .. }: Seen<'_>| value.map(|value| then(seq, value));
         Ok(version.look(key, version.seq(), Wanted::Value, seen)?.flatten())
+    }
+
+    /// What a key became last, a deletion too, as far as that is still known: deletions that have nothing more to hide are forgotten by
+    /// merges. `then` is told the place in the owner's order, and the value if it was not deleted or erased there.
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn newest<R>(&self, key: &[u8], then: impl FnOnce(u64, Option<&[u8]>) -> R) -> Result<Option<R>, RunsError> {
+        let version = self.current.load();
+        let newest = version.newest(key, version.seq())?;
+        Ok(newest.map(|OwnedEntry { seq, value }| then(seq, value.as_deref())))
     }
 
     /// The same, and `then` is told too what is kept beside the row ([`Runs::keep_beside`]), or nothing.

@@ -17,7 +17,6 @@ use crate::RunsError;
 use crate::entry::{Cursor, Entry};
 use crate::facts::Counts;
 use crate::level::LevelCursor;
-use crate::memtable::MemCursor;
 use crate::merged::Merged;
 use crate::output::Output;
 use crate::owner::{Fate, Owner, Pace, Tally};
@@ -163,9 +162,8 @@ impl<'a> Task<'a> {
         frozen.erases.iter().for_each(|range| erased.erase(range));
         let mut tally = owner.tally();
         let mut output = Output::new(self.runs, pace, frozen.mark, u64::MAX);
-        let mut cursor = MemCursor::new(Arc::clone(&frozen.table), u64::MAX);
-        cursor.seek(&[])?;
-        while let Some(entry) = cursor.entry() {
+        let mut sorted = frozen.table.sorted();
+        while let Some(entry) = sorted.next() {
             if erased.over(entry.key) <= entry.seq {
                 let is_kept = entry.value.is_some() && tally.judge(&entry) == Fate::Keep;
                 if is_kept {
@@ -175,7 +173,6 @@ impl<'a> Task<'a> {
                     output.push(&Entry { value: None, ..entry })?;
                 }
             }
-            cursor.next()?;
         }
         let come = output.finish()?;
         let bytes = output.bytes();

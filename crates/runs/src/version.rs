@@ -12,7 +12,7 @@ use crate::entry::{Cursor, Range};
 use crate::filter;
 use crate::level::{LevelCursor, find};
 use crate::memo::{self, Memo};
-use crate::memtable::{MemCursor, Memtable};
+use crate::memtable::Memtable;
 use crate::ranges::Erased;
 use crate::run_reader::{OwnedEntry, Reading, Row, Run};
 
@@ -194,7 +194,7 @@ impl Version {
         let frozen = self.frozen.iter().map(|frozen| &frozen.table);
         let tables = std::iter::once(&self.active).chain(frozen);
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
-        cursors.extend(tables.map(|table| Box::new(MemCursor::new(Arc::clone(table), as_of)) as Box<dyn Cursor>));
+        cursors.extend(tables.map(|table| Box::new(table.walk(as_of)) as Box<dyn Cursor>));
         if let Some((level0, deep)) = self.levels.split_first() {
             cursors.extend(level0.iter().map(|run| Box::new(run.cursor(Reading::Cached)) as Box<dyn Cursor>));
             let deep = deep.iter().filter(|runs| !runs.is_empty());

@@ -1,6 +1,6 @@
 //! A view: the map as it was at one moment, for as long as somebody looks.
 //!
-//! Walk: [`View::get`] and [`View::newest`] ask for one key · [`View::range`] walks, from both ends · [`View::pinned_beyond`] is
+//! Walk: [`View::get`] asks for one key · [`View::range`] walks, from both ends · [`View::pinned_beyond`] is
 //! what it costs to keep it.
 //! Deliberately absent: leases. A view holds memory and files until it is dropped; how long that may be is the owner's.
 
@@ -121,16 +121,6 @@ impl View {
     pub fn look<R>(&self, key: &[u8], then: impl FnOnce(u64, &[u8]) -> R) -> Result<Option<R>, RunsError> {
         let seen = |Seen { seq, value, .. }: Seen<'_>| value.map(|value| then(seq, value));
         Ok(self.version.look(key, self.seq, Wanted::Value, seen)?.flatten())
-    }
-
-    /// What a key became last, a deletion too, as far as that is still known: deletions that have nothing more to hide are
-    /// forgotten by merges. So two views that agree here agree about the key; one that says nothing says that it has none.
-    ///
-    /// # Errors
-    /// As [`View::get`].
-    pub fn newest(&self, key: &[u8]) -> Result<Option<Newest>, RunsError> {
-        let became = self.version.newest(key, self.seq)?;
-        Ok(became.map(newest))
     }
 
     /// What the files have of a key, the newest first: one that was superseded stays until a merge meets both. Not what only memory
