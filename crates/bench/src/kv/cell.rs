@@ -86,6 +86,12 @@ pub fn run(job: &Job, members: &[Member], spill: &dyn Spill) -> Result<Done, Ben
         let rate = super::number(case.keys) / begun.elapsed().as_secs_f64().max(1e-9);
         figures.insert("preload_per_s".to_owned(), rate);
     }
+    if case.scenario.is_warmed() {
+        let begun = now();
+        house.warm()?;
+        let rate = super::number(case.keys) / begun.elapsed().as_secs_f64().max(1e-9);
+        figures.insert("first_looks_per_s".to_owned(), rate);
+    }
     let mut done = Done { figures, ..Done::default() };
     if case.scenario == Scenario::MemoryOpen {
         house = house.reopened_often(spill, &mut done)?;
@@ -174,6 +180,27 @@ impl<'h> House<'h> {
         let part = |first: u64| part(first).inspect_err(|_: &BenchError| stop.store(true, Ordering::Relaxed));
         together(&|number| part(number), LOADERS)?;
         self.stores.iter().try_for_each(|store| store.flush())
+    }
+
+    /// Looks at every key once, as the clients will: as many threads, each at keys of its own.
+    fn warm(&self) -> Result<(), BenchError> {
+        let Case { clients, keys, scenario, .. } = *self.case;
+        let part = |first: u64| {
+            let mut found = Vec::new();
+            let mut numbers = (first..keys).step_by(usize::try_from(clients).unwrap_or(1).max(1));
+            numbers.try_for_each(|key| {
+                let laid = keys::object(key);
+                self.homes(key).try_for_each(|store| {
+                    let look = if scenario == Scenario::MemoryHead {
+                        store.head(&laid, &mut found)
+                    } else {
+                        store.get(&laid, &mut found)
+                    };
+                    look.map(drop)
+                })
+            })
+        };
+        together(&part, u64::from(clients))
     }
 
     /// The clients, and what runs beside them.

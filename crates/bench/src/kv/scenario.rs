@@ -89,6 +89,12 @@ impl Scenario {
         matches!(self, Self::MemoryGet | Self::MemoryHead | Self::MemoryPut | Self::MemoryBatch | Self::MemoryOpen)
     }
 
+    /// Whether every key is looked at once before the clock starts: what is measured is what memory has, and not how it came there.
+    #[must_use]
+    pub const fn is_warmed(self) -> bool {
+        matches!(self, Self::MemoryGet | Self::MemoryHead)
+    }
+
     /// What a store must be able to do for it.
     #[must_use]
     pub const fn needs(self) -> &'static [Ability] {

@@ -188,6 +188,8 @@ fn every_figure_and_series_that_a_chart_draws_is_in_the_cells_and_the_page_shows
             // Bytes to disk are the kernel's to tell.
             let missing = chart.y.iter().find(|y| !has(y) && *y != "write_amplification");
             assert_eq!(missing, None, "{} {:?}", chart.title, cell.labels);
+            let is_warmed = cell.figures.contains_key("first_looks_per_s");
+            assert_eq!(is_warmed, cell.labels["scenario"] == "memory-get", "{:?}", cell.labels);
         }
     }
     report.complete = true;

@@ -111,6 +111,13 @@ fn notes(arguments: &BenchKv) -> Vec<String> {
         if given.preload { "all written before the clock starts" } else { "none written when the clock starts" },
         given.audit_keys
     )];
+    if given.scenarios.iter().any(|scenario| scenario.is_warmed()) {
+        notes.push(
+            "memory-get and memory-head: every store has looked at each key once before the clock starts (first_looks_per_s); what of \
+             it stays in memory is its own affair."
+                .to_owned(),
+        );
+    }
     if arguments.rounds > 1 {
         notes.push(format!(
             "Every cell was run {} times, in turn with the others: medians over the rounds; histograms hold all of them, the rate over \
