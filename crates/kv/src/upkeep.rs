@@ -61,7 +61,7 @@ impl Kv {
         // A journal that failed says so to every writer.
         _ = self.publish(&mut self.desk());
         self.leases.end_due(&self.shared);
-        // So that a walk finds little to put in order.
+        // So that who walks often finds little to put in order.
         self.shared.ledger.runs().order();
         if self.read_only {
             return;

@@ -66,7 +66,7 @@ pub(crate) struct Memtable {
     late: AtomicU64,
     /// Held by whoever links. No writer does.
     ordering: Mutex<()>,
-    /// Somebody walked it since that was asked.
+    /// Somebody walked it since that was asked, or stepped over many versions of a key.
     walked: AtomicBool,
 }
 
@@ -307,6 +307,10 @@ impl Memtable {
                 // Not one by one where they are many and linked; and none is linked for this: somebody may wait for whoever looks.
                 let (ordered, mut passed) = (self.ordered.load(Memory::Acquire), 0);
                 while passed < OLDER_MAX || at >= ordered {
+                    if passed == OLDER_MAX {
+                        // The next turn links them: one who looks far back comes again.
+                        self.walked.store(true, Memory::Relaxed);
+                    }
                     let node = self.node(at)?;
                     if node.seq() <= as_of {
                         return Some(OwnedEntry { seq: node.seq(), value: node.row() });

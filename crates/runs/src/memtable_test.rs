@@ -270,3 +270,22 @@ fn turns_put_in_order_what_somebody_walks_and_nothing_else() {
     runs.order();
     assert_eq!(ordered(), before, "nobody has walked for long");
 }
+
+/// Who looks at a snapshot for what a counter was steps over all that it has become since, but not each time.
+#[test]
+fn turns_put_in_order_what_somebody_looks_far_back_in() {
+    let (runs, _) = Runs::in_memory(Config::default()).unwrap();
+    let ordered = || runs.now().active.ordered.load(Memory::Relaxed);
+    let put = |seq| runs.apply(seq, &[Change::Put { key: b"k", value: b"v" }]).unwrap();
+    put(1);
+    let old = runs.view();
+    (2..1_000).for_each(put);
+    runs.order();
+    assert!(runs.get(b"k").unwrap().is_some_and(|found| found.seq == 999));
+    runs.order();
+    assert_eq!(ordered(), FIRST, "the newest is found at once");
+    assert!(old.get(b"k").unwrap().is_some_and(|found| found.seq == 1));
+    runs.order();
+    assert_eq!(ordered(), runs.now().active.laid.load(Memory::Relaxed));
+    assert!(old.get(b"k").unwrap().is_some_and(|found| found.seq == 1));
+}

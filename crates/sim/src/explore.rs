@@ -40,7 +40,7 @@ pub struct Explore {
     pub seed: u64,
     /// Distinct states after which it is enough.
     pub states_max: u64,
-    /// Time after which it is enough; a barrier that is ignored has as much as its states take.
+    /// Time after which it is enough; a barrier that is ignored has as much as 50,000 states take.
     pub time_max: Duration,
     /// States of one cut: all if there are no more, else at most so many by chance.
     pub states_per_cut_max: u64,
@@ -113,15 +113,13 @@ impl Explore {
         Explorer::new(self, subject, None).run()
     }
 
-    /// Explores with one barrier ignored; good is what goes red. It gets its states whatever time they take: a machine that is busy
-    /// shows no less than one that is not.
+    /// Explores with one barrier ignored; good is what goes red. It gets as many states as a short run is for, whatever time they take:
+    /// a machine that is busy shows no less than one that is not.
     ///
     /// # Errors
     /// It stayed green.
     pub fn ignoring<S: Subject>(&self, subject: &S, barrier: Barrier) -> Result<Box<Failure>, Box<StayedGreen>> {
-        let states_max = if self.states_max == u64::MAX { STATES } else { self.states_max };
-        let counted = Explore { states_max, time_max: Duration::MAX, ..self.clone() };
-        let mut explorer = Explorer::new(&counted, subject, Some(barrier));
+        let mut explorer = Explorer::new(self, subject, Some(barrier));
         match explorer.run() {
             Err(failure) => Ok(failure),
             Ok(report) => Err(Box::new(StayedGreen { barrier, passed: explorer.passed, report })),
@@ -181,7 +179,9 @@ impl<'a, S: Subject> Explorer<'a, S> {
     }
 
     fn is_enough(&self) -> bool {
-        self.report.states >= self.explore.states_max || RealClock.now().since(self.began) >= self.explore.time_max
+        let states = self.report.states;
+        let is_late = || RealClock.now().since(self.began) >= self.explore.time_max;
+        states >= self.explore.states_max || (self.ignored.is_none() || states >= STATES) && is_late()
     }
 
     fn disk(&self, state: State) -> SimDisk {
