@@ -166,7 +166,7 @@ impl House {
             house.coordinator = Some((state, Arc::new(coordinator)));
         }
         if let Some(section) = &config.kv {
-            let journal = house.journal(&folder.join("kv"), section, 64 << 20, Keeps::UntilReleased)?;
+            let journal = house.journal(&folder.join("kv"), section, sized(64 << 20), Keeps::UntilReleased)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = section.store(identity.node);
             let (memory_bytes, cache_bytes) = (settings.memory_bytes, settings.cache_bytes);
@@ -179,7 +179,9 @@ impl House {
             house.kv = Some((journal, Arc::new(kv)));
         }
         if let Some(section) = &config.documents {
-            let journal = house.journal(&folder.join("docs"), &section.engine(), 64 << 20, Keeps::UntilReleased)?;
+            let defaults =
+                assent_journal::Config { writes_in_flight: assent_docs::Config::WRITES_IN_FLIGHT, ..sized(64 << 20) };
+            let journal = house.journal(&folder.join("docs"), &section.engine(), defaults, Keeps::UntilReleased)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let index = folder.join("docs-index");
             let database = Database::open(log, disk, Arc::clone(&house.clock), &index, section.settings())?;
@@ -203,7 +205,7 @@ impl House {
             )));
         }
         let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
-        self.journal(folder, section, 16 << 20, Keeps::History { bytes: history, epochs_skipped })
+        self.journal(folder, section, sized(16 << 20), Keeps::History { bytes: history, epochs_skipped })
             .map(StateLog::Journal)
     }
 
@@ -245,16 +247,15 @@ impl House {
         &mut self,
         folder: &Path,
         section: &Engine,
-        log_size: u64,
+        defaults: assent_journal::Config,
         keeps: Keeps,
     ) -> Result<Arc<Journal>, Failure> {
         let (archive_bytes_max, kept_until_released, epochs_skipped) = match keeps {
             Keeps::History { bytes, epochs_skipped } => (bytes, false, epochs_skipped),
             Keeps::UntilReleased => (0, true, 0),
         };
-        let defaults = assent_journal::Config::default();
         let settings = assent_journal::Config {
-            log_size: section.log_size.unwrap_or(log_size),
+            log_size: section.log_size.unwrap_or(defaults.log_size),
             max_buffer_log_size: buffer(section)?.unwrap_or(defaults.max_buffer_log_size),
             min_elapsed_sync_time: section.min_elapsed_sync_time.unwrap_or(0),
             max_elapsed_sync_time: section.max_elapsed_sync_time.unwrap_or(0),
@@ -425,6 +426,11 @@ fn count<L: Log + 'static>(metrics: &Metrics, name: &'static str, log: &Arc<L>, 
     counter("log_writes", "Batches that a log has written", |it| it.writes);
     counter("log_syncs", "Syncs and durable writes of a log", |it| it.syncs);
     counter("log_written_bytes", "Bytes that a log has written", |it| it.bytes);
+}
+
+/// A journal's settings where nothing is said of them.
+fn sized(log_size: u64) -> assent_journal::Config {
+    assent_journal::Config { log_size, ..assent_journal::Config::default() }
 }
 
 fn buffer(section: &Engine) -> Result<Option<usize>, Failure> {

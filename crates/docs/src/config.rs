@@ -61,6 +61,10 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Durable writes of its journal under way at the same time, for whoever opens that: what comes meanwhile is one batch. Who commits
+    /// waits, and a second write would take half of each batch: 64 writers needed 0.078 syncs a commit with two, and 0.044 with one.
+    pub const WRITES_IN_FLIGHT: u32 = 1;
+
     /// Says which value cannot work.
     ///
     /// # Errors

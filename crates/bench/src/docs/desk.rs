@@ -40,6 +40,7 @@ impl Desk {
             log_size: SEGMENT_BYTES,
             kept_until_released: true,
             settles_late: true,
+            writes_in_flight: Config::WRITES_IN_FLIGHT,
             ..Default::default()
         };
         let opened =

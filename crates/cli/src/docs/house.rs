@@ -45,7 +45,12 @@ impl House {
             return Err(Failure::new(Kind::NotFound, message));
         }
         let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock));
-        let kept = assent_journal::Config { kept_until_released: true, settles_late: true, ..Default::default() };
+        let kept = assent_journal::Config {
+            kept_until_released: true,
+            settles_late: true,
+            writes_in_flight: Config::WRITES_IN_FLIGHT,
+            ..Default::default()
+        };
         std::fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder.display(), &error))?;
         let journal = open(&folder.join("docs"), kept)?;
         let keeper = Keeper::start(Arc::clone(&journal), clock.clone());
