@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use assent_docs::{Document, NodeKey};
 use assent_kind::Kind;
-use assent_world::{Clock as _, RealClock, wake_soon};
+use assent_world::{BLOCK_BYTES, Clock as _, RealClock, wake_soon};
 
 use super::desk::Desk;
 use super::history::{NAME, commit, fill, make};
 use super::{Stage, now, number, open_and_read};
 use crate::BenchError;
+use crate::floor::{Track, Way};
 use crate::pace::{OpenLoop, Think, Thinker};
 use crate::record::Recorder;
 use crate::stats::median;
@@ -122,21 +123,46 @@ pub(super) fn writers(stage: &Stage<'_>, desk: &Desk) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// How the writer writes beside the readers.
+/// Who writes beside the readers.
 #[derive(Clone, Copy, PartialEq)]
 enum Beside {
     Nobody,
     Paced,
+    /// As a bulk load: its thread is one like the others.
     FlatOut,
+    /// And asks to be woken soon.
+    FlatOutSoon,
+    /// Nothing but a durable write of a block, as often: what the disk costs the readers, whoever writes.
+    FloorPaced,
+    FloorFlatOutSoon,
 }
 
 impl Beside {
+    const ALL: [Self; 6] =
+        [Self::Nobody, Self::Paced, Self::FlatOut, Self::FlatOutSoon, Self::FloorPaced, Self::FloorFlatOutSoon];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Nobody => "alone",
             Self::Paced => "beside a writer of 1,000 commits/s",
             Self::FlatOut => "beside a writer flat out",
+            Self::FlatOutSoon => "beside a writer flat out that is woken soon",
+            Self::FloorPaced => "beside 1,000 bare durable writes/s",
+            Self::FloorFlatOutSoon => "beside bare durable writes flat out, woken soon",
         }
+    }
+
+    const fn is_floor(self) -> bool {
+        matches!(self, Self::FloorPaced | Self::FloorFlatOutSoon)
+    }
+
+    const fn is_paced(self) -> bool {
+        matches!(self, Self::Paced | Self::FloorPaced)
+    }
+
+    /// What it does, as it is recorded, and how that is told.
+    const fn call(self) -> (&'static str, &'static str) {
+        if self.is_floor() { ("write", "writes_per_s") } else { ("commit", "commits_per_s") }
     }
 }
 
@@ -146,21 +172,27 @@ struct Readers {
     beside: Beside,
     sliced: Sliced,
     for_a_core: Option<Duration>,
+    /// Of the floor.
+    track: Option<Track>,
 }
 
 /// Readers of any revision, and what a writer costs them.
 pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(), BenchError> {
     let many = stage.given.readers;
     // One reader first: what it reads a second says whether many use both cores.
-    let rows = [(1, Beside::Nobody), (many, Beside::Nobody), (many, Beside::Paced), (many, Beside::FlatOut)];
-    let mut rows =
-        rows.map(|(readers, beside)| Readers { readers, beside, sliced: Sliced::default(), for_a_core: None });
+    let rows: Vec<_> = [(1, Beside::Nobody)].into_iter().chain(Beside::ALL.map(|beside| (many, beside))).collect();
+    let row = |(readers, beside): (u32, Beside)| {
+        // Before anything is measured: its file is zeroed.
+        let track = beside.is_floor().then(|| Track::new(stage.folder, Way::DirectDataSync)).transpose()?;
+        Ok(Readers { readers, beside, sliced: Sliced::default(), for_a_core: None, track })
+    };
+    let mut rows = rows.into_iter().map(row).collect::<Result<Vec<_>, BenchError>>()?;
     for round in 0..ROUNDS {
         for row in &mut rows {
             slice(stage, desk, newest, row, round)?;
         }
     }
-    let [one, alone, ..] = &rows;
+    let [one, alone, ..] = rows.as_slice() else { return Ok(()) };
     for row in &rows {
         let plural = if row.readers == 1 { "" } else { "s" };
         let mut cell = stage.row("read", &format!("{} reader{plural} {}", row.readers, row.beside.name()));
@@ -170,9 +202,10 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
             fill(&mut cell, &[("ratio_to_alone", sliced.ratio_to(&alone.sliced))]);
         }
         if row.beside != Beside::Nobody {
-            let commits = number(count(&sliced.recorder, "commit").max(1));
-            fill(&mut cell, &[("commits_per_s", sliced.rate("commit"))]);
-            let each = row.for_a_core.map(|waited| waited.as_secs_f64() * 1e6 / commits);
+            let (call, rate) = row.beside.call();
+            fill(&mut cell, &[(rate, sliced.rate(call))]);
+            let writes = number(count(&sliced.recorder, call).max(1));
+            let each = row.for_a_core.map(|waited| waited.as_secs_f64() * 1e6 / writes);
             each.into_iter().for_each(|each| fill(&mut cell, &[("core_wait_us", each)]));
         }
         sliced.recorder.fill(&mut cell)?;
@@ -197,9 +230,13 @@ fn slice(stage: &Stage<'_>, desk: &Desk, newest: u32, row: &mut Readers, round: 
         }
         Ok(recorder)
     };
+    let (beside, track) = (row.beside, row.track.as_mut());
     let (read, written) = std::thread::scope(|scope| {
-        let write = || write(&doc, field, row.beside, start, &ended);
-        let writer = (row.beside != Beside::Nobody).then(|| scope.spawn(write));
+        let write = || match track {
+            Some(track) => write(beside, start, &ended, || track.write(BLOCK_BYTES)),
+            None => write(beside, start, &ended, || commit(&doc, field).map(drop)),
+        };
+        let writer = (beside != Beside::Nobody).then(|| scope.spawn(write));
         let read = together((0..row.readers).map(|reader| round * row.readers + reader), read);
         ended.store(true, Ordering::Relaxed);
         (read, writer.map(std::thread::ScopedJoinHandle::join))
@@ -229,28 +266,34 @@ fn waited_for_a_core() -> Option<Duration> {
 type Written = (Recorder, Option<Duration>);
 
 fn write(
-    doc: &Document,
-    field: NodeKey,
     beside: Beside,
     start: std::time::Instant,
     ended: &AtomicBool,
+    mut one: impl FnMut() -> Result<(), BenchError>,
 ) -> Result<Written, BenchError> {
-    // As docs/tuning.md says of a thread that commits beside others which never sleep.
-    wake_soon();
+    if beside != Beside::FlatOut {
+        // As docs/tuning.md says of a thread that commits beside others which never sleep.
+        wake_soon();
+    }
     let waited = waited_for_a_core();
     let (mut recorder, mut schedule) = (Recorder::default(), OpenLoop::new(PACED_PER_S, 0, 1));
-    while !ended.load(Ordering::Relaxed) {
+    loop {
         let mut begun = now();
-        if beside == Beside::Paced {
+        if beside.is_paced() {
             let due = start + schedule.next_at();
             RealClock.sleep(due.saturating_duration_since(begun).min(Duration::from_secs(1)));
             // Late since an earlier commit was: it counts from when it was meant to begin.
             begun = due;
         }
         let called = now();
-        commit(doc, field)?;
-        recorder.record("commit", begun.elapsed());
-        recorder.record("commit_call", called.elapsed());
+        one()?;
+        recorder.record(beside.call().0, begun.elapsed());
+        if !beside.is_floor() {
+            recorder.record("commit_call", called.elapsed());
+        }
+        if ended.load(Ordering::Relaxed) {
+            break;
+        }
     }
     let waited = waited_for_a_core().zip(waited).map(|(after, before)| after.saturating_sub(before));
     Ok((recorder, waited))
