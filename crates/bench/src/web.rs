@@ -49,6 +49,8 @@ pub struct Group {
     pub head: String,
     /// With a body: what stands before and behind a number that counts up from here.
     pub counted: Option<(String, String, u64)>,
+    /// Each connection asks no more often in a second; where an answer was late it makes up for that.
+    pub per_s_max: Option<u32>,
     /// What each answer must be.
     pub expected: Expected,
 }

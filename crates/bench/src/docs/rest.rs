@@ -5,7 +5,7 @@
 //! values are checked one by one. The writer sets a field that the page does not show.
 //!
 //! Walk: [`run`] starts servers (`server`) and makes the document (`page`) · [`Ladder`] asks, subject by subject in each round ·
-//! [`mixed`] readers alone, a writer alone, both.
+//! [`mixed`] readers alone, a writer alone, both, and beside a writer that does not go flat out.
 //! Deliberately absent: a cache of answers. What a client keeps by its tag is a row of its own.
 
 mod mixed;
@@ -177,7 +177,7 @@ impl Subject {
     }
 
     fn group(&self, connections: u32) -> Group {
-        Group { connections, head: self.head.clone(), counted: None, expected: self.expected }
+        Group { connections, head: self.head.clone(), counted: None, per_s_max: None, expected: self.expected }
     }
 
     /// One slice, by a generator of its own.

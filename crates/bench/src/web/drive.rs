@@ -20,6 +20,8 @@ const READ_BYTES: usize = 128 << 10;
 const TICKS: f64 = 100.0;
 /// How often it looks at the clock where nothing comes.
 const LOOK: Duration = Duration::from_millis(20);
+/// And where somebody is early.
+const SOON: Duration = Duration::from_millis(1);
 
 /// Runs a plan.
 ///
@@ -74,19 +76,24 @@ impl<'p> Drive<'p> {
     fn run(mut self, poll: &mut Poll, wires: &mut [Wire]) -> Result<Outcome, BenchError> {
         let mut events = Events::with_capacity(1_024);
         let mut ready: VecDeque<usize> = (0..wires.len()).collect();
+        let mut early = Vec::new();
         let mut under_way = 0_usize;
         let mut heard = now();
         loop {
+            ready.extend(early.drain(..));
             while let Some(number) = ready.pop_front() {
                 let Some(wire) = wires.get_mut(number) else { continue };
-                if self.send(wire)? {
+                if self.is_early(wire) {
+                    early.push(number);
+                } else if self.send(wire)? {
                     under_way += 1;
                 }
             }
-            if under_way == 0 {
+            if under_way == 0 && early.is_empty() {
                 return Ok(self.end());
             }
-            match poll.poll(&mut events, Some(LOOK)) {
+            let pause = if early.is_empty() { LOOK } else { SOON };
+            match poll.poll(&mut events, Some(pause)) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(network(&error)),
                 _ => {}
             }
@@ -96,16 +103,24 @@ impl<'p> Drive<'p> {
                 if self.read(wire)? {
                     under_way -= 1;
                     // At once: the server may go on while the other answers are looked at.
-                    if self.send(wire)? {
+                    if self.is_early(wire) {
+                        early.push(number);
+                    } else if self.send(wire)? {
                         under_way += 1;
                     }
                 }
                 heard = now();
             }
-            if heard.elapsed() > PATIENCE {
+            if under_way > 0 && heard.elapsed() > PATIENCE {
                 return Err(BenchError::new(Kind::Unavailable, "the server of the race says nothing any more"));
             }
         }
+    }
+
+    /// Whether its next request is not due, and the window is not over.
+    fn is_early(&self, wire: &Wire) -> bool {
+        let at = now();
+        at < self.ends && wire.due.is_some_and(|due| at < due)
     }
 
     /// Sends the next request, unless the window is over.
@@ -129,6 +144,7 @@ impl<'p> Drive<'p> {
             wire.request = format!("{}Content-Length: {}\r\n\r\n{body}", group.head, body.len()).into_bytes();
         }
         wire.sent = Some(at);
+        wire.due = group.per_s_max.map(|most| wire.due.unwrap_or(at) + Duration::from_secs(1) / most.max(1));
         match wire.peer.write(&wire.request) {
             Ok(written) if written == wire.request.len() => Ok(true),
             Ok(_) => Err(BenchError::new(Kind::Internal, "a request did not fit a socket's buffer")),
@@ -167,6 +183,8 @@ struct Wire {
     group: usize,
     request: Vec<u8>,
     sent: Option<Instant>,
+    /// When the next one may be sent.
+    due: Option<Instant>,
     /// Of an answer that came in more than one piece: what came so far.
     inbox: Vec<u8>,
     /// Of the last answer.
@@ -177,7 +195,7 @@ impl Wire {
     fn to(at: &Address, number: usize, group: &Group) -> Result<Self, BenchError> {
         let peer = Stream::connect(at, PATIENCE).and_then(Stream::into_peer).map_err(|error| network(&error))?;
         let request = format!("{}\r\n", group.head).into_bytes();
-        Ok(Self { peer, group: number, request, sent: None, inbox: Vec::new(), bytes: 0 })
+        Ok(Self { peer, group: number, request, sent: None, due: None, inbox: Vec::new(), bytes: 0 })
     }
 
     /// Reads until there is a whole answer, or nothing more.
@@ -262,6 +280,7 @@ mod tests {
             connections: 3,
             head: "GET / HTTP/1.1\r\nHost: floor\r\n".to_owned(),
             counted: None,
+            per_s_max: None,
             expected: Expected { status: 200, body: Some((bytes, body_hash(&body))) },
         };
         let counted = Some(("{\"n\":".to_owned(), "}".to_owned(), 9));
@@ -284,6 +303,17 @@ mod tests {
             assert!(outcome.bytes >= counts.iter().sum::<u64>() * bytes as u64);
             assert!(outcome.took_s >= 0.06 && outcome.nanos[0].iter().all(|it| *it > 0), "{} s", outcome.took_s);
         }
+    }
+
+    #[test]
+    fn who_asks_so_often_at_most_asks_no_more_often() {
+        let mut plan = plan(100);
+        plan.groups[1].per_s_max = Some(200);
+        let begun = now();
+        let outcome = drive(&plan).unwrap();
+        let most = begun.elapsed().as_millis() / 5 + 1;
+        assert!((1..=most).contains(&u128::from(outcome.answered[1])), "{:?} of {most}", outcome.answered);
+        assert!(outcome.answered[0] > 0);
     }
 
     #[test]
