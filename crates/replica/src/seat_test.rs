@@ -3,7 +3,8 @@
 //!
 //! Walk: a [`Seat`] is up or not · [`Seat::step`] hears of something and has a turn, as a desk has it: the front's round, one step of the
 //! value, what is confirmed is executed, reads, the front says what it may · [`Up::submit`] and [`Up::read`] are a caller's.
-//! Deliberately absent: what machine that is ([`Play`]), and everything that happens between members.
+//! Deliberately absent: what machine that is ([`Play`]), and everything that happens between members; bounded execution: all that is
+//! confirmed is executed in the same turn, and a person's word comes by [`Seat::word`] alone.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -55,6 +56,10 @@ pub struct Shape {
     pub forgets: bool,
     /// A snapshot that is being written when the log is cut is kept all the same.
     pub never_revokes: bool,
+    /// What a front reads is answered at once, whoever leads.
+    pub never_asks: bool,
+    /// After so long a member is silent; a lease is somewhat shorter.
+    pub silent_ms: u64,
     /// So many bytes of a snapshot go at once.
     pub piece_bytes: u64,
     /// How long a snapshot takes to be written or read, and how long there is none then.
@@ -75,6 +80,8 @@ impl Shape {
             left_out: None,
             forgets: false,
             never_revokes: false,
+            never_asks: false,
+            silent_ms: 120,
             piece_bytes: 300,
             snapshot_ms: 1..150,
             pause_ms: 50..400,
@@ -202,11 +209,11 @@ impl<P: Play> Seat<P> {
             group,
             arbiter,
             tick_ms: 20,
-            silent_ms: 120,
+            silent_ms: shape.silent_ms,
             patience_ms: 300,
             slow_ms: 250,
             resend_ms: 40,
-            lease: leases.then_some(LeaseSettings { length_ms: 100, drift_ppm: 50_000 }),
+            lease: leases.then_some(LeaseSettings { length_ms: shape.silent_ms - 20, drift_ppm: 50_000 }),
             window_bytes: 2_000,
             unconfirmed_bytes_max: 6_000,
             recent_bytes_max: 1_500,
@@ -308,7 +315,7 @@ impl<P: Play> Seat<P> {
             up.clock.set_wall_ms(time);
             let ready = std::mem::take(&mut up.ready);
             up.with_port(time, |front, port| front.round(&ready, port));
-            let has_asked = up.take_reads(time);
+            let has_asked = up.take_reads(shape, time);
             if has_asked || up.replica.keeps_anew() || up.replica.end().sequence > up.log.end().sequence {
                 self.feed(shape, now_ms, Input::Time, said);
             }
@@ -492,13 +499,19 @@ impl<P: Play> Up<P> {
             halted: None,
         };
         call(&mut self.front, &mut port);
+        let Wanted { outputs, out, snapshot, .. } = &self.wanted;
+        assert!(outputs.is_empty() && out.is_none() && !snapshot, "nobody follows {:?}", self.wanted);
     }
 
     /// Asks when what the front wants to read may be read. Whether it wants to.
-    fn take_reads(&mut self, now_ms: u64) -> bool {
+    fn take_reads(&mut self, shape: &Shape, now_ms: u64) -> bool {
         let tags = std::mem::take(&mut self.wanted.reads);
         if tags.is_empty() {
             return false;
+        }
+        if shape.never_asks {
+            self.asked.push_back((0, Sequence(0), tags));
+            return true;
         }
         match self.replica.read(now_ms) {
             // What it ordered before, it sees.
