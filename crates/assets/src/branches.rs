@@ -172,8 +172,7 @@ impl Branches {
     }
 
     pub(crate) fn view(&self) -> BranchesView {
-        let prepared = if Duty::Branches.is_kept() { self.prepared.clone() } else { BTreeMap::new() };
-        BranchesView { prepared, finished: self.finished.clone(), since: self.since }
+        BranchesView { prepared: self.prepared.clone(), finished: self.finished.clone(), since: self.since }
     }
 
     pub(crate) fn read_prepared(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
@@ -196,6 +195,9 @@ impl Branches {
             return Err(Malformed { field: "xid" });
         }
         self.prepare(xid, Prepared { writes, at, time_ms });
+        if !Duty::Branches.is_kept() {
+            self.prepared.clear();
+        }
         if !Duty::Held.is_kept() {
             self.held.clear();
         }

@@ -10,12 +10,14 @@ pub(crate) enum Duty {
     Once,
     /// Each command of a run has its answer.
     Answers,
-    /// A snapshot has the branches that wait for their outcome.
+    /// Who begins with a snapshot has its branches that wait for their outcome.
     Branches,
-    /// Who begins with a snapshot holds what its branches hold.
+    /// And holds what those hold.
     Held,
     /// A vote is told when it is on every disk in the set.
     Kept,
+    /// What changed is told to subscribers in the turn in which it was executed.
+    News,
     /// What stands in the log alone has its place behind the run that was begun.
     Behind,
     /// Who waits when the lead is lost hears nothing that was meant for another.

@@ -458,7 +458,7 @@ impl Front<Machine> for GroupDoor {
     fn applied(&mut self, at: Sequence, kind: u16, answer: &[u8], machine: &Machine) {
         if !self.subscriptions.is_empty() {
             machine.changes().iter().for_each(|change| self.subscriptions.tell(change));
-            self.has_news = true;
+            self.has_news = Duty::News.is_kept();
         }
         if kind == ENTRY_RUN {
             self.answer_run(at, answer);

@@ -269,6 +269,10 @@ impl Book {
         if in_doubt != self.prepared.keys().copied().collect::<Vec<_>>() {
             return Err(format!("the branches {in_doubt:?} wait; by the log {:?}", self.prepared));
         }
+        // Whoever asked for a branch has ended it.
+        if !in_doubt.is_empty() {
+            return Err(format!("the branches {in_doubt:?} wait for ever"));
+        }
         Ok(())
     }
 

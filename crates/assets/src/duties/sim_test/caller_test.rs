@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use assent_frame::{Head, lay, parse};
+use assent_membership::Sequence;
 use assent_replica::Ready;
 use assent_replica::group_test::Stage;
 use assent_sim::register::Call;
@@ -14,7 +15,7 @@ use assent_sim::register::Call;
 use super::market_test::Market;
 use super::pipe_test::Pipe;
 use crate::guest::Guest;
-use crate::message::{self, KIND_ANSWER, KIND_COMMAND, KIND_ELSEWHERE, KIND_NEWS, KIND_REFUSED, KIND_STATUS};
+use crate::message::{self, KIND_ANSWER, KIND_COMMAND, KIND_ELSEWHERE, KIND_NEWS, KIND_REFUSED, KIND_STATUS, Status};
 use crate::{Answer, News, SessionName};
 
 /// Without an answer for so long it asks another member.
@@ -41,6 +42,8 @@ pub(super) enum Heard {
     /// Nothing of this was done.
     Refused,
     News(Vec<News>),
+    /// It is subscribed: all that changes behind this is told.
+    Since(Sequence),
 }
 
 #[derive(Debug)]
@@ -88,7 +91,8 @@ impl Caller {
 
     /// The connection ends here. What was asked, and is not to be asked again, comes back.
     pub(super) fn lose(&mut self, stage: &mut Stage<'_, Market>, is_again: bool) -> Vec<Asked> {
-        if let Some(gone) = self.connection.take()
+        // A member that came back counts connections anew: this may be another's there.
+        if let Some(gone) = self.connection.take().filter(|gone| !gone.pipe.is_over())
             && let Some(up) = &mut stage.seats[gone.member].up
         {
             up.ready.push(Ready { token: gone.token, is_closing: true });
@@ -120,7 +124,8 @@ impl Caller {
 
     /// What was asked goes out, or a part of it. Who has something to read then.
     pub(super) fn send(&mut self, stage: &mut Stage<'_, Market>) -> Option<usize> {
-        let connection = self.connection.as_mut().filter(|connection| !connection.unsent.is_empty())?;
+        let connection = self.connection.as_mut();
+        let connection = connection.filter(|one| !one.unsent.is_empty() && !one.pipe.is_over())?;
         let all = connection.unsent.len();
         let bytes = if stage.rng.below(5) == 0 { stage.rng.index(all) + 1 } else { all };
         connection.pipe.write(connection.unsent.drain(..bytes));
@@ -139,7 +144,11 @@ impl Caller {
             taken += laid;
             self.since_ms = now_ms;
             match frame.kind {
-                KIND_STATUS => continue,
+                KIND_STATUS => {
+                    let status = Status::read(frame.payload).map_err(|error| error.to_string())?;
+                    heard.push(Heard::Since(status.stats.sequence));
+                    continue;
+                }
                 KIND_NEWS => {
                     heard.push(Heard::News(message::read_news(frame.payload).map_err(|error| error.to_string())?));
                     continue;

@@ -69,8 +69,10 @@ pub(super) struct Market {
     moving: Option<Move>,
     /// How many were begun.
     moves: u64,
-    /// Where the subscriber is among all changes.
-    seen: Option<usize>,
+    /// How many of all changes the subscriber knows, if there is one.
+    known: Option<usize>,
+    /// Since when somebody knows that the assets are there.
+    created: Option<u64>,
     is_quiet: bool,
     /// Counts turns: the clock that all callers share.
     tick: u64,
@@ -78,9 +80,10 @@ pub(super) struct Market {
     acked: usize,
     highest: Sequence,
     voted: Sequence,
-    /// Branches that ended, and news that were told.
+    /// Branches that ended, news that were told, and what was read that does not stand in the log.
     pub(super) ended: u64,
     pub(super) news: u64,
+    pub(super) reads: u64,
 }
 
 fn laid(lay: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -101,7 +104,8 @@ impl Market {
             sessions: (0..SESSIONS).map(session).collect(),
             moving: None,
             moves: 0,
-            seen: None,
+            known: None,
+            created: None,
             is_quiet: false,
             tick: 0,
             history: BTreeMap::new(),
@@ -110,6 +114,7 @@ impl Market {
             voted: Sequence(0),
             ended: 0,
             news: 0,
+            reads: 0,
         }
     }
 
@@ -196,6 +201,8 @@ impl Market {
         match executed {
             Some((executed, expected)) if expected == answer => {
                 self.highest = self.highest.max(*executed);
+                // The first request creates them, or is told that they are there.
+                self.created = self.created.or(Some(self.tick));
                 self.done(asked, answer)
             }
             other => Err(format!("request {number} of {session:?} is told {answer:?}; executed was {other:?}")),
@@ -222,14 +229,21 @@ impl Market {
 
     /// It was answered: that is held against all other answers at the end.
     fn done(&mut self, asked: &Asked, answer: &Answer) -> Result<(), String> {
-        self.acked += 1;
         match answer {
-            Answer::Done(results) => self.note_all(asked, results, Some(self.tick)),
+            Answer::Done(results) => {
+                self.acked += 1;
+                let is_read = matches!(asked.calls[..], [(_, Call::Get)]);
+                self.reads += u64::from(is_read && asked.request.is_none());
+                self.note_all(asked, results, Some(self.tick));
+            }
             Answer::Refused { refusal: Refusal::Differs { value, .. }, .. } => {
                 let (asset, call) = asked.calls[0];
                 self.note(asset, call, register::Answer::Differs(*value), asked.since, Some(self.tick));
             }
-            Answer::Refused { .. } => {}
+            // Who has no session is refused only before anybody knows that the assets are there; of a session the book has judged.
+            Answer::Refused { refusal: Refusal::Unknown { .. }, .. }
+                if self.created.is_none_or(|created| asked.since <= created) => {}
+            Answer::Refused { .. } if asked.request.is_some() => {}
             other => return Err(format!("{asked:?} is answered {other:?}")),
         }
         Ok(())
@@ -287,7 +301,6 @@ impl Market {
 
     fn mover_hears(&mut self, asked: &Asked, answer: &Answer) -> Result<(), String> {
         let moving = self.moving.as_mut().ok_or("nothing is moved")?;
-        self.acked += 1;
         if !moving.has_ended {
             let (xid, ..) = moving.branches[moving.votes.len()];
             let vote = match answer {
@@ -305,6 +318,7 @@ impl Market {
             if vote.0 {
                 let at = self.book.prepared_at.get(&xid).ok_or_else(|| format!("{xid:?} is prepared by nobody"))?;
                 self.voted = self.voted.max(*at);
+                self.acked += 1;
             }
             moving.votes.push(vote);
             return Ok(());
@@ -318,6 +332,7 @@ impl Market {
         let ended = self.book.ended_at.get(&xid).ok_or_else(|| format!("{xid:?} is ended by nobody"))?;
         self.voted = self.voted.max(*ended);
         self.highest = self.highest.max(*ended);
+        self.acked += 1;
         self.ended += 1;
         if commits {
             let told = vote.map_or(register::Answer::InDoubt, register::Answer::Done);
@@ -330,15 +345,12 @@ impl Market {
     fn reader_hears(&mut self, news: &[News]) -> Result<(), String> {
         for one in news {
             let News::Change(change) = one else { return Err(format!("a subscriber with room is told {one:?}")) };
-            let at = match self.seen {
-                Some(seen) => seen + 1,
-                None => self.book.changes.iter().rposition(|known| known == change).unwrap_or(usize::MAX),
-            };
+            let at = self.known.ok_or("there is news before the subscription is answered")?;
             if self.book.changes.get(at) != Some(change) {
                 let expected = self.book.changes.get(at);
                 return Err(format!("a subscriber is told {change:?}; behind what it knows is {expected:?}"));
             }
-            self.seen = Some(at);
+            self.known = Some(at + 1);
             self.news += 1;
         }
         Ok(())
@@ -348,6 +360,9 @@ impl Market {
         for one in heard {
             match (client, one) {
                 (_, Heard::News(news)) => self.reader_hears(&news)?,
+                (_, Heard::Since(at)) => {
+                    self.known = Some(self.book.changes.partition_point(|change| change.sequence <= at));
+                }
                 (MOVER, Heard::Answer(asked, answer)) => self.mover_hears(&asked, &answer)?,
                 (STRANGER, Heard::Answer(asked, answer)) => self.done(&asked, &answer)?,
                 (_, Heard::Answer(asked, answer)) => self.session_hears(client, &asked, &answer, rng)?,
@@ -435,7 +450,7 @@ impl Play for Market {
         if is_lost {
             let gone = self.callers[at].lose(stage, client != STRANGER);
             gone.iter().for_each(|asked| self.doubt(asked));
-            self.seen = if client == READER { None } else { self.seen };
+            self.known = self.known.filter(|_| client != READER);
         }
         if client == READER && is_lost {
             self.callers[at].member = stage.rng.index(stage.seats.len());
@@ -474,7 +489,10 @@ impl Play for Market {
     }
 
     fn is_idle(&self) -> bool {
-        self.moving.is_none() && self.callers.iter().all(|caller| caller.waiting.is_empty())
+        // The subscriber knows everything: nothing follows that would show what it missed.
+        self.known == Some(self.book.changes.len())
+            && self.moving.is_none()
+            && self.callers.iter().all(|caller| caller.waiting.is_empty())
     }
 
     fn audit(&self, member: Member, machine: &Machine) -> Result<(), String> {

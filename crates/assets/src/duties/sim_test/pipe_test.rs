@@ -33,6 +33,11 @@ impl Pipe {
         self.ends().asked.extend(bytes);
     }
 
+    /// Whether the door has no end of it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends().door_is_gone
+    }
+
     /// What was answered since, behind what is there; whether that was all for ever.
     pub(super) fn read(&self, into: &mut Vec<u8>) -> bool {
         let mut ends = self.ends();
