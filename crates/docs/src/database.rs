@@ -13,12 +13,13 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::{Log, Ticket};
 use assent_kind::Kind;
 use assent_runs::RunsError;
-use assent_world::{Clock, Disk};
+use assent_world::{Clock, Disk, Moment};
 
 use crate::act::{KIND_CREATE, KIND_DROP, Truncation, lay_create, lay_drop};
 use crate::branch::Branches;
@@ -206,9 +207,14 @@ impl Database {
         let staged = desk.queue.iter().find(is_staged).map(|(ticket, _)| *ticket);
         if let Some(ticket) = staged {
             drop(desk);
-            // Who is told that it is there finds it.
-            self.store.wait(ticket)?;
-            return Err(exists());
+            return Err(match self.store.wait(ticket) {
+                // Who is told that it is there finds it.
+                Ok(()) => exists(),
+                // That one is in doubt; nothing was written for who asks here.
+                Err(DocsError::InDoubt(error)) => error.into(),
+                Err(DocsError::Late(error) | DocsError::Unpublished(error)) => error.into(),
+                Err(error) => error,
+            });
         }
         let document = self.store.index.next_document();
         let laid = lay_create(document, versioning, name);
@@ -245,18 +251,27 @@ impl Database {
         Ok(Document { store: Arc::clone(&self.store), doc })
     }
 
-    /// Begins a change of the document of this name; of another one that has come in its place while its writer was waited for.
+    /// Begins a change of the document of this name; of another one that has come in its place while its writer was waited for. All
+    /// of them are waited for as long as the configuration says of one.
     ///
     /// # Errors
     /// As [`Database::document`] and [`Document::edit`].
     pub fn edit(&self, name: &str) -> Result<Edit, DocsError> {
+        let began = self.store.clock.now();
         loop {
-            match self.document(name)?.edit() {
+            match self.document(name)?.edit_since(began) {
                 // It is gone from the index before it says so: each turn is somebody else's commit.
-                Err(DocsError::NoDocument { .. }) => {}
+                Err(DocsError::NoDocument { .. }) => self.refuse_late(name, began)?,
                 edit => return edit,
             }
         }
+    }
+
+    /// Who lost each time is told so once its time to wait is over.
+    fn refuse_late(&self, name: &str, began: Moment) -> Result<(), DocsError> {
+        let waited_ms = self.store.config.writer_wait_ms;
+        let is_late = self.store.clock.now().since(began) > Duration::from_millis(waited_ms);
+        if is_late { Err(DocsError::Busy { name: name.to_owned(), waited_ms }) } else { Ok(()) }
     }
 
     fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
@@ -287,11 +302,14 @@ impl Database {
     /// # Errors
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
+        let began = self.store.clock.now();
         loop {
             let Document { doc, .. } = self.document(name)?;
-            match drop_under(&self.store, Seat::take(&self.store, &doc)?, None) {
+            match drop_under(&self.store, Seat::take_since(&self.store, &doc, began)?, None) {
                 // Another one has come in its place: that is the one of this name.
-                Err(DocsError::NoDocument { .. }) if doc.is_gone.load(Ordering::Acquire) => {}
+                Err(DocsError::NoDocument { .. }) if doc.is_gone.load(Ordering::Acquire) => {
+                    self.refuse_late(name, began)?;
+                }
                 dropped => return dropped,
             }
         }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assent_ids::Lsn;
+use assent_world::Moment;
 
 use self::newest::Newest;
 use crate::edit::Edit;
@@ -138,16 +139,26 @@ impl Seat {
     /// # Errors
     /// [`DocsError::Busy`]; [`DocsError::InDoubt`] if the journal failed under an earlier commit.
     pub(crate) fn take(store: &Store, doc: &Arc<Doc>) -> Result<Self, DocsError> {
-        {
-            // Nobody has it, and nobody's commit is on its way.
-            let mut seat = doc.seat();
-            if seat.by == Seated::Nobody {
-                seat.by = Seated::Writer;
-                return Ok(Self(Arc::clone(doc)));
-            }
-        }
+        Self::free(doc).map_or_else(|| Self::wait(store, doc, store.clock.now()), Ok)
+    }
+
+    /// The same for who waits since then, for other documents of this name before.
+    pub(crate) fn take_since(store: &Store, doc: &Arc<Doc>, began: Moment) -> Result<Self, DocsError> {
+        Self::free(doc).map_or_else(|| Self::wait(store, doc, began), Ok)
+    }
+
+    /// The seat, if nobody has it and nobody's commit is on its way.
+    fn free(doc: &Arc<Doc>) -> Option<Self> {
+        let mut seat = doc.seat();
+        (seat.by == Seated::Nobody).then(|| {
+            seat.by = Seated::Writer;
+            Self(Arc::clone(doc))
+        })
+    }
+
+    fn wait(store: &Store, doc: &Arc<Doc>, began: Moment) -> Result<Self, DocsError> {
         let wait_ms = store.config.writer_wait_ms;
-        let (began, wait) = (store.clock.now(), Duration::from_millis(wait_ms));
+        let wait = Duration::from_millis(wait_ms);
         loop {
             // Who has appended a commit may have gone without waiting for it.
             store.settle(doc)?;
@@ -291,9 +302,24 @@ impl Document {
     /// [`DocsError::Busy`]; [`DocsError::NoDocument`] if it was dropped; [`DocsError::InDoubt`] if the journal failed under an earlier
     /// commit.
     pub fn edit(&self) -> Result<Edit, DocsError> {
-        let seat = Seat::take(&self.store, &self.doc)?;
+        self.begin(Seat::take(&self.store, &self.doc)?)
+    }
+
+    /// The same for who waits since then.
+    pub(crate) fn edit_since(&self, began: Moment) -> Result<Edit, DocsError> {
+        self.begin(Seat::take_since(&self.store, &self.doc, began)?)
+    }
+
+    fn begin(&self, seat: Seat) -> Result<Edit, DocsError> {
         self.refuse_dropped()?;
         Ok(Edit::begin(Arc::clone(&self.store), seat))
+    }
+
+    /// How many wait for its writer's seat just now. For tests of those who wait.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.doc.seat().waiting
     }
 
     /// # Errors

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use assent_docs::{At, Config, Database, DocsError, Edit, Form, KIND_REPLACE, Look, Meta, NodeKey, Once, Versioning};
 use assent_ids::Xid;
 use assent_journal::Log as _;
 use assent_kind::Kind;
+use assent_sim::{SimClock, SimDisk};
 
-use super::{Desk, fresh, fresh_with, says};
+use super::{Desk, fresh, fresh_with, journal, open_with, says};
 
 const NAME: &str = "orders";
 
@@ -43,6 +46,38 @@ fn is_new(db: &Database, json: &str) {
     assert_eq!((doc.history(0..=99, 99).unwrap().len(), doc.tags(None, 99).unwrap().len()), (1, 0));
     assert_eq!(doc.verify().unwrap(), 1);
     assert_eq!(db.names(None, 99).unwrap(), [NAME]);
+}
+
+#[test]
+fn who_waits_for_a_document_that_is_replaced_gets_the_one_that_came_but_waits_for_all_of_them_no_longer_than_for_one() {
+    type Work = fn(&Database) -> Result<(), DocsError>;
+    const WAIT_MS: u64 = 60_000;
+    let works: [Work; 2] = [|db| db.edit(NAME).map(|edit| assert_eq!(text(&edit), "{}")), |db| db.drop_document(NAME)];
+    for (number, work) in works.into_iter().enumerate() {
+        for (later_ms, is_late) in [(0, false), (WAIT_MS, false), (WAIT_MS + 1, true)] {
+            let config = Config { trims: true, writer_wait_ms: WAIT_MS, ..Config::default() };
+            let desk = open_with(&SimDisk::new(), &SimClock::new(), 1, journal(), config);
+            let doc = old(&desk);
+            let held = doc.edit().unwrap();
+            let done = thread::scope(|scope| {
+                let waiter = scope.spawn(|| work(&desk.db));
+                while doc.waiting() == 0 {
+                    thread::yield_now();
+                }
+                desk.clock.advance(Duration::from_millis(later_ms));
+                let mut anew = held.anew(Versioning::Full).unwrap();
+                put(&mut anew, "{}");
+                anew.commit(&says("anew")).unwrap();
+                waiter.join().unwrap()
+            });
+            if is_late {
+                assert_eq!(done, Err(DocsError::Busy { name: NAME.to_owned(), waited_ms: WAIT_MS }), "{number}");
+                is_new(&desk.db, "{}");
+            } else {
+                assert_eq!(done, Ok(()), "{number}, {later_ms} ms");
+            }
+        }
+    }
 }
 
 #[test]

@@ -483,6 +483,17 @@ fn a_commit_for_which_nobody_waits_stands_before_the_next_one() {
 }
 
 #[test]
+fn a_document_that_another_one_has_left_in_doubt_is_refused_to_who_makes_it_and_his_own_is_in_no_doubt() {
+    // He had written nothing, and was told that nobody knows whether he had.
+    let desk = fresh();
+    for operation in [Operation::SyncData, Operation::WriteDurable] {
+        desk.disk.inject(Call::of(operation, 1), Fault::Io);
+    }
+    let [first, second] = [0; 2].map(|_| desk.db.create("orders", Versioning::default()).unwrap_err());
+    assert_eq!((first.kind(), second.kind()), (Kind::InDoubt, Kind::Closed), "{second}");
+}
+
+#[test]
 fn a_failed_sync_leaves_the_commit_in_doubt_and_readers_with_what_is_durable() {
     let desk = fresh();
     let doc = desk.db.create("orders", Versioning::default()).unwrap();

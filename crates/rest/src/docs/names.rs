@@ -6,6 +6,7 @@ use assent_docs::{Database, DocsError, Document, Edit};
 use assent_door::Role;
 use axum::http::Uri;
 
+use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::params::decoded;
 use crate::problem::Problem;
@@ -67,8 +68,9 @@ impl Place {
     }
 
     /// Its writer's seat. Another one that has come in its place while its writer was waited for is the one of this name.
-    pub(crate) fn edit(&self, library: &Database) -> Result<Edit, Problem> {
+    pub(crate) fn edit(&self, library: &Database, deadline: &Deadline) -> Result<Edit, Problem> {
         loop {
+            deadline.check()?;
             match self.find(library)?.edit() {
                 Err(DocsError::NoDocument { .. }) => {}
                 edit => return Ok(edit?),

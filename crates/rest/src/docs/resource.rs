@@ -21,6 +21,7 @@ use super::names::Place;
 use super::read::{JSON, tag};
 use super::{Library, not_here};
 use crate::body;
+use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::once::{Asking, Kept, Once, again};
 use crate::params::Params;
@@ -43,6 +44,7 @@ pub(super) fn meta(params: &mut Params, caller: &Caller) -> Result<Meta, Problem
 /// A write, and what it is a repeat of.
 struct Writing {
     library: Arc<Library>,
+    deadline: Deadline,
     caller: Caller,
     place: Place,
     said: Meta,
@@ -53,6 +55,7 @@ struct Writing {
 /// A write that is asked for, and its body.
 struct Asked {
     library: Arc<Library>,
+    deadline: Deadline,
     asking: Asking,
     place: Place,
     said: Meta,
@@ -67,8 +70,9 @@ impl Asked {
         said: Meta,
         request: Request,
     ) -> Result<Self, Problem> {
+        let deadline = library.guard.deadline();
         let bytes = body::whole(request, library.body_bytes_max).await?;
-        Ok(Self { library, asking, place, said, bytes })
+        Ok(Self { library, deadline, asking, place, said, bytes })
     }
 
     /// Does it where it may block, unless it was done before.
@@ -78,9 +82,9 @@ impl Asked {
     ) -> Result<Response, Problem> {
         let pool = self.library.guard.writes.clone();
         let run = move || {
-            let Self { library, asking, place, said, bytes } = self;
+            let Self { library, deadline, asking, place, said, bytes } = self;
             let (wanted, once) = (wanted(&asking.headers)?, asking.once(&bytes)?);
-            let writing = Writing { library, caller: asking.caller, place, said, wanted, once };
+            let writing = Writing { library, deadline, caller: asking.caller, place, said, wanted, once };
             let _turn = writing.library.turns.take(once.as_ref())?;
             match writing.before()? {
                 Some(told) => Ok(told),
@@ -115,7 +119,7 @@ impl Writing {
 
     /// The writer's seat of the document.
     fn seat(&self) -> Result<Edit, Problem> {
-        self.place.edit(&self.library.database)
+        self.place.edit(&self.library.database, &self.deadline)
     }
 
     /// A change of a document that is there.
@@ -193,10 +197,12 @@ pub(super) async fn put(
 }
 
 fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Response, Problem> {
-    let Writing { library, caller, place, wanted, .. } = writing;
+    let Writing { library, deadline, caller, place, wanted, .. } = writing;
     let may = |role| caller.may(role, Some(&place.database));
     // Each further turn is for what somebody else has committed while this one looked, or waited for the seat.
     loop {
+        // Nothing is written yet, and who asked was told by then.
+        deadline.check()?;
         let document = match place.find(&library.database) {
             Ok(document) => document,
             Err(problem) if problem.status != StatusCode::NOT_FOUND => return Err(problem),
@@ -329,7 +335,8 @@ pub(super) async fn delete(
     let node = node(&mut params)?;
     params.end()?;
     let asking = Asking::of(&request, &caller);
-    let asked = Asked { library, asking, place, said, bytes: Bytes::new() };
+    let deadline = library.guard.deadline();
+    let asked = Asked { library, deadline, asking, place, said, bytes: Bytes::new() };
     asked
         .run(move |writing, _| match node {
             Some(node) => writing.change(writing.seat()?, Change::Remove(node), b""),

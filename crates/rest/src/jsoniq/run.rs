@@ -98,7 +98,7 @@ impl<'q> Target<'q> {
         if self.when.is_some() {
             return Err(Problem::invalid("JSONiq: what was is not changed; leave the revision out"));
         }
-        self.place.edit(self.library)
+        self.place.edit(self.library, self.deadline)
     }
 
     /// The value at the end of the way.

@@ -1,10 +1,20 @@
 //! Writers of one document beside each other, which they may replace, make or drop while others wait for its seat.
 
 use std::thread;
+use std::time::Duration;
+
+use assent_docs::{At, Document, Meta, NodeKey, Versioning};
 
 use crate::house::{Answer, Rules, archive, ask_at, house};
 
 const MERGE: (&str, &str) = ("content-type", "application/merge-patch+json");
+
+/// Waits until so many wait for the writer's seat.
+fn until_waiting(document: &Document, writers: u32) {
+    while document.waiting() != writers {
+        thread::yield_now();
+    }
+}
 
 #[test]
 fn who_waits_while_others_overwrite_the_document_writes_the_one_that_came() {
@@ -12,7 +22,8 @@ fn who_waits_while_others_overwrite_the_document_writes_the_one_that_came() {
     let house = house(Rules::default());
     for round in 0..5 {
         assert!([200, 201].contains(&house.docs("PUT", "/shop/pen", &[], r#"{"n":0}"#).status));
-        let held = house.documents.document("shop/pen").unwrap().edit().unwrap();
+        let document = house.documents.document("shop/pen").unwrap();
+        let held = document.edit().unwrap();
         let asked: [(&str, &str, &[_], &str, u16); 6] = [
             ("PUT", "/shop/pen?overwrite=true", &[], r#"{"n":1}"#, 201),
             ("PUT", "/shop/pen?overwrite=true", &[], r#"{"n":2}"#, 201),
@@ -28,13 +39,40 @@ fn who_waits_while_others_overwrite_the_document_writes_the_one_that_came() {
                 (answering, wanted)
             };
             let asking = asked.map(one);
-            house.docs_wait_for(6);
+            until_waiting(&document, 6);
             drop(held);
             for (number, (answering, wanted)) in asking.into_iter().enumerate() {
                 let answer: Answer = answering.join().unwrap();
                 assert_eq!(answer.status, wanted, "round {round}, {:?}: {}", asked[number], answer.text());
             }
         });
+    }
+}
+
+#[test]
+fn who_finds_another_document_when_nobody_waits_for_him_any_more_writes_nothing() {
+    // He held a thread for as many turns as others took before him, and then wrote.
+    let house = house(Rules::default());
+    let asked: [(&str, &str, &[_], &str); 3] = [
+        ("PUT", "/shop/pen?overwrite=true", &[], r#"{"n":1}"#),
+        ("PUT", "/shop/pen", &[], r#"{"n":2}"#),
+        ("PATCH", "/shop/pen", &[MERGE], r#"{"n":3}"#),
+    ];
+    for (method, path, headers, body) in asked {
+        assert!([200, 201].contains(&house.docs("PUT", "/shop/pen", &[], "0").status));
+        let document = house.documents.document("shop/pen").unwrap();
+        let held = document.edit().unwrap();
+        let answer: Answer = thread::scope(|scope| {
+            let asking = scope.spawn(|| house.docs(method, path, headers, body));
+            until_waiting(&document, 1);
+            house.clock.by(Duration::from_secs(3_600));
+            let mut anew = held.anew(Versioning::default()).unwrap();
+            anew.insert_json(At::Last(NodeKey::DOCUMENT), None, "[7]".as_bytes()).unwrap();
+            anew.commit(&Meta::default()).unwrap();
+            asking.join().unwrap()
+        });
+        assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
+        assert_eq!(house.docs("GET", "/shop/pen", &[], "").json(), serde_json::json!([7]), "{method} {path}");
     }
 }
 
