@@ -115,6 +115,12 @@ impl Grants {
         }
     }
 
+    /// How many databases are named.
+    #[must_use]
+    pub fn databases(&self) -> usize {
+        self.of.len()
+    }
+
     /// Whether this may be done: in one database, or to all of it if none is named.
     #[must_use]
     pub fn allows(&self, role: Role, database: Option<&str>) -> bool {
@@ -151,6 +157,7 @@ mod tests {
     #[test]
     fn a_word_of_the_configuration_that_is_no_role_is_named() {
         assert_eq!(Grants::checked(["view", "veiw"]), Err("veiw"));
+        assert_eq!(Grants::read(["view", "shop-view", "shop-modify", "a-view"]).databases(), 2);
         assert_eq!(Grants::checked(["shop-view"]), Ok(Grants::read(["shop-view"])));
     }
 }

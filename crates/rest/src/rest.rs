@@ -84,7 +84,8 @@ pub struct Settings {
     pub requests_per_second: u32,
     /// Threads that may block, each in one request at a time: half of them for who changes something, so that readers never wait for those.
     pub threads: u32,
-    /// It may stand beyond loopback without identity or TLS: for whoever gives it an address. Says nothing of the binary protocol's.
+    /// It may stand beyond loopback without identity or TLS. For whoever gives it an address, who has to look: a [`Rest`] stands where it is
+    /// told to. Says nothing of the binary protocol's.
     pub insecure: bool,
     /// For how long a request with an `Idempotency-Key` is told again what it was told.
     pub idempotency_seconds: u32,

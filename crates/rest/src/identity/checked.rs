@@ -12,10 +12,12 @@ use quick_cache::sync::Cache;
 use super::Caller;
 use super::sessions::Digest;
 
-/// Bytes of tokens. What is kept of one may take some times its bytes: each short word of a role is a node of a map.
+/// Bytes of tokens, and of what is kept of them.
 const BYTES_MAX: u64 = 8 << 20;
 /// What one costs beside its bytes.
 const ITEM_BYTES: u64 = 256;
+/// And for each database that its roles name: a node of a map, and a text of its own for a word of eight bytes.
+const DATABASE_BYTES: u64 = 128;
 /// Room for so many is taken at once.
 const ITEMS: usize = 1_024;
 
@@ -42,7 +44,9 @@ struct Bytes;
 
 impl Weighter<Digest, Arc<Good>> for Bytes {
     fn weight(&self, _: &Digest, good: &Arc<Good>) -> u64 {
-        u64::try_from(good.bytes).unwrap_or(u64::MAX).saturating_add(ITEM_BYTES)
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let databases = count(good.caller.grants.databases()).saturating_mul(DATABASE_BYTES);
+        count(good.bytes).saturating_add(databases).saturating_add(ITEM_BYTES)
     }
 }
 
@@ -74,7 +78,11 @@ mod tests {
     use crate::identity::sessions::digest;
 
     fn good(bytes: usize) -> Good {
-        let caller = Caller { name: "anna".into(), shown: None, grants: Arc::new(Grants::default()) };
+        with(bytes, Grants::default())
+    }
+
+    fn with(bytes: usize, grants: Grants) -> Good {
+        let caller = Caller { name: "anna".into(), shown: None, grants: Arc::new(grants) };
         Good { caller, from_ms: 1_000, until_ms: 2_000, bytes }
     }
 
@@ -82,6 +90,15 @@ mod tests {
     fn a_token_is_good_from_its_first_millisecond_to_its_last() {
         let over = [999, 1_000, 2_000, 2_001].map(|at| good(0).is_over(at));
         assert_eq!(over, [true, false, false, true]);
+    }
+
+    #[test]
+    fn a_token_weighs_what_its_roles_take() {
+        let checked = Checked::default();
+        let words: Vec<String> = (0..1_500).map(|number| format!("{number}-view")).collect();
+        let grants = Grants::read(words.iter().map(String::as_str));
+        checked.keep(digest(b"a"), with(16 << 10, grants));
+        assert_eq!(checked.0.weight(), (16 << 10) + ITEM_BYTES + 1_500 * DATABASE_BYTES);
     }
 
     #[test]

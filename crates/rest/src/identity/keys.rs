@@ -2,8 +2,8 @@
 //!
 //! Walk: [`Keys::find`] a key by its id, from memory · [`Keys::is_due`] whether the provider should be asked now · [`Keys::took`]
 //! what came back. A provider that cannot be reached is not asked by every request, and what it said stays good for a day.
-//! What a key has shown to be good (`checked`) is [`kept`](Keys::keep) with the keys, [`found`](Keys::good) as long as nobody
-//! has to ask, and goes when the provider has been asked.
+//! What a key has shown to be good (`checked`) is [`kept`](Keys::keep) with the keys, [`found`](Keys::good) but by the one who
+//! has to ask, and goes when the keys are others.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -72,8 +72,7 @@ impl Keys {
     pub(crate) fn is_due(&self, found: &Found, now: Moment) -> bool {
         let is_old = self.told.is_none_or(|told| now.since(told) > FRESH);
         let is_missing = !matches!(found, Found::Key(_));
-        let is_soon = self.asked.is_some_and(|asked| now.since(asked) < PAUSE);
-        (is_old || is_missing) && !is_soon
+        (is_old || is_missing) && !self.is_soon(now)
     }
 
     /// The same; whoever is told yes asks.
@@ -85,18 +84,31 @@ impl Keys {
         due
     }
 
-    pub(crate) fn took(&mut self, set: JwkSet, now: Moment) {
-        let signs = |key: &Jwk| key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
-        self.set = set.keys.into_iter().filter(signs).take(KEYS_MAX).map(Arc::new).collect();
-        self.told = Some(now);
-        // Whether a key that is not there any more has signed them, nobody looks.
-        self.checked = Checked::default();
+    /// Whether it would be asked again too soon.
+    fn is_soon(&self, now: Moment) -> bool {
+        self.asked.is_some_and(|asked| now.since(asked) < PAUSE)
     }
 
-    /// A token that was found good before, by its digest, while these keys need not be asked for again.
+    /// What came back. Where the keys are others, what the old ones had signed is given out: it is much, and dropped by who holds no lock.
+    pub(crate) fn took(&mut self, set: JwkSet, now: Moment) -> Option<Checked> {
+        let signs = |key: &Jwk| key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
+        let set: Vec<Jwk> = set.keys.into_iter().filter(signs).take(KEYS_MAX).collect();
+        self.told = Some(now);
+        // Anybody can make us ask, and mostly the same keys come.
+        if self.set.iter().map(Arc::as_ref).eq(&set) {
+            return None;
+        }
+        self.set = set.into_iter().map(Arc::new).collect();
+        // Whether a key that is not there any more has signed them, nobody looks.
+        Some(std::mem::take(&mut self.checked))
+    }
+
+    /// A token that was found good before, by its digest, as long as a key would be found. Where the keys are old the one who is to ask
+    /// for them finds none; the others go on with what there is, as they do with a key.
     pub(crate) fn good(&self, token: &Digest, now: Moment) -> Option<Arc<Good>> {
-        let is_fresh = self.told.is_some_and(|told| now.since(told) <= FRESH);
-        if is_fresh { self.checked.find(token) } else { None }
+        let age = now.since(self.told?);
+        let is_kept = age <= FRESH || (age <= STALE && self.is_soon(now));
+        if is_kept { self.checked.find(token) } else { None }
     }
 
     /// Keeps a token that is good by this key, if the key is still one of these.

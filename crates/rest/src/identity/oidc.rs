@@ -138,7 +138,11 @@ impl Oidc {
                     return Ok(found);
                 }
                 match provider.ask() {
-                    Ok(set) => write(&keys).took(set, clock.now()),
+                    Ok(set) => {
+                        let gone = write(&keys).took(set, clock.now());
+                        // Every request looks at the keys: nobody waits for what this frees.
+                        drop(gone);
+                    }
                     Err(error) => tracing::warn!(%error, "the OpenID provider does not give its keys"),
                 }
                 drop(asking);
@@ -211,9 +215,9 @@ fn write(keys: &RwLock<Keys>) -> RwLockWriteGuard<'_, Keys> {
     keys.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Milliseconds; more than can be said are for ever.
+/// Milliseconds; more than can be said are for ever, less than none are none.
 fn ms(seconds: f64) -> u64 {
-    let ms = Duration::try_from_secs_f64(seconds).map(|it| u64::try_from(it.as_millis()));
+    let ms = Duration::try_from_secs_f64(seconds.max(0.0)).map(|it| u64::try_from(it.as_millis()));
     ms.map_or(u64::MAX, |ms| ms.unwrap_or(u64::MAX))
 }
 
@@ -290,7 +294,11 @@ mod tests {
 
         /// For five minutes.
         fn token(&self) -> String {
-            let until = RealClock.wall_ms() / 1_000 + 300;
+            self.token_for(300)
+        }
+
+        fn token_for(&self, seconds: u64) -> String {
+            let until = RealClock.wall_ms() / 1_000 + seconds;
             let claims = json!({"iss": ISSUER, "aud": "assent", "sub": "anna", "exp": until, "roles": ["view"]});
             let header = Header { kid: Some("a".to_owned()), ..Header::new(Algorithm::ES256) };
             encode(&header, &claims, &EncodingKey::from_ec_der(&self.0.serialize_der())).unwrap()
@@ -324,11 +332,11 @@ mod tests {
             assert!(oidc.at_once(unknown).is_none(), "{unknown}");
         }
         assert!(who(&oidc, cut).is_err() && oidc.at_once(cut).is_none());
-        // The provider has the same keys as before, and then others: what they are has to be asked of each token again.
-        write(&oidc.keys).took(signer.set(), clock.now());
-        assert!(oidc.at_once(&token).is_none());
-        assert!(who(&oidc, &token).is_ok() && oidc.at_once(&token).is_some());
-        write(&oidc.keys).took(Signer::new().set(), clock.now());
+        // The provider has the same keys as before: they have signed what they have signed, and go on.
+        assert!(write(&oidc.keys).took(signer.set(), clock.now()).is_none() && oidc.at_once(&token).is_some());
+        assert!(who(&oidc, &other).is_ok() && oidc.at_once(&other).is_some());
+        // It has others.
+        assert!(write(&oidc.keys).took(Signer::new().set(), clock.now()).is_some() && oidc.at_once(&other).is_none());
         assert!(oidc.at_once(&token).is_none() && who(&oidc, &token).is_err() && oidc.at_once(&token).is_none());
     }
 
@@ -350,6 +358,31 @@ mod tests {
     }
 
     #[test]
+    fn while_the_provider_is_away_one_asks_now_and_then_and_all_others_go_on_with_what_is_kept_for_a_day() {
+        // Nobody's token was known any more ten minutes after the provider had gone: all took strangers' places, and waited for it.
+        let (clock, signer) = (Arc::new(Ahead::default()), Signer::new());
+        let oidc = oidc(&clock);
+        write(&oidc.keys).took(signer.set(), clock.now());
+        let token = signer.token_for(2 * 86_400);
+        assert!(who(&oidc, &token).is_ok());
+        clock.0.store(590, Ordering::SeqCst);
+        assert!(oidc.at_once(&token).is_some());
+        for seconds in [602, 613, 86_000] {
+            clock.0.store(seconds, Ordering::SeqCst);
+            assert!(oidc.at_once(&token).is_none(), "{seconds}: somebody has to ask");
+            // He asks where nobody answers.
+            assert!(who(&oidc, &token).is_ok() && oidc.at_once(&token).is_some(), "{seconds}");
+            clock.0.store(seconds + 5, Ordering::SeqCst);
+            assert!(oidc.at_once(&token).is_some(), "{seconds}");
+        }
+        clock.0.store(86_402, Ordering::SeqCst);
+        assert!(who(&oidc, &token).is_err() && oidc.at_once(&token).is_none(), "nothing is believed for longer");
+        // It comes back, and the key has gone meanwhile.
+        write(&oidc.keys).took(Signer::new().set(), clock.now());
+        assert!(oidc.at_once(&token).is_none() && who(&oidc, &token).is_err());
+    }
+
+    #[test]
     fn a_token_is_not_kept_with_keys_that_came_while_it_was_looked_at() {
         let (clock, signer) = (Arc::new(Ahead::default()), Signer::new());
         let oidc = oidc(&clock);
@@ -365,7 +398,8 @@ mod tests {
     }
 
     #[test]
-    fn seconds_that_no_clock_has_are_for_ever() {
+    fn seconds_that_no_clock_has_are_for_ever_or_over() {
         assert_eq!([0.0, 1.5, 1e300, f64::MAX].map(ms), [0, 1_500, u64::MAX, u64::MAX]);
+        assert_eq!([-0.001, -1.0, f64::MIN, f64::NEG_INFINITY].map(ms), [0; 4]);
     }
 }
