@@ -7,7 +7,7 @@
 //! Trap: a question that is not there fails (26000), and with it the transaction. So it is asked this way only of a server
 //! process that is this connection's alone, and as long as nobody has let it go: a pool shows a process of its own, and
 //! DEALLOCATE and DISCARD are seen by their tags (`answer.rs`). What a function lets go of in the dark costs one vote: it
-//! is a no, and a definite one.
+//! is a no, and a definite one, and from then on that connection asks in full words.
 //! Deliberately absent: what is asked (`session.rs`), who asks in full words instead.
 
 use std::io;
@@ -15,6 +15,8 @@ use std::io;
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 
+/// SQLSTATE of a prepared statement that is not there.
+pub(super) const NO_STATEMENT: &str = "26000";
 /// What `Close` means: a statement, not a portal.
 const STATEMENT: u8 = b'S';
 /// As many as there are.

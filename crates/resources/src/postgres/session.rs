@@ -32,7 +32,7 @@ use super::answer::{COMMITTED, NO_TRANSACTION, PREPARED, Row};
 use super::client::{PostgresClient, Way};
 use super::codes::{Step, judge};
 use super::line::Begin;
-use super::prepared::Prepared;
+use super::prepared::{NO_STATEMENT, Prepared};
 use super::reading::Asking;
 use super::witness::{Evidence, Place, Witness};
 use super::words::{Question, Words};
@@ -355,8 +355,13 @@ impl Session {
             return self.client.ask(&in_full);
         }
         let answer = self.ask(|_| "");
-        if let (Some(question), Some(asks)) = (self.asked.take(), &mut self.asks) {
-            question.of_mut(asks).answered(answer.is_ok());
+        if let Some(question) = self.asked.take() {
+            if answer.as_ref().is_err_and(|failure| failure.is(NO_STATEMENT)) {
+                // Somebody has let go of it in the dark, and may do so each time.
+                self.asks = None;
+            } else if let Some(asks) = &mut self.asks {
+                question.of_mut(asks).answered(answer.is_ok());
+            }
         }
         answer
     }

@@ -142,8 +142,8 @@ fn a_connection_that_writes_sends_a_message_less_than_one_would_by_hand() {
     assert_eq!(counted.branch.call(Verb::Rollback(xid)), Reply::Done);
 }
 
-/// A function lets go of what a vote asks, and no tag says so: its vote is a no, the connection is in step, and the next one
-/// has its question prepared anew.
+/// A function lets go of what a vote asks, and no tag says so: its vote is a no, the connection is in step, and from then on it
+/// asks in full words, however often that function is called.
 #[test]
 fn what_a_function_lets_go_of_costs_one_vote_and_no_more() {
     let servers = shared();
@@ -152,7 +152,9 @@ fn what_a_function_lets_go_of_costs_one_vote_and_no_more() {
     let insert = format!("INSERT INTO {} VALUES (1)", table.table);
     let dark = format!("{insert}; DO 'BEGIN EXECUTE ''DEALLOCATE ALL''; END'");
     let is_one_phase = [false, true, false];
-    for (number, (sql, gone)) in (0..).zip([(&insert, false), (&dark, true), (&insert, false), (&insert, false)]) {
+    for (number, (sql, gone)) in
+        (0..).zip([(&insert, false), (&dark, true), (&dark, false), (&dark, false), (&insert, false)])
+    {
         let xid = xid("lets_go", number);
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
         run(&mut branch, sql).unwrap();
@@ -166,7 +168,7 @@ fn what_a_function_lets_go_of_costs_one_vote_and_no_more() {
             assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
         }
     }
-    assert_eq!(table.rows(), [1; 3]);
+    assert_eq!(table.rows(), [1; 4]);
     // One phase asks for nothing.
     for (number, is_dark) in (10..).zip(is_one_phase) {
         let xid = xid("lets_go", number);
@@ -175,7 +177,7 @@ fn what_a_function_lets_go_of_costs_one_vote_and_no_more() {
         assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
         assert_eq!(branch.call(Verb::CommitOnePhase(xid)), Reply::Done);
     }
-    assert_eq!(table.rows(), [1; 6]);
+    assert_eq!(table.rows(), [1; 7]);
 }
 
 /// Behind a pool the next message may reach another process of the server, which has nothing of ours prepared.
