@@ -19,10 +19,6 @@ use crate::kept::said;
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 const HEAD_BYTES: u8 = 5;
 
-/// Kinds of messages of an answer in which everything went well: tags, rows and what they are, an empty text, notices,
-/// changed settings, notifications, the end.
-const PLAIN: &[u8] = b"CDTINSAZ";
-
 /// How the tags of DEALLOCATE and DISCARD begin.
 const LET_GO: [[u8; 4]; 2] = [*b"DEAL", *b"DISC"];
 
@@ -129,7 +125,8 @@ impl Answer {
         let Some(tag) = tag else { return Err(without_statement()) };
         match wanted {
             None => Ok(rows),
-            // Outside of a transaction a COMMIT is called so too.
+            // Outside of a transaction a COMMIT is called so too; the warning that tells can be switched off (client_min_messages),
+            // so bare words are said only where the end of the last answer told of an open one.
             Some(wanted) if wanted == tag && !(is_outside && wanted == COMMITTED) => Ok(rows),
             Some(_) if is_outside => Err(said_no(NO_TRANSACTION, "there is no transaction in progress")),
             Some(_) if tag == ROLLED_BACK => Err(said_no(FAILED, "the transaction had failed and was rolled back")),
@@ -177,58 +174,6 @@ fn failure(mut fields: ErrorFields<'_>) -> std::io::Result<Failure> {
     }
     let lost = matches!(severity.as_str(), "FATAL" | "PANIC");
     Ok(Failure { native: assent_xa::Native { code, message }, lost })
-}
-
-/// The answer to words of the caller's whose rows nobody wants: looked at message by message, and thrown away.
-#[derive(Default)]
-pub(super) struct Skim {
-    bytes: BytesMut,
-    has_ended: bool,
-}
-
-/// How far it is.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Skimmed {
-    /// More is to come.
-    On,
-    /// It is over, and everything was done.
-    Done,
-    /// From here on it is the driver's, whose error it becomes: the bytes that have come of it.
-    Drivers(BytesMut),
-}
-
-impl Skim {
-    /// Takes what has come. The codes of notices go to `notice`.
-    pub(super) fn take(&mut self, bytes: &[u8], notice: &dyn Fn(&str)) -> Skimmed {
-        self.bytes.extend_from_slice(bytes);
-        loop {
-            let [kind, first, second, third, fourth, ..] = *self.bytes else { return self.rest() };
-            let length = usize::try_from(u32::from_be_bytes([first, second, third, fourth])).unwrap_or(usize::MAX);
-            if !PLAIN.contains(&kind) || length < 4 {
-                return Skimmed::Drivers(std::mem::take(&mut self.bytes));
-            }
-            if self.bytes.len() <= length {
-                return Skimmed::On;
-            }
-            let mut message = self.bytes.split_to(1 + length);
-            match kind {
-                b'Z' => self.has_ended = true,
-                b'N' => {
-                    // One that cannot be read says nothing to us.
-                    if let Ok(Some(Message::NoticeResponse(said))) = Message::parse(&mut message)
-                        && let Ok(told) = failure(said.fields())
-                    {
-                        notice(&told.native.code);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn rest(&self) -> Skimmed {
-        if self.has_ended && self.bytes.is_empty() { Skimmed::Done } else { Skimmed::On }
-    }
 }
 
 /// Where a conversation stands, by the bytes that pass.
@@ -466,51 +411,6 @@ mod tests {
             let mut pace = Pace::default();
             bytes.chunks(step).for_each(|part| pace.answers(part));
             bytes.chunks(step).for_each(|part| pace.asks(part));
-            _ = skimmed(&bytes, step);
-            _ = skimmed(&message(kind, &bytes), step);
-        }
-    }
-
-    fn skimmed(bytes: &[u8], step: usize) -> (Skimmed, Vec<String>) {
-        let (mut skim, notices) = (Skim::default(), std::cell::RefCell::new(Vec::new()));
-        let mut last = Skimmed::On;
-        for part in bytes.chunks(step) {
-            // As the driver does: it goes on with what comes next.
-            if let Skimmed::Drivers(begun) = &mut last {
-                begun.extend_from_slice(part);
-                continue;
-            }
-            last = skim.take(part, &|code| notices.borrow_mut().push(code.to_owned()));
-        }
-        (last, notices.into_inner())
-    }
-
-    #[test]
-    fn an_answer_whose_rows_nobody_wants_is_over_with_its_end_or_the_drivers_from_its_error_on() {
-        let setting = message(b'S', b"TimeZone\0UTC\0");
-        let plain = [
-            message(b'T', b"\0\0"),
-            row(&[Some("Z\0\0\0\x05I")]),
-            error(b'N', "WARNING", "25001"),
-            done(),
-            message(b'I', b""),
-            ready(b'T'),
-            setting,
-        ]
-        .concat();
-        let failed = [error(b'E', "ERROR", "23505"), ready(b'E')].concat();
-        let copies = message(b'G', b"\0\0\0");
-        for step in [1, 2, 7, 4_096] {
-            assert_eq!(skimmed(&plain, step), (Skimmed::Done, vec!["25001".to_owned()]), "{step}");
-            for rest in [&failed, &copies, &vec![b'C', 0, 0, 0, 3]] {
-                let (last, _) = skimmed(&[&done()[..], rest].concat(), step);
-                assert_eq!(last, Skimmed::Drivers(BytesMut::from(&rest[..])), "{step}");
-            }
-        }
-        for cut in 0..plain.len() {
-            let expected =
-                if cut == plain.len() - message(b'S', b"TimeZone\0UTC\0").len() { Skimmed::Done } else { Skimmed::On };
-            assert_eq!(skimmed(&plain[..cut], 4_096).0, expected, "{cut}");
         }
     }
 

@@ -10,6 +10,8 @@
 //! is looked at ([`Pace`]). Where it says that none is, BEGIN waits for the caller's first words and goes with them; only
 //! the server's answer to it lets more words through ([`Begin`]).
 //! Trap: the driver hands an error on before the end of its answer. So words of ours wait until it has read all ends.
+//! Trap: of a statement that is dropped the driver has still something to say, and says it with its next question. Words of
+//! ours may go before that: what the driver has not said yet has no answer that ours could be taken for.
 //! Trap: what the driver has not handed on yet (its channels are short) is no reason to read. So a read is let through
 //! only after two turns in which nothing moved.
 //! Trap: what the driver hands out to be read or written later (rows one by one, COPY) would keep the line busy between two
@@ -23,7 +25,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
-use super::answer::{self, Row, Skimmed};
+use super::answer::{self, Row};
 use super::prepared::Prepared;
 use super::session::Failure;
 use super::socket::{Socket, Wire, write_all};
@@ -53,8 +55,6 @@ const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
 const PORT: u16 = 5432;
 /// Of an answer to words of ours, at once.
 const READ_BYTES: usize = 1 << 10;
-/// Of one with rows.
-const SKIM_BYTES: usize = 8 << 10;
 /// What a message of ours mostly takes.
 const MESSAGE_BYTES: usize = 256;
 
@@ -169,8 +169,6 @@ impl Line {
             is_limited: AtomicBool::new(true),
             deadline_us: AtomicU64::new(0),
             pace: Mutex::default(),
-            told: Mutex::default(),
-            is_said: AtomicBool::new(false),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -259,21 +257,12 @@ impl Line {
 
     /// The caller's own statements, behind the BEGIN that is due, and with it where they cannot end its transaction.
     pub(super) fn text(&mut self, sql: &str) -> Answer {
-        self.text_by(sql, Self::simple_query)
-    }
-
-    /// The same, their rows thrown away.
-    pub(super) fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        self.text_by(sql, Self::skim).map(drop)
-    }
-
-    fn text_by(&mut self, sql: &str, say: fn(&mut Self, &str) -> Answer) -> Answer {
         if self.begin != Begin::Owed || may_end(sql) {
             self.pass()?;
-            return say(self, sql);
+            return self.simple_query(sql);
         }
         self.begin = Begin::Refused(unanswered());
-        match say(self, &[BEGIN, "; ", sql].concat()) {
+        match self.simple_query(&[BEGIN, "; ", sql].concat()) {
             Ok(mut messages) => {
                 self.begin = Begin::Said;
                 if matches!(messages.first(), Some(SimpleQueryMessage::CommandComplete(_))) {
@@ -287,7 +276,7 @@ impl Line {
             Err(error) if error.as_db_error().is_some() => match self.simple_query(BEGIN) {
                 Ok(_) => {
                     self.begin = Begin::Said;
-                    say(self, sql)
+                    self.simple_query(sql)
                 }
                 Err(probed) if probed.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
                     self.begin = Begin::Said;
@@ -333,40 +322,6 @@ impl Line {
     pub(super) fn simple_query(&mut self, sql: &str) -> Answer {
         let client = Arc::clone(&self.client);
         self.wait(client.simple_query(sql))
-    }
-
-    /// One message past the driver, whose errors alone are errors of the driver: at the first thing in the answer that is
-    /// not plain it is asked after all, and reads from there.
-    fn skim(&mut self, sql: &str) -> Answer {
-        if sql.contains('\0') {
-            // Nothing of it can be said, and the driver says so.
-            return self.simple_query(sql);
-        }
-        let said = self.say(Awaited::default(), |message| frontend::query(sql, message));
-        if said.is_err() {
-            // A part of it may be on its way.
-            self.close();
-            return self.simple_query(sql);
-        }
-        let mut skim = answer::Skim::default();
-        let mut some = [0; SKIM_BYTES];
-        let begun = loop {
-            // Silence, and an error, the driver finds again.
-            let read = self.socket.read(&mut some).unwrap_or_default();
-            if read == 0 {
-                break BytesMut::new();
-            }
-            match skim.take(some.get(..read).unwrap_or_default(), &*self.notices) {
-                Skimmed::On => {}
-                Skimmed::Done => return Ok(Vec::new()),
-                Skimmed::Drivers(begun) => break begun,
-            }
-        };
-        *self.socket.told.lock().unwrap_or_else(PoisonError::into_inner) = begun;
-        self.socket.is_said.store(true, Ordering::Relaxed);
-        let answered = self.simple_query(sql);
-        self.socket.is_said.store(false, Ordering::Relaxed);
-        answered
     }
 
     /// A question of the driver's that is over when it is answered: it hands out nothing that is read or written later.

@@ -1,8 +1,7 @@
 //! The socket under the driver and our own messages: one read is let through at a time, within a limit, and what passes is
 //! looked at.
 //!
-//! Walk: [`Socket::read`] and [`Socket::write`] for whoever speaks · [`Wire`] is what the driver has of it: it reads first what
-//! was read for it already, and what has been said already it says to nobody.
+//! Walk: [`Socket::read`] and [`Socket::write`] for whoever speaks · [`Wire`] is what the driver has of it.
 //! Deliberately absent: what is said (`line.rs`).
 
 use std::io::{self, Read as _, Write as _};
@@ -14,7 +13,6 @@ use std::time::Duration;
 
 use assent_world::net::Stream;
 use assent_world::{Clock as _, RealClock};
-use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::answer::Pace;
@@ -36,10 +34,6 @@ pub(super) struct Socket {
     /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
     pub(super) deadline_us: AtomicU64,
     pub(super) pace: Mutex<Pace>,
-    /// What the driver reads first: it has come already.
-    pub(super) told: Mutex<BytesMut>,
-    /// What the driver writes has been written already.
-    pub(super) is_said: AtomicBool,
 }
 
 impl Socket {
@@ -117,13 +111,6 @@ impl AsyncRead for Wire {
             self.0.is_hungry.store(true, Ordering::Relaxed);
             return Poll::Pending;
         }
-        let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.is_empty() {
-            let some = told.len().min(buffer.remaining());
-            buffer.put_slice(&told.split_to(some));
-            return Poll::Ready(Ok(()));
-        }
-        drop(told);
         Poll::Ready(self.0.read(buffer.initialize_unfilled()).map(|read| buffer.advance(read)))
     }
 }
@@ -131,9 +118,6 @@ impl AsyncRead for Wire {
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.has_written.store(true, Ordering::Relaxed);
-        if self.0.is_said.load(Ordering::Relaxed) {
-            return Poll::Ready(Ok(bytes.len()));
-        }
         Poll::Ready(self.0.write(bytes))
     }
 

@@ -1,5 +1,7 @@
 //! A connection of Assent's own is spoken on by the thread that holds it, over a blocking socket.
 
+use std::time::Duration;
+
 use ::postgres::{Client, NoTls};
 use assent_kind::Kind;
 use assent_resources::{Limits, Postgres};
@@ -76,6 +78,63 @@ fn long_answers_notices_and_questions_pass() {
     let long = format!("SELECT length('{}')", "q".repeat(8 << 20));
     assert_eq!(branch.work(|client| client.query_one(&long, &[])).unwrap().get::<_, i32>(0), 8 << 20);
     assert_eq!(branch.call(Verb::Start(xid("long", 0))), Reply::Done, "and it is in step");
+}
+
+/// What the driver has still to say of a statement that was dropped, and what it reads of an error, keep nobody waiting: not
+/// the caller's next words, not the vote behind them, not the next branch.
+#[test]
+fn statements_that_are_dropped_keep_nobody_waiting() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "dropped");
+    let (url, name) = (table.url.clone(), table.table.clone());
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (is_asked, is_kept) in [(true, false), (true, true), (false, false), (false, true)] {
+            let branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+            drop_statements(&mut branch.detect_read_only(is_asked), &name, is_asked, is_kept);
+        }
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("somebody waits for ever, or found something else");
+    assert_eq!(table.rows(), [[2; 4], [3; 4]].concat());
+}
+
+fn drop_statements(branch: &mut Postgres, table: &str, is_asked: bool, is_kept: bool) {
+    let insert = format!("INSERT INTO {table} VALUES ($1)");
+    let xids = [0, 1, 2].map(|number| xid("dropped", number));
+    let [failing, voting, after] = xids;
+    assert_eq!(branch.call(Verb::Start(failing)), Reply::Done);
+    let failed = branch.work(|it| {
+        it.execute(&insert, &[&1_i32])?;
+        // A row keeps its statement.
+        let _kept = if is_kept { Some(it.query_one("SELECT $1::int", &[&1_i32])?) } else { None };
+        it.batch_execute("SELECT 1/0")
+    });
+    assert_eq!(failed.unwrap_err().into_native().1.code, "22012");
+    assert_eq!(run(branch, "SELECT 1").unwrap_err().into_native().1.code, "25P02");
+    let end = branch.call(Verb::End { xid: failing, success: true });
+    let no = if is_asked { end } else { branch.call(Verb::Prepare(failing)) };
+    assert!(matches!(&no, Reply::RolledBack(native) if native.code == "25P02"), "{no:?}");
+    assert_eq!(branch.call(Verb::Rollback(failing)), Reply::Done);
+
+    assert_eq!(branch.call(Verb::Start(voting)), Reply::Done);
+    let kept = branch.work(|it| {
+        let kept = it.query_one("SELECT $1::int", &[&1_i32])?;
+        it.execute(&insert, &[&2_i32])?;
+        Ok(is_kept.then_some(kept))
+    });
+    assert_eq!(branch.call(Verb::End { xid: voting, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(voting)), YES);
+    drop(kept);
+    assert_eq!(branch.call(Verb::Commit(voting)), Reply::Done);
+
+    assert_eq!(branch.call(Verb::Start(after)), Reply::Done);
+    run(branch, &format!("INSERT INTO {table} VALUES (3)")).unwrap();
+    assert_eq!(branch.call(Verb::End { xid: after, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(after)), YES);
+    assert_eq!(branch.call(Verb::Commit(after)), Reply::Done);
+    let left = branch.work(|it| it.simple_query("SELECT 1/count(*) FROM pg_prepared_statements WHERE name LIKE 's%'"));
+    assert_eq!(left.unwrap_err().into_native().1.code, "22012", "the driver's are gone");
 }
 
 /// The server is told that nobody asks any more: it need not find out, and nothing is left open there.
