@@ -2,12 +2,13 @@
 
 use std::net::TcpListener;
 
+use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_resources::{Limits, MariadbConnector, Postgres, PostgresConnector};
-use assent_xa::{Connector, Native, Reply, Resource, Verb};
+use assent_xa::{Connector, Native, Reply, Resource, Verb, Vote};
 
 use super::engine::{code, node, other_database, xid};
-use super::fake::{self, Behaviour};
+use super::fake::{self, Behaviour, Tells};
 use super::servers::shared;
 
 /// Long enough for what answers, short enough to wait for what does not.
@@ -97,35 +98,80 @@ fn a_verb_without_an_answer_is_lost_in_time() {
     assert_eq!(branch.work(|client| client.batch_execute("SELECT 1")).unwrap_err().kind(), Kind::Unavailable);
 }
 
+/// A branch that worked and ended, on a server that tells so much and behaves so where it votes.
+fn ended(tells: Tells, behaviours: &[(&'static str, Behaviour)], xid: Xid) -> Postgres {
+    let mut branch = Postgres::connect("bank", &fake::postgres_that_tells(tells, behaviours), Limits::WORK).unwrap();
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    branch
+}
+
 /// What ends a session says nothing about the verb, whatever code it carries.
 #[test]
 fn a_session_that_ends_in_a_vote_has_neither_voted_nor_rolled_back() {
-    let urls = [
-        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Close)]),
-        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Error("FATAL", "57P01"))]),
-        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Error("FATAL", "40001"))]),
-        fake::postgres(&[("SAVEPOINT assent_vote", Behaviour::Error("PANIC", "53100"))]),
+    let ends = [
+        Behaviour::Close,
+        Behaviour::Error("FATAL", "57P01"),
+        Behaviour::Error("FATAL", "40001"),
+        Behaviour::Error("PANIC", "53100"),
     ];
-    for url in urls {
-        for vote in [Verb::Prepare(xid("end", 0)), Verb::CommitOnePhase(xid("end", 0))] {
-            let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
-            assert_eq!(branch.call(Verb::Start(xid("end", 0))), Reply::Done);
-            branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
-            assert_eq!(branch.call(Verb::End { xid: xid("end", 0), success: true }), Reply::Done);
-            let reply = branch.call(vote);
-            assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
+    let xid = xid("end", 0);
+    for (end, (tells, begins)) in ends.into_iter().flat_map(|end| fake::WAYS.map(|way| (end, way))) {
+        for (vote, begins) in [Verb::Prepare(xid), Verb::CommitOnePhase(xid)].into_iter().zip(begins) {
+            let reply = ended(tells, &[(begins, end)], xid).call(vote);
+            assert!(matches!(reply, Reply::Lost(_)), "{tells:?} {begins}: {reply:?}");
         }
+        // Its question in front of it, which is kept prepared.
+        let reply = ended(Tells::Process, &[(fake::VOTES, end)], xid).call(Verb::Prepare(xid));
+        assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
     }
 }
 
 #[test]
 fn all_slots_taken_is_a_no() {
-    const SLOTS: &[(&str, Behaviour)] = &[("SAVEPOINT assent_vote", Behaviour::Error("ERROR", "53200"))];
-    let mut branch = Postgres::connect("bank", &fake::postgres(SLOTS), Limits::WORK).unwrap();
-    assert_eq!(branch.call(Verb::Start(xid("slots", 0))), Reply::Done);
-    branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
-    assert_eq!(branch.call(Verb::End { xid: xid("slots", 0), success: true }), Reply::Done);
-    let reply = branch.call(Verb::Prepare(xid("slots", 0)));
-    assert!(matches!(reply, Reply::RolledBack(_)), "{reply:?}");
-    assert_eq!(code(&reply), "53200");
+    const FULL: Behaviour = Behaviour::Error("ERROR", "53200");
+    let xid = xid("slots", 0);
+    let ways = fake::WAYS.map(|(tells, [begins, _])| (tells, begins));
+    for (tells, begins) in ways.into_iter().chain([(Tells::Process, fake::VOTES)]) {
+        let mut branch = ended(tells, &[(begins, FULL)], xid);
+        let reply = branch.call(Verb::Prepare(xid));
+        assert!(matches!(reply, Reply::RolledBack(_)), "{tells:?} {begins}: {reply:?}");
+        assert_eq!(code(&reply), "53200");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+        branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
+    }
+}
+
+/// Bare words are believed by their tag alone: what is done was something else, or nothing.
+#[test]
+fn an_end_that_is_called_something_else_is_lost() {
+    let xid = xid("foreign", 0);
+    for tells in [Tells::Open, Tells::Process] {
+        for (vote, begins) in [
+            (Verb::Prepare(xid), &["PREPARE TRANSACTION", fake::VOTES][..usize::from(tells == Tells::Open) + 1]),
+            (Verb::CommitOnePhase(xid), &["COMMIT"]),
+        ] {
+            let foreign: Vec<_> = begins.iter().map(|begins| (*begins, Behaviour::Rows(&["7"]))).collect();
+            let mut branch = ended(tells, &foreign, xid);
+            let reply = branch.call(vote);
+            assert!(matches!(reply, Reply::Lost(_)), "{tells:?}: {reply:?}");
+            assert!(branch.work(|client| client.batch_execute("SELECT 1")).is_err(), "it is closed");
+        }
+    }
+}
+
+/// What fakes them votes yes and commits where nothing is wrong, and is spoken to as each of the ways says.
+#[test]
+fn each_way_is_the_one_that_it_says() {
+    let xid = xid("ways", 0);
+    for (tells, begins) in fake::WAYS {
+        for (vote, begins) in [Verb::Prepare(xid), Verb::CommitOnePhase(xid)].into_iter().zip(begins) {
+            let is_done = vote == Verb::CommitOnePhase(xid);
+            let reply = ended(tells, &[], xid).call(vote.clone());
+            assert_eq!(reply, if is_done { Reply::Done } else { Reply::Vote(Vote::Yes) }, "{tells:?}");
+            let reply = ended(tells, &[(begins, Behaviour::Error("ERROR", "40001"))], xid).call(vote);
+            assert_eq!(code(&reply), "40001", "{tells:?} says {begins}");
+        }
+    }
 }

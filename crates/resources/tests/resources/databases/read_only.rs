@@ -7,7 +7,7 @@ use assent_resources::{Limits, Mariadb, Postgres};
 use assent_xa::{Command, Commit, Event, Pace, Reply, Resource, Task, Trust, Verb, Verdict, Vote};
 
 use super::engine::{Engine, MariadbTable, PostgresTable, node, work, xid};
-use super::fake::{self, Behaviour};
+use super::fake::{self, Behaviour, Tells};
 use super::servers::{alone, shared};
 
 const READ_ONLY: Reply = Reply::Vote(Vote::ReadOnly);
@@ -286,27 +286,34 @@ fn a_foreign_table_that_was_written_to_is_not_committed_before_the_vote() {
 /// A serializable transaction that only read may still be refused when it commits.
 #[test]
 fn a_refused_commit_at_the_end_is_a_no_and_a_lost_one_is_lost() {
-    let urls = [
-        (
-            fake::postgres(&[("SAVEPOINT assent_end", NO_NUMBER), ("SELECT EXISTS", NO), ("COMMIT", SERIALIZATION)]),
-            true,
-        ),
-        (fake::postgres(&[("SAVEPOINT assent_end", NO_NUMBER), ("SELECT EXISTS", SERIALIZATION)]), true),
-        (
-            fake::postgres(&[("SAVEPOINT assent_end", NO_NUMBER), ("SELECT EXISTS", NO), ("COMMIT", Behaviour::Close)]),
-            false,
-        ),
-        (fake::postgres(&[("SAVEPOINT assent_end", Behaviour::Error("FATAL", "57P01"))]), false),
-    ];
-    for (url, no) in urls {
-        let xid = xid("ro_refused", 0);
-        let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
-        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
-        branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
-        let reply = branch.call(Verb::End { xid, success: true });
-        assert_eq!(matches!(&reply, Reply::RolledBack(native) if native.code == "40001"), no, "{reply:?}");
-        assert_eq!(matches!(reply, Reply::Lost(_)), !no, "{reply:?}");
-        assert_eq!(branch.call(Verb::Rollback(xid)) == Reply::Done, no, "told so next");
+    const ASKS: &str = "SELECT pg_catalog.txid_current_if_assigned(), EXISTS";
+    let fatal = Behaviour::Error("FATAL", "57P01");
+    let ways = [(Tells::Nothing, "SAVEPOINT assent_end"), (Tells::Open, ASKS), (Tells::Process, ASKS)];
+    for (tells, asks) in ways {
+        let elsewhere = "SELECT EXISTS";
+        let cases = [
+            (vec![(asks, NO_NUMBER), (elsewhere, NO), ("COMMIT", SERIALIZATION)], true),
+            (vec![(asks, NO_NUMBER), (elsewhere, SERIALIZATION)], true),
+            (vec![(asks, SERIALIZATION)], true),
+            (vec![(asks, NO_NUMBER), (elsewhere, NO), ("COMMIT", Behaviour::Close)], false),
+            (vec![(asks, fatal)], false),
+            (vec![(asks, Behaviour::Close)], false),
+        ];
+        for (behaviours, no) in cases {
+            let xid = xid("ro_refused", 0);
+            let url = fake::postgres_that_tells(tells, &behaviours);
+            let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+            assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+            branch.work(|client| client.batch_execute("SELECT 1")).unwrap();
+            let reply = branch.call(Verb::End { xid, success: true });
+            assert_eq!(
+                matches!(&reply, Reply::RolledBack(native) if native.code == "40001"),
+                no,
+                "{tells:?} {reply:?}"
+            );
+            assert_eq!(matches!(reply, Reply::Lost(_)), !no, "{tells:?} {reply:?}");
+            assert_eq!(branch.call(Verb::Rollback(xid)) == Reply::Done, no, "told so next");
+        }
     }
 }
 

@@ -197,16 +197,20 @@ fn the_first_host_that_answers_is_taken() {
 /// An answer that belongs to nothing that was said is not believed, and the connection not used again.
 #[test]
 fn an_answer_without_a_statement_is_lost() {
-    const EMPTY: &[(&str, Behaviour)] = &[("SAVEPOINT assent_vote", Behaviour::Rows(&[]))];
-    let mut branch = Postgres::connect("bank", &fake::postgres(EMPTY), Limits::WORK).unwrap();
     let xid = xid("empty", 0);
-    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
-    run(&mut branch, "SELECT 1").unwrap();
-    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
-    let reply = branch.call(Verb::Prepare(xid));
-    assert!(matches!(reply, Reply::Lost(_)), "{reply:?}");
-    assert!(matches!(branch.call(Verb::Commit(xid)), Reply::Lost(_)));
-    assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
+    for (tells, begins) in fake::WAYS {
+        for (vote, begins) in [Verb::Prepare(xid), Verb::CommitOnePhase(xid)].into_iter().zip(begins) {
+            let url = fake::postgres_that_tells(tells, &[(begins, Behaviour::Rows(&[]))]);
+            let mut branch = Postgres::connect("bank", &url, Limits::WORK).unwrap();
+            assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+            run(&mut branch, "SELECT 1").unwrap();
+            assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+            let reply = branch.call(vote);
+            assert!(matches!(reply, Reply::Lost(_)), "{tells:?}: {reply:?}");
+            assert!(matches!(branch.call(Verb::Commit(xid)), Reply::Lost(_)));
+            assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().kind(), Kind::Unavailable);
+        }
+    }
 }
 
 /// Cancelled, out of memory, a pooler without a server: what the caller says next would be done outside of the branch, at
