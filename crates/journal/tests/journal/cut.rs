@@ -1,7 +1,6 @@
 //! The end moved back: what stood behind is gone for good, what stood before stays at its place, wherever the power goes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use assent_ids::Lsn;
 use assent_journal::{BARRIERS_OF_CUT, Config, Journal, Log, State, Ticket, stepping};
