@@ -55,6 +55,8 @@ pub struct Given {
     pub writers: Vec<u32>,
     /// Threads, or clients over HTTP, that read beside a writer.
     pub readers: u32,
+    /// Commits a second of mixed's writer that does not go flat out.
+    pub pace: u32,
     /// How long a window of many writers, or of readers, is.
     pub window: Duration,
     /// How long a slice of each way of the floor is.
@@ -92,6 +94,7 @@ impl Default for Given {
             depths: vec![200, 1_000, 10_000],
             writers: vec![1, 16, 64],
             readers: 16,
+            pace: 1_000,
             window: Duration::from_secs(5),
             slice: Duration::from_millis(50),
             cold: 7,

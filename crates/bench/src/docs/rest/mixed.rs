@@ -10,9 +10,6 @@ use crate::BenchError;
 use crate::docs::{Stage, wrong};
 use crate::web::{Expected, Group};
 
-/// Commits a second of the writer that does not go flat out.
-const PACE: u32 = 1_000;
-
 pub(super) fn run(stage: &Stage<'_>, program: &Path) -> Result<(), BenchError> {
     let first = stage.given.revisions.iter().copied().min().unwrap_or(1);
     stage.tell("mixed: making the document");
@@ -27,7 +24,7 @@ pub(super) fn run(stage: &Stage<'_>, program: &Path) -> Result<(), BenchError> {
         alone.add(subject.load(stage, vec![readers.clone()])?);
         let beside = || Some(readers.clone());
         for (taken, per_s_max, beside) in
-            [(&mut writing, None, None), (&mut both, None, beside()), (&mut paced, Some(PACE), beside())]
+            [(&mut writing, None, None), (&mut both, None, beside()), (&mut paced, Some(stage.given.pace), beside())]
         {
             let writer = Group { per_s_max, ..writer(&subject, next) };
             let groups = std::iter::once(writer).chain(beside).collect();
@@ -44,7 +41,8 @@ pub(super) fn run(stage: &Stage<'_>, program: &Path) -> Result<(), BenchError> {
     if u64::from(newest) != u64::from(first) + commits {
         return Err(wrong(format!("{newest} revisions, {first} and {commits} commits were answered")));
     }
-    rows(stage, &alone, &writing, &[("a writer", &both), ("a writer of 1,000/s", &paced)])
+    let slower = format!("a writer of {}/s", crate::report::shown(f64::from(stage.given.pace)));
+    rows(stage, &alone, &writing, &[("a writer", &both), (&slower, &paced)])
 }
 
 fn rows(stage: &Stage<'_>, alone: &Taken, writing: &Taken, beside: &[(&str, &Taken)]) -> Result<(), BenchError> {

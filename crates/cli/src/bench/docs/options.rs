@@ -26,6 +26,9 @@ pub(crate) struct BenchDocs {
     /// Threads, or clients over HTTP, that read beside a writer.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) readers: u32,
+    /// Commits a second of mixed's second writer; the first one goes as fast as it can.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) pace: u32,
     /// Seconds that writers and readers run, and each row of rest and mixed.
     #[arg(short = 't', long, default_value_t = 5.0, value_parser = seconds)]
     pub(crate) duration: f64,
@@ -109,6 +112,7 @@ impl BenchDocs {
             depths: self.depths.clone(),
             writers: self.writers.clone(),
             readers: self.readers,
+            pace: self.pace,
             window: Duration::from_secs_f64(self.duration),
             sizes: self.sizes.clone(),
             large_commits: self.large_commits,
@@ -145,10 +149,11 @@ mod tests {
         assert_eq!(parse("").unwrap().given(), Given::default());
         let given = parse("--scenario history,all --commits 50 -t 0.5 --sizes 0.25").unwrap().given();
         assert_eq!((given.scenarios.len(), given.commits, given.sizes), (SCENARIOS.len(), 50, vec![250_000]));
-        let given = parse("--scenario mixed --clients 2,3 --revisions 7 --warm-up 0.25 --rounds 9").unwrap().given();
+        let given =
+            parse("--scenario mixed --clients 2,3 --revisions 7 --warm-up 0.25 --rounds 9 --pace 820").unwrap().given();
         assert_eq!((given.scenarios, given.clients, given.revisions), (vec![Scenario::Mixed], vec![2, 3], vec![7]));
-        assert_eq!((given.warm_up, given.rounds), (Duration::from_millis(250), 9));
-        for wrong in ["--clients 0", "--revisions 0", "--objects 0", "--rounds 0"] {
+        assert_eq!((given.warm_up, given.rounds, given.pace), (Duration::from_millis(250), 9, 820));
+        for wrong in ["--clients 0", "--revisions 0", "--objects 0", "--rounds 0", "--pace 0"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         for wrong in ["--scenario nothing", "--commits 1", "--sizes 0", "-t 0", "--writers 0", "--depths 0", "--cold 0"]
