@@ -40,7 +40,7 @@ pub struct Explore {
     pub seed: u64,
     /// Distinct states after which it is enough.
     pub states_max: u64,
-    /// Time after which it is enough; a barrier that is ignored has as much as 50,000 states take.
+    /// Time after which it is enough; a barrier that is ignored has as much as its states take, 50,000 where there is no most.
     pub time_max: Duration,
     /// States of one cut: all if there are no more, else at most so many by chance.
     pub states_per_cut_max: u64,
@@ -113,8 +113,8 @@ impl Explore {
         Explorer::new(self, subject, None).run()
     }
 
-    /// Explores with one barrier ignored; good is what goes red. It gets as many states as a short run is for, whatever time they take:
-    /// a machine that is busy shows no less than one that is not.
+    /// Explores with one barrier ignored; good is what goes red. It gets its states, or as many as a short run is for if nobody has
+    /// said how many, whatever time they take: a machine that is busy shows no less than one that is not.
     ///
     /// # Errors
     /// It stayed green.
@@ -179,9 +179,11 @@ impl<'a, S: Subject> Explorer<'a, S> {
     }
 
     fn is_enough(&self) -> bool {
-        let states = self.report.states;
-        let is_late = || RealClock.now().since(self.began) >= self.explore.time_max;
-        states >= self.explore.states_max || (self.ignored.is_none() || states >= STATES) && is_late()
+        let Explore { states_max, time_max, .. } = *self.explore;
+        // Without a number of its own it gets what a short run is for.
+        let least = if states_max == u64::MAX { STATES } else { states_max };
+        let may_be_late = self.ignored.is_none() || self.report.states >= least;
+        self.report.states >= states_max || may_be_late && RealClock.now().since(self.began) >= time_max
     }
 
     fn disk(&self, state: State) -> SimDisk {
