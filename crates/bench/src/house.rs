@@ -29,7 +29,8 @@ impl House {
             .map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))?;
         let identity = Identity::load_or_create(&RealDisk, &RealDice, folder).map_err(failed)?;
         // As `assent serve` sets a coordinator's journal.
-        let config = Config { log_size: 16 << 20, ..Config::default() };
+        let writes_in_flight = assent_coordinator::Config::WRITES_IN_FLIGHT;
+        let config = Config { log_size: 16 << 20, writes_in_flight, ..Config::default() };
         let place = folder.join("coordinator");
         let (journal, _) = Journal::open(Arc::new(RealDisk), Arc::clone(&clock), Arc::new(RealDice), &place, config)
             .map_err(|error| BenchError::new(error.kind(), error))?;

@@ -205,7 +205,9 @@ impl House {
             )));
         }
         let history = section.history_bytes_max.unwrap_or(HISTORY_BYTES_MAX);
-        self.journal(folder, section, sized(16 << 20), Keeps::History { bytes: history, epochs_skipped })
+        let writes_in_flight = assent_coordinator::Config::WRITES_IN_FLIGHT;
+        let defaults = assent_journal::Config { writes_in_flight, ..sized(16 << 20) };
+        self.journal(folder, section, defaults, Keeps::History { bytes: history, epochs_skipped })
             .map(StateLog::Journal)
     }
 

@@ -71,6 +71,13 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Durable writes of its journal under way at the same time, for whoever opens that: what comes meanwhile is one batch. Who decides
+    /// waits, and a second write would take half of each batch: ten threads over two databases needed 0.85 syncs a transaction with
+    /// two, and 0.62 with one; fifty 0.30, and 0.20.
+    pub const WRITES_IN_FLIGHT: u32 = 1;
+}
+
 /// A distributed transaction's state server, over any log. Shared by `Arc`.
 #[derive(Debug)]
 pub struct Coordinator {

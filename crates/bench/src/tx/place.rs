@@ -104,7 +104,8 @@ impl Logs {
 
     /// As `assent serve` sets a coordinator's log.
     fn state(&mut self, folder: &Path, case: &Case) -> Result<State, BenchError> {
-        let (journal, table) = (Config::default(), TableConfig::default());
+        let writes_in_flight = assent_coordinator::Config::WRITES_IN_FLIGHT;
+        let (journal, table) = (Config { writes_in_flight, ..Config::default() }, TableConfig::default());
         let log_size = case.workload.log_size;
         let buffer = case.workload.max_buffer_log_size.and_then(|bytes| usize::try_from(bytes).ok());
         let (min_elapsed_sync_time, max_elapsed_sync_time) = (case.rpo.min_ms, case.rpo.max_ms);
