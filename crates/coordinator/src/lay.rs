@@ -13,6 +13,10 @@ use crate::table::Entry;
 use crate::{By, Fate, Finish};
 
 const DECIDED_HEAD_BYTES: usize = TX_BYTES + 2 + 8;
+/// How many branches there are.
+const COUNT_BYTES: usize = 2;
+/// Resource, number, flags, and the length of the witness behind them.
+const BRANCH_BYTES: usize = 8 + 2 + 2 + 4;
 
 const fn outcome_byte(outcome: Outcome) -> u8 {
     match outcome {
@@ -45,7 +49,9 @@ pub(crate) fn tx_bytes(tx: TxId) -> [u8; TX_BYTES] {
 
 /// Lays branches; they are kept like this in memory, too: one piece, whatever their number.
 pub(crate) fn branches(list: &[BranchRecord]) -> Box<[u8]> {
-    let mut out = Writer::new();
+    // All of it at once: this is done for each decision.
+    let bytes = list.iter().map(|branch| BRANCH_BYTES + branch.witness.len()).sum::<usize>();
+    let mut out = Writer::behind(Vec::with_capacity(COUNT_BYTES + bytes));
     // The door has checked the number.
     out.u16(u16::try_from(list.len()).unwrap_or(u16::MAX));
     for branch in list {

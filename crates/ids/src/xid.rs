@@ -19,6 +19,8 @@ pub const BQUAL_BYTES_MAX: usize = 64;
 /// Assent's own format identifier, "ASNT".
 pub const FORMAT_ID: i32 = 0x4153_4E54;
 
+/// Of 2147483647.
+const FORMAT_DIGITS_MAX: usize = 10;
 const GTRID_BYTES: usize = 24;
 const BQUAL_BYTES: usize = 12;
 
@@ -181,8 +183,12 @@ impl Xid {
     /// PostgreSQL's gid as pgjdbc writes it: `format_base64(gtrid)_base64(bqual)`. At most 189 of the 199 bytes there.
     #[must_use]
     pub fn to_gid(&self) -> String {
-        let mut gid = self.format.to_string();
-        for part in [self.gtrid(), self.bqual()] {
+        let parts = [self.gtrid(), self.bqual()];
+        let bytes = parts.iter().map(|part| 1 + part.len().div_ceil(3) * 4).sum::<usize>();
+        // All of it at once: this is done for each verb.
+        let mut gid = String::with_capacity(FORMAT_DIGITS_MAX + bytes);
+        gid.push_str(&self.format.to_string());
+        for part in parts {
             gid.push('_');
             BASE64.encode_string(part, &mut gid);
         }

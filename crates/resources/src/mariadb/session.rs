@@ -132,8 +132,8 @@ impl Session {
     }
 
     /// Several statements in one message, as far as the first that fails: which one that was. What the last answer tells.
-    /// They are not said again if they are on their way.
-    fn say_all(&mut self, statements: &[String]) -> Result<Option<State>, (usize, Failure)> {
+    /// They are neither composed nor said again if they are on their way.
+    fn say_all(&mut self, statements: impl FnOnce(&Self) -> Vec<String>) -> Result<Option<State>, (usize, Failure)> {
         let (mut done, mut place) = (0, None);
         if let Some(wire) = self.grip.wire.as_mut().filter(|wire| wire.is_awaited()) {
             let told = wire.receive(&mut done, &mut self.known);
@@ -143,8 +143,9 @@ impl Session {
             }
             return told.map_err(|failure| (done, failure));
         }
+        let statements = statements(self);
         let said = self
-            .lend(|connection| known::say_all(connection, statements, &mut done, &mut place))
+            .lend(|connection| known::say_all(connection, &statements, &mut done, &mut place))
             .unwrap_or_else(|gone| Err(Failure::Lost(gone)))
             .map_err(|failure| (done, failure));
         // Only `LOG_PLACE` answers with rows.
@@ -174,14 +175,15 @@ impl Session {
                 other => other,
             };
         }
-        let mut statements = vec![format!("XA END {}", literal(&xid))];
-        if self.known.told && self.detect_read_only {
-            statements.push(known::ASK.to_owned());
-        }
-        match self.say_all(&statements) {
+        let asks = self.known.told && self.detect_read_only;
+        let statements = |_: &Self| {
+            let end = ["XA END ", &literal(&xid)].concat();
+            std::iter::once(end).chain(asks.then(|| known::ASK.to_owned())).collect()
+        };
+        match self.say_all(statements) {
             Ok(told) => {
                 self.stand = Stand::Ended { xid, success: true };
-                if statements.len() > 1 {
+                if asks {
                     self.known.asked(told);
                 }
                 if self.known.read_only() { self.finish_read_only(xid) } else { Reply::Done }
@@ -212,10 +214,11 @@ impl Session {
         }
     }
 
-    /// `verb`, behind the XA END that is still owed.
-    fn with_end(&self, xid: &Xid, verb: String) -> Vec<String> {
-        let end = self.known.end_owed.then(|| ["XA END ", &literal(xid)].concat());
-        end.into_iter().chain([verb]).collect()
+    /// What ends an open branch, behind the XA END that is still owed.
+    fn with_end(&self, xid: &Xid, [word, more]: [&str; 2]) -> Vec<String> {
+        let name = literal(xid);
+        let end = self.known.end_owed.then(|| ["XA END ", &name].concat());
+        end.into_iter().chain([[word, " ", &name, more].concat()]).collect()
     }
 
     fn place_is_due(&self) -> bool {
@@ -228,7 +231,7 @@ impl Session {
     }
 
     fn vote(&self, xid: &Xid, asks_place: bool) -> Vec<String> {
-        let mut statements = self.with_end(xid, ["XA PREPARE ", &literal(xid)].concat());
+        let mut statements = self.with_end(xid, ["XA PREPARE", ""]);
         statements.extend(asks_place.then(|| LOG_PLACE.to_owned()));
         // The last, as the last answer tells.
         statements.extend(self.asks_of_plain().then(|| known::ASK.to_owned()));
@@ -239,19 +242,16 @@ impl Session {
         self.grip.wire.as_ref().is_some_and(Wire::is_awaited)
     }
 
-    /// What `step` will say, where it can be said before anybody waits for it.
-    fn words_ahead(&self, verb: &Verb) -> Option<Vec<String>> {
+    /// Whether what `step` will say can be said before anybody waits for it.
+    fn may_go_ahead(&self, plan: &Plan) -> bool {
         // The pause comes before the words.
-        _ = self.grip.wire.as_ref().filter(|_| !self.leavers.are_due())?;
-        match self.stand.plan(verb) {
-            Plan::Prepare(xid) => {
-                let refuses = self.known.wrote_plain && !self.allow_plain_tables;
-                (!refuses && !self.place_is_due()).then(|| self.vote(&xid, false))
-            }
-            Plan::CommitOnePhase(xid) => Some(self.one_phase(&xid)),
-            Plan::CommitPrepared(xid) => Some(vec![second(Step::Commit, &xid)]),
-            Plan::RollbackPrepared(xid) => Some(vec![second(Step::Rollback, &xid)]),
-            _ => None,
+        if self.grip.wire.is_none() || self.leavers.are_due() {
+            return false;
+        }
+        match plan {
+            Plan::Prepare(_) => (self.allow_plain_tables || !self.known.wrote_plain) && !self.place_is_due(),
+            Plan::CommitOnePhase(_) | Plan::CommitPrepared(_) | Plan::RollbackPrepared(_) => true,
+            _ => false,
         }
     }
 
@@ -263,15 +263,14 @@ impl Session {
         let asks = self.asks_of_plain();
         // What is on its way already goes without it.
         let asks_place = !self.is_awaited() && self.place_is_due();
-        let statements = self.vote(&xid, asks_place);
-        let said_all = self.say_all(&statements);
+        let said_all = self.say_all(|it| it.vote(&xid, asks_place));
         if asks_place && said_all.is_ok() {
             self.place_asked = RealClock.now();
         }
         let answered = match said_all {
             // Whether rows would stay must be known; where its log stands need not.
             Err((failed, Failure::Server(..))) if asks && verb < failed => {
-                self.say_all(&[known::ASK.to_owned()]).map_err(|(_, failure)| (failed, failure))
+                self.say_all(|_| vec![known::ASK.to_owned()]).map_err(|(_, failure)| (failed, failure))
             }
             answered => answered,
         };
@@ -334,13 +333,12 @@ impl Session {
     }
 
     fn one_phase(&self, xid: &Xid) -> Vec<String> {
-        self.with_end(xid, ["XA COMMIT ", &literal(xid), " ONE PHASE"].concat())
+        self.with_end(xid, ["XA COMMIT", " ONE PHASE"])
     }
 
     fn commit_one_phase(&mut self, xid: Xid) -> Reply {
-        let statements = self.one_phase(&xid);
-        let verb = statements.len() - 1;
-        let failure = match self.say_all(&statements) {
+        let verb = usize::from(self.known.end_owed);
+        let failure = match self.say_all(|it| it.one_phase(&xid)) {
             Ok(_) => {
                 self.stand = Stand::Idle;
                 return Reply::Done;
@@ -403,11 +401,10 @@ impl Session {
     fn roll_back_open(&mut self, xid: Xid) -> Reply {
         // XA ROLLBACK refuses an active branch.
         self.known.end_owed |= matches!(self.stand, Stand::Active(_));
-        let rollback = format!("XA ROLLBACK {}", literal(&xid));
-        let statements = self.with_end(&xid, rollback.clone());
-        let answer = match self.say_all(&statements) {
+        let ends = self.known.end_owed;
+        let answer = match self.say_all(|it| it.with_end(&xid, ["XA ROLLBACK", ""])) {
             // An error to XA END may say that it is rolled back; the rollback tells.
-            Err((0, Failure::Server(..))) if statements.len() > 1 => self.say(&rollback),
+            Err((0, Failure::Server(..))) if ends => self.say(&second(Step::Rollback, &xid)),
             answer => answer.map(drop).map_err(|(_, failure)| failure),
         };
         let reply = match answer {
@@ -431,7 +428,7 @@ impl Session {
             // The branch has been told nothing.
             Err(failure) => return Reply::Refused(Kind::Busy, failure.native()),
         }
-        let reply = match self.say_all(&[second(step, &xid)]).map_err(|(_, failure)| failure) {
+        let reply = match self.say_all(|_| vec![second(step, &xid)]).map_err(|(_, failure)| failure) {
             Ok(_) => Reply::Done,
             Err(failure) if failure.says(step) == Says::NotHere => {
                 let gone = failure.native();
@@ -457,11 +454,22 @@ fn second(step: Step, xid: &Xid) -> String {
 
 impl kept::Session for Session {
     fn goes_ahead(&self, verb: &Verb) -> bool {
-        self.words_ahead(verb).is_some()
+        self.may_go_ahead(&self.stand.plan(verb))
     }
 
     fn ahead(&mut self, verb: &Verb, longest: Duration) -> bool {
-        let Some(words) = self.words_ahead(verb) else { return false };
+        let plan = self.stand.plan(verb);
+        if !self.may_go_ahead(&plan) {
+            return false;
+        }
+        // As `step` would say it.
+        let words = match plan {
+            Plan::Prepare(xid) => self.vote(&xid, false),
+            Plan::CommitOnePhase(xid) => self.one_phase(&xid),
+            Plan::CommitPrepared(xid) => vec![second(Step::Commit, &xid)],
+            Plan::RollbackPrepared(xid) => vec![second(Step::Rollback, &xid)],
+            _ => return false,
+        };
         let sent = self.grip.wire.as_mut().map_or(Ok(()), |wire| wire.send(&words, longest));
         if let Err(failure) = sent {
             // The answer says so.

@@ -85,6 +85,8 @@ pub(crate) struct Session {
     pub(super) mark: Option<u64>,
     /// What a branch's end and its vote ask, where the server keeps that prepared for us.
     asks: Option<[Prepared; 2]>,
+    /// These, as they are asked here.
+    questions: [Arc<str>; 2],
     /// Which of them is on its way.
     asked: Option<Question>,
     /// What the latest list says of each branch beside its name.
@@ -112,6 +114,12 @@ impl Session {
             Way::Line(_) | Way::Given(_) => None,
         };
         let stays = BTreeMap::new();
+        let keeps = match place {
+            Place { system: Some(_), .. } => WITH_PLACE,
+            Place { run: Some(_), .. } => WITHOUT_PLACE,
+            _ => "",
+        };
+        let questions = [WROTE, VOTES].map(|question| Arc::from([question, keeps].concat()));
         Self {
             client,
             resource,
@@ -124,6 +132,7 @@ impl Session {
             claimed,
             mark,
             asks,
+            questions,
             asked: None,
             stays,
         }
@@ -286,33 +295,24 @@ impl Session {
         }
     }
 
-    fn with_place(&self, question: &str) -> String {
-        let place = match self.place {
-            Place { system: Some(_), .. } => WITH_PLACE,
-            Place { run: Some(_), .. } => WITHOUT_PLACE,
-            _ => "",
-        };
-        format!("{question}{place}")
-    }
-
     /// Words for the end of an open transaction, and of any other.
     fn wrote(&self, is_open: bool) -> Words {
-        let question = self.with_place(WROTE);
+        let question = Question::End.of(&self.questions);
         match is_open {
-            true if self.asks.is_some() => Words::Asked(Question::End, question, None),
-            true => Words::Text(question),
+            true if self.asks.is_some() => Words::Asked(Question::End, Arc::clone(question), None),
+            true => Words::Text(question.to_string()),
             false => Words::Text(format!("SAVEPOINT assent_end; {question}")),
         }
     }
 
     fn vote(&self, xid: &Xid, is_open: bool) -> Words {
-        let prepare = format!("{PREPARED} {}", gid(xid));
+        let prepare = second(PREPARED, xid);
         // Who was asked at its end has said it.
-        let question = self.evidence.is_none().then(|| self.with_place(VOTES));
+        let question = self.evidence.is_none().then(|| Question::Vote.of(&self.questions));
         match (is_open, question) {
             (true, None) => Words::End(prepare, PREPARED),
             (true, Some(question)) if self.asks.is_some() => {
-                Words::Asked(Question::Vote, question, Some((prepare, PREPARED)))
+                Words::Asked(Question::Vote, Arc::clone(question), Some((prepare, PREPARED)))
             }
             (true, Some(question)) => Words::End(format!("{question}; {prepare}"), PREPARED),
             (false, None) => Words::Text(format!("SAVEPOINT assent_vote; {prepare}")),

@@ -2,6 +2,8 @@
 //!
 //! Deliberately absent: which of them is right when (`session.rs`).
 
+use std::sync::Arc;
+
 use super::prepared::Prepared;
 
 /// Which of the questions is asked.
@@ -14,7 +16,7 @@ pub(super) enum Question {
 }
 
 impl Question {
-    pub(super) const fn of(self, [end, vote]: &[Prepared; 2]) -> &Prepared {
+    pub(super) const fn of<T>(self, [end, vote]: &[T; 2]) -> &T {
         match self {
             Self::End => end,
             Self::Vote => vote,
@@ -36,13 +38,14 @@ pub(super) enum Words {
     /// The tag of their answer has to be this one.
     End(String, &'static str),
     /// A question that the server keeps prepared, and such an end behind it.
-    Asked(Question, String, Option<(String, &'static str)>),
+    Asked(Question, Arc<str>, Option<(String, &'static str)>),
 }
 
 impl Words {
     pub(super) fn in_full(self) -> String {
         match self {
-            Self::Text(words) | Self::End(words, _) | Self::Asked(_, words, None) => words,
+            Self::Text(words) | Self::End(words, _) => words,
+            Self::Asked(_, question, None) => question.to_string(),
             Self::Asked(_, question, Some((end, _))) => format!("{question}; {end}"),
         }
     }
