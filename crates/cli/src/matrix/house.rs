@@ -224,6 +224,11 @@ impl House {
         Failure::new(Kind::Internal, format!("{what}; the last that was said:\n  {}", heard.join("\n  ")))
     }
 
+    /// The name of its table in every store.
+    pub(super) fn table(&self) -> &str {
+        &self.plan.table
+    }
+
     /// Drops the tables and stops the servers in an orderly way.
     pub(super) fn close(mut self) -> Result<(), Failure> {
         for store in &self.plan.stores {

@@ -94,11 +94,12 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Result<ExitCode, Failure
     let mut house = House::open(arguments, folder.path())?;
     let report = play(&mut house, arguments, json);
     if !report.as_ref().is_ok_and(Report::is_good) {
-        eprintln!("seed {}; journals and configurations are in {}", arguments.seed, folder.keep().display());
+        let (seed, table, folder) = (arguments.seed, house.table(), folder.keep());
+        eprintln!("seed {seed}, table {table}; journals and configurations are in {}", folder.display());
     }
     let report = report?;
     if report.is_good() {
-        // Else a branch may be left that holds a table; and who looks for the reason finds all as it was.
+        // Else a branch may be left that holds a table; and who looks for the reason finds all as it was: scripts/matrix keeps the servers' data.
         house.close()?;
     }
     if let Some(file) = &arguments.report {

@@ -2,24 +2,16 @@
 //! binlog.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers fail by panicking")]
 
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use super::assent::json;
 
 /// `make matrix` for so long; what it found.
 fn play(seconds: &str, more: &[&str], mariadb: &str) -> serde_json::Value {
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/matrix");
-    let output = Command::new(script)
-        .args([seconds, "--json"])
-        .args(more)
-        .env("ASSENT_BINARY", env!("CARGO_BIN_EXE_assent"))
-        // Not a private folder of this test's: the servers' accounts must be able to enter.
-        .env("TMPDIR", std::env::temp_dir())
-        .env("ASSENT_SERVERS_MARIADB_OPTIONS", mariadb)
-        .env_remove("ASSENT_STOP")
-        .output()
-        .unwrap();
+    let output = script(env!("CARGO_BIN_EXE_assent"), seconds, more, mariadb);
     assert!(
         output.status.success(),
         "{}\n{}",
@@ -27,6 +19,43 @@ fn play(seconds: &str, more: &[&str], mariadb: &str) -> serde_json::Value {
         String::from_utf8_lossy(&output.stderr)
     );
     json(&output)
+}
+
+fn script(binary: &str, seconds: &str, more: &[&str], mariadb: &str) -> Output {
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/matrix");
+    Command::new(script)
+        .args([seconds, "--json"])
+        .args(more)
+        .env("ASSENT_BINARY", binary)
+        // Not a private folder of this test's: the servers' accounts must be able to enter.
+        .env("TMPDIR", std::env::temp_dir())
+        .env("ASSENT_SERVERS_MARIADB_OPTIONS", mariadb)
+        .env_remove("ASSENT_STOP")
+        .output()
+        .unwrap()
+}
+
+/// What was found stood in servers whose data was gone by the time that anybody could look.
+#[test]
+fn whoever_looks_for_a_fault_is_told_where_and_finds_it() {
+    let mut binary = tempfile::NamedTempFile::new().unwrap();
+    // A play that ends early, and a fault.
+    write!(binary, "#!/bin/sh\n'{}' \"$@\"\nexit 9\n", env!("CARGO_BIN_EXE_assent")).unwrap();
+    let binary = binary.into_temp_path();
+    std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = script(binary.to_str().unwrap(), "1", &["--only", "no such cell"], "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    let behind = |words: &str| said.split_once(words).unwrap_or_else(|| panic!("{words:?} is not in: {said}")).1;
+    assert!(behind("seed 1, table assent_matrix_").contains("; journals"), "{said}");
+    let folder = |words: &str| PathBuf::from(behind(words).split(['\n', ';']).next().unwrap());
+    let (journals, servers) = (folder("configurations are in "), folder("scripts/servers start "));
+    let kept = ["mariadb/data/ibdata1", "postgres/data/PG_VERSION"].map(|file| servers.join(file).exists());
+    let written = journals.read_dir().unwrap().next().is_some();
+    for folder in [&journals, &servers] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+    assert_eq!((kept, written), ([true; 2], true), "{said}");
 }
 
 #[test]
