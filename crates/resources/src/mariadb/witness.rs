@@ -198,6 +198,8 @@ mod tests {
     fn a_restart_is_the_same_server_and_another_one_is_told_in_plain_words() {
         let seen = Seen::of(17, [1_000, 1_000], &said(&[&NAMED[..], &[("server_uuid", "abc=")]].concat()));
         assert_eq!(seen.bytes(), b"mdb2 connection=17 started=900 lsn=44760 server=uid abc=");
+        let unsure = Seen { started_s: (900, 901), lsn: None, ..seen.clone() };
+        assert_eq!(unsure.bytes(), b"mdb2 connection=17 started=900-901 lsn= server=uid abc=");
         assert_eq!(Seen::read(&seen.bytes()), Some(seen.clone()));
         let said = "connection 17 of server \"uid abc=\", which was started 900 s after 1970, log at 44760";
         assert_eq!((words(&seen.bytes()).as_deref(), words(b"pg1")), (Some(said), None));
