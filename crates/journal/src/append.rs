@@ -2,7 +2,8 @@
 //!
 //! Walk: [`Journal::lay`] checks the door · an entry of one frame is laid whole · a longer one as a chain of pieces under
 //! one id, others in between, closed by a frame with the checksum of all · where a segment is needed that is not ready,
-//! the appender makes it ([`Journal::extend`]), before anything of the entry is laid.
+//! the appender makes it ([`Journal::extend`]), before anything of the entry is laid · who may not wait for a disk tries
+//! ([`Journal::try_append`]), and lets somebody else make room ([`Journal::make_room`]).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -27,6 +28,46 @@ const PIECE_BYTES_MIN: usize = 1024;
 impl Journal {
     /// Appends one entry.
     pub(crate) fn lay(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
+        let total = self.check(kind, parts)?;
+        let ticket = if self.is_one_frame(total) {
+            self.frame(laid_bytes(total), |open, _| open.push(kind, 0, 0, parts))?.ticket()
+        } else {
+            self.lay_chain(kind, parts, total)?
+        };
+        self.counters.entries.fetch_add(1, Ordering::Relaxed);
+        Ok(ticket)
+    }
+
+    /// As [`Log::append`](crate::Log::append), but waits for no disk: `None` where it would have to, and then nothing was appended. It is
+    /// taken when what was appended before has been written, and [`Journal::make_room`] has returned. An entry that is longer than a
+    /// frame waits all the same.
+    ///
+    /// # Errors
+    /// As [`Log::append`](crate::Log::append).
+    pub fn try_append(&self, kind: u16, parts: &[&[u8]]) -> Result<Option<Ticket>, JournalError> {
+        let total = self.check(kind, parts)?;
+        if !self.is_one_frame(total) {
+            return self.lay(kind, parts).map(Some);
+        }
+        let Tried::Laid(laid) =
+            self.try_frame(laid_bytes(total), &mut |open: &mut Batch, _| open.push(kind, 0, 0, parts))?
+        else {
+            return Ok(None);
+        };
+        self.counters.entries.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(laid.ticket()))
+    }
+
+    /// Makes the segments that an entry of so many bytes needs, if they are not there, which takes a disk.
+    ///
+    /// # Errors
+    /// As [`Log::append`](crate::Log::append).
+    pub fn make_room(&self, bytes: usize) -> Result<(), JournalError> {
+        self.reserve(bytes, 0)
+    }
+
+    /// Checks the door; how long the entry is.
+    fn check(&self, kind: u16, parts: &[&[u8]]) -> Result<usize, JournalError> {
         if kind >= KIND_RESERVED {
             return Err(JournalError::EntryKind { kind });
         }
@@ -35,14 +76,11 @@ impl Journal {
             return Err(JournalError::EntrySize { bytes: bytes(total), limit: ENTRY_BYTES_MAX });
         }
         self.settle()?;
-        let ticket = if total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max() {
-            let ((lsn, _), end) = self.frame(laid_bytes(total), |open, _| open.push(kind, 0, 0, parts))?;
-            Ticket { lsn: Lsn(lsn), end: Lsn(end) }
-        } else {
-            self.lay_chain(kind, parts, total)?
-        };
-        self.counters.entries.fetch_add(1, Ordering::Relaxed);
-        Ok(ticket)
+        Ok(total)
+    }
+
+    fn is_one_frame(&self, total: usize) -> bool {
+        total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max()
     }
 
     /// The longest frame that fits every batch and every segment of full size.
@@ -52,40 +90,44 @@ impl Journal {
     }
 
     /// Has one frame laid as soon as `least` bytes fit; `push` is told for how many bytes of payload there is room.
-    /// Returns its place with its checksum, and its end.
     fn frame(
         &self,
         least: usize,
         mut push: impl FnMut(&mut Batch, usize) -> Option<(u64, u32)>,
-    ) -> Result<((u64, u32), u64), JournalError> {
+    ) -> Result<Laid, JournalError> {
         loop {
-            let mut core = self.core();
-            self.writable(&core)?;
-            match core.place(bytes(least)) {
-                Room::Bytes(room) => {
-                    let payload = length(room).saturating_sub(laid_bytes(0)).min(PAYLOAD_BYTES_MAX);
-                    let laid = push(&mut core.open, payload);
-                    let end = core.open.end();
-                    let hungry = std::mem::take(&mut core.hungry);
-                    drop(core);
-                    if hungry {
-                        self.call_keeper();
-                    }
-                    // There was room. If not after all, what was cut for it is not laid: nothing may be claimed of it.
-                    let busy = JournalError::Busy { bytes: bytes(self.config.max_buffer_log_size) };
-                    return laid.map(|laid| (laid, end)).ok_or(busy);
-                }
-                Room::Batch => {
-                    let turn = core.turn;
-                    drop(core);
-                    self.flush(turn)?;
-                }
-                Room::Segment(from) => {
-                    drop(core);
-                    self.extend(from)?;
-                }
+            match self.try_frame(least, &mut push)? {
+                Tried::Laid(laid) => return Ok(laid),
+                Tried::Batch(turn) => self.flush(turn)?,
+                Tried::Segment(from) => self.extend(from)?,
             }
         }
+    }
+
+    /// Has one frame laid if `least` bytes fit, else says what is in the way.
+    fn try_frame(
+        &self,
+        least: usize,
+        push: &mut impl FnMut(&mut Batch, usize) -> Option<(u64, u32)>,
+    ) -> Result<Tried, JournalError> {
+        let mut core = self.core();
+        self.writable(&core)?;
+        let room = match core.place(bytes(least)) {
+            Room::Bytes(room) => room,
+            Room::Batch => return Ok(Tried::Batch(core.turn)),
+            Room::Segment(from) => return Ok(Tried::Segment(from)),
+        };
+        let payload = length(room).saturating_sub(laid_bytes(0)).min(PAYLOAD_BYTES_MAX);
+        let laid = push(&mut core.open, payload);
+        let end = core.open.end();
+        let hungry = std::mem::take(&mut core.hungry);
+        drop(core);
+        if hungry {
+            self.call_keeper();
+        }
+        // There was room. If not after all, what was cut for it is not laid: nothing may be claimed of it.
+        let busy = JournalError::Busy { bytes: bytes(self.config.max_buffer_log_size) };
+        laid.map(|(lsn, checksum)| Tried::Laid(Laid { lsn, checksum, end })).ok_or(busy)
     }
 
     fn lay_chain(&self, kind: u16, parts: &[&[u8]], total: usize) -> Result<Ticket, JournalError> {
@@ -101,7 +143,7 @@ impl Journal {
             let flags = if end.pieces == 0 { PIECE | FIRST } else { PIECE };
             let least = laid_bytes(rest.left.min(PIECE_BYTES_MIN));
             let push = |open: &mut Batch, room| open.push(kind, flags, chain, &rest.cut(room));
-            let ((lsn, checksum), _) = self.frame(least, push)?;
+            let Laid { lsn, checksum, .. } = self.frame(least, push)?;
             if end.pieces == 0 {
                 end.first = lsn;
             }
@@ -110,7 +152,7 @@ impl Journal {
         }
         let laid = end.lay();
         let push = |open: &mut Batch, _| open.push(kind, PIECE | LAST, chain, &[&laid]);
-        let (_, last) = self.frame(ChainEnd::LAID_BYTES, push)?;
+        let last = self.frame(ChainEnd::LAID_BYTES, push)?.end;
         Ok(Ticket { lsn: Lsn(end.first), end: Lsn(last) })
     }
 
@@ -143,6 +185,7 @@ impl Journal {
         // A segment's header names its epoch.
         self.settle()?;
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.writable(&self.core())?;
         let last = self.segments.read().unwrap_or_else(PoisonError::into_inner).last().map(|last| last.end());
         if last != Some(from) {
             return Ok(());
@@ -193,6 +236,28 @@ impl Journal {
         };
         segment::make(&*self.files.disk, &order, |_, _| Ok(()))
     }
+}
+
+/// A frame in the open batch.
+struct Laid {
+    lsn: u64,
+    checksum: u32,
+    end: u64,
+}
+
+impl Laid {
+    const fn ticket(&self) -> Ticket {
+        Ticket { lsn: Lsn(self.lsn), end: Lsn(self.end) }
+    }
+}
+
+/// What came of laying a frame.
+enum Tried {
+    Laid(Laid),
+    /// The open batch, of this turn, has to be written first.
+    Batch(u64),
+    /// A segment has to be made first, from this place on.
+    Segment(u64),
 }
 
 /// The bytes of a long entry that have not been laid.

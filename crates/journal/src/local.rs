@@ -13,6 +13,28 @@ use crate::segment;
 use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
 
 impl Journal {
+    /// Everything before this is out of this process's hands: in the kernel, and durable where [`Log::is_lazy`] is false.
+    #[must_use]
+    pub fn landed(&self) -> Lsn {
+        Lsn(self.landed.load(Ordering::Acquire))
+    }
+
+    /// As [`Log::read`], but sees only what has landed, and so waits for no write.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn read_landed(&self, from: Lsn) -> Result<Entries<'_>, JournalError> {
+        self.read_to(from, self.landed().0)
+    }
+
+    fn read_to(&self, from: Lsn, to: u64) -> Result<Entries<'_>, JournalError> {
+        let source = self.source();
+        if from.0 < source.oldest() {
+            return Err(JournalError::NotFound { lsn: from });
+        }
+        Ok(Box::new(source.entries(from.0, to)))
+    }
+
     /// How far it can be read: everything appended before the call, as far as the disk still takes it.
     fn readable(&self) -> u64 {
         let end = self.core().end();
@@ -84,12 +106,7 @@ impl Log for Journal {
     }
 
     fn read(&self, from: Lsn) -> Result<Entries<'_>, JournalError> {
-        let to = self.readable();
-        let source = self.source();
-        if from.0 < source.oldest() {
-            return Err(JournalError::NotFound { lsn: from });
-        }
-        Ok(Box::new(source.entries(from.0, to)))
+        self.read_to(from, self.readable())
     }
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {

@@ -82,3 +82,47 @@ fn a_closed_log_opens_without_a_look_at_the_room_ahead() {
     assert!(calls_to_open(large, true) <= calls_to_open(small, true), "an open reads more of a larger segment");
     assert!(calls_to_open(large, false) > calls_to_open(small, false) + 100, "nobody looked behind what is in doubt");
 }
+
+#[test]
+fn who_may_not_wait_for_a_disk_is_told_so_and_nothing_is_written_for_him() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &small()).unwrap();
+    let (mut taken, mut full, mut roomless) = (Vec::new(), 0, 0);
+    for number in 0..200_u8 {
+        let payload = vec![number; 700];
+        let before = (journal.counts(), journal.end());
+        let ticket = match journal.try_append(1, &[&payload]).unwrap() {
+            Some(ticket) => ticket,
+            None => {
+                assert_eq!((journal.counts(), journal.end()), before, "a disk was asked, or something was laid");
+                // What waits is written by somebody else.
+                journal.sync().unwrap();
+                full += 1;
+                match journal.try_append(1, &[&payload]).unwrap() {
+                    Some(ticket) => ticket,
+                    None => {
+                        assert_eq!(journal.end(), before.1, "nothing was laid where a segment is missing");
+                        journal.make_room(payload.len()).unwrap();
+                        roomless += 1;
+                        journal.try_append(1, &[&payload]).unwrap().unwrap()
+                    }
+                }
+            }
+        };
+        assert!(ticket.end > journal.landed(), "it is in memory");
+        taken.push(payload);
+        // What has landed can be read without a write; the rest is not waited for.
+        let writes = journal.counts().writes;
+        let landed: Vec<_> =
+            journal.read_landed(journal.start()).unwrap().map(|entry| entry.unwrap().payload).collect();
+        assert!(landed.len() < taken.len() && landed == taken[..landed.len()], "{} of {number}", landed.len());
+        assert_eq!(journal.counts().writes, writes);
+    }
+    assert!(full > 20 && roomless > 3, "{full} {roomless}");
+    assert_eq!(payloads(&*journal), taken);
+    journal.close().unwrap();
+    let made = journal.counts().segments;
+    assert!(matches!(journal.make_room(1 << 20), Err(JournalError::Closed { .. })));
+    assert_eq!(journal.counts().segments, made, "the folder may be somebody else's");
+    assert!(matches!(journal.try_append(1, &[b"x"]), Err(JournalError::Closed { .. })));
+}
