@@ -37,10 +37,9 @@ impl Journal {
         self.sync()?;
         kept(&self.source(), self.start().0, to.0)?;
         let left = self.leave();
-        let mut core = self.core();
-        core.closed.get_or_insert_with(|| "its end was moved back".to_owned());
-        let closed = self.closed_error(&core);
-        drop(core);
+        // A segment that is made ahead beside this would lie where the next opening does not look for it.
+        let _making = self.shut("its end was moved back");
+        let closed = self.closed_error(&self.core());
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         left?;
         let doors = (Arc::clone(&self.files.disk), Arc::clone(&self.clock), dice);

@@ -195,9 +195,7 @@ impl Journal {
     /// `Closed` if it was already, or a write failed.
     pub fn close(&self) -> Result<(), JournalError> {
         let result = self.leave();
-        let mut core = self.core();
-        core.closed.get_or_insert_with(|| "it was closed".to_owned());
-        drop(core);
+        drop(self.shut("it was closed"));
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         result
     }
@@ -221,6 +219,13 @@ impl Journal {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Takes nothing more, for this reason if there is none yet; nobody makes or gives back segments while the answer is held, and after that
+    /// none is made: the folder may be somebody else's.
+    pub(crate) fn shut(&self, reason: &str) -> MutexGuard<'_, Making> {
+        self.core().closed.get_or_insert_with(|| reason.to_owned());
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
