@@ -237,8 +237,12 @@ impl Node {
     }
 
     fn grade(&self, peer: &Peer) -> Sequence {
-        let ack = if self.keeps(Rule::GradeOfAck) { self.setup.ack } else { Ack::Received };
-        peer.reach.at(ack)
+        self.counted(peer.reach)
+    }
+
+    /// How much of it counts for an acknowledgement.
+    pub(crate) fn counted(&self, reach: Reach) -> Sequence {
+        reach.at(if self.keeps(Rule::GradeOfAck) { self.setup.ack } else { Ack::Received })
     }
 
     fn beaten_by_all(&self, leading: &Leading, set: &InSync) -> u64 {

@@ -419,8 +419,11 @@ impl Node {
 
     fn grew(&mut self, epoch: Epoch, reach: Reach, out: &mut Vec<Action>) {
         self.history.grew(epoch, reach.received);
-        self.reach = reach;
-        self.say_held(out);
+        let before = std::mem::replace(&mut self.reach, reach);
+        // Only what the primary waits for: the rest goes with the next of those, or with the answer to a heartbeat.
+        if (self.counted(reach), reach.durable) != (self.counted(before), before.durable) {
+            self.say_held(out);
+        }
     }
 
     fn settle(&mut self, out: &mut Vec<Action>) {

@@ -55,7 +55,7 @@ pub(crate) enum Cursor {
     Snapshot,
     Sending {
         sent: Sequence,
-        /// What is on its way: the end and the bytes of each message.
+        /// What is on its way, or not confirmed as the group acknowledges: the end and the bytes of each message.
         under_way: VecDeque<(Sequence, usize)>,
         /// The log is being read for it.
         reading: bool,
@@ -141,6 +141,8 @@ impl Replica {
         let (now, base) = (self.watch.now_ms, self.base);
         let Side::Primary(primary) = &mut self.side else { return };
         let peer = primary.peers.entry(from).or_default();
+        // In whatever life it said that it held more.
+        peer.held = peer.held.cut(mark.sequence);
         Hold::at(&mut peer.hold, mark.sequence, base, now);
         if std::mem::take(&mut peer.lent) {
             self.out.push(Output::Unlend(from));
@@ -242,12 +244,17 @@ impl Replica {
     /// Sends one message, if one is to be sent.
     fn feed_one(&mut self, to: Member) -> bool {
         let (now, per_s) = (self.watch.now_ms, self.settings.catch_up_bytes_per_s);
+        let confirms = self.settings.setup.ack;
         let Side::Primary(primary) = &mut self.side else { return false };
         let Some(peer) = primary.peers.get_mut(&to) else { return false };
         let Some(Cursor::Sending { sent, under_way, reading }) = &mut peer.cursor else { return false };
-        while under_way.pop_front_if(|(end, _)| *end <= peer.held.received).is_some() {}
+        // As the group acknowledges: where that is the disk, no more comes to a standby than its disk takes in a while.
+        let held = peer.held.at(confirms);
+        while under_way.pop_front_if(|(end, _)| *end <= held).is_some() {}
         let bytes: usize = under_way.iter().map(|(_, bytes)| bytes).sum();
-        if *reading || *sent >= self.end.sequence || bytes >= self.settings.window_bytes {
+        // How much of what it had before this connection it has not confirmed, nobody knows.
+        let is_unknown = under_way.is_empty() && held < *sent;
+        if *reading || *sent >= self.end.sequence || is_unknown || bytes >= self.settings.window_bytes {
             return false;
         }
         let Some(behind) = self.recent.behind(*sent) else {

@@ -40,7 +40,11 @@ fn life(member: Member) -> Life {
 
 /// A primary of two in epoch 1, as a value alone, with nothing in its log.
 fn primary() -> Replica {
-    let setup = Setup { me: A, members: vec![A, B], preferred: A, life: life(A), ack: Ack::Received };
+    primary_of(Ack::Received)
+}
+
+fn primary_of(ack: Ack) -> Replica {
+    let setup = Setup { me: A, members: vec![A, B], preferred: A, life: life(A), ack };
     let (mut replica, _) = Replica::start(Settings::new(setup), Opened::default(), 0).unwrap();
     let in_sync = InSync::only(A, life(A)).with(B, life(B));
     let led = Configuration { version: 1, epoch: Epoch(1), primary: Some(A), in_sync, forced: false };
@@ -55,7 +59,23 @@ fn digest(ack: Ack) -> u64 {
 }
 
 fn said(from: Member, to: Member, said: Said) -> Input {
-    Input::Heard(Message { from, to, told: digest(Ack::Received), epoch: Epoch(1), said })
+    said_of(Ack::Received, from, to, said)
+}
+
+fn said_of(ack: Ack, from: Member, to: Member, said: Said) -> Input {
+    Input::Heard(Message { from, to, told: digest(ack), epoch: Epoch(1), said })
+}
+
+/// B holds so much.
+fn holds(received: u64, durable: u64) -> Said {
+    let reach = Reach { received: Sequence(received), written: Sequence(durable), durable: Sequence(durable) };
+    Said::Letter(Body::Held { life: life(B), reach, beat: 0, out: false, promised_ms: 0 })
+}
+
+fn streamed(said: Vec<Said>) -> Vec<Entry> {
+    said.into_iter()
+        .flat_map(|said| if let Said::Stream { entries, .. } = said { entries } else { Vec::new() })
+        .collect()
 }
 
 fn sent(outputs: Vec<Output>) -> Vec<Said> {
@@ -148,6 +168,7 @@ fn a_log_that_is_not_what_its_history_says_is_refused() {
         let out = primary.step(Input::Time, 1);
         assert!(matches!(out.as_slice(), [Output::Append(run), ..] if run.len() == 2), "one run of both: {out:?}");
         let damaged = Mark { sequence: Sequence(1), chain: Chain(4711) };
+        primary.step(said(B, A, holds(1, 0)), 1);
         let said = sent(primary.step(said(B, A, Said::Resume(damaged)), 2));
         let refused = said.contains(&Said::Differs(Sequence(1)));
         let streams = said.iter().any(|said| matches!(said, Said::Stream { .. }));
@@ -193,19 +214,14 @@ fn one_message_takes_all_that_was_submitted_and_the_window_bounds_what_is_on_its
     for _ in 0..3 {
         primary.submit(1, &[7; 80]).unwrap();
     }
-    let entries = |said: Vec<Said>| -> Vec<Entry> {
-        said.into_iter()
-            .flat_map(|said| if let Said::Stream { entries, .. } = said { entries } else { Vec::new() })
-            .collect()
-    };
     let said_first = sent(primary.step(Input::Time, 2));
     assert_eq!(said_first.iter().filter(|said| matches!(said, Said::Stream { .. })).count(), 1, "{said_first:?}");
-    assert_eq!(entries(said_first).len(), 3);
+    assert_eq!(streamed(said_first).len(), 3);
     // Twelve more, one after the other: what is on its way is bounded, what waits is too.
     let (mut sent_now, mut refused) = (3, None);
     for at in 0..60 {
         match primary.submit(1, &[7; 80]) {
-            Ok(_) => sent_now += entries(sent(primary.step(Input::Time, 3))).len(),
+            Ok(_) => sent_now += streamed(sent(primary.step(Input::Time, 3))).len(),
             Err(error) => {
                 refused = Some((at, error));
                 break;
@@ -214,20 +230,80 @@ fn one_message_takes_all_that_was_submitted_and_the_window_bounds_what_is_on_its
     }
     assert_eq!(sent_now, 10, "1000 bytes are on their way");
     assert_eq!(refused, Some((47, Refused::Busy { bytes: 5_000 })));
-    let held = |received: u64| Body::Held {
-        life: life(B),
-        reach: Reach { received: Sequence(received), ..Default::default() },
-        beat: 0,
-        out: false,
-        promised_ms: 0,
-    };
-    let out = primary.step(said(B, A, Said::Letter(held(10))), 4);
+    let out = primary.step(said(B, A, holds(10, 0)), 4);
     assert!(out.contains(&Output::Commit(Sequence(10))), "one number for all ten: {out:?}");
-    assert_eq!(entries(sent(out)).len(), 40, "and as much again as one message takes");
+    assert_eq!(streamed(sent(out)).len(), 40, "and as much again as one message takes");
     assert!(primary.submit(1, b"room").is_ok());
     assert_eq!(primary.submit(0xfff0, b"x"), Err(Refused::Kind { kind: 0xfff0 }));
     let long = vec![0; crate::COMMAND_BYTES_MAX + 1];
     assert_eq!(primary.submit(1, &long), Err(Refused::Long { bytes: long.len() }));
+}
+
+#[test]
+fn where_the_disk_confirms_a_standby_is_sent_no_more_than_its_disk_takes() {
+    let mut primary = primary_of(Ack::Durable);
+    primary.settings.window_bytes = 1_000;
+    let hears = |said| said_of(Ack::Durable, B, A, said);
+    let mut entries = Vec::new();
+    for _ in 0..100 {
+        primary.submit(1, &[7; 80]).unwrap();
+        let out = primary.step(Input::Time, 1);
+        entries.extend(out.into_iter().flat_map(|out| if let Output::Append(run) = out { run } else { Vec::new() }));
+    }
+    let mut has = streamed(sent(primary.step(hears(Said::Resume(Mark::default())), 1))).len() as u64;
+    assert_eq!(has, 100, "one message is sent whatever it takes");
+    for _ in 0..30 {
+        primary.submit(1, &[7; 80]).unwrap();
+        has += streamed(sent(primary.step(Input::Time, 2))).len() as u64;
+    }
+    assert_eq!(has, 100, "its disk has none of them");
+    assert_eq!(streamed(sent(primary.step(hears(holds(has, 0)), 3))), [], "and its memory does not count");
+    // A connection is made anew: what was sent before counts, although nobody remembers how much that was.
+    let there = entries[99].mark();
+    assert_eq!(streamed(sent(primary.step(hears(Said::Resume(there)), 4))), []);
+    assert_eq!(streamed(sent(primary.step(hears(holds(has, 60)), 5))), []);
+    assert_eq!(streamed(sent(primary.step(hears(holds(has, 100)), 6))).len(), 30);
+    // And a log that is shorter than it once said is no longer held: it is in another life, on another disk.
+    primary.step(hears(holds(130, 130)), 7);
+    primary.submit(1, &[7; 80]).unwrap();
+    primary.step(Input::Time, 7);
+    assert_eq!(streamed(sent(primary.step(hears(Said::Resume(there)), 8))).len(), 31);
+    primary.submit(1, &[7; 80]).unwrap();
+    assert_eq!(streamed(sent(primary.step(Input::Time, 8))), [], "31 are on their way");
+}
+
+#[test]
+fn one_letter_says_what_a_standby_took_where_only_the_disk_counts() {
+    for (ack, letters) in [(Ack::Received, [1, 0, 1]), (Ack::Written, [0, 1, 1]), (Ack::Durable, [0, 0, 1])] {
+        let setup = Setup { me: B, members: vec![A, B], preferred: A, life: life(B), ack };
+        let (mut standby, _) = Replica::start(Settings::new(setup), Opened::default(), 0).unwrap();
+        let in_sync = InSync::only(A, life(A)).with(B, life(B));
+        let led = Configuration { version: 1, epoch: Epoch(1), primary: Some(A), in_sync, forced: false };
+        let hears = |said| said_of(ack, A, B, said);
+        let lead = Body::Lead { configuration: led, base: History::default(), beat: 0, aside: false };
+        standby.step(hears(Said::Letter(lead.clone())), 0);
+        let held = |said: Vec<Said>| -> Vec<Reach> {
+            let reach = |said| if let Said::Letter(Body::Held { reach, .. }) = said { Some(reach) } else { None };
+            said.into_iter().filter_map(reach).collect()
+        };
+        let one = Sequence(1);
+        let entry = Entry::behind(Mark::default(), Epoch(1), 1, vec![7].into());
+        let stream = Said::Stream { end: one, confirmed: Sequence(0), keep: Sequence(0), entries: vec![entry] };
+        let steps = [
+            hears(stream),
+            Input::Held { written: one, durable: Sequence(0) },
+            Input::Held { written: one, durable: one },
+        ];
+        for (step, letters) in steps.into_iter().zip(letters) {
+            assert_eq!(held(sent(standby.step(step, 1))).len(), letters, "{ack:?}");
+        }
+        // A heartbeat is answered with all of it, whatever counts.
+        let entry = Entry::behind(standby.end(), Epoch(1), 1, vec![8].into());
+        let stream = Said::Stream { end: Sequence(2), confirmed: one, keep: Sequence(0), entries: vec![entry] };
+        standby.step(hears(stream), 2);
+        let answers = held(sent(standby.step(hears(Said::Letter(lead)), 2)));
+        assert_eq!(answers, [Reach { received: Sequence(2), written: one, durable: one }], "{ack:?}");
+    }
 }
 
 #[test]
@@ -243,9 +319,7 @@ fn catch_up_from_the_disk_goes_at_the_rate_it_is_told_and_one_read_at_a_time() {
         Output::Append(entries) => entries,
         _ => Vec::new(),
     }));
-    let reach = Reach { received: Sequence(40), ..Default::default() };
-    let held = Body::Held { life: life(B), reach, beat: 0, out: false, promised_ms: 0 };
-    primary.step(said(B, A, Said::Letter(held)), 2);
+    primary.step(said(B, A, holds(40, 0)), 2);
     assert_eq!(primary.recent.unconfirmed_bytes(), 0, "nothing of it is in memory any more");
     let mut wanted = primary.step(said(B, A, Said::Resume(Mark::default())), 3);
     let mut reads = Vec::new();
