@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use assent_arbiter::{Arbiter, ArbiterError};
 use assent_ids::Lsn;
-use assent_journal::{Journal, Log, Ticket};
+use assent_journal::{Journal, JournalError, Log, Ticket};
 use assent_membership::{Configuration, Sequence};
 use assent_world::{Clock, give_way};
 
@@ -21,19 +21,33 @@ use crate::message::Base;
 use crate::pace::Pace;
 use crate::shelf::{Coming, Shelf, Wrote};
 
-/// Something for the disk under the log: write the journal up to this entry, and sync it if told so.
+/// Something for the disk under the log: write the journal up to this entry, and sync it if told so; then make room for so many bytes.
 #[derive(Debug)]
 pub(crate) struct LogOrder {
     pub(crate) journal: Arc<Journal>,
-    pub(crate) last: (Sequence, Ticket),
+    pub(crate) last: Option<(Sequence, Ticket)>,
     pub(crate) to_disk: bool,
+    pub(crate) room_bytes: Option<usize>,
+}
+
+impl LogOrder {
+    fn work(self) -> LogDone {
+        let Self { journal, last, to_disk, room_bytes } = self;
+        let wrote = match last {
+            Some((_, ticket)) if to_disk => journal.wait_durable(ticket),
+            Some((_, ticket)) => journal.wait(ticket),
+            None => Ok(()),
+        };
+        let worked = wrote.and_then(|()| room_bytes.map_or(Ok(()), |bytes| journal.make_room(bytes)));
+        LogDone { journal, written: worked.map(|()| last.map(|(last, _)| last)) }
+    }
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub(crate) struct LogDone {
     pub(crate) journal: Arc<Journal>,
-    pub(crate) written: Sequence,
+    pub(crate) written: Result<Option<Sequence>, JournalError>,
 }
 
 /// Something for the snapshots' thread.
@@ -93,10 +107,9 @@ impl<O> Drop for Worker<O> {
 }
 
 /// Does the orders of the log.
-pub(crate) fn log(orders: &Receiver<LogOrder>, done: impl Fn(Result<LogDone, ReplicaError>) -> bool) {
-    for LogOrder { journal, last: (written, ticket), to_disk } in orders {
-        let wrote = if to_disk { journal.wait_durable(ticket) } else { journal.wait(ticket) };
-        if !done(wrote.map(|()| LogDone { journal, written }).map_err(ReplicaError::from)) {
+pub(crate) fn log(orders: &Receiver<LogOrder>, done: impl Fn(LogDone) -> bool) {
+    for order in orders {
+        if !done(order.work()) {
             return;
         }
     }

@@ -53,7 +53,7 @@ pub(crate) enum Note<M: Machine> {
     Word { word: Word, answer: SyncSender<Result<(), WordError>> },
     Status(SyncSender<Status>),
     Wired(Wired),
-    Log(Result<LogDone, ReplicaError>),
+    Log(LogDone),
     Shelf(Result<Box<ShelfDone<M>>, ReplicaError>),
     Arbiter(Result<Configuration, ArbiterError>),
 }
@@ -382,7 +382,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                     self.wires.wire(wired);
                     self.step(Input::Connected(to))?;
                 }
-                Note::Log(done) => self.log_done(&done?)?,
+                Note::Log(done) => self.log_done(done)?,
                 Note::Shelf(done) => self.shelf_done(*done?)?,
                 Note::Arbiter(answer) => {
                     let input = answer.map_or(Input::ArbiterSilent, Input::Arbiter);
@@ -416,14 +416,17 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         status
     }
 
-    fn log_done(&mut self, done: &LogDone) -> Result<(), Stopped> {
+    fn log_done(&mut self, done: LogDone) -> Result<(), Stopped> {
         self.log_busy = false;
         // Of another opening: there was a cut since, and the log is durable.
         if !Arc::ptr_eq(&done.journal, self.log.journal()) {
             return Ok(());
         }
-        self.log.was_written(done.written);
+        if let Some(written) = done.written.map_err(ReplicaError::from)? {
+            self.log.was_written(written);
+        }
         self.log.look();
+        self.log.go_on()?;
         self.tell_held()
     }
 
@@ -486,12 +489,16 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         if self.log_busy {
             return Ok(());
         }
-        let Some(last) = self.log.last_open() else { return Ok(()) };
+        let (last, room_bytes) = (self.log.last_open(), self.log.held_back_bytes());
+        if last.is_none() && room_bytes.is_none() {
+            return Ok(());
+        }
         let to_disk = self.wants_sync || self.ack == Ack::Durable;
-        if to_disk || (self.ack == Ack::Written && self.log.held().0 < last.0) {
+        let has_unwritten = last.is_some_and(|(last, _)| self.log.held().0 < last);
+        if to_disk || (self.ack == Ack::Written && has_unwritten) {
             self.wants_sync &= !to_disk;
             let journal = Arc::clone(self.log.journal());
-            self.log_busy = self.log_worker.order(LogOrder { journal, last, to_disk });
+            self.log_busy = self.log_worker.order(LogOrder { journal, last, to_disk, room_bytes });
             return Ok(());
         }
         // The journal's keeper syncs it in its time.

@@ -50,6 +50,8 @@ mod gate_test;
 pub mod group_test;
 #[cfg(test)]
 mod inspect_test;
+#[cfg(test)]
+mod own_log_test;
 #[cfg(any(test, feature = "simulation"))]
 #[doc(hidden)]
 pub mod seat_test;

@@ -75,7 +75,8 @@ pub struct Tuning {
     pub slow_ms: u64,
     /// Reads without a round of messages. Default none.
     pub lease: Option<LeaseSettings>,
-    /// Milliseconds after which the own log is on the disk, where nothing asks for it sooner. Default 10.
+    /// Milliseconds after which the own log is on the disk, where nothing asks for it sooner; counts only where an acknowledgement does
+    /// not. Default 10.
     pub sync_ms: u64,
     /// Bytes of one segment of the own log: it is let go in whole ones. Default as the journal's.
     pub log_size: u64,
@@ -399,7 +400,7 @@ struct Kept {
 fn open(home: &Home, doors: &Doors) -> Result<Kept, ReplicaError> {
     let Doors { disk, clock, dice } = doors.clone();
     let Tuning { sync_ms, log_size, .. } = home.tuning;
-    let config = Config { max_elapsed_sync_time: sync_ms.max(1), log_size, ..Config::default() };
+    let config = OwnLog::config(home.told.ack, sync_ms, Config { log_size, ..Config::default() });
     let folder = home.folder.as_path();
     let (journal, _) = Journal::open(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&dice), folder, config)?;
     let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));

@@ -1,6 +1,6 @@
 //! A member's copy of the group's log, in its journal.
 //!
-//! Walk: [`OwnLog::open`] verifies what the journal holds behind the snapshot, entry by entry · [`OwnLog::append`] ·
+//! Walk: [`OwnLog::open`] verifies what the journal holds behind the snapshot, entry by entry · [`OwnLog::append`], which waits for no sync ·
 //! [`OwnLog::write`] into the kernel, [`OwnLog::sync`] to the disk · [`OwnLog::fetch`] reads on behind an entry ·
 //! [`OwnLog::cut`] takes a diverged tail away · [`OwnLog::begin`] goes on behind a snapshot that came from elsewhere ·
 //! [`OwnLog::let_go`] reads no more of what a snapshot holds, and [`OwnLog::trim`] gives its room back.
@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use assent_ids::Lsn;
-use assent_journal::{Entry as Laid, Journal, Log, Ticket};
-use assent_membership::{History, Sequence};
+use assent_journal::{Config, Entries, Entry as Laid, Journal, Log, Ticket};
+use assent_membership::{Ack, History, Sequence};
 use assent_world::Dice;
 
 use crate::entry::{Chain, Entry, Mark};
@@ -35,8 +35,10 @@ pub struct OwnLog {
     floor: Option<Mark>,
     /// Where some entries begin; the first that can be read is one of them.
     places: BTreeMap<Sequence, Lsn>,
-    /// Appended, and not known to be durable.
+    /// In the journal, one after the other, and not known to be durable.
     open: VecDeque<(Sequence, Ticket)>,
+    /// Behind those: the journal takes them when its disk has come farther.
+    held_back: VecDeque<Entry>,
     written: Sequence,
     durable: Sequence,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Reading {
     journal: Arc<Journal>,
     from: Lsn,
     after: Sequence,
+    /// What follows that entry can be read without waiting for a disk.
+    has_landed: bool,
 }
 
 impl Reading {
@@ -68,7 +72,8 @@ impl Reading {
         to: Sequence,
         mut take: impl FnMut(&Entry) -> Result<bool, E>,
     ) -> Result<(), E> {
-        for laid in self.journal.read(self.from).map_err(ReplicaError::from)? {
+        let laid = if self.has_landed { self.journal.read_landed(self.from) } else { self.journal.read(self.from) };
+        for laid in laid.map_err(ReplicaError::from)? {
             let entry = parse(&self.journal, laid.map_err(ReplicaError::from)?)?;
             if entry.sequence > to {
                 break;
@@ -82,15 +87,31 @@ impl Reading {
 }
 
 impl OwnLog {
+    /// How its journal is opened in a group of which an acknowledgement means this: where that is the disk, each write is durable, and else
+    /// what was written is so many milliseconds later.
+    #[must_use]
+    pub fn config(ack: Ack, sync_ms: u64, base: Config) -> Config {
+        let max_elapsed_sync_time = if ack == Ack::Durable { 0 } else { sync_ms.max(1) };
+        Config { max_elapsed_sync_time, ..base }
+    }
+
     /// Reads the journal of a member whose snapshot stands there. Returns the log, and which epochs wrote it.
     ///
     /// # Errors
     /// `Damaged` if the entries behind the snapshot are not one history that continues it; as the journal says.
     pub fn open(journal: Arc<Journal>, dice: Arc<dyn Dice>, base: &Base) -> Result<(Self, History), ReplicaError> {
         let floor = Some(Mark::default());
-        let (places, open) = (BTreeMap::new(), VecDeque::new());
-        let zero = Sequence(0);
-        let mut log = Self { journal, dice, end: Mark::default(), floor, places, open, written: zero, durable: zero };
+        let mut log = Self {
+            journal,
+            dice,
+            end: Mark::default(),
+            floor,
+            places: BTreeMap::new(),
+            open: VecDeque::new(),
+            held_back: VecDeque::new(),
+            written: Sequence(0),
+            durable: Sequence(0),
+        };
         let mut history = base.history.clone();
         let journal = Arc::clone(&log.journal);
         for laid in journal.read(journal.start())? {
@@ -136,16 +157,47 @@ impl OwnLog {
         (self.written, self.durable)
     }
 
-    /// Puts an entry that follows the end behind it: in memory.
+    /// Puts an entry that follows the end behind it: in memory, and without waiting for a sync.
     ///
     /// # Errors
     /// As the journal says.
     pub fn append(&mut self, entry: &Entry) -> Result<(), ReplicaError> {
-        let ticket = self.journal.append(entry.kind, &[&entry.header(), &entry.payload])?;
-        self.place(entry.sequence, ticket.lsn);
+        self.go_on()?;
+        if !self.held_back.is_empty() || !self.lay(entry)? {
+            self.held_back.push_back(entry.clone());
+        }
         self.end = entry.mark();
-        self.open.push_back((entry.sequence, ticket));
         Ok(())
+    }
+
+    /// Gives the journal what was held back, as far as it takes it by now.
+    ///
+    /// # Errors
+    /// As the journal says.
+    pub(crate) fn go_on(&mut self) -> Result<(), ReplicaError> {
+        while let Some(entry) = self.held_back.pop_front() {
+            if !self.lay(&entry)? {
+                self.held_back.push_front(entry);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the journal takes it now.
+    fn lay(&mut self, entry: &Entry) -> Result<bool, ReplicaError> {
+        let header = entry.header();
+        let parts: &[&[u8]] = &[&header, &entry.payload];
+        let taken = if self.journal.is_lazy() {
+            // It may have to write, into the page cache.
+            Some(self.journal.append(entry.kind, parts)?)
+        } else {
+            self.journal.try_append(entry.kind, parts)?
+        };
+        let Some(ticket) = taken else { return Ok(false) };
+        self.place(entry.sequence, ticket.lsn);
+        self.open.push_back((entry.sequence, ticket));
+        Ok(true)
     }
 
     /// Writes what was appended: a killed process keeps it.
@@ -153,12 +205,16 @@ impl OwnLog {
     /// # Errors
     /// As the journal says: the member must stop.
     pub fn write(&mut self) -> Result<(), ReplicaError> {
-        if let Some((last, ticket)) = self.open.back().copied() {
-            self.journal.wait(ticket)?;
-            self.written = self.written.max(last);
+        loop {
+            if let Some((last, ticket)) = self.open.back().copied() {
+                self.journal.wait(ticket)?;
+                self.written = self.written.max(last);
+            }
+            self.look();
+            let Some(room_bytes) = self.held_back_bytes() else { return Ok(()) };
+            self.journal.make_room(room_bytes)?;
+            self.go_on()?;
         }
-        self.look();
-        Ok(())
     }
 
     /// Syncs what was appended.
@@ -172,7 +228,12 @@ impl OwnLog {
         Ok(())
     }
 
-    /// The last entry that is not known to be durable, and how its journal knows it.
+    /// How long the first entry is that the journal has not taken.
+    pub(crate) fn held_back_bytes(&self) -> Option<usize> {
+        self.held_back.front().map(Entry::bytes)
+    }
+
+    /// The last entry in the journal that is not known to be durable, and how its journal knows it.
     pub(crate) fn last_open(&self) -> Option<(Sequence, Ticket)> {
         self.open.back().copied()
     }
@@ -191,7 +252,7 @@ impl OwnLog {
         }
     }
 
-    /// Reads on behind an entry, about so many bytes, one entry at least.
+    /// Reads on behind an entry, about so many bytes, one entry at least if the journal has taken it.
     ///
     /// # Errors
     /// As the journal says.
@@ -206,7 +267,7 @@ impl OwnLog {
         };
         let Some(from) = self.place_before(after) else { return Ok(fetched) };
         let mut bytes = 0_u64;
-        for laid in self.journal.read(from)? {
+        for laid in self.read(from, Sequence(after.0.saturating_add(1)))? {
             let entry = self.parse(laid?)?;
             if entry.sequence == after {
                 fetched.chain = Some(entry.chain);
@@ -224,7 +285,24 @@ impl OwnLog {
 
     /// For who reads on behind an entry while the log's owner does something else; none if the log does not reach back so far.
     pub(crate) fn reading(&self, after: Sequence) -> Option<Reading> {
-        self.place_before(after).map(|from| Reading { journal: Arc::clone(&self.journal), from, after })
+        let has_landed = self.has_landed(Sequence(after.0.saturating_add(1)));
+        self.place_before(after).map(|from| Reading { journal: Arc::clone(&self.journal), from, after, has_landed })
+    }
+
+    /// What the journal holds from there on: what has landed, if this entry has.
+    fn read(&self, from: Lsn, at: Sequence) -> Result<Entries<'_>, ReplicaError> {
+        Ok(if self.has_landed(at) { self.journal.read_landed(from)? } else { self.journal.read(from)? })
+    }
+
+    fn has_landed(&self, at: Sequence) -> bool {
+        at <= self.durable || self.ticket(at).is_some_and(|ticket| ticket.end <= self.journal.landed())
+    }
+
+    /// How the journal knows an entry that is not known to be durable.
+    fn ticket(&self, at: Sequence) -> Option<Ticket> {
+        let (first, _) = self.open.front()?;
+        let index = usize::try_from(at.0.checked_sub(first.0)?).ok()?;
+        self.open.get(index).map(|(_, ticket)| *ticket)
     }
 
     /// Where to begin to read what stands behind this entry; none if the log does not reach back so far.
@@ -264,7 +342,7 @@ impl OwnLog {
         let (journal, _) = self.journal.cut_back(Arc::clone(&self.dice), place)?;
         self.journal = journal;
         self.places.retain(|sequence, _| *sequence <= to);
-        self.open.clear();
+        (self.open, self.held_back) = Default::default();
         (self.end, self.written, self.durable) = (end, to, to);
         Ok(end)
     }
@@ -272,7 +350,7 @@ impl OwnLog {
     /// The log goes on behind a snapshot that came from elsewhere, and that is durable; all before it is not read any more.
     pub fn begin(&mut self, end: Mark) {
         self.places.clear();
-        self.open.clear();
+        (self.open, self.held_back) = Default::default();
         self.floor = Some(end);
         (self.end, self.written, self.durable) = (end, end.sequence, end.sequence);
     }
@@ -294,16 +372,10 @@ impl OwnLog {
     /// # Errors
     /// As the journal says; nothing has happened then.
     pub fn let_go(&mut self, to: Sequence) -> Result<Option<Lsn>, ReplicaError> {
-        let Some((_, near)) = self.places.range(..=to).next_back() else { return Ok(None) };
-        let mut place = None;
-        for laid in self.journal.read(*near)? {
-            let laid = laid?;
-            let lsn = laid.lsn;
-            if self.parse(laid)?.sequence == to {
-                place = Some(lsn);
-                break;
-            }
-        }
+        let place = match self.ticket(to) {
+            Some(ticket) => Some(ticket.lsn),
+            None => self.find(to)?,
+        };
         let Some(place) = place else { return Ok(None) };
         let first = self.places.first_key_value().map(|(sequence, _)| *sequence);
         self.places.insert(to, place);
@@ -313,6 +385,19 @@ impl OwnLog {
             self.floor = None;
         }
         Ok(Some(place))
+    }
+
+    /// Where an entry that is durable begins.
+    fn find(&self, at: Sequence) -> Result<Option<Lsn>, ReplicaError> {
+        let Some((_, near)) = self.places.range(..=at).next_back() else { return Ok(None) };
+        for laid in self.journal.read_landed(*near)? {
+            let laid = laid?;
+            let lsn = laid.lsn;
+            if self.parse(laid)?.sequence == at {
+                return Ok(Some(lsn));
+            }
+        }
+        Ok(None)
     }
 
     /// Its journal, as it is now: a cut opens it anew.

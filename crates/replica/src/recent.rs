@@ -23,8 +23,9 @@ impl Recent {
         self.entries.push_back(entry);
     }
 
-    /// Everything up to here is confirmed; the oldest entries go, if there are many.
-    pub(crate) fn confirm(&mut self, to: Sequence, bytes_max: usize) {
+    /// Everything up to here is confirmed; the oldest entries go, if there are many, and none behind `landed`: what is not here any more
+    /// can be read from the log without waiting for its disk.
+    pub(crate) fn confirm(&mut self, to: Sequence, landed: Sequence, bytes_max: usize) {
         while self.unconfirmed.0 > 0 {
             let first = self.entries.len().saturating_sub(self.unconfirmed.0);
             let Some(entry) = self.entries.get(first).filter(|entry| entry.sequence <= to) else { break };
@@ -32,7 +33,7 @@ impl Recent {
             self.unconfirmed.1 = self.unconfirmed.1.saturating_sub(entry.bytes());
         }
         while self.bytes > bytes_max && self.entries.len() > self.unconfirmed.0 {
-            let Some(gone) = self.entries.pop_front() else { break };
+            let Some(gone) = self.entries.pop_front_if(|entry| entry.sequence <= landed) else { break };
             self.bytes = self.bytes.saturating_sub(gone.bytes());
         }
     }
@@ -93,14 +94,16 @@ mod tests {
             recent.push(entry);
         }
         assert_eq!(recent.unconfirmed_bytes(), 600);
-        recent.confirm(Sequence(13), 450);
+        recent.confirm(Sequence(13), Sequence(10), 450);
+        assert_eq!((recent.bytes, recent.unconfirmed_bytes()), (600, 300), "the disk has none of them");
+        recent.confirm(Sequence(13), Sequence(13), 450);
         assert_eq!(recent.unconfirmed_bytes(), 300);
         let left = |recent: &Recent, after| {
             recent.behind(Sequence(after)).map(|entries| entries.map(|entry| entry.sequence.0).collect())
         };
         assert_eq!(left(&recent, 11), None::<Vec<u64>>, "12 and what came before made room");
         assert_eq!(left(&recent, 12), Some(vec![13, 14, 15, 16]));
-        recent.confirm(Sequence(14), 0);
+        recent.confirm(Sequence(14), Sequence(16), 0);
         assert_eq!(left(&recent, 14), Some(vec![15, 16]), "what is not confirmed stays, however little there may be");
         assert_eq!((recent.chain(Sequence(16)), recent.chain(Sequence(17))), (Some(end.chain), None));
         recent.cut(Sequence(15));

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use assent_journal::KIND_RESERVED;
 use assent_membership::{
-    Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
+    Ack, Action, Body, Configuration, Event, Letter, Member, Node, Promise, Reach, Sequence, Standing, Word, WordError,
 };
 use bytes::BytesMut;
 
@@ -311,7 +311,9 @@ impl Replica {
         let to = to.min(self.end.sequence);
         if to > self.confirmed {
             self.confirmed = to;
-            self.recent.confirm(to, self.settings.recent_bytes_max);
+            // Where nothing lands before it is durable, a standby that catches up may be told that what it has not on its disk is confirmed.
+            let landed = if self.settings.setup.ack == Ack::Durable { self.reach.durable } else { to };
+            self.recent.confirm(to, landed, self.settings.recent_bytes_max);
             self.out.push(Output::Commit(to));
         }
     }

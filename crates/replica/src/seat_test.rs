@@ -24,6 +24,7 @@ use assent_ids::Epoch;
 use assent_journal::{Config, Journal};
 use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Setup, Word};
 use assent_sim::{SimClock, SimDice, SimDisk};
+use assent_world::{Barrier, Disk};
 
 use crate::front::{Facts, Wanted};
 use crate::group_test::Play;
@@ -54,6 +55,8 @@ pub struct Shape {
     pub(crate) left_out: Option<Rule>,
     /// What is stored of a configuration is not durable, and acted on.
     pub forgets: bool,
+    /// The disks pass this sync by: what waits for it is told before it is durable.
+    pub unsynced: Option<Barrier>,
     /// A snapshot that is being written when the log is cut is kept all the same.
     pub never_revokes: bool,
     /// What a front reads is answered at once, whoever leads.
@@ -79,6 +82,7 @@ impl Shape {
             #[cfg(test)]
             left_out: None,
             forgets: false,
+            unsynced: None,
             never_revokes: false,
             never_asks: false,
             silent_ms: 120,
@@ -225,16 +229,16 @@ impl<P: Play> Seat<P> {
     }
 
     pub fn start(&mut self, play: &mut P, shape: &Shape, now_ms: u64) -> Vec<Said> {
-        let disk: Arc<dyn assent_world::Disk> = Arc::new(self.disk.clone());
+        shape.unsynced.into_iter().for_each(|barrier| self.disk.ignore(barrier));
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let folder = Path::new(FOLDER);
-        let config = Config {
-            log_size: 5 * 4096,
-            max_buffer_log_size: 2 * 4096,
-            max_elapsed_sync_time: 10,
-            ..Config::default()
-        };
+        let small = Config { log_size: 5 * 4096, max_buffer_log_size: 2 * 4096, ..Config::default() };
+        let config = OwnLog::config(self.told(shape).ack, 10, small);
         let clock = Arc::new(self.clock.clone());
-        let (journal, _) = Journal::open(Arc::clone(&disk), clock, self.dice.clone(), folder, config).unwrap();
+        let journal = match Journal::open(Arc::clone(&disk), clock, self.dice.clone(), folder, config) {
+            Ok((journal, _)) => journal,
+            Err(why) => return vec![Said::Broken(why.to_string())],
+        };
         let own = Own::open(Arc::clone(&disk), &self.clock, &*self.dice, folder).unwrap();
         let shelf = Shelf::open(Arc::clone(&disk), folder).unwrap();
         let mut machine = play.machine();
@@ -595,6 +599,10 @@ impl<P: Play> Up<P> {
             } else {
                 self.log.fetch(self.applied.sequence, 1).unwrap().entries
             };
+            if entries.is_empty() {
+                said.push(Said::Broken(format!("what follows {} is not in the log", self.applied.sequence)));
+                return states;
+            }
             for entry in entries.into_iter().filter(|entry| entry.sequence <= to) {
                 if let Err(broken) = self.apply(entry, said) {
                     said.push(Said::Broken(broken));

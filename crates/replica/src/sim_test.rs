@@ -1,6 +1,7 @@
 //! Seeds: a group of toys in which anything goes wrong for a while, and then nothing. What was acknowledged is there, once, and the group
 //! heals. And without any one rule some seed goes red. The same seeds with the machine and the door of assets are in `assets`.
 
+use assent_journal::BARRIERS;
 use assent_membership::Ack;
 
 use crate::group_test::{self, SEEDS, gate};
@@ -36,7 +37,7 @@ fn missed(what: &str, left_out: impl Fn(Shape) -> Option<Shape>) {
         let Some(less) = left_out(whole.clone()) else { continue };
         if let Err(broken) = play(&less, seed) {
             println!("{what}: {}", broken.lines().next().unwrap_or_default());
-            let whole = Shape { left_out: None, forgets: false, ..less };
+            let whole = Shape { left_out: None, forgets: false, unsynced: None, ..less };
             if let Err(broken) = play(&whole, seed) {
                 panic!("{broken}");
             }
@@ -74,6 +75,20 @@ fn a_standby_applies_only_what_is_confirmed() {
 fn held_is_what_is_held() {
     missed("held is held", |shape| {
         (shape.ack == Ack::Durable).then_some(Shape { left_out: Some(Rule::HeldIsHeld), ..shape })
+    });
+}
+
+/// Where the disk confirms, `Held` says what the journal says: it says so too early if its sync is passed by.
+#[test]
+fn durable_is_told_behind_the_sync_of_the_journal() {
+    let told = |sync: &str| BARRIERS.iter().copied().find(|barrier| barrier.label().contains(sync)).unwrap();
+    missed("a batch's sync", |shape| {
+        let unsynced = Some(told("a batch before its acknowledgement"));
+        (shape.ack == Ack::Durable).then_some(Shape { unsynced, ..shape })
+    });
+    missed("a backlog's sync", |shape| {
+        let unsynced = Some(told("the written backlog"));
+        (shape.ack == Ack::Written).then_some(Shape { unsynced, ..shape })
     });
 }
 

@@ -1,6 +1,6 @@
 //! Members in this process, with a small protocol for clients on their desks, and a machine whose snapshots take as long as the test likes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use assent_replica::{
     CallError, Doors, FRONT_TOKEN, Front, Home, Machine, Next, Port, Put, Ready, Running, Status, Told, Tuning,
 };
 use assent_world::net::{Address, Interest, Listener, Peer, Registry, Token, Waker};
-use assent_world::{Clock, RealClock, RealDice, RealDisk};
+use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
 
 use super::child::Counter;
 
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// Asks for a read.
 const READ: u64 = u64::MAX;
 /// The answer of one that does not lead, or in doubt.
@@ -31,7 +31,7 @@ const KIND_FIRST: u16 = 9;
 const WRONG: u16 = 13;
 
 /// Nobody is taken for silent or slow because the machine is busy.
-fn calm(snapshot_every: u64) -> Tuning {
+pub(crate) fn calm(snapshot_every: u64) -> Tuning {
     Tuning { silent_ms: 20_000, slow_ms: 30_000, snapshot_every, ..Tuning::default() }
 }
 
@@ -59,7 +59,7 @@ impl Arbiter for Memory {
 
 /// Whether snapshots may go on, and how many have begun.
 #[derive(Debug, Default)]
-struct Lock {
+pub(crate) struct Lock {
     inside: Mutex<(bool, u64)>,
     changed: Condvar,
 }
@@ -93,8 +93,8 @@ impl Drop for Group {
 
 /// A counter whose snapshots wait. It also remembers which kinds it executed.
 #[derive(Debug, Default)]
-struct Slow {
-    counter: Counter,
+pub(crate) struct Slow {
+    pub(crate) counter: Counter,
     kinds: Vec<u16>,
     lock: Arc<Lock>,
     /// It can read no snapshot.
@@ -257,10 +257,15 @@ impl Front<Slow> for Line {
     }
 }
 
+/// A disk of the test's, and how what waits for it is let go.
+pub(crate) type Own = (Arc<dyn Disk>, Box<dyn Fn() + Send + Sync>);
+
 /// Members in one folder.
-struct Group {
+pub(crate) struct Group {
     folder: tempfile::TempDir,
-    members: Vec<Running<Slow>>,
+    pub(crate) members: Vec<Running<Slow>>,
+    /// Disks that are not the real one.
+    pub(crate) disks: BTreeMap<u8, Own>,
     count: u8,
     ack: Ack,
     tuning: Tuning,
@@ -279,21 +284,23 @@ impl Group {
     }
 
     /// Of which nobody is started.
-    fn empty(count: u8, ack: Ack, tuning: Tuning) -> Self {
+    pub(crate) fn empty(count: u8, ack: Ack, tuning: Tuning) -> Self {
         let (folder, members) = (tempfile::tempdir().unwrap(), Vec::new());
         let (arbiter, lock, halted) = (Memory::default(), Arc::default(), Arc::default());
-        Self { folder, members, count, ack, tuning, arbiter, lock, halted }
+        Self { folder, members, disks: BTreeMap::new(), count, ack, tuning, arbiter, lock, halted }
     }
 
     /// Starts the next member.
-    fn start(&mut self, refuses: bool) {
+    pub(crate) fn start(&mut self, refuses: bool) {
         let me = u8::try_from(self.members.len()).unwrap();
         let path = |name: String| -> PathBuf { self.folder.path().join(name) };
         let members = (0..self.count).map(|me| (Member(me), Address::Unix(path(format!("m{me}"))))).collect();
         let (folder, preferred) = (path(format!("member{me}")), Member(0));
         let home =
             Home { me: Member(me), members, preferred, told: Told::new(self.ack, "", ""), folder, tuning: self.tuning };
-        let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
+        let disk =
+            self.disks.get(&me).map_or_else(|| Arc::new(RealDisk) as Arc<dyn Disk>, |(disk, _)| Arc::clone(disk));
+        let doors = Doors { disk, clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
         let machine = Slow { lock: Arc::clone(&self.lock), refuses, ..Slow::default() };
         let line = Line::new(&path(format!("line{me}")));
         self.halted = Arc::clone(&line.halted);
@@ -308,17 +315,17 @@ impl Group {
         files.filter_map(|file| file.unwrap().metadata().ok()).map(|file| file.len()).sum()
     }
 
-    fn status(&self, at: usize) -> Status {
+    pub(crate) fn status(&self, at: usize) -> Status {
         self.members[at].status().unwrap()
     }
 
-    fn leader(&self) -> Option<(usize, usize)> {
+    pub(crate) fn leader(&self) -> Option<(usize, usize)> {
         let statuses = (0..self.members.len()).map(|at| (at, self.status(at)));
         let mut leading = statuses.filter(|(_, status)| status.standing == Standing::Leads);
         leading.next().map(|(at, status)| (at, status.configuration.in_sync.len()))
     }
 
-    fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
+    pub(crate) fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
         let begun = RealClock.now();
         while !done(self) {
             assert!(RealClock.now().since(begun) < LIMIT, "{what}");

@@ -11,3 +11,4 @@
 mod child;
 mod front;
 mod processes;
+mod stalled;
