@@ -1,9 +1,10 @@
 //! What has been written and not synced (RPO > 0), and when it must be.
 //!
 //! Walk: [`Backlog::wrote`] after each write · [`Backlog::begin`] takes all of it for one sync · [`Backlog::due`] says when
-//! the next one is.
+//! the next one is · [`Backlog::left`] when who sees to it looks again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use assent_world::{File, Gate, Moment};
 
@@ -27,6 +28,8 @@ pub(crate) struct Backlog {
     end: u64,
     bytes: u64,
     since: Option<Moment>,
+    /// The keeper looks again by itself then, at the latest. Before its first look nobody knows.
+    looks: Moment,
     pub(crate) last_sync: Moment,
     pub(crate) syncing: bool,
     pub(crate) gate: Arc<Gate>,
@@ -39,23 +42,32 @@ impl Backlog {
             end: 0,
             bytes: 0,
             since: None,
+            looks: Moment(u64::MAX),
             last_sync: now,
             syncing: false,
             gate: Arc::default(),
         }
     }
 
-    /// Bytes up to `end` have been written, the last of them into this segment. Says whether that changes when the next
-    /// sync is due.
-    pub(crate) fn wrote(&mut self, unsynced: Unsynced, bytes: u64, end: u64, now: Moment) -> bool {
+    /// Bytes up to `end` have been written, the last of them into this segment. Says whether the keeper must be called: it would look
+    /// too late for the next sync. Once is enough: then it looks when that is due.
+    pub(crate) fn wrote(&mut self, unsynced: Unsynced, (bytes, end): (u64, u64), now: Moment, config: &Config) -> bool {
         if self.segments.last().is_none_or(|last| last.segment.first() != unsynced.segment.first()) {
             self.segments.push(unsynced);
         }
-        let (first, few) = (self.since.is_none(), self.bytes < UNSYNCED_BYTES);
         self.end = end;
         self.bytes += bytes;
         self.since.get_or_insert(now);
-        first || (few && self.bytes >= UNSYNCED_BYTES)
+        let due = self.due(config).filter(|due| *due < self.looks);
+        self.looks = due.unwrap_or(self.looks);
+        due.is_some()
+    }
+
+    /// The keeper has looked now, and looks again when the next sync is due, or after this pause. After which one that is.
+    pub(crate) fn left(&mut self, now: Moment, pause: Duration, config: &Config) -> Duration {
+        let pause = self.due(config).map_or(pause, |due| due.since(now).min(pause));
+        self.looks = now.after(pause);
+        pause
     }
 
     /// Takes everything for one sync: how far it reaches, and the segments in order.
@@ -90,25 +102,63 @@ mod tests {
 
     #[test]
     fn a_sync_is_due_within_the_longest_time_and_not_before_the_shortest() {
-        use crate::layout::SegmentHead;
-        let head = SegmentHead { first: 0, size: 20480, epoch: 1, salt: 1, recycled: false };
-        let segment = Arc::new(Segment::new(head, "x".into(), None));
-        let unsynced = || Unsynced { segment: Arc::clone(&segment), file: None };
         let config = Config { min_elapsed_sync_time: 8, max_elapsed_sync_time: 10, ..Config::default() };
         let mut backlog = Backlog::new(Moment(0));
         assert_eq!(backlog.due(&config), None);
-        backlog.wrote(unsynced(), 100, 100, Moment(1000));
-        backlog.wrote(unsynced(), 100, 200, Moment(2000));
+        backlog.wrote(unsynced(), (100, 100), Moment(1000), &config);
+        backlog.wrote(unsynced(), (100, 200), Moment(2000), &config);
         // Written at 1 ms: half of 10 ms later would be 6 ms, but 8 ms must lie between two syncs.
         assert_eq!(backlog.due(&config), Some(Moment(8000)));
         assert_eq!(backlog.begin().0, 200);
         assert_eq!(backlog.due(&config), None);
         backlog.end(Moment(9000));
-        backlog.wrote(unsynced(), 100, 300, Moment(30_000));
+        backlog.left(Moment(9000), Duration::from_millis(100), &config);
+        assert!(backlog.wrote(unsynced(), (100, 300), Moment(30_000), &config));
         assert_eq!(backlog.due(&config), Some(Moment(35_000)));
-        assert!(!backlog.wrote(unsynced(), UNSYNCED_BYTES - 101, 400, Moment(30_001)));
+        assert!(!backlog.wrote(unsynced(), (UNSYNCED_BYTES - 101, 400), Moment(30_001), &config));
         assert_eq!(backlog.due(&config), Some(Moment(35_000)));
-        assert!(backlog.wrote(unsynced(), 1, 401, Moment(30_002)), "the keeper must hear of it");
+        assert!(backlog.wrote(unsynced(), (1, 401), Moment(30_002), &config), "the keeper must hear of it");
         assert_eq!(backlog.due(&config), Some(Moment(30_000)));
+    }
+
+    #[test]
+    fn the_keeper_is_called_only_where_it_would_look_too_late() {
+        const PAUSE: Duration = Duration::from_millis(100);
+        let config = Config { max_elapsed_sync_time: 10, ..Config::default() };
+        let mut backlog = Backlog::new(Moment(0));
+        let wrote = |backlog: &mut Backlog, ms: u64| backlog.wrote(unsynced(), (1, ms), Moment(ms * 1_000), &config);
+        assert!(wrote(&mut backlog, 1), "nobody knows when it looks");
+        assert!(!wrote(&mut backlog, 2), "it was called");
+        // It comes, and finds nothing due: it knows when that will be.
+        assert_eq!(backlog.left(Moment(2_000), PAUSE, &config), Duration::from_millis(4));
+        let calls = (3..=6)
+            .filter(|ms| {
+                // Somebody waits for each write, and syncs it.
+                let called = wrote(&mut backlog, *ms);
+                backlog.begin();
+                backlog.end(Moment(ms * 1_000));
+                called
+            })
+            .count();
+        assert_eq!(calls, 0, "it looks at 6 ms, and nothing of that is due before 8");
+        assert!(!wrote(&mut backlog, 6));
+        assert_eq!(backlog.left(Moment(6_000), PAUSE, &config), Duration::from_millis(5));
+        backlog.begin();
+        backlog.end(Moment(11_000));
+        // Nothing waits: it looks in a while, which is too late for what is written then.
+        assert_eq!(backlog.left(Moment(11_000), PAUSE, &config), PAUSE);
+        assert!(wrote(&mut backlog, 12) && !wrote(&mut backlog, 13));
+        // But for what is due behind its next look anyway.
+        let seldom = Config { max_elapsed_sync_time: 1_000, ..config.clone() };
+        backlog.begin();
+        backlog.end(Moment(20_000));
+        backlog.left(Moment(20_000), PAUSE, &seldom);
+        assert!(!backlog.wrote(unsynced(), (1, 21), Moment(21_000), &seldom));
+    }
+
+    fn unsynced() -> Unsynced {
+        use crate::layout::SegmentHead;
+        let head = SegmentHead { first: 0, size: 20480, epoch: 1, salt: 1, recycled: false };
+        Unsynced { segment: Arc::new(Segment::new(head, "x".into(), None)), file: None }
     }
 }

@@ -156,7 +156,7 @@ impl Journal {
         let landed = core.land(flight, result, self.config.in_flight());
         if let Some(end) = landed.end {
             if self.config.lazy() {
-                due = self.backlog().wrote(unsynced, written, end, self.clock.now());
+                due = self.backlog().wrote(unsynced, (written, end), self.clock.now(), &self.config);
             } else {
                 self.durable.store(end, Ordering::Release);
             }

@@ -42,24 +42,23 @@ impl Journal {
             // Full is told to the append that needs it.
             _ = self.extend(end);
         }
-        let pause = if self.config.lazy() { self.sync_if_due() } else { PAUSE };
+        if self.config.lazy() {
+            self.sync_if_due();
+        }
         self.claim_if_idle();
-        pause.min(PAUSE)
+        if self.config.lazy() { self.backlog().left(self.clock.now(), PAUSE, &self.config) } else { PAUSE }
     }
 
-    fn sync_if_due(&self) -> Duration {
+    fn sync_if_due(&self) {
         // What was appended and is waited for by nobody is written here, so that the bound holds for it too.
         let end = self.core().end();
         if self.reach(end).is_err() {
-            return PAUSE;
+            return;
         }
-        let now = self.clock.now();
-        let Some(due) = self.backlog().due(&self.config) else { return PAUSE };
-        if due <= now {
+        let due = self.backlog().due(&self.config);
+        if due.is_some_and(|due| due <= self.clock.now()) {
             _ = self.sync_backlog(self.landed.load(Ordering::Acquire));
-            return PAUSE;
         }
-        due.since(now)
     }
 
     fn claim_if_idle(&self) {
