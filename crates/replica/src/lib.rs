@@ -45,20 +45,17 @@ mod wires;
 
 #[cfg(test)]
 mod gate_test;
-#[cfg(any(test, feature = "simulation"))]
-#[doc(hidden)]
-pub mod group_test;
 #[cfg(test)]
 mod inspect_test;
 #[cfg(test)]
 mod own_log_test;
-#[cfg(any(test, feature = "simulation"))]
-#[doc(hidden)]
-pub mod seat_test;
 #[cfg(test)]
 mod shelf_test;
 #[cfg(test)]
 mod sim_test;
+#[cfg(any(test, feature = "simulation"))]
+#[doc(hidden)]
+pub mod simulation_test;
 #[cfg(test)]
 mod story_test;
 #[cfg(test)]

@@ -4,16 +4,15 @@
 use assent_journal::BARRIERS;
 use assent_membership::Ack;
 
-use crate::group_test::{self, SEEDS, gate};
 use crate::rules::Rule;
-use crate::seat_test::Shape;
+use crate::simulation_test::{self, SEEDS, Shape, gate};
 use crate::toy_test::Toys;
 
 /// Of the minute that `make test` has for seeds; the others are for those of assets.
 const SECONDS: u64 = 15;
 
 fn play(shape: &Shape, seed: u64) -> Result<(), String> {
-    group_test::play(shape, seed, Toys::new(shape.ack)).map(drop)
+    simulation_test::play(shape, seed, Toys::new(shape.ack)).map(drop)
 }
 
 #[test]

@@ -6,9 +6,8 @@ use assent_membership::{
 };
 
 use crate::desk::Shown;
-use crate::group_test::{Group, Play as _};
 use crate::rules::Rule;
-use crate::seat_test::Shape;
+use crate::simulation_test::{Group, Play as _, Shape};
 use crate::toy_test::{Request, Toys};
 use crate::{
     Chain, Entry, Fault, Input, Mark, Message, Opened, Output, ReadAt, Refused, Replica, Said, Settings, Told,

@@ -7,7 +7,7 @@ use std::io;
 use assent_membership::{Ack, Member, Sequence};
 use assent_sim::SimClock;
 
-use crate::group_test::{Play, Stage};
+use crate::simulation_test::{Play, Stage};
 use crate::{Entry, Machine, Mark, Next, Put};
 
 /// Those who ask.

@@ -9,8 +9,7 @@ mod caller_test;
 mod market_test;
 mod pipe_test;
 
-use assent_replica::group_test::{SEEDS, gate, play};
-use assent_replica::seat_test::Shape;
+use assent_replica::simulation_test::{SEEDS, Shape, gate, play};
 
 use self::market_test::Market;
 use super::Duty;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use assent_frame::{Head, lay, parse};
 use assent_membership::Sequence;
 use assent_replica::Ready;
-use assent_replica::group_test::Stage;
+use assent_replica::simulation_test::Stage;
 use assent_sim::register::Call;
 
 use super::market_test::Market;

@@ -11,7 +11,7 @@ use assent_frame::Writer;
 use assent_ids::Xid;
 use assent_membership::{Member, Sequence};
 use assent_replica::Entry;
-use assent_replica::group_test::{Play, Stage};
+use assent_replica::simulation_test::{Play, Stage};
 use assent_sim::linear::{Timed, Verdict, linearizable};
 use assent_sim::register::{self, Call, Did, Register, Registers};
 use assent_sim::{Rng, SimClock};

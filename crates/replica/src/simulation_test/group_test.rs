@@ -3,16 +3,6 @@
 //!
 //! Walk: a [`Play`] says which machine its members have and what their clients do · [`play`] lets a seed begin, go wrong and heal ·
 //! [`gate`] plays as many seeds as it is told · [`Group`] by hand.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    missing_docs,
-    missing_debug_implementations,
-    reason = "a test, also where it is that of a room above"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +12,7 @@ use assent_membership::{Ack, Configuration, InSync, Member, Sequence, Standing, 
 use assent_sim::{Rng, SimClock};
 use assent_world::{Clock as _, RealClock};
 
-use crate::seat_test::{Said, Seat, Shape, Up};
+use super::seat_test::{Said, Seat, Shape, Up};
 use crate::{Chain, Entry, Front, Input, Machine, Mark, Message};
 
 /// As many seeds as a gate plays where nobody says otherwise.

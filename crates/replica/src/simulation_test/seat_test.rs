@@ -5,16 +5,6 @@
 //! value, what is confirmed is executed, reads, the front says what it may · [`Up::submit`] and [`Up::read`] are a caller's.
 //! Deliberately absent: what machine that is ([`Play`]), and everything that happens between members; bounded execution: all that is
 //! confirmed is executed in the same turn, and a person's word comes by [`Seat::word`] alone.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    missing_docs,
-    missing_debug_implementations,
-    reason = "a test, also where it is that of a room above"
-)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -26,8 +16,8 @@ use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Set
 use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_world::{Barrier, Disk};
 
+use super::group_test::Play;
 use crate::front::{Facts, Wanted};
-use crate::group_test::Play;
 #[cfg(test)]
 use crate::rules::Rule;
 use crate::{
