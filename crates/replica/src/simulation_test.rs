@@ -1,6 +1,8 @@
 //! A group in simulated time, for the tests of this room and of any above it that has a [`Machine`](crate::Machine).
 //!
-//! Walk: `group_test` is the group and what happens to it · `seat_test` is one member of it.
+//! Walk: who plays, and how a seed is played (`play_test`), in which shape (`shape_test`) · the group and what happens to it
+//! (`group_test`), what goes wrong (`harm_test`), what must never be (`judge_test`) · one member's machine (`seat_test`) and what runs on
+//! it (`up_test`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,7 +15,15 @@
 )]
 
 mod group_test;
+mod harm_test;
+mod judge_test;
+mod play_test;
 mod seat_test;
+mod shape_test;
+mod up_test;
 
-pub use group_test::{Group, Play, SEEDS, Seen, Stage, gate, play};
-pub use seat_test::{Said, Seat, Shape, Up};
+pub use group_test::Group;
+pub use play_test::{Play, SEEDS, Seen, Stage, gate, play};
+pub use seat_test::{Said, Seat};
+pub use shape_test::Shape;
+pub use up_test::Up;

@@ -1,179 +1,21 @@
 //! A group in simulated time: members on simulated disks, an arbiter, clients, and a network that loses, doubles, delays and cuts.
-//! What must never be is looked for at every step.
 //!
-//! Walk: a [`Play`] says which machine its members have and what their clients do · [`play`] lets a seed begin, go wrong and heal ·
-//! [`gate`] plays as many seeds as it is told · [`Group`] by hand.
+//! Walk: [`Group::run`] lets happen what is due, in its order · what a member said goes on its way ([`Group::heard`]) · what goes wrong is
+//! in `harm_test`, what must never be in `judge_test`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use std::time::Duration;
+use assent_membership::{Ack, Configuration, Sequence, Word};
+use assent_sim::Rng;
 
-use assent_membership::{Ack, Configuration, InSync, Member, Sequence, Standing, Word};
-use assent_sim::{Rng, SimClock};
-use assent_world::{Clock as _, RealClock};
-
-use super::seat_test::{Said, Seat, Shape, Up};
-use crate::{Chain, Entry, Front, Input, Machine, Mark, Message};
-
-/// As many seeds as a gate plays where nobody says otherwise.
-pub const SEEDS: u64 = 2_000;
-
-/// A machine, what sits on the desks of its members, and those who ask them.
-pub trait Play: Sized {
-    /// What the log leads to.
-    type Machine: Machine;
-    /// What sits on a member's desk.
-    type Front: Front<Self::Machine>;
-
-    /// One before its first command.
-    fn machine(&self) -> Self::Machine;
-
-    /// Of a member that starts: what it was told in an earlier life is gone.
-    fn front(&mut self, member: Member, clock: &SimClock) -> Self::Front;
-
-    /// How many there are who ask.
-    fn clients(&self) -> u8;
-
-    /// One of them has its turn; whom it has asked comes back. What was broken, if it sees that.
-    fn client(&mut self, client: u8, stage: &mut Stage<'_, Self>) -> Result<Option<usize>, String>;
-
-    /// An entry was executed at a member; by nobody before, if it is the first. What is wrong with the answer.
-    fn executed(&mut self, member: Member, entry: &Entry, answer: &[u8], is_first: bool) -> Result<(), String>;
-
-    /// A caller's command was answered.
-    fn told(&mut self, entry: Mark, command: &[u8], answer: &[u8]) {
-        _ = (entry, command, answer);
-    }
-
-    /// A caller's vote is told.
-    fn kept(&mut self, entry: Mark) {
-        _ = entry;
-    }
-
-    /// The last vote that was told to anybody: it must be on the disk of everybody in the set.
-    fn voted(&self) -> Sequence;
-
-    /// How much was acknowledged, and the last entry of it that is known.
-    fn acknowledged(&self) -> (usize, Sequence);
-
-    /// Nobody begins anything any more.
-    fn quiet(&mut self);
-
-    /// Whether everything that was begun has its end.
-    fn is_idle(&self) -> bool;
-
-    /// What clients were told is there, once.
-    fn audit(&self, member: Member, machine: &Self::Machine) -> Result<(), String>;
-}
-
-/// What a client finds when it has its turn.
-pub struct Stage<'a, P: Play> {
-    pub seats: &'a mut [Seat<P>],
-    pub rng: &'a mut Rng,
-    pub now_ms: u64,
-    /// Whether things go wrong.
-    pub faults: bool,
-    paused_until_ms: &'a [u64],
-}
-
-impl<P: Play> Stage<'_, P> {
-    /// The member, if it is up and not asleep.
-    pub fn awake(&mut self, at: usize) -> Option<&mut Up<P>> {
-        if self.paused_until_ms[at] > self.now_ms {
-            return None;
-        }
-        self.seats[at].up.as_mut()
-    }
-}
-
-/// What a seed, or many of them, have seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    pub acked: u64,
-    pub reads: u64,
-    pub crashes: u64,
-    pub burns: u64,
-    pub hand_overs: u64,
-    pub installs: u64,
-    pub epochs: u64,
-}
-
-/// Plays a seed; the answer is what it saw and who played, or what was broken.
-pub fn play<P: Play>(shape: &Shape, seed: u64, who: P) -> Result<(Seen, P), String> {
-    let mut group = Group::new(shape, seed, who);
-    let told = |group: &Group<P>, what: &str| format!("seed {seed} of {shape:?}: {what}\n{}", group.brief());
-    let check = |group: &Group<P>| group.broken.as_ref().map_or(Ok(()), |broken| Err(told(group, broken)));
-    group.run(500);
-    check(&group)?;
-    group.begin_faults();
-    group.run(2_500);
-    check(&group)?;
-    group.end_faults();
-    let before = group.play.acknowledged().0;
-    group.run(3_000);
-    check(&group)?;
-    if group.play.acknowledged().0 <= before {
-        return Err(told(&group, "nothing is acknowledged any more"));
-    }
-    group.play.quiet();
-    for _ in 0..30 {
-        group.run(100);
-        check(&group)?;
-        if group.is_healed() {
-            break;
-        }
-    }
-    if !group.is_healed() {
-        return Err(told(&group, "it does not heal"));
-    }
-    group.audit();
-    check(&group)?;
-    let seen = Seen {
-        acked: group.play.acknowledged().0 as u64,
-        reads: group.reads,
-        crashes: group.crashes,
-        burns: group.burns,
-        hand_overs: group.hand_overs,
-        installs: group.installs,
-        epochs: u64::from(group.arbiter.epoch.0),
-    };
-    Ok((seen, group.play))
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.trim().parse().ok())
-}
-
-/// Plays [`SEEDS`] seeds, in at most so many seconds; `make sim SEEDS=number` says otherwise. How many were played, and what they saw.
-pub fn gate<P: Play>(seconds: u64, who: impl Fn(&Shape, u64) -> P, mut each: impl FnMut(P)) -> (u64, Seen) {
-    let first = number("ASSENT_SIM_SEED").unwrap_or(1);
-    let (seeds, limit) = match number("ASSENT_SIM_SEEDS") {
-        Some(seeds) => (seeds, Duration::MAX),
-        None => (SEEDS, Duration::from_secs(seconds)),
-    };
-    let begun = RealClock.now();
-    let (mut played, mut all) = (0, Seen::default());
-    // At least some, however loaded the machine is.
-    while played < seeds && (played < 60 || RealClock.now().since(begun) < limit) {
-        let (seed, shape) = (first + played, Shape::of(first + played));
-        let (seen, who) = play(&shape, seed, who(&shape, seed)).unwrap_or_else(|broken| panic!("{broken}"));
-        each(who);
-        all.acked += seen.acked;
-        all.reads += seen.reads;
-        all.crashes += seen.crashes;
-        all.burns += seen.burns;
-        all.hand_overs += seen.hand_overs;
-        all.installs += seen.installs;
-        all.epochs += seen.epochs;
-        played += 1;
-    }
-    println!("{played} seeds from {first} in {:?}: {all:?}", RealClock.now().since(begun));
-    (played, all)
-}
+use super::play_test::{Play, Stage};
+use super::seat_test::{Said, Seat};
+use super::shape_test::Shape;
+use crate::{Chain, Front as _, Input, Message};
 
 /// What is going to happen.
 #[derive(Clone, Debug)]
-enum Happening {
+pub(super) enum Happening {
     /// A message arrives: bytes, as they were laid.
     Message {
         from: usize,
@@ -209,42 +51,32 @@ enum Happening {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mended {
+pub(super) enum Mended {
     Link(usize, usize),
     Arbiter(usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crash {
-    /// The process: what reached the kernel stays.
-    Kill,
-    /// The machine: what reached the disk stays.
-    Power,
-    /// The disk too.
-    Burn,
 }
 
 pub struct Group<P: Play> {
     pub shape: Shape,
     pub play: P,
     pub now_ms: u64,
-    rng: Rng,
-    happenings: BTreeMap<(u64, u64), Happening>,
-    count: u64,
+    pub(super) rng: Rng,
+    pub(super) happenings: BTreeMap<(u64, u64), Happening>,
+    pub(super) count: u64,
     pub seats: Vec<Seat<P>>,
     pub arbiter: Configuration,
-    cut_links: BTreeSet<(usize, usize)>,
-    cut_arbiter: BTreeSet<usize>,
-    paused_until_ms: Vec<u64>,
-    disk_planned: Vec<[bool; 2]>,
+    pub(super) cut_links: BTreeSet<(usize, usize)>,
+    pub(super) cut_arbiter: BTreeSet<usize>,
+    pub(super) paused_until_ms: Vec<u64>,
+    pub(super) disk_planned: Vec<[bool; 2]>,
     /// Disks that never get round to it.
     pub stuck_disks: BTreeSet<usize>,
     /// Of a thousand messages, how many are lost and doubled.
-    loss: u64,
-    faults: bool,
+    pub(super) loss: u64,
+    pub(super) faults: bool,
     /// What was applied anywhere, by its number: one history.
-    decided: BTreeMap<Sequence, Chain>,
-    led: BTreeMap<u32, usize>,
+    pub(super) decided: BTreeMap<Sequence, Chain>,
+    pub(super) led: BTreeMap<u32, usize>,
     pub reads: u64,
     pub crashes: u64,
     pub burns: u64,
@@ -299,28 +131,6 @@ impl<P: Play> Group<P> {
         group
     }
 
-    /// From now on things go wrong.
-    pub fn begin_faults(&mut self) {
-        self.faults = true;
-        self.loss = self.rng.below(60);
-        self.plan(1, Happening::Fault);
-    }
-
-    /// From now on nothing goes wrong, and what did is mended.
-    pub fn end_faults(&mut self) {
-        self.faults = false;
-        self.loss = 0;
-        self.cut_links.clear();
-        self.cut_arbiter.clear();
-        self.paused_until_ms.fill(self.now_ms);
-        for at in 0..self.seats.len() {
-            self.word(at, Word::Out(false));
-            if self.seats[at].up.is_none() {
-                self.plan(1, Happening::Start(at));
-            }
-        }
-    }
-
     /// Lets time pass.
     pub fn run(&mut self, for_ms: u64) {
         let until = self.now_ms + for_ms;
@@ -334,64 +144,19 @@ impl<P: Play> Group<P> {
         self.now_ms = until;
     }
 
-    fn word(&mut self, at: usize, word: Word) {
+    pub(super) fn word(&mut self, at: usize, word: Word) {
         let said = self.seats[at].word(&self.shape, self.now_ms, word);
         self.heard(at, said);
     }
 
-    /// A member sleeps for so long.
-    pub fn pause(&mut self, at: usize, for_ms: u64) {
-        self.paused_until_ms[at] = self.now_ms + for_ms;
-    }
-
-    /// A member's process dies, or its machine, and comes back.
-    pub fn crash(&mut self, at: usize, power: Option<u64>, back_in_ms: u64) {
-        self.seats[at].crash(power);
-        self.plan(back_in_ms, Happening::Start(at));
-    }
-
-    /// Nobody hears of a member, and it hears of nobody, for so long.
-    pub fn cut_off(&mut self, at: usize, arbiter: bool, for_ms: u64) {
-        for other in (0..self.seats.len()).filter(|other| *other != at) {
-            for (from, to) in [(at, other), (other, at)] {
-                self.cut_links.insert((from, to));
-                self.plan(for_ms, Happening::Mend(Mended::Link(from, to)));
-            }
-        }
-        if arbiter {
-            self.cut_arbiter.insert(at);
-            self.plan(for_ms, Happening::Mend(Mended::Arbiter(at)));
-        }
-    }
-
-    /// Whether everybody is up, in sync, and has applied the same.
-    pub fn is_healed(&self) -> bool {
-        let mut applied = self.seats.iter().map(|seat| seat.up.as_ref().map(|up| (up.applied, up.machine.hash())));
-        let first = applied.next().flatten();
-        self.play.is_idle()
-            && first.is_some_and(|(end, _)| end.sequence >= self.play.acknowledged().1)
-            && applied.all(|other| other == first)
-            && self.arbiter.in_sync.len() == self.seats.len()
-            && self.seats.iter().any(|seat| seat.up.as_ref().is_some_and(|up| up.replica.standing() == Standing::Leads))
-    }
-
-    /// What clients were told is there, and every request was executed once.
-    pub fn audit(&mut self) {
-        for (member, up) in self.seats.iter().filter_map(|seat| Some((seat.me, seat.up.as_ref()?))) {
-            if let Err(broken) = self.play.audit(member, &up.machine) {
-                self.broken = Some(broken);
-            }
-        }
-    }
-
-    fn plan(&mut self, in_ms: u64, happening: Happening) {
+    pub(super) fn plan(&mut self, in_ms: u64, happening: Happening) {
         self.count += 1;
         // Of one moment, anything may come first.
         let order = (self.rng.below(1 << 20) << 40) + self.count;
         self.happenings.insert((self.now_ms + in_ms, order), happening);
     }
 
-    fn start(&mut self, at: usize) {
+    pub(super) fn start(&mut self, at: usize) {
         let shape = self.shape.clone();
         let said = self.seats[at].start(&mut self.play, &shape, self.now_ms);
         self.look_at_votes();
@@ -399,7 +164,7 @@ impl<P: Play> Group<P> {
         self.plan(1, Happening::Due(at));
     }
 
-    fn step(&mut self, at: usize, input: Input) {
+    pub(super) fn step(&mut self, at: usize, input: Input) {
         let said = self.seats[at].step(&self.shape, self.now_ms, input);
         self.heard(at, said);
     }
@@ -488,7 +253,7 @@ impl<P: Play> Group<P> {
         self.heard(at, said);
     }
 
-    fn is_lost(&mut self) -> bool {
+    pub(super) fn is_lost(&mut self) -> bool {
         self.rng.below(1_000) < self.loss
     }
 
@@ -579,38 +344,6 @@ impl<P: Play> Group<P> {
         }
     }
 
-    fn applied(&mut self, at: usize, entry: &Entry, answer: &[u8], is_awaited: bool) {
-        let lossy = self.shape.ack == Ack::None;
-        let before = self.decided.insert(entry.sequence, entry.chain);
-        if before.is_some_and(|before| before != entry.chain) && !lossy {
-            self.broken = Some(format!("member {at} applies another entry {} than somebody else did", entry.sequence));
-        } else if let Err(broken) = self.play.executed(self.seats[at].me, entry, answer, before.is_none()) {
-            self.broken = Some(format!("entry {} at member {at}: {broken}", entry.sequence));
-        }
-        if is_awaited {
-            self.answered(entry.mark(), &entry.payload, answer);
-        }
-    }
-
-    fn answered(&mut self, entry: Mark, command: &[u8], answer: &[u8]) {
-        if !self.is_lost() {
-            self.play.told(entry, command, answer);
-        }
-    }
-
-    /// Every vote that was told is on the disk of everybody in the recorded set; whose disk is another one does not count.
-    fn look_at_votes(&mut self) {
-        let voted = self.play.voted();
-        let lacks = |seat: &Seat<P>| {
-            let counts = self.arbiter.in_sync.life(seat.me).is_some_and(|life| life.disk == seat.life.disk);
-            let held = seat.up.as_ref().map(|up| up.log.held().1);
-            held.filter(|held| counts && *held < voted).map(|held| (seat.me, held))
-        };
-        if let Some((member, held)) = self.seats.iter().find_map(lacks) {
-            self.broken = Some(format!("vote {voted} was told; member {member} of the set has {held} on its disk"));
-        }
-    }
-
     fn client(&mut self, client: u8) {
         let mut stage = Stage {
             seats: &mut self.seats,
@@ -627,138 +360,5 @@ impl<P: Play> Group<P> {
         self.look_at_votes();
         let later = self.rng.range(3..15);
         self.plan(later, Happening::Client(client));
-    }
-
-    fn fault(&mut self) {
-        if !self.faults {
-            return;
-        }
-        let members = self.seats.len();
-        let (at, other) = (self.rng.index(members), self.rng.index(members));
-        match self.rng.below(18) {
-            14 | 15 if at != other => {
-                self.hand_overs += 1;
-                self.word(at, Word::HandOver(Member(u8::try_from(other).unwrap())));
-            }
-            16 => {
-                let out = self.rng.below(2) == 0;
-                self.word(at, Word::Out(out));
-            }
-            17 => {
-                if self.seats[at].up.is_some() && self.is_survived(at, Crash::Burn) {
-                    self.burns += 1;
-                    self.seats[at].burn();
-                    let later = self.rng.range(1..500);
-                    self.plan(later, Happening::Start(at));
-                }
-            }
-            12 | 13 => {
-                // Cut off from everybody; those that had a connection notice at once, or not.
-                let length = self.rng.range(20..600);
-                self.cut_off(at, self.rng.clone().below(2) == 0, length);
-                if at != other && self.rng.below(2) == 0 {
-                    self.lose(at, other);
-                }
-            }
-            10 | 11 if at != other => self.lose(at, other),
-            0..=2 => {
-                let power = (self.rng.below(2) == 0).then(|| self.rng.roll());
-                let how = if power.is_some() { Crash::Power } else { Crash::Kill };
-                if self.seats[at].up.is_some() && self.is_survived(at, how) {
-                    self.crashes += 1;
-                    self.seats[at].crash(power);
-                    let later = self.rng.range(1..500);
-                    self.plan(later, Happening::Start(at));
-                }
-            }
-            3 | 4 => {
-                let length = self.rng.range(20..400);
-                self.paused_until_ms[at] = self.now_ms + length;
-            }
-            5 | 6 if at != other => {
-                for (from, to) in
-                    if self.rng.below(2) == 0 { vec![(at, other)] } else { vec![(at, other), (other, at)] }
-                {
-                    self.cut_links.insert((from, to));
-                    let later = self.rng.range(20..600);
-                    self.plan(later, Happening::Mend(Mended::Link(from, to)));
-                }
-            }
-            7 | 8 => {
-                self.cut_arbiter.insert(at);
-                let later = self.rng.range(20..600);
-                self.plan(later, Happening::Mend(Mended::Arbiter(at)));
-            }
-            _ => self.loss = self.rng.below(100),
-        }
-        let later = self.rng.range(10..150);
-        self.plan(later, Happening::Fault);
-    }
-
-    /// A connection breaks, at one end or both, although both members are well; and there is a new one.
-    fn lose(&mut self, at: usize, other: usize) {
-        let member = |at: usize| Member(u8::try_from(at).unwrap());
-        let ends = if self.rng.below(2) == 0 { vec![(at, other)] } else { vec![(at, other), (other, at)] };
-        for (end, of) in
-            ends.iter().copied().filter(|(end, _)| self.paused_until_ms[*end] <= self.now_ms).collect::<Vec<_>>()
-        {
-            self.step(end, Input::Lost(member(of)));
-            self.step(end, Input::Connected(member(of)));
-        }
-    }
-
-    /// Whether the mode promises to lose nothing by this crash, after all that has gone before: by every set that counts, or may
-    /// count any moment.
-    fn is_survived(&self, at: usize, how: Crash) -> bool {
-        let under_way = self.happenings.values().filter_map(|happening| match happening {
-            Happening::Change { expect, to, .. } if *expect >= self.arbiter.version => Some(&to.in_sync),
-            _ => None,
-        });
-        let counted =
-            self.seats.iter().filter_map(|seat| seat.up.as_ref()).flat_map(|up| up.replica.membership().sets());
-        std::iter::once(&self.arbiter.in_sync)
-            .chain(under_way)
-            .chain(counted)
-            .all(|set| self.is_survived_by(at, how, set))
-    }
-
-    fn is_survived_by(&self, at: usize, how: Crash, set: &InSync) -> bool {
-        let me = Member(u8::try_from(at).unwrap());
-        let kept = match (self.shape.ack, how) {
-            (_, Crash::Burn) => false,
-            (Ack::None | Ack::Durable, _) | (Ack::Written, Crash::Kill) => true,
-            _ => set.is_only(me),
-        };
-        kept || set.life(me).is_none()
-            || set.iter().any(|(member, life)| {
-                let seat = &self.seats[usize::from(member.0)];
-                member != me && seat.up.is_some() && seat.life == life
-            })
-    }
-
-    /// The group in a few lines, for a failed seed.
-    pub fn brief(&self) -> String {
-        let mut text =
-            format!("{} ms; arbiter {:?}; acknowledged {:?}\n", self.now_ms, self.arbiter, self.play.acknowledged());
-        for seat in &self.seats {
-            let Some(up) = &seat.up else {
-                text.push_str(&format!("  {} is down\n", seat.me));
-                continue;
-            };
-            let (known, end) = (up.replica.configuration(), up.replica.end().sequence);
-            text.push_str(&format!(
-                "  {} unconfirmed {} life {:?} v{} e{} {:?} end {end} confirmed {} applied {} base {}\n",
-                seat.me,
-                up.replica.recent.unconfirmed_bytes(),
-                seat.life,
-                known.version,
-                known.epoch,
-                up.replica.standing(),
-                up.replica.confirmed(),
-                up.applied.sequence,
-                up.shelf.base().end.sequence,
-            ));
-        }
-        text
     }
 }

@@ -2,7 +2,7 @@
 //! log leads to, and what sits on its desk.
 //!
 //! Walk: a [`Seat`] is up or not · [`Seat::step`] hears of something and has a turn, as a desk has it: the front's round, one step of the
-//! value, what is confirmed is executed, reads, the front says what it may · [`Up::submit`] and [`Up::read`] are a caller's.
+//! value, what is confirmed is executed, reads, the front says what it may.
 //! Deliberately absent: what machine that is ([`Play`]), and everything that happens between members; bounded execution: all that is
 //! confirmed is executed in the same turn, and a person's word comes by [`Seat::word`] alone.
 
@@ -12,83 +12,22 @@ use std::sync::Arc;
 
 use assent_ids::Epoch;
 use assent_journal::{Config, Journal};
-use assent_membership::{Ack, Configuration, History, Life, Member, Sequence, Setup, Word};
+use assent_membership::{Configuration, Life, Member, Sequence, Setup, Word};
 use assent_sim::{SimClock, SimDice, SimDisk};
-use assent_world::{Barrier, Disk};
+use assent_world::Disk;
 
-use super::group_test::Play;
-use crate::front::{Facts, Wanted};
-#[cfg(test)]
-use crate::rules::Rule;
+use super::play_test::Play;
+use super::shape_test::Shape;
+use super::up_test::{Up, kept};
+use crate::front::Wanted;
 use crate::{
-    Base, Coming, Entry, Fault, Front as _, Input, LeaseSettings, Lent, Machine, Mark, Message, Opened, Output, Own,
-    OwnLog, Port, ReadAt, Ready, Replica, Settings, Shelf, Told, Wrote,
+    Base, Entry, Fault, Front as _, Input, LeaseSettings, Lent, Machine, Mark, Message, Opened, Output, Own, OwnLog,
+    Replica, Settings, Shelf, Told, Wrote,
 };
 
 const FOLDER: &str = "member";
 /// With each so many entries the members compare their states.
-const COMPARE_EVERY: u64 = 8;
-
-/// What is simulated, and how.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    pub members: u8,
-    pub ack: Ack,
-    pub lease: bool,
-    /// The last member was told to promise nothing.
-    pub mixed: bool,
-    /// With each start a member may be told to promise nothing.
-    pub fickle: bool,
-    /// The last member was told this of the group.
-    pub otherwise: Option<Told>,
-    #[cfg(test)]
-    pub(crate) left_out: Option<Rule>,
-    /// What is stored of a configuration is not durable, and acted on.
-    pub forgets: bool,
-    /// The disks pass this sync by: what waits for it is told before it is durable.
-    pub unsynced: Option<Barrier>,
-    /// A snapshot that is being written when the log is cut is kept all the same.
-    pub never_revokes: bool,
-    /// What a front reads is answered at once, whoever leads.
-    pub never_asks: bool,
-    /// After so long a member is silent; a lease is somewhat shorter.
-    pub silent_ms: u64,
-    /// So many bytes of a snapshot go at once.
-    pub piece_bytes: u64,
-    /// How long a snapshot takes to be written or read, and how long there is none then.
-    pub snapshot_ms: std::ops::Range<u64>,
-    pub pause_ms: std::ops::Range<u64>,
-}
-
-impl Shape {
-    pub const fn new(members: u8, ack: Ack) -> Self {
-        Self {
-            members,
-            ack,
-            lease: false,
-            mixed: false,
-            fickle: false,
-            otherwise: None,
-            #[cfg(test)]
-            left_out: None,
-            forgets: false,
-            unsynced: None,
-            never_revokes: false,
-            never_asks: false,
-            silent_ms: 120,
-            piece_bytes: 300,
-            snapshot_ms: 1..150,
-            pause_ms: 50..400,
-        }
-    }
-
-    /// What a seed plays: each acknowledgement, two members or three, leases or none, and who was told otherwise of them.
-    pub fn of(seed: u64) -> Self {
-        let ack = [Ack::Received, Ack::Durable, Ack::Written][usize::try_from(seed % 3).unwrap()];
-        let (lease, mixed, fickle) = (seed / 9 % 2 == 1, seed / 18 % 4 == 3, seed / 18 % 4 == 1);
-        Self { lease, mixed, fickle, ..Self::new(2 + u8::from(seed / 3 % 3 == 2), ack) }
-    }
-}
+pub(super) const COMPARE_EVERY: u64 = 8;
 
 /// A member's machine.
 pub struct Seat<P: Play> {
@@ -102,47 +41,6 @@ pub struct Seat<P: Play> {
     pub offset_ms: u64,
     /// The life that it had when it was last up.
     pub life: Life,
-}
-
-/// A member that runs.
-pub struct Up<P: Play> {
-    pub replica: Replica,
-    pub log: OwnLog,
-    own: Own,
-    pub shelf: Shelf,
-    lent: Lent,
-    /// A snapshot that is being written: of which turn, where, and the state as it was.
-    writing: Option<(u64, Base, <P::Machine as Machine>::View)>,
-    /// A snapshot that is being read: where it is said to stand.
-    pub loading: Option<Base>,
-    /// One that was read, while it is asked whether it is to be the state.
-    loaded: Option<P::Machine>,
-    pub machine: P::Machine,
-    pub front: P::Front,
-    /// Connections of the front that have something to be read.
-    pub ready: Vec<Ready>,
-    wanted: Wanted,
-    /// Reads of the front that wait: for a beat, for what is executed then, and their tags.
-    asked: VecDeque<(u64, Sequence, Vec<u64>)>,
-    /// Reads up to this beat may be answered.
-    beat: u64,
-    clock: SimClock,
-    pub applied: Mark,
-    applied_history: History,
-    /// Appended and not applied.
-    fresh: VecDeque<Entry>,
-    coming: Option<Coming>,
-    /// Commands whose callers wait, and whether those are votes.
-    waiting: BTreeMap<Sequence, (Vec<u8>, bool)>,
-    /// Votes that were executed, and wait until they are on every disk, with their answers.
-    held: VecDeque<(Mark, Vec<u8>, Vec<u8>)>,
-    /// Reads of callers that wait for a beat, with what they must see.
-    reads: Vec<(u64, Sequence)>,
-    /// Those that are answered, with what they saw.
-    answered: Vec<(Sequence, Sequence)>,
-    pub wants_sync: bool,
-    pub installs: u64,
-    pub fetches: u64,
 }
 
 /// What a member says to the world around it.
@@ -471,180 +369,5 @@ impl<P: Play> Seat<P> {
             up.loaded = None;
         }
         said
-    }
-}
-
-/// The state of the snapshot that is kept, and where it stands.
-fn kept<M: Machine>(shelf: &Shelf, machine: &mut M) -> Result<Base, String> {
-    shelf.kept().map_or(Ok(()), |kept| kept.load(|next| machine.load(next)))?;
-    Ok(shelf.base())
-}
-
-impl<P: Play> Up<P> {
-    fn with_port(&mut self, now_ms: u64, call: impl FnOnce(&mut P::Front, &mut Port<'_, P::Machine>)) {
-        let facts = Facts { now_ms, applied: self.applied.sequence, ..Facts::default() };
-        let mut port = Port {
-            replica: &mut self.replica,
-            machine: &self.machine,
-            wires: None,
-            clock: &self.clock,
-            wanted: &mut self.wanted,
-            facts,
-            halted: None,
-        };
-        call(&mut self.front, &mut port);
-        let Wanted { outputs, out, snapshot, .. } = &self.wanted;
-        assert!(outputs.is_empty() && out.is_none() && !snapshot, "nobody follows {:?}", self.wanted);
-    }
-
-    /// Asks when what the front wants to read may be read. Whether it wants to.
-    fn take_reads(&mut self, shape: &Shape, now_ms: u64) -> bool {
-        let tags = std::mem::take(&mut self.wanted.reads);
-        if tags.is_empty() {
-            return false;
-        }
-        if shape.never_asks {
-            self.asked.push_back((0, Sequence(0), tags));
-            return true;
-        }
-        match self.replica.read(now_ms) {
-            // What it ordered before, it sees.
-            Ok(ReadAt::Now) => self.asked.push_back((0, self.replica.end().sequence, tags)),
-            Ok(ReadAt::Beat(beat)) => self.asked.push_back((beat, self.replica.end().sequence, tags)),
-            Err(_) => {}
-        }
-        true
-    }
-
-    fn confirmed(&mut self, beat: u64) {
-        self.beat = self.beat.max(beat);
-        let confirmed = self.replica.confirmed();
-        for (_, must, _) in self.asked.iter_mut().filter(|(asked, ..)| *asked <= beat) {
-            *must = (*must).max(confirmed);
-        }
-    }
-
-    fn answer_reads(&mut self, said: &mut Vec<Said>) {
-        let (beat, applied) = (self.beat, self.applied.sequence);
-        said.extend(self.answered.drain(..).map(|(seen, must)| Said::Answered { seen, must }));
-        while let Some((.., tags)) = self.asked.pop_front_if(|(asked, must, _)| *asked <= beat && *must <= applied) {
-            tags.into_iter().for_each(|tag| self.front.readable(tag, &self.machine));
-        }
-    }
-
-    /// It leads no longer.
-    fn doubt(&mut self) {
-        self.waiting.clear();
-        self.held.clear();
-        self.reads.clear();
-        self.asked.clear();
-        self.wanted.reads.clear();
-        self.beat = 0;
-        self.front.yields();
-    }
-
-    /// The state of the snapshot; the log leads on from there.
-    fn load(&mut self) -> Result<(), String> {
-        self.machine = self.machine.empty();
-        let base = kept(&self.shelf, &mut self.machine)?;
-        self.applied = base.end;
-        self.applied_history = base.history;
-        self.fresh.clear();
-        self.front.replaced(&self.machine);
-        Ok(())
-    }
-
-    fn cut(&mut self, to: Sequence, never_revokes: bool) -> Result<Mark, Said> {
-        let base = if never_revokes { self.shelf.base() } else { self.shelf.revoke() };
-        if base.end.sequence > to {
-            return Err(Said::Halted(Fault::CutBehindSnapshot { to, base: base.end.sequence }));
-        }
-        let end = self.log.cut(to).unwrap();
-        self.fresh.retain(|entry| entry.sequence <= to);
-        if self.applied.sequence > to {
-            self.load().map_err(Said::Broken)?;
-        }
-        Ok(end)
-    }
-
-    fn install(&mut self, base: &Base) {
-        self.installs += 1;
-        self.shelf.install(&self.coming.take().unwrap(), base).unwrap();
-        self.log.begin(base.end);
-        self.machine = self.loaded.take().unwrap();
-        self.applied = base.end;
-        self.applied_history = base.history.clone();
-        self.fresh.clear();
-        self.front.replaced(&self.machine);
-    }
-
-    /// Applies what is confirmed; the hashes of states that are to be compared come back.
-    fn commit(&mut self, to: Sequence, said: &mut Vec<Said>) -> Vec<(Sequence, u64)> {
-        let mut states = Vec::new();
-        while self.applied.sequence < to {
-            self.fresh.retain(|entry| entry.sequence > self.applied.sequence);
-            let next = self.fresh.front().is_some_and(|entry| entry.sequence.0 == self.applied.sequence.0 + 1);
-            let entries = if next {
-                vec![self.fresh.pop_front().unwrap()]
-            } else {
-                self.log.fetch(self.applied.sequence, 1).unwrap().entries
-            };
-            if entries.is_empty() {
-                said.push(Said::Broken(format!("what follows {} is not in the log", self.applied.sequence)));
-                return states;
-            }
-            for entry in entries.into_iter().filter(|entry| entry.sequence <= to) {
-                if let Err(broken) = self.apply(entry, said) {
-                    said.push(Said::Broken(broken));
-                    return states;
-                }
-                let at = self.applied.sequence;
-                if at.0.is_multiple_of(COMPARE_EVERY) {
-                    states.push((at, self.machine.hash()));
-                }
-            }
-        }
-        states
-    }
-
-    fn apply(&mut self, entry: Entry, said: &mut Vec<Said>) -> Result<(), String> {
-        let (at, mut answer) = (entry.sequence, Vec::new());
-        self.machine.apply(at, entry.kind, &entry.payload, &mut answer)?;
-        self.applied = entry.mark();
-        self.applied_history.grew(entry.epoch, at);
-        self.front.applied(at, entry.kind, &answer, &self.machine);
-        let awaited = self.waiting.remove(&at).filter(|(command, _)| *command == *entry.payload);
-        let is_awaited = awaited.as_ref().is_some_and(|(_, is_vote)| !is_vote);
-        if let Some((command, true)) = awaited {
-            self.held.push_back((entry.mark(), command, answer.clone()));
-        }
-        said.push(Said::Applied { entry, answer, is_awaited });
-        Ok(())
-    }
-
-    fn tell_votes(&mut self, said: &mut Vec<Said>) {
-        let kept = self.replica.kept();
-        while let Some((entry, command, answer)) = self.held.pop_front_if(|(entry, ..)| entry.sequence <= kept) {
-            said.push(Said::Voted { entry, command, answer });
-        }
-    }
-
-    /// A caller's command, and whether its answer waits until it is on the disk of everybody in the set.
-    pub fn submit(&mut self, command: Vec<u8>, is_vote: bool) -> bool {
-        let Ok(sequence) = self.replica.submit(1, &command) else { return false };
-        self.waiting.insert(sequence, (command, is_vote));
-        if is_vote {
-            self.replica.keep(sequence);
-        }
-        true
-    }
-
-    /// A caller's read, which must see this.
-    pub fn read(&mut self, now_ms: u64, must: Sequence) {
-        match self.replica.read(now_ms) {
-            Ok(ReadAt::Now) => self.answered.push((self.applied.sequence, must)),
-            Ok(ReadAt::Beat(beat)) => self.reads.push((beat, must)),
-            Err(_) => {}
-        }
     }
 }
