@@ -241,7 +241,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         self.front.replaced(&self.machine);
     }
 
-    /// The log's thread is told nothing more, and what is appended is durable.
+    /// The log's thread is told nothing more, and what the journal has taken is durable. Nobody was told of more.
     pub(crate) fn close(&self) {
         // A journal that has failed was told before.
         _ = Arc::clone(self.log.journal()).close();
