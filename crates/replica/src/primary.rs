@@ -154,7 +154,11 @@ impl Replica {
                 peer.cursor = None;
                 self.send(from, Said::Differs(mark.sequence));
             }
-            Some(_) => peer.cursor = Some(Cursor::at(mark.sequence)),
+            Some(_) => {
+                // That it says so is what `received` asks for.
+                peer.held.received = peer.held.received.max(mark.sequence);
+                peer.cursor = Some(Cursor::at(mark.sequence));
+            }
             None => {
                 peer.cursor = Some(Cursor::Asked(mark));
                 self.out.push(Output::Fetch { to: from, after: mark.sequence, bytes_max: fetch });
@@ -164,9 +168,9 @@ impl Replica {
 
     /// The own log was read for a standby.
     pub(crate) fn fetched(&mut self, to: Member, after: Sequence, chain: Option<Chain>, entries: Vec<Entry>) {
-        let keeps = self.keeps(Rule::SameChain);
+        let (keeps, confirms) = (self.keeps(Rule::SameChain), self.settings.setup.ack);
         let Side::Primary(primary) = &mut self.side else { return };
-        let Some(cursor) = primary.peers.get_mut(&to).and_then(|peer| peer.cursor.as_mut()) else { return };
+        let Some(Peer { held, cursor: Some(cursor), .. }) = primary.peers.get_mut(&to) else { return };
         match (&*cursor, chain) {
             (Cursor::Asked(mark), _) if mark.sequence != after => return,
             (Cursor::Sending { sent, reading, .. }, _) if *sent != after || !reading => return,
@@ -179,7 +183,14 @@ impl Replica {
                 let at = mark.sequence;
                 return self.send(to, Said::Differs(at));
             }
-            (Cursor::Asked(_), _) => *cursor = Cursor::at(after),
+            (Cursor::Asked(_), _) => {
+                *cursor = Cursor::at(after);
+                held.received = held.received.max(after);
+                // Until its letter says how much of that it has confirmed, no more is sent, as in `feed_one`; then it is read again.
+                if held.at(confirms) < after {
+                    return;
+                }
+            }
             _ => {}
         }
         if let Cursor::Sending { sent, under_way, reading } = cursor {

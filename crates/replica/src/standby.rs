@@ -21,7 +21,7 @@ pub(crate) struct Standby {
     cutting: bool,
     /// How far the primary's log goes, as far as heard.
     end: Sequence,
-    /// When it asked last.
+    /// When it asked last, or something of what it asked for came.
     asked_ms: u64,
     /// A snapshot that is coming, and how many bytes of it are here.
     coming: Option<(Base, u64)>,
@@ -104,10 +104,18 @@ impl Replica {
         }
         if let Some(epoch) = written_by {
             self.tell_reach(epoch);
+            self.heard_more();
         }
         self.confirm(if self.keeps(Rule::ConfirmedOnly) { confirmed } else { self.end.sequence });
         if lost {
             self.ask_again();
+        }
+    }
+
+    /// What it asked for comes: more of that is on its way.
+    fn heard_more(&mut self) {
+        if let Side::Standby(standby) = &mut self.side {
+            standby.asked_ms = self.watch.now_ms;
         }
     }
 

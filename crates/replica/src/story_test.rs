@@ -167,7 +167,6 @@ fn a_log_that_is_not_what_its_history_says_is_refused() {
         let out = primary.step(Input::Time, 1);
         assert!(matches!(out.as_slice(), [Output::Append(run), ..] if run.len() == 2), "one run of both: {out:?}");
         let damaged = Mark { sequence: Sequence(1), chain: Chain(4711) };
-        primary.step(said(B, A, holds(1, 0)), 1);
         let said = sent(primary.step(said(B, A, Said::Resume(damaged)), 2));
         let refused = said.contains(&Said::Differs(Sequence(1)));
         let streams = said.iter().any(|said| matches!(said, Said::Stream { .. }));
@@ -269,6 +268,67 @@ fn where_the_disk_confirms_a_standby_is_sent_no_more_than_its_disk_takes() {
     assert_eq!(streamed(sent(primary.step(hears(Said::Resume(there)), 8))).len(), 31);
     primary.submit(1, &[7; 80]).unwrap();
     assert_eq!(streamed(sent(primary.step(Input::Time, 8))), [], "31 are on their way");
+}
+
+#[test]
+fn a_standby_that_is_fed_from_the_log_and_asks_again_and_again_is_sent_no_more_than_its_disk_takes() {
+    let mut primary = primary_of(Ack::Durable);
+    primary.settings.recent_bytes_max = 0;
+    primary.settings.window_bytes = 1_000;
+    primary.settings.slow_ms = u64::MAX;
+    let hears = |said| said_of(Ack::Durable, B, A, said);
+    for _ in 0..100 {
+        primary.submit(1, &[7; 80]).unwrap();
+    }
+    let out = primary.step(Input::Time, 1);
+    let entries: Vec<_> =
+        out.into_iter().flat_map(|out| if let Output::Append(run) = out { run } else { Vec::new() }).collect();
+    let hundred = Sequence(100);
+    primary.step(Input::Held { written: hundred, durable: hundred }, 1);
+    primary.step(hears(holds(100, 100)), 1);
+    assert_eq!((primary.confirmed(), primary.recent.unconfirmed_bytes()), (hundred, 0));
+    // It begins anew, with an empty disk that stalls, and asks again each time for what follows all that it was sent.
+    let mut has = 0;
+    for turn in 0..120 {
+        let (now, mark) = (100 + 60 * turn, if has == 0 { Mark::default() } else { entries[has - 1].mark() });
+        let durable = if turn < 100 { 0 } else { mark.sequence.0 };
+        let mut out = primary.step(hears(Said::Resume(mark)), now);
+        out.extend(primary.step(hears(holds(mark.sequence.0, durable)), now));
+        while let Some(next) = out.pop() {
+            if let Output::Fetch { to, after, .. } = next {
+                let at = usize::try_from(after.0).unwrap();
+                let chain = if at == 0 { Chain::default() } else { entries[at - 1].chain };
+                let found = entries[at..].iter().take(5).cloned().collect();
+                out.extend(primary.step(Input::Fetched { to, after, chain: Some(chain), entries: found }, now));
+            } else if let Some(last) = streamed(sent(vec![next])).last() {
+                has = has.max(usize::try_from(last.sequence.0).unwrap());
+            }
+        }
+        assert!(turn >= 100 || has == 10, "a window of it, and {has} were sent");
+    }
+    assert_eq!(has, 100, "once its disk goes on, all");
+}
+
+#[test]
+fn a_standby_that_is_fed_asks_again_only_when_no_more_comes() {
+    let setup = Setup { me: B, members: vec![A, B], preferred: A, life: life(B), ack: Ack::Durable };
+    let (mut standby, _) = Replica::start(Settings::new(setup), Opened::default(), 0).unwrap();
+    let in_sync = InSync::only(A, life(A)).with(B, life(B));
+    let led = Configuration { version: 1, epoch: Epoch(1), primary: Some(A), in_sync, forced: false };
+    let hears = |said| said_of(Ack::Durable, A, B, said);
+    let lead = Body::Lead { configuration: led, base: History::default(), beat: 0, aside: false };
+    standby.step(hears(Said::Letter(lead.clone())), 0);
+    let mut asked = Vec::new();
+    for now in (10..=300).step_by(10) {
+        let mut out = standby.step(hears(Said::Letter(lead.clone())), now);
+        let more = now <= 200 && now % 20 == 0;
+        let entries = if more { vec![Entry::behind(standby.end(), Epoch(1), 1, vec![7].into())] } else { Vec::new() };
+        let (end, confirmed, keep) = (Sequence(1_000), Sequence(0), Sequence(0));
+        out.extend(standby.step(hears(Said::Stream { end, confirmed, keep, entries }), now));
+        let asks = sent(out).into_iter().any(|said| matches!(said, Said::Resume(_)));
+        asked.extend(asks.then_some(now));
+    }
+    assert_eq!(asked, [260], "60 ms after what came last");
 }
 
 #[test]
