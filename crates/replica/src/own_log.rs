@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use assent_ids::Lsn;
-use assent_journal::{Config, Entries, Entry as Laid, Journal, Log, Ticket};
+use assent_journal::{Config, Entry as Laid, Journal, Log, Ticket};
 use assent_membership::{Ack, History, Sequence};
 use assent_world::Dice;
 
@@ -252,7 +252,8 @@ impl OwnLog {
         }
     }
 
-    /// Reads on behind an entry, about so many bytes, one entry at least if the journal has taken it.
+    /// Reads on behind an entry, about so many bytes, one entry at least, but where nothing lands before it is durable, and what follows
+    /// is not: no disk is waited for then, and what follows is in its owner's memory.
     ///
     /// # Errors
     /// As the journal says.
@@ -267,7 +268,9 @@ impl OwnLog {
         };
         let Some(from) = self.place_before(after) else { return Ok(fetched) };
         let mut bytes = 0_u64;
-        for laid in self.read(from, Sequence(after.0.saturating_add(1)))? {
+        let has_landed =
+            self.has_landed(Sequence(after.0.saturating_add(1))) || (!self.journal.is_lazy() && self.has_landed(after));
+        for laid in if has_landed { self.journal.read_landed(from)? } else { self.journal.read(from)? } {
             let entry = self.parse(laid?)?;
             if entry.sequence == after {
                 fetched.chain = Some(entry.chain);
@@ -287,11 +290,6 @@ impl OwnLog {
     pub(crate) fn reading(&self, after: Sequence) -> Option<Reading> {
         let has_landed = self.has_landed(Sequence(after.0.saturating_add(1)));
         self.place_before(after).map(|from| Reading { journal: Arc::clone(&self.journal), from, after, has_landed })
-    }
-
-    /// What the journal holds from there on: what has landed, if this entry has.
-    fn read(&self, from: Lsn, at: Sequence) -> Result<Entries<'_>, ReplicaError> {
-        Ok(if self.has_landed(at) { self.journal.read_landed(from)? } else { self.journal.read(from)? })
     }
 
     fn has_landed(&self, at: Sequence) -> bool {
@@ -367,7 +365,7 @@ impl OwnLog {
     }
 
     /// From now on nothing before this entry is read. Returns up to which place the journal may be trimmed, by whoever has the time; nothing
-    /// if it holds nothing more than that.
+    /// if it holds nothing more than that, or has not taken that entry yet: the next one gives back as much more.
     ///
     /// # Errors
     /// As the journal says; nothing has happened then.

@@ -80,6 +80,7 @@ fn what_has_landed_is_read_without_waiting_for_what_has_not() {
         log.append(&entry(log.end())).unwrap();
     }
     log.sync().unwrap();
+    let durable = log.end();
     append(&mut log);
     let before = counts(&log);
     let fetched = log.fetch(Sequence(4), u64::MAX).unwrap();
@@ -93,6 +94,9 @@ fn what_has_landed_is_read_without_waiting_for_what_has_not() {
         })
         .unwrap();
     assert_eq!(read, [5, 6, 7, 8, 9, 10]);
+    // Who has all that is durable, and asks what its end is: what follows is in memory.
+    let fetched = log.fetch(Sequence(10), u64::MAX).unwrap();
+    assert_eq!((fetched.chain, fetched.entries), (Some(durable.chain), Vec::new()));
     // A snapshot may stand where the log is not durable yet: its place is known.
     assert!(log.let_go(Sequence(7)).unwrap() < log.let_go(Sequence(12)).unwrap());
     assert_eq!(log.let_go(Sequence(ENTRIES)).unwrap(), None, "the journal has not taken that one");
