@@ -107,12 +107,14 @@ fn keep(shared: &Shared) {
     // Who waits for a sync that is due, or for a segment, waits for this thread.
     wake_soon();
     let mut called = true;
+    let mut seen = shared.gate.value();
     while !shared.stop.load(Ordering::Acquire) {
-        let seen = shared.gate.value();
         let pause = round(shared, called);
         shared.gate.wait(seen, Some(pause));
-        // Who changed the gate has something due that the last round could not know.
-        called = shared.gate.value() != seen;
+        // Who changed the gate has something due that the last round could not know. One look says both: no call falls between two.
+        let now = shared.gate.value();
+        called = now != seen;
+        seen = now;
     }
 }
 
