@@ -51,13 +51,19 @@ impl Backlog {
 
     /// Bytes up to `end` have been written, the last of them into this segment. Says whether the keeper must be called: it would look
     /// too late for the next sync. Once is enough: then it looks when that is due.
-    pub(crate) fn wrote(&mut self, unsynced: Unsynced, (bytes, end): (u64, u64), now: Moment, config: &Config) -> bool {
-        if self.segments.last().is_none_or(|last| last.segment.first() != unsynced.segment.first()) {
-            self.segments.push(unsynced);
+    pub(crate) fn wrote(
+        &mut self,
+        (segment, file): (&Arc<Segment>, &Option<Arc<dyn File>>),
+        (bytes, end): (u64, u64),
+        now: impl FnOnce() -> Moment,
+        config: &Config,
+    ) -> bool {
+        if self.segments.last().is_none_or(|last| last.segment.first() != segment.first()) {
+            self.segments.push(Unsynced { segment: Arc::clone(segment), file: file.clone() });
         }
         self.end = end;
         self.bytes += bytes;
-        self.since.get_or_insert(now);
+        self.since.get_or_insert_with(now);
         let due = self.due(config).filter(|due| *due < self.looks);
         self.looks = due.unwrap_or(self.looks);
         due.is_some()
@@ -105,19 +111,19 @@ mod tests {
         let config = Config { min_elapsed_sync_time: 8, max_elapsed_sync_time: 10, ..Config::default() };
         let mut backlog = Backlog::new(Moment(0));
         assert_eq!(backlog.due(&config), None);
-        backlog.wrote(unsynced(), (100, 100), Moment(1000), &config);
-        backlog.wrote(unsynced(), (100, 200), Moment(2000), &config);
+        wrote(&mut backlog, (100, 100), Moment(1000), &config);
+        wrote(&mut backlog, (100, 200), Moment(2000), &config);
         // Written at 1 ms: half of 10 ms later would be 6 ms, but 8 ms must lie between two syncs.
         assert_eq!(backlog.due(&config), Some(Moment(8000)));
         assert_eq!(backlog.begin().0, 200);
         assert_eq!(backlog.due(&config), None);
         backlog.end(Moment(9000));
         backlog.left(Moment(9000), Duration::from_millis(100), &config);
-        assert!(backlog.wrote(unsynced(), (100, 300), Moment(30_000), &config));
+        assert!(wrote(&mut backlog, (100, 300), Moment(30_000), &config));
         assert_eq!(backlog.due(&config), Some(Moment(35_000)));
-        assert!(!backlog.wrote(unsynced(), (UNSYNCED_BYTES - 101, 400), Moment(30_001), &config));
+        assert!(!wrote(&mut backlog, (UNSYNCED_BYTES - 101, 400), Moment(30_001), &config));
         assert_eq!(backlog.due(&config), Some(Moment(35_000)));
-        assert!(backlog.wrote(unsynced(), (1, 401), Moment(30_002), &config), "the keeper must hear of it");
+        assert!(wrote(&mut backlog, (1, 401), Moment(30_002), &config), "the keeper must hear of it");
         assert_eq!(backlog.due(&config), Some(Moment(30_000)));
     }
 
@@ -126,39 +132,39 @@ mod tests {
         const PAUSE: Duration = Duration::from_millis(100);
         let config = Config { max_elapsed_sync_time: 10, ..Config::default() };
         let mut backlog = Backlog::new(Moment(0));
-        let wrote = |backlog: &mut Backlog, ms: u64| backlog.wrote(unsynced(), (1, ms), Moment(ms * 1_000), &config);
-        assert!(wrote(&mut backlog, 1), "nobody knows when it looks");
-        assert!(!wrote(&mut backlog, 2), "it was called");
+        let wrote_at = |backlog: &mut Backlog, ms: u64| wrote(backlog, (1, ms), Moment(ms * 1_000), &config);
+        assert!(wrote_at(&mut backlog, 1), "nobody knows when it looks");
+        assert!(!wrote_at(&mut backlog, 2), "it was called");
         // It comes, and finds nothing due: it knows when that will be.
         assert_eq!(backlog.left(Moment(2_000), PAUSE, &config), Duration::from_millis(4));
         let calls = (3..=6)
             .filter(|ms| {
                 // Somebody waits for each write, and syncs it.
-                let called = wrote(&mut backlog, *ms);
+                let called = wrote_at(&mut backlog, *ms);
                 backlog.begin();
                 backlog.end(Moment(ms * 1_000));
                 called
             })
             .count();
         assert_eq!(calls, 0, "it looks at 6 ms, and nothing of that is due before 8");
-        assert!(!wrote(&mut backlog, 6));
+        assert!(!wrote_at(&mut backlog, 6));
         assert_eq!(backlog.left(Moment(6_000), PAUSE, &config), Duration::from_millis(5));
         backlog.begin();
         backlog.end(Moment(11_000));
         // Nothing waits: it looks in a while, which is too late for what is written then.
         assert_eq!(backlog.left(Moment(11_000), PAUSE, &config), PAUSE);
-        assert!(wrote(&mut backlog, 12) && !wrote(&mut backlog, 13));
+        assert!(wrote_at(&mut backlog, 12) && !wrote_at(&mut backlog, 13));
         // But for what is due behind its next look anyway.
         let seldom = Config { max_elapsed_sync_time: 1_000, ..config.clone() };
         backlog.begin();
         backlog.end(Moment(20_000));
         backlog.left(Moment(20_000), PAUSE, &seldom);
-        assert!(!backlog.wrote(unsynced(), (1, 21), Moment(21_000), &seldom));
+        assert!(!wrote(&mut backlog, (1, 21), Moment(21_000), &seldom));
     }
 
-    fn unsynced() -> Unsynced {
+    fn wrote(backlog: &mut Backlog, bytes: (u64, u64), now: Moment, config: &Config) -> bool {
         use crate::layout::SegmentHead;
         let head = SegmentHead { first: 0, size: 20480, epoch: 1, salt: 1, recycled: false };
-        Unsynced { segment: Arc::new(Segment::new(head, "x".into(), None)), file: None }
+        backlog.wrote((&Arc::new(Segment::new(head, "x".into(), None)), &None), bytes, || now, config)
     }
 }

@@ -148,15 +148,15 @@ impl Journal {
 
     /// Takes a write back, publishes how far the log has landed and wakes whom that concerns.
     pub(crate) fn land(&self, flight: Flight, result: Result<(), String>) {
-        let unsynced = Unsynced { segment: Arc::clone(&flight.segment), file: flight.file.clone() };
-        let (_, written) = flight.batch.exact();
+        let Flight { turn, batch, segment, file } = flight;
+        let (_, written) = batch.exact();
         let written = bytes(written.len());
         let mut core = self.core();
         let mut due = false;
-        let landed = core.land(flight, result, self.config.in_flight());
+        let landed = core.land(turn, batch, result, self.config.in_flight());
         if let Some(end) = landed.end {
             if self.config.lazy() {
-                due = self.backlog().wrote(unsynced, (written, end), self.clock.now(), &self.config);
+                due = self.backlog().wrote((&segment, &file), (written, end), || self.clock.now(), &self.config);
             } else {
                 self.durable.store(end, Ordering::Release);
             }

@@ -27,8 +27,8 @@ pub(crate) struct Core {
     pub(crate) open: Batch,
     /// Counts the batches closed so far: names the open one.
     pub(crate) turn: u64,
-    /// Where those wait whose entry is in the open batch.
-    pub(crate) gate: Arc<Gate>,
+    /// Where those wait whose entry is in the open batch: made by the first of them, for most batches have nobody who sleeps.
+    gate: Option<Arc<Gate>>,
     /// How many do.
     pub(crate) waiters: u32,
     flights: VecDeque<Landing>,
@@ -57,14 +57,14 @@ pub(crate) struct Core {
 struct Landing {
     turn: u64,
     end: u64,
-    gate: Arc<Gate>,
+    gate: Option<Arc<Gate>>,
     landed: bool,
 }
 
 /// A closed batch on its way to the disk.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    turn: u64,
+    pub(crate) turn: u64,
     pub(crate) batch: Batch,
     pub(crate) segment: Arc<Segment>,
     /// Its file; the segment may have been left by the time of the write.
@@ -131,7 +131,7 @@ impl Core {
             tail_block,
             open: Batch::new(memory_bytes),
             turn: 0,
-            gate: Arc::default(),
+            gate: None,
             waiters: 0,
             flights: VecDeque::new(),
             writing: 0,
@@ -200,7 +200,7 @@ impl Core {
             self.tail_block.clear();
             self.tail_block.extend_from_slice(batch.tail());
         }
-        let gate = std::mem::take(&mut self.gate);
+        let gate = self.gate.take();
         self.waiters = 0;
         self.writing += 1;
         let flight = Flight { turn: self.turn, batch, segment: Arc::clone(&self.segment), file: self.segment.writer() };
@@ -226,7 +226,7 @@ impl Core {
     }
 
     /// Takes a write back. What failed closes the journal: nothing lands from then on, whatever later writes say.
-    pub(crate) fn land(&mut self, flight: Flight, result: Result<(), String>, in_flight: u32) -> Landed {
+    pub(crate) fn land(&mut self, turn: u64, batch: Batch, result: Result<(), String>, in_flight: u32) -> Landed {
         self.writing -= 1;
         let mut landed = Landed::default();
         if let Err(reason) = result {
@@ -236,15 +236,15 @@ impl Core {
             landed.gates = self.everyone();
             return landed;
         }
-        if let Some(landing) = self.flights.iter_mut().find(|landing| landing.turn == flight.turn) {
+        if let Some(landing) = self.flights.iter_mut().find(|landing| landing.turn == turn) {
             landing.landed = true;
         }
         // In order: a later write that is done first waits for the earlier.
         while let Some(landing) = self.flights.pop_front_if(|landing| landing.landed) {
             landed.end = Some(landing.end);
-            landed.gates.push(landing.gate);
+            landed.gates.extend(landing.gate);
         }
-        let mut batch = flight.batch;
+        let mut batch = batch;
         batch.reset();
         self.memory.push(batch);
         landed.next = self.next_leader(in_flight);
@@ -253,7 +253,7 @@ impl Core {
 
     /// Who should write the open batch, if somebody waits for it and nobody is under way to it.
     pub(crate) fn next_leader(&self, in_flight: u32) -> Option<Arc<Gate>> {
-        (self.waiters > 0 && self.should_lead(in_flight)).then(|| Arc::clone(&self.gate))
+        if self.waiters > 0 && self.should_lead(in_flight) { self.gate.clone() } else { None }
     }
 
     /// Whether the open batch may be written now.
@@ -269,16 +269,19 @@ impl Core {
 
     /// Everyone who waits for anything.
     pub(crate) fn everyone(&self) -> Vec<Arc<Gate>> {
-        self.flights.iter().map(|landing| Arc::clone(&landing.gate)).chain([Arc::clone(&self.gate)]).collect()
+        self.flights.iter().map(|landing| &landing.gate).chain([&self.gate]).flatten().cloned().collect()
     }
 
     /// A seat for whoever waits until this place has landed.
     pub(crate) fn seat(&mut self, end: u64) -> Seat {
-        let landing = self.flights.iter().find(|landing| landing.end >= end);
-        let gate = Arc::clone(landing.map_or(&self.gate, |landing| &landing.gate));
-        if landing.is_none() {
-            self.waiters += 1;
-        }
+        let gate = match self.flights.iter_mut().find(|landing| landing.end >= end) {
+            Some(landing) => &mut landing.gate,
+            None => {
+                self.waiters += 1;
+                &mut self.gate
+            }
+        };
+        let gate = Arc::clone(gate.get_or_insert_default());
         Seat { seen: gate.value(), gate }
     }
 }
