@@ -121,8 +121,26 @@ impl Batch {
         (self.lsn, self.memory.as_slice().get(from..end).unwrap_or_default())
     }
 
+    /// Where it stands.
+    pub(crate) const fn lsn(&self) -> u64 {
+        self.lsn
+    }
+
+    /// What of its memory is written, and where. Past the page cache: the whole blocks that hold it. Else what is new, and the whole of each
+    /// block that it begins: a part of a block that is not in the page cache would first be read from the disk. Of a block that was begun
+    /// before no more than that: writers in turn, each with a few bytes, would fetch all of it from each other's core.
+    pub(crate) fn to_write(&self, direct: bool) -> (u64, &[u8]) {
+        let (base, blocks) = self.blocks();
+        if direct {
+            return (base, blocks);
+        }
+        let (lsn, exact) = self.exact();
+        let begins_a_block = lsn == base || block_of(self.end) > base;
+        (lsn, if begins_a_block { blocks.get(length(lsn - base)..).unwrap_or_default() } else { exact })
+    }
+
     /// The whole blocks that hold it, and their place.
-    pub(crate) fn blocks(&self) -> (u64, &[u8]) {
+    fn blocks(&self) -> (u64, &[u8]) {
         let end = length(block_from(self.end) - self.base);
         (self.base, self.memory.as_slice().get(..end).unwrap_or_default())
     }
@@ -153,6 +171,31 @@ mod tests {
         assert_eq!((head.entries, head.skipped, head.synced), (2, 8, 4096));
         assert!(head.holds(&batch.exact().1[64..]));
         assert_eq!(batch.tail(), &blocks[..length(batch.end() - 4096)]);
+    }
+
+    #[test]
+    fn in_the_page_cache_a_block_is_written_whole_by_the_batch_that_begins_it_and_by_no_other() {
+        let mut batch = Batch::new(4 * 4096);
+        // Where it begins, its payload, and the place and length of what is written past the page cache and in it.
+        let rows = [
+            (8192, 100, (8192, 4096), (8192, 4096)),
+            (8192 + 192, 100, (8192, 4096), (8192 + 192, 192)),
+            (8192 + 192, 3_000, (8192, 4096), (8192 + 192, 3_088)),
+            (8192 + 192, 4_000, (8192, 8192), (8192 + 192, 8_000)),
+            (8192 + 192, 4096 - 192 - 64 - 24, (8192, 4096), (8192 + 192, 4096 - 192)),
+            (8192, 4096 - 64 - 24, (8192, 4096), (8192, 4096)),
+        ];
+        for (lsn, payload, direct, cached) in rows {
+            batch.begin(lsn, 0, &vec![7; length(lsn % 4096)]);
+            batch.push(3, 0, 0, &[&vec![9; payload]]).unwrap();
+            batch.seal(2, 9, 4096, false);
+            let written = [true, false].map(|direct| batch.to_write(direct)).map(|(at, bytes)| (at, bytes.len()));
+            assert_eq!(written, [direct, cached], "{payload} bytes at {lsn}");
+            let (at, bytes) = batch.to_write(false);
+            let (base, blocks) = batch.blocks();
+            assert_eq!(bytes, &blocks[length(at - base)..][..bytes.len()]);
+            batch.reset();
+        }
     }
 
     #[test]

@@ -116,9 +116,8 @@ impl Journal {
 
     /// Writes a closed batch: durable where RPO is 0.
     pub(crate) fn write(&self, flight: &Flight) -> Result<(), String> {
-        let (lsn, exact) = flight.batch.exact();
-        flight.segment.mark(lsn);
-        let (at, bytes_of) = if self.config.whole_blocks() { flight.batch.blocks() } else { (lsn, exact) };
+        flight.segment.mark(flight.batch.lsn());
+        let (at, bytes_of) = flight.batch.to_write(self.config.direct());
         let file = flight.file.as_deref();
         self.write_bytes(&flight.segment, file, at, bytes_of, !self.config.lazy())
     }

@@ -76,12 +76,6 @@ impl Config {
         self.direct && !self.lazy()
     }
 
-    /// Whether batches are written as the whole blocks that hold them: past the page cache they must be, and in it a part of a block
-    /// that is not there would first be read from the disk, behind all that is being written.
-    pub(crate) const fn whole_blocks(&self) -> bool {
-        self.direct() || self.lazy()
-    }
-
     pub(crate) const fn in_flight(&self) -> u32 {
         if self.direct() { self.writes_in_flight } else { 1 }
     }

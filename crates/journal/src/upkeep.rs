@@ -98,7 +98,7 @@ impl Journal {
         file: Option<&dyn File>,
         durable: bool,
     ) -> Result<(), String> {
-        let (at, bytes) = if self.config.whole_blocks() { batch.blocks() } else { batch.exact() };
+        let (at, bytes) = batch.to_write(self.config.direct());
         self.write_bytes(segment, file, at, bytes, durable)
     }
 
