@@ -18,13 +18,13 @@ use crate::config::{Config, PREPARED_ROWS_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::covers::Covers;
 use crate::error::Shown;
 use crate::finished::Finished;
-use crate::keyed::Keyed;
+use crate::keyed::{Key, Keyed};
 use crate::keyspaces::Names;
 use crate::ledger::Ledger;
 use crate::line::{Line, Place};
 use crate::note::Moment;
 use crate::op::{Durability, Op};
-use crate::record::{Became, Effect};
+use crate::record::{Became, Effect, Effects};
 use crate::under_way::{Newest, UnderWay};
 use crate::{KvError, Pending};
 
@@ -47,7 +47,7 @@ pub(crate) enum Turn {
 pub(crate) struct Staged {
     pub(crate) ticket: Ticket,
     pub(crate) durability: Durability,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Effects,
     pub(crate) turn: Turn,
 }
 
@@ -273,7 +273,7 @@ impl Desk {
     pub(crate) fn hold(&mut self, xid: Xid, effects: &[Effect]) {
         self.undecided += 1;
         for effect in effects {
-            self.held.insert(effect.keyspace, effect.key.clone(), xid);
+            self.held.insert(effect.keyspace, Key::from(&*effect.key), xid);
             self.prepared_bytes += effect.row_bytes();
         }
     }
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     fn staged(end: u64, keys: &[&[u8]]) -> Staged {
-        let effect = |key: &&[u8]| Effect { keyspace: 0, key: Arc::from(*key), became: Became::Nothing };
+        let effect = |key: &&[u8]| Effect { keyspace: 0, key: (*key).into(), became: Became::Nothing };
         Staged {
             ticket: Ticket { lsn: Lsn(end - 1), end: Lsn(end) },
             durability: Durability::Durable,

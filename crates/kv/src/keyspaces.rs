@@ -93,20 +93,21 @@ impl Names {
             _ if effect.keyspace != SYSTEM => {}
             Became::Value { metadata, .. } => self.put(&effect.key, metadata),
             Became::Nothing | Became::Erased { .. } => {
-                if let Some(id) = self.ids.remove(&effect.key) {
+                if let Some(id) = self.ids.remove(&*effect.key) {
                     self.live.remove(&id);
                 }
             }
         }
     }
 
-    fn put(&mut self, name: &Key, metadata: &[u8]) {
+    fn put(&mut self, name: &[u8], metadata: &[u8]) {
         let Some(id) = id_of(metadata) else { return };
         if name.is_empty() {
             self.next = id;
         } else {
-            self.ids.insert(name.clone(), id);
-            self.live.insert(id, name.clone());
+            let name = Key::from(name);
+            self.ids.insert(Key::clone(&name), id);
+            self.live.insert(id, name);
         }
     }
 }

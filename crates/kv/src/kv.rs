@@ -27,7 +27,7 @@ use crate::ledger::Ledger;
 use crate::line::{Line, Place};
 use crate::op::{Durability, Op};
 use crate::rebuild::Progress;
-use crate::record::batch_bytes;
+use crate::record::{Effects, batch_bytes};
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::space::allowed;
@@ -395,7 +395,7 @@ impl Kv {
         let durable = self.shared.log.durable();
         while let Some(Staged { ticket, effects, turn, .. }) = desk.ready(durable) {
             // A vote moves the place that is visible, but no key.
-            let effects = if matches!(turn, Turn::Prepared(_)) { Vec::new() } else { effects };
+            let effects = if matches!(turn, Turn::Prepared(_)) { Effects::new() } else { effects };
             // Everything refusable was refused before it was appended.
             self.shared.ledger.apply(ticket.lsn, ticket.end, &effects).map_err(|error| desk.broken(error))?;
         }

@@ -39,6 +39,8 @@ use crate::view::View;
 const SHORT_KEY_BYTES: usize = 128;
 /// Longer values are not kept: the system's cache has them, and a read of it costs little beside the copy.
 const KEPT_BYTES_MAX: u32 = 4 << 10;
+/// So much of the memory that rows were laid in is kept for the next ones.
+const LAYING_BYTES: usize = 64 << 10;
 /// How a journal is counted that gives nothing back: as the default one would.
 pub(crate) const CELL_BYTES: u64 = (16 << 20) - 4096;
 
@@ -95,6 +97,8 @@ pub(crate) struct Settled {
 pub(crate) struct Ledger {
     runs: Runs,
     notes: Mutex<Notes>,
+    /// Where rows are laid.
+    laying: Mutex<Vec<u8>>,
     /// The last visible entry, and where it ends.
     entry: AtomicU64,
     published: AtomicU64,
@@ -207,6 +211,7 @@ impl Ledger {
         Self {
             runs,
             notes: Mutex::new(notes),
+            laying: Mutex::default(),
             entry,
             published,
             made: Default::default(),
@@ -226,8 +231,13 @@ impl Ledger {
     /// As the map says; what is refused has not become visible.
     pub(crate) fn apply(&self, entry: Lsn, end: Lsn, effects: &[Effect]) -> Result<(), RunsError> {
         if !effects.is_empty() {
-            let laid = Laid::of(effects);
+            // One writer at a time: nobody waits for it.
+            let mut memory = self.laying.lock().unwrap_or_else(PoisonError::into_inner);
+            let laid = Laid::of(effects, std::mem::take(&mut memory));
             self.runs.apply(end.0, &laid.changes())?;
+            *memory = laid.into_memory();
+            memory.shrink_to(LAYING_BYTES);
+            drop(memory);
             for place in effects.iter().filter_map(Effect::place) {
                 let [keys, bytes] = &self.made;
                 keys.fetch_add(1, Ordering::Relaxed);

@@ -29,7 +29,7 @@ use crate::desk::Desk;
 use crate::finished::{Finished, Row as Finish};
 use crate::ledger::CELL_BYTES;
 use crate::note::{self, Moment};
-use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Metadata, Place, Record};
+use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Metadata, Place, Record, ShortKey};
 use crate::recover::replayed;
 use crate::rows::Laid;
 use crate::rows::place;
@@ -230,7 +230,7 @@ impl Build<'_> {
     }
 
     fn add(&mut self, effect: &Effect, seq: u64) -> Result<(), KvError> {
-        for change in Laid::of(slice::from_ref(effect)).changes() {
+        for change in Laid::of(slice::from_ref(effect), Vec::new()).changes() {
             match change {
                 Change::Put { key, value } => self.bulk.add(&Row { key, seq, value: Some(value) })?,
                 Change::Delete { key } => self.bulk.add(&Row { key, seq, value: None })?,
@@ -265,7 +265,7 @@ fn outcome(entry: &Entry) -> Result<Option<(Xid, Lsn, Ending)>, KvError> {
 }
 
 fn became(keyspace: u32, key: &[u8], became: Became) -> Effect {
-    Effect { keyspace, key: key.into(), became }
+    Effect { keyspace, key: ShortKey::from_slice(key), became }
 }
 
 fn valued(address: Address, value: &Value<'_>) -> Effect {

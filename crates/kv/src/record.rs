@@ -48,6 +48,12 @@ pub(crate) struct Place {
 /// What a writer keeps beside a value: a little needs no memory of its own.
 pub(crate) type Metadata = SmallVec<[u8; 64]>;
 
+/// A key on its way: a short one needs no memory of its own either.
+pub(crate) type ShortKey = SmallVec<[u8; 24]>;
+
+/// What an entry does; what a single write does needs no memory of its own.
+pub(crate) type Effects = SmallVec<[Effect; 1]>;
+
 /// What a key, or the keys from one on, become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Became {
@@ -63,7 +69,7 @@ pub(crate) enum Became {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) keyspace: u32,
-    pub(crate) key: Key,
+    pub(crate) key: ShortKey,
     pub(crate) became: Became,
 }
 
@@ -106,7 +112,7 @@ impl Effect {
             Op::Delete { .. } => Became::Nothing,
             Op::Erase { to, .. } => Became::Erased { to: to.map(Key::from) },
         };
-        Self { keyspace, key: key.into(), became }
+        Self { keyspace, key: ShortKey::from_slice(key), became }
     }
 }
 
@@ -132,7 +138,7 @@ fn overtaken(ops: &[Op<'_>]) -> Vec<usize> {
 pub(crate) struct Laid {
     heads: Vec<u8>,
     first: usize,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Effects,
 }
 
 impl Laid {
@@ -154,7 +160,7 @@ impl Laid {
     fn new(mut heads: Writer, ops: &[Op<'_>], now: u64) -> Self {
         let first = heads.as_slice().len();
         let mut at = first;
-        let mut effects = Vec::with_capacity(ops.len());
+        let mut effects = Effects::with_capacity(ops.len());
         for op in ops {
             let Fields { code, flags, key, metadata, value, expiry } = op.fields();
             // The door has checked all lengths against limits that fit these fields.
@@ -175,10 +181,10 @@ impl Laid {
     }
 
     /// The payload in parts, for `Log::append`.
-    pub(crate) fn parts<'a>(&'a self, ops: &[Op<'a>]) -> Vec<&'a [u8]> {
+    pub(crate) fn parts<'a>(&'a self, ops: &[Op<'a>]) -> SmallVec<[&'a [u8]; 5]> {
         let cut = |heads: &'a [u8], at: usize| heads.split_at_checked(at).unwrap_or((heads, &[]));
         let (first, mut heads) = cut(&self.heads, self.first);
-        let mut parts = Vec::with_capacity(1 + 4 * ops.len());
+        let mut parts = SmallVec::with_capacity(1 + 4 * ops.len());
         parts.push(first);
         for op in ops {
             let Fields { flags, key, metadata, value, .. } = op.fields();
@@ -190,7 +196,7 @@ impl Laid {
     }
 
     /// What it does, now that it is known where it stands.
-    pub(crate) fn placed(mut self, entry: Lsn) -> Vec<Effect> {
+    pub(crate) fn placed(mut self, entry: Lsn) -> Effects {
         for effect in &mut self.effects {
             if let Became::Value { place, .. } = &mut effect.became {
                 place.entry = entry;
@@ -418,8 +424,8 @@ mod tests {
             let expiries: Vec<u64> = effects.iter().filter_map(|effect| Some(effect.place()?.expiry)).collect();
             assert_eq!(expiries, [0, u64::MAX, 1]);
             let expected = match kind {
-                KIND_BATCH => Record::Batch { effects },
-                _ => Record::Prepare { xid: xid(), effects },
+                KIND_BATCH => Record::Batch { effects: effects.into_vec() },
+                _ => Record::Prepare { xid: xid(), effects: effects.into_vec() },
             };
             assert_eq!(Record::decode(Lsn(64), kind, &payload), Ok(expected));
         }
@@ -465,7 +471,7 @@ mod tests {
         assert_eq!(lives, [false, true, true, false, true, false]);
         assert_eq!(effects[3].became, Became::Erased { to: Some(b"d"[..].into()) });
         assert_eq!(effects[5].became, Became::Erased { to: None });
-        assert_eq!(Record::decode(Lsn(64), KIND_BATCH, &payload), Ok(Record::Batch { effects }));
+        assert_eq!(Record::decode(Lsn(64), KIND_BATCH, &payload), Ok(Record::Batch { effects: effects.into_vec() }));
         // No branch erases.
         let laid = Laid::prepare(&ops, &xid(), None, 5);
         let payload = laid.parts(&ops).concat();

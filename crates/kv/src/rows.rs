@@ -30,8 +30,10 @@ enum To {
 }
 
 impl Laid {
-    pub(crate) fn of(effects: &[Effect]) -> Self {
-        let mut writer = Writer::behind(Vec::with_capacity(effects.iter().map(row_bytes_max).sum()));
+    /// Behind what stands in this memory.
+    pub(crate) fn of(effects: &[Effect], mut memory: Vec<u8>) -> Self {
+        memory.reserve(effects.iter().map(row_bytes_max).sum());
+        let mut writer = Writer::behind(memory);
         let mut rows = SmallVec::with_capacity(effects.len());
         for effect in effects {
             let from = writer.as_slice().len();
@@ -50,6 +52,13 @@ impl Laid {
             rows.push((key, to));
         }
         Self { bytes: writer.into_vec(), rows }
+    }
+
+    /// Its memory, to be used again.
+    pub(crate) fn into_memory(self) -> Vec<u8> {
+        let mut memory = self.bytes;
+        memory.clear();
+        memory
     }
 
     pub(crate) fn changes(&self) -> SmallVec<[Change<'_>; 1]> {
@@ -118,7 +127,7 @@ mod tests {
         let became = Became::Value { place, metadata: b"meta"[..].into() };
         let put = Effect { keyspace: 3, key: b"k"[..].into(), became };
         let other = Effect { keyspace: 4, key: b"other"[..].into(), became: Became::Nothing };
-        let laid = Laid::of(&[other.clone(), put, other]);
+        let laid = Laid::of(&[other.clone(), put, other], b"before".to_vec());
         let changes = laid.changes();
         let [_, Change::Put { key: b"\0\0\0\x03k", value }, Change::Delete { key: b"\0\0\0\x04other" }] = changes[..]
         else {
@@ -126,7 +135,8 @@ mod tests {
         };
         let read = head(9, value).unwrap();
         let erased = |keyspace, to: Option<&[u8]>| {
-            Laid::of(&[Effect { keyspace, key: b"k"[..].into(), became: Became::Erased { to: to.map(Key::from) } }])
+            let became = Became::Erased { to: to.map(Key::from) };
+            Laid::of(&[Effect { keyspace, key: b"k"[..].into(), became }], Vec::new())
         };
         let ends = |laid: &Laid| match laid.changes()[..] {
             [Change::Erase { to, .. }] => to.map(<[u8]>::to_vec),

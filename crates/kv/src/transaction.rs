@@ -22,7 +22,7 @@ use crate::kv::{rows_fit, within};
 use crate::lease::Lease;
 use crate::line::Place;
 use crate::op::{Durability, Op};
-use crate::record::{self, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
+use crate::record::{self, Effects, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
 use crate::snapshot::{Found, Rows};
 use crate::time::is_over;
 use crate::{Kv, KvError, Pending};
@@ -219,8 +219,13 @@ impl Kv {
             }
         };
         desk.hold(*xid, &effects);
-        desk.branches.insert(*xid, Branch::Prepared { entry: ticket.lsn, effects, listed: false });
-        desk.stage(Staged { ticket, durability: Durability::Durable, effects: Vec::new(), turn: Turn::Prepared(*xid) });
+        desk.branches.insert(*xid, Branch::Prepared { entry: ticket.lsn, effects: effects.into_vec(), listed: false });
+        desk.stage(Staged {
+            ticket,
+            durability: Durability::Durable,
+            effects: Effects::new(),
+            turn: Turn::Prepared(*xid),
+        });
         Ok(Voted { vote: Vote::Yes, pending: Pending::durable(ticket) })
     }
 
@@ -359,7 +364,7 @@ impl Kv {
         // POINT OF NO RETURN for a commit: once this record is durable, we only ever complete.
         let ticket = self.shared.log.append(kind, &[&record::outcome(xid, entry)])?;
         let effects = desk.finish(xid, ticket, wanted);
-        let effects = if wanted == Ending::Commit { effects } else { Vec::new() };
+        let effects = if wanted == Ending::Commit { Effects::from_vec(effects) } else { Effects::new() };
         desk.stage(Staged { ticket, durability: Durability::Durable, effects, turn: Turn::Finished(*xid) });
         Ok(Pending::durable(ticket))
     }
