@@ -1,31 +1,71 @@
 //! The memory of a memtable: words that are laid once, and neither moved nor freed before all of it is.
 //!
 //! Walk: [`Arena::take`] gives the one writer a piece · [`Arena::piece`] shows it to anybody. Chunks are made when they are
-//! needed; a piece lies in one chunk, so that it is one slice.
+//! needed; a piece lies in one chunk, so that it is one slice. An arena that is gone leaves its chunks to those that come
+//! ([`Spare`]): the system would take them away and give them back page by page, each page at the cost of two writes.
 //! Deliberately absent: `unsafe`, and reclamation: who holds the arena holds all of it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Words of one chunk: a quarter of a MiB.
 pub(crate) const CHUNK_WORDS: usize = 1 << 15;
 pub(crate) const WORD_BYTES: usize = 8;
 
-type Chunk = OnceLock<Box<[AtomicU64]>>;
+/// So many chunks wait at most: what a table that is written out in time takes.
+const SPARE_CHUNKS_MAX: usize = 64;
+
+type Words = Box<[AtomicU64]>;
+type Chunk = OnceLock<Words>;
+
+/// Chunks that nobody uses now.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Mutex<Vec<Words>>);
+
+impl Spare {
+    fn take(&self) -> Words {
+        let spare = self.chunks().pop();
+        match spare {
+            Some(mut chunk) => {
+                chunk.iter_mut().for_each(|word| *word.get_mut() = 0);
+                chunk
+            }
+            None => (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn give(&self, chunks: impl Iterator<Item = Words>) {
+        let mut spare = self.chunks();
+        let room = SPARE_CHUNKS_MAX.saturating_sub(spare.len());
+        spare.extend(chunks.take(room));
+    }
+
+    /// Bytes of the process that they take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        u64::try_from(self.chunks().len() * CHUNK_WORDS * WORD_BYTES).unwrap_or(u64::MAX)
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, Vec<Words>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Arena {
     chunks: Box<[Chunk]>,
     /// The first free word; only the writer moves it. Word zero is never given away: links say "nothing" by it.
     end: AtomicU64,
+    /// Where chunks come from, and where they go.
+    spare: Arc<Spare>,
 }
 
 impl Arena {
     /// An arena that has room for pieces of so many words together, however they fit.
-    pub(crate) fn with_room(words: usize) -> Self {
+    pub(crate) fn with_room(words: usize, spare: &Arc<Spare>) -> Self {
         // A piece that did not fit began the next chunk: any two neighbours hold more than one chunk together.
         let count = 2 * words.div_ceil(CHUNK_WORDS) + 2;
-        Self { chunks: (0..count).map(|_| Chunk::new()).collect(), end: AtomicU64::new(1) }
+        let chunks = (0..count).map(|_| Chunk::new()).collect();
+        Self { chunks, end: AtomicU64::new(1), spare: Arc::clone(spare) }
     }
 
     /// The first word that is free.
@@ -43,7 +83,7 @@ impl Arena {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
         let chunk = self.chunks.get(at / CHUNK_WORDS)?;
-        let chunk = chunk.get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
+        let chunk = chunk.get_or_init(|| self.spare.take());
         let piece = chunk.get(at % CHUNK_WORDS..)?.get(..words)?;
         self.end.store(u64::try_from(at + words).ok()?, Ordering::Relaxed);
         Some((u64::try_from(at).ok()?, piece))
@@ -69,9 +109,40 @@ impl Arena {
     }
 }
 
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.spare.give(self.chunks.iter_mut().filter_map(OnceLock::take));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_arena_leaves_its_chunks_to_the_next_one_which_finds_zeroes_and_no_more_wait_than_may() {
+        let spare = Arc::default();
+        let chunk_bytes = u64::try_from(CHUNK_WORDS * WORD_BYTES).unwrap();
+        let fill = |chunks: usize| {
+            let arena = Arena::with_room(chunks * CHUNK_WORDS, &spare);
+            for _ in 0..chunks {
+                let (_, piece) = arena.take(CHUNK_WORDS - 1).unwrap();
+                assert!(piece.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+                piece.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            }
+            arena
+        };
+        let (first, second) = (fill(3), fill(2));
+        assert_eq!(spare.memory_bytes(), 0);
+        drop(first);
+        assert_eq!(spare.memory_bytes(), 3 * chunk_bytes);
+        let third = fill(2);
+        assert_eq!(spare.memory_bytes(), chunk_bytes, "two of them are used again");
+        drop((second, third));
+        assert_eq!(spare.memory_bytes(), 5 * chunk_bytes);
+        drop(fill(SPARE_CHUNKS_MAX + 1));
+        assert_eq!(spare.memory_bytes(), u64::try_from(SPARE_CHUNKS_MAX).unwrap() * chunk_bytes);
+    }
 
     #[test]
     fn a_piece_lies_in_one_chunk_and_the_room_that_was_promised_is_there_however_pieces_fit() {
@@ -83,7 +154,7 @@ mod tests {
             vec![7, 1000, 24_000],
         ] {
             let words = 20 * CHUNK_WORDS;
-            let arena = Arena::with_room(words);
+            let arena = Arena::with_room(words, &Arc::default());
             let (mut taken, mut behind) = (0, 1);
             for size in sizes.iter().cycle() {
                 if taken + size > words {
@@ -101,7 +172,7 @@ mod tests {
 
     #[test]
     fn memory_is_what_was_made_and_an_arena_that_is_full_says_so() {
-        let arena = Arena::with_room(1);
+        let arena = Arena::with_room(1, &Arc::default());
         let table = arena.memory_bytes();
         assert!(arena.take(1).is_some());
         assert_eq!(arena.memory_bytes() - table, u64::try_from(CHUNK_WORDS * WORD_BYTES).unwrap());

@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn flushed(entries: &[Entry<'_>]) -> Frozen {
-        let table = Arc::new(Memtable::with_room(1 << 16));
+        let table = Arc::new(Memtable::with_room(1 << 16, 0, &Arc::default()));
         entries.iter().for_each(|entry| assert!(table.insert(entry)));
         Frozen { table, mark: 9, erases: Vec::new() }
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use self::cursor::{MemCursor, Sorted};
-use crate::arena::{Arena, CHUNK_WORDS, WORD_BYTES};
+use crate::arena::{Arena, CHUNK_WORDS, Spare, WORD_BYTES};
 use crate::entry::Entry;
 use crate::filter;
 use crate::places::{Known, Places};
@@ -235,14 +235,15 @@ impl Sizes {
 type Before = [u64; HEIGHT_MAX];
 
 impl Memtable {
-    /// A table with room for entries that take so many bytes together ([`laid_bytes_max`]).
-    pub(crate) fn with_room(bytes: u64) -> Self {
+    /// A table with room for entries that take so many bytes together ([`laid_bytes_max`]), of about so many keys, in memory of tables
+    /// that are gone.
+    pub(crate) fn with_room(bytes: u64, keys: u64, spare: &Arc<Spare>) -> Self {
         let words = usize::try_from(bytes).unwrap_or(usize::MAX / 4).div_ceil(WORD_BYTES);
         let heads = std::array::from_fn(|_| AtomicU64::new(NOWHERE));
         Self {
-            arena: Arena::with_room(words),
+            arena: Arena::with_room(words, spare),
             heads,
-            places: Places::default(),
+            places: Places::for_keys(keys),
             entries: AtomicU64::new(0),
             laid: AtomicU64::new(FIRST),
             ordered: AtomicU64::new(FIRST),
@@ -449,6 +450,11 @@ impl Memtable {
     /// How many entries it holds, those that nobody sees any more among them.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Memory::Relaxed)
+    }
+
+    /// How many keys it holds.
+    pub(crate) fn keys(&self) -> u64 {
+        self.places.keys()
     }
 
     /// Bytes that entries take.

@@ -10,7 +10,7 @@
 //! stand in one row, through which every look-up and every write would walk.
 //!
 //! Walk: [`Places::put`] · [`Places::find`]. A table that is half full is laid anew, four times as large, and the old one stays for
-//! who still looks at it.
+//! who still looks at it. The first one is as large as it will have to be, where that can be guessed: who writes waits while a table is laid.
 //! Deliberately absent: removal, order; they are the skip list's and the memtable's.
 
 use std::hash::{BuildHasher, RandomState};
@@ -49,19 +49,25 @@ pub(crate) enum Known {
     Unknown,
 }
 
-impl Default for Places {
-    fn default() -> Self {
+impl Places {
+    /// No places yet, and a first table that holds so many without being laid anew.
+    pub(crate) fn for_keys(keys: u64) -> Self {
+        let holds = |at: &usize| keys < u64::try_from(slots(*at) / 2).unwrap_or(u64::MAX);
+        let first = (0..TABLES_MAX).find(holds).unwrap_or(TABLES_MAX - 1);
         Self {
             salt: RandomState::new().hash_one(()) | 1,
             tables: Default::default(),
-            current: AtomicUsize::new(0),
+            current: AtomicUsize::new(first),
             keys: AtomicUsize::new(0),
             has_holes: AtomicBool::new(false),
         }
     }
-}
 
-impl Places {
+    /// How many keys have a place.
+    pub(crate) fn keys(&self) -> u64 {
+        u64::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(u64::MAX)
+    }
+
     /// Multiply-shift: whatever two hashes there are, chance alone decides whether their upper bits are the same.
     const fn salted(&self, hash: u64) -> u64 {
         hash.wrapping_mul(self.salt)
@@ -112,12 +118,12 @@ impl Places {
     /// The table that counts, less than half full: a new one if it must be. None if there is none larger.
     fn roomy(&self) -> Option<&Table> {
         let current = self.current.load(Ordering::Relaxed);
-        let table = self.tables.get(current)?.get_or_init(|| empty(SLOTS_FIRST));
+        let table = self.tables.get(current)?.get_or_init(|| empty(slots(current)));
         if 2 * self.keys.load(Ordering::Relaxed) < table.len() {
             return Some(table);
         }
         let larger = self.tables.get(current + 1)?.get_or_init(|| {
-            let larger = empty(table.len() * 4);
+            let larger = empty(slots(current + 1));
             for slot in table.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|slot| *slot != 0) {
                 // No two slots are of one key: the first free one is its own.
                 if let Some((free, _)) = probe(&larger, slot, |_| false) {
@@ -129,6 +135,11 @@ impl Places {
         self.current.store(current + 1, Ordering::Release);
         Some(larger)
     }
+}
+
+/// Of the table at this place.
+const fn slots(at: usize) -> usize {
+    SLOTS_FIRST << (2 * at)
 }
 
 fn empty(slots: usize) -> Table {
@@ -165,29 +176,36 @@ mod tests {
 
     #[test]
     fn each_key_is_found_at_its_newest_place_however_the_table_grows() {
-        let places = Places::default();
-        assert_eq!((places.find(7, |_| true), places.memory_bytes()), (Known::Absent, 0));
-        // A place is its key in tens, and a version.
-        let is = |key: u64| move |place: u64| place / 10 == key;
-        for key in 1..20_000 {
-            places.put(spread(key), key * 10, is(key), |before| before == 0);
+        for places in [0, 5_000, 20_000].map(Places::for_keys) {
+            assert_eq!((places.find(7, |_| true), places.memory_bytes()), (Known::Absent, 0));
+            // A place is its key in tens, and a version.
+            let is = |key: u64| move |place: u64| place / 10 == key;
+            for key in 1..20_000 {
+                places.put(spread(key), key * 10, is(key), |before| before == 0);
+            }
+            for key in (1..20_000).step_by(3) {
+                places.put(spread(key), key * 10 + 1, is(key), |before| before == key * 10);
+            }
+            for key in 1..20_000 {
+                let newest = key * 10 + u64::from(key % 3 == 1);
+                assert_eq!(places.find(spread(key), is(key)), Known::At(newest));
+            }
+            assert_eq!(places.find(spread(20_000), is(20_000)), Known::Absent);
+            let bytes = places.memory_bytes();
+            assert!((2 * 8 * 20_000..120 * 20_000).contains(&bytes), "{bytes}");
+            assert_eq!(places.keys(), 19_999);
         }
-        for key in (1..20_000).step_by(3) {
-            places.put(spread(key), key * 10 + 1, is(key), |before| before == key * 10);
-        }
-        for key in 1..20_000 {
-            let newest = key * 10 + u64::from(key % 3 == 1);
-            assert_eq!(places.find(spread(key), is(key)), Known::At(newest));
-        }
-        assert_eq!(places.find(spread(20_000), is(20_000)), Known::Absent);
-        let bytes = places.memory_bytes();
-        assert!((2 * 8 * 20_000..120 * 20_000).contains(&bytes), "{bytes}");
+        let exact = Places::for_keys(20_000);
+        exact.put(1, 1, |_| true, |_| true);
+        let bytes = exact.memory_bytes();
+        (2..20_000).for_each(|key| exact.put(spread(key), key, |_| false, |_| true));
+        assert_eq!((bytes, exact.memory_bytes()), (bytes, bytes), "it was laid once");
     }
 
     #[test]
     fn whoever_chooses_the_hashes_chooses_no_row_that_all_of_them_stand_in() {
         for bits in [0x0001_ffff_0000_0000, 0xffff_8000_0000_0000_u64] {
-            let places = Places::default();
+            let places = Places::for_keys(0);
             for key in 1..20_000 {
                 // Alike in so many bits, by chance in the others.
                 places.put(
@@ -206,7 +224,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_hash_are_told_apart() {
-        let places = Places::default();
+        let places = Places::for_keys(0);
         for key in 1..100 {
             places.put(5 << 40, key, |place| place == key, |_| true);
         }
@@ -216,12 +234,12 @@ mod tests {
 
     #[test]
     fn what_does_not_take_over_changes_nothing_and_a_place_that_fits_no_slot_makes_everything_unknown() {
-        let places = Places::default();
+        let places = Places::for_keys(0);
         places.put(spread(1), 10, |_| true, |_| true);
         places.put(spread(1), 9, |_| true, |before| before != 10);
         assert_eq!(places.find(spread(1), |_| true), Known::At(10));
         places.put(spread(1), PLACE_MAX + 1, |_| true, |_| true);
         assert_eq!(places.find(spread(1), |_| true), Known::Unknown, "not the older one");
-        assert_eq!(Places::default().find(1, |_| true), Known::Absent);
+        assert_eq!(Places::for_keys(0).find(1, |_| true), Known::Absent);
     }
 }

@@ -21,6 +21,7 @@ use arc_swap::{ArcSwap, Guard};
 use assent_kind::Kind;
 use assent_world::Disk;
 
+use crate::arena::Spare;
 use crate::book::{Book, Change as Commit};
 use crate::cache::Cache;
 use crate::entry::{Change, Entry, Range};
@@ -52,6 +53,8 @@ pub struct Runs {
     pub(crate) counts: Counts,
     /// What merges would have to read, of the levels that are shown: writers ask for it with each batch.
     pub(crate) merge_bytes: AtomicU64,
+    /// Memory of memtables that are gone.
+    pub(crate) spare: Arc<Spare>,
     /// For how many turns what is applied is put in order.
     ordered_turns: AtomicU32,
     current: ArcSwap<Version>,
@@ -133,7 +136,8 @@ impl Runs {
         let levels = book.contents().levels.iter().map(|level| level.iter().map(run).collect());
         let levels: Levels = levels.collect();
         let merge_bytes = debt_bytes(&levels, &config);
-        let active = Arc::new(Memtable::with_room(config.memory_bytes_max));
+        let spare = Arc::default();
+        let active = Arc::new(Memtable::with_room(config.memory_bytes_max, 0, &spare));
         let applied = opened.applied;
         let files = (Arc::new(levels), Memo::new(&cache));
         let version = Version::new(applied, active, Vec::new(), files, Arc::clone(book.erased()));
@@ -144,6 +148,7 @@ impl Runs {
             cache,
             counts: Counts::default(),
             merge_bytes: AtomicU64::new(merge_bytes),
+            spare,
             ordered_turns: AtomicU32::new(0),
             current: ArcSwap::from_pointee(version),
             writer: Mutex::new(Writer { mark: applied, erases: Vec::new() }),
@@ -167,13 +172,15 @@ impl Runs {
         changes.iter().try_for_each(check)?;
         self.refuse_closed()?;
         let mut writer = lock(&self.writer);
-        let version = self.current.load_full();
-        let newest = version.seq();
+        // Not counted as somebody who holds it: writers would change that number in turn.
+        let now = self.current.load();
+        let newest = now.seq();
         if seq <= newest {
             return Err(RunsError::Order { seq, newest });
         }
         let bytes = entries(changes, seq).map(|entry| laid_bytes_max(entry.key, entry.value)).sum();
-        let version = self.make_room(version, bytes)?;
+        let roomy = self.make_room(&now, bytes)?;
+        let version = roomy.as_ref().unwrap_or(&now);
         for entry in entries(changes, seq) {
             if !version.active.insert(&entry) {
                 // Room was counted before; half a batch must never be seen.
@@ -192,7 +199,7 @@ impl Runs {
         }
         let mut erased = Erased::clone(&version.erased);
         erases.iter().for_each(|range| erased.erase(range));
-        let Version { active, frozen, .. } = &*version;
+        let Version { active, frozen, .. } = &**version;
         self.publish(seq, active, frozen.clone(), version.files(), Arc::new(erased));
         Ok(())
     }
@@ -211,25 +218,27 @@ impl Runs {
         writer.mark = mark;
         let closed = Arc::new(Frozen { table: Arc::clone(&version.active), mark, erases });
         let frozen = std::iter::once(closed).chain(version.frozen.iter().cloned()).collect();
-        let active = Arc::new(Memtable::with_room(self.config.memory_bytes_max));
+        // It will have about as many as the one before.
+        let keys = version.active.keys();
+        let active = Arc::new(Memtable::with_room(self.config.memory_bytes_max, keys, &self.spare));
         self.publish(mark, &active, frozen, version.files(), Arc::clone(&version.erased));
     }
 
-    /// The version that has the room. Refuses a batch beyond the memory that there is, but for one that finds all of it empty.
-    fn make_room(&self, version: Arc<Version>, bytes: u64) -> Result<Arc<Version>, RunsError> {
+    /// The version that has the room, if it is a new one. Refuses a batch beyond the memory that there is, but for one that finds all of it empty.
+    fn make_room(&self, version: &Version, bytes: u64) -> Result<Option<Arc<Version>>, RunsError> {
         let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum();
         let held = frozen + version.active.used_bytes();
         let limit = self.config.memory_bytes_max;
         if held + bytes <= limit {
-            return Ok(version);
+            return Ok(None);
         }
         if held > 0 {
             return Err(RunsError::Busy { what: "memtables", bytes: held + bytes, limit });
         }
-        let Version { frozen, erased, .. } = &*version;
-        let active = Arc::new(Memtable::with_room(bytes));
+        let Version { frozen, erased, .. } = version;
+        let active = Arc::new(Memtable::with_room(bytes, 0, &self.spare));
         self.publish(version.seq(), &active, frozen.clone(), version.files(), Arc::clone(erased));
-        Ok(self.current.load_full())
+        Ok(Some(self.current.load_full()))
     }
 
     /// The next version. The caller holds the writer's lock.

@@ -48,7 +48,7 @@ impl Runs {
             flushed_bytes: Counts::read(&self.counts.flushed_bytes),
             merged_bytes: Counts::read(&self.counts.merged_bytes),
             commits: Counts::read(&self.counts.commits),
-            memory_bytes: run_bytes + table_bytes + cache.bytes,
+            memory_bytes: run_bytes + table_bytes + cache.bytes + self.spare.memory_bytes(),
         }
     }
 
