@@ -31,6 +31,9 @@ const REST_TURNS_MAX: u32 = 600;
 /// of them.
 const LEVEL0_RUNS_MAX: u32 = 64;
 
+/// From so many on merges have three turns of four: four more runs, and writers begin to wait. One merge takes all of them.
+const LEVEL0_RUNS_URGENT: u32 = 8;
+
 /// Counts of what was written out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -111,8 +114,8 @@ impl Kv {
         done.is_ok_and(|more| more)
     }
 
-    /// A merge or a compaction of values, each before the other in turn, so that neither waits for the other to come to an end; the
-    /// second if there was nothing to do for the first, or that failed.
+    /// A merge or a compaction of values, each before the other in turn, so that neither waits for the other to come to an end, but for
+    /// merges that are urgent, up to three; the second if there was nothing to do for the first, or that failed.
     fn in_turn(&self, pace: &dyn Pace) -> Result<bool, KvError> {
         let merge = || self.merge(pace);
         let compact = || match self.compact_once(pace) {
@@ -120,10 +123,11 @@ impl Kv {
             Err(KvError::Busy { .. }) => Ok(false),
             done => done,
         };
+        let level0_runs = self.shared.ledger.debt().level0_runs;
         let is_merge_first = {
             let mut counts = self.counts();
             counts.turns = counts.turns.wrapping_add(1);
-            counts.turns % 2 == 1
+            is_merge_first(counts.turns, level0_runs)
         };
         let first = if is_merge_first { merge() } else { compact() };
         if matches!(first, Ok(true)) {
@@ -287,5 +291,21 @@ impl Kv {
             return Err(KvError::Busy { what: "bytes of the ledger in memory", limit: self.config.memory_bytes_max() });
         }
         Ok(())
+    }
+}
+
+const fn is_merge_first(turns: u64, level0_runs: u32) -> bool {
+    if level0_runs >= LEVEL0_RUNS_URGENT { !turns.is_multiple_of(4) } else { turns % 2 == 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_and_compactions_take_turns_and_of_urgent_merges_no_more_than_three_in_a_row() {
+        let turns = |level0_runs| [1, 2, 3, 4, 5].map(|turn| is_merge_first(turn, level0_runs));
+        assert_eq!(turns(LEVEL0_RUNS_URGENT - 1), [true, false, true, false, true]);
+        assert_eq!(turns(LEVEL0_RUNS_URGENT), [true, true, true, false, true]);
     }
 }
