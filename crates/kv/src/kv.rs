@@ -21,6 +21,7 @@ use crate::claims::Claims;
 use crate::compaction::{Done, Unread};
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
+use crate::full::Full;
 use crate::keyspaces::{Names, refuse_system};
 use crate::lease::Leases;
 use crate::ledger::Ledger;
@@ -46,6 +47,8 @@ pub struct Kv {
     folder: PathBuf,
     pub(crate) config: Config,
     pub(crate) counts: Mutex<Counts>,
+    /// The ledger's memory is full.
+    pub(crate) full: Full,
     /// Held by whoever writes the ledger's memory out.
     pub(crate) stepping: Mutex<()>,
     pub(crate) leases: Arc<Leases>,
@@ -251,6 +254,7 @@ impl Kv {
             folder: folder.to_owned(),
             config,
             counts: Mutex::new(counts),
+            full: Full::default(),
             stepping: Mutex::default(),
             leases: Arc::new(Leases::new(&config)),
             naming: Mutex::default(),

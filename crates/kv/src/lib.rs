@@ -55,6 +55,7 @@ mod error;
 mod facts;
 mod finished;
 mod fold;
+mod full;
 #[doc(hidden)]
 pub mod fuzzing;
 mod kept;

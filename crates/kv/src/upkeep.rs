@@ -1,7 +1,7 @@
 //! What is off the commit path: the ledger's memory written out, its runs merged, and what writers wait for where that is behind.
 //!
 //! ```text
-//!   tick    publish what nobody waited for · write the memory out when it is due          about every 100 ms
+//!   tick    publish what nobody waited for · write the memory out when it is due          about every 100 ms, and when it is full
 //!   work    one merge or one compaction of values, in turn                              in a loop, beside the ticks
 //!   put     sleeps as long as [`crate::pressure`] says, before it comes to the desk
 //! ```
@@ -62,6 +62,7 @@ impl Kv {
     /// memory out when it is due. A failure is counted, not told: the journal has everything.
     pub fn tick(&self) {
         // A journal that failed says so to every writer.
+        self.full.hears();
         _ = self.publish(&mut self.desk());
         self.leases.end_due(&self.shared);
         // So that who walks often finds little to put in order.
@@ -73,10 +74,17 @@ impl Kv {
             let mut counts = self.counts();
             counts.rest = counts.rest.saturating_sub(1);
         }
-        if self.is_due() {
-            _ = self.checkpoint();
+        let is_done = !self.is_due() || self.checkpoint().is_ok();
+        if is_done && self.counts().rest == 0 {
+            self.full.forget();
         }
         self.share_cache();
+    }
+
+    /// Sleeps until a tick should come: about every 100 ms, `at_most`, or at once when memory is full. What fills it in less would else be
+    /// written out late, and writers wait ([`Kv::delay`]) though nothing is behind.
+    pub fn wait_due(&self, at_most: Duration) {
+        self.full.wait(at_most);
     }
 
     /// A ledger that is smaller than its part of the cache leaves the rest to rows with their values.
@@ -266,9 +274,11 @@ impl Kv {
     /// As the disk says: then there is no room for this write.
     pub(crate) fn make_room(&self) -> Result<(), KvError> {
         let debt = self.shared.ledger.debt();
-        if debt.level0_runs < LEVEL0_RUNS_MAX
-            && debt.active_bytes + debt.immutable_bytes < self.config.memory_bytes_max()
-        {
+        let memory_bytes = debt.active_bytes + debt.immutable_bytes;
+        if memory_bytes >= self.config.memory_bytes {
+            self.full.tell();
+        }
+        if debt.level0_runs < LEVEL0_RUNS_MAX && memory_bytes < self.config.memory_bytes_max() {
             return Ok(());
         }
         let level0_runs = || self.shared.ledger.debt().level0_runs;

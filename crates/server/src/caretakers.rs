@@ -50,8 +50,9 @@ pub(crate) fn tick_coordinator(shared: &Shared, coordinator: &Arc<Coordinator>) 
 /// The store's housekeeping, on a thread of its own: a checkpoint takes longer than a client may be lost.
 pub(crate) fn tick_kv(shared: &Shared, kv: &Arc<Kv>) {
     give_way();
-    while shared.drain.sleep(TICK) {
+    while shared.drain.until().is_none() {
         kv.tick();
+        kv.wait_due(TICK);
     }
 }
 

@@ -78,19 +78,24 @@ impl Ours {
         let mut ours = Self { kv, journal, loops: Vec::new(), stop, _keeper: keeper };
         let asked = Arc::clone(&ours.stop);
         let pace = ours.kv.throttle(move || asked.value() > 0);
-        ours.start("kv-tick", |kv, _| kv.tick())?;
-        ours.start("kv-work", move |kv, stop| while kv.work(&pace) && stop.value() == 0 {})?;
+        ours.start("kv-tick", |kv, _| {
+            kv.tick();
+            kv.wait_due(TICK);
+        })?;
+        ours.start("kv-work", move |kv, stop| {
+            while kv.work(&pace) && stop.value() == 0 {}
+            stop.wait(0, Some(TICK));
+        })?;
         Ok(ours)
     }
 
-    /// A thread that does this every now and then.
+    /// A thread that does this, and waits, again and again.
     fn start(&mut self, name: &str, turn: impl Fn(&Kv, &Gate) + Send + 'static) -> Result<(), BenchError> {
         let (kv, gate) = (Arc::clone(&self.kv), Arc::clone(&self.stop));
         let turns = move || {
             give_way();
             while gate.value() == 0 {
                 turn(&kv, &gate);
-                gate.wait(0, Some(TICK));
             }
         };
         let started = std::thread::Builder::new().name(name.to_owned()).spawn(turns);

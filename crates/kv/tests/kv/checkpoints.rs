@@ -1,6 +1,7 @@
 //! What is written out shortens the replay and is never needed: the journal has everything.
 
 use std::path::Path;
+use std::time::Duration;
 
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, KvError, Rows};
@@ -162,6 +163,42 @@ fn a_ledger_of_another_journal_is_built_anew() {
     desk.kv.checkpoint().unwrap();
     let desk = desk.again();
     assert_eq!((desk.kv.stats().rebuilt, desk.kv.stats().replayed, all(&desk.kv, 0).len()), (0, 0, 1));
+}
+
+/// It slept its 100 ms whatever came: what writers brought meanwhile stood above a half of all memory, and they waited for it.
+#[test]
+fn whoever_ticks_hears_at_once_that_memory_is_full_and_rests_behind_a_failure() {
+    let ever = Duration::from_secs(1_000_000);
+    let disk = SimDisk::new();
+    let config = Config { memory_bytes: 64 << 10, ..Config::default() };
+    let desk = open(&disk, config);
+    let mut number = 0_u32;
+    let mut fill = || {
+        while desk.kv.stats().memory_bytes < config.memory_bytes {
+            number += 1;
+            desk.kv.put(0, &number.to_be_bytes(), b"v", Durability::Durable).unwrap();
+        }
+        number += 1;
+        desk.kv.put(0, &number.to_be_bytes(), b"v", Durability::Durable).unwrap();
+    };
+    for round in 1..4 {
+        fill();
+        desk.kv.wait_due(ever);
+        desk.kv.tick();
+        assert_eq!((desk.kv.stats().checkpoints, desk.kv.stats().memory_bytes), (round, 0));
+    }
+    fill();
+    disk.inject(Call::of(Operation::Create, 1), Fault::Full);
+    desk.kv.wait_due(ever);
+    desk.kv.tick();
+    fill();
+    // It sleeps: nobody wakes it for the next try.
+    desk.kv.wait_due(Duration::from_millis(1));
+    assert_eq!(desk.kv.stats().checkpoints_failed, 1);
+    (0..20).for_each(|_| desk.kv.tick());
+    assert_eq!((desk.kv.stats().checkpoints, desk.kv.stats().memory_bytes), (4, 0));
+    fill();
+    desk.kv.wait_due(ever);
 }
 
 /// A full disk under a store that goes on: what cannot be written out does not pile up, and goes out when there is room.

@@ -1,0 +1,65 @@
+//! Memory is full: writers say so, and whoever ticks hears of it at once and not when his time is over.
+//!
+//! Walk: [`Full::tell`] with each write that finds it so; the first of them wakes · [`Full::hears`] when a tick begins, [`Full::forget`] when
+//! it has ended well: the next full memory is told again. After a failure it is not, so that who rests is left alone · [`Full::wait`].
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use assent_world::Gate;
+
+#[derive(Debug, Default)]
+pub(crate) struct Full {
+    gate: Gate,
+    is_told: AtomicBool,
+    /// What the gate said when the last tick began.
+    heard: AtomicU32,
+}
+
+impl Full {
+    pub(crate) fn tell(&self) {
+        // Looked at first: many find it full, and one changes it.
+        if !self.is_told.load(Ordering::Relaxed) && !self.is_told.swap(true, Ordering::AcqRel) {
+            self.gate.bump();
+            self.gate.wake(1);
+        }
+    }
+
+    pub(crate) fn hears(&self) {
+        self.heard.store(self.gate.value(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget(&self) {
+        self.is_told.store(false, Ordering::Release);
+    }
+
+    /// Until somebody tells, or for so long; not at all if somebody told since the last tick began.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        self.gate.wait(self.heard.load(Ordering::Relaxed), Some(at_most));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_who_finds_it_full_wakes_and_nobody_else_until_that_was_dealt_with() {
+        let full = Full::default();
+        let bumps = |full: &Full| full.gate.value();
+        full.hears();
+        full.tell();
+        full.tell();
+        assert_eq!(bumps(&full), 1);
+        // Told since: it does not sleep.
+        full.wait(Duration::from_secs(1000));
+        full.hears();
+        full.tell();
+        assert_eq!(bumps(&full), 1, "nobody has dealt with it");
+        full.wait(Duration::from_millis(1));
+        full.forget();
+        full.tell();
+        assert_eq!(bumps(&full), 2);
+        full.wait(Duration::from_secs(1000));
+    }
+}
