@@ -52,6 +52,7 @@ impl Spare {
 
 #[derive(Debug)]
 pub(crate) struct Arena {
+    /// Made one after the other.
     chunks: Box<[Chunk]>,
     /// The first free word; only the writer moves it. Word zero is never given away: links say "nothing" by it.
     end: AtomicU64,
@@ -103,7 +104,7 @@ impl Arena {
 
     /// Bytes of the process that it holds.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let made = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
+        let made = self.chunks.iter().take_while(|chunk| chunk.get().is_some()).count();
         let table = self.chunks.len() * size_of::<Chunk>();
         u64::try_from(made * CHUNK_WORDS * WORD_BYTES + table).unwrap_or(u64::MAX)
     }
@@ -111,7 +112,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.spare.give(self.chunks.iter_mut().filter_map(OnceLock::take));
+        self.spare.give(self.chunks.iter_mut().map_while(OnceLock::take));
     }
 }
 
