@@ -24,15 +24,16 @@ use crate::versioning::{Plan, Versioning};
 /// Slots of a page: so many nodes, paths, or pages below it.
 pub(crate) const SLOTS: u64 = 256;
 const NOWHERE: u32 = u32::MAX;
-/// What lies over a base may have so many bytes that nobody looks at any more, beside as many as are looked at.
-const GARBAGE_BYTES: usize = 1024;
+/// Room for what most changes lay over a page.
+const NEXT_BYTES: usize = 64;
 
 /// One page of one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// The fragment that has all of it; none: there is no page yet.
     base: Option<Arc<Base>>,
-    /// What younger fragments speak of: slots, in order, and where in `newer` a slot's record begins.
+    /// What younger fragments speak of: slots, in order, and where in `newer` a slot's record begins. It ends where the next one begins; of
+    /// a slot that is gone it is empty.
     over: Vec<(u8, u32)>,
     newer: Vec<u8>,
     /// The younger fragments, the newest first.
@@ -84,11 +85,15 @@ fn briefs_bytes_max(base: &[u8]) -> usize {
     (2 * base.len()).min(256 * size_of::<Brief>())
 }
 
+fn start_of(at: usize) -> Result<u32, Malformed> {
+    u32::try_from(at).map_err(|_| Malformed { field: "page" })
+}
+
 fn starts(fragment: &[u8]) -> Result<Vec<u32>, Malformed> {
     let mut starts = Vec::new();
     let mut walk = fragment::records(fragment)?;
     while let Some(slot) = walk.slot()? {
-        let start = u32::try_from(walk.at()).map_err(|_| Malformed { field: "page" })?;
+        let start = start_of(walk.at())?;
         let mask = walk.pass()?;
         if mask & WHOLE == 0 {
             return Err(Malformed { field: "a patch of nothing" });
@@ -125,49 +130,59 @@ impl Page {
         records: impl Iterator<Item = Result<(u8, Record<'r>), Malformed>>,
         deltas: Vec<Arc<[u8]>>,
     ) -> Result<Self, Malformed> {
-        let deltas_bytes: usize = deltas.iter().map(|delta| delta.len()).sum();
-        let mut page = Self { base: self.base.clone(), deltas, ..self.over() };
+        let (over, newer) =
+            (Vec::with_capacity(self.over.len() + 1), Vec::with_capacity(self.newer.len() + NEXT_BYTES));
+        let mut page = Self { base: self.base.clone(), over, newer, deltas };
+        // Slots come in order, so what lies between two of them is taken at once. What nobody looks at any more is left behind.
+        let mut from = 0;
         for item in records {
             let (slot, record) = item?;
+            let (to, behind) = match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
+                Ok(found) => (found, found + 1),
+                Err(behind) => (behind, behind),
+            };
+            page.take(self, from..to)?;
             page.lay(slot, &record.over(self.get(slot)?.unwrap_or_default()))?;
+            from = behind;
         }
-        // What is not looked at any more goes now and then.
-        if page.newer.len() <= 2 * deltas_bytes + GARBAGE_BYTES { Ok(page) } else { page.packed() }
+        page.take(self, from..self.over.len())?;
+        Ok(page)
     }
 
-    /// What lies over the base, without it.
-    fn over(&self) -> Self {
-        let (mut over, mut newer) =
-            (Vec::with_capacity(self.over.len() + 1), Vec::with_capacity(self.newer.len() + 64));
-        over.extend_from_slice(&self.over);
-        newer.extend_from_slice(&self.newer);
-        Self { over, newer, ..Self::default() }
-    }
-
-    /// Lays a whole record over what a slot says.
-    fn lay(&mut self, slot: u8, record: &Record<'_>) -> Result<(), Malformed> {
-        if !record.is_whole() {
-            return Err(Malformed { field: "a patch of nothing" });
-        }
-        let mut start = NOWHERE;
-        if !record.is_gone() {
-            start = u32::try_from(self.newer.len()).map_err(|_| Malformed { field: "page" })?;
-            record.lay(&mut self.newer);
-        }
-        match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
-            Ok(found) => self.over.iter_mut().skip(found).take(1).for_each(|place| place.1 = start),
-            Err(behind) => self.over.insert(behind, (slot, start)),
+    /// Lays these places of what lies over another page behind what lies over this one.
+    fn take(&mut self, other: &Self, places: Range<usize>) -> Result<(), Malformed> {
+        let (from, to, at) = (other.newer_from(places.start), other.newer_from(places.end), self.newer.len());
+        self.newer.extend_from_slice(other.newer.get(from..to).unwrap_or_default());
+        for place in places {
+            let Some((slot, _)) = other.over.get(place) else { break };
+            self.over.push((*slot, start_of(at + other.newer_from(place) - from)?));
         }
         Ok(())
     }
 
-    /// The same without what is not looked at any more.
-    fn packed(&self) -> Result<Self, Malformed> {
-        let mut page = Self { base: self.base.clone(), deltas: self.deltas.clone(), ..Self::default() };
-        for (slot, _) in &self.over {
-            page.lay(*slot, &self.get(*slot)?.unwrap_or(Record::GONE))?;
+    /// Lays a slot's whole record behind what lies over this page.
+    fn lay(&mut self, slot: u8, record: &Record<'_>) -> Result<(), Malformed> {
+        if !record.is_whole() {
+            return Err(Malformed { field: "a patch of nothing" });
         }
-        Ok(page)
+        self.over.push((slot, start_of(self.newer.len())?));
+        if !record.is_gone() {
+            record.lay(&mut self.newer);
+        }
+        Ok(())
+    }
+
+    /// Where in `newer` the record of that place of `over` begins.
+    #[inline]
+    fn newer_from(&self, place: usize) -> usize {
+        let start = |(_, start): &(u8, u32)| usize::try_from(*start).unwrap_or(usize::MAX);
+        self.over.get(place).map_or(self.newer.len(), start)
+    }
+
+    /// The record of that place of `over`, laid; none: its slot is gone.
+    #[inline]
+    fn newer_at(&self, place: usize) -> Option<Range<usize>> {
+        Some(self.newer_from(place)..self.newer_from(place + 1)).filter(|range| !range.is_empty())
     }
 
     fn base_bytes(&self) -> &[u8] {
@@ -176,15 +191,12 @@ impl Page {
 
     /// Where a slot's record begins: in the base, or behind it in what is newer.
     fn start(&self, slot: u8) -> Result<Option<usize>, Malformed> {
-        let (before, start) = match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
-            Ok(found) => (self.base_bytes().len(), self.over.get(found).map(|(_, start)| *start)),
-            Err(_) => {
-                let Some(base) = &self.base else { return Ok(None) };
-                (0, base.starts()?.get(usize::from(slot)).copied())
-            }
-        };
-        let start = start.filter(|start| *start != NOWHERE).and_then(|start| usize::try_from(start).ok());
-        Ok(start.map(|start| before + start))
+        if let Ok(found) = self.over.binary_search_by_key(&slot, |(of, _)| *of) {
+            return Ok(self.newer_at(found).map(|range| self.base_bytes().len() + range.start));
+        }
+        let Some(base) = &self.base else { return Ok(None) };
+        let start = base.starts()?.get(usize::from(slot)).filter(|start| **start != NOWHERE);
+        Ok(start.and_then(|start| usize::try_from(*start).ok()))
     }
 
     fn from(&self, start: usize) -> &[u8] {
@@ -202,17 +214,14 @@ impl Page {
         Record::read(&mut Reader::new(self.from(start))).map(Some)
     }
 
-    /// The bytes from a slot's record on; what is behind the record is of other slots.
+    /// The bytes from a slot's record on; what may be behind the record is of other slots.
     #[inline]
     pub(crate) fn laid(&self, slot: u8) -> Option<&[u8]> {
-        let (bytes, start) = match self.over.binary_search_by_key(&slot, |(of, _)| *of) {
-            Ok(found) => (self.newer.as_slice(), self.over.get(found)?.1),
-            Err(_) => {
-                let base = self.base.as_ref()?;
-                (&*base.bytes, *base.starts().ok()?.get(usize::from(slot))?)
-            }
-        };
-        bytes.get(usize::try_from(start).ok()?..)
+        if let Ok(found) = self.over.binary_search_by_key(&slot, |(of, _)| *of) {
+            return self.newer.get(self.newer_at(found)?);
+        }
+        let base = self.base.as_ref()?;
+        base.bytes.get(usize::try_from(*base.starts().ok()?.get(usize::from(slot))?).ok()?..)
     }
 
     /// What was made of a slot's record once as many were asked for as the page has, and the bytes that it was made of; `make` is told
@@ -414,7 +423,10 @@ mod tests {
             let changed = page.change(Versioning::default(), &Records::from([(77, patch)])).unwrap();
             assert_eq!(changed.fragment.len(), 1 + 1 + 1 + 1 + 5);
             page = page.after(changed.fragment.into(), changed.superseded).unwrap();
+            // And over the page lies this record alone: each revision's page is kept.
+            assert_eq!((page.over.len(), page.newer.len()), (1, 1 + 1 + 5));
         }
+        assert_eq!(page.get(77).unwrap().unwrap().text, b"12345");
     }
 
     #[test]
