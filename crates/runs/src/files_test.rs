@@ -475,7 +475,7 @@ fn a_passing_failure_to_read_passes() {
         if nth > stage.sim.calls() - calls {
             return assert!(
                 failed > 3 && nth > failed,
-                "open, tail, filter and data were failed, each in turn: {failed} of {nth}"
+                "open, size, tail and data were failed, each in turn: {failed} of {nth}"
             );
         }
         let run = stage.again(&run);
@@ -598,6 +598,30 @@ fn a_cache_that_takes_no_filter_costs_two_reads_a_look_up() {
     let before = stage.sim.calls();
     assert!((0..100).all(|number| get(number).is_some()));
     assert_eq!(stage.sim.calls() - before, 200, "an index block and a data block each");
+}
+
+#[test]
+fn what_all_look_ups_ask_is_read_at_once_and_by_itself_where_a_sector_is_lost() {
+    let stage = Stage::new();
+    let value = Some(Row::from_elem(1, 30));
+    let model: Model =
+        (0..20_000_u32).map(|n| (n.to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: value.clone() })).collect();
+    let run = stage.run(1, &model, 256);
+    let filter = Footer::read(stage.bytes(&run).last_chunk().unwrap(), RunId(1)).unwrap().filter;
+    let get = |run: &Run, number: u32| run.get(&number.to_be_bytes(), filter::hash(&number.to_be_bytes()));
+    let calls = |run: &Run| {
+        let before = stage.sim.calls();
+        assert!(get(run, 0).unwrap().is_some());
+        stage.sim.calls() - before
+    };
+    // Some 190 blocks of the index: the file is opened and asked for its size, its end is read, filter and index, one block.
+    assert_eq!(calls(&stage.again(&run)), 5);
+    // The last block of the index stands before the filter: keys that neither it nor its neighbours lead to are found.
+    stage.sim.set_unreadable(&run.id().path(Path::new(FOLDER)), filter.offset / 512 - 1, true);
+    let rotten = stage.again(&run);
+    assert!(calls(&rotten) > 100, "each by itself");
+    let lost = (0..20_000).filter(|number| get(&rotten, *number).is_err()).count();
+    assert!((1..1_000).contains(&lost), "{lost} of 20,000 keys are lost with one sector");
 }
 
 #[test]

@@ -207,13 +207,14 @@ impl Run {
         if let Some(Cached::Filter(filter)) = self.cache.get(self.id(), place.offset) {
             return Ok(filter);
         }
-        let filter = Arc::new(self.read_filter_or_none(place)?);
+        let filter = Arc::new(self.parse_filter_or_none(place, &self.read(place)?)?);
         self.cache.insert(self.id(), place.offset, Cached::Filter(Arc::clone(&filter)));
         Ok(filter)
     }
 
-    pub(crate) fn read_filter_or_none(&self, place: Place) -> Result<Filter, RunsError> {
-        match self.read_filter(place) {
+    /// The filter that these bytes are; one that is damaged answers "perhaps" to everything.
+    pub(crate) fn parse_filter_or_none(&self, place: Place, piece: &[u8]) -> Result<Filter, RunsError> {
+        match self.parse_filter(place, piece) {
             // Every key is still found without it; `verify` tells.
             Err(RunsError::Damaged { .. }) => Ok(Filter::default()),
             read => read,
@@ -221,8 +222,11 @@ impl Run {
     }
 
     pub(crate) fn read_filter(&self, place: Place) -> Result<Filter, RunsError> {
-        let piece = self.read(place)?;
-        Filter::parse(self.unseal(place, &piece)?).map_err(|malformed| self.malformed(place, malformed))
+        self.parse_filter(place, &self.read(place)?)
+    }
+
+    fn parse_filter(&self, place: Place, piece: &[u8]) -> Result<Filter, RunsError> {
+        Filter::parse(self.unseal(place, piece)?).map_err(|malformed| self.malformed(place, malformed))
     }
 
     pub(crate) fn opened(&self) -> Result<&Opened, RunsError> {
