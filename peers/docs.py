@@ -142,6 +142,8 @@ def main(words):
     program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "assent"
     if not program.exists():
         raise Failed(f"{program} is missing; scripts/peers-docs builds it", NOT_FOUND)
+    if given.folder and not Path(given.folder).is_dir():
+        raise Failed(f"--folder {given.folder}: there is no such folder", NOT_FOUND)
     with tempfile.TemporaryDirectory(prefix="assent-peers-docs.", dir=given.folder) as folder:
         # The server's own account passes.
         os.chmod(folder, 0o755)
