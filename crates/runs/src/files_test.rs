@@ -625,6 +625,29 @@ fn what_all_look_ups_ask_is_read_at_once_and_by_itself_where_a_sector_is_lost() 
 }
 
 #[test]
+fn a_file_that_was_cut_in_its_filter_is_read_without_one() {
+    // A file was cut after its end had been read: every look-up was told `Corrupt`, also of keys in blocks that are whole.
+    let stage = Stage::new();
+    let model = any_model(&mut Rng::new(1), 300);
+    let run = stage.run(1, &model, 256);
+    let filter = Footer::read(stage.bytes(&run).last_chunk().unwrap(), RunId(1)).unwrap().filter;
+    // Held by the run, and through a cache that lends it nothing.
+    let lent = stage.again(&run);
+    let cache = Cache::new(u64::from(filter.length) * 2, 0, 256, 64).unwrap();
+    let through = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &cache);
+    assert!(cache.takes(filter.length.into()) && !cache.take_out(u64::from(filter.length) + 1));
+    assert!(lent.top().is_ok() && through.top().is_ok());
+    let access = Open { access: Access::Write, direct: false };
+    let file = stage.disk.open(&run.id().path(Path::new(FOLDER)), access).unwrap();
+    file.set_size(filter.offset + 1).unwrap();
+    for run in [lent, through] {
+        for (key, one) in &model {
+            assert_eq!(run.get(key, filter::hash(key)).unwrap().as_ref(), Some(one));
+        }
+    }
+}
+
+#[test]
 fn the_longest_keys_and_values_fit() {
     let stage = Stage::new();
     let mut model = Model::new();

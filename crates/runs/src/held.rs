@@ -39,7 +39,7 @@ impl Held {
         }
         let mut held = Self { filter: None, index: Vec::new(), taken: Some((Arc::clone(cache), bytes)) };
         let stretch = Stretch::of(run, places.iter().chain([&filter]), bytes);
-        held.filter = Some(run.parse_filter_or_none(filter, &stretch.piece(run, filter)?)?);
+        held.filter = Some(run.filter_or_none(filter, stretch.piece(run, filter))?);
         // One that cannot be read is told to whoever needs it.
         let parsed = |place: Place| run.parse_block(place, &stretch.piece(run, place)?);
         let block = |place: Place| parsed(place).ok().map(|block| (place.offset, block));

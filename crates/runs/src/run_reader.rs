@@ -6,6 +6,7 @@
 //! What is damaged is named and never answered from. A filter is the exception: without it a look-up reads a block more.
 //! Deliberately absent: which run is asked first, and what an erased range hides; a check of every byte, which is `run_verify`.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -207,14 +208,18 @@ impl Run {
         if let Some(Cached::Filter(filter)) = self.cache.get(self.id(), place.offset) {
             return Ok(filter);
         }
-        let filter = Arc::new(self.parse_filter_or_none(place, &self.read(place)?)?);
+        let filter = Arc::new(self.filter_or_none(place, self.read(place).map(Cow::Owned))?);
         self.cache.insert(self.id(), place.offset, Cached::Filter(Arc::clone(&filter)));
         Ok(filter)
     }
 
-    /// The filter that these bytes are; one that is damaged answers "perhaps" to everything.
-    pub(crate) fn parse_filter_or_none(&self, place: Place, piece: &[u8]) -> Result<Filter, RunsError> {
-        match self.parse_filter(place, piece) {
+    /// The filter that was read there; one that is damaged, or not there, answers "perhaps" to everything.
+    pub(crate) fn filter_or_none(
+        &self,
+        place: Place,
+        piece: Result<Cow<'_, [u8]>, RunsError>,
+    ) -> Result<Filter, RunsError> {
+        match piece.and_then(|piece| self.parse_filter(place, &piece)) {
             // Every key is still found without it; `verify` tells.
             Err(RunsError::Damaged { .. }) => Ok(Filter::default()),
             read => read,
