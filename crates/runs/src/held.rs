@@ -59,7 +59,8 @@ impl Held {
     }
 }
 
-/// Pieces of a file that stand one behind the other, read at once.
+/// Pieces of a file that stand one behind the other, read at once. Until all are parsed they are in memory twice, and the budget
+/// counts them once: what it does not count is at most half of it, of all runs together ([`Cache::take_out`]).
 struct Stretch {
     at: u64,
     bytes: Vec<u8>,
