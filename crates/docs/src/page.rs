@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use assent_frame::{Malformed, Reader};
 
-pub(crate) use self::brief::Brief;
+pub(crate) use self::brief::{Brief, Briefs};
 use crate::fragment::{self, Records};
 use crate::record::{Record, WHOLE, length};
 use crate::varint;
@@ -233,6 +233,12 @@ impl Page {
         }
         let base = self.base.as_ref()?;
         Some((base.briefs(make)?.get(usize::from(slot))?, &base.bytes))
+    }
+
+    /// What was made of its records, where that is done.
+    pub(crate) fn briefs(&self) -> Option<Briefs<'_>> {
+        let base = self.base.as_ref()?;
+        Some(Briefs { all: base.briefs.get()?, over: &self.over, bytes: &base.bytes })
     }
 
     /// What a slot says, and where in the page's bytes its text stands.

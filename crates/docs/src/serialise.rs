@@ -3,13 +3,17 @@
 //! Walk: [`Form`] says how · [`Form::write`] walks once, in document order, in memory for the way down only · [`Form::page`] says
 //! where the next page begins too · [`Form::chunks`] for whoever asks for bytes when there is room for them (`chunks`) ·
 //! [`Form::envelope`] several revisions (`envelope`) · `seen` is what is written of a node, read from its page without a copy ·
-//! `heads` what stands before a value, made once for all members of a path · `text` the letters.
+//! `pen` writes it, onto a `sheet` · `heads` what stands before a value, made once for all members of a path · `text` the letters,
+//! `digits` those of keys and counts.
 //! Deliberately absent: changing numbers: their digits come out as they came in.
 
 mod chunks;
+mod digits;
 mod envelope;
 mod heads;
+mod pen;
 mod seen;
+mod sheet;
 mod text;
 
 use std::io::Write;
@@ -18,8 +22,9 @@ use std::sync::Arc;
 pub use chunks::Chunks;
 pub(crate) use text::quoted;
 
-use self::heads::Heads;
+use self::pen::{Open, Pen};
 use self::seen::Seen;
+use self::sheet::Sheet;
 use crate::DocsError;
 use crate::look::{Item, Leaf, Look};
 use crate::node::{Kind, NodeKey};
@@ -27,8 +32,6 @@ use crate::page::{Page, SLOTS};
 
 /// What was written goes to the stream when it is that long.
 const FLUSH_BYTES: usize = 16 << 10;
-/// Deeper lines are indented no further, so that a deep document does not become a vast one.
-const INDENT_LEVELS_MAX: usize = 64;
 
 /// What is written of a node beside its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,35 +82,12 @@ pub struct Written {
     pub is_short: bool,
 }
 
-/// A container that is being written.
-#[derive(Clone, Copy)]
-struct Open {
-    kind: Kind,
-    /// The child that comes next.
-    next: Option<NodeKey>,
-    /// Children written so far, and how many at most.
-    written: u64,
-    most: u64,
-}
-
 /// The walk over what is written.
 struct Writing<L> {
     look: L,
     /// The page that was looked at last, and its number.
     page: Option<(u64, Arc<Page>)>,
     pen: Pen,
-}
-
-/// What writes, apart from where nodes stand: so that a node is written out of its page, which nobody takes along.
-struct Pen {
-    form: Form,
-    /// What was written and nobody has taken yet.
-    out: Vec<u8>,
-    heads: Heads,
-    open: Vec<Open>,
-    written: Written,
-    /// The newest child of the first node.
-    top: Option<NodeKey>,
 }
 
 impl Form {
@@ -126,15 +106,15 @@ impl Form {
     /// As [`Form::write`].
     pub fn page<L: Look, W: Write>(&self, look: &L, out: &mut W) -> Result<Written, DocsError> {
         let stream = |error: std::io::Error| DocsError::Stream { doing: "writing JSON", error: error.to_string() };
-        let mut writing = Writing::new(*self, look, Vec::new());
+        let mut writing = Writing::new(*self, look, Sheet::default());
         writing.begin()?;
         while writing.step(FLUSH_BYTES)? {
             if writing.pen.out.len() >= FLUSH_BYTES {
-                out.write_all(&writing.pen.out).map_err(stream)?;
+                out.write_all(writing.pen.out.written()).map_err(stream)?;
                 writing.pen.out.clear();
             }
         }
-        out.write_all(&writing.pen.out).map_err(stream)?;
+        out.write_all(writing.pen.out.written()).map_err(stream)?;
         Ok(writing.pen.written)
     }
 
@@ -151,9 +131,8 @@ impl Form {
 }
 
 impl<L: Look> Writing<L> {
-    fn new(form: Form, look: L, out: Vec<u8>) -> Self {
-        let (heads, written) = (Heads::new(form), Written::default());
-        Self { look, page: None, pen: Pen { form, out, heads, open: Vec::new(), written, top: None } }
+    fn new(form: Form, look: L, out: Sheet) -> Self {
+        Self { look, page: None, pen: Pen::new(form, out) }
     }
 
     /// Writes the first node, or its beginning.
@@ -184,43 +163,69 @@ impl<L: Look> Writing<L> {
     /// Whether there is more.
     fn step(&mut self, until: usize) -> Result<bool, DocsError> {
         let depth = self.pen.open.len();
-        let Some(Open { kind, mut next, mut written, most }) = self.pen.open.last().copied() else { return Ok(false) };
+        let Some(mut open) = self.pen.open.last().copied() else { return Ok(false) };
+        // So many it may have by the end of this step.
+        let Form { max_nodes, .. } = self.pen.form;
+        let left = max_nodes.map_or(u64::MAX, |most| most.saturating_sub(self.pen.written.nodes));
+        let most = open.most.min(open.written.saturating_add(left));
         let is_over = loop {
-            let is_full = self.pen.form.max_nodes.is_some_and(|most| self.pen.written.nodes >= most);
-            let Some(child) = next.filter(|_| written < most && !is_full) else { break Some(is_full) };
-            if depth == 1 {
-                self.pen.top = Some(child);
+            let Some(child) = open.next.filter(|_| open.written < most) else { break true };
+            let number = child.0 / SLOTS;
+            if self.page.as_ref().is_none_or(|(of, _)| *of != number) {
+                self.turn_to(number)?;
             }
-            if written > 0 {
-                self.pen.out.push(b',');
-            }
-            written += 1;
-            self.pen.line();
-            next = self.child(child, kind == Kind::Object)?;
+            // Out of the walk for as long as it is read.
+            let page = self.page.take();
+            let written = self.siblings(page.as_ref().map(|(_, page)| &**page), (&mut open, most), until);
+            self.page = page;
+            written?;
             if self.pen.open.len() > depth || self.pen.out.len() >= until {
-                break None;
+                break false;
             }
         };
-        // Behind it may stand the child's own children now.
-        if let Some(open) = self.pen.open.get_mut(depth - 1) {
-            (open.next, open.written) = (next, written);
+        // Behind it may stand a child's own children now.
+        if let Some(place) = self.pen.open.get_mut(depth - 1) {
+            *place = open;
         }
-        if let Some(is_full) = is_over {
+        if is_over {
+            let is_full = max_nodes.is_some_and(|most| self.pen.written.nodes >= most);
             self.pen.close(is_full);
         }
         Ok(true)
     }
 
-    /// Writes a node, or its beginning; the sibling behind it.
-    #[inline]
-    fn child(&mut self, key: NodeKey, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
-        let number = key.0 / SLOTS;
-        if self.page.as_ref().is_none_or(|(of, _)| *of != number) {
-            self.turn_to(number)?;
+    /// Writes the child that comes next, and those behind it that are of the same page.
+    fn siblings(&mut self, page: Option<&Page>, (open, most): (&mut Open, u64), until: usize) -> Result<(), DocsError> {
+        let (depth, is_member) = (self.pen.open.len(), open.kind == Kind::Object);
+        let briefs = page.and_then(Page::briefs);
+        let number = open.next.map(|child| child.0 / SLOTS);
+        while let Some(child) = open.next.filter(|child| open.written < most && Some(child.0 / SLOTS) == number) {
+            if depth == 1 {
+                self.pen.top = Some(child);
+            }
+            if open.written > 0 {
+                self.pen.out.put(b",");
+            }
+            open.written += 1;
+            self.pen.line();
+            open.next = match briefs.as_ref().and_then(|briefs| Seen::among(briefs, child)) {
+                Some(seen) => {
+                    self.pen.value(&self.look, &seen, is_member, None)?;
+                    seen.right
+                }
+                None => self.child(page, child, is_member)?,
+            };
+            if self.pen.open.len() > depth || self.pen.out.len() >= until {
+                break;
+            }
         }
-        if let Some((_, page)) = &self.page
-            && let Some(seen) = Seen::of(page, key)
-        {
+        Ok(())
+    }
+
+    /// Writes a node of which nothing is kept, or its beginning; the sibling behind it.
+    #[inline(never)]
+    fn child(&mut self, page: Option<&Page>, key: NodeKey, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+        if let Some(seen) = page.and_then(|page| Seen::of(page, key)) {
             self.pen.value(&self.look, &seen, is_member, None)?;
             return Ok(seen.right);
         }
@@ -238,117 +243,11 @@ impl<L: Look> Writing<L> {
     }
 
     /// The same from an item.
+    #[inline(never)]
     fn whole(&mut self, item: &Item, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
         let is_all = self.pen.form.metadata == Metadata::All;
         let more = if is_all { Some((self.look.hash(item)?, item.node.descendants)) } else { None };
         self.pen.value(&self.look, &Seen::whole(item), is_member, more)?;
         Ok(item.node.right)
     }
-}
-
-impl Pen {
-    #[inline]
-    fn put(&mut self, text: &str) {
-        self.out.extend_from_slice(text.as_bytes());
-    }
-
-    #[inline]
-    fn line(&mut self) {
-        if self.form.pretty {
-            self.put("\n");
-            for _ in 0..self.open.len().min(INDENT_LEVELS_MAX) {
-                self.put("  ");
-            }
-        }
-    }
-
-    /// Writes the end of the innermost container; it may have more children than were to be written.
-    fn close(&mut self, is_full: bool) {
-        let Some(open) = self.open.pop() else { return };
-        if open.next.is_some() && self.open.is_empty() {
-            (self.written.next, self.written.more) = (self.top.or(self.form.after), true);
-        } else if open.next.is_some() && is_full {
-            self.written.is_short = true;
-        }
-        if open.written > 0 {
-            self.line();
-        }
-        self.put(if self.form.metadata == Metadata::None { end(open.kind) } else { "]}" });
-    }
-
-    /// Writes a value, or the beginning of a container; with all metadata its hash and its descendants are known.
-    #[inline]
-    fn value<L: Look>(
-        &mut self,
-        look: &L,
-        node: &Seen<'_>,
-        is_member: bool,
-        more: Option<(u64, u64)>,
-    ) -> Result<(), DocsError> {
-        self.written.nodes += 1;
-        let is_plain = self.form.metadata == Metadata::None;
-        if is_member {
-            self.heads.member(look, node.path, &mut self.out)?;
-        } else if !is_plain {
-            self.heads.item(&mut self.out);
-        }
-        if !is_plain {
-            self.metadata(node, more);
-        }
-        match node.kind {
-            Kind::Object | Kind::Array => {
-                self.enter(node, is_plain);
-                return Ok(());
-            }
-            Kind::String => node.text.quote(&mut self.out),
-            Kind::Number => node.text.put(&mut self.out),
-            Kind::True => self.put("true"),
-            Kind::False => self.put("false"),
-            Kind::Null => self.put("null"),
-        }
-        if !is_plain {
-            self.out.push(b'}');
-        }
-        Ok(())
-    }
-
-    /// Writes the beginning of a container, and what is in it comes next.
-    fn enter(&mut self, node: &Seen<'_>, is_plain: bool) {
-        self.put(if node.kind == Kind::Object && is_plain { "{" } else { "[" });
-        let Form { max_level, max_children, max_top, .. } = self.form;
-        let level = u32::try_from(self.open.len() + 1).unwrap_or(u32::MAX);
-        let next = node.first.filter(|_| max_level.is_none_or(|most| level < most));
-        let most = max_children.unwrap_or(u64::MAX);
-        let most = if level == 1 { most.min(max_top.unwrap_or(u64::MAX)) } else { most };
-        self.open.push(Open { kind: node.kind, next, written: 0, most });
-    }
-
-    /// What is known of a node, behind its head, up to its value.
-    #[inline]
-    fn metadata(&mut self, node: &Seen<'_>, more: Option<(u64, u64)>) {
-        self.digits(node.key.0);
-        if let Some((hash, _)) = more {
-            self.put(&format!(",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", node.kind.name()));
-        }
-        if node.kind.is_container() && self.form.metadata != Metadata::NodeKey {
-            self.put(",\"childCount\":");
-            self.digits(node.children);
-            if let Some((_, descendants)) = more {
-                self.put(",\"descendantCount\":");
-                self.digits(descendants);
-            }
-        }
-        self.put("},\"value\":");
-        if self.form.pretty {
-            self.out.push(b' ');
-        }
-    }
-
-    fn digits(&mut self, number: u64) {
-        self.put(itoa::Buffer::new().format(number));
-    }
-}
-
-const fn end(kind: Kind) -> &'static str {
-    if matches!(kind, Kind::Object) { "}" } else { "]" }
 }

@@ -1,7 +1,7 @@
 //! A node as it is written, in sixteen bytes: what is kept of a page that is read again and again, so that its records are not taken apart
 //! each time.
 //!
-//! Walk: [`Brief`] is made and read by `serialise::seen`, and kept by `page`.
+//! Walk: [`Brief`] is made and read by `serialise::seen`, and kept by `page` · [`Briefs`] all of a page, for who reads several.
 //! Deliberately absent: nodes that do not fit, and what only some ask for. They are read where they stand.
 
 use crate::node::Kind;
@@ -23,3 +23,24 @@ pub(crate) struct Brief {
 }
 
 const _: () = assert!(size_of::<Brief>() == 16, "a page keeps 256 of them");
+
+/// Those of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Briefs<'p> {
+    pub(super) all: &'p [Brief],
+    /// What younger fragments speak of, in order.
+    pub(super) over: &'p [(u8, u32)],
+    /// What they were made of.
+    pub(crate) bytes: &'p [u8],
+}
+
+impl<'p> Briefs<'p> {
+    /// What was made of a slot's record. None: nothing, or a younger one says something else.
+    #[inline]
+    pub(crate) fn get(&self, slot: u8) -> Option<&'p Brief> {
+        if self.over.binary_search_by_key(&slot, |(of, _)| *of).is_ok() {
+            return None;
+        }
+        self.all.get(usize::from(slot))
+    }
+}

@@ -5,7 +5,7 @@
 
 use crate::DocsError;
 use crate::look::Look;
-use crate::serialise::{Form, Writing, Written};
+use crate::serialise::{Form, Sheet, Writing, Written};
 
 /// A piece is given when it is that long.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -22,7 +22,7 @@ pub struct Chunks<L> {
 impl Form {
     /// A subtree as JSON, piece by piece. The first error is the last item.
     pub fn chunks<L: Look>(self, look: L) -> Chunks<L> {
-        let writing = Writing::new(self, look, Vec::with_capacity(ROOM_BYTES));
+        let writing = Writing::new(self, look, Sheet::with_room(ROOM_BYTES));
         Chunks { writing: Some(writing), is_begun: false, written: Written::default() }
     }
 }
@@ -49,11 +49,11 @@ impl<L: Look> Chunks<L> {
         while writing.pen.out.len() < CHUNK_BYTES {
             if !writing.step(CHUNK_BYTES)? {
                 self.written = writing.pen.written;
-                let last = self.writing.take().map(|writing| writing.pen.out);
+                let last = self.writing.take().map(|writing| writing.pen.out.taken());
                 return Ok(last.filter(|last| !last.is_empty()));
             }
         }
-        Ok(Some(std::mem::replace(&mut writing.pen.out, Vec::with_capacity(ROOM_BYTES))))
+        Ok(Some(std::mem::replace(&mut writing.pen.out, Sheet::with_room(ROOM_BYTES)).taken()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What stands before a value: the name of a member, and where metadata begins. Members of one path have the same.
 
-use super::text::{Letters, put_first};
+use super::sheet::Sheet;
+use super::text::Letters;
 use super::{Form, Metadata};
 use crate::DocsError;
 use crate::look::Look;
@@ -36,11 +37,11 @@ impl Heads {
     }
 
     /// Before the value of a member.
-    #[inline]
-    pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Vec<u8>) -> Result<(), DocsError> {
+    #[inline(always)]
+    pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Sheet) -> Result<(), DocsError> {
         let at = usize::try_from(path).unwrap_or(0) % HEADS_MAX;
         match self.kept.get(at) {
-            Some(Some(head)) if head.of == path => put_first::<HEAD_BLOCK_BYTES>(out, &head.bytes, head.length),
+            Some(Some(head)) if head.of == path => out.put_first::<HEAD_BLOCK_BYTES>(&head.bytes, head.length),
             _ => self.keep(look, (path, at), out)?,
         }
         Ok(())
@@ -48,9 +49,9 @@ impl Heads {
 
     /// Makes what stands before the members of a path.
     #[cold]
-    fn keep<L: Look>(&mut self, look: &L, (path, at): (PathId, usize), out: &mut Vec<u8>) -> Result<(), DocsError> {
+    fn keep<L: Look>(&mut self, look: &L, (path, at): (PathId, usize), out: &mut Sheet) -> Result<(), DocsError> {
         let mut bytes = self.make(look, path)?;
-        out.extend_from_slice(&bytes);
+        out.put_all(&bytes);
         let length = bytes.len();
         bytes.resize(length.max(HEAD_BLOCK_BYTES), 0);
         if self.kept.len() <= at {
@@ -64,32 +65,28 @@ impl Heads {
     }
 
     /// Before a value without a name; there is metadata.
-    pub(super) fn item(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(if self.is_pretty {
-            b"{\"metadata\": {\"nodeKey\":"
-        } else {
-            b"{\"metadata\":{\"nodeKey\":"
-        });
+    pub(super) fn item(&self, out: &mut Sheet) {
+        if self.is_pretty { out.put(b"{\"metadata\": {\"nodeKey\":") } else { out.put(b"{\"metadata\":{\"nodeKey\":") }
     }
 
     fn make<L: Look>(&self, look: &L, path: PathId) -> Result<Vec<u8>, DocsError> {
-        let (mut head, colon) = (Vec::with_capacity(HEAD_BLOCK_BYTES), if self.is_pretty { &b": "[..] } else { b":" });
+        let (mut head, colon) = (Sheet::default(), if self.is_pretty { &b": "[..] } else { b":" });
         let named = look.path(path)?;
         let Some(Step::Member(name)) = named.as_ref().map(|named| named.step()) else {
             return Err(DocsError::NoPath { path, revision: look.revision() });
         };
         if self.is_plain {
             Letters::of(name).quote(&mut head);
-            head.extend_from_slice(colon);
-            return Ok(head);
+            head.put_all(colon);
+            return Ok(head.taken());
         }
-        head.extend_from_slice(b"{\"key\"");
-        head.extend_from_slice(colon);
+        head.put(b"{\"key\"");
+        head.put_all(colon);
         Letters::of(name).quote(&mut head);
-        head.extend_from_slice(b",\"metadata\"");
-        head.extend_from_slice(colon);
-        head.extend_from_slice(b"{\"nodeKey\":");
-        Ok(head)
+        head.put(b",\"metadata\"");
+        head.put_all(colon);
+        head.put(b"{\"nodeKey\":");
+        Ok(head.taken())
     }
 }
 
@@ -126,15 +123,15 @@ mod tests {
         // An object with a member that had no name was written, which is no JSON.
         for metadata in [Metadata::None, Metadata::All] {
             let mut heads = Heads::new(Form { metadata, ..Form::default() });
-            let mut out = Vec::new();
+            let mut out = Sheet::default();
             heads.member(&Broken, 1, &mut out).unwrap();
-            let whole = out.clone();
+            let whole = out.written().to_vec();
             for path in [2, 3] {
                 let error = heads.member(&Broken, path, &mut out).unwrap_err();
                 assert!(matches!(error, DocsError::NoPath { path: of, revision: 5 } if of == path), "{error}");
                 assert_eq!(error.kind(), assent_kind::Kind::Corrupt);
             }
-            assert_eq!(out, whole);
+            assert_eq!(out.written(), whole);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What is written of a node, where it was read.
 //!
-//! Walk: [`Seen::of`] takes what its page keeps of a node ([`Brief`]), or takes its record apart in one go, without the fields that nobody
-//! writes. Whatever is not as a writer lays it is not seen: then the node is asked for as everywhere else, and that says what is wrong with it.
+//! Walk: [`Seen::among`] takes what its page keeps of a node ([`Brief`]) · [`Seen::of`] too, or takes its record apart in one go, without the fields
+//! that nobody writes. Whatever is not as a writer lays it is not seen: then the node is asked for as everywhere else, and that says what is wrong with it.
 
 use super::text::Letters;
 use crate::look::Item;
 use crate::node::{Kind, NodeKey, field};
-use crate::page::{Brief, Page, SLOTS};
+use crate::page::{Brief, Briefs, Page, SLOTS};
 use crate::path::PathId;
 use crate::varint::{far, near};
 
@@ -33,8 +33,14 @@ impl<'p> Seen<'p> {
         kept.or_else(|| Self::read(key, page.laid(slot)?))
     }
 
+    /// The same, of a page that keeps its nodes.
+    #[inline(always)]
+    pub(super) fn among(briefs: &Briefs<'p>, key: NodeKey) -> Option<Self> {
+        Self::kept(key, briefs.get(key.page().1)?, briefs.bytes)
+    }
+
     /// As its page keeps it.
-    #[inline]
+    #[inline(always)]
     fn kept(key: NodeKey, brief: &Brief, bytes: &'p [u8]) -> Option<Self> {
         let Brief { first, many, right, path, kind, is_plain } = *brief;
         let (kind, path) = (kind?, path.into());

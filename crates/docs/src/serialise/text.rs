@@ -2,6 +2,8 @@
 //!
 //! Walk: [`Letters::read`] looks at a text once: whether it is one, and whether it can be copied as it is · [`Letters::quote`].
 
+use super::sheet::Sheet;
+
 /// A text, and whether each character of it is ASCII and stands for itself between quotes. Most are.
 #[derive(Clone, Copy)]
 pub(super) struct Letters<'t> {
@@ -54,46 +56,32 @@ impl<'t> Letters<'t> {
 
     /// Behind what is there, as they are.
     #[inline]
-    pub(super) fn put(self, out: &mut Vec<u8>) {
-        put_first::<TEXT_BLOCK_BYTES>(out, self.whence, self.bytes.len());
+    pub(super) fn put(self, out: &mut Sheet) {
+        out.put_first::<TEXT_BLOCK_BYTES>(self.whence, self.bytes.len());
     }
 
     /// As JSON, behind what is there: with no more escapes than it needs.
     #[inline]
-    pub(super) fn quote(self, out: &mut Vec<u8>) {
-        out.push(b'"');
+    pub(super) fn quote(self, out: &mut Sheet) {
+        out.put(b"\"");
         if self.is_plain || !self.bytes.iter().any(|byte| is_escaped(*byte)) {
             self.put(out);
         } else {
             escape(out, self.bytes);
         }
-        out.push(b'"');
+        out.put(b"\"");
     }
 }
 
 /// Most texts are no longer.
 const TEXT_BLOCK_BYTES: usize = 32;
 
-/// Puts so many of these bytes behind what is there. Few are copied as a block, with some that stand behind them and are taken back: a copy
-/// of a length that is known beforehand is a few moves, any other one is a call.
-#[inline]
-pub(super) fn put_first<const BLOCK: usize>(out: &mut Vec<u8>, bytes: &[u8], many: usize) {
-    match bytes.first_chunk::<BLOCK>() {
-        Some(block) if many <= BLOCK => {
-            let end = out.len() + many;
-            out.extend_from_slice(block);
-            out.truncate(end);
-        }
-        _ => out.extend_from_slice(bytes.get(..many).unwrap_or_default()),
-    }
-}
-
 /// A text as JSON.
 pub(crate) fn quoted(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
+    let mut out = Sheet::with_room(text.len() + 2);
     Letters::of(text).quote(&mut out);
     // It was a text, and so is what stands for its characters.
-    String::from_utf8(out).unwrap_or_default()
+    String::from_utf8(out.taken()).unwrap_or_default()
 }
 
 /// Whether each byte is ASCII and needs no escape, eight at a time.
@@ -123,21 +111,21 @@ const fn is_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
+fn escape(out: &mut Sheet, bytes: &[u8]) {
     for piece in bytes.split_inclusive(|byte| is_escaped(*byte)) {
         match piece.split_last() {
             Some((last, before)) if is_escaped(*last) => {
-                out.extend_from_slice(before);
+                out.put_all(before);
                 match last {
-                    b'"' => out.extend_from_slice(b"\\\""),
-                    b'\\' => out.extend_from_slice(b"\\\\"),
-                    b'\n' => out.extend_from_slice(b"\\n"),
-                    b'\r' => out.extend_from_slice(b"\\r"),
-                    b'\t' => out.extend_from_slice(b"\\t"),
-                    control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+                    b'"' => out.put(b"\\\""),
+                    b'\\' => out.put(b"\\\\"),
+                    b'\n' => out.put(b"\\n"),
+                    b'\r' => out.put(b"\\r"),
+                    b'\t' => out.put(b"\\t"),
+                    control => out.put_all(format!("\\u{control:04x}").as_bytes()),
                 }
             }
-            _ => out.extend_from_slice(piece),
+            _ => out.put_all(piece),
         }
     }
 }
@@ -161,13 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_laid_as_a_block_is_so_many_bytes_of_it_whatever_stands_behind_them() {
+    fn so_many_letters_of_what_is_known_are_a_text_and_more_than_there_are_none() {
         let all: Vec<u8> = (b'a'..=b'z').chain(b'A'..=b'Z').collect();
         for whence in 0..=all.len() {
             for many in 0..=whence {
-                let mut out = b"before".to_vec();
-                put_first::<TEXT_BLOCK_BYTES>(&mut out, &all[..whence], many);
-                assert_eq!(out, [b"before", &all[..many]].concat(), "{many} of {whence}");
                 let letters = Letters::known(&all[..whence], many, true).unwrap();
                 assert_eq!(letters, Letters::of(std::str::from_utf8(&all[..many]).unwrap()));
             }
