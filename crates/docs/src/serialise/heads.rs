@@ -70,7 +70,7 @@ impl Heads {
     }
 
     fn make<L: Look>(&self, look: &L, path: PathId) -> Result<Vec<u8>, DocsError> {
-        let (mut head, colon) = (Sheet::default(), if self.is_pretty { &b": "[..] } else { b":" });
+        let (mut head, colon) = (Sheet::with_room(HEAD_BLOCK_BYTES), if self.is_pretty { &b": "[..] } else { b":" });
         let named = look.path(path)?;
         let Some(Step::Member(name)) = named.as_ref().map(|named| named.step()) else {
             return Err(DocsError::NoPath { path, revision: look.revision() });
