@@ -489,7 +489,9 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         if self.log_busy {
             return Ok(());
         }
-        let (last, room_bytes) = (self.log.last_open(), self.log.held_back_bytes());
+        let last = self.log.last_open();
+        // What is written is told before room is made for more: that may take long, or fail.
+        let room_bytes = if last.is_none() { self.log.held_back_bytes() } else { None };
         if last.is_none() && room_bytes.is_none() {
             return Ok(());
         }

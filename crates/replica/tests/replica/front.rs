@@ -309,7 +309,7 @@ impl Group {
     }
 
     /// What a member's folder takes.
-    fn bytes(&self, at: usize) -> u64 {
+    pub(crate) fn bytes(&self, at: usize) -> u64 {
         let files = std::fs::read_dir(self.folder.path().join(format!("member{at}"))).unwrap();
         // One may go between the two looks.
         files.filter_map(|file| file.unwrap().metadata().ok()).map(|file| file.len()).sum()

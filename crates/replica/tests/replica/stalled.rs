@@ -4,18 +4,24 @@ use std::io;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use assent_membership::{Ack, Sequence, Standing};
 use assent_replica::{Status, Tuning};
-use assent_world::{Barrier, Disk, Durably, File, Lock, Open, RealDisk};
+use assent_world::{Barrier, Clock as _, Disk, Durably, File, Lock, Open, RealClock, RealDisk};
 
 use super::front::{Group, LIMIT, calm};
 
 const CALLERS: u64 = 30;
 /// More than what a batch under way and an open one hold together, and less than what may be unconfirmed.
 const COMMAND_BYTES: usize = 500 << 10;
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// So many commands fit one.
+const COMMANDS_EACH: u64 = 8;
+/// A desk that sleeps for twice as long is taken for lost.
+const SILENT_MS: u64 = 2_000;
 
-/// Whether durable writes of logs wait.
+/// Whether what is to be done waits.
 #[derive(Debug, Default)]
 struct Stall {
     on: Mutex<bool>,
@@ -33,20 +39,34 @@ impl Stall {
     }
 }
 
-/// Ends the stall, also where a test fails within it.
-struct Ends<'a>(&'a Stall);
+/// On which of a log's writes and syncs nothing ends, and on which of the making of its segments.
+#[derive(Clone, Debug, Default)]
+struct Stalls {
+    log: Arc<Stall>,
+    making: Arc<Stall>,
+}
+
+impl Stalls {
+    fn end(&self) {
+        self.log.set(false);
+        self.making.set(false);
+    }
+}
+
+/// Ends them, also where a test fails within.
+struct Ends<'a>(&'a Stalls);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.0.end();
     }
 }
 
 #[derive(Debug)]
-struct Stalling(Arc<Stall>);
+struct Stalling(Stalls);
 
 #[derive(Debug)]
-struct StallingLog(Arc<dyn File>, Arc<Stall>);
+struct StallingLog(Arc<dyn File>, Stalls);
 
 impl Disk for Stalling {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -54,8 +74,9 @@ impl Disk for Stalling {
     }
     fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn File>> {
         let file = RealDisk.open(path, open)?;
-        let is_log = path.extension().is_some_and(|extension| extension == "log");
-        Ok(if is_log { Arc::new(StallingLog(file, Arc::clone(&self.0))) } else { file })
+        // A segment has its name only when it is made.
+        let is_log = path.extension().is_some_and(|extension| extension == "log") || path.ends_with("next.tmp");
+        Ok(if is_log { Arc::new(StallingLog(file, self.0.clone())) } else { file })
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         RealDisk.rename(from, to)
@@ -85,13 +106,15 @@ impl File for StallingLog {
         self.0.read_at(at, buffer)
     }
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.1.making.pass();
         self.0.write_at(at, bytes)
     }
     fn write_durable_at(&self, at: u64, bytes: &[u8], how: Durably, barrier: Barrier) -> io::Result<usize> {
-        self.1.pass();
+        self.1.log.pass();
         self.0.write_durable_at(at, bytes, how, barrier)
     }
     fn preallocate_zeroed(&self, bytes: u64) -> io::Result<()> {
+        self.1.making.pass();
         self.0.preallocate_zeroed(bytes)
     }
     fn reserve_zeroed(&self, bytes: u64) -> io::Result<()> {
@@ -101,10 +124,11 @@ impl File for StallingLog {
         self.0.set_size(bytes)
     }
     fn sync_data(&self, barrier: Barrier) -> io::Result<()> {
-        self.1.pass();
+        self.1.log.pass();
         self.0.sync_data(barrier)
     }
     fn sync_all(&self, barrier: Barrier) -> io::Result<()> {
+        self.1.making.pass();
         self.0.sync_all(barrier)
     }
 }
@@ -123,55 +147,85 @@ fn awake(group: &Group, at: usize) -> Status {
     })
 }
 
+/// A group on whose disks nothing stalls yet but on this one's.
+fn group(members: u8, stalls: u8) -> (Group, Stalls) {
+    let (on, tuning) = (Stalls::default(), Tuning { log_size: SEGMENT_BYTES, silent_ms: SILENT_MS, ..calm(1_000_000) });
+    let mut group = Group::empty(members, Ack::Durable, tuning);
+    let ends = on.clone();
+    group.disks.insert(stalls, (Arc::new(Stalling(on.clone())), Box::new(move || ends.end())));
+    (0..members).for_each(|_| group.start(false));
+    group.until("it leads", |group| group.leader() == Some((0, usize::from(members))));
+    group.members[0].execute(1, &7_u64.to_le_bytes()).unwrap();
+    (group, on)
+}
+
+/// Has so many commands ordered while `on` lasts, and answered once it ends.
+fn under(group: &Group, on: &Stalls, within: impl FnOnce(&Status)) {
+    let before = group.status(0);
+    std::thread::scope(|scope| {
+        let _ends = Ends(on);
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|number| {
+                let command = [&(1_000 + number).to_le_bytes()[..], &vec![9; COMMAND_BYTES]].concat();
+                scope.spawn(move || group.members[0].execute(1, &command))
+            })
+            .collect();
+        let all = Sequence(before.end.0 + CALLERS);
+        group.until("all of them are ordered", |group| awake(group, 0).end == all);
+        within(&before);
+        on.end();
+        for caller in callers {
+            caller.join().unwrap().unwrap();
+        }
+    });
+    group.until("all have executed the same", |group| {
+        let all: Vec<Status> = (0..group.members.len()).map(|at| group.status(at)).collect();
+        all.iter().all(|one| one.applied == all[0].end && one.hash == all[0].hash)
+    });
+    assert_eq!(group.members[0].read(|machine| machine.counter.0.len()).unwrap() as u64, CALLERS + 1);
+}
+
+/// Nobody is taken for lost, and nothing is confirmed, for longer than a desk may be silent.
+fn nothing_ends(stalls: u8) {
+    let (group, on) = group(2, stalls);
+    on.log.set(true);
+    on.making.set(true);
+    under(&group, &on, |before| {
+        if stalls == 1 {
+            // As much is sent to it as may be on its way, and no more: it would have to keep it in memory.
+            let least = Sequence(before.end.0 + 4);
+            group.until("it has some of them", |group| awake(group, 1).end >= least);
+        }
+        RealClock.sleep(Duration::from_millis(2 * SILENT_MS));
+        for at in [0, 1] {
+            let status = awake(&group, at);
+            assert_eq!((&status.configuration, status.confirmed), (&before.configuration, before.confirmed));
+        }
+        assert_eq!(awake(&group, 0).standing, Standing::Leads);
+        let held = awake(&group, 1);
+        assert!(stalls == 0 || (held.end.0 <= before.end.0 + 10 && held.durable <= before.end), "{held:?}");
+    });
+}
+
 #[test]
-fn a_disk_that_stalls_under_load_keeps_no_desk_waiting_and_loses_nothing() {
-    for stalls in [0, 1] {
-        let stall = Arc::new(Stall::default());
-        let mut group = Group::empty(2, Ack::Durable, Tuning { log_size: 4 << 20, ..calm(1_000_000) });
-        let end = Arc::clone(&stall);
-        group.disks.insert(stalls, (Arc::new(Stalling(Arc::clone(&stall))), Box::new(move || end.set(false))));
-        group.start(false);
-        group.start(false);
-        group.until("it leads", |group| group.leader() == Some((0, 2)));
-        group.members[0].execute(1, &7_u64.to_le_bytes()).unwrap();
-        let before = group.status(0);
-        stall.set(true);
-        let ends = Ends(&stall);
-        std::thread::scope(|scope| {
-            let _ends = ends;
-            let callers: Vec<_> = (0..CALLERS)
-                .map(|number| {
-                    let command = [&(1_000 + number).to_le_bytes()[..], &vec![9; COMMAND_BYTES]].concat();
-                    let group = &group;
-                    scope.spawn(move || group.members[0].execute(1, &command))
-                })
-                .collect();
-            let all = Sequence(before.end.0 + CALLERS);
-            group.until("all of them are ordered", |group| awake(group, 0).end == all);
-            if stalls == 1 {
-                // As much is sent to it as may be on its way, and no more: it would have to keep it in memory.
-                let least = Sequence(before.end.0 + 4);
-                group.until("it has some of them", |group| awake(group, 1).end >= least);
-                let held = awake(&group, 1);
-                assert!(held.end <= Sequence(before.end.0 + 10) && held.durable <= before.end, "{held:?}");
-            }
-            for at in [0, 1] {
-                let status = awake(&group, at);
-                assert_eq!(
-                    (status.configuration.epoch, status.confirmed),
-                    (before.configuration.epoch, before.confirmed)
-                );
-            }
-            assert_eq!(awake(&group, 0).standing, Standing::Leads);
-            stall.set(false);
-            for caller in callers {
-                caller.join().unwrap().unwrap();
-            }
-        });
-        group.until("both have executed the same", |group| {
-            let (one, two) = (group.status(0), group.status(1));
-            one.applied == two.applied && one.hash == two.hash && one.applied >= Sequence(before.end.0 + CALLERS)
-        });
-        assert_eq!(group.members[0].read(|machine| machine.counter.0.len()).unwrap() as u64, CALLERS + 1);
-    }
+fn a_primarys_disk_that_stalls_under_load_keeps_no_desk_waiting_and_loses_nothing() {
+    nothing_ends(0);
+}
+
+#[test]
+fn a_standbys_disk_that_stalls_under_load_keeps_no_desk_waiting_and_loses_nothing() {
+    nothing_ends(1);
+}
+
+#[test]
+fn what_is_on_the_disk_is_told_although_no_segment_can_be_made() {
+    let (group, on) = group(1, 0);
+    // One is made ahead.
+    group.until("there are two", |group| group.bytes(0) >= 2 * SEGMENT_BYTES);
+    on.making.set(true);
+    under(&group, &on, |before| {
+        let all = Sequence(before.end.0 + 2 * COMMANDS_EACH);
+        group.until("all that they hold is confirmed", |group| awake(group, 0).confirmed >= all);
+        assert_eq!(awake(&group, 0).confirmed, all);
+    });
 }
