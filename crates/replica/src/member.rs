@@ -78,7 +78,8 @@ pub struct Tuning {
     /// Milliseconds after which the own log is on the disk, where nothing asks for it sooner; counts only where an acknowledgement does
     /// not. Default 10.
     pub sync_ms: u64,
-    /// Bytes of one segment of the own log: it is let go in whole ones. Default as the journal's.
+    /// Bytes of one segment of the own log: it is let go in whole ones. A command that is longer than one is laid in pieces, and heartbeats
+    /// wait for that with any acknowledgement: see that one holds the longest. Default as the journal's.
     pub log_size: u64,
     /// After how many commands a snapshot is taken. Default 1,000,000.
     pub snapshot_every: u64,
