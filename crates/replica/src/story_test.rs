@@ -307,6 +307,17 @@ fn a_standby_that_is_fed_from_the_log_and_asks_again_and_again_is_sent_no_more_t
         assert!(turn >= 100 || has == 10, "a window of it, and {has} were sent");
     }
     assert_eq!(has, 100, "once its disk goes on, all");
+    // What follows all that has landed is not read from the log: it is in memory.
+    for _ in 0..2 {
+        primary.submit(1, &[7; 80]).unwrap();
+    }
+    primary.step(Input::Time, 9_000);
+    primary.step(hears(holds(100, 100)), 9_000);
+    let there = entries[99].mark();
+    let out = primary.step(hears(Said::Resume(there)), 9_000);
+    assert!(out.iter().any(|out| matches!(out, Output::Fetch { after: Sequence(100), .. })), "{out:?}");
+    let read = Input::Fetched { to: B, after: there.sequence, chain: Some(there.chain), entries: Vec::new() };
+    assert_eq!(streamed(sent(primary.step(read, 9_000))).len(), 2);
 }
 
 #[test]
