@@ -1,10 +1,10 @@
 //! The open batch: frames laid into memory that a direct write can take as it is.
 //!
-//! The memory's first byte is a block boundary of the log. What stands in that block before the batch is already durable
-//! and is written again with it, so that every write is whole blocks.
+//! The memory's first byte is a block boundary of the log. What stands in that block before the batch has landed, and is written
+//! again with it where whole blocks are needed: past the page cache, and where the page may be in it no more.
 //!
-//! Walk: [`Batch::begin`] places it · [`Batch::push`] lays a frame · [`Batch::seal`] lays the header last, when it is
-//! known what is durable.
+//! Walk: [`Batch::begin`] places it · [`Batch::push`] lays a frame · [`Batch::lead`] lays what stands before it ·
+//! [`Batch::seal`] lays the header last, when it is known what is durable.
 
 use assent_frame::{Head, lay_at};
 use assent_world::AlignedBuffer;
@@ -25,6 +25,8 @@ pub(crate) struct Batch {
     entries: u32,
     digest: u32,
     skipped: u64,
+    /// It is written with what stands before it in its block.
+    is_led: bool,
     /// From this byte of the memory on there are zeroes.
     clean_from: usize,
 }
@@ -32,7 +34,7 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn new(memory_bytes: usize) -> Self {
         let memory = AlignedBuffer::zeroed(memory_bytes);
-        Self { memory, base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0, clean_from: 0 }
+        Self { memory, base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0, is_led: false, clean_from: 0 }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -47,17 +49,23 @@ impl Batch {
         self.end
     }
 
-    /// Places the batch; `lead` are the bytes that stand in its block before it.
-    pub(crate) fn begin(&mut self, lsn: u64, skipped: u64, lead: &[u8]) {
+    /// Places the batch.
+    pub(crate) fn begin(&mut self, lsn: u64, skipped: u64) {
         self.base = block_of(lsn);
         self.lsn = lsn;
         self.end = lsn + BATCH_BYTES;
         self.entries = 0;
         self.digest = 0;
         self.skipped = skipped;
+        self.is_led = false;
+    }
+
+    /// It is written in whole blocks; `lead` are the bytes that stand in its first one before it.
+    pub(crate) fn lead(&mut self, lead: &[u8]) {
         if let Some(place) = self.memory.as_mut_slice().get_mut(..lead.len()) {
             place.copy_from_slice(lead);
         }
+        self.is_led = true;
     }
 
     /// Empties it.
@@ -126,12 +134,11 @@ impl Batch {
         self.lsn
     }
 
-    /// What of its memory is written, and where. Past the page cache: the whole blocks that hold it. Else what is new, and the whole of each
-    /// block that it begins: a part of a block that is not in the page cache would first be read from the disk. Of a block that was begun
-    /// before no more than that: writers in turn, each with a few bytes, would fetch all of it from each other's core.
-    pub(crate) fn to_write(&self, direct: bool) -> (u64, &[u8]) {
+    /// What of its memory is written, and where. With a lead the whole blocks that hold it. Else what is new, and the whole of each block
+    /// that it begins: a part of a block that is not in the page cache would first be read from the disk.
+    pub(crate) fn to_write(&self) -> (u64, &[u8]) {
         let (base, blocks) = self.blocks();
-        if direct {
+        if self.is_led {
             return (base, blocks);
         }
         let (lsn, exact) = self.exact();
@@ -145,10 +152,12 @@ impl Batch {
         (self.base, self.memory.as_slice().get(..end).unwrap_or_default())
     }
 
-    /// The bytes of the last block that a batch behind this one would share.
-    pub(crate) fn tail(&self) -> &[u8] {
-        let (from, end) = (length(block_of(self.end) - self.base), length(self.end - self.base));
-        self.memory.as_slice().get(from..end).unwrap_or_default()
+    /// Makes of the bytes that stand in a block before this batch those that stand in one before the batch behind it.
+    pub(crate) fn move_tail(&self, block: &mut Vec<u8>) {
+        let from = block_of(self.end).max(self.lsn);
+        block.resize(length(from - block_of(self.end)), 0);
+        let (from, end) = (length(from - self.base), length(self.end - self.base));
+        block.extend_from_slice(self.memory.as_slice().get(from..end).unwrap_or_default());
     }
 }
 
@@ -159,7 +168,8 @@ mod tests {
     #[test]
     fn a_batch_is_laid_behind_the_durable_bytes_of_its_block() {
         let mut batch = Batch::new(8192);
-        batch.begin(4096 + 128, 8, &[7; 128]);
+        batch.begin(4096 + 128, 8);
+        batch.lead(&[7; 128]);
         let (lsn, _) = batch.push(3, 0, 0, &[b"one"]).unwrap();
         batch.push(3, 0, 0, &[b"two", b"!"]).unwrap();
         batch.seal(2, 9, 4096, false);
@@ -170,13 +180,15 @@ mod tests {
         let head = BatchHead::parse(&blocks[128..], 4096 + 128).unwrap();
         assert_eq!((head.entries, head.skipped, head.synced), (2, 8, 4096));
         assert!(head.holds(&batch.exact().1[64..]));
-        assert_eq!(batch.tail(), &blocks[..length(batch.end() - 4096)]);
+        let mut tail = vec![7; 128];
+        batch.move_tail(&mut tail);
+        assert_eq!(tail, &blocks[..length(batch.end() - 4096)]);
     }
 
     #[test]
-    fn in_the_page_cache_a_block_is_written_whole_by_the_batch_that_begins_it_and_by_no_other() {
+    fn without_a_lead_a_block_is_written_whole_by_the_batch_that_begins_it_and_by_no_other() {
         let mut batch = Batch::new(4 * 4096);
-        // Where it begins, its payload, and the place and length of what is written past the page cache and in it.
+        // Where it begins, its payload, and the place and length of what is written with a lead and without.
         let rows = [
             (8192, 100, (8192, 4096), (8192, 4096)),
             (8192 + 192, 100, (8192, 4096), (8192 + 192, 192)),
@@ -185,15 +197,22 @@ mod tests {
             (8192 + 192, 4096 - 192 - 64 - 24, (8192, 4096), (8192 + 192, 4096 - 192)),
             (8192, 4096 - 64 - 24, (8192, 4096), (8192, 4096)),
         ];
-        for (lsn, payload, direct, cached) in rows {
-            batch.begin(lsn, 0, &vec![7; length(lsn % 4096)]);
+        for (lsn, payload, led, alone) in rows {
+            let before = vec![7; length(lsn % 4096)];
+            batch.begin(lsn, 0);
             batch.push(3, 0, 0, &[&vec![9; payload]]).unwrap();
             batch.seal(2, 9, 4096, false);
-            let written = [true, false].map(|direct| batch.to_write(direct)).map(|(at, bytes)| (at, bytes.len()));
-            assert_eq!(written, [direct, cached], "{payload} bytes at {lsn}");
-            let (at, bytes) = batch.to_write(false);
+            let (at, bytes) = batch.to_write();
             let (base, blocks) = batch.blocks();
+            assert_eq!((at, bytes.len()), alone, "{payload} bytes at {lsn}");
             assert_eq!(bytes, &blocks[length(at - base)..][..bytes.len()]);
+            batch.lead(&before);
+            let (at, bytes) = batch.to_write();
+            assert_eq!((at, bytes.len()), led, "{payload} bytes at {lsn}");
+            assert_eq!(&bytes[..before.len()], before);
+            let mut tail = before;
+            batch.move_tail(&mut tail);
+            assert_eq!(tail, &bytes[length(block_of(batch.end()) - at)..][..length(batch.end() % 4096)]);
             batch.reset();
         }
     }
@@ -203,7 +222,7 @@ mod tests {
         let mut batch = Batch::new(40 * 4096);
         // Some leave more behind them than is cleared at once.
         for bytes in [150_000, 100, 70_000, 100, 5_000, 4_000, 10, 90_000, 120_000, 8_200, 24, 3_900] {
-            batch.begin(4096, 0, &[]);
+            batch.begin(4096, 0);
             batch.push(3, 0, 0, &[&vec![7; bytes]]).unwrap();
             batch.seal(2, 9, 4096, false);
             let (_, exact) = batch.exact();
@@ -216,7 +235,7 @@ mod tests {
     #[test]
     fn a_full_batch_takes_nothing_more() {
         let mut batch = Batch::new(4096);
-        batch.begin(0, 0, &[]);
+        batch.begin(0, 0);
         let room = batch.room();
         assert_eq!(room, batch.room_at(0));
         assert_eq!(batch.push(1, 0, 0, &[&vec![0; length(room) - 23]]), None);

@@ -101,7 +101,7 @@ impl Journal {
 
     /// Closes the open batch, writes it and lands it.
     fn lead(&self, mut core: MutexGuard<'_, Core>) {
-        let flight = core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire));
+        let flight = core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire), self.clock.now());
         drop(core);
         let result = self.write(&flight);
         self.land(flight, result);
@@ -111,13 +111,13 @@ impl Journal {
     pub(crate) fn take(&self) -> Option<Flight> {
         let mut core = self.core();
         let may = !core.open.is_empty() && core.may_lead(self.config.in_flight()) && core.closed.is_none();
-        may.then(|| core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire)))
+        may.then(|| core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire), self.clock.now()))
     }
 
     /// Writes a closed batch: durable where RPO is 0.
     pub(crate) fn write(&self, flight: &Flight) -> Result<(), String> {
         flight.segment.mark(flight.batch.lsn());
-        let (at, bytes_of) = flight.batch.to_write(self.config.direct());
+        let (at, bytes_of) = flight.batch.to_write();
         let file = flight.file.as_deref();
         self.write_bytes(&flight.segment, file, at, bytes_of, !self.config.lazy())
     }

@@ -6,12 +6,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use assent_world::{File, Gate};
+use assent_world::{File, Gate, Moment};
 
 use crate::buffer::Batch;
 use crate::layout::{BATCH_BYTES, block_from, length};
 use crate::segment::Segment;
+
+/// A page that was written so short a time ago is still in the page cache: to be written out, to age and to be taken back takes longer in practice.
+const CACHED_FOR: Duration = Duration::from_millis(50);
 
 /// What the journal's threads share.
 #[derive(Debug)]
@@ -22,8 +26,10 @@ pub(crate) struct Core {
     pub(crate) spares: VecDeque<Arc<Segment>>,
     /// The end of the last closed batch.
     pub(crate) tail: u64,
-    /// The bytes of the tail's block before it, for whole-block writes.
+    /// The bytes of the tail's block before it, for writes of whole blocks.
     tail_block: Vec<u8>,
+    /// When this opening began to write that block the last time.
+    tail_written: Option<Moment>,
     pub(crate) open: Batch,
     /// Counts the batches closed so far: names the open one.
     pub(crate) turn: u64,
@@ -50,7 +56,8 @@ pub(crate) struct Core {
     /// Names the next chain.
     pub(crate) chain: u32,
     memory_bytes: usize,
-    whole_blocks: bool,
+    /// Writes go past the page cache.
+    direct: bool,
 }
 
 #[derive(Debug)]
@@ -122,13 +129,14 @@ impl Core {
         tail: u64,
         tail_block: Vec<u8>,
         memory_bytes: usize,
-        whole_blocks: bool,
+        direct: bool,
     ) -> Self {
         Self {
             segment,
             spares,
             tail,
             tail_block,
+            tail_written: None,
             open: Batch::new(memory_bytes),
             turn: 0,
             gate: None,
@@ -144,7 +152,7 @@ impl Core {
             hungry: false,
             chain: 0,
             memory_bytes,
-            whole_blocks,
+            direct,
         }
     }
 
@@ -177,8 +185,7 @@ impl Core {
             }
             (at, room)
         };
-        let lead = if self.whole_blocks && at == self.tail { self.tail_block.as_slice() } else { &[] };
-        self.open.begin(at, at - self.tail, lead);
+        self.open.begin(at, at - self.tail);
         Room::Bytes(room.min(self.open.room_at(at)))
     }
 
@@ -188,18 +195,19 @@ impl Core {
         self.spares.iter().map(|spare| spare.end() - spare.first()).sum::<u64>() + here
     }
 
-    /// Seals the open batch and opens the next.
-    pub(crate) fn close(&mut self, epoch: u32, salt: u64, synced: u64) -> Flight {
+    /// Seals the open batch, which is written from now on, and opens the next.
+    pub(crate) fn close(&mut self, epoch: u32, salt: u64, synced: u64, now: Moment) -> Flight {
         let memory = self.memory.pop().unwrap_or_else(|| Batch::new(self.memory_bytes));
         let mut batch = std::mem::replace(&mut self.open, memory);
+        if self.direct || !is_cached(self.tail_written, now) {
+            batch.lead(if batch.lsn() == self.tail { &self.tail_block } else { &[] });
+        }
         batch.seal(epoch, salt, synced, false);
         self.claimed = self.claimed.max(synced);
         self.last_entries = batch.entries();
         self.tail = batch.end();
-        if self.whole_blocks {
-            self.tail_block.clear();
-            self.tail_block.extend_from_slice(batch.tail());
-        }
+        batch.move_tail(&mut self.tail_block);
+        self.tail_written = Some(now);
         let gate = self.gate.take();
         self.waiters = 0;
         self.writing += 1;
@@ -219,8 +227,8 @@ impl Core {
             (next, next.first())
         };
         let mut batch = Batch::new(2 * length(crate::layout::BLOCK_BYTES));
-        let lead = if self.whole_blocks && fits { self.tail_block.as_slice() } else { &[] };
-        batch.begin(at, at - self.tail, lead);
+        batch.begin(at, at - self.tail);
+        batch.lead(if fits { &self.tail_block } else { &[] });
         batch.seal(epoch, salt, synced, close);
         Some((batch, Arc::clone(segment)))
     }
@@ -283,5 +291,23 @@ impl Core {
         };
         let gate = Arc::clone(gate.get_or_insert_default());
         Seat { seen: gate.value(), gate }
+    }
+}
+
+/// Whether a block that was last written then is in the page cache, so that a part of it can be written and none be read. To write all of it
+/// each time would cost writers in turn, each with a few bytes: they would fetch all of it from each other's core.
+fn is_cached(written: Option<Moment>, now: Moment) -> bool {
+    written.is_some_and(|written| now.since(written) <= CACHED_FOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_in_the_page_cache_for_fifty_milliseconds_and_not_before_it_was_written() {
+        let written = Some(Moment(7_000));
+        assert_eq!([7_000, 57_000, 57_001].map(|now| is_cached(written, Moment(now))), [true, true, false]);
+        assert!(!is_cached(None, Moment(7_000)), "an opening knows nothing of the one before");
     }
 }

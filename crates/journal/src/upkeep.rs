@@ -98,7 +98,7 @@ impl Journal {
         file: Option<&dyn File>,
         durable: bool,
     ) -> Result<(), String> {
-        let (at, bytes) = batch.to_write(self.config.direct());
+        let (at, bytes) = batch.to_write();
         self.write_bytes(segment, file, at, bytes, durable)
     }
 

@@ -157,8 +157,9 @@ impl Life<'_> {
                 Ok(())
             }
             8 => {
-                for _ in 0..3 {
-                    self.clock.advance(Duration::from_millis(7));
+                // At the end longer than what was written counts as cached.
+                for pause in [7, 7, 60] {
+                    self.clock.advance(Duration::from_millis(pause));
                     self.journal.maintain();
                 }
                 self.acknowledge();

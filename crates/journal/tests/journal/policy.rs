@@ -6,7 +6,7 @@ use std::time::Duration;
 use assent_journal::{Config, Log};
 use assent_sim::{SimClock, SimDisk, Survival};
 
-use super::stage::{open_at, payloads, put, small};
+use super::stage::{bytes, open_at, payloads, put, segments, small};
 
 fn lazy() -> Config {
     Config { max_elapsed_sync_time: 100, min_elapsed_sync_time: 60, ..small() }
@@ -117,4 +117,52 @@ fn no_timer_delays_an_acknowledgement_of_rpo_0() {
     let (journal, _) = open_at(&disk, Arc::default(), 1, &small()).unwrap();
     let ticket = put(&*journal, b"now");
     assert!(journal.durable() >= ticket.end);
+}
+
+#[test]
+fn in_the_page_cache_a_block_that_was_written_just_now_gets_what_is_new_and_any_other_is_written_whole() {
+    for config in [lazy(), Config { direct: false, ..small() }] {
+        let (disk, clock) = (SimDisk::new(), Arc::new(SimClock::new()));
+        let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &config).unwrap();
+        let written = |after: u64| {
+            clock.advance(Duration::from_micros(after));
+            let before = journal.counts().bytes;
+            let ticket = put(&*journal, &[7; 40]);
+            (journal.counts().bytes - before, ticket.end.0)
+        };
+        let (begun, end) = written(0);
+        assert_eq!((begun, end), (4096, 128));
+        assert_eq!([0, 50_000, 50_001, 1].map(|after| written(after).0), [128, 128, 4096, 128]);
+        drop(journal);
+        let (journal, _) = open_at(&disk, clock, 2, &config).unwrap();
+        assert_eq!(put(&*journal, &[7; 40]).end.0, 6 * 128);
+        assert_eq!(journal.counts().bytes, 4096, "another opening may be of long ago");
+        assert_eq!(payloads(&*journal), [[7; 40]; 6]);
+    }
+}
+
+#[test]
+fn behind_the_end_of_a_lazy_log_there_are_zeroes_to_the_end_of_the_block_whatever_the_segment_was_before() {
+    let (disk, clock) = (SimDisk::new(), Arc::new(SimClock::new()));
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    let mut recycled = 0;
+    for round in 0..600_u64 {
+        clock.advance(Duration::from_millis([1, 1, 60][usize::try_from(round % 3).unwrap()]));
+        let ticket = put(&*journal, &vec![0xff; [40, 300, 1_000][usize::try_from(round / 3 % 3).unwrap()]]);
+        let end = usize::try_from(ticket.end.0).unwrap();
+        let holds = |name: &&String| name.get(8..24).is_some_and(|at| usize::from_str_radix(at, 16).unwrap() < end);
+        let names = segments(&disk);
+        let name = names.iter().rfind(holds).unwrap();
+        let first = usize::from_str_radix(&name[8..24], 16).unwrap();
+        let file = bytes(&disk, name);
+        let at = 4096 + end - first;
+        assert!(file[at..at.next_multiple_of(4096)].iter().all(|byte| *byte == 0), "round {round}");
+        recycled += usize::from(file[at.next_multiple_of(4096)..].iter().any(|byte| *byte != 0));
+        if round % 20 == 19 {
+            journal.sync().unwrap();
+            journal.trim(ticket.lsn).unwrap();
+        }
+        journal.maintain();
+    }
+    assert!(recycled > 100, "{recycled}: it stood in segments that were used before");
 }
