@@ -167,8 +167,9 @@ impl Core {
             let room = self.open.room().min(self.segment.end().saturating_sub(self.open.end()));
             return if room >= least { Room::Bytes(room) } else { Room::Batch };
         }
-        // Batches in flight together never share a device block; a batch alone is packed behind the last one.
-        let at = if self.writing > 0 { block_from(self.tail) } else { self.tail };
+        // Batches in flight together never share a device block; one that is written alone is packed behind the last one, and behind the
+        // page cache each is: a block of its own for every second batch of two writers in turn would be written whole.
+        let at = if self.writing > 0 && self.direct { block_from(self.tail) } else { self.tail };
         let here = self.segment.end().saturating_sub(at + BATCH_BYTES);
         let (at, room) = if at + BATCH_BYTES <= self.segment.end() && here >= least {
             (at, here)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_journal::{Config, Log};
+use assent_journal::{Config, Log, stepping};
 use assent_sim::{SimClock, SimDisk, Survival};
 
 use super::stage::{bytes, open_at, payloads, put, segments, small};
@@ -165,4 +165,18 @@ fn behind_the_end_of_a_lazy_log_there_are_zeroes_to_the_end_of_the_block_whateve
         journal.maintain();
     }
     assert!(recycled > 100, "{recycled}: it stood in segments that were used before");
+}
+
+#[test]
+fn what_comes_while_a_write_is_under_way_begins_a_block_only_where_both_may_be() {
+    for (config, skipped) in [(lazy(), 0), (Config { direct: false, ..small() }, 0), (small(), 4096 - 128)] {
+        let (journal, _) = open_at(&SimDisk::new(), Arc::default(), 1, &config).unwrap();
+        let one = journal.append(1, &[&[7; 40]]).unwrap();
+        let write = stepping::close(&journal).unwrap();
+        let two = journal.append(1, &[&[8; 40]]).unwrap();
+        write.land();
+        journal.wait(two).unwrap();
+        assert_eq!(two.lsn.0 - one.end.0, skipped + 64);
+        assert_eq!(payloads(&*journal), [[7; 40], [8; 40]]);
+    }
 }
