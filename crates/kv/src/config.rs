@@ -17,7 +17,8 @@ pub const METADATA_BYTES_MAX: u16 = 4 << 10;
 pub(crate) const ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What a row takes beside its key and metadata, at most.
 pub(crate) const ROW_BYTES: u64 = 192;
-/// The most bytes that the rows of all prepared branches may take: memory that is kept for their outcomes.
+/// The most bytes that the rows of all prepared branches may take: memory that is kept for their outcomes. Their keys
+/// stand in the desk too, as long as they are prepared: that comes beside it.
 pub(crate) const PREPARED_ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What the ledger's memory may take. Never reached: what is published fits, for the doors have counted it.
 const LEDGER_BYTES_MAX: u64 = 5 << 30;

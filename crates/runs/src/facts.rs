@@ -77,7 +77,8 @@ pub struct Facts {
     pub merged_bytes: u64,
     /// Manifests that were committed.
     pub commits: u64,
-    /// Bytes of the process that it holds: memtables, cache and the tops of indexes.
+    /// Bytes of the process that it holds: memtables, what of those that are gone waits for the next one (at most 16 MiB), cache and the
+    /// tops of indexes.
     pub memory_bytes: u64,
 }
 

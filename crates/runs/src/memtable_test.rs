@@ -56,9 +56,11 @@ fn a_value_is_copied_into_one_piece_of_memory_and_a_short_one_into_none() {
 
 #[test]
 fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
+    // All but the first stand in memory that had another one.
+    let spare = Arc::default();
     for seed in 0..120 {
         let mut rng = Rng::new(seed);
-        let table = Arc::new(Memtable::with_room(1 << 20, 0, &Arc::default()));
+        let table = Arc::new(Memtable::with_room(1 << 20, 0, &spare));
         let mut model = Model::new();
         let mut seq = 0;
         for _ in 0..rng.range(1..120) {
@@ -138,8 +140,14 @@ fn an_old_entry_is_found_beneath_many_newer_ones_and_one_that_comes_late_stands_
 
 #[test]
 fn what_came_since_the_last_walk_is_put_in_order_wherever_chunks_end() {
-    let table = Arc::new(Memtable::with_room(32 << 20, 0, &Arc::default()));
-    let mut rng = Rng::new(5);
+    // The second and the third time in memory that had another table, which ended its chunks elsewhere.
+    let spare = Arc::default();
+    (5..8).for_each(|seed| chunks_end(seed, &spare));
+}
+
+fn chunks_end(seed: u64, spare: &Arc<Spare>) {
+    let table = Arc::new(Memtable::with_room(32 << 20, 0, spare));
+    let mut rng = Rng::new(seed);
     let mut model = BTreeMap::new();
     for seq in 1..=3_000_u64 {
         // Some of a word or two, some that leave much of a chunk behind them.

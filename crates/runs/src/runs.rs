@@ -349,8 +349,8 @@ impl Runs {
         self.config.cache_bytes
     }
 
-    /// Bytes of the process that only views keep: memtables that were written out, and that somebody still looks at. They come
-    /// beside [`Runs::memory_bytes`], and go with the last view that sees them.
+    /// Bytes of the process that only views keep: memtables that were written out, and that somebody still looks at. They come beside
+    /// [`Runs::memory_bytes`], and go with the last view that sees them, but for what then waits for the next memtable.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         lock(&self.written_out).iter().filter_map(Weak::upgrade).map(|table| table.memory_bytes()).sum()

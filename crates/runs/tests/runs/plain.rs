@@ -276,6 +276,39 @@ fn facts_count_what_is_there() {
 }
 
 #[test]
+fn what_is_applied_takes_the_memory_of_what_was_written_out_and_nothing_of_what_a_view_sees() {
+    const KEYS: u32 = 2_000;
+    let (runs, _, accounts) = open(&SimDisk::new(), Config { memory_bytes_max: 8 << 20, ..small() }).unwrap();
+    let fill = |byte: u8| {
+        for key in 0..KEYS {
+            runs.apply(runs.seq() + 1, &[put(&key.to_be_bytes(), &[byte; 400])]).unwrap();
+        }
+    };
+    let write_out = || {
+        runs.rotate(runs.seq());
+        settle(&runs, &accounts);
+    };
+    fill(1);
+    let view = runs.view();
+    write_out();
+    let pinned = runs.pinned_bytes();
+    assert!(pinned > 400 * u64::from(KEYS), "{pinned}");
+    fill(2);
+    for key in 0..KEYS {
+        assert_eq!(view.get(&key.to_be_bytes()).unwrap().unwrap().value, [1; 400]);
+        assert_eq!(runs.get(&key.to_be_bytes()).unwrap().unwrap().value, [2; 400]);
+    }
+    write_out();
+    drop(view);
+    assert_eq!(runs.pinned_bytes(), 0);
+    let before = runs.facts().memory_bytes;
+    assert!(before > pinned, "it waits, and is told");
+    fill(3);
+    // Its places come to it: laid once, for as many keys as there were before.
+    assert_eq!(runs.facts().memory_bytes - before, 8 * 8192);
+}
+
+#[test]
 fn on_a_real_disk_it_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("map");
