@@ -165,7 +165,7 @@ mod tests {
             depths: vec![20, 60, 3_000],
             writers: vec![1, 3],
             readers: 2,
-            window: Duration::from_millis(20),
+            window: Duration::from_millis(100),
             slice: Duration::from_millis(1),
             cold: 2,
             warm: 3,
@@ -214,6 +214,8 @@ mod tests {
         }
         assert_eq!(cell("commit", "1 writer, a document each").figures["ratio_to_one"], 1.0);
         assert!(cell("commit", "3 writers, a document each").figures["ratio_to_one"] > 0.0);
+        assert_eq!(cell("read", "1 reader alone").figures["ratio_to_one"], 1.0);
+        assert_eq!(cell("read", "2 readers alone").figures["ratio_to_alone"], 1.0);
         told_beside(&report);
         assert!(cell("commit", "one field of 0.05 MB").figures["bytes_each"] <= 1024.0);
         assert!(report.floors.len() >= 4 && report.charts.len() == 13);

@@ -40,8 +40,10 @@ fn together<T: Send>(
     })
 }
 
-/// Slices of each row. They take turns, so that a ratio is one of neighbours: the machine's own speed changes within a run.
+/// Slices of each row of writers. They take turns, so that a ratio is one of neighbours: the machine's own speed changes within a run.
 const ROUNDS: u32 = 5;
+/// And of each row of readers, every other round backwards: what is asked of them is a tenth, and that speed changes within seconds.
+const READERS_ROUNDS: u32 = 25;
 
 /// What the slices of a row came to.
 #[derive(Default)]
@@ -171,6 +173,8 @@ struct Readers {
     readers: u32,
     beside: Beside,
     sliced: Sliced,
+    /// What the one beside them wrote, within its own time: its last write ends behind their last read.
+    written: Sliced,
     for_a_core: Option<Duration>,
     /// Of the floor.
     track: Option<Track>,
@@ -184,13 +188,17 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
     let row = |(readers, beside): (u32, Beside)| {
         // Before anything is measured: its file is zeroed.
         let track = beside.is_floor().then(|| Track::new(stage.folder, Way::DirectDataSync)).transpose()?;
-        Ok(Readers { readers, beside, sliced: Sliced::default(), for_a_core: None, track })
+        let (sliced, written) = Default::default();
+        Ok(Readers { readers, beside, sliced, written, for_a_core: None, track })
     };
     let mut rows = rows.into_iter().map(row).collect::<Result<Vec<_>, BenchError>>()?;
-    for round in 0..ROUNDS {
-        for row in &mut rows {
-            slice(stage, desk, newest, row, round)?;
-        }
+    for round in 0..READERS_ROUNDS {
+        rows.iter_mut().try_for_each(|row| slice(stage, desk, newest, row, round))?;
+        // There and back: no row is always behind the same one. They stand in their order again at the end.
+        rows.reverse();
+    }
+    if !READERS_ROUNDS.is_multiple_of(2) {
+        rows.reverse();
     }
     let [one, alone, ..] = rows.as_slice() else { return Ok(()) };
     for row in &rows {
@@ -203,10 +211,11 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
         }
         if row.beside != Beside::Nobody {
             let (call, rate) = row.beside.call();
-            fill(&mut cell, &[(rate, sliced.rate(call))]);
-            let writes = number(count(&sliced.recorder, call).max(1));
+            fill(&mut cell, &[(rate, row.written.rate(call))]);
+            let writes = number(count(&row.written.recorder, call).max(1));
             let each = row.for_a_core.map(|waited| waited.as_secs_f64() * 1e6 / writes);
             each.into_iter().for_each(|each| fill(&mut cell, &[("core_wait_us", each)]));
+            row.written.recorder.fill(&mut cell)?;
         }
         sliced.recorder.fill(&mut cell)?;
         stage.sink.put(cell)?;
@@ -218,7 +227,7 @@ pub(super) fn readers(stage: &Stage<'_>, desk: &Desk, newest: u32) -> Result<(),
 fn slice(stage: &Stage<'_>, desk: &Desk, newest: u32, row: &mut Readers, round: u32) -> Result<(), BenchError> {
     let doc = desk.document(NAME)?;
     let field = super::three_steps(&doc.latest())?.0;
-    let (ended, start, window) = (AtomicBool::new(false), now(), stage.given.window / ROUNDS);
+    let (ended, start, window) = (AtomicBool::new(false), now(), stage.given.window / READERS_ROUNDS);
     let read = |seed: u32| -> Result<Recorder, BenchError> {
         let (mut recorder, mut dice) = (Recorder::default(), Thinker::new(seed.into()));
         while start.elapsed() < window {
@@ -231,28 +240,27 @@ fn slice(stage: &Stage<'_>, desk: &Desk, newest: u32, row: &mut Readers, round: 
         Ok(recorder)
     };
     let (beside, track) = (row.beside, row.track.as_mut());
-    let (read, written) = std::thread::scope(|scope| {
+    let (read, took, written) = std::thread::scope(|scope| {
         let write = || match track {
             Some(track) => write(beside, start, &ended, || track.write(BLOCK_BYTES)),
             None => write(beside, start, &ended, || commit(&doc, field).map(drop)),
         };
         let writer = (beside != Beside::Nobody).then(|| scope.spawn(write));
         let read = together((0..row.readers).map(|reader| round * row.readers + reader), read);
+        let took = start.elapsed();
         ended.store(true, Ordering::Relaxed);
-        (read, writer.map(std::thread::ScopedJoinHandle::join))
+        (read, took, writer.map(std::thread::ScopedJoinHandle::join))
     });
-    let took = start.elapsed();
-    let mut recorder = read?;
+    row.sliced.add("read", &read?, took);
     match written {
         None => {}
         Some(Ok(written)) => {
-            let (written, for_a_core) = written?;
+            let (written, took, for_a_core) = written?;
             row.for_a_core = for_a_core.map(|waited| waited + row.for_a_core.unwrap_or_default());
-            recorder.merge(&written);
+            row.written.add(beside.call().0, &written, took);
         }
         Some(Err(_)) => return Err(BenchError::new(Kind::Internal, "the writer panicked")),
     }
-    row.sliced.add("read", &recorder, took);
     Ok(())
 }
 
@@ -262,8 +270,8 @@ fn waited_for_a_core() -> Option<Duration> {
     said.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// What the writer's commits took, and how long it has waited for a core.
-type Written = (Recorder, Option<Duration>);
+/// What the writer's commits took, each and all, and how long it has waited for a core.
+type Written = (Recorder, Duration, Option<Duration>);
 
 fn write(
     beside: Beside,
@@ -296,5 +304,5 @@ fn write(
         }
     }
     let waited = waited_for_a_core().zip(waited).map(|(after, before)| after.saturating_sub(before));
-    Ok((recorder, waited))
+    Ok((recorder, start.elapsed(), waited))
 }
