@@ -95,6 +95,66 @@ fn pieces_put_together_are_the_whole_and_none_is_large() {
 }
 
 #[test]
+fn siblings_over_many_pages_read_the_same_however_often_wherever_they_end_and_whatever_was_laid_over_them() {
+    const ITEMS: u64 = 5_000;
+    let desk = fresh();
+    let mut items: Vec<String> = (0..ITEMS)
+        .map(|number| match number % 4 {
+            0 => number.to_string(),
+            1 => format!("\"text {number}\""),
+            2 => format!("\"a \\\"quote\\\" of {number}\""),
+            _ => format!("\"more letters than are copied as one block, of number {number}\""),
+        })
+        .collect();
+    let doc = put(&desk, &format!("[{}]", items.join(",")));
+    let reads_as = |number: u32, items: &[String]| {
+        for most in [1, 255, 256, 257, 4_999, u64::MAX] {
+            let is_cut = most <= ITEMS;
+            let all = items.len().min(most as usize - 1);
+            let next = (is_cut && all > 0).then(|| NodeKey(all as u64 + 1));
+            let expected = Written { nodes: all as u64 + 1, next, more: is_cut, is_short: false };
+            for metadata in [Metadata::None, Metadata::NodeKey, Metadata::NodeKeyAndChildCount, Metadata::All] {
+                let form = Form { max_nodes: Some(most), metadata, ..Form::default() };
+                let revision = doc.at(number).unwrap();
+                let with = |key: u64, more: &str, value: &str| {
+                    format!("{{\"metadata\":{{\"nodeKey\":{key}{more}}},\"value\":{value}}}")
+                };
+                let keyed = |(key, item): (u64, &String)| with(key, "", item);
+                let list = |items: &[String]| format!("[{}]", items.join(","));
+                let keyed = || list(&(2..).zip(&items[..all]).map(keyed).collect::<Vec<_>>());
+                let whole = match metadata {
+                    Metadata::None => list(&items[..all]),
+                    Metadata::NodeKey => with(1, "", &keyed()),
+                    Metadata::NodeKeyAndChildCount => with(1, &format!(",\"childCount\":{ITEMS}"), &keyed()),
+                    // As the first time: it asks for hashes, and for nothing that a page keeps.
+                    Metadata::All => form.text(&revision).unwrap(),
+                };
+                for round in 0..4 {
+                    let told = format!("revision {number}, {most} nodes, {metadata:?}, {round}");
+                    assert!(form.text(&revision).unwrap() == whole, "{told}");
+                    let mut chunks = form.chunks(&revision);
+                    let pieces: Vec<u8> = chunks.by_ref().flat_map(Result::unwrap).collect();
+                    assert!(pieces == whole.as_bytes(), "{told}, in pieces");
+                    assert_eq!(chunks.written(), expected, "{told}");
+                }
+            }
+        }
+    };
+    reads_as(1, &items);
+    let older = items.clone();
+    // The first and the last of a page, its neighbours, and one alone.
+    let mut edit = doc.edit().unwrap();
+    for key in [2, 255, 256, 511, 512, 3_000] {
+        let text = format!("\"anew\", {key}");
+        edit.set(NodeKey(key), Value::String(&text)).unwrap();
+        items[key as usize - 2] = format!("\"\\\"anew\\\", {key}\"");
+    }
+    edit.commit(&Meta::default()).unwrap();
+    reads_as(2, &items);
+    reads_as(1, &older);
+}
+
+#[test]
 fn several_revisions_are_one_object() {
     let desk = fresh();
     let doc = put(&desk, r#"{"price":1.50}"#);
