@@ -2,7 +2,7 @@
 //!
 //! Walk: [`Sheet::put`] a few bytes · [`Sheet::put_first`] the beginning of what may be copied as a block, with some bytes that stand behind it
 //! and are taken back · [`Sheet::put_all`] any · [`Sheet::taken`].
-//! Deliberately absent: room that is made beforehand: to fill it with zeros costs a tenth of what a page does.
+//! Deliberately absent: an end of its own within bytes that were filled with zeros beforehand.
 
 #[derive(Debug, Default)]
 pub(super) struct Sheet(Vec<u8>);
