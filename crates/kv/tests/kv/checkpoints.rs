@@ -248,7 +248,8 @@ fn a_vote_that_cannot_be_checked_changes_nothing() {
     desk.kv.branch_get(&xid(1), 0, b"elsewhere").unwrap();
     desk.kv.branch_put(&xid(1), 0, &1500_u32.to_be_bytes(), b"mine").unwrap();
     desk.kv.end(&xid(1), true).unwrap();
-    desk.disk.inject(Call::of(Operation::Read, 1), Fault::Io);
+    // The first read is of what all look-ups of a run ask, and would be made again in pieces: the second is of the key's block.
+    desk.disk.inject(Call::of(Operation::Read, 2), Fault::Io);
     let refused = desk.kv.prepare_begin(&xid(1)).unwrap_err();
     assert!(matches!(refused.kind(), Kind::Unavailable | Kind::Corrupt), "{refused}");
     prepare(&desk.kv, &xid(1)).unwrap();
