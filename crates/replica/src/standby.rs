@@ -59,6 +59,9 @@ impl Replica {
         {
             standby.cutting = false;
             self.end = end;
+            // What was on its way to the disk when it was cut is there, and nobody else says so.
+            self.reach = Reach::durable(end.sequence);
+            self.tell_reach(self.node.place().epoch);
             self.resume();
         }
     }

@@ -377,6 +377,37 @@ fn one_letter_says_what_a_standby_took_where_only_the_disk_counts() {
 }
 
 #[test]
+fn who_cut_what_was_on_its_way_to_the_disk_says_that_the_rest_is_there() {
+    let mut old = primary_of(Ack::Durable);
+    let mut entries = Vec::new();
+    for _ in 0..3 {
+        old.submit(1, &[7; 80]).unwrap();
+        let out = old.step(Input::Time, 1);
+        entries.extend(out.into_iter().flat_map(|out| if let Output::Append(run) = out { run } else { Vec::new() }));
+    }
+    old.step(Input::Held { written: Sequence(1), durable: Sequence(1) }, 1);
+    // It was frozen there; B leads with two of the three.
+    let in_sync = InSync::only(B, life(B));
+    let led = Configuration { version: 2, epoch: Epoch(2), primary: Some(B), in_sync, forced: false };
+    let mut base = History::default();
+    base.grew(Epoch(1), Sequence(2));
+    let lead = Said::Letter(Body::Lead { configuration: led.clone(), base, beat: 0, aside: false });
+    old.step(Input::Arbiter(led), 2);
+    let hears = Input::Heard(Message { from: B, to: A, told: digest(Ack::Durable), epoch: Epoch(2), said: lead });
+    let out = old.step(hears, 2);
+    assert!(out.contains(&Output::Cut(Sequence(2))), "{out:?}");
+    // The sync that was under way is another log's: nobody tells of it any more.
+    let said = sent(old.step(Input::WasCut(entries[1].mark()), 3));
+    let two = Sequence(2);
+    let held = Reach { received: two, written: two, durable: two };
+    assert!(
+        said.iter().any(|said| matches!(said, Said::Letter(Body::Held { reach, .. }) if *reach == held)),
+        "{said:?}"
+    );
+    assert!(said.contains(&Said::Resume(entries[1].mark())), "{said:?}");
+}
+
+#[test]
 fn catch_up_from_the_disk_goes_at_the_rate_it_is_told_and_one_read_at_a_time() {
     let mut primary = primary();
     primary.settings.recent_bytes_max = 0;
