@@ -13,9 +13,9 @@ pub(crate) const EPOCHS_ENTRY: Barrier = Barrier::new("journal: the epochs' entr
 pub(crate) const SEGMENT: Barrier = Barrier::new("journal: a segment's header before its name");
 /// A segment's entry, before anything is laid into it.
 pub(crate) const SEGMENT_ENTRY: Barrier = Barrier::new("journal: a segment's entry before its first batch");
-/// The copied tail, before it takes the place of what it was copied from.
+/// A copy of a segment with doubtful batches, before it takes the place of what it was copied from.
 pub(crate) const RESCUE: Barrier = Barrier::new("journal: a rescued tail before it replaces the doubtful one");
-/// The copied tail's entry, before it is served.
+/// The copy's entry, before it is served.
 pub(crate) const RESCUE_ENTRY: Barrier = Barrier::new("journal: a rescued tail's entry before it is served");
 /// A batch, before anyone in it is acknowledged (RPO 0).
 pub(crate) const BATCH: Barrier = Barrier::new("journal: a batch before its acknowledgement");

@@ -5,7 +5,7 @@
 //! then a copy of the one that holds it, with zeroes behind, takes its name.
 //!
 //! At each moment the folder holds the old log up to some place at or behind the cut: a crash on the way shortens the log
-//! and loses nothing before the cut. That is why a segment whose file goes on under the next one (a rescued tail began there) is
+//! and loses nothing before the cut. That is why a segment whose file goes on under the next one (earlier releases began a rescued tail there) is
 //! copied without that before the next one goes: else what an earlier cut took would come to light again.
 //! A new opening, because its epoch is higher than that of everything that was cut: no stale batch can follow its own.
 //! Deliberately absent: a cut of archived places, and one of a log that goes on being written.

@@ -181,7 +181,7 @@ impl Core {
             std::mem::replace(&mut self.segment, next).retire();
             self.hungry = self.spares.is_empty();
             if room < least {
-                // A rescued tail's segment may be smaller than others: it is left empty.
+                // One that was made when segments were smaller is left empty.
                 return self.place(least);
             }
             (at, room)

@@ -357,20 +357,20 @@ fn settle(
     (epoch, salt): (u32, u64),
     config: &Config,
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
-    let (disk, direct) = (&*files.disk, config.direct());
+    let disk = &*files.disk;
     forget_recycled(disk, folder);
     if found.segments.is_empty() {
         let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
         let first = segment::make(
             disk,
-            &segment::Making { folder, head, recycled: None, direct, lazy: config.lazy(), barriers },
+            &segment::Making { folder, head, recycled: None, direct: config.direct(), lazy: config.lazy(), barriers },
             |_, _| Ok(()),
         )
         .map_err(|unmade| unmade.error)?;
         return Ok((vec![first], 0));
     }
-    recovery::rescue(files, folder, found, (epoch, salt), direct)
+    recovery::rescue(files, folder, found, (epoch, salt), config)
 }
 
 fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &mut Config) -> Result<Core, JournalError> {

@@ -1,8 +1,8 @@
 //! What a folder holds after whatever happened, and how doubt is ended before anything is served.
 //!
 //! Walk: [`examine`] goes from batch to batch to the last valid one, and refuses if a later header proves that more was
-//! durable · [`rescue`] copies what no header claims to be durable into fresh segments, syncs them, and lets them take
-//! the doubtful ones' place: the page cache of a failed sync is no evidence · [`examine_end`] is enough where the last opening was closed.
+//! durable · [`rescue`] copies segments in which something is that no header claims to be durable into fresh ones, syncs them, and lets them
+//! take the doubtful ones' place: the page cache of a failed sync is no evidence · [`examine_end`] is enough where the last opening was closed.
 //! Deliberately absent: repair of damage. It changes nothing and says where.
 
 use std::collections::BTreeSet;
@@ -15,9 +15,10 @@ use assent_world::{File, read_exact_at, write_all_at};
 use crate::JournalError;
 use crate::barrier;
 use crate::closed;
+use crate::config::Config;
 use crate::epochs::Epochs;
 use crate::error::{damaged, refused};
-use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, Frames, LAST, PIECE, SegmentHead, block_of, bytes, length};
+use crate::layout::{BATCH_BYTES, BatchHead, Frames, LAST, PIECE, SegmentHead, bytes, length};
 use crate::segment::{self, Files, Making, Segment, Segments};
 use crate::walk::{Walk, Window};
 
@@ -201,10 +202,11 @@ fn torn(walk: &Walk, files: &Files, epochs: &Epochs, closed: bool) -> Result<Opt
     Ok(None)
 }
 
-/// Copies every batch above the last claimed place into fresh segments of the same places, durable before each takes
-/// the name. Returns the segments of the log from then on and how many bytes were rescued.
+/// Copies each segment with batches above the last claimed place into a fresh one of the same places, durable before it takes the name. Returns
+/// the segments of the log from then on and how many bytes were rescued.
 ///
-/// The last segment goes first: until the first one is named, the old one leads to the copies of the later ones.
+/// All of it, and not those batches alone: beside a file that begins with them the old one would keep the room that it was made with, at each
+/// restart another one.
 ///
 /// # Errors
 /// As the disk says.
@@ -213,29 +215,20 @@ pub(crate) fn rescue(
     folder: &Path,
     found: &Found,
     (epoch, salt): (u32, u64),
-    direct: bool,
+    config: &Config,
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
     let mut segments = found.segments.to_vec();
     let mut rescued = 0;
-    for (old, end) in found.ends.iter().rev() {
-        let from = found.synced.max(old.first());
-        if from >= *end {
-            break;
-        }
-        let size = BLOCK_BYTES + old.end() - block_of(from);
-        let head = SegmentHead { first: from, size, epoch, salt, recycled: false };
+    for (old, end) in found.ends.iter().filter(|(_, end)| found.synced < *end) {
+        let first = old.first();
+        let head = SegmentHead { first, size: old.head.size, epoch, salt, recycled: false };
         let barriers = [barrier::RESCUE, barrier::RESCUE_ENTRY];
-        let copy = |file: &dyn File, new: &Segment| copy(files, old, file, new, from, *end);
-        let new =
-            segment::make(&*files.disk, &Making { folder, head, recycled: None, direct, lazy: false, barriers }, copy)
-                .map_err(|unmade| unmade.error)?;
-        new.inherit(old, from);
-        rescued += end - from;
-        if let Some(index) = segment::holder(&segments, from) {
-            // Of the same name: replaced. Else the old one keeps what stands before.
-            let replaced = usize::from(old.first() == from);
-            segments.splice(index + 1 - replaced..=index, [new]);
-        }
+        let making = Making { folder, head, recycled: None, direct: config.direct(), lazy: config.lazy(), barriers };
+        let copy = |file: &dyn File, new: &Segment| copy(files, old, file, new, first, *end);
+        let new = segment::make(&*files.disk, &making, copy).map_err(|unmade| unmade.error)?;
+        new.inherit(old);
+        rescued += end - found.synced.max(first);
+        segments.iter_mut().filter(|segment| segment.first() == first).for_each(|segment| *segment = Arc::clone(&new));
     }
     Ok((segments, rescued))
 }

@@ -212,9 +212,9 @@ impl Segment {
     }
 
     /// Takes over what another object of the same file remembers.
-    pub(crate) fn inherit(&self, other: &Self, from: u64) {
+    pub(crate) fn inherit(&self, other: &Self) {
         let marks = other.marks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        marks.into_iter().filter(|mark| *mark >= from).for_each(|mark| self.mark(mark));
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = marks;
     }
 }
 

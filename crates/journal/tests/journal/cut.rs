@@ -7,7 +7,7 @@ use assent_journal::{BARRIERS_OF_CUT, Config, Journal, Log, State, Ticket, stepp
 use assent_kind::Kind;
 use assent_sim::{Call, Explore, Fault, Rng, SimDice, SimDisk, Subject, Witness};
 
-use super::stage::{all, open, payloads, put, segments, small};
+use super::stage::{all, in_two_files, open, payloads, put, segments, small};
 
 fn cut(journal: &Journal, seed: u64, to: Lsn) -> Arc<Journal> {
     let (shorter, recovery) = journal.cut_back(Arc::new(SimDice::new(seed)), to).unwrap();
@@ -99,8 +99,8 @@ fn a_place_that_no_entry_ends_at_is_refused_and_nothing_happens() {
     assert_eq!(all(&*shorter).last().unwrap().lsn, tickets[59].lsn);
 }
 
-/// What was written: entries 1 and 2 stood in the cache only, and a process died; the next open copied them to a file of their own and
-/// wrote 3. A cut took 2 and 3, and 4 was written. The next cut, to 0, removed the copy: in the first file 1 and 2 came to light again.
+/// What was written: entries 1 and 2 stood in the cache only, and a process died; the next open, of an earlier release, copied them to a file of
+/// their own and wrote 3. A cut took 2 and 3, and 4 was written. The next cut, to 0, removed the copy: in the first file 1 and 2 came to light again.
 #[test]
 fn what_an_earlier_cut_took_does_not_come_to_light_again() {
     let lazy = Config { max_elapsed_sync_time: 10, ..small() };
@@ -133,6 +133,7 @@ fn doubly_cut(config: &Config) -> (SimDisk, Arc<Journal>, Lsn) {
     put(&*journal, b"2");
     drop(journal);
     disk.kill();
+    in_two_files(&disk, first.end);
     let (journal, recovery) = open(&disk, 2, config).unwrap();
     assert!(recovery.rescued_bytes > 0 && segments(&disk).len() == 2, "{recovery:?}");
     put(&*journal, b"3");

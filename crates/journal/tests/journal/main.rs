@@ -18,4 +18,5 @@ mod kept;
 mod late;
 mod policy;
 mod real;
+mod restarts;
 mod stage;

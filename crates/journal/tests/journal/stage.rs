@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use assent_journal::{Config, Entry, Journal, JournalError, Log, Recovery, Ticket};
+use assent_frame::{Head, PAYLOAD_BYTES_MAX, lay, parse};
+use assent_ids::Lsn;
+use assent_journal::{BARRIERS, Config, Entry, Journal, JournalError, Log, Recovery, Ticket};
 use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 
@@ -66,4 +68,26 @@ pub(crate) fn rot(disk: &SimDisk, path: &str, at: u64, bytes: &[u8]) {
 /// Where a place of a log that begins at 0 stands in its first file.
 pub(crate) fn offset(ticket: Ticket) -> u64 {
     4096 + ticket.lsn.0
+}
+
+/// Leaves a log as earlier releases did when they rescued what stands from this place on: in a file of its own, which takes over the end of
+/// the one before, and that one keeps its length.
+pub(crate) fn in_two_files(disk: &SimDisk, Lsn(at): Lsn) {
+    const HEAD: usize = 4096;
+    let first = |name: &String| u64::from_str_radix(&name[FOLDER.len() + 1..][..16], 16).unwrap();
+    let name = segments(disk).into_iter().rfind(|name| first(name) <= at).unwrap();
+    let whole = bytes(disk, &name);
+    let (frame, _) = parse(&whole[8..HEAD], PAYLOAD_BYTES_MAX).unwrap().unwrap();
+    let (fields, _) = frame.payload.split_at(16);
+    let block = HEAD + usize::try_from(at / 4096 - first(&name) / 4096).unwrap() * 4096;
+    let size = (HEAD + whole.len() - block) as u64;
+    let mut half = whole[..8].to_vec();
+    lay(&mut half, Head { mark: at, kind: frame.kind, flags: 0, chain: 0 }, &[fields, &size.to_le_bytes()]);
+    half.resize(HEAD + usize::try_from(at % 4096).unwrap(), 0);
+    half.extend_from_slice(&whole[block + usize::try_from(at % 4096).unwrap()..]);
+    let path = Path::new(FOLDER).join(format!("{at:016x}.log"));
+    let file = disk.open(&path, Open { access: Access::Create, direct: false }).unwrap();
+    write_all_at(&*file, 0, &half).unwrap();
+    file.sync_all(BARRIERS[0]).unwrap();
+    disk.sync_dir(Path::new(FOLDER), BARRIERS[0]).unwrap();
 }

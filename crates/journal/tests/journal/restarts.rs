@@ -1,0 +1,80 @@
+//! A log that is killed and opened again: it takes no more room for that, and what earlier releases left goes on.
+
+use assent_journal::{Config, Log, Ticket};
+use assent_sim::{SimDisk, Survival};
+
+use super::stage::{all, bytes, in_two_files, open, payloads, put, segments, small};
+
+fn configs() -> [Config; 3] {
+    [small(), Config { direct: false, ..small() }, Config { max_elapsed_sync_time: 10, ..small() }]
+}
+
+/// What was written: one command, and its node was killed; sixty times. Each next open took what nobody claimed to be durable to a file of its own,
+/// and the one before kept the room of a whole segment. What the user saw: no space, behind sixty commands on a disk of 256 MiB.
+#[test]
+fn a_log_that_is_killed_again_and_again_takes_the_room_of_what_it_holds() {
+    for config in configs() {
+        let disk = SimDisk::new();
+        let (mut most, mut rescued) = (0, 0);
+        for round in 0..100_u8 {
+            let (journal, recovery) = open(&disk, u64::from(round), &config).unwrap();
+            rescued += u64::from(recovery.rescued_bytes > 0);
+            let expected: Vec<Vec<u8>> = (0..round).map(|number| vec![number; 40]).collect();
+            assert_eq!(payloads(&*journal), expected);
+            journal.maintain();
+            put(&*journal, &[round; 40]);
+            most = most.max(disk.used_bytes());
+            drop(journal);
+            if config.max_elapsed_sync_time == 0 && round % 2 == 0 {
+                disk.cut_power(Survival::Nothing);
+            } else {
+                disk.kill();
+            }
+        }
+        assert_eq!(rescued, 99, "nobody claims that the last one is durable");
+        // The segment that it is in, one ahead, the epochs twice.
+        assert!(most <= 2 * config.log_size + 2 * 8192, "{most} bytes of {config:?}");
+        assert_eq!(segments(&disk).len(), 2);
+    }
+}
+
+/// What stood above the last claimed place was copied to a file of its own by earlier releases, which took over the end of the one before.
+#[test]
+fn what_earlier_releases_rescued_into_a_file_of_its_own_is_read_written_and_rescued_again() {
+    for config in configs() {
+        let disk = SimDisk::new();
+        let (journal, _) = open(&disk, 1, &config).unwrap();
+        let tickets: Vec<Ticket> = (0..12_u8).map(|number| put(&*journal, &[number; 300])).collect();
+        drop(journal);
+        disk.kill();
+        // Twice, as two kills did.
+        in_two_files(&disk, tickets[3].end);
+        in_two_files(&disk, tickets[7].end);
+        assert_eq!(segments(&disk).len(), 3);
+        let mut expected: Vec<Vec<u8>> = (0..12).map(|number| vec![number; 300]).collect();
+        for round in 12..60 {
+            let (journal, recovery) = open(&disk, u64::from(round), &config).unwrap();
+            assert_eq!(payloads(&*journal), expected);
+            assert!(recovery.rescued_bytes > 0);
+            for ticket in &tickets {
+                assert_eq!(journal.read_at(ticket.lsn).unwrap().end, ticket.end);
+            }
+            put(&*journal, &[round; 300]);
+            expected.push(vec![round; 300]);
+            drop(journal);
+            disk.kill();
+        }
+        let (journal, _) = open(&disk, 99, &config).unwrap();
+        journal.sync().unwrap();
+        let entries = all(&*journal);
+        assert_eq!(
+            bytes(&disk, &segments(&disk)[0]).len() as u64,
+            config.log_size,
+            "it keeps its length until it goes"
+        );
+        journal.trim(entries[8].lsn).unwrap();
+        assert_eq!(payloads(&*journal), expected[8..], "the files before are gone, and nothing of them shows");
+        journal.trim(entries[50].lsn).unwrap();
+        assert!(journal.start() > entries[8].lsn && payloads(&*journal).ends_with(&expected[50..]));
+    }
+}
