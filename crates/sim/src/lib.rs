@@ -3,6 +3,7 @@
 //! Walk: [`SimDisk`] keeps what is durable apart from what is written; [`SimDisk::inject`], [`SimDisk::ignore`],
 //! [`SimDisk::kill`] and [`SimDisk::cut_power`] do the harm · [`SimClock`] and [`SimDice`] · [`Explore`] cuts the power
 //! of a [`Subject`] everywhere and checks what is left: that is a power-loss gate · [`fuzz`] feeds a plain function ·
+//! [`WatchedDisk`] is any disk beside which somebody counts its files' calls or holds them up ·
 //! [`linear`] judges a history of calls and answers, [`register`] is what they are compared with.
 //!
 //! ```
@@ -65,6 +66,7 @@ mod report;
 mod state;
 mod subject;
 mod survive;
+mod watched;
 
 pub use clock::SimClock;
 pub use content::SECTOR_BYTES;
@@ -76,3 +78,4 @@ pub use fuzz::{fuzz, input};
 pub use report::{Blow, Failure, Report};
 pub use subject::{Subject, Witness};
 pub use survive::Stale;
+pub use watched::{Watch, WatchedDisk};

@@ -1,6 +1,5 @@
 //! A disk on which nothing ends for a while, under a group that acknowledges what is on every disk: no desk waits for it.
 
-use std::io;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,7 +7,8 @@ use std::time::Duration;
 
 use assent_membership::{Ack, Sequence, Standing};
 use assent_replica::{Status, Tuning};
-use assent_world::{Barrier, Clock as _, Disk, Durably, File, Lock, Open, RealClock, RealDisk};
+use assent_sim::{Operation, Watch, WatchedDisk};
+use assent_world::{Clock as _, RealClock, RealDisk};
 
 use super::front::{Group, LIMIT, calm};
 
@@ -40,10 +40,10 @@ impl Stall {
 }
 
 /// On which of a log's writes and syncs nothing ends, and on which of the making of its segments.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Stalls {
-    log: Arc<Stall>,
-    making: Arc<Stall>,
+    log: Stall,
+    making: Stall,
 }
 
 impl Stalls {
@@ -62,74 +62,16 @@ impl Drop for Ends<'_> {
     }
 }
 
-#[derive(Debug)]
-struct Stalling(Stalls);
-
-#[derive(Debug)]
-struct StallingLog(Arc<dyn File>, Stalls);
-
-impl Disk for Stalling {
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir(path)
-    }
-    fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn File>> {
-        let file = RealDisk.open(path, open)?;
+impl Watch for Stalls {
+    fn begins(&self, path: &Path, operation: Operation) {
         // A segment has its name only when it is made.
         let is_log = path.extension().is_some_and(|extension| extension == "log") || path.ends_with("next.tmp");
-        Ok(if is_log { Arc::new(StallingLog(file, self.0.clone())) } else { file })
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        RealDisk.unlink(path)
-    }
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        RealDisk.list(folder)
-    }
-    fn sync_dir(&self, folder: &Path, barrier: Barrier) -> io::Result<()> {
-        RealDisk.sync_dir(folder, barrier)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        RealDisk.lock(path)
-    }
-}
-
-impl File for StallingLog {
-    fn size(&self) -> io::Result<u64> {
-        self.0.size()
-    }
-    fn is_direct(&self) -> bool {
-        self.0.is_direct()
-    }
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(at, buffer)
-    }
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {
-        self.1.making.pass();
-        self.0.write_at(at, bytes)
-    }
-    fn write_durable_at(&self, at: u64, bytes: &[u8], how: Durably, barrier: Barrier) -> io::Result<usize> {
-        self.1.log.pass();
-        self.0.write_durable_at(at, bytes, how, barrier)
-    }
-    fn preallocate_zeroed(&self, bytes: u64) -> io::Result<()> {
-        self.1.making.pass();
-        self.0.preallocate_zeroed(bytes)
-    }
-    fn reserve_zeroed(&self, bytes: u64) -> io::Result<()> {
-        self.0.reserve_zeroed(bytes)
-    }
-    fn set_size(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_size(bytes)
-    }
-    fn sync_data(&self, barrier: Barrier) -> io::Result<()> {
-        self.1.log.pass();
-        self.0.sync_data(barrier)
-    }
-    fn sync_all(&self, barrier: Barrier) -> io::Result<()> {
-        self.1.making.pass();
-        self.0.sync_all(barrier)
+        match operation {
+            _ if !is_log => {}
+            Operation::WriteDurable | Operation::SyncData => self.log.pass(),
+            Operation::Write | Operation::Preallocate | Operation::SyncAll => self.making.pass(),
+            _ => {}
+        }
     }
 }
 
@@ -148,11 +90,12 @@ fn awake(group: &Group, at: usize) -> Status {
 }
 
 /// A group on whose disks nothing stalls yet but on this one's.
-fn group(members: u8, stalls: u8) -> (Group, Stalls) {
-    let (on, tuning) = (Stalls::default(), Tuning { log_size: SEGMENT_BYTES, silent_ms: SILENT_MS, ..calm(1_000_000) });
+fn group(members: u8, stalls: u8) -> (Group, Arc<Stalls>) {
+    let (on, tuning) =
+        (Arc::<Stalls>::default(), Tuning { log_size: SEGMENT_BYTES, silent_ms: SILENT_MS, ..calm(1_000_000) });
     let mut group = Group::empty(members, Ack::Durable, tuning);
-    let ends = on.clone();
-    group.disks.insert(stalls, (Arc::new(Stalling(on.clone())), Box::new(move || ends.end())));
+    let (disk, ends) = (WatchedDisk::new(RealDisk, Arc::clone(&on)), Arc::clone(&on));
+    group.disks.insert(stalls, (Arc::new(disk), Box::new(move || ends.end())));
     (0..members).for_each(|_| group.start(false));
     group.until("it leads", |group| group.leader() == Some((0, usize::from(members))));
     group.members[0].execute(1, &7_u64.to_le_bytes()).unwrap();
