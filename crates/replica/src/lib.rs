@@ -50,6 +50,8 @@ mod inspect_test;
 #[cfg(test)]
 mod own_log_test;
 #[cfg(test)]
+mod promise_test;
+#[cfg(test)]
 mod shelf_test;
 #[cfg(test)]
 mod sim_test;
@@ -57,7 +59,13 @@ mod sim_test;
 #[doc(hidden)]
 pub mod simulation_test;
 #[cfg(test)]
+mod stage_test;
+#[cfg(test)]
 mod story_test;
+#[cfg(test)]
+mod stream_test;
+#[cfg(test)]
+mod told_test;
 #[cfg(test)]
 mod toy_test;
 
