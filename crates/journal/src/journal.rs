@@ -132,9 +132,9 @@ impl Journal {
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1)).saturating_add(config.epochs_skipped);
         let opening = Opening { salt: dice.roll(), boot: clock.boot_id(), lazy: config.lazy() };
         epochs.open(epoch, opening, &found.living);
+        forget_unused(&*files.disk, folder);
         let (mut segments, rescued) = loop {
             if is_late {
-                forget_recycled(&*files.disk, folder);
                 break (found.segments.to_vec(), 0);
             }
             let settled = epochs::store(&*files.disk, folder, &epochs)
@@ -340,8 +340,10 @@ fn give_way(disk: &dyn Disk, folder: &Path, found: &Found) -> Result<bool, Journ
     Ok(true)
 }
 
-/// A trimmed segment that waited to be used again may be of any length and age.
-fn forget_recycled(disk: &dyn Disk, folder: &Path) {
+/// A trimmed segment that waited to be used again may be of any length and age, and what was to be one may be a part of it: their room is
+/// there before any is asked for.
+fn forget_unused(disk: &dyn Disk, folder: &Path) {
+    _ = disk.unlink(&folder.join(segment::NEXT));
     for others in 0..segment::RECYCLED_MAX {
         _ = disk.unlink(&folder.join(segment::recycled_name(others)));
     }
@@ -358,7 +360,6 @@ fn settle(
     config: &Config,
 ) -> Result<(Vec<Arc<Segment>>, u64), JournalError> {
     let disk = &*files.disk;
-    forget_recycled(disk, folder);
     if found.segments.is_empty() {
         let head = SegmentHead { first: 0, size: config.log_size, epoch, salt, recycled: false };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];

@@ -226,6 +226,7 @@ pub(crate) fn rescue(
         let making = Making { folder, head, recycled: None, direct: config.direct(), lazy: config.lazy(), barriers };
         let copy = |file: &dyn File, new: &Segment| copy(files, old, file, new, first, *end);
         let new = segment::make(&*files.disk, &making, copy).map_err(|unmade| unmade.error)?;
+        old.shut();
         new.inherit(old);
         rescued += end - found.synced.max(first);
         segments.iter_mut().filter(|segment| segment.first() == first).for_each(|segment| *segment = Arc::clone(&new));

@@ -91,7 +91,7 @@ impl Files {
         let oldest = if open.len() > READERS_MAX { open.pop_front() } else { None };
         drop(open);
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
-            *oldest.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            oldest.shut();
         }
         Ok(file)
     }
@@ -117,6 +117,11 @@ impl Segment {
         let segment = Self::new(head, PathBuf::new(), None);
         _ = segment.archived.set((path, end.min(head.end())));
         segment
+    }
+
+    /// Lets go of the file that readers share: what is gone from the folder gives its room back.
+    pub(crate) fn shut(&self) {
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Its file, as it is named now.
@@ -238,7 +243,7 @@ pub(crate) const RECYCLED_MAX: usize = 8;
 /// So many may always wait.
 pub(crate) const RECYCLED_FEW: usize = 3;
 /// The file that becomes a segment.
-const NEXT: &str = "next.tmp";
+pub(crate) const NEXT: &str = "next.tmp";
 
 /// A file that waits to become a segment again.
 pub(crate) fn recycled_name(number: usize) -> String {

@@ -133,7 +133,7 @@ fn doubly_cut(config: &Config) -> (SimDisk, Arc<Journal>, Lsn) {
     put(&*journal, b"2");
     drop(journal);
     disk.kill();
-    in_two_files(&disk, first.end);
+    in_two_files(&disk, first.end).unwrap();
     let (journal, recovery) = open(&disk, 2, config).unwrap();
     assert!(recovery.rescued_bytes > 0 && segments(&disk).len() == 2, "{recovery:?}");
     put(&*journal, b"3");

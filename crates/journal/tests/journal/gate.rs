@@ -11,7 +11,7 @@ use assent_journal::{BARRIERS, BARRIERS_OF_ARCHIVE, Config, Journal, Log, Ticket
 use assent_sim::{Explore, Rng, SimClock, SimDisk, Subject, Witness};
 use assent_world::Disk;
 
-use super::stage::{FOLDER, open_at, small};
+use super::stage::{FOLDER, in_two_files, open_at, small};
 
 /// An entry, or a place up to which the log was trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -192,6 +192,18 @@ impl Life<'_> {
         Ok(())
     }
 
+    /// Leaves the last of two batches as earlier releases rescued it.
+    fn leave_two_files(mut self, disk: &SimDisk) -> Done {
+        let mut end = None;
+        for _ in 0..2 {
+            let ticket = self.append(300)?;
+            end = end.or(Some(ticket.end));
+            self.wait(ticket)?;
+        }
+        drop(self.journal);
+        end.map_or(Ok(()), |end| in_two_files(disk, end).map_err(|error| error.to_string()))
+    }
+
     /// Two writes under way, the later done first: nothing of it counts before the earlier.
     fn two_in_flight(&mut self) -> Done {
         let size = self.size().min(2000);
@@ -261,6 +273,7 @@ impl Subject for Gate {
                 life.acknowledge();
             }
             1 if mode != TIGHT => _ = life.append(300)?,
+            2 if mode != TIGHT && !life.lazy => life.leave_two_files(disk)?,
             _ => {}
         }
         Ok(())

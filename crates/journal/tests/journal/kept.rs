@@ -158,7 +158,7 @@ fn a_segment_whose_end_was_taken_over_does_not_show_again_what_stands_behind() {
     drop(journal);
     disk.kill();
     // Nobody claims that the last one is durable: an open of an earlier release copied it, and the old file kept its own.
-    in_two_files(&disk, first[3].end);
+    in_two_files(&disk, first[3].end).unwrap();
     let (journal, _) = open(&disk, 2, &keeping()).unwrap();
     let tickets = fill(&journal, 5..60);
     journal.trim(tickets[50].lsn).unwrap();

@@ -1,6 +1,7 @@
 //! A log that is killed and opened again: it takes no more room for that, and what earlier releases left goes on.
 
 use assent_journal::{Config, Log, Ticket};
+use assent_kind::Kind;
 use assent_sim::{SimDisk, Survival};
 
 use super::stage::{all, bytes, in_two_files, open, payloads, put, segments, small};
@@ -48,8 +49,8 @@ fn what_earlier_releases_rescued_into_a_file_of_its_own_is_read_written_and_resc
         drop(journal);
         disk.kill();
         // Twice, as two kills did.
-        in_two_files(&disk, tickets[3].end);
-        in_two_files(&disk, tickets[7].end);
+        in_two_files(&disk, tickets[3].end).unwrap();
+        in_two_files(&disk, tickets[7].end).unwrap();
         assert_eq!(segments(&disk).len(), 3);
         let mut expected: Vec<Vec<u8>> = (0..12).map(|number| vec![number; 300]).collect();
         for round in 12..60 {
@@ -77,4 +78,41 @@ fn what_earlier_releases_rescued_into_a_file_of_its_own_is_read_written_and_resc
         journal.trim(entries[50].lsn).unwrap();
         assert!(journal.start() > entries[8].lsn && payloads(&*journal).ends_with(&expected[50..]));
     }
+}
+
+/// It is refused before anything is changed, and opens once there is room.
+#[test]
+fn an_open_behind_a_kill_asks_for_the_room_of_one_segment() {
+    for config in configs() {
+        let disk = SimDisk::new();
+        let (journal, _) = open(&disk, 1, &config).unwrap();
+        put(&*journal, &[7; 300]);
+        drop(journal);
+        disk.kill();
+        disk.set_capacity(Some(disk.used_bytes() + config.log_size - 4096));
+        assert_eq!(open(&disk, 2, &config).map(drop).unwrap_err().kind(), Kind::Full);
+        disk.set_capacity(None);
+        let (journal, recovery) = open(&disk, 3, &config).unwrap();
+        assert!(recovery.rescued_bytes > 0);
+        assert_eq!(payloads(&*journal), [[7; 300]]);
+    }
+}
+
+/// A lazy log may have several segments that nobody claims to be durable: each gives its room back before the next is copied.
+#[test]
+fn an_open_behind_a_kill_asks_for_no_more_room_the_more_segments_are_in_doubt() {
+    let config = Config { max_elapsed_sync_time: 10, ..small() };
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &config).unwrap();
+    let expected: Vec<Vec<u8>> = (0..250_u8).map(|number| vec![number; 300]).collect();
+    for payload in &expected {
+        put(&*journal, payload);
+    }
+    drop(journal);
+    disk.kill();
+    assert!(segments(&disk).len() >= 5);
+    disk.set_capacity(Some(disk.used_bytes() + 2 * config.log_size + 8192));
+    let (journal, recovery) = open(&disk, 2, &config).unwrap();
+    assert!(recovery.rescued_bytes > 4 * config.log_size);
+    assert_eq!(payloads(&*journal), expected);
 }

@@ -1,5 +1,6 @@
 //! What most tests need: a journal on a simulated disk, and what was appended to it.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,16 +48,24 @@ pub(crate) fn payloads(log: &dyn Log) -> Vec<Vec<u8>> {
 
 /// The names of the segments, in order.
 pub(crate) fn segments(disk: &SimDisk) -> Vec<String> {
-    let names = disk.list(Path::new(FOLDER)).unwrap();
-    names.into_iter().filter(|name| name.ends_with(".log")).map(|name| format!("{FOLDER}/{name}")).collect()
+    list(disk).unwrap()
+}
+
+fn list(disk: &SimDisk) -> io::Result<Vec<String>> {
+    let names = disk.list(Path::new(FOLDER))?;
+    Ok(names.into_iter().filter(|name| name.ends_with(".log")).map(|name| format!("{FOLDER}/{name}")).collect())
 }
 
 /// All bytes of a file.
 pub(crate) fn bytes(disk: &SimDisk, path: &str) -> Vec<u8> {
-    let file = disk.open(Path::new(path), Open { access: Access::Read, direct: false }).unwrap();
-    let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
-    read_exact_at(&*file, 0, &mut bytes).unwrap();
-    bytes
+    content(disk, path).unwrap()
+}
+
+fn content(disk: &SimDisk, path: &str) -> io::Result<Vec<u8>> {
+    let file = disk.open(Path::new(path), Open { access: Access::Read, direct: false })?;
+    let mut bytes = vec![0; usize::try_from(file.size()?).unwrap()];
+    read_exact_at(&*file, 0, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes bytes into a file, as rot does.
@@ -71,12 +80,15 @@ pub(crate) fn offset(ticket: Ticket) -> u64 {
 }
 
 /// Leaves a log as earlier releases did when they rescued what stands from this place on: in a file of its own, which takes over the end of
-/// the one before, and that one keeps its length.
-pub(crate) fn in_two_files(disk: &SimDisk, Lsn(at): Lsn) {
+/// the one before, and that one keeps its length. It has its name once it is durable.
+pub(crate) fn in_two_files(disk: &SimDisk, Lsn(at): Lsn) -> io::Result<()> {
     const HEAD: usize = 4096;
     let first = |name: &String| u64::from_str_radix(&name[FOLDER.len() + 1..][..16], 16).unwrap();
-    let name = segments(disk).into_iter().rfind(|name| first(name) <= at).unwrap();
-    let whole = bytes(disk, &name);
+    let name = list(disk)?.into_iter().rfind(|name| first(name) <= at).unwrap();
+    if first(&name) == at {
+        return Ok(());
+    }
+    let whole = content(disk, &name)?;
     let (frame, _) = parse(&whole[8..HEAD], PAYLOAD_BYTES_MAX).unwrap().unwrap();
     let (fields, _) = frame.payload.split_at(16);
     let block = HEAD + usize::try_from(at / 4096 - first(&name) / 4096).unwrap() * 4096;
@@ -85,9 +97,10 @@ pub(crate) fn in_two_files(disk: &SimDisk, Lsn(at): Lsn) {
     lay(&mut half, Head { mark: at, kind: frame.kind, flags: 0, chain: 0 }, &[fields, &size.to_le_bytes()]);
     half.resize(HEAD + usize::try_from(at % 4096).unwrap(), 0);
     half.extend_from_slice(&whole[block + usize::try_from(at % 4096).unwrap()..]);
-    let path = Path::new(FOLDER).join(format!("{at:016x}.log"));
-    let file = disk.open(&path, Open { access: Access::Create, direct: false }).unwrap();
-    write_all_at(&*file, 0, &half).unwrap();
-    file.sync_all(BARRIERS[0]).unwrap();
-    disk.sync_dir(Path::new(FOLDER), BARRIERS[0]).unwrap();
+    let next = Path::new(FOLDER).join("next.tmp");
+    let file = disk.open(&next, Open { access: Access::Create, direct: false })?;
+    write_all_at(&*file, 0, &half)?;
+    file.sync_all(BARRIERS[0])?;
+    disk.rename(&next, &Path::new(FOLDER).join(format!("{at:016x}.log")))?;
+    disk.sync_dir(Path::new(FOLDER), BARRIERS[0])
 }
