@@ -1,11 +1,15 @@
-//! Blocks, runs and walks against ordered maps, both ways; rot of any bit; what a failure leaves behind.
+//! Blocks, runs and walks against ordered maps, both ways, and what look-ups cost. `rot`: what is damaged; `life`: what failures leave
+//! behind; `parts`: entries in any order.
+
+mod life;
+mod parts;
+mod rot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use assent_kind::Kind;
-use assent_sim::{Call, Fault, Operation, Rng, SimDisk, Survival, fuzz};
+use assent_sim::{Rng, SimDisk};
 use assent_world::{Access, Barrier, Disk, Open, read_exact_at, write_all_at};
 
 use crate::block::{Block, BlockBuilder, BlockCursor};
@@ -13,11 +17,9 @@ use crate::cache::Cache;
 use crate::entry::Cursor;
 use crate::level::{LevelCursor, find};
 use crate::merged::Merged;
-use crate::parts::{Parts, Sizes};
-use crate::run::{FOOTER_BYTES, Footer, RunFacts, RunId};
+use crate::run::RunId;
 use crate::run_reader::{OwnedEntry, Reading, Row, Run, read_facts};
-use crate::run_writer::{RUN, RunWriter};
-use crate::seal::seal;
+use crate::run_writer::RunWriter;
 use crate::{Entry, RunsError, filter};
 
 type Model = BTreeMap<Vec<u8>, OwnedEntry>;
@@ -312,249 +314,6 @@ fn the_newest_of_equal_keys_shows_and_the_hidden_ones_are_told() {
 }
 
 #[test]
-fn any_flipped_bit_is_told_and_never_another_answer() {
-    let stage = Stage::new();
-    let mut rng = Rng::new(7);
-    let model = any_model(&mut rng, 60);
-    let run = stage.run(1, &model, 128);
-    let good = stage.bytes(&run);
-    let strangers: Vec<_> = (0..20).map(|_| any_key(&mut rng)).filter(|key| !model.contains_key(key)).collect();
-    let is_damage = |error: &RunsError| {
-        assert!(matches!(error, RunsError::Damaged { file, .. } if file.ends_with("0000000000000001.run")), "{error}");
-    };
-    for bit in 0..good.len() * 8 {
-        let at = bit / 8;
-        stage.overwrite(&run, at, &[good[at] ^ (1 << (bit % 8))]);
-        let run = stage.again(&run);
-        for (key, expected) in
-            model.iter().map(|(key, one)| (key, Some(one))).chain(strangers.iter().map(|key| (key, None)))
-        {
-            match run.get(key, filter::hash(key)) {
-                Ok(found) => assert_eq!(found.as_ref(), expected, "bit {bit}, {key:?}"),
-                Err(error) => is_damage(&error),
-            }
-        }
-        let mut cursor = run.cursor(if bit % 2 == 0 { Reading::Cached } else { Reading::Ahead });
-        let mut expected = model.iter();
-        let mut moved = cursor.seek(&[]);
-        loop {
-            match moved {
-                Ok(()) => {}
-                Err(error) => break is_damage(&error),
-            }
-            assert_eq!(cursor.entry(), expected.next().map(|(key, one)| entry(key, one)), "bit {bit}");
-            if cursor.entry().is_none() {
-                break;
-            }
-            moved = cursor.next();
-        }
-        let mut told = 0;
-        let found = run.verify(&mut |error| {
-            is_damage(error);
-            told += 1;
-        });
-        assert!(told > 0 && found.damaged == told, "bit {bit} of {} is told", good.len() * 8);
-        stage.overwrite(&run, at, &good[at..=at]);
-    }
-    assert_eq!(stage.again(&run).verify(&mut |error| panic!("{error}")).damaged, 0);
-}
-
-#[test]
-fn behind_a_rotten_sector_the_rest_is_read() {
-    let stage = Stage::new();
-    let model: Model = (0..2_000_u32)
-        .map(|number| {
-            (number.to_be_bytes().to_vec(), OwnedEntry { seq: number.into(), value: Some(Row::from_elem(1, 50)) })
-        })
-        .collect();
-    let run = stage.run(1, &model, 512);
-    let good = stage.bytes(&run);
-    let footer = Footer::read(good.last_chunk().unwrap(), RunId(1)).unwrap();
-    // In the midst of the data: other blocks are read, by key and by a walk that goes around.
-    stage.overwrite(&run, 40 * 512, &[0xee; 512]);
-    let rotten = stage.again(&run);
-    let lost = model.keys().filter(|key| rotten.get(key, filter::hash(key)).is_err()).count();
-    assert!((1..40).contains(&lost), "{lost} of 2,000 keys cannot be read");
-    let (mut walked, mut breaks) = (0, 0);
-    let mut cursor = rotten.cursor(Reading::Cached);
-    for key in model.keys() {
-        match cursor.seek(key) {
-            Ok(()) => walked += 1,
-            Err(error) => {
-                assert_eq!(error.kind(), Kind::Corrupt);
-                assert!(cursor.entry().is_none());
-                breaks += 1;
-            }
-        }
-    }
-    assert_eq!((walked, breaks), (2_000 - lost, lost));
-    let mut told = Vec::new();
-    let found = rotten.verify(&mut |error| told.push(error.clone()));
-    assert_eq!(found.entries, u64::try_from(2_000 - lost).unwrap());
-    assert!(
-        told.iter().all(|error| matches!(error, RunsError::Damaged { offset, .. } if offset.abs_diff(40 * 512) < 1024))
-    );
-    stage.overwrite(&run, 40 * 512, &good[40 * 512..41 * 512]);
-    // In the filter: every key is found without it.
-    let at = usize::try_from(footer.filter.offset).unwrap() + 100;
-    stage.overwrite(&run, at, &[0xee; 512]);
-    let rotten = stage.again(&run);
-    assert!(model.iter().all(|(key, one)| rotten.get(key, filter::hash(key)).unwrap().as_ref() == Some(one)));
-    let mut told = Vec::new();
-    assert_eq!(rotten.verify(&mut |error| told.push(error.to_string())).entries, 2_000);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains(&format!("at byte {}", footer.filter.offset)), "{told:?}");
-}
-
-#[test]
-fn a_check_believes_neither_the_facts_nor_the_filter() {
-    let stage = Stage::new();
-    let model = any_model(&mut Rng::new(11), 300);
-    let run = stage.run(1, &model, 256);
-    let told = |change: &dyn Fn(&mut RunFacts)| {
-        let mut facts = run.facts().clone();
-        change(&mut facts);
-        let mut told = Vec::new();
-        let run = Run::open(&stage.disk, Path::new(FOLDER), facts, &Cache::new(0, 0, 256, 64).unwrap());
-        run.verify(&mut |error| told.push(error.to_string()));
-        told.join("\n")
-    };
-    assert_eq!(told(&|_| ()), "");
-    let words = "not those of the manifest";
-    assert!(told(&|facts| facts.value_bytes += 1).contains(words));
-    assert!(told(&|facts| facts.entries += 1).contains("were written"));
-    assert!(told(&|facts| facts.tombstones -= 1).contains("were written"));
-    assert!(told(&|facts| facts.seq_max -= 1).contains("not one of this run"));
-    assert!(told(&|facts| facts.seq_min += 1).contains("not one of this run"));
-    assert!(told(&|facts| facts.first.push(0)).contains("out of order"));
-    assert!(told(&|facts| _ = facts.last.pop()).contains("out of order"));
-    // A filter over other keys, whole and sealed for its place.
-    let bytes = stage.bytes(&run);
-    let place = Footer::read(bytes.last_chunk().unwrap(), RunId(1)).unwrap().filter;
-    let others = 0..u64::try_from(model.len()).unwrap();
-    let mut filter = filter::lay(&mut others.map(filter::mix).collect());
-    seal(&mut filter, RunId(1), place.offset);
-    assert_eq!(filter.len(), usize::try_from(place.length).unwrap());
-    stage.overwrite(&run, usize::try_from(place.offset).unwrap(), &filter);
-    assert!(told(&|_| ()).contains("denies a key"));
-}
-
-#[test]
-fn a_file_that_is_not_the_run_is_damage_and_not_an_empty_one() {
-    let stage = Stage::new();
-    let model = any_model(&mut Rng::new(1), 50);
-    let run = stage.run(1, &model, 256);
-    let other = stage.run(2, &model, 256);
-    let key = model.keys().next().unwrap();
-    let refused = |words: &str| {
-        let error = stage.again(&run).get(key, filter::hash(key)).unwrap_err();
-        assert_eq!(error.kind(), Kind::Corrupt);
-        assert!(error.to_string().contains(words), "{error}");
-    };
-    let path = run.id().path(Path::new(FOLDER));
-    stage.disk.rename(&other.id().path(Path::new(FOLDER)), &path).unwrap();
-    refused("the file is run 0000000000000002");
-    let file = stage.disk.open(&path, Open { access: Access::Write, direct: false }).unwrap();
-    file.set_size(run.facts().bytes - 1).unwrap();
-    refused("it was written with");
-    stage.disk.unlink(&path).unwrap();
-    refused("the file is not there");
-}
-
-#[test]
-fn a_passing_failure_to_read_passes() {
-    let stage = Stage::new();
-    let model = any_model(&mut Rng::new(1), 300);
-    let run = stage.run(1, &model, 256);
-    let (key, one) = model.iter().nth(150).unwrap();
-    let mut failed = 0;
-    for nth in 1.. {
-        let run = stage.again(&run);
-        let calls = stage.sim.calls();
-        run.get(key, filter::hash(key)).unwrap();
-        if nth > stage.sim.calls() - calls {
-            // Open, size, end and data were failed, each in turn; where the stretch was, its pieces are read by themselves.
-            return assert_eq!((failed, nth), (4, 6));
-        }
-        let run = stage.again(&run);
-        stage.sim.inject(Call::any(nth), Fault::Io);
-        match run.get(key, filter::hash(key)) {
-            Err(error) => {
-                assert_eq!(error.kind(), Kind::Unavailable, "call {nth}");
-                failed += 1;
-            }
-            // It was the stretch: each of its pieces was read by itself.
-            Ok(found) => assert_eq!(found.as_ref(), Some(one), "call {nth}"),
-        }
-        assert_eq!(run.get(key, filter::hash(key)).unwrap().as_ref(), Some(one), "call {nth}");
-    }
-}
-
-#[test]
-fn the_sync_of_a_run_is_what_keeps_it() {
-    let model = any_model(&mut Rng::new(3), 500);
-    for ignored in [false, true] {
-        let stage = Stage::new();
-        if ignored {
-            stage.sim.ignore(RUN);
-        }
-        let run = stage.run(1, &model, 256);
-        stage.disk.sync_dir(FOLDER.as_ref(), NAMES).unwrap();
-        stage.sim.cut_power(Survival::Nothing);
-        let damaged = stage.again(&run).verify(&mut |_| {}).damaged;
-        assert_eq!(damaged > 0, ignored, "{damaged} places are damaged");
-    }
-}
-
-#[test]
-fn whatever_fails_leaves_no_file() {
-    let model = any_model(&mut Rng::new(3), 500);
-    let write = |stage: &Stage| -> Result<(), RunsError> {
-        let mut writer = RunWriter::create(&stage.disk, FOLDER.as_ref(), RunId(1), 256)?;
-        model.iter().try_for_each(|(key, one)| writer.push(&entry(key, one)))?;
-        writer.finish(0).map(drop)
-    };
-    let stage = Stage::new();
-    let before = stage.sim.calls();
-    write(&stage).unwrap();
-    let calls = stage.sim.calls() - before;
-    assert!(calls >= 3, "create, write, sync");
-    for nth in 1..=calls {
-        let stage = Stage::new();
-        stage.sim.inject(Call::any(nth), Fault::Io);
-        assert_eq!(write(&stage).unwrap_err().kind(), Kind::Unavailable, "call {nth}");
-        assert_eq!(stage.names(), [""; 0], "call {nth}");
-    }
-    let stage = Stage::new();
-    stage.sim.set_capacity(Some(stage.sim.used_bytes() + 4096));
-    assert_eq!(write(&stage).unwrap_err().kind(), Kind::Full);
-    assert_eq!(stage.names(), [""; 0]);
-    // A writer that is given up.
-    drop(stage.writer(1, 256));
-    assert_eq!(stage.names(), [""; 0]);
-    stage.sim.set_capacity(None);
-    write(&stage).unwrap();
-    assert_eq!(stage.names(), ["0000000000000001.run"]);
-}
-
-#[test]
-fn a_doomed_run_goes_with_the_last_who_uses_it() {
-    let stage = Stage::new();
-    let model = any_model(&mut Rng::new(5), 100);
-    let run = stage.run(1, &model, 256);
-    let spared = stage.run(2, &model, 256);
-    let mut walk = run.cursor(Reading::Cached);
-    run.doom();
-    spared.doom();
-    spared.spare();
-    drop((run, spared));
-    assert_eq!(stage.names().len(), 2);
-    agrees(&mut walk, &model, &mut Rng::new(6), 500, "while it is doomed");
-    drop(walk);
-    assert_eq!(stage.names(), ["0000000000000002.run"]);
-}
-
-#[test]
 fn most_look_ups_for_strangers_read_no_block() {
     let stage = Stage::new();
     let value = Some(Row::from_elem(1, 30));
@@ -599,53 +358,6 @@ fn a_cache_that_takes_no_filter_costs_two_reads_a_look_up() {
 }
 
 #[test]
-fn what_all_look_ups_ask_is_read_at_once_and_by_itself_where_a_sector_is_lost() {
-    let stage = Stage::new();
-    let value = Some(Row::from_elem(1, 30));
-    let model: Model =
-        (0..20_000_u32).map(|n| (n.to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: value.clone() })).collect();
-    let run = stage.run(1, &model, 256);
-    let filter = Footer::read(stage.bytes(&run).last_chunk().unwrap(), RunId(1)).unwrap().filter;
-    let get = |run: &Run, number: u32| run.get(&number.to_be_bytes(), filter::hash(&number.to_be_bytes()));
-    let calls = |run: &Run| {
-        let before = stage.sim.calls();
-        assert!(get(run, 0).unwrap().is_some());
-        stage.sim.calls() - before
-    };
-    // Some 190 blocks of the index: the file is opened and asked for its size, its end is read, filter and index, one block.
-    assert_eq!(calls(&stage.again(&run)), 5);
-    // The last block of the index stands before the filter: keys that neither it nor its neighbours lead to are found.
-    stage.sim.set_unreadable(&run.id().path(Path::new(FOLDER)), filter.offset / 512 - 1, true);
-    let rotten = stage.again(&run);
-    assert!(calls(&rotten) > 100, "each by itself");
-    let lost = (0..20_000).filter(|number| get(&rotten, *number).is_err()).count();
-    assert!((1..1_000).contains(&lost), "{lost} of 20,000 keys are lost with one sector");
-}
-
-#[test]
-fn a_file_that_was_cut_in_its_filter_is_read_without_one() {
-    // A file was cut after its end had been read: every look-up was told `Corrupt`, also of keys in blocks that are whole.
-    let stage = Stage::new();
-    let model = any_model(&mut Rng::new(1), 300);
-    let run = stage.run(1, &model, 256);
-    let filter = Footer::read(stage.bytes(&run).last_chunk().unwrap(), RunId(1)).unwrap().filter;
-    // Held by the run, and through a cache that lends it nothing.
-    let lent = stage.again(&run);
-    let cache = Cache::new(u64::from(filter.length) * 2, 0, 256, 64).unwrap();
-    let through = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &cache);
-    assert!(cache.takes(filter.length.into()) && !cache.take_out(u64::from(filter.length) + 1));
-    assert!(lent.top().is_ok() && through.top().is_ok());
-    let access = Open { access: Access::Write, direct: false };
-    let file = stage.disk.open(&run.id().path(Path::new(FOLDER)), access).unwrap();
-    file.set_size(filter.offset + 1).unwrap();
-    for run in [lent, through] {
-        for (key, one) in &model {
-            assert_eq!(run.get(key, filter::hash(key)).unwrap().as_ref(), Some(one));
-        }
-    }
-}
-
-#[test]
 fn the_longest_keys_and_values_fit() {
     let stage = Stage::new();
     let mut model = Model::new();
@@ -658,107 +370,4 @@ fn the_longest_keys_and_values_fit() {
     assert!(model.iter().all(|(key, one)| run.get(key, filter::hash(key)).unwrap().as_ref() == Some(one)));
     agrees(&mut run.cursor(Reading::Ahead), &model, &mut Rng::new(1), 200, "long");
     assert_eq!(stage.again(&run).verify(&mut |error| panic!("{error}")).entries, 40);
-}
-
-fn sizes() -> Sizes {
-    Sizes { part_bytes: 4 << 10, run_bytes: 8 << 10, block_bytes: 256 }
-}
-
-#[test]
-fn parts_in_any_order_become_runs_in_order() {
-    for seed in 0..6 {
-        let stage = Stage::new();
-        let mut rng = Rng::new(seed);
-        let mut parts = Parts::new(&stage.disk, Path::new(FOLDER), sizes(), 40).unwrap();
-        let mut model = Model::new();
-        // Enough that parts of parts are made: 64 and more of them are spilt. Or few keys and places, so that many are equal.
-        let (count, keys, places) = if seed == 0 { (12_000_u64, 3_000, 500) } else { (900, 60, 6) };
-        for number in 0..count {
-            let key = rng.below(keys).to_be_bytes().to_vec();
-            let value = (rng.below(6) > 0).then(|| number.to_be_bytes().repeat(25).into());
-            let one = OwnedEntry { seq: rng.below(places), value };
-            parts.add(&entry(&key, &one)).unwrap();
-            // The greatest seq is kept; of equal ones, the last that was added.
-            if model.get(&key).is_none_or(|other: &OwnedEntry| other.seq <= one.seq) {
-                model.insert(key, one);
-            }
-        }
-        model.retain(|key, one| one.value.is_some() && key[7] % 10 != 3);
-        let (mut paced, mut asked) = (0, Vec::new());
-        let keep = &mut |entry: &Entry<'_>| {
-            assert!(entry.value.is_some());
-            asked.push(entry.key.to_vec());
-            entry.key[7] % 10 != 3
-        };
-        let pace = &mut |bytes| {
-            paced += bytes;
-            Ok(())
-        };
-        let built = parts.finish(9, keep, pace).unwrap();
-        assert!(asked.is_sorted_by(|a, b| a < b), "seed {seed}: each key is judged once, in order");
-        assert!(seed > 0 || paced > 0, "{paced} bytes");
-        let runs: Arc<[_]> = built.runs.into();
-        assert!(seed > 0 || runs.len() > 10, "{} runs", runs.len());
-        assert!(runs.is_sorted_by(|a, b| a.facts().last < b.facts().first));
-        assert!(runs.iter().all(|run| run.facts().knows == 9 && run.facts().bytes < 12 << 10));
-        assert!(runs.iter().all(|run| (40..built.next_id).contains(&run.id().0)));
-        let mut walk = LevelCursor::new(Arc::clone(&runs), Reading::Cached);
-        walk.seek(&[]).unwrap();
-        let mut found = Model::new();
-        while let Some(entry) = walk.entry() {
-            let (key, one) = owned(&entry);
-            found.insert(key, one);
-            walk.next().unwrap();
-        }
-        assert_eq!(found, model, "seed {seed}");
-        assert_eq!(stage.names().len(), runs.len(), "no part is left");
-        runs.iter().for_each(|run| run.spare());
-        drop((walk, runs));
-        assert!(!stage.names().is_empty(), "seed {seed}: spared runs stay");
-    }
-}
-
-#[test]
-fn parts_that_are_given_up_leave_no_file() {
-    let fill = |stage: &Stage| -> Result<Parts, RunsError> {
-        let mut parts = Parts::new(&stage.disk, Path::new(FOLDER), sizes(), 0)?;
-        for number in 0..9_000_u64 {
-            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-            parts.add(&Entry { key: &key, seq: number, value: Some(&[1; 60]) })?;
-        }
-        Ok(parts)
-    };
-    let stage = Stage::new();
-    let parts = fill(&stage).unwrap();
-    assert!(!stage.names().is_empty());
-    drop(parts);
-    assert_eq!(stage.names(), [""; 0]);
-    let stopped = RunsError::Closed { reason: "the owner stops".to_owned() };
-    let refused = fill(&stage).unwrap().finish(0, &mut |_| true, &mut |_| Err(stopped.clone()));
-    assert_eq!(refused.unwrap_err(), stopped);
-    assert_eq!(stage.names(), [""; 0]);
-    stage.sim.inject(Call::of(Operation::Write, 90), Fault::Full);
-    let refused = fill(&stage).and_then(|parts| parts.finish(0, &mut |_| true, &mut |_| Ok(())));
-    assert_eq!(refused.unwrap_err().kind(), Kind::Full);
-    assert_eq!(stage.names(), [""; 0]);
-    // Numbers of files that are there already are not used.
-    _ = stage.run(77, &Model::new(), 256);
-    let built = fill(&stage).unwrap().finish(0, &mut |_| true, &mut |_| Ok(())).unwrap();
-    assert!(built.runs.iter().all(|run| run.id().0 > 77));
-}
-
-#[test]
-fn fuzz_run_file_takes_any_bytes() {
-    let stage = Stage::new();
-    let model = any_model(&mut Rng::new(7), 200);
-    let run = stage.run(1, &model, 256);
-    let good = stage.bytes(&run);
-    let footer = Footer::read(good.last_chunk::<FOOTER_BYTES>().unwrap(), RunId(1)).unwrap();
-    let mut builder = BlockBuilder::default();
-    model.iter().for_each(|(key, one)| builder.push(&entry(key, one)));
-    let block = builder.finish();
-    let filter = filter::lay(&mut model.keys().map(|key| filter::hash(key)).collect());
-    assert!(usize::try_from(footer.facts.offset).unwrap() < good.len());
-    let runs = fuzz(7, &[&good, &block, &filter, b"x"], crate::fuzzing::fuzz_run_file);
-    assert!(runs > 1000, "{runs} inputs");
 }

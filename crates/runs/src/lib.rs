@@ -52,7 +52,6 @@ mod view;
 mod walk;
 
 #[cfg(test)]
-#[path = "files_test.rs"]
 mod files_test;
 
 use assent_world::Barrier;

@@ -28,12 +28,14 @@ mod model;
 mod once;
 mod past;
 mod patch;
+mod reopened;
 mod resource;
 mod serialise;
 mod store;
 mod tags;
 mod tree;
 mod truncate;
+mod writers;
 
 use std::path::Path;
 use std::sync::Arc;

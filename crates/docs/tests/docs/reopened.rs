@@ -1,0 +1,169 @@
+//! What an open finds: behind a checkpoint, a clean stop, on a real disk, without an index of its own or with one that has no room.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_docs::{Config, Database, Look, Meta, NodeKey, Value, Versioning};
+
+use super::tree::push;
+use super::{fresh, fresh_with, says};
+
+#[test]
+fn an_open_replays_what_is_behind_the_last_checkpoint_and_walks_no_more() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let text = "x".repeat(50_000);
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    let leaf = push(&mut edit, root, None, Value::Null);
+    edit.commit(&Meta::default()).unwrap();
+    for number in 0..100 {
+        let mut edit = doc.edit().unwrap();
+        edit.set(leaf, Value::String(&format!("{number}{text}"))).unwrap();
+        edit.commit(&Meta::default()).unwrap();
+        if number % 20 == 0 {
+            desk.db.checkpoint().unwrap();
+        }
+    }
+    assert!(desk.db.stats().checkpoint > assent_ids::Lsn::ZERO);
+    let (oldest, start) = (assent_journal::Log::oldest(&*desk.log), assent_journal::Log::start(&*desk.log));
+    assert!(oldest < start, "trimmed, and still there");
+    let desk = desk.again();
+    let replayed = desk.db.stats().replayed;
+    assert!((19..60).contains(&replayed), "{replayed} entries");
+    let doc = desk.db.document("orders").unwrap();
+    assert_eq!(doc.at(2).unwrap().item(leaf).unwrap().text(), format!("0{text}"), "before the trim");
+    assert_eq!(doc.latest().item(leaf).unwrap().text(), format!("99{text}"));
+    // Without an index it is built anew, from the journal's oldest entry on.
+    let (log, disk) = (Arc::clone(&desk.log), Arc::new(desk.disk.clone()));
+    let db = Database::open(log, disk, Arc::new(desk.clock.clone()), Path::new("anew"), desk.config).unwrap();
+    assert!(db.stats().replayed > 101);
+    let doc = db.document("orders").unwrap();
+    assert_eq!((doc.latest().number(), doc.history(0..=u32::MAX, 1000).unwrap().len()), (101, 101));
+    assert_eq!(doc.at(2).unwrap().item(leaf).unwrap().text(), format!("0{text}"));
+}
+
+#[test]
+fn a_clean_stop_leaves_nothing_to_replay_and_a_commit_for_which_nobody_waited_is_there() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+    drop(edit.commit_begin(&Meta::default()).unwrap());
+    let super::Desk { disk, clock, log, db, config } = desk;
+    db.close().unwrap();
+    drop((log, doc));
+    disk.kill();
+    let desk = super::open_with(&disk, &clock, 2, super::journal(), config);
+    assert_eq!((desk.db.stats().replayed, desk.db.document("orders").unwrap().latest().number()), (0, 1));
+}
+
+#[test]
+fn an_index_of_another_journal_or_none_is_built_anew() {
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    for _ in 0..3 {
+        let mut edit = doc.edit().unwrap();
+        match edit.value() {
+            None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Null),
+            Some(value) => edit.set(value, Value::Bool(doc.latest().number() == 1)).unwrap(),
+        }
+        edit.commit(&Meta::default()).unwrap();
+    }
+    desk.db.checkpoint().unwrap();
+    // Another database's index stands where this one's should.
+    let disk = Arc::new(desk.disk.clone());
+    let other = assent_journal::Journal::open(
+        Arc::clone(&disk) as _,
+        Arc::new(desk.clock.clone()),
+        Arc::new(assent_sim::SimDice::new(9)),
+        Path::new("other"),
+        super::journal(),
+    );
+    let (other, _) = other.unwrap();
+    let open =
+        |log, folder| Database::open(log, Arc::clone(&disk) as _, Arc::new(desk.clock.clone()), folder, desk.config);
+    let db = open(Arc::clone(&other) as _, Path::new("other-index")).unwrap();
+    for name in ["x", "y", "z", "u", "v"] {
+        db.create(name, Versioning::Full).unwrap();
+    }
+    db.checkpoint().unwrap();
+    drop(db);
+    let db = open(Arc::clone(&desk.log) as _, Path::new("other-index")).unwrap();
+    assert!(db.stats().rebuilt);
+    assert_eq!(db.document("orders").unwrap().latest().number(), 3);
+    assert_eq!(db.names(None, 9).unwrap(), ["orders"]);
+}
+
+#[test]
+fn an_index_without_room_makes_commits_wait_and_breaks_nothing() {
+    // What was durable by then and did not fit into the index's memory was never shown before a reopen, nor was anything behind it.
+    let mut desk = fresh_with(Config { memory_bytes: 64 << 10, ..Config::default() });
+    let name = |number: usize| format!("{number}");
+    let docs: Vec<_> = (0..40).map(|number| desk.db.create(&name(number), Versioning::default()).unwrap()).collect();
+    let said = says(&"m".repeat(60_000));
+    for revision in 1..=3 {
+        let begin = |doc: &assent_docs::Document| {
+            let mut edit = doc.edit().unwrap();
+            match edit.value() {
+                Some(leaf) => edit.set(leaf, Value::Number(&revision.to_string())).unwrap(),
+                None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1")),
+            }
+            edit.commit_begin(&said).unwrap()
+        };
+        // All of them are appended before one is visible: five times what the index's memory may take.
+        let pending: Vec<_> = docs.iter().map(begin).collect();
+        for waiting in pending.into_iter().rev() {
+            assert_eq!(waiting.wait().unwrap().number(), revision);
+        }
+    }
+    drop(docs);
+    for _ in 0..2 {
+        for number in 0..40 {
+            let told = desk.db.document(&name(number)).unwrap().history(0..=u32::MAX, 9).unwrap();
+            assert!(told.len() == 3 && told.iter().all(|told| told.message.len() == 60_000));
+        }
+        assert!(desk.db.stats().memory_bytes <= 8 * (64 << 10), "{:?}", desk.db.stats());
+        desk = desk.again();
+    }
+}
+
+#[test]
+fn on_a_real_disk_it_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let (disk, clock) = (Arc::new(assent_world::RealDisk), Arc::new(assent_world::RealClock));
+        let (log, index) = (folder.path().join("log"), folder.path().join("index"));
+        let dice = Arc::new(assent_world::RealDice);
+        let (log, _) = assent_journal::Journal::open(
+            Arc::clone(&disk) as _,
+            Arc::clone(&clock) as _,
+            dice,
+            &log,
+            super::journal(),
+        )
+        .unwrap();
+        let config = Config { trims: true, ..Config::default() };
+        Database::open(log, disk, clock, &index, config).unwrap()
+    };
+    let db = open();
+    let doc = db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let value = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    edit.commit(&Meta::default()).unwrap();
+    for number in 2..30 {
+        let mut edit = doc.edit().unwrap();
+        edit.set(value, Value::Number(&number.to_string())).unwrap();
+        edit.commit(&says("more")).unwrap();
+        if number == 20 {
+            db.checkpoint().unwrap();
+        }
+    }
+    drop((db, doc));
+    let db = open();
+    assert_eq!(db.stats().replayed, 9);
+    let doc = db.document("orders").unwrap();
+    for revision in 1..30 {
+        assert_eq!(doc.at(revision).unwrap().item(value).unwrap().text(), revision.to_string());
+    }
+}
