@@ -72,18 +72,18 @@ impl When {
     }
 }
 
-fn number(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
+fn number(params: &mut Params<'_>, names: &[&str]) -> Result<Option<When>, Problem> {
     Ok(params.parsed(names, "a revision's number")?.map(When::Number))
 }
 
-fn time(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
+fn time(params: &mut Params<'_>, names: &[&str]) -> Result<Option<When>, Problem> {
     let Some(text) = params.take(names)? else { return Ok(None) };
     let wrong = || Problem::invalid(format!("{text:?} is no moment such as 2026-11-21T07:05:17.123Z"));
     moment::parse(&text).map(When::Time).map(Some).ok_or_else(wrong)
 }
 
 /// The tag of a revision.
-pub(super) fn tag_of(params: &mut Params) -> Result<Option<When>, Problem> {
+pub(super) fn tag_of(params: &mut Params<'_>) -> Result<Option<When>, Problem> {
     Ok(params.take(&["tag"])?.map(When::Tag))
 }
 
@@ -137,7 +137,7 @@ impl Asked {
         Ok(Self { revision, range, form, query })
     }
 
-    fn form(params: &mut Params) -> Result<Form, Problem> {
+    fn form(params: &mut Params<'_>) -> Result<Form, Problem> {
         let start = params.parsed::<u64>(&["nodeId", "node-id"], "the key of a node")?;
         let metadata = match params.take(&["withMetaData", "withMetadata", "with-metadata"])?.as_deref() {
             None | Some("false") => Metadata::None,
