@@ -18,7 +18,16 @@ const PARAMS_MAX: usize = 64;
 
 /// What stands behind the question mark.
 #[derive(Debug)]
-pub(crate) struct Params<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(crate) struct Params<'a> {
+    list: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// A bit for each length that a name has: most that are asked for are not there, and need not be compared.
+    lengths: u64,
+}
+
+/// A long one has the last.
+fn bit(name: &str) -> u64 {
+    1 << name.len().min(63)
+}
 
 impl<'a> Params<'a> {
     pub(crate) fn of(uri: &'a Uri) -> Result<Self, Problem> {
@@ -48,7 +57,8 @@ impl<'a> Params<'a> {
             }
             list.push((name, value));
         }
-        Ok(Self(list))
+        let lengths = list.iter().fold(0, |all, (name, _)| all | bit(name));
+        Ok(Self { list, lengths })
     }
 
     /// The value of a parameter that may be spelled in these ways, given once.
@@ -58,8 +68,11 @@ impl<'a> Params<'a> {
 
     fn found(&mut self, names: &[&str]) -> Result<Option<Cow<'a, str>>, Problem> {
         let mut found: Option<(Cow<'a, str>, Cow<'a, str>)> = None;
-        while let Some(at) = self.0.iter().position(|(name, _)| names.contains(&&**name)) {
-            let (name, value) = self.0.swap_remove(at);
+        if names.iter().all(|name| self.lengths & bit(name) == 0) {
+            return Ok(None);
+        }
+        while let Some(at) = self.list.iter().position(|(name, _)| names.contains(&&**name)) {
+            let (name, value) = self.list.swap_remove(at);
             if let Some((other, _)) = &found {
                 return Err(Problem::invalid(format!("{other:?} and {name:?} are one parameter; give one")));
             }
@@ -89,7 +102,7 @@ impl<'a> Params<'a> {
 
     /// Nothing is left that nobody knows.
     pub(crate) fn end(self) -> Result<(), Problem> {
-        match self.0.first() {
+        match self.list.first() {
             None => Ok(()),
             Some((name, _)) => Err(Problem::invalid(format!("no parameter {name:?} is known here"))),
         }
@@ -149,6 +162,12 @@ mod tests {
         assert_eq!(wrong("n=1&en=2", number), "\"n\" and \"en\" are one parameter; give one");
         assert_eq!(wrong("n=1&n=1", number), "the parameter \"n\" is given twice");
         assert_eq!(wrong("colour=red", |it| it.end()), "no parameter \"colour\" is known here");
+        let long = "x".repeat(100);
+        let mut names = Params::of_query("abc=1&ab=2").unwrap();
+        assert_eq!((names.take(&["abd"]).unwrap(), names.take(&[&long]).unwrap()), (None, None));
+        assert_eq!(names.take(&["z", "ab"]).unwrap().as_deref(), Some("2"));
+        let query = format!("{long}=3");
+        assert_eq!(Params::of_query(&query).unwrap().take(&[&long]).unwrap().as_deref(), Some("3"));
         let many = |many: u32| (0..many).map(|at| format!("p{at}=1&")).collect::<String>();
         assert!(params(&many(64)).is_ok() && params(&many(65)).is_err());
         for broken in ["n=%", "n=%f", "n=%zz", "n=%ff"] {
