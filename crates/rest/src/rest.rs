@@ -104,7 +104,7 @@ impl Default for Settings {
             threads: 16,
             insecure: false,
             idempotency_seconds: 86_400,
-            look_us: 100,
+            look_us: 0,
         }
     }
 }
