@@ -15,17 +15,19 @@ use std::time::Duration;
 use assent_door::{Counter, Gauge, Metrics, Rates};
 use assent_kind::Kind;
 use assent_world::{Clock, Dice, Moment, RealDice};
-use axum::extract::{ConnectInfo, Request, State};
+use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Body as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::Answers;
 use crate::crew::Crew;
 use crate::deadline::Deadline;
+use crate::digits::digits;
 use crate::entry::Entry;
+use crate::front::Inside;
 use crate::identity::{Caller, Identity, Who};
 use crate::listener::Peer;
 use crate::origin;
@@ -62,7 +64,7 @@ pub(crate) struct Guard {
     pub(crate) clock: Arc<dyn Clock>,
     /// Paths that anybody may ask.
     open: &'static [&'static str],
-    places: Arc<Semaphore>,
+    places: Semaphore,
     entry: Entry,
     /// Strangers, by address.
     asked: Places,
@@ -127,7 +129,7 @@ impl Guard {
             scrapes: Pool::new(1, crew),
             clock,
             open: service.open(),
-            places: Arc::new(Semaphore::new(count(settings.requests_max))),
+            places: Semaphore::new(count(settings.requests_max)),
             entry: Entry::default(),
             asked: Places::new(ASKED_MAX, ASKED_FROM_MAX),
             unread: Unread::default(),
@@ -142,15 +144,15 @@ impl Guard {
     }
 
     /// The caller's own name for it, if that is one; else ours.
-    fn name(&self, headers: &HeaderMap) -> String {
-        let is_name = |text: &&str| {
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
-            (1..=REQUEST_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(fits)
+    fn name(&self, headers: &HeaderMap) -> HeaderValue {
+        let is_name = |name: &&HeaderValue| {
+            let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+            (1..=REQUEST_ID_BYTES_MAX).contains(&name.len()) && name.as_bytes().iter().all(fits)
         };
-        let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_name);
         // Only distinctness matters.
-        let own = || format!("{:016x}", self.salt.wrapping_add(self.count.fetch_add(1, Ordering::Relaxed)));
-        given.map_or_else(own, str::to_owned)
+        let own = || digits(self.salt.wrapping_add(self.count.fetch_add(1, Ordering::Relaxed)));
+        let given = headers.get(REQUEST_ID).filter(is_name).cloned();
+        given.or_else(|| HeaderValue::from_bytes(&own()).ok()).unwrap_or(HeaderValue::from_static("-"))
     }
 
     fn rate(&self, name: &str) -> Result<(), Problem> {
@@ -164,9 +166,9 @@ impl Guard {
         Deadline::after(&self.clock, self.patience)
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+    fn place(&self) -> Result<SemaphorePermit<'_>, Problem> {
         let full = |_| Problem::of(Kind::Unavailable, "as many requests are under way as there may be; ask again");
-        Arc::clone(&self.places).try_acquire_owned().map_err(full)
+        self.places.try_acquire().map_err(full)
     }
 
     /// A place of those of whom nobody knows who they are: readers of open paths, and callers who are being asked.
@@ -193,8 +195,8 @@ impl Guard {
 
     async fn answer(
         &self,
+        inside: &Inside,
         mut request: Request,
-        next: Next,
         from: Whence,
         who: &mut Option<Caller>,
     ) -> Result<Response, Problem> {
@@ -211,17 +213,27 @@ impl Guard {
             (true, true) => Some(self.entry.enter(&from.to_string(), self.clock.now())?),
             (true, false) => Some(self.asked(&from.to_string())?),
         };
-        let work = async {
-            let mut _place = None;
-            if !is_open {
-                let caller = self.known(request.headers(), from).await?;
-                *who = Some(caller.clone());
-                request.extensions_mut().insert(caller);
-                _place = Some(self.place()?);
+        let mut _place = None;
+        if !is_open && let Ok(Who::Known(caller)) = self.identity.who(request.headers()) {
+            self.rate(&caller.name)?;
+            let caller = who.insert(caller);
+            _place = Some(self.place()?);
+            if let Some((wish, response)) = inside.at_once(&request, caller) {
+                return Ok(wish.shape(&self.unread, response, Some(&caller.name)).await);
             }
-            Ok(next.run(request).await)
+        }
+        let work = async {
+            if !is_open {
+                if who.is_none() {
+                    *who = Some(self.known(request.headers(), from).await?);
+                    _place = Some(self.place()?);
+                }
+                who.clone().map(|caller| request.extensions_mut().insert(caller));
+            }
+            request.extensions_mut().insert(from);
+            Ok(inside.route(request).await)
         };
-        tokio::time::timeout(self.patience, work).await.unwrap_or_else(|_| {
+        tokio::time::timeout(self.patience, Box::pin(work)).await.unwrap_or_else(|_| {
             let waited = self.patience.as_millis();
             Err(if changes {
                 Problem::of(Kind::InDoubt, format!("not done within {waited} ms: it may be done or not, look"))
@@ -234,58 +246,60 @@ impl Guard {
 
 /// Where a request comes from, without its port. Its letters are made where somebody asks for them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whence(Option<IpAddr>);
-
-impl Whence {
-    pub(crate) fn of(request: &Request) -> Self {
-        let peer = request.extensions().get::<ConnectInfo<Peer>>();
-        Self(peer.map(|ConnectInfo(peer)| peer.address.ip()))
-    }
-}
+pub(crate) struct Whence(IpAddr);
 
 impl fmt::Display for Whence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(address) => address.fmt(f),
-            None => f.write_str("nowhere"),
-        }
+        self.0.fmt(f)
     }
 }
 
 /// Lets one request through.
-pub(crate) async fn pass(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn pass(guard: &Guard, inside: &Inside, peer: &Peer, mut request: Request) -> Response {
     let began = guard.clock.now();
     let name = guard.name(request.headers());
-    let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), Whence::of(&request));
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone());
-    let turn = peer.map(Turn::of);
-    if let Some(turn) = turn.as_ref().filter(|_| !request.body().is_end_stream()) {
+    let (method, path, from) = (request.method().clone(), request.uri().path().to_owned(), Whence(peer.address.ip()));
+    let turn = Turn::of(peer.clone());
+    if !request.body().is_end_stream() {
         request = request.map(|body| turn.watch(body));
     }
     guard.numbers.under_way.inc();
     let under_way = UnderWay(&guard.numbers.under_way);
     let mut who = None;
-    let answered = guard.answer(request, next, from, &mut who).await;
+    let answered = guard.answer(inside, request, from, &mut who).await;
     let mut response = answered.unwrap_or_else(axum::response::IntoResponse::into_response);
-    if let Some(turn) = turn.as_ref().filter(|_| response.body().size_hint().exact().is_none()) {
+    if response.body().size_hint().exact().is_none() {
         response = response.map(|body| turn.owe(body));
     }
+    let told = name.to_str().unwrap_or_default();
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = problem.lay(&path, &name);
+        response = explained(&problem, response, &method, &path, told);
     }
     let headers = response.headers_mut();
-    if let Ok(value) = HeaderValue::from_str(&name) {
-        headers.insert(REQUEST_ID, value);
-    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
     guard.numbers.answered(response.status());
-    let line = Line { name: &name, method: &method, path: &path, from, who: who.as_ref() };
+    let line = Line { name: told, method: &method, path: &path, from, who: who.as_ref() };
     line.write(response.status(), began, guard.clock.now());
-    turn.inspect(|turn| turn.end());
+    response.headers_mut().insert(REQUEST_ID, name);
+    turn.end();
     drop(under_way);
+    response
+}
+
+/// A problem with its body. What a route says of its methods stays; who asks only for what is told beside a body is not told that.
+fn explained(problem: &Problem, empty: Response, method: &Method, path: &str, name: &str) -> Response {
+    let mut response = problem.lay(path, name);
+    if let Some(allow) = empty.headers().get(header::ALLOW) {
+        response.headers_mut().insert(header::ALLOW, allow.clone());
+    }
+    if *method == Method::HEAD {
+        let bytes = response.body().size_hint().exact().unwrap_or_default();
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+        *response.body_mut() = Body::empty();
+    }
     response
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Walk: [`Rest::start`] binds and serves, on threads of its own · `listener` bounds connections and their silence, and
 //! shakes hands for TLS ([`Certificates`]) · `origin` refuses pages of strangers where nobody is asked who he is, `entry` bounds
-//! strangers · `guard` names each request, knows who asks ([`Identity`]), bounds how many there are and for how long, and
+//! strangers · `front` seats each connection before its routes · `guard` names each request, knows who asks ([`Identity`]), bounds how many there are and for how long, and
 //! writes a line about each · [`Service`] has the routes: `health` for machines that ask how it stands, `v1` for keys, transactions
 //! and the server, `docs` for documents, `jsoniq` for queries of them; `openapi` says what there is, `viewer` shows it · `pool` for
 //! what may block · `answer` for what may be long, `shape` for how it leaves · `problem` for what went wrong · [`Rest::stop`] finishes what is under way.
@@ -14,8 +14,10 @@ mod answer;
 mod body;
 mod crew;
 mod deadline;
+mod digits;
 mod docs;
 mod entry;
+mod front;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;

@@ -20,7 +20,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use assent_door::{Gauge, Slot, Slots};
-use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -216,8 +215,8 @@ impl Peer {
     }
 }
 
-impl Connected<IncomingStream<'_, Lane>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Lane>) -> Self {
+impl Peer {
+    pub(crate) fn of(stream: &IncomingStream<'_, Lane>) -> Self {
         Self { address: *stream.remote_addr(), work: Arc::clone(&stream.io().work) }
     }
 }

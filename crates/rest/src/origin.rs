@@ -7,31 +7,33 @@
 //! Walk: [`judge`] · a name of this machine, or an address · the page's origin is this listener itself.
 //! Deliberately absent: CORS. Where callers have tokens, a page that has none can do nothing.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use assent_kind::Kind;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 
 use crate::problem::Problem;
 
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Refuses what a page of somebody else may have sent. Beyond loopback a listener may have any name.
 pub(crate) fn judge(uri: &Uri, headers: &HeaderMap, is_loopback: bool) -> Result<(), Problem> {
-    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     // HTTP/2 has it in the address, HTTP/1.0 perhaps nowhere; a browser always says it.
-    let host = text(header::HOST.as_str()).or_else(|| uri.authority().map(Authority::as_str));
+    let host = text(header::HOST).or_else(|| uri.authority().map(Authority::as_str));
     if let Some(host) = host.filter(|host| is_loopback && !is_here(host)) {
         let why = "is no name of this machine, and nobody has to say here who he is: ask by 127.0.0.1 or localhost, or write \
                    [identity]";
         return Err(refused(&format!("Host {host:?} {why}")));
     }
-    if let Some(origin) = text(header::ORIGIN.as_str()) {
+    if let Some(origin) = text(header::ORIGIN) {
         let page = origin.split_once("://").map(|(_, authority)| authority);
         if page.is_none() || page != host {
             return Err(refused(&format!("a page of {origin:?} may not speak for whoever looks at it")));
         }
     }
-    match text("sec-fetch-site") {
+    match text(FETCH_SITE) {
         None | Some("none" | "same-origin") => Ok(()),
         Some(site) => Err(refused(&format!("a page of another site ({site:?}) may not speak for whoever looks at it"))),
     }
@@ -43,6 +45,10 @@ fn refused(detail: &str) -> Problem {
 
 /// An address, or a name that nobody can make mean another machine (RFC 6761, 6.3).
 fn is_here(host: &str) -> bool {
+    // Most say this, and it need not be taken apart by other rules.
+    if host.parse::<Ipv4Addr>().is_ok() || host.parse::<SocketAddrV4>().is_ok() {
+        return true;
+    }
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

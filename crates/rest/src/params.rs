@@ -18,22 +18,34 @@ const PARAMS_MAX: usize = 64;
 
 /// What stands behind the question mark.
 #[derive(Debug)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct Params<'a> {
+    list: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// A bit for each length that a name has: most that are asked for are not there, and need not be compared.
+    lengths: u64,
+}
 
-impl Params {
-    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+/// A long one has the last.
+fn bit(name: &str) -> u64 {
+    1 << name.len().min(63)
+}
+
+impl<'a> Params<'a> {
+    pub(crate) fn of(uri: &'a Uri) -> Result<Self, Problem> {
         Self::of_query(uri.query().unwrap_or_default())
     }
 
     /// The same from a form in a body.
-    pub(crate) fn of_query(query: &str) -> Result<Self, Problem> {
+    pub(crate) fn of_query(query: &'a str) -> Result<Self, Problem> {
         if query.len() > QUERY_BYTES_MAX {
             return Err(Problem::invalid(format!(
                 "a query of {} bytes; it has at most {QUERY_BYTES_MAX}",
                 query.len()
             )));
         }
-        let mut list: Vec<(String, String)> = Vec::new();
+        // Most have nothing to decode.
+        let is_plain = !query.bytes().any(|byte| matches!(byte, b'%' | b'+'));
+        let word = |text: &'a str| if is_plain { Ok(text.into()) } else { word(text) };
+        let mut list: Vec<(Cow<'a, str>, Cow<'a, str>)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (word(name)?, word(value)?);
@@ -45,14 +57,22 @@ impl Params {
             }
             list.push((name, value));
         }
-        Ok(Self(list))
+        let lengths = list.iter().fold(0, |all, (name, _)| all | bit(name));
+        Ok(Self { list, lengths })
     }
 
     /// The value of a parameter that may be spelled in these ways, given once.
     pub(crate) fn take(&mut self, names: &[&str]) -> Result<Option<String>, Problem> {
-        let mut found: Option<(String, String)> = None;
-        while let Some(at) = self.0.iter().position(|(name, _)| names.contains(&name.as_str())) {
-            let (name, value) = self.0.swap_remove(at);
+        Ok(self.found(names)?.map(Cow::into_owned))
+    }
+
+    fn found(&mut self, names: &[&str]) -> Result<Option<Cow<'a, str>>, Problem> {
+        let mut found: Option<(Cow<'a, str>, Cow<'a, str>)> = None;
+        if names.iter().all(|name| self.lengths & bit(name) == 0) {
+            return Ok(None);
+        }
+        while let Some(at) = self.list.iter().position(|(name, _)| names.contains(&&**name)) {
+            let (name, value) = self.list.swap_remove(at);
             if let Some((other, _)) = &found {
                 return Err(Problem::invalid(format!("{other:?} and {name:?} are one parameter; give one")));
             }
@@ -63,14 +83,14 @@ impl Params {
 
     /// The same, as a number or whatever else has a text form.
     pub(crate) fn parsed<T: FromStr>(&mut self, names: &[&str], what: &str) -> Result<Option<T>, Problem> {
-        let Some(text) = self.take(names)? else { return Ok(None) };
+        let Some(text) = self.found(names)? else { return Ok(None) };
         let name = names.first().copied().unwrap_or_default();
         text.parse().map(Some).map_err(|_| Problem::invalid(format!("{name} = {text:?}; it is {what}")))
     }
 
     /// The same, as yes or no. A name alone says yes.
     pub(crate) fn flag(&mut self, names: &[&str]) -> Result<bool, Problem> {
-        match self.take(names)?.as_deref() {
+        match self.found(names)?.as_deref() {
             None | Some("false" | "False" | "0") => Ok(false),
             Some("" | "true" | "True" | "1") => Ok(true),
             Some(text) => {
@@ -82,7 +102,7 @@ impl Params {
 
     /// Nothing is left that nobody knows.
     pub(crate) fn end(self) -> Result<(), Problem> {
-        match self.0.first() {
+        match self.list.first() {
             None => Ok(()),
             Some((name, _)) => Err(Problem::invalid(format!("no parameter {name:?} is known here"))),
         }
@@ -101,25 +121,31 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, Problem> {
     Ok(Cow::from(percent_decode_str(text)).into_owned())
 }
 
-/// A word of a form, where a plus is a blank.
-fn word(text: &str) -> Result<String, Problem> {
-    if text.contains('+') { decoded(&text.replace('+', " ")) } else { decoded(text) }
-}
-
 /// The same, as text.
 pub(crate) fn decoded(text: &str) -> Result<String, Problem> {
+    plain(text).map(Cow::into_owned)
+}
+
+/// The same, where most have no percent sign.
+fn plain(text: &str) -> Result<Cow<'_, str>, Problem> {
     if !text.contains('%') {
-        return Ok(text.to_owned());
+        return Ok(text.into());
     }
-    String::from_utf8(bytes(text)?).map_err(|_| Problem::invalid("the address is not UTF-8 behind its % signs"))
+    let text = String::from_utf8(bytes(text)?);
+    text.map(Cow::from).map_err(|_| Problem::invalid("the address is not UTF-8 behind its % signs"))
+}
+
+/// A word of a form, where a plus is a blank.
+fn word(text: &str) -> Result<Cow<'_, str>, Problem> {
+    if text.contains('+') { decoded(&text.replace('+', " ")).map(Cow::from) } else { plain(text) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn params(query: &str) -> Result<Params, Problem> {
-        Params::of(&format!("/x?{query}").parse().unwrap())
+    fn params(query: &str) -> Result<Params<'_>, Problem> {
+        Params::of_query(query)
     }
 
     #[test]
@@ -130,12 +156,18 @@ mod tests {
         assert!(both.flag(&["flag"]).unwrap() && !both.flag(&["other"]).unwrap());
         both.end().unwrap();
         let wrong =
-            |query: &str, take: fn(Params) -> Result<(), Problem>| params(query).and_then(take).unwrap_err().detail;
-        let number = |mut it: Params| it.parsed::<u32>(&["n", "en"], "a number from 0").map(drop);
+            |query: &str, take: fn(Params<'_>) -> Result<(), Problem>| params(query).and_then(take).unwrap_err().detail;
+        let number = |mut it: Params<'_>| it.parsed::<u32>(&["n", "en"], "a number from 0").map(drop);
         assert_eq!(wrong("n=-1", number), "n = \"-1\"; it is a number from 0");
         assert_eq!(wrong("n=1&en=2", number), "\"n\" and \"en\" are one parameter; give one");
         assert_eq!(wrong("n=1&n=1", number), "the parameter \"n\" is given twice");
-        assert_eq!(wrong("colour=red", Params::end), "no parameter \"colour\" is known here");
+        assert_eq!(wrong("colour=red", |it| it.end()), "no parameter \"colour\" is known here");
+        let long = "x".repeat(100);
+        let mut names = Params::of_query("abc=1&ab=2").unwrap();
+        assert_eq!((names.take(&["abd"]).unwrap(), names.take(&[&long]).unwrap()), (None, None));
+        assert_eq!(names.take(&["z", "ab"]).unwrap().as_deref(), Some("2"));
+        let query = format!("{long}=3");
+        assert_eq!(Params::of_query(&query).unwrap().take(&[&long]).unwrap().as_deref(), Some("3"));
         let many = |many: u32| (0..many).map(|at| format!("p{at}=1&")).collect::<String>();
         assert!(params(&many(64)).is_ok() && params(&many(65)).is_err());
         for broken in ["n=%", "n=%f", "n=%zz", "n=%ff"] {

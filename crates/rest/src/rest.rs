@@ -17,16 +17,16 @@ use assent_door::{Limits, Metrics, Slots};
 use assent_kind::Kind;
 use assent_world::net::{Address, tcp_listener};
 use assent_world::{Clock, wake_soon};
-use axum::Router;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch as flag;
 
 use crate::crew::Crew;
+use crate::front::Front;
 use crate::guard::Guard;
 use crate::identity::Identity;
-use crate::listener::{Bounded, Lane, Peer};
+use crate::listener::{Bounded, Lane};
 use crate::service::{Served, Service};
 use crate::tls::Certificates;
 
@@ -104,7 +104,7 @@ impl Default for Settings {
             threads: 16,
             insecure: false,
             idempotency_seconds: 86_400,
-            look_us: 100,
+            look_us: 0,
         }
     }
 }
@@ -187,9 +187,9 @@ impl Rest {
         let told = stopped.clone();
         let mut threads = vec![thread("rest-accept".to_owned(), move || take_in(&entry, bounded, told))?];
         for (number, (runtime, lane)) in others.into_iter().zip(lanes).enumerate() {
-            let (router, stopped) = (served.router.clone(), stopped.clone());
+            let (front, stopped) = (served.front.clone(), stopped.clone());
             let work = move || {
-                runtime.block_on(serve(lane, router, stopped));
+                runtime.block_on(serve(lane, front, stopped));
                 runtime.shutdown_background();
             };
             threads.push(thread(format!("rest-{}", number + 1), work)?);
@@ -265,7 +265,7 @@ fn lead(
     stopped: Stopped,
     others: Vec<JoinHandle<()>>,
 ) {
-    let Served { router, upkeep, closing } = served;
+    let Served { front, upkeep, closing } = served;
     runtime.block_on(async {
         let upkeep = upkeep.map(tokio::spawn);
         let mut told = stopped.clone();
@@ -274,7 +274,7 @@ fn lead(
             _ = closing.send(true);
         });
         if let Some(lane) = lane {
-            serve(lane, router, stopped).await;
+            serve(lane, front, stopped).await;
         }
         upkeep.inspect(tokio::task::JoinHandle::abort);
     });
@@ -288,13 +288,12 @@ fn lead(
 }
 
 /// Serves a lane until it is told to stop, and then for as long as it is told.
-async fn serve(lane: Lane, router: Router, mut stopped: Stopped) {
+async fn serve(lane: Lane, front: Front, mut stopped: Stopped) {
     let mut told = stopped.clone();
     let lookout = Arc::clone(&lane.lookout);
     tokio::spawn(async move { lookout.keep().await });
-    let service = router.into_make_service_with_connect_info::<Peer>();
     let stop = async move { _ = told.wait_for(Option::is_some).await };
-    let graceful = axum::serve(lane, service).with_graceful_shutdown(stop);
+    let graceful = axum::serve(lane, front).with_graceful_shutdown(stop);
     let serving = tokio::spawn(async move { graceful.await });
     let within = stopped.wait_for(Option::is_some).await.map_or(None, |within| *within).unwrap_or(Duration::ZERO);
     if tokio::time::timeout(within, serving).await.is_err() {

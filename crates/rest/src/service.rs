@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::sync::watch as flag;
 
 use crate::docs::{self, Documents};
-use crate::guard::{self, Guard};
+use crate::front::{Front, Inside};
+use crate::guard::Guard;
 use crate::identity::token;
 use crate::problem::Problem;
 use crate::rest::Settings;
@@ -42,7 +43,7 @@ impl fmt::Debug for Service {
 }
 
 pub(crate) struct Served {
-    pub(crate) router: Router,
+    pub(crate) front: Front,
     pub(crate) upkeep: Option<Upkeep>,
     /// Told true once the listener stops: what would go on for ever ends.
     pub(crate) closing: flag::Sender<bool>,
@@ -98,9 +99,15 @@ impl Service {
     pub(crate) fn under(self, guard: Arc<Guard>, settings: &Settings) -> Served {
         let document = self.openapi();
         let (closing, closed) = flag::channel(false);
-        let (routes, upkeep) = match self.0 {
-            What::Admin(admin) => v1::routes(*admin, Arc::clone(&guard), settings),
-            What::Documents(documents) => docs::routes(documents, Arc::clone(&guard), settings, closed),
+        let (routes, upkeep, library) = match self.0 {
+            What::Admin(admin) => {
+                let (routes, upkeep) = v1::routes(*admin, Arc::clone(&guard), settings);
+                (routes, upkeep, None)
+            }
+            What::Documents(documents) => {
+                let (routes, upkeep, library) = docs::routes(documents, Arc::clone(&guard), settings, closed);
+                (routes, upkeep, Some(library))
+            }
         };
         let tokens = Router::new()
             .route("/token", post(token::token))
@@ -115,8 +122,7 @@ impl Service {
                 let detail = format!("{method} is not served at {:?}", uri.path());
                 Problem::of(Kind::Invalid, detail).status(StatusCode::METHOD_NOT_ALLOWED)
             })
-            .fallback(async |uri: Uri| Problem::not_found(format!("no path {:?}", uri.path())))
-            .layer(from_fn_with_state(guard, guard::pass));
-        Served { router, upkeep, closing }
+            .fallback(async |uri: Uri| Problem::not_found(format!("no path {:?}", uri.path())));
+        Served { front: Front::new(guard, Inside { router, library }), upkeep, closing }
     }
 }

@@ -18,7 +18,8 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 
 use crate::guard::Guard;
 use crate::identity::Caller;
-use crate::{prefer, unread};
+use crate::prefer;
+use crate::unread::{self, Unread};
 
 /// Shorter answers fit a packet as they are.
 pub(crate) const COMPRESSED_BYTES_MIN: u64 = 1_024;
@@ -26,17 +27,32 @@ pub(crate) const COMPRESSED_BYTES_MIN: u64 = 1_024;
 /// Lets a request through, and shapes its answer.
 pub(crate) async fn pass(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let whose = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.name));
-    let (is_minimal, encodings) = (prefer::is_asked(&request), encodings(request.headers()));
-    let mut response = next.run(request).await;
-    if is_minimal {
-        response = prefer::left_out(response);
+    let wish = Wish::of(&request);
+    wish.shape(&guard.unread, next.run(request).await, whose.as_ref()).await
+}
+
+/// How a request's answer is to leave.
+pub(crate) struct Wish {
+    is_minimal: bool,
+    encodings: Option<Request<()>>,
+}
+
+impl Wish {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self { is_minimal: prefer::is_asked(request), encodings: encodings(request.headers()) }
     }
-    if let Some(whose) = whose {
-        response = unread::counted(&guard.unread, response, &whose, encodings.is_some());
-    }
-    match encodings {
-        None => varied(response),
-        Some(encodings) => compressed(encodings, response).await,
+
+    pub(crate) async fn shape(self, unread: &Unread, mut response: Response, whose: Option<&Arc<str>>) -> Response {
+        if self.is_minimal {
+            response = prefer::left_out(response);
+        }
+        if let Some(whose) = whose {
+            response = unread::counted(unread, response, whose, self.encodings.is_some());
+        }
+        match self.encodings {
+            None => varied(response),
+            Some(encodings) => Box::pin(compressed(encodings, response)).await,
+        }
     }
 }
 

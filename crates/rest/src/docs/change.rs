@@ -41,7 +41,7 @@ pub(crate) enum Insert {
 }
 
 impl Insert {
-    pub(super) fn of(params: &mut Params) -> Result<Self, Problem> {
+    pub(super) fn of(params: &mut Params<'_>) -> Result<Self, Problem> {
         params.take(&["insert"])?.map_or(Ok(Self::FirstChild), |word| Self::of_word(&word))
     }
 

@@ -120,7 +120,7 @@ pub(super) async fn query(
 }
 
 /// Which results of a query are wanted.
-pub(super) fn results(params: &mut Params, deadline: Deadline) -> Result<jsoniq::Asked, Problem> {
+pub(super) fn results(params: &mut Params<'_>, deadline: Deadline) -> Result<jsoniq::Asked, Problem> {
     let index = "the place of a result, from 0";
     let first = params.parsed(&["startResultSeqIndex", "start-result-seq-index"], index)?;
     let last = params.parsed(&["endResultSeqIndex", "end-result-seq-index"], index)?;

@@ -20,7 +20,7 @@ mod watch;
 
 pub(crate) use members::members;
 pub(crate) use names::Place;
-pub(crate) use read::When;
+pub(crate) use read::{When, at_once};
 
 use std::fmt;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ pub(crate) fn routes(
     guard: Arc<Guard>,
     settings: &Settings,
     closing: flag::Receiver<bool>,
-) -> (Router, Option<Upkeep>) {
+) -> (Router, Option<Upkeep>, Arc<Library>) {
     let Documents { metrics, health, database } = documents;
     let body_bytes_max = usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX);
     let library_guard = Arc::clone(&guard);
@@ -189,6 +189,7 @@ pub(crate) fn routes(
         .route("/{database}/{resource}/tags/{tag}", put(tags::put).delete(tags::delete))
         .route("/{database}/{resource}/watch", get(watch::watch))
         .with_state(Arc::clone(&library));
+    let kept = Arc::clone(&library);
     let upkeep: Upkeep = Box::pin(async move {
         loop {
             tokio::time::sleep(TICK).await;
@@ -200,5 +201,5 @@ pub(crate) fn routes(
             _ = library.guard.upkeep.run(tick).await;
         }
     });
-    (router.merge(health::open(&library_guard, &metrics, &health)), Some(upkeep))
+    (router.merge(health::open(&library_guard, &metrics, &health)), Some(upkeep), kept)
 }

@@ -92,6 +92,14 @@ impl Place {
     }
 }
 
+/// Whether a path that not everybody may ask is a document's: behind `/swagger-ui` stand files.
+pub(super) fn is_document(path: &str) -> bool {
+    let names = path.strip_prefix('/').and_then(|names| names.split_once('/'));
+    names.is_some_and(|(database, resource)| {
+        !database.is_empty() && database != "swagger-ui" && !resource.is_empty() && !resource.contains('/')
+    })
+}
+
 /// A name of a database or a resource, as a path has it.
 fn name(text: &str) -> Result<String, Problem> {
     checked(decoded(text)?)
@@ -125,6 +133,30 @@ pub(crate) fn names(library: &Database, prefix: &str) -> Result<Vec<String>, Pro
         }
         if is_last {
             return Ok(all);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi;
+
+    #[test]
+    fn what_is_answered_before_it_is_looked_for_among_the_routes_has_the_documents_own() {
+        let rows = openapi::document("", openapi::DOCUMENTS);
+        let routes: Vec<_> = rows["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+        let open = ["/health", "/metrics", "/token", "/logout", "/user/authorize"];
+        assert!(routes.contains(&"/{database}/{resource}") && routes.contains(&"/user/authorize"), "{routes:?}");
+        for route in routes.into_iter().filter(|route| !open.contains(route)) {
+            let path = route.replace(['{', '}'], "");
+            assert_eq!(is_document(&path), route == "/{database}/{resource}", "{route}");
+        }
+        for files in ["/swagger-ui", "/swagger-ui/", "/swagger-ui/index.html", "/swagger-ui/x", "/openapi.json"] {
+            assert!(!is_document(files), "{files}");
+        }
+        for none in ["", "/", "//", "/a", "/a/", "//b", "/a/b/", "a/b"] {
+            assert!(!is_document(none), "{none}");
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    pub(super) fn of(params: &mut Params) -> Result<Option<Self>, Problem> {
+    pub(super) fn of(params: &mut Params<'_>) -> Result<Option<Self>, Problem> {
         let index = "the place of a result, from 0";
         let first = params.parsed::<usize>(&["startResultSeqIndex", "start-result-seq-index"], index)?;
         let last = params.parsed::<usize>(&["endResultSeqIndex", "end-result-seq-index"], index)?;

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use assent_docs::{Database, DocsError, Document, Form, Look, Metadata, NodeKey, Revision};
 use assent_door::Role;
 use axum::Extension;
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::Library;
-use super::names::Place;
+use super::names::{self, Place};
 use super::query::Asking;
 use crate::answer::{Begun, Pieces};
+use crate::digits::digits;
 use crate::identity::Caller;
 use crate::jsoniq;
 use crate::moment;
@@ -25,14 +27,16 @@ use crate::params::Params;
 use crate::problem::Problem;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Headers of an answer.
+const TOLD: usize = 8;
 /// Revisions of one answer.
 const REVISIONS_MAX: u32 = 1_000;
 
 /// The tag of a node: its hash.
 pub(super) fn tag(hash: u64) -> HeaderValue {
     let mut text = [b'"'; 18];
-    for (place, byte) in text.iter_mut().skip(1).zip(hash.to_be_bytes().into_iter().flat_map(|it| [it >> 4, it & 15])) {
-        *place = if byte < 10 { b'0' + byte } else { b'a' + (byte - 10) };
+    if let Some((_, [inside @ .., _])) = text.split_first_mut() {
+        inside.copy_from_slice(&digits(hash));
     }
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
 }
@@ -72,18 +76,18 @@ impl When {
     }
 }
 
-fn number(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
+fn number(params: &mut Params<'_>, names: &[&str]) -> Result<Option<When>, Problem> {
     Ok(params.parsed(names, "a revision's number")?.map(When::Number))
 }
 
-fn time(params: &mut Params, names: &[&str]) -> Result<Option<When>, Problem> {
+fn time(params: &mut Params<'_>, names: &[&str]) -> Result<Option<When>, Problem> {
     let Some(text) = params.take(names)? else { return Ok(None) };
     let wrong = || Problem::invalid(format!("{text:?} is no moment such as 2026-11-21T07:05:17.123Z"));
     moment::parse(&text).map(When::Time).map(Some).ok_or_else(wrong)
 }
 
 /// The tag of a revision.
-pub(super) fn tag_of(params: &mut Params) -> Result<Option<When>, Problem> {
+pub(super) fn tag_of(params: &mut Params<'_>) -> Result<Option<When>, Problem> {
     Ok(params.take(&["tag"])?.map(When::Tag))
 }
 
@@ -137,7 +141,7 @@ impl Asked {
         Ok(Self { revision, range, form, query })
     }
 
-    fn form(params: &mut Params) -> Result<Form, Problem> {
+    fn form(params: &mut Params<'_>) -> Result<Form, Problem> {
         let start = params.parsed::<u64>(&["nodeId", "node-id"], "the key of a node")?;
         let metadata = match params.take(&["withMetaData", "withMetadata", "with-metadata"])?.as_deref() {
             None | Some("false") => Metadata::None,
@@ -196,6 +200,19 @@ pub(super) async fn head(
     answer(&library, caller, request.headers(), request.uri(), false).await
 }
 
+/// What is short and in memory is answered where it came in: to hand it to another thread and back takes longer than to make it. All
+/// else, and all that fails, is for the routes.
+pub(crate) fn at_once(library: &Library, caller: &Caller, request: &Request) -> Option<Response> {
+    let uri = request.uri();
+    if *request.method() != Method::GET || !names::is_document(uri.path()) {
+        return None;
+    }
+    let place = Place::open_to(uri, caller, Role::View).ok()?;
+    let Asked { revision, range: None, form, query: None } = Asked::of(uri).ok()? else { return None };
+    let known = request.headers().get(header::IF_NONE_MATCH).cloned();
+    One { form, known, body: true }.at_once(&library.database, &place, revision.as_ref())
+}
+
 async fn answer(
     library: &Library,
     caller: Caller,
@@ -211,7 +228,9 @@ async fn answer(
     let known = headers.get(header::IF_NONE_MATCH).cloned();
     let database = Arc::clone(&library.database);
     let one = One { form, known, body };
-    if range.is_none()
+    // One that is to have a body was tried before it was looked for among the routes.
+    if !body
+        && range.is_none()
         && query.is_none()
         && let Some(response) = one.at_once(&database, &place, revision.as_ref())
     {
@@ -239,7 +258,8 @@ async fn answer(
 }
 
 fn json() -> HeaderMap {
-    let mut told = HeaderMap::new();
+    // With room for what the guard says.
+    let mut told = HeaderMap::with_capacity(TOLD);
     told.insert(header::CONTENT_TYPE, JSON);
     told
 }
@@ -274,8 +294,7 @@ impl One {
         Ok(Read::Body(told, Begun::of(pieces)?))
     }
 
-    /// What is in memory and no longer than one piece is answered where it came in: to hand it to another thread and back takes
-    /// longer than to make it. All else, and all that fails, is for a thread that may block.
+    /// What is in memory and no longer than one piece.
     fn at_once(&self, database: &Database, place: &Place, revision: Option<&When>) -> Option<Response> {
         let number = match revision {
             None => None,
@@ -284,15 +303,20 @@ impl One {
         };
         let revision = database.at_hand(&place.document())?.at_hand(number)?.without_waiting();
         let (told, is_known) = self.head(&revision).ok()?;
+        let mut only = Vec::new();
+        if self.body && !is_known {
+            let mut pieces = self.form.chunks(revision);
+            only = pieces.next().unwrap_or(Ok(only)).ok()?;
+            if !pieces.is_over() {
+                return None;
+            }
+        }
+        let mut response = Response::new(Body::from(only));
+        *response.headers_mut() = told;
         if is_known {
-            return Some((StatusCode::NOT_MODIFIED, told).into_response());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
-        if !self.body {
-            return Some((told, Vec::new()).into_response());
-        }
-        let mut pieces = self.form.chunks(revision);
-        let only = pieces.next().unwrap_or_else(|| Ok(Vec::new())).ok()?;
-        pieces.is_over().then(|| (told, only).into_response())
+        Some(response)
     }
 }
 

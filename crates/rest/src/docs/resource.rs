@@ -33,7 +33,7 @@ const PATCHES: &str = "application/json-patch+json or application/merge-patch+js
 const ECHOED_NODES_MAX: u64 = 2_000;
 
 /// What is said of a commit.
-pub(super) fn meta(params: &mut Params, caller: &Caller) -> Result<Meta, Problem> {
+pub(super) fn meta(params: &mut Params<'_>, caller: &Caller) -> Result<Meta, Problem> {
     if params.take(&["commitTimestamp", "commit-timestamp"])?.is_some() {
         return Err(not_here("a commit at another time than now (commitTimestamp)"));
     }
@@ -279,7 +279,7 @@ fn echoed(status: StatusCode, top: Option<Top>, revision: &Revision, is_shown: b
     Ok(response)
 }
 
-fn node(params: &mut Params) -> Result<Option<NodeKey>, Problem> {
+fn node(params: &mut Params<'_>) -> Result<Option<NodeKey>, Problem> {
     let key = params.parsed::<u64>(&["nodeId", "node-id"], "the key of a node")?;
     Ok(key.filter(|key| *key != 0).map(NodeKey))
 }

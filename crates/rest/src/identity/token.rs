@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_kind::Kind;
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -36,8 +37,12 @@ struct Asked {
     refresh_token: Option<String>,
 }
 
-pub(crate) async fn token(State(guard): State<Arc<Guard>>, request: Request) -> Result<Response, Problem> {
-    let place = Whence::of(&request).to_string();
+pub(crate) async fn token(
+    State(guard): State<Arc<Guard>>,
+    Extension(from): Extension<Whence>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let place = from.to_string();
     let asked = read(&sent(request).await?)?;
     match &guard.identity.0 {
         // Whoever develops without identity uses the same clients.

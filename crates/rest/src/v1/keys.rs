@@ -50,7 +50,7 @@ impl Name {
     }
 }
 
-fn tx(params: &mut Params) -> Result<Option<TxId>, Problem> {
+fn tx(params: &mut Params<'_>) -> Result<Option<TxId>, Problem> {
     params.parsed(&["tx"], "a transaction as POST /v1/transactions names it")
 }
 
@@ -178,7 +178,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
+    fn of(mut params: Params<'_>, headers: &HeaderMap) -> Result<Self, Problem> {
         let tx = tx(&mut params)?;
         let durability = match params.take(&["durability"])?.as_deref() {
             None | Some("durable") => Durability::Durable,
