@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use assent_frame::{Malformed, Reader};
 
+use self::brief::Slots;
 pub(crate) use self::brief::{Brief, Briefs};
 use crate::fragment::{self, Records};
 use crate::record::{Record, WHOLE, length};
@@ -35,6 +36,8 @@ pub(crate) struct Page {
     /// What younger fragments speak of: slots, in order, and where in `newer` a slot's record begins. It ends where the next one begins; of
     /// a slot that is gone it is empty.
     over: Vec<(u8, u32)>,
+    /// The same slots, for who asks for each of many.
+    is_over: Slots,
     newer: Vec<u8>,
     /// The younger fragments, the newest first.
     deltas: Vec<Arc<[u8]>>,
@@ -132,7 +135,7 @@ impl Page {
     ) -> Result<Self, Malformed> {
         let (over, newer) =
             (Vec::with_capacity(self.over.len() + 1), Vec::with_capacity(self.newer.len() + NEXT_BYTES));
-        let mut page = Self { base: self.base.clone(), over, newer, deltas };
+        let mut page = Self { base: self.base.clone(), over, is_over: Slots::default(), newer, deltas };
         // Slots come in order, so what lies between two of them is taken at once. What nobody looks at any more is left behind.
         let mut from = 0;
         for item in records {
@@ -156,6 +159,7 @@ impl Page {
         for place in places {
             let Some((slot, _)) = other.over.get(place) else { break };
             self.over.push((*slot, start_of(at + other.newer_from(place) - from)?));
+            self.is_over.put(*slot);
         }
         Ok(())
     }
@@ -166,6 +170,7 @@ impl Page {
             return Err(Malformed { field: "a patch of nothing" });
         }
         self.over.push((slot, start_of(self.newer.len())?));
+        self.is_over.put(slot);
         if !record.is_gone() {
             record.lay(&mut self.newer);
         }
@@ -228,7 +233,7 @@ impl Page {
     /// them, and where in them the record begins. None: look at [`Page::laid`]. All who ask must make the same.
     #[inline]
     pub(crate) fn brief(&self, slot: u8, make: impl Fn(u8, &[u8], usize) -> Brief) -> Option<(&Brief, &[u8])> {
-        if self.over.binary_search_by_key(&slot, |(of, _)| *of).is_ok() {
+        if self.is_over.has(slot) {
             return None;
         }
         let base = self.base.as_ref()?;
@@ -238,7 +243,7 @@ impl Page {
     /// What was made of its records, where that is done.
     pub(crate) fn briefs(&self) -> Option<Briefs<'_>> {
         let base = self.base.as_ref()?;
-        Some(Briefs { all: base.briefs.get()?, over: &self.over, bytes: &base.bytes })
+        Some(Briefs { all: base.briefs.get()?, over: &self.is_over, bytes: &base.bytes })
     }
 
     /// What a slot says, and where in the page's bytes its text stands.
@@ -329,7 +334,7 @@ impl Page {
         let deltas: usize = self.deltas.iter().map(|delta| delta.len() + 32).sum();
         let base = self.base_bytes();
         let over = self.newer.capacity() + 8 * self.over.capacity();
-        base.len() + briefs_bytes_max(base) + 4 * 256 + over + deltas + 192
+        base.len() + briefs_bytes_max(base) + 4 * 256 + over + deltas + 224
     }
 }
 

@@ -22,12 +22,12 @@ use std::sync::Arc;
 pub use chunks::Chunks;
 pub(crate) use text::quoted;
 
-use self::pen::{Open, Pen};
+use self::pen::Pen;
 use self::seen::Seen;
 use self::sheet::Sheet;
 use crate::DocsError;
 use crate::look::{Item, Leaf, Look};
-use crate::node::{Kind, NodeKey};
+use crate::node::NodeKey;
 use crate::page::{Page, SLOTS};
 
 /// What was written goes to the stream when it is that long.
@@ -109,10 +109,8 @@ impl Form {
         let mut writing = Writing::new(*self, look, Sheet::default());
         writing.begin()?;
         while writing.step(FLUSH_BYTES)? {
-            if writing.pen.out.len() >= FLUSH_BYTES {
-                out.write_all(writing.pen.out.written()).map_err(stream)?;
-                writing.pen.out.clear();
-            }
+            out.write_all(writing.pen.out.written()).map_err(stream)?;
+            writing.pen.out.clear();
         }
         out.write_all(writing.pen.out.written()).map_err(stream)?;
         Ok(writing.pen.written)
@@ -150,7 +148,7 @@ impl<L: Look> Writing<L> {
             }
             None => None,
         };
-        self.whole(&item, false)?;
+        self.whole(&item)?;
         if let (Some(open), Some(right)) = (self.pen.open.last_mut(), behind)
             && open.next.is_some()
         {
@@ -159,78 +157,42 @@ impl<L: Look> Writing<L> {
         Ok(())
     }
 
-    /// Writes children of the innermost container, up to one that has children of its own, or until so much is written; or writes its end.
-    /// Whether there is more.
+    /// Writes what comes next, until so much is written. Whether there is more.
     fn step(&mut self, until: usize) -> Result<bool, DocsError> {
-        let depth = self.pen.open.len();
-        let Some(mut open) = self.pen.open.last().copied() else { return Ok(false) };
-        // So many it may have by the end of this step.
-        let Form { max_nodes, .. } = self.pen.form;
-        let left = max_nodes.map_or(u64::MAX, |most| most.saturating_sub(self.pen.written.nodes));
-        let most = open.most.min(open.written.saturating_add(left));
-        let is_over = loop {
-            let Some(child) = open.next.filter(|_| open.written < most) else { break true };
-            let number = child.0 / SLOTS;
+        while let Some(next) = self.pen.next(until) {
+            let number = next.0 / SLOTS;
             if self.page.as_ref().is_none_or(|(of, _)| *of != number) {
                 self.turn_to(number)?;
             }
             // Out of the walk for as long as it is read.
             let page = self.page.take();
-            let written = self.siblings(page.as_ref().map(|(_, page)| &**page), (&mut open, most), until);
+            let written = self.nodes_of(page.as_ref().map(|(_, page)| &**page), number, until);
             self.page = page;
             written?;
-            if self.pen.open.len() > depth || self.pen.out.len() >= until {
-                break false;
-            }
-        };
-        // Behind it may stand a child's own children now.
-        if let Some(place) = self.pen.open.get_mut(depth - 1) {
-            *place = open;
         }
-        if is_over {
-            let is_full = max_nodes.is_some_and(|most| self.pen.written.nodes >= most);
-            self.pen.close(is_full);
-        }
-        Ok(true)
+        Ok(!self.pen.open.is_empty())
     }
 
-    /// Writes the child that comes next, and those behind it that are of the same page.
-    fn siblings(&mut self, page: Option<&Page>, (open, most): (&mut Open, u64), until: usize) -> Result<(), DocsError> {
-        let (depth, is_member) = (self.pen.open.len(), open.kind == Kind::Object);
+    /// Writes what comes next for as long as it is of one page.
+    fn nodes_of(&mut self, page: Option<&Page>, number: u64, until: usize) -> Result<(), DocsError> {
         let briefs = page.and_then(Page::briefs);
-        let number = open.next.map(|child| child.0 / SLOTS);
-        while let Some(child) = open.next.filter(|child| open.written < most && Some(child.0 / SLOTS) == number) {
-            if depth == 1 {
-                self.pen.top = Some(child);
-            }
-            if open.written > 0 {
-                self.pen.out.put(b",");
-            }
-            open.written += 1;
-            self.pen.line();
-            open.next = match briefs.as_ref().and_then(|briefs| Seen::among(briefs, child)) {
-                Some(seen) => {
-                    self.pen.value(&self.look, &seen, is_member, None)?;
-                    seen.right
-                }
-                None => self.child(page, child, is_member)?,
-            };
-            if self.pen.open.len() > depth || self.pen.out.len() >= until {
-                break;
+        while let Some(key) = self.pen.next(until).filter(|key| key.0 / SLOTS == number) {
+            match briefs.as_ref().and_then(|briefs| Seen::among(briefs, key)) {
+                Some(seen) => self.pen.value(&self.look, &seen, None)?,
+                None => self.node(page, key)?,
             }
         }
         Ok(())
     }
 
-    /// Writes a node of which nothing is kept, or its beginning; the sibling behind it.
+    /// Writes a node of which nothing is kept, or its beginning.
     #[inline(never)]
-    fn child(&mut self, page: Option<&Page>, key: NodeKey, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+    fn node(&mut self, page: Option<&Page>, key: NodeKey) -> Result<(), DocsError> {
         if let Some(seen) = page.and_then(|page| Seen::of(page, key)) {
-            self.pen.value(&self.look, &seen, is_member, None)?;
-            return Ok(seen.right);
+            return self.pen.value(&self.look, &seen, None);
         }
         // What cannot be read is asked for once more, by who knows how to say why.
-        self.whole(&self.look.item(key)?, is_member)
+        self.whole(&self.look.item(key)?)
     }
 
     /// Looks at a page.
@@ -244,10 +206,9 @@ impl<L: Look> Writing<L> {
 
     /// The same from an item.
     #[inline(never)]
-    fn whole(&mut self, item: &Item, is_member: bool) -> Result<Option<NodeKey>, DocsError> {
+    fn whole(&mut self, item: &Item) -> Result<(), DocsError> {
         let is_all = self.pen.form.metadata == Metadata::All;
         let more = if is_all { Some((self.look.hash(item)?, item.node.descendants)) } else { None };
-        self.pen.value(&self.look, &Seen::whole(item), is_member, more)?;
-        Ok(item.node.right)
+        self.pen.value(&self.look, &Seen::whole(item), more)
     }
 }

@@ -1,7 +1,7 @@
 //! A node as it is written, in sixteen bytes: what is kept of a page that is read again and again, so that its records are not taken apart
 //! each time.
 //!
-//! Walk: [`Brief`] is made and read by `serialise::seen`, and kept by `page` · [`Briefs`] all of a page, for who reads several.
+//! Walk: [`Brief`] is made and read by `serialise::seen`, and kept by `page` · [`Briefs`] all of a page, for who reads several · [`Slots`] which slots.
 //! Deliberately absent: nodes that do not fit, and what only some ask for. They are read where they stand.
 
 use crate::node::Kind;
@@ -28,19 +28,31 @@ const _: () = assert!(size_of::<Brief>() == 16, "a page keeps 256 of them");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Briefs<'p> {
     pub(super) all: &'p [Brief],
-    /// What younger fragments speak of, in order.
-    pub(super) over: &'p [(u8, u32)],
+    /// What younger fragments speak of.
+    pub(super) over: &'p Slots,
     /// What they were made of.
     pub(crate) bytes: &'p [u8],
 }
 
 impl<'p> Briefs<'p> {
     /// What was made of a slot's record. None: nothing, or a younger one says something else.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, slot: u8) -> Option<&'p Brief> {
-        if self.over.binary_search_by_key(&slot, |(of, _)| *of).is_ok() {
-            return None;
-        }
-        self.all.get(usize::from(slot))
+        if self.over.has(slot) { None } else { self.all.get(usize::from(slot)) }
+    }
+}
+
+/// Some of a page's slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slots([u64; 4]);
+
+impl Slots {
+    pub(super) fn put(&mut self, slot: u8) {
+        self.0.get_mut(usize::from(slot / 64)).into_iter().for_each(|word| *word |= 1 << (slot % 64));
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, slot: u8) -> bool {
+        self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 }

@@ -46,14 +46,12 @@ impl<L: Look> Chunks<L> {
             self.is_begun = true;
             writing.begin()?;
         }
-        while writing.pen.out.len() < CHUNK_BYTES {
-            if !writing.step(CHUNK_BYTES)? {
-                self.written = writing.pen.written;
-                let last = self.writing.take().map(|writing| writing.pen.out.taken());
-                return Ok(last.filter(|last| !last.is_empty()));
-            }
+        if writing.step(CHUNK_BYTES)? {
+            return Ok(Some(std::mem::replace(&mut writing.pen.out, Sheet::with_room(ROOM_BYTES)).taken()));
         }
-        Ok(Some(std::mem::replace(&mut writing.pen.out, Sheet::with_room(ROOM_BYTES)).taken()))
+        self.written = writing.pen.written;
+        let last = self.writing.take().map(|writing| writing.pen.out.taken());
+        Ok(last.filter(|last| !last.is_empty()))
     }
 }
 

@@ -1,99 +1,129 @@
 //! What stands before a value: the name of a member, and where metadata begins. Members of one path have the same.
 
-use super::sheet::Sheet;
+use super::sheet::{Room, Sheet};
 use super::text::Letters;
 use super::{Form, Metadata};
 use crate::DocsError;
-use crate::look::Look;
-use crate::path::{PathId, Step};
+use crate::look::{Look, Stepped};
+use crate::path::PathId;
 
 /// So many heads are kept; paths that are so far apart take each other's place.
 const HEADS_MAX: usize = 4_096;
 /// Room for so many is taken at once.
-const HEADS_FEW: usize = 16;
+const HEADS_FEW: usize = 8;
 /// Those of short names are no longer.
 const HEAD_BLOCK_BYTES: usize = 64;
 
 /// What stands before a member.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Head {
     of: PathId,
-    /// With room behind it, up to a block.
-    bytes: Box<[u8]>,
-    length: usize,
+    block: [u8; HEAD_BLOCK_BYTES],
+    /// So many bytes of the block.
+    many: u8,
+    /// What is longer.
+    long: Option<Box<[u8]>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Heads {
     /// By the path's number.
-    kept: Vec<Option<Head>>,
-    is_plain: bool,
+    kept: Vec<Head>,
     is_pretty: bool,
+    /// What stands around the name.
+    around: [&'static str; 2],
 }
 
 impl Heads {
     pub(super) const fn new(form: Form) -> Self {
-        Self { kept: Vec::new(), is_plain: matches!(form.metadata, Metadata::None), is_pretty: form.pretty }
+        let around = match (form.metadata, form.pretty) {
+            (Metadata::None, false) => ["\"", "\":"],
+            (Metadata::None, true) => ["\"", "\": "],
+            (_, false) => ["{\"key\":\"", "\",\"metadata\":{\"nodeKey\":"],
+            (_, true) => ["{\"key\": \"", "\",\"metadata\": {\"nodeKey\":"],
+        };
+        Self { kept: Vec::new(), is_pretty: form.pretty, around }
     }
 
-    /// Before the value of a member.
+    /// Puts what stands before the value of a member, if it is kept and short. Whether it is.
     #[inline(always)]
-    pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Sheet) -> Result<(), DocsError> {
-        let at = usize::try_from(path).unwrap_or(0) % HEADS_MAX;
-        match self.kept.get(at) {
-            Some(Some(head)) if head.of == path => out.put_first::<HEAD_BLOCK_BYTES>(&head.bytes, head.length),
-            _ => self.keep(look, (path, at), out)?,
+    pub(super) fn put(&self, path: PathId, room: &mut Room<'_>) -> bool {
+        match self.kept.get(place(path)) {
+            Some(head) if head.of == path && head.many > 0 => {
+                room.put(&head.block, head.many);
+                true
+            }
+            _ => false,
         }
-        Ok(())
     }
 
-    /// Makes what stands before the members of a path.
+    /// Puts what stands before the value of a member, which is kept from then on.
     #[cold]
-    fn keep<L: Look>(&mut self, look: &L, (path, at): (PathId, usize), out: &mut Sheet) -> Result<(), DocsError> {
-        let mut bytes = self.make(look, path)?;
-        out.put_all(&bytes);
-        let length = bytes.len();
-        bytes.resize(length.max(HEAD_BLOCK_BYTES), 0);
+    #[inline(never)]
+    pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Sheet) -> Result<(), DocsError> {
+        let at = place(path);
+        let kept = self.kept.get(at).filter(|head| head.of == path);
+        if let Some(long) = kept.and_then(|head| head.long.as_ref()) {
+            out.put_all(long);
+            return Ok(());
+        }
+        let named = look.path(path)?.filter(|named| named.step == Stepped::Member);
+        let name = named.as_ref().map(|named| named.name.bytes());
+        let Some(name) = name.and_then(|name| Letters::read(name, name.len())) else {
+            return Err(DocsError::NoPath { path, revision: look.revision() });
+        };
+        let ([before, behind], from) = (self.around, out.len());
+        out.put_all(before.as_bytes());
+        name.put_escaped(out);
+        out.put_all(behind.as_bytes());
+        let head = Head::new(path, out.written().get(from..).unwrap_or_default());
         if self.kept.len() <= at {
             // Documents of a few paths are most of those that are read again and again.
             self.kept.reserve((at + 1).max(HEADS_FEW).saturating_sub(self.kept.len()));
-            self.kept.resize_with(at + 1, || None);
+            self.kept.resize(at + 1, Head::NONE);
         }
-        let mut head = Some(Head { of: path, bytes: bytes.into(), length });
-        self.kept.get_mut(at).into_iter().for_each(|place| *place = head.take());
+        if let Some(place) = self.kept.get_mut(at) {
+            *place = head;
+        }
         Ok(())
     }
 
     /// Before a value without a name; there is metadata.
-    pub(super) fn item(&self, out: &mut Sheet) {
-        if self.is_pretty { out.put(b"{\"metadata\": {\"nodeKey\":") } else { out.put(b"{\"metadata\":{\"nodeKey\":") }
-    }
-
-    fn make<L: Look>(&self, look: &L, path: PathId) -> Result<Vec<u8>, DocsError> {
-        let (mut head, colon) = (Sheet::with_room(HEAD_BLOCK_BYTES), if self.is_pretty { &b": "[..] } else { b":" });
-        let named = look.path(path)?;
-        let Some(Step::Member(name)) = named.as_ref().map(|named| named.step()) else {
-            return Err(DocsError::NoPath { path, revision: look.revision() });
-        };
-        if self.is_plain {
-            Letters::of(name).quote(&mut head);
-            head.put_all(colon);
-            return Ok(head.taken());
+    #[inline(always)]
+    pub(super) fn item(&self, room: &mut Room<'_>) {
+        if self.is_pretty {
+            room.put(b"{\"metadata\": {\"nodeKey\":", 24);
+        } else {
+            room.put(b"{\"metadata\":{\"nodeKey\":", 23);
         }
-        head.put(b"{\"key\"");
-        head.put_all(colon);
-        Letters::of(name).quote(&mut head);
-        head.put(b",\"metadata\"");
-        head.put_all(colon);
-        head.put(b"{\"nodeKey\":");
-        Ok(head.taken())
     }
+}
+
+impl Head {
+    const NONE: Self = Self { of: 0, block: [0; HEAD_BLOCK_BYTES], many: 0, long: None };
+
+    fn new(of: PathId, bytes: &[u8]) -> Self {
+        let mut head = Self { of, ..Self::NONE };
+        match (head.block.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
+            (Some(block), Ok(many)) => {
+                block.copy_from_slice(bytes);
+                head.many = many;
+            }
+            _ => head.long = Some(bytes.into()),
+        }
+        head
+    }
+}
+
+/// Where the head of a path is kept.
+fn place(path: PathId) -> usize {
+    usize::try_from(path).unwrap_or(0) % HEADS_MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::look::{Item, Named, Stepped, Text};
+    use crate::look::{Item, Named, Text};
     use crate::node::NodeKey;
 
     /// Of its paths the second is one of an array's values, and the third is not there.
@@ -125,6 +155,8 @@ mod tests {
             let mut heads = Heads::new(Form { metadata, ..Form::default() });
             let mut out = Sheet::default();
             heads.member(&Broken, 1, &mut out).unwrap();
+            let is_put = |heads: &Heads, path: PathId| heads.put(path, &mut Sheet::default().room());
+            assert!(is_put(&heads, 1) && [0, 2, 3, 1 + 4_096].iter().all(|other| !is_put(&heads, *other)));
             let whole = out.written().to_vec();
             for path in [2, 3] {
                 let error = heads.member(&Broken, path, &mut out).unwrap_err();

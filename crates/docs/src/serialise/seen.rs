@@ -5,24 +5,46 @@
 
 use super::text::Letters;
 use crate::look::Item;
-use crate::node::{Kind, NodeKey, field};
+use crate::node::{Kind, Node, NodeKey, field};
 use crate::page::{Brief, Briefs, Page, SLOTS};
 use crate::path::PathId;
+use crate::record::length;
 use crate::varint::{far, near};
 
 /// A node with its text, borrowed from its page.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) struct Seen<'p> {
     pub(super) key: NodeKey,
     pub(super) kind: Kind,
     pub(super) path: PathId,
     pub(super) right: Option<NodeKey>,
-    pub(super) first: Option<NodeKey>,
-    pub(super) children: u64,
-    pub(super) text: Letters<'p>,
+    /// As in a [`Brief`], and the bytes that have its letters. Who writes it asks for what is of its kind alone.
+    first: u64,
+    many: u64,
+    bytes: &'p [u8],
+    is_plain: bool,
 }
 
 impl<'p> Seen<'p> {
+    /// A text, or the digits of a number.
+    #[inline(always)]
+    pub(super) fn text(&self) -> Letters<'p> {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        let whence = self.bytes.get(place(self.first)..).unwrap_or_default();
+        Letters::known(whence, place(self.many), self.is_plain)
+    }
+
+    /// Of a container the first child.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Option<NodeKey> {
+        link(self.first, self.key)
+    }
+
+    /// Of a container how many children.
+    pub(super) const fn children(&self) -> u64 {
+        self.many
+    }
+
     /// The node of this page; none if it is not there or is not as a writer lays it.
     #[inline]
     pub(super) fn of(page: &'p Page, key: NodeKey) -> Option<Self> {
@@ -43,43 +65,32 @@ impl<'p> Seen<'p> {
     #[inline(always)]
     fn kept(key: NodeKey, brief: &Brief, bytes: &'p [u8]) -> Option<Self> {
         let Brief { first, many, right, path, kind, is_plain } = *brief;
-        let (kind, path) = (kind?, path.into());
-        let link = |near: u32| (near != 0).then(|| NodeKey(far(near.into(), key.0)));
-        let right = link(right);
-        if matches!(kind, Kind::String | Kind::Number) {
-            let whence = bytes.get(usize::try_from(first).ok()?..)?;
-            let text = Letters::known(whence, usize::try_from(many).ok()?, is_plain)?;
-            return Some(Self { key, kind, path, right, first: None, children: 0, text });
-        }
-        Some(Self { key, kind, path, right, first: link(first), children: many.into(), text: Letters::NONE })
+        let (kind, right) = (kind?, link(right.into(), key));
+        Some(Self { key, kind, path: path.into(), right, first: first.into(), many: many.into(), bytes, is_plain })
     }
 
     /// What is kept of it.
     fn brief(key: NodeKey, bytes: &'p [u8], start: usize) -> Brief {
         let made = || {
-            let seen = Self::read(key, bytes.get(start..)?)?;
-            let link = |to: Option<NodeKey>| u32::try_from(to.map_or(0, |to| near(to.0, key.0))).ok();
-            let letters = seen.text.bytes();
-            let (first, many) = if matches!(seen.kind, Kind::String | Kind::Number) {
-                // Its place: the text is a part of the bytes.
-                let place = letters.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
-                (u32::try_from(place).ok()?, u32::try_from(letters.len()).ok()?)
-            } else {
-                (link(seen.first)?, u32::try_from(seen.children).ok()?)
-            };
-            let (right, path) = (link(seen.right)?, u16::try_from(seen.path).ok()?);
-            Some(Brief { first, many, right, path, kind: Some(seen.kind), is_plain: seen.text.is_plain() })
+            let Self { kind, path, right, mut first, many, bytes: letters, is_plain, .. } =
+                Self::read(key, bytes.get(start..)?)?;
+            if has_letters(kind) {
+                // Their place: they are a part of the bytes.
+                first = u64::try_from(letters.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?).ok()?;
+            }
+            let (first, many) = (u32::try_from(first).ok()?, u32::try_from(many).ok()?);
+            let right = u32::try_from(right.map_or(0, |right| near(right.0, key.0))).ok()?;
+            Some(Brief { first, many, right, path: u16::try_from(path).ok()?, kind: Some(kind), is_plain })
         };
         made().unwrap_or_default()
     }
 
     fn read(key: NodeKey, mut rest: &'p [u8]) -> Option<Self> {
         let mask = u16::try_from(number(&mut rest)?).ok()?;
-        let mut text = Letters::NONE;
+        let mut text = None;
         if mask & field::TEXT != 0 {
             let length = usize::try_from(number(&mut rest)?).ok()?;
-            let (taken, behind) = rest.split_at_checked(length)?;
-            (text, rest) = (Letters::read(taken)?, behind);
+            (text, rest) = (Some(Letters::read(rest, length)?), rest.get(length..)?);
         }
         if mask & field::SUM != 0 {
             rest = rest.split_first_chunk::<8>()?.1;
@@ -90,33 +101,39 @@ impl<'p> Seen<'p> {
         let kind = Kind::of(next(field::ITS_KIND)?)?;
         let (path, parent, _left) = (next(field::ITS_PATH)?, next(field::TO_PARENT)?, next(field::TO_LEFT)?);
         let first = next(field::TO_FIRST)?;
-        let link = |near: u64| (near != 0).then(|| NodeKey(far(near, key.0)));
-        let has_text = matches!(kind, Kind::String | Kind::Number);
         let has_children = children > 0;
         let is_sound = mask & field::WHOLE != 0
             && mask >> 12 == 0
             && parent != 0
-            && (mask & field::TEXT != 0) == has_text
+            && text.is_some() == has_letters(kind)
             && (first != 0, last != 0) == (has_children, has_children)
             && (!has_children || kind.is_container())
             && descendants >= children
             && far(parent, key.0) < NodeKey::END;
-        let (right, first) = (link(right), link(first));
-        is_sound.then_some(Self { key, kind, path, right, first, children, text })
+        let right = link(right, key);
+        let seen = Self { key, kind, path, right, first, many: children, bytes: &[], is_plain: true };
+        is_sound.then(|| text.map_or(seen, |text| seen.with(text)))
+    }
+
+    fn with(self, text: Letters<'p>) -> Self {
+        Self { first: 0, many: length(text.bytes()), bytes: text.whence(), is_plain: text.is_plain(), ..self }
     }
 
     pub(super) fn whole(item: &'p Item) -> Self {
-        let node = &item.node;
-        Self {
-            key: node.key,
-            kind: node.kind,
-            path: node.path,
-            right: node.right,
-            first: node.first,
-            children: node.children,
-            text: Letters::of(item.text()),
-        }
+        let Node { key, kind, path, right, first, children, .. } = item.node;
+        let first = first.map_or(0, |first| near(first.0, key.0));
+        let seen = Self { key, kind, path, right, first, many: children, bytes: &[], is_plain: true };
+        if has_letters(kind) { seen.with(Letters::of(item.text())) } else { seen }
     }
+}
+
+const fn has_letters(kind: Kind) -> bool {
+    matches!(kind, Kind::String | Kind::Number)
+}
+
+#[inline(always)]
+fn link(near: u64, key: NodeKey) -> Option<NodeKey> {
+    (near != 0).then(|| NodeKey(far(near, key.0)))
 }
 
 /// A number of the form that `varint` lays.
@@ -141,7 +158,6 @@ mod tests {
 
     use super::*;
     use crate::fragment;
-    use crate::node::Node;
     use crate::record::tests::{any, record};
     use crate::record::{Record, TEXT};
 
@@ -165,9 +181,19 @@ mod tests {
         (0..256).map(node).collect()
     }
 
-    fn expected<'t>(node: &Node, text: &'t str) -> Seen<'t> {
+    /// What is written of a node: of a text its letters, of any other its children.
+    type Told<'t> = (NodeKey, Kind, PathId, Option<NodeKey>, Result<Letters<'t>, (Option<NodeKey>, u64)>);
+
+    fn expected<'t>(node: &Node, text: &'t str) -> Told<'t> {
         let Node { key, kind, path, right, first, children, .. } = *node;
-        Seen { key, kind, path, right, first, children, text: Letters::of(text) }
+        (key, kind, path, right, if has_letters(kind) { Ok(Letters::of(text)) } else { Err((first, children)) })
+    }
+
+    fn seen(page: &Page, key: NodeKey) -> Option<Told<'_>> {
+        let seen = Seen::of(page, key)?;
+        let Seen { key, kind, path, right, .. } = seen;
+        let told = if has_letters(kind) { Ok(seen.text()) } else { Err((seen.first(), seen.children())) };
+        Some((key, kind, path, right, told))
     }
 
     #[test]
@@ -177,7 +203,7 @@ mod tests {
         let page = Page::combine(vec![laid.into()]).unwrap();
         for round in 0..3 {
             for (node, text) in &nodes {
-                assert_eq!(Seen::of(&page, node.key), Some(expected(node, text)), "{round}");
+                assert_eq!(seen(&page, node.key), Some(expected(node, text)), "{round}");
             }
         }
         let fits = |node: &Node| node.path < 1 << 16 && node.children < 1 << 32 && node.right != Some(NodeKey(1 << 40));
@@ -193,7 +219,7 @@ mod tests {
         let patch = Record { mask: TEXT, text: b"another", ..Record::default() };
         let patch = fragment::lay(&fragment::Records::from([(2, patch)]));
         let after = page.after(patch.into(), 0).unwrap();
-        assert_eq!(Seen::of(&after, changed.key), Some(expected(&changed, "another")));
+        assert_eq!(seen(&after, changed.key), Some(expected(&changed, "another")));
         let others = nodes.iter().filter(|(node, _)| node.key != changed.key);
         assert!(!is_kept(&after, &changed) && { others }.all(|(node, _)| is_kept(&after, node) == fits(node)));
     }
@@ -227,12 +253,12 @@ mod tests {
             let page = Page::combine(vec![laid]).unwrap();
             let read = Node::read(key, &record).ok();
             let read = read.and_then(|node| Some((node, std::str::from_utf8(record.text).ok()?)));
-            let seen = Seen::of(&page, key);
+            let seen = seen(&page, key);
             prop_assert_eq!(seen.is_some(), read.is_some());
             if let Some((node, text)) = read {
                 prop_assert_eq!(seen, Some(expected(&node, text)));
             }
-            prop_assert_eq!(Seen::of(&page, NodeKey(key.0 ^ 1)), None);
+            prop_assert!(Seen::of(&page, NodeKey(key.0 ^ 1)).is_none());
         }
     }
 }

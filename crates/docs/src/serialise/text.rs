@@ -2,43 +2,47 @@
 //!
 //! Walk: [`Letters::read`] looks at a text once: whether it is one, and whether it can be copied as it is · [`Letters::quote`].
 
-use super::sheet::Sheet;
+use super::sheet::{Room, Sheet};
 
-/// A text, and whether each character of it is ASCII and stands for itself between quotes. Most are.
+/// Few letters: most texts are no longer.
+const FEW: u8 = 32;
+const FEW_BYTES: usize = FEW as usize;
+
+/// A text, and whether each of its letters stands for itself between quotes. Most do.
 #[derive(Clone, Copy)]
 pub(super) struct Letters<'t> {
-    bytes: &'t [u8],
-    /// The same bytes, and what stands behind them where they were read.
+    /// Its bytes, and what stands behind them where they were read.
     whence: &'t [u8],
+    many: usize,
     is_plain: bool,
 }
 
 impl PartialEq for Letters<'_> {
     fn eq(&self, other: &Self) -> bool {
-        (self.bytes, self.is_plain) == (other.bytes, other.is_plain)
+        (self.bytes(), self.is_plain) == (other.bytes(), other.is_plain)
     }
 }
 
 impl std::fmt::Debug for Letters<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Letters").field("bytes", &self.bytes).field("is_plain", &self.is_plain).finish()
+        f.debug_struct("Letters").field("bytes", &self.bytes()).field("is_plain", &self.is_plain).finish()
     }
 }
 
 impl<'t> Letters<'t> {
-    pub(super) const NONE: Letters<'static> = Letters { bytes: &[], whence: &[], is_plain: true };
-
-    /// None if it is no UTF-8.
+    /// So many of these. None if they are no UTF-8.
     #[inline]
-    pub(super) fn read(bytes: &'t [u8]) -> Option<Self> {
-        let is_plain = is_plain(bytes);
-        (is_plain || std::str::from_utf8(bytes).is_ok()).then_some(Self { bytes, whence: bytes, is_plain })
+    pub(super) fn read(whence: &'t [u8], many: usize) -> Option<Self> {
+        let bytes = whence.get(..many)?;
+        // Of most a look at eight letters at a time says all.
+        let is_plain = is_plain(bytes) || !std::str::from_utf8(bytes).ok()?.bytes().any(is_escaped);
+        Some(Self { whence, many, is_plain })
     }
 
     /// So many of these, of which both is known.
-    #[inline]
-    pub(super) fn known(whence: &'t [u8], many: usize, is_plain: bool) -> Option<Self> {
-        Some(Self { bytes: whence.get(..many)?, whence, is_plain })
+    #[inline(always)]
+    pub(super) const fn known(whence: &'t [u8], many: usize, is_plain: bool) -> Self {
+        Self { whence, many, is_plain }
     }
 
     pub(super) const fn is_plain(self) -> bool {
@@ -46,35 +50,49 @@ impl<'t> Letters<'t> {
     }
 
     pub(super) fn of(text: &'t str) -> Self {
-        Self { bytes: text.as_bytes(), whence: text.as_bytes(), is_plain: is_plain(text.as_bytes()) }
+        let bytes = text.as_bytes();
+        let is_plain = is_plain(bytes) || !text.bytes().any(is_escaped);
+        Self { whence: bytes, many: bytes.len(), is_plain }
+    }
+
+    /// They, and what stands behind them.
+    pub(super) const fn whence(self) -> &'t [u8] {
+        self.whence
     }
 
     /// As they are.
-    pub(super) const fn bytes(self) -> &'t [u8] {
-        self.bytes
+    pub(super) fn bytes(self) -> &'t [u8] {
+        self.whence.get(..self.many).unwrap_or_default()
     }
 
-    /// Behind what is there, as they are.
-    #[inline]
-    pub(super) fn put(self, out: &mut Sheet) {
-        out.put_first::<TEXT_BLOCK_BYTES>(self.whence, self.bytes.len());
-    }
-
-    /// As JSON, behind what is there: with no more escapes than it needs.
-    #[inline]
-    pub(super) fn quote(self, out: &mut Sheet) {
-        out.put(b"\"");
-        if self.is_plain || !self.bytes.iter().any(|byte| is_escaped(*byte)) {
-            self.put(out);
-        } else {
-            escape(out, self.bytes);
+    /// Puts them as they are, if they are few and other bytes stand behind them. Whether they were.
+    #[inline(always)]
+    pub(super) fn put(self, room: &mut Room<'_>) -> bool {
+        match (self.whence.first_chunk::<FEW_BYTES>(), u8::try_from(self.many)) {
+            (Some(block), Ok(many @ ..=FEW)) => {
+                room.put(block, many);
+                true
+            }
+            _ => false,
         }
-        out.put(b"\"");
+    }
+
+    /// As they stand between quotes, behind what is there: with no more escapes than it needs.
+    pub(super) fn put_escaped(self, out: &mut Sheet) {
+        if self.is_plain {
+            out.put_all(self.bytes());
+        } else {
+            escape(out, self.bytes());
+        }
+    }
+
+    /// As JSON, behind what is there.
+    pub(super) fn quote(self, out: &mut Sheet) {
+        out.put_all(b"\"");
+        self.put_escaped(out);
+        out.put_all(b"\"");
     }
 }
-
-/// Most texts are no longer.
-const TEXT_BLOCK_BYTES: usize = 32;
 
 /// A text as JSON.
 pub(crate) fn quoted(text: &str) -> String {
@@ -107,6 +125,7 @@ const fn every(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
+/// Whether a byte of a text needs an escape; none of a letter beyond ASCII does.
 const fn is_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
@@ -117,11 +136,11 @@ fn escape(out: &mut Sheet, bytes: &[u8]) {
             Some((last, before)) if is_escaped(*last) => {
                 out.put_all(before);
                 match last {
-                    b'"' => out.put(b"\\\""),
-                    b'\\' => out.put(b"\\\\"),
-                    b'\n' => out.put(b"\\n"),
-                    b'\r' => out.put(b"\\r"),
-                    b'\t' => out.put(b"\\t"),
+                    b'"' => out.put_all(b"\\\""),
+                    b'\\' => out.put_all(b"\\\\"),
+                    b'\n' => out.put_all(b"\\n"),
+                    b'\r' => out.put_all(b"\\r"),
+                    b'\t' => out.put_all(b"\\t"),
                     control => out.put_all(format!("\\u{control:04x}").as_bytes()),
                 }
             }
@@ -149,14 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn so_many_letters_of_what_is_known_are_a_text_and_more_than_there_are_none() {
+    fn so_many_letters_of_what_is_known_are_a_text_whatever_stands_behind_them() {
         let all: Vec<u8> = (b'a'..=b'z').chain(b'A'..=b'Z').collect();
         for whence in 0..=all.len() {
             for many in 0..=whence {
-                let letters = Letters::known(&all[..whence], many, true).unwrap();
+                let letters = Letters::known(&all[..whence], many, true);
                 assert_eq!(letters, Letters::of(std::str::from_utf8(&all[..many]).unwrap()));
+                let (mut sheet, mut other) = (Sheet::default(), Sheet::default());
+                let mut room = sheet.room();
+                assert_eq!(letters.put(&mut room), whence >= 32 && many <= 32);
+                let put = room.many();
+                sheet.pass(put);
+                letters.put_escaped(&mut other);
+                assert!(put == 0 || sheet.written() == other.written(), "{many} of {whence}");
             }
-            assert!(Letters::known(&all[..whence], whence + 1, true).is_none());
+            assert!(Letters::known(&all[..whence], whence + 1, true).bytes().is_empty());
         }
     }
 
@@ -170,6 +196,11 @@ mod tests {
                 assert_eq!(is_plain(&text), expected, "{byte:#x} at {at} of {length}");
             }
         }
-        assert!(is_plain(b"") && Letters::read(b"\xff").is_none() && Letters::read("é".as_bytes()).is_some());
+        assert!(is_plain(b"") && Letters::read(b"\xff", 1).is_none() && Letters::read(b"", 1).is_none());
+        // A letter beyond ASCII stands for itself, also where another one does not.
+        for (text, expected) in [("é", true), ("é and 😀, plain", true), ("é\"", false), ("\né", false)] {
+            let read = Letters::read(text.as_bytes(), text.len()).unwrap();
+            assert_eq!((read.is_plain(), read), (expected, Letters::of(text)), "{text}");
+        }
     }
 }
