@@ -283,10 +283,13 @@ impl Frames {
         while let Some((byte, behind)) = rest.split_first() {
             if self.have < HEAD_BYTES {
                 (self.head, self.have, rest) = (self.head << 8 | u64::from(*byte), self.have + 1, behind);
-                (self.first, self.seen, self.last) = ([0; 4], 0, 0);
-                let [.., first, second, third, fourth] = self.head.to_be_bytes();
-                let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
-                self.left = usize::try_from(length).unwrap_or(usize::MAX);
+                // Once a message: this is done for each byte of each head.
+                if self.have == HEAD_BYTES {
+                    (self.first, self.seen, self.last) = ([0; 4], 0, 0);
+                    let [.., first, second, third, fourth] = self.head.to_be_bytes();
+                    let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
+                    self.left = usize::try_from(length).unwrap_or(usize::MAX);
+                }
             } else {
                 let (body, behind) = rest.split_at(self.left.min(rest.len()));
                 self.first.iter_mut().skip(self.seen).zip(body).for_each(|(to, from)| *to = *from);

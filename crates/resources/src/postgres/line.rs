@@ -49,9 +49,6 @@ const BEGIN: &str = "BEGIN";
 /// Fails in every state of the server's, and says why.
 const NOT_BEGUN: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the start of the branch was refused\"";
 
-/// What a text says that may end the transaction it is in. One with any of them goes behind BEGIN, not with it.
-const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
-
 /// Where PostgreSQL listens unless told otherwise.
 const PORT: u16 = 5432;
 /// Of an answer to words of ours, at once.
@@ -526,14 +523,22 @@ fn unanswered() -> Native {
     said("the start of the branch was cut short".to_owned())
 }
 
-/// Whether the transaction may be another one, or none, when this has been said.
+/// Whether the transaction may be another one, or none, when this has been said. A text with such a word in it goes behind BEGIN, not
+/// with it.
 fn may_end(sql: &str) -> bool {
     let bytes = sql.as_bytes();
-    let begins = |at: usize| {
-        ENDS.iter().any(|word| bytes.get(at..at + word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
-    };
-    // By their first letters, as this is done for each text.
-    bytes.iter().enumerate().any(|(at, byte)| matches!(byte | 0x20, b'c' | b'r' | b'a' | b'e' | b'p') && begins(at))
+    bytes.iter().enumerate().any(|(at, byte)| {
+        // By their first letters, as this is done for each text.
+        let word: &[u8] = match byte | 0x20 {
+            b'c' => b"commit",
+            b'r' => b"rollback",
+            b'a' => b"abort",
+            b'e' => b"end",
+            b'p' => b"prepare",
+            _ => return false,
+        };
+        bytes.get(at..at + word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
+    })
 }
 
 /// One of the hosts that the configuration names.
