@@ -22,6 +22,9 @@ const HEAD_BYTES: u8 = 5;
 /// How the tags of DEALLOCATE and DISCARD begin.
 const LET_GO: [[u8; 4]; 2] = [*b"DEAL", *b"DISC"];
 
+/// The end of a statement, or of an empty one; rows and what stands over them; the end of an answer.
+const PLAIN: [u8; 5] = *b"CITDZ";
+
 /// How the server calls what a vote and a commit in one phase ask for.
 pub(super) const PREPARED: &str = "PREPARE TRANSACTION";
 pub(super) const COMMITTED: &str = "COMMIT";
@@ -189,6 +192,8 @@ pub(super) struct Pace {
     process: Option<u32>,
     /// Prepared statements have been let go of.
     has_let_go: bool,
+    /// Nothing but ends of statements, and rows, has come since this was asked for.
+    is_plain: bool,
 }
 
 impl Pace {
@@ -206,12 +211,15 @@ impl Pace {
 
     /// Bytes from it.
     pub(super) fn answers(&mut self, bytes: &[u8]) {
-        let Self { answered, owed, status, process, has_let_go, .. } = self;
-        answered.take(bytes, |kind, first, last| match kind {
-            b'Z' => (*owed, *status) = (owed.saturating_sub(1), last),
-            b'K' => *process = Some(u32::from_be_bytes(first)),
-            b'C' => *has_let_go |= LET_GO.contains(&first),
-            _ => {}
+        let Self { answered, owed, status, process, has_let_go, is_plain, .. } = self;
+        answered.take(bytes, |kind, first, last| {
+            *is_plain &= PLAIN.contains(&kind);
+            match kind {
+                b'Z' => (*owed, *status) = (owed.saturating_sub(1), last),
+                b'K' => *process = Some(u32::from_be_bytes(first)),
+                b'C' => *has_let_go |= LET_GO.contains(&first),
+                _ => {}
+            }
         });
     }
 
@@ -228,6 +236,16 @@ impl Pace {
     /// Whether prepared statements have been let go of since this was asked last.
     pub(super) const fn take_let_go(&mut self) -> bool {
         std::mem::replace(&mut self.has_let_go, false)
+    }
+
+    /// From here on it is noted whether anything but ends of statements and rows comes.
+    pub(super) const fn expect_plain(&mut self) {
+        self.is_plain = true;
+    }
+
+    /// Whether nothing else has come since.
+    pub(super) const fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// Whether every answer has ended, and nothing else has begun.
@@ -265,10 +283,13 @@ impl Frames {
         while let Some((byte, behind)) = rest.split_first() {
             if self.have < HEAD_BYTES {
                 (self.head, self.have, rest) = (self.head << 8 | u64::from(*byte), self.have + 1, behind);
-                (self.first, self.seen, self.last) = ([0; 4], 0, 0);
-                let [.., first, second, third, fourth] = self.head.to_be_bytes();
-                let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
-                self.left = usize::try_from(length).unwrap_or(usize::MAX);
+                // Once a message: this is done for each byte of each head.
+                if self.have == HEAD_BYTES {
+                    (self.first, self.seen, self.last) = ([0; 4], 0, 0);
+                    let [.., first, second, third, fourth] = self.head.to_be_bytes();
+                    let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
+                    self.left = usize::try_from(length).unwrap_or(usize::MAX);
+                }
             } else {
                 let (body, behind) = rest.split_at(self.left.min(rest.len()));
                 self.first.iter_mut().skip(self.seen).zip(body).for_each(|(to, from)| *to = *from);
@@ -447,6 +468,25 @@ mod tests {
             {
                 message(b'C', format!("{tag}\0").as_bytes()).chunks(step).for_each(|part| pace.answers(part));
                 assert_eq!((pace.take_let_go(), pace.take_let_go()), (lets_go, false), "{tag}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_ends_of_statements_and_rows_are_plain_however_the_bytes_come() {
+        let plain = [message(b'T', b"\0\0"), row(&[None]), done(), message(b'I', b""), ready(b'T')].concat();
+        let others = [error(b'N', "NOTICE", "00000"), error(b'E', "ERROR", "22012"), message(b'G', b"\0\0\0")];
+        for step in [1, 4, plain.len()] {
+            let mut pace = Pace::default();
+            pace.asks(&message(b'Q', b"a\0"));
+            pace.expect_plain();
+            plain.chunks(step).for_each(|part| pace.answers(part));
+            assert!(pace.is_plain() && pace.is_quiet());
+            for other in &others {
+                pace.expect_plain();
+                other.chunks(step).for_each(|part| pace.answers(part));
+                plain.chunks(step).for_each(|part| pace.answers(part));
+                assert!(!pace.is_plain(), "until it is asked for again");
             }
         }
     }

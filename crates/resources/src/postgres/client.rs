@@ -39,7 +39,7 @@ impl PostgresClient {
     /// What the server says to the first that fails, or how the connection broke; so for all of these.
     pub fn batch_execute(&mut self, sql: &str) -> Result<(), Error> {
         match &mut self.0 {
-            Way::Line(line) => line.text(sql).map(drop),
+            Way::Line(line) => line.batch(sql),
             Way::Given(client) => client.batch_execute(sql),
         }
     }

@@ -1,7 +1,8 @@
 //! One connection, spoken on by the thread that holds it: no helper, no runtime. The driver's state machines are turned by
 //! hand over a blocking socket.
 //!
-//! Walk: [`Line::connect`] · [`Line::text`] the caller's words · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
+//! Walk: [`Line::connect`] · [`Line::text`] the caller's words, [`Line::batch`] where their rows are not wanted: past the driver as long as the
+//! server answers plainly · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
 //! blocks, until it has its answer · [`Line::send`] writes one message of ours past the driver and does not wait,
 //! [`Line::answer`] waits for it: so two servers work at the same time for one thread · [`Line::limit`] how long a read may
 //! block.
@@ -41,20 +42,19 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, Sim
 use super::answer::{self, Row};
 use super::prepared::Prepared;
 use super::session::Failure;
-use super::socket::{Socket, Wire, write_all};
+use super::socket::{Again, Socket, Wire, write_all};
 use crate::kept::said;
 
 const BEGIN: &str = "BEGIN";
 /// Fails in every state of the server's, and says why.
 const NOT_BEGUN: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the start of the branch was refused\"";
 
-/// What a text says that may end the transaction it is in. One with any of them goes behind BEGIN, not with it.
-const ENDS: [&[u8]; 5] = [b"commit", b"rollback", b"abort", b"end", b"prepare"];
-
 /// Where PostgreSQL listens unless told otherwise.
 const PORT: u16 = 5432;
 /// Of an answer to words of ours, at once.
 const READ_BYTES: usize = 1 << 10;
+/// Of an answer that nobody wants; one that is longer is the driver's.
+const HEARD_BYTES_MAX: usize = 64 << 10;
 /// What a message of ours mostly takes.
 const MESSAGE_BYTES: usize = 256;
 
@@ -169,6 +169,7 @@ impl Line {
             is_limited: AtomicBool::new(true),
             deadline_us: AtomicU64::new(0),
             pace: Mutex::default(),
+            again: Mutex::default(),
         });
         socket.set_limit(at_most).map_err(NoLine::Nobody)?;
         let (client, connection) = {
@@ -257,18 +258,33 @@ impl Line {
 
     /// The caller's own statements, behind the BEGIN that is due, and with it where they cannot end its transaction.
     pub(super) fn text(&mut self, sql: &str) -> Answer {
+        let (mut messages, is_led) = self.behind_begin(sql, Self::simple_query)?;
+        if is_led && matches!(messages.first(), Some(SimpleQueryMessage::CommandComplete(_))) {
+            messages.remove(0);
+        }
+        Ok(messages)
+    }
+
+    /// The same, and nobody wants to know what they answer.
+    pub(super) fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        self.behind_begin(sql, Self::tell).map(drop)
+    }
+
+    /// What they answer, and whether BEGIN's answer is in front of it.
+    fn behind_begin<T>(
+        &mut self,
+        sql: &str,
+        say: impl Fn(&mut Self, &str) -> Result<T, Error>,
+    ) -> Result<(T, bool), Error> {
         if self.begin != Begin::Owed || may_end(sql) {
             self.pass()?;
-            return self.simple_query(sql);
+            return say(self, sql).map(|answer| (answer, false));
         }
         self.begin = Begin::Refused(unanswered());
-        match self.simple_query(&[BEGIN, "; ", sql].concat()) {
-            Ok(mut messages) => {
+        match say(self, &[BEGIN, "; ", sql].concat()) {
+            Ok(answer) => {
                 self.begin = Begin::Said;
-                if matches!(messages.first(), Some(SimpleQueryMessage::CommandComplete(_))) {
-                    messages.remove(0);
-                }
-                Ok(messages)
+                Ok((answer, true))
             }
             // A message that the server cannot read is not begun: there is no transaction that could have failed. What it
             // says to another BEGIN tells: in a failed transaction that fails too. The end of the answer would not, as the
@@ -276,7 +292,7 @@ impl Line {
             Err(error) if error.as_db_error().is_some() => match self.simple_query(BEGIN) {
                 Ok(_) => {
                     self.begin = Begin::Said;
-                    self.simple_query(sql)
+                    say(self, sql).map(|answer| (answer, false))
                 }
                 Err(probed) if probed.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
                     self.begin = Begin::Said;
@@ -322,6 +338,31 @@ impl Line {
     pub(super) fn simple_query(&mut self, sql: &str) -> Answer {
         let client = Arc::clone(&self.client);
         self.wait(client.simple_query(sql))
+    }
+
+    /// One message past the driver, to which it would be several times the work. Where its answer is more than the ends of its
+    /// statements (an error, a notice, COPY), the message is the driver's after all: what it says goes nowhere, and it
+    /// reads what has come.
+    fn tell(&mut self, sql: &str) -> Result<(), Error> {
+        let mut message = BytesMut::with_capacity(MESSAGE_BYTES);
+        // What the driver has still to say of its own goes first. What cannot be said, it says so itself.
+        if self.turn(false).is_err() || self.settle().is_err() || frontend::query(sql, &mut message).is_err() {
+            return self.simple_query(sql).map(drop);
+        }
+        self.socket.pace().expect_plain();
+        let (mut heard, mut some) = (BytesMut::new(), [0; READ_BYTES]);
+        let mut goes_on = write_all(&message, |rest| self.socket.write(rest)).is_ok();
+        while goes_on {
+            let read = self.socket.read(&mut some).unwrap_or(0);
+            heard.extend_from_slice(some.get(..read).unwrap_or_default());
+            let pace = self.socket.pace();
+            if pace.is_plain() && pace.is_quiet() {
+                return Ok(());
+            }
+            goes_on = read > 0 && pace.is_plain() && heard.len() <= HEARD_BYTES_MAX;
+        }
+        *self.socket.again() = Again { said: message, heard };
+        self.simple_query(sql).map(drop)
     }
 
     /// A question of the driver's that is over when it is answered: it hands out nothing that is read or written later.
@@ -482,14 +523,22 @@ fn unanswered() -> Native {
     said("the start of the branch was cut short".to_owned())
 }
 
-/// Whether the transaction may be another one, or none, when this has been said.
+/// Whether the transaction may be another one, or none, when this has been said. A text with such a word in it goes behind BEGIN, not
+/// with it.
 fn may_end(sql: &str) -> bool {
     let bytes = sql.as_bytes();
-    let begins = |at: usize| {
-        ENDS.iter().any(|word| bytes.get(at..at + word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
-    };
-    // By their first letters, as this is done for each text.
-    bytes.iter().enumerate().any(|(at, byte)| matches!(byte | 0x20, b'c' | b'r' | b'a' | b'e' | b'p') && begins(at))
+    bytes.iter().enumerate().any(|(at, byte)| {
+        // By their first letters, as this is done for each text.
+        let word: &[u8] = match byte | 0x20 {
+            b'c' => b"commit",
+            b'r' => b"rollback",
+            b'a' => b"abort",
+            b'e' => b"end",
+            b'p' => b"prepare",
+            _ => return false,
+        };
+        bytes.get(at..at + word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
+    })
 }
 
 /// One of the hosts that the configuration names.

@@ -1,7 +1,8 @@
 //! The socket under the driver and our own messages: one read is let through at a time, within a limit, and what passes is
 //! looked at.
 //!
-//! Walk: [`Socket::read`] and [`Socket::write`] for whoever speaks · [`Wire`] is what the driver has of it.
+//! Walk: [`Socket::read`] and [`Socket::write`] for whoever speaks · [`Wire`] is what the driver has of it: with [`Again`] its next
+//! words go nowhere, as they have been said, and it reads the answer that has come.
 //! Deliberately absent: what is said (`line.rs`).
 
 use std::io::{self, Read as _, Write as _};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use assent_world::net::Stream;
 use assent_world::{Clock as _, RealClock};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::answer::Pace;
@@ -34,11 +36,45 @@ pub(super) struct Socket {
     /// Microseconds of the clock at which it is, however much comes in between; 0 until something is waited for.
     pub(super) deadline_us: AtomicU64,
     pub(super) pace: Mutex<Pace>,
+    /// What was said and heard already, and the driver is to take for its own.
+    pub(super) again: Mutex<Again>,
+}
+
+/// A message that was said past the driver, and is the driver's after all.
+#[derive(Default)]
+pub(super) struct Again {
+    /// Its next words, which have gone out already.
+    pub(super) said: BytesMut,
+    /// What has come of the answer, to be read first.
+    pub(super) heard: BytesMut,
+}
+
+impl Again {
+    /// How many of the driver's bytes have gone out already.
+    fn swallow(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let swallowed = self.said.len();
+        // A statement that another thread drops just now has its leave taken in front of them: then the answer would be taken for that
+        // to the leave.
+        if !bytes.starts_with(&self.said) {
+            return Err(io::Error::other("a statement was dropped by another thread while an error was read"));
+        }
+        self.said.clear();
+        Ok(swallowed)
+    }
+
+    fn hear(&mut self, buffer: &mut ReadBuf<'_>) {
+        let part = self.heard.split_to(buffer.remaining().min(self.heard.len()));
+        buffer.put_slice(&part);
+    }
 }
 
 impl Socket {
     pub(super) fn pace(&self) -> MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn again(&self) -> MutexGuard<'_, Again> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -107,6 +143,13 @@ impl Socket {
 
 impl AsyncRead for Wire {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut again = self.0.again();
+        // An answer before its question would be nobody's.
+        if again.said.is_empty() && !again.heard.is_empty() {
+            again.hear(buffer);
+            return Poll::Ready(Ok(()));
+        }
+        drop(again);
         if !self.0.may_read.swap(false, Ordering::Relaxed) {
             self.0.is_hungry.store(true, Ordering::Relaxed);
             return Poll::Pending;
@@ -118,6 +161,11 @@ impl AsyncRead for Wire {
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.has_written.store(true, Ordering::Relaxed);
+        let mut again = self.0.again();
+        if !again.said.is_empty() {
+            return Poll::Ready(again.swallow(bytes));
+        }
+        drop(again);
         Poll::Ready(self.0.write(bytes))
     }
 
@@ -151,6 +199,22 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_said_is_not_said_again_and_what_was_heard_is_read() {
+        let mut again = Again { said: b"Q12".as_slice().into(), heard: b"abcd".as_slice().into() };
+        let mut some = [0; 3];
+        let mut heard = Vec::new();
+        while !again.heard.is_empty() {
+            let mut buffer = ReadBuf::new(&mut some);
+            again.hear(&mut buffer);
+            heard.push(buffer.filled().to_vec());
+        }
+        assert_eq!(heard, [&b"abc"[..], b"d"]);
+        assert!(again.swallow(b"C9Q12").is_err() && again.swallow(b"Q1").is_err(), "somebody else's come first");
+        assert_eq!(again.swallow(b"Q12C9").unwrap(), 3);
+        assert!(again.said.is_empty());
+    }
 
     #[test]
     fn a_writer_that_takes_nothing_is_an_error_and_one_that_takes_a_little_is_asked_again() {

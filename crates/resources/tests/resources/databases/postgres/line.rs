@@ -80,6 +80,52 @@ fn long_answers_notices_and_questions_pass() {
     assert_eq!(branch.call(Verb::Start(xid("long", 0))), Reply::Done, "and it is in step");
 }
 
+/// Words whose rows nobody wants go past the driver, and what is not answered plainly is the driver's after all: the same
+/// error as with rows, the notice, and the line in step behind it, whatever of the answer had come by then.
+#[test]
+fn a_batch_says_what_the_driver_says() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "batch");
+    let mut branch = table.resource();
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let rows = |number: u32| format!("SELECT repeat('x', 500) FROM generate_series(1, {number})");
+    let failing = [
+        "SELECT 1/0".to_owned(),
+        format!("{}; SELECT 1/0", rows(1)),
+        // More than a read, more than is kept, more than the driver's channels hold.
+        format!("{}; SELECT 1/0; SELECT 2", rows(10)),
+        format!("{}; SELECT 1/0", rows(20_000)),
+        "SELECT 1 FROM no_such_table".to_owned(),
+        "no such words".to_owned(),
+        "SELECT '\0'".to_owned(),
+    ];
+    for (number, words) in (0..).zip(failing.iter().cycle().take(5 * failing.len())) {
+        let xid = xid("batch", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        let with_rows = branch.work(|it| it.simple_query(words).map(drop)).unwrap_err();
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        assert_eq!(run(&mut branch, words).unwrap_err(), with_rows, "{words}");
+        // Words that the driver does not send begin nothing.
+        let behind = if words.contains('\0') { "3B001" } else { "25P02" };
+        assert_eq!(run(&mut branch, "SELECT 1").unwrap_err().into_native().1.code, behind, "{words}");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+    let noisy = "DO 'BEGIN RAISE NOTICE ''heard''; END'";
+    for (number, words) in (100..).zip(["", ";", noisy, "SET application_name = 'another'", &rows(20_000)]) {
+        let xid = xid("batch", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, words).unwrap();
+        run(&mut branch, &format!("{insert}; {noisy}; {insert}")).unwrap();
+        assert_eq!(branch.work(|it| it.query("SELECT 7", &[])).unwrap().len(), 1);
+        run(&mut branch, words).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+        assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
+    }
+    assert_eq!(table.rows(), [1; 10]);
+}
+
 /// What the driver has still to say of a statement that was dropped, and what it reads of an error, keep nobody waiting: not
 /// the caller's next words, not the vote behind them, not the next branch.
 #[test]
