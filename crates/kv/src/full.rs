@@ -41,25 +41,34 @@ impl Full {
 
 #[cfg(test)]
 mod tests {
+    use assent_world::{Clock, RealClock};
+
     use super::*;
 
     #[test]
     fn the_first_who_finds_it_full_wakes_and_nobody_else_until_that_was_dealt_with() {
-        let full = Full::default();
+        let (full, clock) = (Full::default(), RealClock);
         let bumps = |full: &Full| full.gate.value();
+        let waited = |at_most: Duration| {
+            let from = clock.now();
+            full.wait(at_most);
+            clock.now().since(from)
+        };
+        let (ever, at_once) = (Duration::from_secs(60), Duration::from_secs(30));
         full.hears();
         full.tell();
         full.tell();
         assert_eq!(bumps(&full), 1);
         // Told since: it does not sleep.
-        full.wait(Duration::from_secs(1000));
+        assert!(waited(ever) < at_once);
         full.hears();
         full.tell();
         assert_eq!(bumps(&full), 1, "nobody has dealt with it");
-        full.wait(Duration::from_millis(1));
+        let rest = Duration::from_millis(50);
+        assert!(waited(rest) >= rest, "it was heard: it sleeps");
         full.forget();
         full.tell();
         assert_eq!(bumps(&full), 2);
-        full.wait(Duration::from_secs(1000));
+        assert!(waited(ever) < at_once);
     }
 }

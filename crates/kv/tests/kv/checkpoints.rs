@@ -6,7 +6,7 @@ use std::time::Duration;
 use assent_kind::Kind;
 use assent_kv::{Config, Durability, KvError, Rows};
 use assent_sim::{Call, Fault, Operation, SimDisk};
-use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
+use assent_world::{Access, Clock, Disk, Open, RealClock, read_exact_at, write_all_at};
 
 use super::branches::{commit, ended, prepare};
 use super::{Desk, all, fresh, open, xid};
@@ -168,10 +168,17 @@ fn a_ledger_of_another_journal_is_built_anew() {
 /// It slept its 100 ms whatever came: what writers brought meanwhile stood above a half of all memory, and they waited for it.
 #[test]
 fn whoever_ticks_hears_at_once_that_memory_is_full_and_rests_behind_a_failure() {
-    let ever = Duration::from_secs(1_000_000);
     let disk = SimDisk::new();
     let config = Config { memory_bytes: 64 << 10, ..Config::default() };
     let desk = open(&disk, config);
+    // It sleeps in the kernel, whatever a store's clock says: this asks the machine's.
+    let clock = RealClock;
+    let waited = |at_most: Duration| {
+        let from = clock.now();
+        desk.kv.wait_due(at_most);
+        clock.now().since(from)
+    };
+    let hears_at_once = || assert!(waited(Duration::from_secs(60)) < Duration::from_secs(30), "nobody woke it");
     let mut number = 0_u32;
     let mut fill = || {
         while desk.kv.stats().memory_bytes < config.memory_bytes {
@@ -183,22 +190,24 @@ fn whoever_ticks_hears_at_once_that_memory_is_full_and_rests_behind_a_failure() 
     };
     for round in 1..4 {
         fill();
-        desk.kv.wait_due(ever);
+        hears_at_once();
         desk.kv.tick();
         assert_eq!((desk.kv.stats().checkpoints, desk.kv.stats().memory_bytes), (round, 0));
     }
     fill();
     disk.inject(Call::of(Operation::Create, 1), Fault::Full);
-    desk.kv.wait_due(ever);
+    hears_at_once();
     desk.kv.tick();
     fill();
     // It sleeps: nobody wakes it for the next try.
-    desk.kv.wait_due(Duration::from_millis(1));
+    let rest = Duration::from_millis(50);
+    let rested = waited(rest);
+    assert!(rested >= rest, "behind a failure it was woken after {rested:?}");
     assert_eq!(desk.kv.stats().checkpoints_failed, 1);
     (0..20).for_each(|_| desk.kv.tick());
     assert_eq!((desk.kv.stats().checkpoints, desk.kv.stats().memory_bytes), (4, 0));
     fill();
-    desk.kv.wait_due(ever);
+    hears_at_once();
 }
 
 /// A full disk under a store that goes on: what cannot be written out does not pile up, and goes out when there is room.
