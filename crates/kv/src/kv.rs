@@ -144,7 +144,7 @@ pub struct Stats {
     /// Bytes of the ledger's rows that only memory has.
     pub memory_bytes: u64,
     /// Memory beside that which only snapshots keep, branches' ones among them: rows that were written out since they were taken.
-    /// In neither is what of such memory nobody uses and the next rows take, at most 16 MiB.
+    /// In neither is what of such memory nobody uses and the next rows take, at most 16 MiB ([`Kv::ledger_facts`] has it).
     pub pinned_bytes: u64,
     /// Bytes of values, with what is kept beside them, that the ledger's files point to.
     pub live_bytes: u64,

@@ -77,9 +77,10 @@ pub struct Facts {
     pub merged_bytes: u64,
     /// Manifests that were committed.
     pub commits: u64,
-    /// Bytes of the process that it holds: memtables, what of those that are gone waits for the next one (at most 16 MiB), cache and the
-    /// tops of indexes.
+    /// Bytes of the process that it holds: memtables, what of those that are gone waits for the next one, cache and the tops of indexes.
     pub memory_bytes: u64,
+    /// Of these, what waits for the next memtable: at most 16 MiB.
+    pub spare_bytes: u64,
 }
 
 /// What a check of everything found.

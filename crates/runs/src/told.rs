@@ -34,6 +34,7 @@ impl Runs {
         let cache = self.cache.facts();
         let run_bytes: u64 = version.levels.iter().flat_map(|level| level.iter()).map(|run| run.memory_bytes()).sum();
         let table_bytes: u64 = tables(&version).map(Memtable::memory_bytes).sum();
+        let spare_bytes = self.spare.memory_bytes();
         let levels: Vec<LevelFacts> = version.levels.iter().map(|level| level_facts(level)).collect();
         Facts {
             runs: levels.iter().map(|level| level.runs).sum(),
@@ -48,7 +49,8 @@ impl Runs {
             flushed_bytes: Counts::read(&self.counts.flushed_bytes),
             merged_bytes: Counts::read(&self.counts.merged_bytes),
             commits: Counts::read(&self.counts.commits),
-            memory_bytes: run_bytes + table_bytes + cache.bytes + self.spare.memory_bytes(),
+            memory_bytes: run_bytes + table_bytes + cache.bytes + spare_bytes,
+            spare_bytes,
         }
     }
 

@@ -160,6 +160,9 @@ fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
         metrics.sample_gauge(name, None, help, move || signed(ask()));
     };
     let counter = |name, help, of| metrics.sample_counter(name, None, help, facts(of));
+    gauge("kv_ledger_spare_bytes", "Bytes of memory that its rows took and that wait for the next ones", |facts, _| {
+        facts.spare_bytes
+    });
     gauge("kv_ledger_debt_bytes", "Bytes that merges of the ledger would have to read now", |_, debt| debt.merge_bytes);
     gauge("kv_ledger_unwritten_bytes", "Bytes of its memory that are closed and not yet written out", |_, debt| {
         debt.immutable_bytes

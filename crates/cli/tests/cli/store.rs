@@ -266,6 +266,7 @@ fn what_the_store_does_is_scraped() {
     assert!(metric(&text, "assent_kv_ledger_flushed_bytes_total") > 0.0);
     for name in [
         "kv_ledger_memory_bytes",
+        "kv_ledger_spare_bytes",
         "kv_ledger_debt_bytes",
         "kv_ledger_unwritten_bytes",
         "kv_cache_bytes",

@@ -301,9 +301,10 @@ fn what_is_applied_takes_the_memory_of_what_was_written_out_and_nothing_of_what_
     write_out();
     drop(view);
     assert_eq!(runs.pinned_bytes(), 0);
-    let before = runs.facts().memory_bytes;
-    assert!(before > pinned, "it waits, and is told");
+    let (before, spare) = (runs.facts().memory_bytes, runs.facts().spare_bytes);
+    assert!(before > spare && spare > pinned, "it waits, and is told");
     fill(3);
+    assert!(runs.facts().spare_bytes < spare, "it is used");
     // Its places come to it: laid once, for as many keys as there were before.
     assert_eq!(runs.facts().memory_bytes - before, 8 * 8192);
 }
