@@ -126,9 +126,12 @@ impl<K: Eq + Hash, V: Weighed + ?Sized> Kept<K, V> {
     }
 
     fn put_aside(&self, (key, value): (K, Arc<V>)) {
+        let bytes = weight(&value);
+        if bytes > self.aside_bytes_max {
+            return;
+        }
         // Nobody waits for that either.
         let Ok(mut aside) = self.aside.try_lock() else { return };
-        let bytes = weight(&value);
         aside.bytes += bytes;
         aside.items.push_back((key, value, bytes));
         while aside.items.len() > ASIDE_MAX || aside.bytes > self.aside_bytes_max {
