@@ -95,6 +95,25 @@ fn pieces_put_together_are_the_whole_and_none_is_large() {
 }
 
 #[test]
+fn a_long_value_alone_is_a_piece_behind_which_others_may_come() {
+    // It was known to be the last one: whoever asks for no more than one piece took a text of any length for a short answer.
+    let desk = fresh();
+    let json = |letters: usize| format!("\"{}\"", "a".repeat(letters));
+    let piece = (32 << 10) - 2;
+    for (name, letters, is_short) in [("short", piece - 1, true), ("a piece", piece, false), ("long", 40_000, false)] {
+        let doc = desk.db.create(name, Versioning::default()).unwrap();
+        let mut edit = doc.edit().unwrap();
+        edit.insert_json(At::Last(NodeKey::DOCUMENT), None, json(letters).as_bytes()).unwrap();
+        let mut chunks = Form::default().chunks(edit.commit(&Meta::default()).unwrap());
+        let written = Written { nodes: 1, ..Written::default() };
+        assert!(chunks.next().unwrap().unwrap() == json(letters).as_bytes(), "{name}");
+        assert_eq!((chunks.is_over(), chunks.written()), (is_short, written), "{name}");
+        assert!(chunks.next().is_none() && chunks.is_over(), "{name}");
+        assert_eq!(chunks.written(), written, "{name}");
+    }
+}
+
+#[test]
 fn siblings_over_many_pages_read_the_same_however_often_wherever_they_end_and_whatever_was_laid_over_them() {
     const ITEMS: u64 = 5_000;
     let desk = fresh();
