@@ -33,6 +33,7 @@ impl Room<'_> {
     #[inline(always)]
     pub(super) fn put<const BLOCK: usize>(&mut self, block: &[u8; BLOCK], many: u8) {
         const { assert!(BLOCK <= BLOCK_BYTES_MAX, "wherever its bytes begin there is room for the whole block") };
+        debug_assert!(usize::from(many) <= BLOCK, "{many} bytes of a block of {BLOCK}");
         let from = usize::from(self.many);
         if let Some(place) = self.free.get_mut(from..from + BLOCK) {
             place.copy_from_slice(block);
@@ -43,6 +44,7 @@ impl Room<'_> {
     /// Puts these, which are no more than a block.
     #[inline(always)]
     pub(super) fn put_few(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= BLOCK_BYTES_MAX, "{} bytes are no more than a block", bytes.len());
         let mut block = [0; BLOCK_BYTES_MAX];
         let many = block.iter_mut().zip(bytes).map(|(place, byte)| *place = *byte).fold(0, |many, ()| many + 1);
         self.put(&block, many);
