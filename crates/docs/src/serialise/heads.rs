@@ -12,7 +12,7 @@ const HEADS_MAX: usize = 4_096;
 /// Room for so many is taken at once.
 const HEADS_FEW: usize = 8;
 /// Those of short names are no longer.
-const HEAD_BLOCK_BYTES: usize = 64;
+pub(super) const HEAD_BLOCK_BYTES: usize = 64;
 
 /// What stands before a member.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 //! Deliberately absent: a vector's own end. It would be asked and moved with each block.
 
 /// The longest block.
-const BLOCK_BYTES_MAX: usize = 64;
+pub(super) const BLOCK_BYTES_MAX: usize = 64;
 /// Room for as many bytes as a [`Room`] counts, and a block behind them.
 const ROOM_BYTES: usize = u8::MAX as usize + BLOCK_BYTES_MAX;
 /// So many bytes are filled with zeros at a time, of a short text fewer. Of more than 2 KB the C library makes one instruction, which takes longer to begin.
