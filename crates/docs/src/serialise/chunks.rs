@@ -46,7 +46,8 @@ impl<L: Look> Chunks<L> {
             self.is_begun = true;
             writing.begin()?;
         }
-        if writing.step(CHUNK_BYTES)? {
+        // A value alone may be as long as that too: it is a piece like others, and whether it was the last one is known behind it.
+        if writing.step(CHUNK_BYTES)? || writing.pen.out.len() >= CHUNK_BYTES {
             return Ok(Some(std::mem::replace(&mut writing.pen.out, Sheet::with_room(ROOM_BYTES)).taken()));
         }
         self.written = writing.pen.written;

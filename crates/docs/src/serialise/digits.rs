@@ -7,7 +7,7 @@ use super::sheet::Room;
 /// Numbers below this have eight digits at most.
 const EIGHT: u64 = 100_000_000;
 /// As many as a number has at most.
-const DIGITS_MAX: usize = 20;
+pub(super) const DIGITS_MAX: usize = 20;
 
 /// Numbers that differ in the last digit alone, with no more than eight digits.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ const HEADS_MAX: usize = 4_096;
 /// Room for so many is taken at once.
 const HEADS_FEW: usize = 8;
 /// Those of short names are no longer.
-const HEAD_BLOCK_BYTES: usize = 64;
+pub(super) const HEAD_BLOCK_BYTES: usize = 64;
 
 /// What stands before a member.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Head {
     of: PathId,
     block: [u8; HEAD_BLOCK_BYTES],
@@ -27,8 +27,8 @@ struct Head {
 
 #[derive(Debug)]
 pub(super) struct Heads {
-    /// By the path's number.
-    kept: Vec<Head>,
+    /// By the path's number; each in a place of its own, as of a document with many paths a reading may need the last alone.
+    kept: Vec<Option<Box<Head>>>,
     is_pretty: bool,
     /// What stands around the name.
     around: [&'static str; 2],
@@ -49,7 +49,7 @@ impl Heads {
     #[inline(always)]
     pub(super) fn put(&self, path: PathId, room: &mut Room<'_>) -> bool {
         match self.kept.get(place(path)) {
-            Some(head) if head.of == path && head.many > 0 => {
+            Some(Some(head)) if head.of == path && head.many > 0 => {
                 room.put(&head.block, head.many);
                 true
             }
@@ -62,7 +62,7 @@ impl Heads {
     #[inline(never)]
     pub(super) fn member<L: Look>(&mut self, look: &L, path: PathId, out: &mut Sheet) -> Result<(), DocsError> {
         let at = place(path);
-        let kept = self.kept.get(at).filter(|head| head.of == path);
+        let kept = self.kept.get(at).and_then(Option::as_ref).filter(|head| head.of == path);
         if let Some(long) = kept.and_then(|head| head.long.as_ref()) {
             out.put_all(long);
             return Ok(());
@@ -80,10 +80,10 @@ impl Heads {
         if self.kept.len() <= at {
             // Documents of a few paths are most of those that are read again and again.
             self.kept.reserve((at + 1).max(HEADS_FEW).saturating_sub(self.kept.len()));
-            self.kept.resize(at + 1, Head::NONE);
+            self.kept.resize_with(at + 1, || None);
         }
         if let Some(place) = self.kept.get_mut(at) {
-            *place = head;
+            *place = Some(Box::new(head));
         }
         Ok(())
     }

@@ -2,10 +2,11 @@
 //!
 //! Walk: [`Pen::next`] the node that comes next; what is over is closed on the way · [`Pen::value`] a value, or the beginning of a container.
 
-use super::digits::Digits;
-use super::heads::Heads;
+use super::digits::{DIGITS_MAX, Digits};
+use super::heads::{HEAD_BLOCK_BYTES, Heads};
 use super::seen::Seen;
-use super::sheet::{Room, Sheet};
+use super::sheet::{BLOCK_BYTES_MAX, Room, Sheet};
+use super::text::FEW;
 use super::{Form, Metadata, Written};
 use crate::DocsError;
 use crate::look::Look;
@@ -14,6 +15,15 @@ use crate::node::{Kind, NodeKey};
 /// Deeper lines are indented no further, so that a deep document does not become a vast one.
 const INDENT_LEVELS_MAX: usize = 64;
 const BLANKS: [u8; 2 * INDENT_LEVELS_MAX] = [b' '; 2 * INDENT_LEVELS_MAX];
+
+/// All that is short of a container with all metadata: comma, head, key, hash and kind, both counts with their names, what stands
+/// before its value, and how that begins. Of a text [`FEW`] letters and their quotes stand where those counts do.
+const SHORT_BYTES_MAX: usize =
+    1 + HEAD_BLOCK_BYTES + DIGITS_MAX + BLOCK_BYTES_MAX + (14 + DIGITS_MAX) + (19 + DIGITS_MAX) + 11 + 1;
+const _: () =
+    assert!(SHORT_BYTES_MAX <= u8::MAX as usize, "what is short of a node fits in the room that is asked for once");
+const _: () =
+    assert!(FEW as usize + 3 <= 14 + 19 + 2 * DIGITS_MAX + 1, "a text is no longer than what a container has instead");
 
 /// A container that is being written.
 #[derive(Clone, Copy)]
@@ -161,7 +171,7 @@ impl Pen {
         more: Option<(u64, u64)>,
     ) -> Result<(), DocsError> {
         let (is_first, is_member) = self.count(node);
-        // All that is short of a node fits: numbers have 20 letters at most, and of counts there are two.
+        // All that is short of a node fits ([`SHORT_BYTES_MAX`]).
         let mut room = self.out.room();
         room.put(b",", u8::from(!is_first));
         if self.style.is_pretty && !self.open.is_empty() {

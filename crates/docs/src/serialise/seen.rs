@@ -31,6 +31,8 @@ impl<'p> Seen<'p> {
     pub(super) fn text(&self) -> Letters<'p> {
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         let whence = self.bytes.get(place(self.first)..).unwrap_or_default();
+        // What is kept of a node was read from these very bytes.
+        debug_assert!(place(self.many) <= whence.len(), "{} letters of {}", self.many, whence.len());
         Letters::known(whence, place(self.many), self.is_plain)
     }
 

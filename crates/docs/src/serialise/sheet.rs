@@ -7,7 +7,7 @@
 //! Deliberately absent: a vector's own end. It would be asked and moved with each block.
 
 /// The longest block.
-const BLOCK_BYTES_MAX: usize = 64;
+pub(super) const BLOCK_BYTES_MAX: usize = 64;
 /// Room for as many bytes as a [`Room`] counts, and a block behind them.
 const ROOM_BYTES: usize = u8::MAX as usize + BLOCK_BYTES_MAX;
 /// So many bytes are filled with zeros at a time, of a short text fewer. Of more than 2 KB the C library makes one instruction, which takes longer to begin.
@@ -33,6 +33,7 @@ impl Room<'_> {
     #[inline(always)]
     pub(super) fn put<const BLOCK: usize>(&mut self, block: &[u8; BLOCK], many: u8) {
         const { assert!(BLOCK <= BLOCK_BYTES_MAX, "wherever its bytes begin there is room for the whole block") };
+        debug_assert!(usize::from(many) <= BLOCK, "{many} bytes of a block of {BLOCK}");
         let from = usize::from(self.many);
         if let Some(place) = self.free.get_mut(from..from + BLOCK) {
             place.copy_from_slice(block);
@@ -43,6 +44,7 @@ impl Room<'_> {
     /// Puts these, which are no more than a block.
     #[inline(always)]
     pub(super) fn put_few(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= BLOCK_BYTES_MAX, "{} bytes are no more than a block", bytes.len());
         let mut block = [0; BLOCK_BYTES_MAX];
         let many = block.iter_mut().zip(bytes).map(|(place, byte)| *place = *byte).fold(0, |many, ()| many + 1);
         self.put(&block, many);

@@ -5,7 +5,7 @@
 use super::sheet::{Room, Sheet};
 
 /// Few letters: most texts are no longer.
-const FEW: u8 = 32;
+pub(super) const FEW: u8 = 32;
 const FEW_BYTES: usize = FEW as usize;
 
 /// A text, and whether each of its letters stands for itself between quotes. Most do.

@@ -1,6 +1,10 @@
 //! JSON out in parts: pages, pieces, several revisions.
 
-use assent_docs::{At, Document, Form, Look, Meta, Metadata, NodeKey, Value, Versioning, Written};
+use std::fmt::Write;
+
+use assent_docs::{
+    At, Cursor, Document, Form, Kind as NodeKind, Look, Meta, Metadata, NodeKey, Revision, Value, Versioning, Written,
+};
 use assent_kind::Kind;
 
 use super::{Desk, fresh};
@@ -95,6 +99,25 @@ fn pieces_put_together_are_the_whole_and_none_is_large() {
 }
 
 #[test]
+fn a_long_value_alone_is_a_piece_behind_which_others_may_come() {
+    // It was known to be the last one: whoever asks for no more than one piece took a text of any length for a short answer.
+    let desk = fresh();
+    let json = |letters: usize| format!("\"{}\"", "a".repeat(letters));
+    let piece = (32 << 10) - 2;
+    for (name, letters, is_short) in [("short", piece - 1, true), ("a piece", piece, false), ("long", 40_000, false)] {
+        let doc = desk.db.create(name, Versioning::default()).unwrap();
+        let mut edit = doc.edit().unwrap();
+        edit.insert_json(At::Last(NodeKey::DOCUMENT), None, json(letters).as_bytes()).unwrap();
+        let mut chunks = Form::default().chunks(edit.commit(&Meta::default()).unwrap());
+        let written = Written { nodes: 1, ..Written::default() };
+        assert!(chunks.next().unwrap().unwrap() == json(letters).as_bytes(), "{name}");
+        assert_eq!((chunks.is_over(), chunks.written()), (is_short, written), "{name}");
+        assert!(chunks.next().is_none() && chunks.is_over(), "{name}");
+        assert_eq!(chunks.written(), written, "{name}");
+    }
+}
+
+#[test]
 fn siblings_over_many_pages_read_the_same_however_often_wherever_they_end_and_whatever_was_laid_over_them() {
     const ITEMS: u64 = 5_000;
     let desk = fresh();
@@ -152,6 +175,93 @@ fn siblings_over_many_pages_read_the_same_however_often_wherever_they_end_and_wh
     edit.commit(&Meta::default()).unwrap();
     reads_as(2, &items);
     reads_as(1, &older);
+}
+
+/// A node as JSON, a part of it after the other, of what everyone can look at.
+fn laid(revision: &Revision, key: NodeKey, form: Form, level: usize) -> String {
+    let node = revision.item(key).unwrap().node;
+    let (blank, line) = if form.pretty { (" ", format!("\n{}", "  ".repeat(level))) } else { ("", String::new()) };
+    let quoted = |text: &str| serde_json::to_string(text).unwrap();
+    let (has_metadata, all) = (form.metadata != Metadata::None, form.metadata == Metadata::All);
+    let value = if node.kind.is_container() {
+        let [begin, end] = if node.kind == NodeKind::Object && !has_metadata { ["{", "}"] } else { ["[", "]"] };
+        let next = |key: &NodeKey| revision.item(*key).unwrap().node.right;
+        let children = std::iter::successors(node.first, next).map(|child| laid(revision, child, form, level + 1));
+        let children = children.collect::<Vec<_>>().join(",");
+        format!("{begin}{children}{}{end}", if children.is_empty() { "" } else { &line })
+    } else {
+        match node.kind {
+            NodeKind::String => quoted(revision.item(key).unwrap().text()),
+            NodeKind::Number => revision.item(key).unwrap().text().to_owned(),
+            NodeKind::Null => "null".to_owned(),
+            kind => (kind == NodeKind::True).to_string(),
+        }
+    };
+    let line = if level > 0 { &line } else { "" };
+    let mut cursor = Cursor::new(revision);
+    assert!(cursor.to(key).unwrap());
+    let name = cursor.name().unwrap().map(|name| quoted(name.as_str()));
+    if !has_metadata {
+        return format!("{line}{}{value}", name.map_or(String::new(), |name| format!("{name}:{blank}")));
+    }
+    let name = name.map_or(String::new(), |name| format!("\"key\":{blank}{name},"));
+    let mut known = format!("\"nodeKey\":{}", key.0);
+    if all {
+        let hash = revision.hash(&revision.item(key).unwrap()).unwrap();
+        write!(known, ",\"hash\":\"{hash:016x}\",\"type\":\"{}\"", node.kind.name()).unwrap();
+    }
+    if node.kind.is_container() && form.metadata != Metadata::NodeKey {
+        write!(known, ",\"childCount\":{}", node.children).unwrap();
+        if all {
+            write!(known, ",\"descendantCount\":{}", node.descendants).unwrap();
+        }
+    }
+    format!("{line}{{{name}\"metadata\":{blank}{{{known}}},\"value\":{blank}{value}}}")
+}
+
+#[test]
+fn a_name_and_a_value_of_any_length_are_written_as_they_are_in_each_form() {
+    let desk = fresh();
+    let texts = [0, 31, 32, 33].map(|letters| format!("\"{}\"", "v".repeat(letters)));
+    let number = "1234567890".repeat(4);
+    let values: Vec<&str> = { texts.iter().map(String::as_str) }
+        .chain([&*number, "7", "true", "false", "null", "{}", "[]", "\"a \\\"é\\n\""])
+        .collect();
+    // What stands around a name has 3 to 34 letters, and 64 are a block.
+    let names = [0, 1].into_iter().chain(28..=66).map(|letters| "n".repeat(letters));
+    let names: Vec<String> = names.chain(["a \\\"\\né".to_owned()]).collect();
+    let member = |(at, name): (usize, &String)| format!("\"{name}\":{}", values[at % values.len()]);
+    let object = format!("{{{}}}", names.iter().enumerate().map(member).collect::<Vec<_>>().join(","));
+    let json = format!("[{object},[{}],{object}]", values.join(","));
+    let revision = put(&desk, &json).latest();
+    assert_eq!(Form::default().text(&revision).unwrap(), json);
+    for metadata in [Metadata::None, Metadata::NodeKey, Metadata::NodeKeyAndChildCount, Metadata::All] {
+        for pretty in [false, true] {
+            let form = Form { metadata, pretty, ..Form::default() };
+            let expected = laid(&revision, revision.value().unwrap(), form, 0);
+            serde_json::from_str::<serde_json::Value>(&expected).unwrap();
+            // From the third reading on its pages keep what is written of their nodes.
+            for round in 0..4 {
+                assert_eq!(form.text(&revision).unwrap(), expected, "{form:?}, {round}");
+                let pieces: Vec<u8> = form.chunks(&revision).flat_map(Result::unwrap).collect();
+                assert!(pieces == expected.as_bytes(), "{form:?}, {round}, in pieces");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_whose_paths_take_each_others_place_are_each_written_as_they_are() {
+    const PATHS: usize = 2 * 4_096 + 10;
+    let desk = fresh();
+    // Of two that are 4,096 apart: both short, both longer than what is kept as a block, and one of each.
+    let name = |at: usize| if at % 5 < 2 { format!("{at:070}") } else { at.to_string() };
+    let members: Vec<String> = (0..PATHS).map(|at| format!("\"{}\":{at}", name(at))).collect();
+    let json = format!("[{{{0}}},{{{0}}}]", members.join(","));
+    let revision = put(&desk, &json).latest();
+    for round in 0..3 {
+        assert!(Form::default().text(&revision).unwrap() == json, "{round}");
+    }
 }
 
 #[test]
