@@ -474,6 +474,38 @@ fn a_long_answer_is_compressed_for_who_asks_for_it_and_its_tag_is_the_same() {
 }
 
 #[test]
+fn what_is_answered_at_once_leaves_in_the_shape_of_what_another_thread_has_read() {
+    let archive = archive(None);
+    let text = format!("[{}0]", "\"a text that comes again and again\",".repeat(80));
+    let tag = put(&archive, "/db/doc", &text).header("etag").unwrap();
+    let gzip = ("accept-encoding", "gzip");
+    for path in ["/db/doc", "/db/doc?revision=1"] {
+        for headers in [
+            &[][..],
+            &[gzip],
+            &[("accept-encoding", "identity")],
+            &[("prefer", "return=minimal")],
+            &[("if-none-match", &tag)],
+            &[("if-none-match", &tag), gzip],
+        ] {
+            // What is asked for by a time is always read by a thread that may block.
+            let [by_time, first, again] = ["/db/doc?revision-timestamp=2999-01-01T00:00", path, path]
+                .map(|path| archive.ask("GET", path, headers, b""));
+            for told in [&first, &again] {
+                assert_eq!((told.status, told.headers()), (by_time.status, by_time.headers()), "{path} {headers:?}");
+                assert!(told.body == by_time.body, "{path} {headers:?}");
+            }
+        }
+        let plain = archive.get(path);
+        assert_eq!(plain.header("content-length"), Some(text.len().to_string()));
+        assert_eq!((plain.header("vary").as_deref(), plain.text() == text), (Some("accept-encoding"), true));
+        let small = archive.ask("GET", path, &[gzip], b"");
+        assert_eq!(small.header("content-encoding").as_deref(), Some("gzip"), "{path}");
+        assert!(small.body.len() * 10 < text.len(), "{} bytes", small.body.len());
+    }
+}
+
+#[test]
 fn a_document_that_is_overwritten_is_there_at_every_moment_the_old_one_or_the_new() {
     // It was dropped first and made then: two entries and a commit, and whoever looked in between, or came back after a crash, found nothing.
     const ROUNDS: usize = 60;
