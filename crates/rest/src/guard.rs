@@ -28,7 +28,7 @@ use crate::deadline::Deadline;
 use crate::digits::digits;
 use crate::entry::Entry;
 use crate::front::Inside;
-use crate::identity::{Caller, Identity, Who};
+use crate::identity::{Caller, Identity, Oidc, Who};
 use crate::listener::Peer;
 use crate::origin;
 use crate::places::{self, Places};
@@ -177,20 +177,18 @@ impl Guard {
         self.asked.take(&from.into()).map_err(full)
     }
 
-    async fn known(&self, headers: &HeaderMap, from: Whence) -> Result<Caller, Problem> {
-        let who = match self.identity.who(headers) {
-            Ok(Who::Known(caller)) => Ok(caller),
-            Ok(Who::Unchecked(oidc, token)) => {
-                let _asked = self.asked(&from.to_string())?;
-                oidc.who(token, &self.pool).await
-            }
-            Err(problem) => Err(problem),
-        };
-        match who {
-            Ok(caller) => self.rate(&caller.name).map(|()| caller),
-            // Whoever tries tokens is bounded by where he is.
-            Err(problem) => Err(self.rate(&from.to_string()).err().unwrap_or(problem)),
-        }
+    /// Whose token it is, which nobody has looked at yet.
+    async fn checked(&self, oidc: &Oidc, token: &str, from: Whence) -> Result<Caller, Problem> {
+        let asked = self.asked(&from.to_string())?;
+        let who = oidc.who(token, &self.pool).await;
+        drop(asked);
+        let caller = who.map_err(|problem| self.refused(problem, from))?;
+        self.rate(&caller.name).map(|()| caller)
+    }
+
+    /// Whoever tries tokens is bounded by where he is.
+    fn refused(&self, problem: Problem, from: Whence) -> Problem {
+        self.rate(&from.to_string()).err().unwrap_or(problem)
     }
 
     async fn answer(
@@ -213,23 +211,26 @@ impl Guard {
             (true, true) => Some(self.entry.enter(&from.to_string(), self.clock.now())?),
             (true, false) => Some(self.asked(&from.to_string())?),
         };
-        let mut _place = None;
-        if !is_open && let Ok(Who::Known(caller)) = self.identity.who(request.headers()) {
-            self.rate(&caller.name)?;
-            let caller = who.insert(caller);
-            _place = Some(self.place()?);
-            if let Some((wish, response)) = inside.at_once(&request, caller) {
-                return Ok(wish.shape(&self.unread, response, Some(&caller.name)).await);
+        let (mut _place, mut unchecked) = (None, None);
+        if !is_open {
+            match self.identity.who(request.headers()).map_err(|problem| self.refused(problem, from))? {
+                Who::Known(caller) => {
+                    self.rate(&caller.name)?;
+                    let caller = who.insert(caller);
+                    _place = Some(self.place()?);
+                    if let Some((wish, response)) = inside.at_once(&request, caller) {
+                        return Ok(wish.shape(&self.unread, response, Some(&caller.name)).await);
+                    }
+                }
+                Who::Unchecked(oidc, token) => unchecked = Some((oidc, token)),
             }
         }
         let work = async {
-            if !is_open {
-                if who.is_none() {
-                    *who = Some(self.known(request.headers(), from).await?);
-                    _place = Some(self.place()?);
-                }
-                who.clone().map(|caller| request.extensions_mut().insert(caller));
+            if let Some((oidc, token)) = unchecked {
+                *who = Some(self.checked(oidc, &token, from).await?);
+                _place = Some(self.place()?);
             }
+            who.clone().map(|caller| request.extensions_mut().insert(caller));
             request.extensions_mut().insert(from);
             Ok(inside.route(request).await)
         };
