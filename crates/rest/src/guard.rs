@@ -2,8 +2,8 @@
 //!
 //! Walk: [`pass`] names the request · where nobody is asked who he is, `origin` looks where it comes from · strangers at open paths have
 //! places of their own (`entry`) · [`Identity::who`], and those whose token is not known yet have places of their own too · the caller's rate · one
-//! of the places, or 503 · the handler, within its time · a [`Problem`] becomes its body · a long answer has its bytes counted
-//! until it is read · the line.
+//! of the places, or 503 · what is [at once](Inside::at_once) · all else: the handler, within its time · a [`Problem`]
+//! becomes its body · a long answer has its bytes counted until it is read · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
 
 use std::fmt;
