@@ -2,8 +2,8 @@
 //!
 //! Walk: [`pass`] names the request · where nobody is asked who he is, `origin` looks where it comes from · strangers at open paths have
 //! places of their own (`entry`) · [`Identity::who`], and those whose token is not known yet have places of their own too · the caller's rate · one
-//! of the places, or 503 · the handler, within its time · a [`Problem`] becomes its body · a long answer has its bytes counted
-//! until it is read · the line.
+//! of the places, or 503 · what is [at once](Inside::at_once) · all else: the handler, within its time · a [`Problem`]
+//! becomes its body · a long answer has its bytes counted until it is read · the line.
 //! Nothing of a query or a body is written into the log: they have keys and secrets in them.
 
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::deadline::Deadline;
 use crate::digits::digits;
 use crate::entry::Entry;
 use crate::front::Inside;
-use crate::identity::{Caller, Identity, Who};
+use crate::identity::{Caller, Identity, Oidc, Who};
 use crate::listener::Peer;
 use crate::origin;
 use crate::places::{self, Places};
@@ -177,20 +177,18 @@ impl Guard {
         self.asked.take(&from.into()).map_err(full)
     }
 
-    async fn known(&self, headers: &HeaderMap, from: Whence) -> Result<Caller, Problem> {
-        let who = match self.identity.who(headers) {
-            Ok(Who::Known(caller)) => Ok(caller),
-            Ok(Who::Unchecked(oidc, token)) => {
-                let _asked = self.asked(&from.to_string())?;
-                oidc.who(token, &self.pool).await
-            }
-            Err(problem) => Err(problem),
-        };
-        match who {
-            Ok(caller) => self.rate(&caller.name).map(|()| caller),
-            // Whoever tries tokens is bounded by where he is.
-            Err(problem) => Err(self.rate(&from.to_string()).err().unwrap_or(problem)),
-        }
+    /// Whose token it is, which nobody has looked at yet.
+    async fn checked(&self, oidc: &Oidc, token: &str, from: Whence) -> Result<Caller, Problem> {
+        let asked = self.asked(&from.to_string())?;
+        let who = oidc.who(token, &self.pool).await;
+        drop(asked);
+        let caller = who.map_err(|problem| self.refused(problem, from))?;
+        self.rate(&caller.name).map(|()| caller)
+    }
+
+    /// Whoever tries tokens is bounded by where he is.
+    fn refused(&self, problem: Problem, from: Whence) -> Problem {
+        self.rate(&from.to_string()).err().unwrap_or(problem)
     }
 
     async fn answer(
@@ -213,23 +211,26 @@ impl Guard {
             (true, true) => Some(self.entry.enter(&from.to_string(), self.clock.now())?),
             (true, false) => Some(self.asked(&from.to_string())?),
         };
-        let mut _place = None;
-        if !is_open && let Ok(Who::Known(caller)) = self.identity.who(request.headers()) {
-            self.rate(&caller.name)?;
-            let caller = who.insert(caller);
-            _place = Some(self.place()?);
-            if let Some((wish, response)) = inside.at_once(&request, caller) {
-                return Ok(wish.shape(&self.unread, response, Some(&caller.name)).await);
+        let (mut _place, mut unchecked) = (None, None);
+        if !is_open {
+            match self.identity.who(request.headers()).map_err(|problem| self.refused(problem, from))? {
+                Who::Known(caller) => {
+                    self.rate(&caller.name)?;
+                    let caller = who.insert(caller);
+                    _place = Some(self.place()?);
+                    if let Some((wish, response)) = inside.at_once(&request, caller) {
+                        return Ok(wish.shape(&self.unread, response, Some(&caller.name)).await);
+                    }
+                }
+                Who::Unchecked(oidc, token) => unchecked = Some((oidc, token)),
             }
         }
         let work = async {
-            if !is_open {
-                if who.is_none() {
-                    *who = Some(self.known(request.headers(), from).await?);
-                    _place = Some(self.place()?);
-                }
-                who.clone().map(|caller| request.extensions_mut().insert(caller));
+            if let Some((oidc, token)) = unchecked {
+                *who = Some(self.checked(oidc, &token, from).await?);
+                _place = Some(self.place()?);
             }
+            who.clone().map(|caller| request.extensions_mut().insert(caller));
             request.extensions_mut().insert(from);
             Ok(inside.route(request).await)
         };
@@ -279,6 +280,10 @@ pub(crate) async fn pass(guard: &Guard, inside: &Inside, peer: &Peer, mut reques
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    }
+    if response.status() == StatusCode::NOT_MODIFIED {
+        // RFC 9110, 8.6: it would be the length of what the caller has. The router lays 0.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     guard.numbers.answered(response.status());
     let line = Line { name: told, method: &method, path: &path, from, who: who.as_ref() };

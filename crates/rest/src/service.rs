@@ -122,7 +122,9 @@ impl Service {
                 let detail = format!("{method} is not served at {:?}", uri.path());
                 Problem::of(Kind::Invalid, detail).status(StatusCode::METHOD_NOT_ALLOWED)
             })
-            .fallback(async |uri: Uri| Problem::not_found(format!("no path {:?}", uri.path())));
+            .fallback(async |uri: Uri| Problem::not_found(format!("no path {:?}", uri.path())))
+            // Lays the routes of what has no state now, and not in each request.
+            .with_state(());
         Served { front: Front::new(guard, Inside { router, library }), upkeep, closing }
     }
 }

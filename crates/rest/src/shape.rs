@@ -1,6 +1,7 @@
 //! How an answer leaves: without a body where that is preferred, its bytes counted until they are read, compressed where that is asked for.
 //!
-//! Walk: [`pass`] stands before every handler but those of tokens and of the viewer · what nobody asked for costs nothing.
+//! Walk: [`pass`] stands before every handler but those of tokens and of the viewer · [`Wish::shape`] is also for what the guard answers at
+//! once, before any handler · what nobody asked for costs nothing.
 //! Deliberately absent: compression of tokens, whose length would tell of them, and of events, which must not be kept back.
 
 use std::convert::Infallible;

@@ -1,6 +1,6 @@
 //! What a path names: a database, or a document in it.
 //!
-//! Walk: [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's.
+//! Walk: [`is_document`] is asked before the routes · [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's.
 
 use assent_docs::{Database, DocsError, Document, Edit};
 use assent_door::Role;

@@ -19,11 +19,11 @@ use assent_kind::Kind;
 use assent_world::Clock;
 use axum::http::{HeaderMap, header};
 
+pub(crate) use oidc::Oidc;
 pub use oidc::OidcConfig;
 pub use users::{User, UsersConfig, password_hash};
 
 use crate::problem::Problem;
-use oidc::Oidc;
 use users::Users;
 
 /// How callers are known.
@@ -92,13 +92,13 @@ impl Identity {
     }
 
     /// Who asks, as far as it is known here.
-    pub(crate) fn who<'a>(&'a self, headers: &'a HeaderMap) -> Result<Who<'a>, Problem> {
+    pub(crate) fn who(&self, headers: &HeaderMap) -> Result<Who<'_>, Problem> {
         match &self.0 {
             Means::Open(anybody) => Ok(Who::Known(anybody.clone())),
             Means::Users(users) => users.who(bearer(headers)?).map(Who::Known),
             Means::Oidc(oidc) => {
                 let token = bearer(headers)?;
-                Ok(oidc.at_once(token).map_or(Who::Unchecked(oidc, token), Who::Known))
+                Ok(oidc.at_once(token).map_or_else(|| Who::Unchecked(oidc, token.to_owned()), Who::Known))
             }
         }
     }
@@ -108,7 +108,7 @@ impl Identity {
 pub(crate) enum Who<'a> {
     Known(Caller),
     /// [`Oidc::who`] of this token can tell, and may have to ask the provider first.
-    Unchecked(&'a Oidc, &'a str),
+    Unchecked(&'a Oidc, String),
 }
 
 /// The token of an `Authorization: Bearer` header.

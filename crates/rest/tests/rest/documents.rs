@@ -77,7 +77,10 @@ fn a_precondition_that_does_not_hold_is_412_everywhere_also_at_the_root_and_noth
         assert_eq!(with("PUT", "/db/doc?overwrite=true", header, "\"0\"", "[]"), 412);
     }
     assert_eq!((archive.get("/db/doc").text().as_str(), archive.get("/db/new").status), (r#"{"a":[1]}"#, 404));
-    assert_eq!(archive.ask("GET", "/db/doc", &[("if-none-match", &tag)], b"").status, 304);
+    for method in ["GET", "HEAD"] {
+        let known = archive.ask(method, "/db/doc", &[("if-none-match", &tag)], b"");
+        assert_eq!((known.status, known.header("content-length")), (304, None), "{method}");
+    }
     let node = archive.ask("HEAD", "/db/doc?nodeId=2", &[], b"").header("etag").unwrap();
     assert_eq!(with("POST", "/db/doc?nodeId=2", "if-match", &node, "0"), 200);
     assert_eq!(
@@ -394,7 +397,10 @@ fn every_route_of_documents_is_for_its_role_global_or_of_its_database() {
     let handlers: usize = methods.iter().map(|method| routes.matches(method).count()).sum();
     assert_eq!(ROUTES.len(), handlers + 2, "each handler is in the table; PUT and DELETE of a document twice");
     for (method, path, body, takes) in ROUTES {
-        assert_eq!(archive.ask(method, path, &[], body.as_bytes()).status, 401, "{method} {path}");
+        let told = archive.ask(method, path, &[], body.as_bytes());
+        assert_eq!((told.status, told.body.is_empty()), (401, *method == "HEAD"), "{method} {path}");
+        let bytes = archive.get(path).body.len().to_string();
+        assert!(*method != "HEAD" || told.header("content-length") == Some(bytes), "{method} {path}");
         for (name, token) in &tokens {
             for (path, body) in [("/shop", ""), ("/shop/doc", "[[]]")] {
                 archive.ask("PUT", path, &[("authorization", &root)], body.as_bytes());
@@ -467,6 +473,38 @@ fn a_long_answer_is_compressed_for_who_asks_for_it_and_its_tag_is_the_same() {
     ] {
         let told = archive.ask("GET", path, &[("accept-encoding", asked)], b"");
         assert_eq!(told.header("content-encoding"), None, "{path} {asked}");
+    }
+}
+
+#[test]
+fn what_is_answered_at_once_leaves_in_the_shape_of_what_another_thread_has_read() {
+    let archive = archive(None);
+    let text = format!("[{}0]", "\"a text that comes again and again\",".repeat(80));
+    let tag = put(&archive, "/db/doc", &text).header("etag").unwrap();
+    let gzip = ("accept-encoding", "gzip");
+    for path in ["/db/doc", "/db/doc?revision=1"] {
+        for headers in [
+            &[][..],
+            &[gzip],
+            &[("accept-encoding", "identity")],
+            &[("prefer", "return=minimal")],
+            &[("if-none-match", &tag)],
+            &[("if-none-match", &tag), gzip],
+        ] {
+            // What is asked for by a time is always read by a thread that may block.
+            let [by_time, first, again] = ["/db/doc?revision-timestamp=2999-01-01T00:00", path, path]
+                .map(|path| archive.ask("GET", path, headers, b""));
+            for told in [&first, &again] {
+                assert_eq!((told.status, told.headers()), (by_time.status, by_time.headers()), "{path} {headers:?}");
+                assert!(told.body == by_time.body, "{path} {headers:?}");
+            }
+        }
+        let plain = archive.get(path);
+        assert_eq!(plain.header("content-length"), Some(text.len().to_string()));
+        assert_eq!((plain.header("vary").as_deref(), plain.text() == text), (Some("accept-encoding"), true));
+        let small = archive.ask("GET", path, &[gzip], b"");
+        assert_eq!(small.header("content-encoding").as_deref(), Some("gzip"), "{path}");
+        assert!(small.body.len() * 10 < text.len(), "{} bytes", small.body.len());
     }
 }
 

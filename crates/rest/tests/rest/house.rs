@@ -217,6 +217,14 @@ impl Answer {
         lines.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim().to_owned()).next()
     }
 
+    /// All but what is another in each answer.
+    pub(crate) fn headers(&self) -> Vec<&str> {
+        let is_own = |line: &&str| !line.starts_with("date:") && !line.starts_with("x-request-id:");
+        let mut lines: Vec<&str> = self.head.lines().skip(1).filter(is_own).collect();
+        lines.sort_unstable();
+        lines
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assent_rest::{Identity, OidcConfig};
+use assent_rest::{Identity, OidcConfig, Settings};
 use assent_world::{Clock as _, RealClock};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -120,6 +120,10 @@ fn claims(provider: &Provider) -> Value {
 }
 
 fn served(provider: &Provider) -> House {
+    served_by(provider, Rules::default())
+}
+
+fn served_by(provider: &Provider, rules: Rules) -> House {
     let clock = Arc::new(Ahead::default());
     let config = OidcConfig {
         issuer: provider.issuer(),
@@ -129,7 +133,7 @@ fn served(provider: &Provider) -> House {
         roots: None,
     };
     let identity = Identity::oidc(config, clock.clone()).unwrap();
-    house_of(Rules::default(), identity, clock)
+    house_of(rules, identity, clock)
 }
 
 fn status(house: &House, token: &str) -> u16 {
@@ -291,6 +295,32 @@ fn what_the_provider_says_is_kept_although_whoever_made_us_ask_has_left() {
     // Nobody may ask again for ten seconds, and nobody has to.
     assert_eq!(status(&house, &key.signs(&claims(&provider))), 200);
     assert_eq!(provider.fetched(), 1);
+}
+
+#[test]
+fn a_short_document_in_memory_is_read_although_no_thread_that_may_block_is_free() {
+    let (provider, key) = (Provider::start(), Key::new("a"));
+    provider.show(&[&key]);
+    // One for readers, one for writers.
+    let settings = Settings { threads: 2, ..Settings::default() };
+    let house = served_by(&provider, Rules { settings, ..Rules::default() });
+    let claims = changed(&claims(&provider), "realm_access", json!({"roles": ["view", "create"]}));
+    let known = format!("Bearer {}", key.signs(&claims));
+    let ask = |method: &str, body: &str| house.docs(method, "/db/doc", &[("authorization", &known)], body);
+    assert_eq!((ask("PUT", "[1]").status, ask("GET", "").text().as_str()), (201, "[1]"));
+    // A key that nobody knows makes the reader's thread ask the provider, who says nothing.
+    house.clock.by(Duration::from_secs(11));
+    let (held, came) = (provider.hold.lock().unwrap(), provider.came.load(Ordering::SeqCst));
+    let mut stranger = TcpStream::connect(house.docs_address()).unwrap();
+    let token = key.token("x", &claims);
+    let head = format!("GET /db/doc HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\n\r\n");
+    stranger.write_all(head.as_bytes()).unwrap();
+    until("the provider is never asked", || provider.came.load(Ordering::SeqCst) > came);
+    let told = ask("GET", "");
+    assert_eq!((told.status, told.text().as_str()), (200, "[1]"));
+    stranger.set_nonblocking(true).unwrap();
+    assert!(stranger.peek(&mut [0]).is_err(), "the thread is free again: the provider is waited for no longer");
+    drop(held);
 }
 
 #[test]
