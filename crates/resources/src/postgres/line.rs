@@ -345,8 +345,13 @@ impl Line {
     /// reads what has come.
     fn tell(&mut self, sql: &str) -> Result<(), Error> {
         let mut message = BytesMut::with_capacity(MESSAGE_BYTES);
-        // What the driver has still to say of its own goes first. What cannot be said, it says so itself.
-        if self.turn(false).is_err() || self.settle().is_err() || frontend::query(sql, &mut message).is_err() {
+        // Where the driver has still to say something of its own, or to hear it, these words are its too: they go behind that, and wait for
+        // no answer before their own. What cannot be said, it says so itself.
+        if self.is_closed()
+            || self.turn(false).is_err()
+            || !self.socket.pace().is_quiet()
+            || frontend::query(sql, &mut message).is_err()
+        {
             return self.simple_query(sql).map(drop);
         }
         self.socket.pace().expect_plain();

@@ -51,6 +51,27 @@ fn a_text_that_cannot_be_written_is_not_waited_for() {
     drop(ends);
 }
 
+/// What the driver has to say of a statement that is dropped is not waited for before the words behind it are said.
+#[test]
+fn a_statement_that_is_dropped_takes_no_answer_of_its_own() {
+    let (_folder, mut line) = line_to(|mut stream| {
+        for (asked, answer) in [
+            ("PDS", &b"1\0\0\0\x04t\0\0\0\x06\0\0n\0\0\0\x04Z\0\0\0\x05I"[..]),
+            ("CSQ", b"3\0\0\0\x04Z\0\0\0\x05IC\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I"),
+        ] {
+            for wanted in asked.bytes() {
+                let mut kind = [0];
+                stream.read_exact(&mut kind).unwrap();
+                assert_eq!(kind, [wanted]);
+                body(&mut stream);
+            }
+            stream.write_all(answer).unwrap();
+        }
+    });
+    drop(line.run(async |client| client.prepare("SELECT 1").await).unwrap());
+    line.batch("SELECT 1").unwrap();
+}
+
 #[test]
 fn a_text_that_may_end_its_transaction_is_known() {
     for sql in ["UPDATE t SET n = 1; commit", "RollBack", "ABORT", "end", "PREPARE TRANSACTION 'x'", "SELECT 'sender'"]
