@@ -11,6 +11,10 @@ use super::session::Failure;
 /// (`statement_timeout`). The questions are those of the crates `postgres` and `tokio-postgres`, whose types they take and
 /// give. COPY, rows one by one and notifications need a connection of one's own: `Postgres::over` and
 /// [`PostgresClient::native`].
+///
+/// Statements, and rows, which keep theirs, are dropped by the thread that works, or while nobody does. Where another thread drops the last of
+/// one while [`PostgresClient::batch_execute`] waits for an answer with a notice, an error, a changed setting or more than 64 KiB, the connection
+/// is given up, and whether the batch was done is not known.
 #[derive(Debug)]
 pub struct PostgresClient(pub(super) Way);
 

@@ -345,13 +345,22 @@ impl Line {
     /// reads what has come.
     fn tell(&mut self, sql: &str) -> Result<(), Error> {
         let mut message = BytesMut::with_capacity(MESSAGE_BYTES);
-        // What the driver has still to say of its own goes first. What cannot be said, it says so itself.
-        if self.turn(false).is_err() || self.settle().is_err() || frontend::query(sql, &mut message).is_err() {
+        // Where the driver has still to say something of its own, or to hear it, these words are its too: they go behind that, and wait for
+        // no answer before their own. What cannot be said, it says so itself.
+        if self.is_closed()
+            || self.turn(false).is_err()
+            || !self.socket.pace().is_quiet()
+            || frontend::query(sql, &mut message).is_err()
+        {
             return self.simple_query(sql).map(drop);
         }
         self.socket.pace().expect_plain();
         let (mut heard, mut some) = (BytesMut::new(), [0; READ_BYTES]);
         let mut goes_on = write_all(&message, |rest| self.socket.write(rest)).is_ok();
+        if !goes_on {
+            // The server would wait for the rest of it, and the driver for an answer. What has come can still be read.
+            _ = self.socket.stream.shutdown();
+        }
         while goes_on {
             let read = self.socket.read(&mut some).unwrap_or(0);
             heard.extend_from_slice(some.get(..read).unwrap_or_default());
@@ -554,18 +563,4 @@ fn place(config: &Config, at: usize) -> io::Result<Address> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_that_may_end_its_transaction_is_known() {
-        for sql in
-            ["UPDATE t SET n = 1; commit", "RollBack", "ABORT", "end", "PREPARE TRANSACTION 'x'", "SELECT 'sender'"]
-        {
-            assert!(may_end(sql), "{sql}");
-        }
-        for sql in ["", "UPDATE t SET n = n + 1 WHERE id = 1", "SELECT count(*) FROM common_items"] {
-            assert!(!may_end(sql), "{sql}");
-        }
-    }
-}
+mod tests;

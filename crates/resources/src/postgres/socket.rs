@@ -58,13 +58,16 @@ impl Again {
         if !bytes.starts_with(&self.said) {
             return Err(io::Error::other("a statement was dropped by another thread while an error was read"));
         }
-        self.said.clear();
+        self.said = BytesMut::new();
         Ok(swallowed)
     }
 
     fn hear(&mut self, buffer: &mut ReadBuf<'_>) {
         let part = self.heard.split_to(buffer.remaining().min(self.heard.len()));
         buffer.put_slice(&part);
+        if self.heard.is_empty() {
+            self.heard = BytesMut::new();
+        }
     }
 }
 
@@ -202,7 +205,8 @@ mod tests {
 
     #[test]
     fn what_was_said_is_not_said_again_and_what_was_heard_is_read() {
-        let mut again = Again { said: b"Q12".as_slice().into(), heard: b"abcd".as_slice().into() };
+        let mut again = Again { said: b"Q12".as_slice().into(), heard: BytesMut::with_capacity(64) };
+        again.heard.extend_from_slice(b"abcd");
         let mut some = [0; 3];
         let mut heard = Vec::new();
         while !again.heard.is_empty() {
@@ -214,6 +218,7 @@ mod tests {
         assert!(again.swallow(b"C9Q12").is_err() && again.swallow(b"Q1").is_err(), "somebody else's come first");
         assert_eq!(again.swallow(b"Q12C9").unwrap(), 3);
         assert!(again.said.is_empty());
+        assert_eq!((again.said.capacity(), again.heard.capacity()), (0, 0), "a long text is not kept");
     }
 
     #[test]
