@@ -13,7 +13,7 @@ use assent_arbiter::{Arbiter, ArbiterError};
 use assent_ids::Lsn;
 use assent_journal::{Journal, JournalError, Log, Ticket};
 use assent_membership::{Configuration, Sequence};
-use assent_world::{Clock, give_way, wake_soon};
+use assent_world::{Clock, give_way};
 
 use crate::error::ReplicaError;
 use crate::machine::Machine;
@@ -108,8 +108,6 @@ impl<O> Drop for Worker<O> {
 
 /// Does the orders of the log.
 pub(crate) fn log(orders: &Receiver<LogOrder>, done: impl Fn(LogDone) -> bool) {
-    // Between two waits for the disk it does next to nothing, and every answer waits for that.
-    wake_soon();
     for order in orders {
         if !done(order.work()) {
             return;

@@ -24,7 +24,7 @@ use assent_journal::{Config, Journal, Keeper};
 use assent_kind::Kind;
 use assent_membership::{History, Member, Setup, SetupError, Word, WordError};
 use assent_world::net::{Address, Listener, Poll, Waker};
-use assent_world::{Clock, Dice, Disk, Gate, wake_soon};
+use assent_world::{Clock, Dice, Disk, Gate};
 
 use crate::chores::{self, Openings, Slow, Worker};
 use crate::desk::{Desk, Note, Shown, Snapshots};
@@ -283,8 +283,6 @@ impl<M: Machine> Running<M> {
         let why = Arc::new(Mutex::new(None));
         let (told, changes) = (Arc::clone(&why), Arc::clone(&desk.shown.changes));
         let work = move || {
-            // Its clients and its peers wait for each of its turns.
-            wake_soon();
             let stopped = desk.work(first).err().map(|stopped| stopped.to_string());
             told.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&stopped);
             desk.doubt();
