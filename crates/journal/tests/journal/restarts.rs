@@ -80,7 +80,7 @@ fn what_earlier_releases_rescued_into_a_file_of_its_own_is_read_written_and_resc
     }
 }
 
-/// It is refused before anything is changed, and opens once there is room.
+/// Without it the open is refused, nothing is lost, and it goes through once there is room.
 #[test]
 fn an_open_behind_a_kill_asks_for_the_room_of_one_segment() {
     for config in configs() {
