@@ -240,9 +240,10 @@ impl Journal {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let unread = Arc::strong_count(segment) == 1;
         // Releases come several at a time, and new segments one by one. But what waits is room that nobody has, so no more than a quarter
-        // of what is listed, beyond a few.
+        // of what is listed, beyond a few; and those alone where a new one costs no zeroes.
         let listed = self.segments.read().unwrap_or_else(PoisonError::into_inner).len();
-        let few = (listed / 4).clamp(segment::RECYCLED_FEW, segment::RECYCLED_MAX);
+        let many = if self.config.lazy() { segment::RECYCLED_FEW } else { segment::RECYCLED_MAX };
+        let few = (listed / 4).clamp(segment::RECYCLED_FEW, many);
         let most = if self.config.kept_until_released { few } else { 1 };
         let mut again = making.recycled.len() < most && segment.head.size == self.config.log_size;
         let free = (0..).map(segment::recycled_name).map(|name| self.folder.join(name));
