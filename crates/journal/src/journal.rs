@@ -392,7 +392,13 @@ fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &mut Co
         .map_err(|error| refused("reading", segment.path(), &error))?;
     let spares = spares.iter().cloned().collect();
     let memory_bytes = config.max_buffer_log_size;
-    let mut core = Core::new((Arc::clone(segment), spares), tail, tail_block, memory_bytes, config.direct());
+    let mut core = Core::new(
+        (Arc::clone(segment), spares),
+        tail,
+        tail_block,
+        memory_bytes,
+        (config.direct(), config.kept_until_released),
+    );
     core.claimed = found.synced;
     Ok(core)
 }
