@@ -132,8 +132,13 @@ impl Log for Journal {
 
     fn idle_bytes(&self) -> u64 {
         let ahead = self.core().room_ahead();
-        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead + bytes(making.recycled.len()) * self.config.log_size
+        // Without the lock that is held while a segment is made.
+        ahead + bytes(self.counters.waiting.load(Ordering::Relaxed)) * self.config.log_size
+    }
+
+    fn waiting(&self) -> Option<(usize, usize)> {
+        let spares_zeroes = self.config.kept_until_released && !self.config.lazy();
+        spares_zeroes.then(|| (self.counters.waiting.load(Ordering::Relaxed), self.waiting_max()))
     }
 
     fn sealed(&self) -> Vec<Span> {

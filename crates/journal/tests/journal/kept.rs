@@ -421,9 +421,9 @@ fn what_waits_to_be_used_again_is_told_and_no_more_than_a_few_where_new_ones_cos
         let disk = SimDisk::new();
         let config = Config { max_elapsed_sync_time, ..keeping() };
         let (journal, _) = open(&disk, 1, &config).unwrap();
-        let tickets: Vec<Ticket> = (0..4).flat_map(|_| fill(&journal, 0..250)).collect();
+        let tickets: Vec<Ticket> = (0..16).flat_map(|_| fill(&journal, 0..250)).collect();
         journal.sync().unwrap();
-        journal.trim(tickets[990].lsn).unwrap();
+        journal.trim(tickets[3990].lsn).unwrap();
         let ahead = journal.idle_bytes();
         assert!(ahead < 3 * config.log_size, "{ahead} bytes behind the end");
         journal.sealed().iter().for_each(|span| journal.release(span.first).unwrap());
