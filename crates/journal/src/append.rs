@@ -223,6 +223,7 @@ impl Journal {
         // Nobody who listed it before it was trimmed reads it any more.
         let unread = making.recycled.iter().position(|(_, segment)| Arc::strong_count(segment) == 1);
         let recycled = unread.map(|index| making.recycled.swap_remove(index).0);
+        self.counters.waiting.store(making.recycled.len(), Ordering::Relaxed);
         let (size, epoch, salt) = (self.config.log_size, self.epoch, self.salt);
         let head = SegmentHead { first, size, epoch, salt, recycled: recycled.is_some() };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use assent_ids::{Epoch, Lsn};
@@ -77,6 +77,8 @@ pub(crate) struct Counters {
     pub(crate) entries: AtomicU64,
     pub(crate) segments: AtomicU64,
     pub(crate) zeroed: AtomicU64,
+    /// Not since it was opened: segments that wait to be used again now.
+    pub(crate) waiting: AtomicUsize,
 }
 
 /// What a journal has done since it was opened.
@@ -204,7 +206,7 @@ impl Journal {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { writes, syncs, bytes, entries, segments, zeroed } = &self.counters;
+        let Counters { writes, syncs, bytes, entries, segments, zeroed, waiting: _ } = &self.counters;
         Counts {
             entries: read(entries),
             writes: read(writes),
@@ -392,7 +394,13 @@ fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &mut Co
         .map_err(|error| refused("reading", segment.path(), &error))?;
     let spares = spares.iter().cloned().collect();
     let memory_bytes = config.max_buffer_log_size;
-    let mut core = Core::new((Arc::clone(segment), spares), tail, tail_block, memory_bytes, config.direct());
+    let mut core = Core::new(
+        (Arc::clone(segment), spares),
+        tail,
+        tail_block,
+        memory_bytes,
+        (config.direct(), config.kept_until_released),
+    );
     core.claimed = found.synced;
     Ok(core)
 }
