@@ -190,10 +190,7 @@ impl Core {
             let (at, room) = (next.first(), next.end().saturating_sub(next.first() + BATCH_BYTES));
             std::mem::replace(&mut self.segment, next).retire();
             self.hungry = self.spares.is_empty();
-            if room < least {
-                // One that was made when segments were smaller is left empty.
-                return self.place(least);
-            }
+            // It takes any frame that is laid (`frame_bytes_max`): none is left empty, for what is laid behind an empty one is not found.
             (at, room)
         };
         self.open.begin(at, at - self.tail);

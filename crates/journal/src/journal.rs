@@ -23,7 +23,7 @@ use crate::listing;
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
 use crate::segment::{self, Files, Segment, Segments};
-use crate::{JournalError, barrier, cut};
+use crate::{JournalError, append, barrier, cut};
 
 /// A log on this machine's disk. Shared by [`Arc`]; all methods may be called from many threads.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Journal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) folder: PathBuf,
     pub(crate) config: Config,
+    /// A longer entry is laid as a chain.
+    pub(crate) frame_bytes_max: usize,
     pub(crate) epoch: u32,
     pub(crate) salt: u64,
     pub(crate) epochs: Arc<Epochs>,
@@ -165,6 +167,7 @@ impl Journal {
         let mut config = config;
         let core = core(&files, &segments, &found, &mut config)?;
         let journal = Self {
+            frame_bytes_max: append::frame_bytes_max(&config, &core.spares),
             epoch,
             salt: opening.salt,
             epochs,
