@@ -5,6 +5,7 @@
 //! the appender makes it ([`Journal::extend`]), before anything of the entry is laid · who may not wait for a disk tries
 //! ([`Journal::try_append`]), and lets somebody else make room ([`Journal::make_room`]).
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -13,7 +14,7 @@ use assent_ids::Lsn;
 use assent_kind::Kind;
 
 use crate::buffer::Batch;
-use crate::config::ENTRY_BYTES_MAX;
+use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::group::Room;
 use crate::journal::{self, Journal};
 use crate::layout::{
@@ -80,13 +81,7 @@ impl Journal {
     }
 
     fn is_one_frame(&self, total: usize) -> bool {
-        total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max()
-    }
-
-    /// The longest frame that fits every batch and every segment of full size.
-    fn frame_bytes_max(&self) -> usize {
-        let buffer = bytes(self.config.max_buffer_log_size) - BLOCK_BYTES;
-        length(buffer.min(self.config.log_size - BLOCK_BYTES) - BATCH_BYTES)
+        total <= PAYLOAD_BYTES_MAX && laid_bytes(total) <= self.frame_bytes_max
     }
 
     /// Has one frame laid as soon as `least` bytes fit; `push` is told for how many bytes of payload there is room.
@@ -223,6 +218,7 @@ impl Journal {
         // Nobody who listed it before it was trimmed reads it any more.
         let unread = making.recycled.iter().position(|(_, segment)| Arc::strong_count(segment) == 1);
         let recycled = unread.map(|index| making.recycled.swap_remove(index).0);
+        self.counters.waiting.store(making.recycled.len(), Ordering::Relaxed);
         let (size, epoch, salt) = (self.config.log_size, self.epoch, self.salt);
         let head = SegmentHead { first, size, epoch, salt, recycled: recycled.is_some() };
         let barriers = [barrier::SEGMENT, barrier::SEGMENT_ENTRY];
@@ -236,6 +232,15 @@ impl Journal {
         };
         segment::make(&*self.files.disk, &order, |_, _| Ok(()))
     }
+}
+
+/// The longest frame that fits every batch and every segment in which nothing is yet. Those that an opening finds may have been made when segments
+/// were smaller: none can be left empty, for a batch is looked for in its segment and the next one.
+pub(crate) fn frame_bytes_max(config: &Config, spares: &VecDeque<Arc<Segment>>) -> usize {
+    let buffer = bytes(config.max_buffer_log_size) - BLOCK_BYTES;
+    let spares = spares.iter().map(|spare| spare.end() - spare.first());
+    let least = spares.fold(buffer.min(config.log_size - BLOCK_BYTES), u64::min);
+    length(least.saturating_sub(BATCH_BYTES))
 }
 
 /// A frame in the open batch.

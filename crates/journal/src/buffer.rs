@@ -27,6 +27,8 @@ pub(crate) struct Batch {
     skipped: u64,
     /// It is written with what stands before it in its block.
     is_led: bool,
+    /// From this place on the memory has what the log has.
+    whole_from: u64,
     /// From this byte of the memory on there are zeroes.
     clean_from: usize,
 }
@@ -34,7 +36,8 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn new(memory_bytes: usize) -> Self {
         let memory = AlignedBuffer::zeroed(memory_bytes);
-        Self { memory, base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0, is_led: false, clean_from: 0 }
+        let (is_led, whole_from, clean_from) = (false, 0, 0);
+        Self { memory, base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0, is_led, whole_from, clean_from }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -49,8 +52,11 @@ impl Batch {
         self.end
     }
 
-    /// Places the batch.
+    /// Places the batch. Where the one before it was in this memory, and ends in the block that this one begins in, what stands there
+    /// before it is here already.
     pub(crate) fn begin(&mut self, lsn: u64, skipped: u64) {
+        let goes_on = lsn == self.end && block_of(lsn) == self.base;
+        self.whole_from = if goes_on { self.whole_from } else { lsn };
         self.base = block_of(lsn);
         self.lsn = lsn;
         self.end = lsn + BATCH_BYTES;
@@ -62,10 +68,16 @@ impl Batch {
 
     /// It is written in whole blocks; `lead` are the bytes that stand in its first one before it.
     pub(crate) fn lead(&mut self, lead: &[u8]) {
-        if let Some(place) = self.memory.as_mut_slice().get_mut(..lead.len()) {
-            place.copy_from_slice(lead);
-        }
         self.is_led = true;
+        let Some(place) = self.memory.as_mut_slice().get_mut(..lead.len()) else { return };
+        if self.whole_from == self.base {
+            debug_assert!(place == lead, "the memory has another block before {} than the log", self.lsn);
+            return;
+        }
+        place.copy_from_slice(lead);
+        if self.base + bytes(lead.len()) == self.lsn {
+            self.whole_from = self.base;
+        }
     }
 
     /// Empties it.
@@ -187,7 +199,6 @@ mod tests {
 
     #[test]
     fn without_a_lead_a_block_is_written_whole_by_the_batch_that_begins_it_and_by_no_other() {
-        let mut batch = Batch::new(4 * 4096);
         // Where it begins, its payload, and the place and length of what is written with a lead and without.
         let rows = [
             (8192, 100, (8192, 4096), (8192, 4096)),
@@ -199,6 +210,7 @@ mod tests {
         ];
         for (lsn, payload, led, alone) in rows {
             let before = vec![7; length(lsn % 4096)];
+            let mut batch = Batch::new(4 * 4096);
             batch.begin(lsn, 0);
             batch.push(3, 0, 0, &[&vec![9; payload]]).unwrap();
             batch.seal(2, 9, 4096, false);
@@ -213,8 +225,31 @@ mod tests {
             let mut tail = before;
             batch.move_tail(&mut tail);
             assert_eq!(tail, &bytes[length(block_of(batch.end()) - at)..][..length(batch.end() % 4096)]);
-            batch.reset();
         }
+    }
+
+    #[test]
+    fn behind_a_batch_of_the_same_memory_and_block_nothing_is_copied_and_the_same_is_written() {
+        let (mut same, mut tail, mut at) = (Batch::new(4 * 4096), vec![7; 512], 8192 + 512);
+        let mut copied = Vec::new();
+        // One ends where a block does, some reach into the next one.
+        for payload in [100, 200, 3_016, 8, 2_000, 2_376, 50, 4_000, 900, 30] {
+            let mut fresh = Batch::new(4 * 4096);
+            for batch in [&mut same, &mut fresh] {
+                batch.begin(at, 0);
+                batch.push(3, 0, 0, &[&vec![9; payload]]).unwrap();
+                copied.push(batch.whole_from > batch.base);
+                batch.lead(&tail);
+                batch.seal(2, 9, 4096, false);
+            }
+            assert!(same.to_write() == fresh.to_write(), "{payload} bytes at {at}");
+            same.move_tail(&mut tail);
+            at = same.end();
+            same.reset();
+        }
+        let (same, fresh): (Vec<_>, Vec<_>) = copied.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+        assert_eq!(same.iter().filter(|copied| **copied).count(), 3, "the first, and who begins within another block");
+        assert_eq!(fresh.iter().filter(|copied| !**copied).count(), 1, "who begins a block");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use assent_ids::{Epoch, Lsn};
@@ -23,7 +23,7 @@ use crate::listing;
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
 use crate::segment::{self, Files, Segment, Segments};
-use crate::{JournalError, barrier, cut};
+use crate::{JournalError, append, barrier, cut};
 
 /// A log on this machine's disk. Shared by [`Arc`]; all methods may be called from many threads.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Journal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) folder: PathBuf,
     pub(crate) config: Config,
+    /// A longer entry is laid as a chain.
+    pub(crate) frame_bytes_max: usize,
     pub(crate) epoch: u32,
     pub(crate) salt: u64,
     pub(crate) epochs: Arc<Epochs>,
@@ -77,6 +79,8 @@ pub(crate) struct Counters {
     pub(crate) entries: AtomicU64,
     pub(crate) segments: AtomicU64,
     pub(crate) zeroed: AtomicU64,
+    /// Not since it was opened: segments that wait to be used again now.
+    pub(crate) waiting: AtomicUsize,
 }
 
 /// What a journal has done since it was opened.
@@ -163,6 +167,7 @@ impl Journal {
         let mut config = config;
         let core = core(&files, &segments, &found, &mut config)?;
         let journal = Self {
+            frame_bytes_max: append::frame_bytes_max(&config, &core.spares),
             epoch,
             salt: opening.salt,
             epochs,
@@ -204,7 +209,7 @@ impl Journal {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { writes, syncs, bytes, entries, segments, zeroed } = &self.counters;
+        let Counters { writes, syncs, bytes, entries, segments, zeroed, waiting: _ } = &self.counters;
         Counts {
             entries: read(entries),
             writes: read(writes),
@@ -392,7 +397,13 @@ fn core(files: &Files, segments: &[Arc<Segment>], found: &Found, config: &mut Co
         .map_err(|error| refused("reading", segment.path(), &error))?;
     let spares = spares.iter().cloned().collect();
     let memory_bytes = config.max_buffer_log_size;
-    let mut core = Core::new((Arc::clone(segment), spares), tail, tail_block, memory_bytes, config.direct());
+    let mut core = Core::new(
+        (Arc::clone(segment), spares),
+        tail,
+        tail_block,
+        memory_bytes,
+        (config.direct(), config.kept_until_released),
+    );
     core.claimed = found.synced;
     Ok(core)
 }

@@ -7,7 +7,7 @@ use assent_frame::HEADER_BYTES;
 use assent_ids::{Epoch, Lsn};
 
 use crate::journal::Journal;
-use crate::layout::BLOCK_BYTES;
+use crate::layout::{BLOCK_BYTES, bytes};
 use crate::reader::FIRST_READ_BYTES;
 use crate::segment;
 use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
@@ -128,6 +128,17 @@ impl Log for Journal {
 
     fn stretch_bytes(&self) -> Option<u64> {
         self.config.kept_until_released.then_some(self.config.log_size - BLOCK_BYTES)
+    }
+
+    fn idle_bytes(&self) -> u64 {
+        let ahead = self.core().room_ahead();
+        // Without the lock that is held while a segment is made.
+        ahead + bytes(self.counters.waiting.load(Ordering::Relaxed)) * self.config.log_size
+    }
+
+    fn waiting(&self) -> Option<(usize, usize)> {
+        let spares_zeroes = self.config.kept_until_released && !self.config.lazy();
+        spares_zeroes.then(|| (self.counters.waiting.load(Ordering::Relaxed), self.waiting_max()))
     }
 
     fn sealed(&self) -> Vec<Span> {

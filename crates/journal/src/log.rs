@@ -197,6 +197,16 @@ pub trait Log: Send + Sync + Debug {
         None
     }
 
+    /// Bytes of disk that it holds ready for entries to come.
+    fn idle_bytes(&self) -> u64 {
+        0
+    }
+
+    /// How many released segments wait to be used again, and how many may, where that spares zeroes.
+    fn waiting(&self) -> Option<(usize, usize)> {
+        None
+    }
+
     /// What was trimmed and is kept until it is released, in order. There may be holes: what was released. Nothing for a log
     /// whose trimmed places are its own.
     fn sealed(&self) -> Vec<Span> {

@@ -234,17 +234,23 @@ impl Journal {
         (index < segments.len()).then(|| Arc::make_mut(&mut segments).remove(index))
     }
 
+    /// How many segments may wait to be used again. Releases come several at a time, and new segments one by one. But what waits is room that
+    /// nobody has, so no more than a small part of what is listed, beyond a few; and those alone where a new one costs no zeroes.
+    pub(crate) fn waiting_max(&self) -> usize {
+        if !self.config.kept_until_released {
+            return 1;
+        }
+        let many = if self.config.lazy() { segment::RECYCLED_FEW } else { segment::RECYCLED_MAX };
+        let listed = self.segments.read().unwrap_or_else(PoisonError::into_inner).len();
+        (listed / 12).clamp(segment::RECYCLED_FEW, many)
+    }
+
     /// Removes the file of a segment that is no longer listed, or lets it wait to be used again: whoever reads it meanwhile has it open,
     /// and it waits for him, too.
     fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let unread = Arc::strong_count(segment) == 1;
-        // Releases come several at a time, and new segments one by one. But what waits is room that nobody has, so no more than a quarter
-        // of what is listed, beyond a few.
-        let listed = self.segments.read().unwrap_or_else(PoisonError::into_inner).len();
-        let few = (listed / 4).clamp(segment::RECYCLED_FEW, segment::RECYCLED_MAX);
-        let most = if self.config.kept_until_released { few } else { 1 };
-        let mut again = making.recycled.len() < most && segment.head.size == self.config.log_size;
+        let mut again = making.recycled.len() < self.waiting_max() && segment.head.size == self.config.log_size;
         let free = (0..).map(segment::recycled_name).map(|name| self.folder.join(name));
         let waits =
             free.into_iter().find(|path| making.recycled.iter().all(|(taken, _)| taken != path)).unwrap_or_default();
@@ -263,6 +269,7 @@ impl Journal {
         if again {
             segment.forget_marks();
             making.recycled.push((waits, Arc::clone(segment)));
+            self.counters.waiting.store(making.recycled.len(), Ordering::Relaxed);
         }
         if archived && !segment.is_owned() {
             making.archived_bytes = making.archived_bytes.saturating_sub(segment.head.size);

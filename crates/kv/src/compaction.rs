@@ -27,10 +27,10 @@ use assent_world::Barrier;
 use crate::ledger::Ledger;
 use crate::values::{Held, Set};
 use crate::vault::{
-    Account, Asked, Choice, Compacted, Compaction, Horizon, Liveness, Raw, Source, VaultError, Volume, compact, remove,
-    volumes,
+    Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Horizon, Liveness, Raw, Source, VaultError,
+    Volume, compact, remove, volumes,
 };
-use crate::{Kv, KvError};
+use crate::{Config, Kv, KvError};
 
 pub(crate) const FOLDER: Barrier = Barrier::new("kv: the folder of volumes before anything in it");
 
@@ -57,6 +57,22 @@ pub(crate) struct Done {
 pub(crate) struct Unread {
     place: u64,
     times: u32,
+}
+
+/// What there is to choose from, at one moment.
+struct Looked {
+    accounts: Accounts,
+    damaged: BTreeSet<u64>,
+    sealed_end: u64,
+    log_end: u64,
+    chooser: Chooser,
+}
+
+impl Looked {
+    fn owed(&self, config: &Config) -> u64 {
+        let Self { accounts, damaged, sealed_end, log_end, chooser } = self;
+        chooser.owed(accounts, damaged, *sealed_end, *log_end, config.volume_bytes)
+    }
 }
 
 impl Unread {
@@ -150,12 +166,33 @@ impl Kv {
         let Kv { config, shared, .. } = self;
         let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
-        let accounts = shared.ledger.expected();
-        let (chooser, damaged) = (config.chooser(), self.damaged().clone());
-        let (sealed_end, log_end) = (self.sealed_end(), shared.log.end().0);
-        let choice = chooser.choose(&accounts, &damaged, sealed_end, log_end, hour)?;
-        shared.ledger.space.owes(chooser.owed(&accounts, &damaged, sealed_end, log_end));
+        let looked = self.looked();
+        let Looked { accounts, damaged, sealed_end, log_end, chooser } = &looked;
+        let choice = chooser.choose(accounts, damaged, *sealed_end, *log_end, hour)?;
+        let (_, live) = accounts.sums(*log_end);
+        shared.ledger.space.owes(looked.owed(config), live);
         Some(choice)
+    }
+
+    /// While a compaction takes its time writers go on: what is owed by now.
+    pub(crate) fn look_at_space(&self) {
+        let space = &self.shared.ledger.space;
+        if space.is_under_way() {
+            space.owes_now(self.looked().owed(&self.config));
+        }
+    }
+
+    fn looked(&self) -> Looked {
+        let Kv { config, shared, .. } = self;
+        let (accounts, damaged) = (shared.ledger.expected(), self.damaged().clone());
+        let (sealed_end, log_end) = (self.sealed_end(), shared.log.end().0);
+        let (_, live) = accounts.sums(log_end);
+        let sized = config.chooser().sized(live).stocked(shared.log.waiting());
+        // Until it is done, what a compaction writes stands beside what that replaces; and writers are slowed down by what is too much: about
+        // as much as this.
+        let coming = sized.volume_bytes + config.volume_bytes;
+        let beside_bytes = shared.log.idle_bytes() + shared.ledger.files_bytes() + coming;
+        Looked { accounts, damaged, sealed_end, log_end, chooser: Chooser { beside_bytes, ..sized } }
     }
 
     /// What stands before is trimmed, complete, and read by no open but through a volume.

@@ -69,10 +69,11 @@ pub struct Config {
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
-    /// Bytes of values on disk for each hundred that live, at most: beyond it the emptiest volumes are compacted. Less room costs more
-    /// writes.
+    /// Bytes on disk for each hundred of values that live, at most: beyond it the emptiest volumes are compacted. Less room costs more
+    /// writes. The ledger, the room that the log holds ready, what a compaction is about to write and what may come meanwhile count too, up to
+    /// a quarter of what may be dead.
     pub space_amplification_max_percent: u32,
-    /// About the bytes of one compacted volume.
+    /// About the bytes of one compacted volume, at most: a 128th of what lives, but no less than a quarter of this.
     pub volume_bytes: u64,
     /// From which hour to which values may be compacted, over midnight if the second is lower; always if they are the same. Of the
     /// clock's UTC, shifted by `utc_offset_minutes`.
@@ -150,6 +151,8 @@ impl Config {
         Chooser {
             space_amplification_max: f64::from(self.space_amplification_max_percent) / 100.0,
             volume_bytes: self.volume_bytes,
+            beside_bytes: 0,
+            front_worth: 1.0,
             hours: Hours::between(from, to),
         }
     }

@@ -4,7 +4,8 @@
 //!   memory     from half of what it may take; all of it: the longest delay
 //!   level 0    from 12 runs, 36: the longest delay
 //!   merges     from 256 MiB that wait to be merged, 1 GiB: the longest delay
-//!   dead       from a volume of dead values more than are wished; a quarter of what lives, and a volume, more: the longest delay
+//!   dead       from the first dead byte more than is wished that came since compactions began; a volume and a quarter: the longest delay
+//!   old        from a volume of what was too much before that; a quarter of what lives, and a volume, more: the longest delay
 //! ```
 //! The worst of them counts, squared: little at first. Rows beyond a few wait longer, none longer than [`DELAY_MAX`].
 //! So N writers of small batches write no more than N batches in [`DELAY_MAX`] when it is at its worst.
@@ -36,8 +37,10 @@ pub(crate) struct Pressure {
     /// Runs at level 0 of the ledger, and what its merges would have to read.
     pub(crate) level0_runs: u64,
     pub(crate) merge_bytes: u64,
-    /// Bytes of values on disk that are too much and can be given back, those that live, and about those of a volume.
+    /// Bytes of values on disk that are too much and can be given back: those that writers have just made, and those of before.
     pub(crate) dead_bytes: u64,
+    pub(crate) old_bytes: u64,
+    /// Bytes that live, and about those of a volume.
     pub(crate) live_bytes: u64,
     pub(crate) volume_bytes: u64,
 }
@@ -48,7 +51,8 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
     let worst = part(pressure.memory_bytes, memory)
         .max(part(pressure.level0_runs, LEVEL0_RUNS))
         .max(part(pressure.merge_bytes, MERGE_BYTES))
-        .max(part(pressure.dead_bytes, dead_bytes(pressure.live_bytes, pressure.volume_bytes)));
+        .max(part(pressure.dead_bytes, (0, pressure.volume_bytes + pressure.volume_bytes / 4)))
+        .max(part(pressure.old_bytes, old_bytes(pressure.live_bytes, pressure.volume_bytes)));
     if worst == 0 {
         return Duration::ZERO;
     }
@@ -59,8 +63,8 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
     if delay < DELAY_MIN { Duration::ZERO } else { delay }
 }
 
-/// Where dead values begin to be a delay, and where it is the longest. They come and go by whole volumes: one is none too many.
-fn dead_bytes(live_bytes: u64, volume_bytes: u64) -> (u64, u64) {
+/// Where an old debt begins to be a delay, and where it is the longest. It comes and goes by whole volumes: one is none too many.
+fn old_bytes(live_bytes: u64, volume_bytes: u64) -> (u64, u64) {
     (volume_bytes, volume_bytes.saturating_mul(2).saturating_add(live_bytes / 4))
 }
 
@@ -86,13 +90,9 @@ mod tests {
         let memory = |mib| Pressure { memory_bytes: mib * MIB, ..calm };
         let level0 = |level0_runs| Pressure { level0_runs, ..calm };
         let merges = |mib| Pressure { merge_bytes: mib * MIB, ..calm };
-        let dead = |dead_mib, live_mib: u64| Pressure {
-            dead_bytes: dead_mib * MIB,
-            live_bytes: live_mib * MIB,
-            volume_bytes: 64 * MIB,
-            ..calm
-        };
-        let rows: [(Pressure, u64, u64); 27] = [
+        let dead = |dead_mib| Pressure { dead_bytes: dead_mib * MIB, volume_bytes: 64 * MIB, ..calm };
+        let old = |old_mib, live_mib: u64| Pressure { old_bytes: old_mib * MIB, live_bytes: live_mib * MIB, ..dead(0) };
+        let rows: [(Pressure, u64, u64); 31] = [
             // What is behind, the bytes of a batch's rows, microseconds.
             (calm, 200, 0),
             (memory(32), 200, 0),
@@ -113,12 +113,16 @@ mod tests {
             (merges(256), 200, 0),
             (merges(640), 200, 2_500),
             (merges(1024), 200, 10_000),
-            (dead(64, 0), 200, 0),
-            (dead(96, 0), 200, 2_500),
-            (dead(128, 0), 200, 10_000),
-            (dead(64, 4096), 200, 0),
-            (dead(608, 4096), 200, 2_500),
-            (dead(1152, 4096), 200, 10_000),
+            (dead(4), 200, 0),
+            (dead(8), 200, 99),
+            (dead(40), 200, 2_500),
+            (dead(80), 200, 10_000),
+            (old(64, 0), 200, 0),
+            (old(96, 0), 200, 2_500),
+            (old(128, 0), 200, 10_000),
+            (old(64, 4096), 200, 0),
+            (old(608, 4096), 200, 2_500),
+            (old(1152, 4096), 200, 10_000),
             // The worst counts, and they are not added up.
             (Pressure { level0_runs: 24, merge_bytes: 640 * MIB, ..memory(40) }, 200, 2_500),
             (Pressure { level0_runs: u64::MAX, merge_bytes: u64::MAX, ..memory(40) }, u64::MAX, 10_000),

@@ -18,10 +18,10 @@ const REST: Duration = Duration::from_micros(250);
 /// So often somebody who waits looks whether it was told to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long that rest is while so many bytes of dead values are too much: none from a volume on, when writers begin to wait for them.
+/// How long that rest is while so many bytes of dead values are too much: none from a quarter of a volume on, when writers wait for them.
 pub(crate) fn rest(dead_bytes: u64, volume_bytes: u64) -> Duration {
-    let left = volume_bytes.saturating_sub(dead_bytes);
-    let us = REST.as_micros() * u128::from(left) / u128::from(volume_bytes.max(1));
+    let most = (volume_bytes / 4).max(1);
+    let us = REST.as_micros() * u128::from(most.saturating_sub(dead_bytes)) / u128::from(most);
     Duration::from_micros(u64::try_from(us).unwrap_or(0))
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_more_dead_values_the_shorter_the_rest() {
-        let rests = [0, 1, MIB / 2, MIB, u64::MAX].map(|dead| rest(dead, MIB).as_micros());
+        let rests = [0, 1, MIB / 8, MIB / 4, u64::MAX].map(|dead| rest(dead, MIB).as_micros());
         assert_eq!(rests, [250, 249, 125, 0, 0]);
         let clock = SimClock::new();
         let throttle = Throttle::new(Arc::new(clock.clone()), 0, || false, || rest(MIB, MIB));

@@ -19,7 +19,7 @@ use assent_runs::{AtOnce, Pace};
 
 use crate::desk::Desk;
 use crate::pressure::{self, Pressure};
-use crate::space::Debt;
+use crate::space;
 use crate::throttle::{self, Throttle};
 use crate::{Config, Kv, KvError, Op};
 
@@ -78,6 +78,7 @@ impl Kv {
         if is_done && self.counts().rest == 0 {
             self.full.forget();
         }
+        self.look_at_space();
         self.share_cache();
     }
 
@@ -167,22 +168,22 @@ impl Kv {
     /// like wait so long themselves; whoever calls [`Kv::batch_begin`] may do something else meanwhile.
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
-        let debt = self.shared.ledger.debt();
-        let dead = self.dead();
+        let (debt, space) = (self.shared.ledger.debt(), self.space_debt());
         let pressure = Pressure {
             memory_bytes: debt.active_bytes + debt.immutable_bytes,
             memory_bytes_max: self.config.memory_bytes_max(),
             level0_runs: debt.level0_runs.into(),
             merge_bytes: debt.merge_bytes,
-            dead_bytes: dead.bytes,
-            live_bytes: dead.live,
+            dead_bytes: space.bytes.saturating_sub(space.old),
+            old_bytes: space.old,
+            live_bytes: space.live,
             volume_bytes: self.config.volume_bytes,
         };
         pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum())
     }
 
     /// Values on disk that are too much.
-    fn dead(&self) -> Debt {
+    fn space_debt(&self) -> space::Debt {
         self.shared.ledger.space.debt(|| self.shared.time.clock().now())
     }
 

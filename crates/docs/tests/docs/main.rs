@@ -12,6 +12,7 @@
 )]
 
 mod anew;
+mod beside;
 mod branches;
 mod counts;
 mod damage;

@@ -296,6 +296,59 @@ fn batches_in_flight_together_never_share_a_block_and_are_acknowledged_in_order(
     assert_eq!(open(&disk, 2, &small()).unwrap().1.entries, 5);
 }
 
+/// Values of 8 KiB take a little more than two blocks: each in a batch at the next block, as beside another write, took three, and so did the
+/// zeroes ahead of them.
+#[test]
+fn where_room_counts_long_entries_wait_for_the_write_under_way_rather_than_leave_blocks_free() {
+    let entry = [7; 8200];
+    for (kept_until_released, most) in [(false, 12_288), (true, 8_400)] {
+        let disk = SimDisk::new();
+        let config = Config { kept_until_released, ..Config::default() };
+        let (journal, _) = open(&disk, 1, &config).unwrap();
+        let mut under_way = None;
+        for _ in 0..100 {
+            journal.append(1, &[&entry]).unwrap();
+            let next = stepping::close(&journal);
+            if let Some(before) = std::mem::replace(&mut under_way, next) {
+                before.land();
+            }
+        }
+        if let Some(last) = under_way {
+            last.land();
+        }
+        journal.sync().unwrap();
+        let each = journal.end().0 / 100;
+        assert!((most - 200..=most).contains(&each), "{each} bytes an entry of {}", entry.len());
+        assert_eq!(payloads(&*journal), vec![entry.to_vec(); 100]);
+        drop(journal);
+        disk.cut_power(Survival::Nothing);
+        assert_eq!(open(&disk, 2, &config).unwrap().1.entries, 100);
+    }
+}
+
+#[test]
+fn a_batch_that_shares_a_block_is_written_behind_it_and_short_ones_beside_it() {
+    let disk = SimDisk::new();
+    let keeping = Config { kept_until_released: true, ..Config::default() };
+    let (journal, _) = open(&disk, 1, &keeping).unwrap();
+    journal.append(1, &[b"first"]).unwrap();
+    let one = stepping::close(&journal).unwrap();
+    let short = journal.append(1, &[b"short"]).unwrap();
+    let two = stepping::close(&journal).unwrap();
+    assert_eq!(short.lsn.0 % 4096, 64, "a short one takes a block of its own, and does not wait");
+    let long = journal.append(1, &[&[7; 5000]]).unwrap();
+    assert_eq!(long.lsn.0, short.end.0 + 64, "packed");
+    one.land();
+    assert!(stepping::close(&journal).is_none(), "the block that it begins in is being written");
+    two.land();
+    let three = stepping::close(&journal).unwrap();
+    three.land();
+    assert_eq!(journal.durable(), long.end);
+    drop(journal);
+    disk.cut_power(Survival::Nothing);
+    assert_eq!(open(&disk, 2, &keeping).unwrap().1.entries, 3);
+}
+
 #[test]
 fn a_reader_sees_everything_appended_before_the_call() {
     let disk = SimDisk::new();

@@ -414,3 +414,19 @@ fn what_is_released_under_a_reader_waits_for_him_and_is_used_again() {
     fill(&journal, 140..250);
     assert_eq!(waiting(), 0, "nobody reads them any more");
 }
+
+#[test]
+fn what_waits_to_be_used_again_is_told_and_no_more_than_a_few_where_new_ones_cost_no_zeroes() {
+    for (max_elapsed_sync_time, most) in [(0, 8), (1000, 3)] {
+        let disk = SimDisk::new();
+        let config = Config { max_elapsed_sync_time, ..keeping() };
+        let (journal, _) = open(&disk, 1, &config).unwrap();
+        let tickets: Vec<Ticket> = (0..16).flat_map(|_| fill(&journal, 0..250)).collect();
+        journal.sync().unwrap();
+        journal.trim(tickets[3990].lsn).unwrap();
+        let ahead = journal.idle_bytes();
+        assert!(ahead < 3 * config.log_size, "{ahead} bytes behind the end");
+        journal.sealed().iter().for_each(|span| journal.release(span.first).unwrap());
+        assert_eq!(journal.idle_bytes() - ahead, most * config.log_size, "sync after {max_elapsed_sync_time} ms");
+    }
+}

@@ -116,3 +116,35 @@ fn an_open_behind_a_kill_asks_for_no_more_room_the_more_segments_are_in_doubt() 
     assert!(recovery.rescued_bytes > 4 * config.log_size);
     assert_eq!(payloads(&*journal), expected);
 }
+
+/// What was written: an entry of 20,000 bytes, the first one behind an open with longer segments than the one that was made ahead by the opening before.
+/// What was lost: that entry, though it was acknowledged. It was longer than that segment, was laid as one frame, and stood where nobody looks. What
+/// the user saw: it was not found, and once more was written the log was told to be damaged.
+#[test]
+fn what_is_longer_than_a_segment_that_is_left_of_a_smaller_log_size_is_found() {
+    let befores = configs().into_iter().flat_map(|before| [100, 4_000, 16_000].map(|first| (before.clone(), first)));
+    for (before, first) in befores {
+        let after = Config { log_size: 16 * 4096, max_buffer_log_size: 16 * 4096, ..before.clone() };
+        for longer in [12_000, 16_271, 16_272, 16_320, 20_000, 50_000, 70_000] {
+            let disk = SimDisk::new();
+            let (journal, _) = open(&disk, 1, &before).unwrap();
+            let mut expected = vec![vec![9; first]];
+            put(&*journal, &expected[0]);
+            journal.maintain();
+            assert!(segments(&disk).len() > 1, "one is made ahead");
+            journal.close().unwrap();
+            let (journal, _) = open(&disk, 2, &after).unwrap();
+            for (number, bytes) in (0..).zip([longer, 300, longer, 50_000, 40]) {
+                let payload = vec![number; bytes];
+                let ticket = put(&*journal, &payload);
+                let is_found = journal.read_at(ticket.lsn).is_ok_and(|entry| entry.payload == payload);
+                assert!(is_found, "{bytes} bytes, {longer} behind {first}");
+                expected.push(payload);
+            }
+            assert!(payloads(&*journal) == expected, "{longer} behind {first}");
+            drop(journal);
+            disk.kill();
+            assert!(payloads(&*open(&disk, 3, &after).unwrap().0) == expected, "{longer} behind {first}, opened again");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Which volumes to compact next: a pure function of the accounts, the end of the log and the hour.
 //!
-//! Nothing while the bytes on disk are within `space_amplification_max` of those that live. Else the volume for which waiting
-//! is worth least: a byte freed now costs live / dead bytes written, and that price falls while more of the volume dies.
+//! Nothing while the bytes on disk, with those in no account, are within `space_amplification_max` of those that live. Else the volume for
+//! which waiting is worth least: a byte freed now costs live / dead bytes written, and that price falls while more of the volume dies.
 //! With live share s, of which a part r dies in a unit of time, it falls by r * s / (1 - s)^2. What has lived for long will: r is
 //! taken as 1 / age. So among volumes of one age the emptiest is taken, and of two equally empty ones the colder.
 //! Neighbours of the same generation join it if they are about as empty: cold and hot stay apart, and files
@@ -11,7 +11,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::space::Debt;
 use crate::vault::{Account, Accounts};
 
 /// The hours of a day in which volumes may be compacted.
@@ -42,13 +41,23 @@ pub(crate) struct Chooser {
     pub(crate) space_amplification_max: f64,
     /// About the bytes of one volume.
     pub(crate) volume_bytes: u64,
+    /// Bytes on disk that are in no account: the room that the log holds ready, and the ledger.
+    pub(crate) beside_bytes: u64,
+    /// What waiting for the front of the journal is worth, by which it is compared with volumes: less than 1 where its segments are wanted.
+    pub(crate) front_worth: f64,
     /// When.
     pub(crate) hours: Hours,
 }
 
 impl Default for Chooser {
     fn default() -> Self {
-        Self { space_amplification_max: 1.4, volume_bytes: 64 << 20, hours: Hours::ALWAYS }
+        Self {
+            space_amplification_max: 1.4,
+            volume_bytes: 64 << 20,
+            beside_bytes: 0,
+            front_worth: 1.0,
+            hours: Hours::ALWAYS,
+        }
     }
 }
 
@@ -71,6 +80,12 @@ const LIVE_SHARE_MAX: f64 = 0.95;
 const CRUMB: u64 = 16;
 /// So many files more than twice what is needed are none too many.
 const FILES_SPARE: u64 = 8;
+/// A volume is no more than such a part of what lives: what one that is being written takes beside what it replaces is little then.
+const VOLUMES: u64 = 128;
+/// But no less than such a part of the longest, or the files of a small store would be many.
+const VOLUME_PARTS: u64 = 4;
+/// Nor than that many bytes: three blocks of each are its own.
+const VOLUME_BYTES_FEW: u64 = 64 << 10;
 
 impl Chooser {
     /// What to compact next, if anything: volumes, or cells of the journal before `sealed_end`, which must be a place that no
@@ -94,12 +109,8 @@ impl Chooser {
         let whole = cells.iter().take_while(|cell| is_whole(cell)).count();
         let is_cut = whole < cells.len();
         cells.truncate(whole);
-        // What is left as it is gives nothing back, whatever else is written.
-        let spared = compacted.iter().filter(|volume| !is_whole(volume));
-        let (bytes, live) = spared.fold(accounts.sums(log_end), |(bytes, live), volume| {
-            (bytes.saturating_sub(volume.bytes), live.saturating_sub(volume.live))
-        });
-        let space = if ratio(bytes, live) > self.space_amplification_max {
+        let (bytes, live) = spared(accounts, log_end, |volume| !is_whole(volume));
+        let space = if ratio(bytes + self.beside(live), live) > self.space_amplification_max {
             // Nobody gets past a damaged cell before those in front of it are volumes, worth it or not.
             self.emptiest(&groups, &cells, log_end).or_else(|| self.oldest(is_cut.then_some(&cells)?, 1.0, 1))
         } else {
@@ -108,16 +119,58 @@ impl Chooser {
         space.or_else(|| self.join(&groups))
     }
 
-    /// Of what [`Chooser::choose`] may take: bytes beyond what is wished, and those that live. What it may not take is nobody's debt.
-    pub(crate) fn owed(&self, accounts: &Accounts, damaged: &BTreeSet<u64>, sealed_end: u64, log_end: u64) -> Debt {
+    /// Bytes beyond what is wished, of what [`Chooser::choose`] may take: what it may not take is nobody's debt, but for the end of the log,
+    /// up to `none_bytes`, which is always there. Where these are much beside what lives, that much is none either.
+    pub(crate) fn owed(
+        &self,
+        accounts: &Accounts,
+        damaged: &BTreeSet<u64>,
+        sealed_end: u64,
+        log_end: u64,
+        none_bytes: u64,
+    ) -> u64 {
         let is_whole =
             |account: &Account| !account.is_kept() && damaged.range(account.first..account.end).next().is_none();
         let volumes = accounts.compacted().copied().filter(is_whole);
-        let (bytes, live) = volumes
-            .chain(accounts.cells(sealed_end).take_while(is_whole))
-            .fold((0, 0), |(bytes, live), account| (bytes + account.bytes, live + account.live));
-        let (all_bytes, all_live) = accounts.sums(log_end);
-        Debt { bytes: self.beyond(bytes, live).min(self.beyond(all_bytes, all_live)), live: all_live }
+        let takes: Vec<Account> = volumes.chain(accounts.cells(sealed_end).take_while(is_whole)).collect();
+        let bytes: u64 = takes.iter().map(|account| account.bytes).sum();
+        let live = live_of(&takes);
+        // Only what is worth reading gives back what is dead in it; cells that are full stand before such as are not.
+        let gives = takes.iter().filter(|account| account.generation == 0 || worth_it(account));
+        let dead: u64 = gives.map(|account| account.born.min(account.bytes).saturating_sub(account.live)).sum();
+        let (all_bytes, all_live) = spared(accounts, log_end, |volume| !is_whole(volume));
+        let beside = self.beside(all_live);
+        let rest = all_bytes.saturating_sub(bytes).min(none_bytes);
+        let rest_live = all_live.saturating_sub(live).min(rest);
+        let owed = (bytes + rest + beside).saturating_sub(self.allowed(live + rest_live));
+        // Whatever can be taken: a store that is within its bound owes nothing.
+        let whole = (all_bytes + beside).saturating_sub(self.allowed(all_live));
+        let none = none_bytes.saturating_sub(self.beside_max(all_live));
+        owed.min(whole).min(dead).saturating_sub(none)
+    }
+
+    /// The same, with volumes that are a small part of so much that lives.
+    pub(crate) fn sized(self, live: u64) -> Self {
+        let few = (self.volume_bytes / VOLUME_PARTS).max(VOLUME_BYTES_FEW);
+        Self { volume_bytes: (live / VOLUMES).max(few).min(self.volume_bytes), ..self }
+    }
+
+    /// Where so many released segments wait for their use, of so many that may: the fewer, the sooner the journal gives some. Else it gives many at
+    /// a time, of which the most go, and then none for long, and each that the log takes meanwhile is written twice: with zeroes first.
+    pub(crate) fn stocked(self, waiting: Option<(usize, usize)>) -> Self {
+        let front_worth = waiting.map_or(1.0, |(some, most)| 4_f64.powf(some as f64 / most.max(1) as f64 - 0.5));
+        Self { front_worth, ..self }
+    }
+
+    /// What is in no account counts, as far as compactions can make up for it. Beside little that lives it is more, and they would write that
+    /// again and again to be rid of what they cannot give back.
+    fn beside(&self, live: u64) -> u64 {
+        self.beside_bytes.min(self.beside_max(live))
+    }
+
+    /// A quarter of what may be dead.
+    fn beside_max(&self, live: u64) -> u64 {
+        self.allowed(live).saturating_sub(live) / 4
     }
 
     #[expect(
@@ -125,8 +178,8 @@ impl Chooser {
         clippy::cast_sign_loss,
         reason = "at least 0, and precision is of no matter"
     )]
-    fn beyond(&self, bytes: u64, live: u64) -> u64 {
-        bytes.saturating_sub((real(live) * self.space_amplification_max) as u64)
+    fn allowed(&self, live: u64) -> u64 {
+        (real(live) * self.space_amplification_max) as u64
     }
 
     /// Of volumes, in groups of neighbours, and of cells.
@@ -136,8 +189,9 @@ impl Chooser {
         let worthy = all.filter(|(_, _, volume)| worth_it(volume));
         let seed = worthy.min_by(|(_, _, a), (_, _, b)| worth_waiting(a, now).total_cmp(&worth_waiting(b, now)));
         let (front, count) = front(cells, now).unzip();
-        let sooner =
-            |front: &Account| seed.is_none_or(|(_, _, seed)| worth_waiting(front, now) <= worth_waiting(seed, now));
+        let sooner = |front: &Account| {
+            seed.is_none_or(|(_, _, seed)| self.front_worth * worth_waiting(front, now) <= worth_waiting(seed, now))
+        };
         match (front.filter(sooner), seed) {
             (Some(front), _) => self.oldest(cells, share(&front), count.unwrap_or(0)),
             (None, Some((group, seed, _))) => self.around(group, seed),
@@ -215,6 +269,14 @@ fn front(cells: &[Account], now: u64) -> Option<(Account, usize)> {
     }
     let worthy = fronts.into_iter().filter(|(front, _)| worth_it(front));
     worthy.min_by(|(a, _), (b, _)| worth_waiting(a, now).total_cmp(&worth_waiting(b, now)))
+}
+
+/// Bytes on disk and bytes that live, without those volumes: what is left as it is gives nothing back, whatever else is written.
+fn spared(accounts: &Accounts, log_end: u64, is_left: impl Fn(&Account) -> bool) -> (u64, u64) {
+    let left = accounts.compacted().filter(|volume| is_left(volume));
+    left.fold(accounts.sums(log_end), |(bytes, live), volume| {
+        (bytes.saturating_sub(volume.disk_bytes()), live.saturating_sub(volume.live))
+    })
 }
 
 /// A kept stretch is read as the journal that it is.
@@ -338,20 +400,89 @@ mod tests {
 
     #[test]
     fn what_may_not_be_taken_is_nobodys_debt() {
-        let chooser = Chooser::default();
+        let chooser = Chooser { volume_bytes: 5, ..Chooser::default() };
         // A volume with a little that is dead, and five dead cells.
         let accounts = accounts(&[(100, 80, 1, 5)], &[0, 0, 0, 0, 0]);
         let owed = |damaged: &[u64], sealed_end| {
             let damaged: BTreeSet<u64> = damaged.iter().copied().collect();
             let choice = chooser.choose(&accounts, &damaged, sealed_end, 600, 3);
-            (choice.is_some(), chooser.owed(&accounts, &damaged, sealed_end, 600).bytes)
+            (choice.is_some(), chooser.owed(&accounts, &damaged, sealed_end, 600, 5))
         };
         // A prepared branch keeps all of the journal: there is something to do, and it gives back next to nothing.
         assert_eq!(owed(&[], 100), (true, 0));
-        assert_eq!(owed(&[], 300), (true, 300 - 112));
+        assert_eq!(owed(&[], 300), (true, 305 - 112));
         assert_eq!(owed(&[], 600), (true, 600 - 112));
-        assert_eq!(owed(&[450], 600), (true, 400 - 112), "what is behind a damaged cell");
-        assert_eq!(owed(&[50], 300), (true, 200));
+        assert_eq!(owed(&[450], 600), (true, 405 - 112), "what is behind a damaged cell");
+        assert_eq!(owed(&[50], 300), (true, 200 - 5), "what lives is in a damaged volume");
+    }
+
+    #[test]
+    fn a_store_that_is_within_its_bound_owes_nothing_whatever_can_be_taken_of_it() {
+        let chooser = Chooser { volume_bytes: 5, beside_bytes: u64::MAX / 2, ..Chooser::default() };
+        // A branch keeps the journal: much of it, and all of that lives.
+        let kept = accounts(&[(100, 72, 1, 5)], &[100; 20]);
+        assert_eq!(chooser.choose(&kept, &BTreeSet::new(), 100, 2100, 3), None);
+        assert_eq!(chooser.owed(&kept, &BTreeSet::new(), 100, 2100, 5), 0);
+        // A damaged volume in which nothing lives any more is never given back, and is not the end of the log.
+        let volumes = accounts(&[(100, 0, 1, 5), (100, 72, 1, 5)], &[]);
+        let owed = |volume_bytes| {
+            let chooser = Chooser { volume_bytes, ..Chooser::default() };
+            chooser.owed(&volumes, &BTreeSet::from([50]), 200, 200, volume_bytes)
+        };
+        assert_eq!([owed(7), owed(100)], [0, 0]);
+        let chooser = Chooser { volume_bytes: 5, ..Chooser::default() };
+        assert_eq!(chooser.owed(&volumes, &BTreeSet::new(), 200, 200, 5), 200 - 100);
+    }
+
+    #[test]
+    fn what_is_not_worth_reading_owes_nothing() {
+        let chooser = Chooser { space_amplification_max: 1.0, volume_bytes: 5, ..Chooser::default() };
+        let owed = |live| {
+            let accounts = accounts(&[(1000, live, 1, 5)], &[]);
+            chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0)
+        };
+        assert_eq!([owed(950), owed(951)], [50, 0]);
+        // What its index takes is not dead.
+        let mut accounts = accounts(&[(1000, 800, 1, 5)], &[]);
+        let facts = Facts { first: 0, end: 100, generation: 2, bytes: 1000, ..Facts::default() };
+        let indexed = Compacted { end: 100, generation: 2, as_of: 9, facts, kept_bytes: 849, ..Compacted::default() };
+        accounts.replace(&indexed).unwrap();
+        assert_eq!(chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0), 0, "1 in 1000 more than is worth it");
+        accounts.replace(&Compacted { generation: 3, kept_bytes: 900, ..indexed }).unwrap();
+        assert_eq!(chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0), 100);
+    }
+
+    #[test]
+    fn the_journal_is_compacted_sooner_where_its_segments_are_wanted() {
+        let accounts = accounts(&[(100, 44, 2, 150)], &[45]);
+        let first = |waiting| {
+            let chooser = Chooser { volume_bytes: 50, ..Chooser::default() }.stocked(waiting);
+            chooser.choose(&accounts, &BTreeSet::new(), 200, 250, 0).unwrap().first
+        };
+        // Both are 100 old, the volume a little emptier.
+        assert_eq!([None, Some((4, 8)), Some((8, 8))].map(first), [0, 0, 0]);
+        assert_eq!([Some((0, 8)), Some((3, 8)), Some((0, 0))].map(first), [100, 100, 100]);
+    }
+
+    #[test]
+    fn volumes_are_a_small_part_of_what_lives_and_neither_tiny_nor_longer_than_they_may_be() {
+        let sized = |live| Chooser::default().sized(live).volume_bytes >> 20;
+        assert_eq!([0, 2 << 30, 4 << 30, 8 << 30, u64::MAX].map(sized), [16, 16, 32, 64, 64]);
+        assert_eq!(Chooser { volume_bytes: 24 << 10, ..Chooser::default() }.sized(0).volume_bytes, 24 << 10);
+    }
+
+    #[test]
+    fn what_is_in_no_account_counts_where_it_is_little_of_what_may_be_dead_and_a_volume_is_no_debt_where_it_is_more() {
+        let chosen = |bytes, beside_bytes, volume_bytes| {
+            let chooser = Chooser { volume_bytes, beside_bytes, ..Chooser::default() };
+            let accounts = accounts(&[(bytes, 1200, 1, 500)], &[]);
+            let choice = chooser.choose(&accounts, &BTreeSet::new(), 100, 100, 3);
+            (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), 100, 100, volume_bytes))
+        };
+        // 1.4 x 1200 are 1680; a quarter of what may be dead is 120.
+        assert_eq!([chosen(1600, 80, 100), chosen(1600, 81, 100)], [(false, 0), (true, 1)]);
+        assert_eq!([chosen(1560, u64::MAX / 2, 100), chosen(1561, u64::MAX / 2, 100)], [(false, 0), (true, 1)]);
+        assert_eq!([chosen(1600, 120, 120), chosen(1600, 120, 130)], [(true, 40), (true, 30)]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod patience;
 mod plain;
 mod resource;
 mod scripted_log;
+mod space;
 mod stress;
 mod unreadable;
 mod waiting;
