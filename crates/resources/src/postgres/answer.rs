@@ -22,8 +22,10 @@ const HEAD_BYTES: u8 = 5;
 /// How the tags of DEALLOCATE and DISCARD begin.
 const LET_GO: [[u8; 4]; 2] = [*b"DEAL", *b"DISC"];
 
-/// The end of a statement, or of an empty one; rows and what stands over them; the end of an answer.
-const PLAIN: [u8; 5] = *b"CITDZ";
+/// The end of a statement, or of an empty one; rows and what stands over them; the end of an answer; and what a server says without being
+/// asked: a notice, a changed setting, a notification.
+const PLAIN: [u8; 8] = *b"CITDZNSA";
+const NOTICE: u8 = b'N';
 
 /// How the server calls what a vote and a commit in one phase ask for.
 pub(super) const PREPARED: &str = "PREPARE TRANSACTION";
@@ -179,6 +181,55 @@ fn failure(mut fields: ErrorFields<'_>) -> std::io::Result<Failure> {
     Ok(Failure { native: assent_xa::Native { code, message }, lost })
 }
 
+/// What has come of an answer of which nobody wants to know more than that it was plain: no error, and no COPY.
+#[derive(Default)]
+pub(super) struct Unwanted {
+    /// A message that has come in part, or is not plain: from its head on.
+    bytes: BytesMut,
+    /// Bytes of a plain one that are still to come.
+    skips: usize,
+}
+
+impl Unwanted {
+    /// Takes what has come; whether all of it is plain. The codes of notices go to `notice`. Behind what is not plain nothing is taken.
+    pub(super) fn take(&mut self, bytes: &[u8], notice: &dyn Fn(&str)) -> bool {
+        let passed = self.skips.min(bytes.len());
+        self.skips -= passed;
+        self.bytes.extend_from_slice(bytes.get(passed..).unwrap_or_default());
+        while let Some(kind) = self.bytes.first().copied() {
+            if !PLAIN.contains(&kind) {
+                return false;
+            }
+            let head = Header::parse(&self.bytes).map(|head| head.map(|head| usize::try_from(head.len())));
+            let length = match head {
+                Ok(None) => return true,
+                Ok(Some(Ok(length))) => length.saturating_add(1),
+                // No message is as short as that: the driver says so.
+                _ => return false,
+            };
+            if kind == NOTICE {
+                if self.bytes.len() < length {
+                    return true;
+                }
+                if let Ok(Some(Message::NoticeResponse(said))) = Message::parse(&mut self.bytes)
+                    && let Ok(failure) = failure(said.fields())
+                {
+                    notice(&failure.native.code);
+                }
+            } else {
+                let here = length.min(self.bytes.len());
+                (_, self.skips) = (self.bytes.split_to(here), length - here);
+            }
+        }
+        true
+    }
+
+    /// What is not plain, from its head on; or the part of a message that was cut off.
+    pub(super) fn rest(self) -> BytesMut {
+        self.bytes
+    }
+}
+
 /// Where a conversation stands, by the bytes that pass.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -192,8 +243,6 @@ pub(super) struct Pace {
     process: Option<u32>,
     /// Prepared statements have been let go of.
     has_let_go: bool,
-    /// Nothing but ends of statements, and rows, has come since this was asked for.
-    is_plain: bool,
 }
 
 impl Pace {
@@ -211,15 +260,12 @@ impl Pace {
 
     /// Bytes from it.
     pub(super) fn answers(&mut self, bytes: &[u8]) {
-        let Self { answered, owed, status, process, has_let_go, is_plain, .. } = self;
-        answered.take(bytes, |kind, first, last| {
-            *is_plain &= PLAIN.contains(&kind);
-            match kind {
-                b'Z' => (*owed, *status) = (owed.saturating_sub(1), last),
-                b'K' => *process = Some(u32::from_be_bytes(first)),
-                b'C' => *has_let_go |= LET_GO.contains(&first),
-                _ => {}
-            }
+        let Self { answered, owed, status, process, has_let_go, .. } = self;
+        answered.take(bytes, |kind, first, last| match kind {
+            b'Z' => (*owed, *status) = (owed.saturating_sub(1), last),
+            b'K' => *process = Some(u32::from_be_bytes(first)),
+            b'C' => *has_let_go |= LET_GO.contains(&first),
+            _ => {}
         });
     }
 
@@ -236,16 +282,6 @@ impl Pace {
     /// Whether prepared statements have been let go of since this was asked last.
     pub(super) const fn take_let_go(&mut self) -> bool {
         std::mem::replace(&mut self.has_let_go, false)
-    }
-
-    /// From here on it is noted whether anything but ends of statements and rows comes.
-    pub(super) const fn expect_plain(&mut self) {
-        self.is_plain = true;
-    }
-
-    /// Whether nothing else has come since.
-    pub(super) const fn is_plain(&self) -> bool {
-        self.is_plain
     }
 
     /// Whether every answer has ended, and nothing else has begun.
@@ -473,22 +509,40 @@ mod tests {
     }
 
     #[test]
-    fn only_ends_of_statements_and_rows_are_plain_however_the_bytes_come() {
-        let plain = [message(b'T', b"\0\0"), row(&[None]), done(), message(b'I', b""), ready(b'T')].concat();
-        let others = [error(b'N', "NOTICE", "00000"), error(b'E', "ERROR", "22012"), message(b'G', b"\0\0\0")];
-        for step in [1, 4, plain.len()] {
-            let mut pace = Pace::default();
-            pace.asks(&message(b'Q', b"a\0"));
-            pace.expect_plain();
-            plain.chunks(step).for_each(|part| pace.answers(part));
-            assert!(pace.is_plain() && pace.is_quiet());
+    fn an_unwanted_answer_is_let_by_up_to_its_error_however_the_bytes_come() {
+        let noticed = error(b'N', "NOTICE", "00001");
+        let plain = [
+            message(b'T', b"\0\0"),
+            row(&[None]),
+            noticed,
+            message(b'S', b"TimeZone\0UTC\0"),
+            message(b'A', &[0, 0, 0, 9, b'x', 0, 0]),
+            row(&[Some("E\0\0\0\x04")]),
+            done(),
+            message(b'I', b""),
+            ready(b'T'),
+        ]
+        .concat();
+        let others = [vec![], error(b'E', "ERROR", "22012"), message(b'G', b"\0\0\0"), b"C\0\0\0\x03".to_vec()];
+        for step in [1, 4, 7, plain.len()] {
             for other in &others {
-                pace.expect_plain();
-                other.chunks(step).for_each(|part| pace.answers(part));
-                plain.chunks(step).for_each(|part| pace.answers(part));
-                assert!(!pace.is_plain(), "until it is asked for again");
+                let (mut unwanted, notices) = (Unwanted::default(), std::cell::RefCell::new(Vec::new()));
+                let whole = [&plain[..], other].concat();
+                let mut parts = whole.chunks(step);
+                let is_plain =
+                    parts.all(|part| unwanted.take(part, &|code| notices.borrow_mut().push(code.to_owned())));
+                assert_eq!(is_plain, other.is_empty());
+                assert_eq!(notices.into_inner(), ["00001"]);
+                let to_come = parts.flatten().copied();
+                assert_eq!(
+                    unwanted.rest().iter().copied().chain(to_come).collect::<Vec<_>>(),
+                    *other,
+                    "from its head on"
+                );
             }
         }
+        let mut unwanted = Unwanted::default();
+        assert!(unwanted.take(b"D\x7f\xff\xff\xff much too long", &|_| {}) && unwanted.rest().is_empty());
     }
 
     #[test]

@@ -13,8 +13,7 @@ use super::session::Failure;
 /// [`PostgresClient::native`].
 ///
 /// Statements, and rows, which keep theirs, are dropped by the thread that works, or while nobody does. Where another thread drops the last of
-/// one while [`PostgresClient::batch_execute`] waits for an answer with a notice, an error, a changed setting or more than 64 KiB, the connection
-/// is given up, and whether the batch was done is not known.
+/// one while [`PostgresClient::batch_execute`] waits, and the batch fails, the connection is given up, and the server's words are lost.
 #[derive(Debug)]
 pub struct PostgresClient(pub(super) Way);
 

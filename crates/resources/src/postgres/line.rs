@@ -2,7 +2,7 @@
 //! hand over a blocking socket.
 //!
 //! Walk: [`Line::connect`] · [`Line::text`] the caller's words, [`Line::batch`] where their rows are not wanted: past the driver as long as the
-//! server answers plainly · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
+//! server answers without an error · [`Line::run`] a question of the driver's: polled, what it asks for written, then a read that
 //! blocks, until it has its answer · [`Line::send`] writes one message of ours past the driver and does not wait,
 //! [`Line::answer`] waits for it: so two servers work at the same time for one thread · [`Line::limit`] how long a read may
 //! block.
@@ -39,7 +39,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
-use super::answer::{self, Row};
+use super::answer::{self, Row, Unwanted};
 use super::prepared::Prepared;
 use super::session::Failure;
 use super::socket::{Again, Socket, Wire, write_all};
@@ -53,8 +53,6 @@ const NOT_BEGUN: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the start of the branch 
 const PORT: u16 = 5432;
 /// Of an answer to words of ours, at once.
 const READ_BYTES: usize = 1 << 10;
-/// Of an answer that nobody wants; one that is longer is the driver's.
-const HEARD_BYTES_MAX: usize = 64 << 10;
 /// What a message of ours mostly takes.
 const MESSAGE_BYTES: usize = 256;
 
@@ -340,9 +338,8 @@ impl Line {
         self.wait(client.simple_query(sql))
     }
 
-    /// One message past the driver, to which it would be several times the work. Where its answer is more than the ends of its
-    /// statements (an error, a notice, COPY), the message is the driver's after all: what it says goes nowhere, and it
-    /// reads what has come.
+    /// One message past the driver, to which it would be several times the work. Where its answer has an error in it, or wants to copy, the
+    /// message is the driver's after all: what it says goes nowhere, and it reads the answer from there on.
     fn tell(&mut self, sql: &str) -> Result<(), Error> {
         let mut message = BytesMut::with_capacity(MESSAGE_BYTES);
         // Where the driver has still to say something of its own, or to hear it, these words are its too: they go behind that, and wait for
@@ -354,23 +351,22 @@ impl Line {
         {
             return self.simple_query(sql).map(drop);
         }
-        self.socket.pace().expect_plain();
-        let (mut heard, mut some) = (BytesMut::new(), [0; READ_BYTES]);
+        let (mut unwanted, mut some) = (Unwanted::default(), [0; READ_BYTES]);
         let mut goes_on = write_all(&message, |rest| self.socket.write(rest)).is_ok();
         if !goes_on {
             // The server would wait for the rest of it, and the driver for an answer. What has come can still be read.
             _ = self.socket.stream.shutdown();
         }
         while goes_on {
+            // What broke is not told: the driver finds the connection over, whatever it reads.
             let read = self.socket.read(&mut some).unwrap_or(0);
-            heard.extend_from_slice(some.get(..read).unwrap_or_default());
-            let pace = self.socket.pace();
-            if pace.is_plain() && pace.is_quiet() {
+            let is_plain = unwanted.take(some.get(..read).unwrap_or_default(), &*self.notices);
+            if is_plain && self.socket.pace().is_quiet() {
                 return Ok(());
             }
-            goes_on = read > 0 && pace.is_plain() && heard.len() <= HEARD_BYTES_MAX;
+            goes_on = is_plain && read > 0;
         }
-        *self.socket.again() = Again { said: message, heard };
+        *self.socket.again() = Again { said: message, heard: unwanted.rest() };
         self.simple_query(sql).map(drop)
     }
 
