@@ -166,7 +166,7 @@ impl House {
             house.coordinator = Some((state, Arc::new(coordinator)));
         }
         if let Some(section) = &config.kv {
-            let journal = house.journal(&folder.join("kv"), section, sized(64 << 20), Keeps::UntilReleased)?;
+            let journal = house.journal(&folder.join("kv"), section, sized(16 << 20), Keeps::UntilReleased)?;
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = section.store(identity.node);
             let (memory_bytes, cache_bytes) = (settings.memory_bytes, settings.cache_bytes);

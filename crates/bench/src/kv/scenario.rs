@@ -219,7 +219,7 @@ impl Default for Given {
             rate: None,
             disk_iops: 120.0,
             cache_bytes: 128 << 20,
-            segment_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
             audit_keys: 100_000,
             seed: 1,
         }

@@ -17,7 +17,7 @@ pub struct Setup {
     pub sync: bool,
     /// Memory that it may keep blocks in, where it has a cache of its own.
     pub cache_bytes: u64,
-    /// Bytes of a segment, where the race may say so: as `assent serve` sets its own store's, 64 MiB.
+    /// Bytes of a segment, where the race may say so: as `assent serve` sets its own store's, 16 MiB.
     pub segment_bytes: u64,
     /// A disk that takes so many turns a second.
     pub disk_iops: Option<f64>,

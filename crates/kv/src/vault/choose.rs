@@ -158,7 +158,8 @@ impl Chooser {
     /// Where so many released segments wait for their use, of so many that may: the fewer, the sooner the journal gives some. Else it gives many at
     /// a time, of which the most go, and then none for long, and each that the log takes meanwhile is written twice: with zeroes first.
     pub(crate) fn stocked(self, waiting: Option<(usize, usize)>) -> Self {
-        let front_worth = waiting.map_or(1.0, |(some, most)| 4_f64.powf(some as f64 / most.max(1) as f64 - 0.5));
+        let front_worth =
+            waiting.map_or(1.0, |(some, most)| 4_f64.powf(some.min(most) as f64 / most.max(1) as f64 - 0.5));
         Self { front_worth, ..self }
     }
 
@@ -462,6 +463,9 @@ mod tests {
         // Both are 100 old, the volume a little emptier.
         assert_eq!([None, Some((4, 8)), Some((8, 8))].map(first), [0, 0, 0]);
         assert_eq!([Some((0, 8)), Some((3, 8)), Some((0, 0))].map(first), [100, 100, 100]);
+        // More wait than may since the journal is shorter.
+        let stocked = |waiting| Chooser::default().stocked(Some(waiting));
+        assert_eq!(stocked((8, 3)), stocked((3, 3)));
     }
 
     #[test]

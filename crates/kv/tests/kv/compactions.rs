@@ -567,6 +567,43 @@ fn what_was_deleted_stays_so_without_the_ledger_whatever_old_files_a_reader_keep
     assert!(left as u64 == house.kv.stats().volumes && left <= 10, "{left}");
 }
 
+/// Segments of the store were four times as long by default: its cells stay as they were made, and several segments lie in one.
+#[test]
+fn a_store_whose_segments_were_longer_goes_on_with_shorter_ones() {
+    let disk = SimDisk::new();
+    let mut model = Map::new();
+    let mut write = |kv: &Kv, rounds: std::ops::Range<u64>| {
+        for round in rounds {
+            for key in 0..10_u64 {
+                let value = (round * 100 + key).to_le_bytes().repeat(50);
+                kv.put(0, &key.to_be_bytes(), &value, Durability::Durable).unwrap();
+                model.insert(key.to_be_bytes().to_vec(), value);
+            }
+            kv.checkpoint().unwrap();
+        }
+        model.clone()
+    };
+    let longer = house_over(&disk, journal(&disk, 1, 4 * SEGMENT_BYTES + 4096), config());
+    longer.log.maintain();
+    write(&longer.kv, 0..40);
+    let from = longer.log.end().0;
+    assert!(from > 8 * SEGMENT_BYTES);
+    let house = longer.again(2);
+    let wrote = write(&house.kv, 40..80);
+    assert!(house.log.end().0 > from + 8 * SEGMENT_BYTES);
+    assert!(house.compact_all() > 0);
+    assert!(house.log.oldest().0 > from, "what was written to longer segments is given back");
+    let kept = house.log.end().0 - house.log.oldest().0;
+    assert!(kept <= 8 * SEGMENT_BYTES, "of the journal: {kept}");
+    assert!(rows(&house.kv) == wrote);
+    let house = house.again(3);
+    assert!(rows(&house.kv) == wrote);
+    let house = house.without_ledger(4);
+    assert!(rows(&house.kv) == wrote && house.kv.stats().rebuilt == 1);
+    let verified = house.kv.verify(&mut |error| panic!("{error}"));
+    assert_eq!((verified.damaged, verified.values), (0, 10));
+}
+
 #[test]
 fn it_is_built_anew_where_the_journal_begins_within_a_cell_and_nothing_was_left_before() {
     let first = house(&SimDisk::new(), 1);

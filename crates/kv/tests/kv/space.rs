@@ -1,7 +1,7 @@
 //! Writers that overwrite as fast as they may, and a disk that is slower: what the whole folder takes stays within its bound, and so does
 //! what is written for it. Bytes and virtual time, the same each time.
 //!
-//! `KV_SPACE_SCALE=16` plays a store of 256 MiB: blocks of 4096 and the ends of segments are a smaller part of its files.
+//! The ignored rows play a store of 256 MiB: blocks of 4096 and the ends of segments are a smaller part of its files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,8 +17,10 @@ use assent_world::{Clock, Moment};
 
 use super::keep;
 
-/// So many times smaller than a store of 4 GiB with default sizes.
+/// So many times smaller than a store of 4 GiB with default sizes: segments of 16 MiB, memory of 16, volumes of at most 64.
 const SCALE: u64 = 64;
+/// Of the ignored rows.
+const LARGER: u64 = 16;
 /// Keys of a store of 4 GiB.
 const KEYS: u64 = 512 << 10;
 const VALUE_BYTES: usize = 8 << 10;
@@ -91,10 +93,10 @@ fn written(race: &Race) -> [u64; 4] {
 const PUT_BYTES: u64 = VALUE_BYTES as u64 + 17;
 
 impl Race {
-    fn new(draw: Draw, is_lazy: bool) -> Self {
-        let scale: u64 = std::env::var("KV_SPACE_SCALE").map_or(SCALE, |scale| scale.parse().unwrap());
+    fn new(draw: Draw, is_lazy: bool, scale: u64) -> Self {
         let (disk, clock) = (SimDisk::new(), SimClock::new());
         let journal = assent_journal::Config {
+            // As `assent serve` and the race have it.
             log_size: (16 << 20) / scale + 4096,
             max_buffer_log_size: 64 << 10,
             max_elapsed_sync_time: if is_lazy { 1000 } else { 0 },
@@ -194,8 +196,8 @@ struct Raced {
     mean_delay: Duration,
 }
 
-fn race(name: &str, draw: Draw, is_lazy: bool) -> Raced {
-    let race = Race::new(draw, is_lazy);
+fn race(name: &str, draw: Draw, is_lazy: bool, scale: u64) -> Raced {
+    let race = Race::new(draw, is_lazy, scale);
     {
         let mut writers = race.writers.lock().unwrap();
         for number in 0..race.keys {
@@ -224,7 +226,7 @@ fn race(name: &str, draw: Draw, is_lazy: bool) -> Raced {
     let mean_delay = *delayed / u32::try_from(puts).unwrap();
     let (space_mean, space_max, sum) = (space_sum / *looks as f64, *space_max, written.iter().sum::<f64>());
     println!(
-        "{name}: {puts} puts in {took:?}, each delayed by {mean_delay:?}, background busy {busy:.3}; space {space_mean:.3}, at most \
+        "{name}, a {scale}th: {puts} puts in {took:?}, each delayed by {mean_delay:?}, background busy {busy:.3}; space {space_mean:.3}, at most \
          {space_max:.3}; written {sum:.3}: {written:.3?}"
     );
     Raced { space_mean, space_max, written, busy, mean_delay }
@@ -236,7 +238,7 @@ impl Raced {
         assert!(self.written.iter().sum::<f64>() <= written, "{self:?}");
         // A delay and no stall: what the disk takes in the background is what limits, and it is always asked.
         assert!(
-            self.busy >= 0.9 && self.mean_delay > Duration::ZERO && self.mean_delay < Duration::from_millis(5),
+            self.busy >= 0.97 && self.mean_delay > Duration::ZERO && self.mean_delay < Duration::from_millis(3),
             "{self:?}"
         );
     }
@@ -245,20 +247,32 @@ impl Raced {
 // A store of this size pays more than one of 4 GiB: for the first blocks of segments 1 % of space beyond the bound; for blocks of volumes and the
 // ends of segments that no put fits into 3 % within it.
 #[test]
-fn keys_that_are_overwritten_alike_cost_what_they_may_in_space_and_in_writes_under_pressure() {
-    race("uniform", uniform, true).takes(1.43, 1.46, 2.5);
+fn keys_that_are_overwritten_alike_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
+    race("uniform", uniform, true, SCALE).takes(1.43, 1.45, 2.45);
 }
 
 #[test]
-fn hot_and_cold_keys_cost_what_they_may_in_space_and_in_writes_under_pressure() {
-    race("pareto", pareto, true).takes(1.43, 1.46, 2.2);
+fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
+    race("pareto", pareto, true, SCALE).takes(1.425, 1.45, 2.11);
 }
 
 /// Half of the log was written twice, with zeroes first, though compactions gave as many segments back: they gave them many at a time, more than may
 /// wait to be used again, and then none for long.
 #[test]
 fn with_a_sync_on_every_write_released_segments_are_written_again_and_few_are_zeroed() {
-    let raced = race("sync", pareto, false);
-    raced.takes(1.43, 1.46, 2.9);
-    assert!(raced.written[1] <= 0.25, "zeroed {} x what was put", raced.written[1]);
+    let raced = race("sync", pareto, false, SCALE);
+    raced.takes(1.425, 1.45, 2.77);
+    assert!(raced.written[1] <= 0.15, "zeroed {} x what was put", raced.written[1]);
+}
+
+#[test]
+#[ignore = "takes long: the figures of a larger store"]
+fn many_keys_that_are_overwritten_alike_stay_near_what_they_may_cost() {
+    race("uniform", uniform, true, LARGER).takes(1.415, 1.44, 2.37);
+}
+
+#[test]
+#[ignore = "takes long: the figures of a larger store"]
+fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
+    race("pareto", pareto, true, LARGER).takes(1.415, 1.44, 2.08);
 }

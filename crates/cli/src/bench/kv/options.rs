@@ -58,8 +58,8 @@ pub(crate) struct BenchKv {
     /// MiB of it that a store may use as its own cache of blocks, where it has one.
     #[arg(long, default_value_t = 128, value_name = "MIB")]
     pub(crate) cache: u64,
-    /// MiB of a segment of ours and of the floor; 64 is what `assent serve` has.
-    #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    /// MiB of a segment of ours and of the floor; 16 is what `assent serve` has.
+    #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_024))]
     pub(crate) segment: u64,
     /// Keys that are looked for in the end, at most, spread over all.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
