@@ -43,6 +43,21 @@ pub(crate) enum Cached {
 
 type Key = (u64, u64);
 
+/// So often a look tries a part of the cache that somebody changes: for about as long as that takes who has a core.
+const TRIES: u32 = 32;
+
+/// What a look finds where nobody is in its way; nothing where that lasts. Who lost his core while he changed that part gets it back when
+/// it is his turn again, behind all threads that compute, and until then every reader would stand behind him.
+fn soon<T>(mut look: impl FnMut() -> Option<Option<T>>) -> Option<T> {
+    for _ in 0..TRIES {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
 #[derive(Clone, Debug)]
 struct Bytes;
 
@@ -163,9 +178,9 @@ impl Cache {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece, if it is there.
+    /// A piece, if it is there, and nobody changes that part of the cache for so long that he must have lost his core in it.
     pub(crate) fn get(&self, id: RunId, offset: u64) -> Option<Cached> {
-        let found = self.pieces.get(&(id.0, offset));
+        let found = soon(|| self.pieces.try_get(&(id.0, offset)).ok());
         self.count(id.0 ^ offset, found.is_some());
         found
     }
@@ -176,9 +191,9 @@ impl Cache {
         _ = self.pieces.try_insert((id.0, offset), piece);
     }
 
-    /// The row of a key of this hash, if it is there.
+    /// The row of a key of this hash, as [`Cache::get`] a piece.
     pub(crate) fn row(&self, hash: u64) -> Option<Row> {
-        let row = self.rows.get(&hash)?;
+        let row = soon(|| self.rows.try_get(&hash).ok())?;
         self.count(hash, true);
         Some(row)
     }
@@ -342,6 +357,31 @@ mod tests {
         (0..20_000).for_each(|hash| _ = ask(hash));
         let bytes = cache.facts().bytes;
         assert!(bytes <= 2 << 20 && bytes > 15 << 17, "{bytes} bytes: what one gave the other has");
+    }
+
+    /// The thread that wrote memory out lost its core in a part of the cache, and whoever looked there waited for its turn.
+    #[test]
+    fn no_look_waits_for_whoever_changes_the_part_that_it_looks_at() {
+        let cache = Cache::new(1 << 20, 1 << 20, 4096, 64).unwrap();
+        cache.keep_row(7, row(100));
+        cache.insert(RunId(1), 0, piece(100));
+        let look = |cache: &Cache| (cache.row(7).is_some(), cache.get(RunId(1), 0).is_some());
+        let beside = || {
+            let ((told, heard), cache) = (std::sync::mpsc::channel(), Arc::clone(&cache));
+            std::thread::spawn(move || told.send(look(&cache)));
+            heard.recv_timeout(std::time::Duration::from_secs(20))
+        };
+        let mut seen = Vec::new();
+        _ = cache.rows.remove_if(&7, |_| {
+            seen.push(beside());
+            false
+        });
+        _ = cache.pieces.remove_if(&(1, 0), |_| {
+            seen.push(beside());
+            false
+        });
+        assert_eq!(seen, [Ok((false, true)), Ok((true, false))], "what cannot be looked at is not there for now");
+        assert_eq!(look(&cache), (true, true));
     }
 
     #[test]
