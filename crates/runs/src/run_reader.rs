@@ -244,7 +244,12 @@ impl Run {
     }
 
     fn file(&self) -> Result<Arc<dyn File>, RunsError> {
-        let open = || self.disk.open(&self.path, Open { access: Access::Read, direct: false });
+        let open = || {
+            let file = self.disk.open(&self.path, Open { access: Access::Read, direct: false })?;
+            // Who walks reads long pieces himself.
+            file.expect_random_reads();
+            Ok(file)
+        };
         self.cache.open.file(&self.slot, open).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => self.damaged(0, "the file is not there"),
             _ => RunsError::disk("open", &self.path, &error),
