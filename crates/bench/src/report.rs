@@ -1,12 +1,14 @@
 //! What a race leaves behind: host, floors, cells and the charts that are drawn of them.
 //!
 //! Walk: a race makes a [`Report`] and gives it to a [`sink::Sink`], which keeps it on disk while cells come in · [`html`] and
-//! [`csv`] lay a finished or partial report for people and programs · [`compare`] holds two against each other.
+//! [`csv`] lay a finished or partial report for people and programs · [`compare`] holds two against each other · [`pool`] puts several
+//! runs together.
 //! Deliberately absent: knowledge of a workload. Labels and figures are names; a chart is a pure function of cells.
 
 pub mod compare;
 pub mod csv;
 pub mod html;
+pub mod pool;
 pub mod sink;
 mod table;
 
@@ -78,6 +80,13 @@ pub struct Cell {
     /// What changes while a cell runs, by name: places and values, in the order of the places.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
+    /// What must be the same where its rounds are put together with others of the same labels. Empty: that is not said, and they are
+    /// not.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: Labels,
+    /// The figures of each round, where there were several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Figures>,
     /// Why it failed, one sentence.
     #[serde(default)]
     pub error: Option<String>,
@@ -162,6 +171,7 @@ impl Report {
             cell.figures.iter().filter(|(_, value)| !value.is_finite()).map(|(name, _)| name.clone()).collect();
         for name in odd {
             cell.figures.remove(&name);
+            cell.rounds.iter_mut().for_each(|round| _ = round.remove(&name));
             self.notes.push(format!("{}: {name} was no number and is left out", named(&cell.labels)));
         }
         match self.cells.iter_mut().find(|kept| kept.labels == cell.labels) {

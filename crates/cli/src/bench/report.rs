@@ -1,21 +1,24 @@
-//! `assent bench report`: lays a kept report anew, as a page, as CSV, or its charts as pictures.
+//! `assent bench report`: lays a kept report anew, as a page, as CSV, or its charts as pictures; several runs of one race as one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use assent_bench::chart::{draw, plot};
-use assent_bench::report::sink::replace;
+use assent_bench::report::pool::merge;
+use assent_bench::report::sink::{Sink, replace};
 use assent_bench::report::{Report, csv, html};
 use clap::Args;
 
+use super::keep::Keep;
 use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchReport {
-    /// The JSON of a race.
-    pub(crate) file: PathBuf,
+    /// The JSON of a race. Of several races of one kind on one machine: they are put together, each cell with the rounds of all of them.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     /// The page to write.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["csv", "charts"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["csv", "charts", "report"])]
     pub(crate) html: Option<PathBuf>,
     /// The CSV to write.
     #[arg(long, value_name = "FILE")]
@@ -23,11 +26,18 @@ pub(crate) struct BenchReport {
     /// Each chart as an SVG picture with its legend, named by its title, into this folder, which must exist.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) charts: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
 }
 
 /// Runs the command.
 pub(super) fn run(arguments: &BenchReport) -> Result<ExitCode, Failure> {
-    let report = Report::read(&arguments.file)?;
+    let reports = arguments.files.iter().map(|file| Report::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let report = merge(&reports)?;
+    let outputs = arguments.keep.outputs();
+    if outputs.json.is_some() {
+        Sink::new(report.clone(), outputs)?.finish(report.complete)?;
+    }
     if let Some(path) = &arguments.html {
         replace(path, html::lay(&report)?.as_bytes())?;
     }
