@@ -1,9 +1,9 @@
 //! The cells of a run: each in a process of its own, under the same limit of memory, all stores of a workload in turn.
 //!
-//! Walk: [`run`] takes round by round, case by case, store by store, in an order that is turned each round, but what the report has
-//! already · one cell: its folder is made, its process started, caged, told its job; its samples are read until its last word; its folder
-//! is removed and the disk left quiet · rounds of a cell are one cell of the report ([`pool`]) · what a cell begins with may be kept
-//! ([`super::loads`]).
+//! Walk: [`check`] refuses a report of other settings · [`run`] takes round by round, case by case, store by store, in an order that is
+//! turned each round, but what the report has already · one cell: its folder is made, its process started, caged, told its job; its
+//! samples are read until its last word; its folder is removed and the disk left quiet · rounds of a cell are one cell of the report
+//! ([`pool`]) · what a cell begins with may be kept ([`super::loads`]).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -26,7 +26,7 @@ use crate::BenchError;
 use crate::record::Recorder;
 use crate::report::pool::{differ, pool};
 use crate::report::sink::Sink;
-use crate::report::{Cell, Labels};
+use crate::report::{Cell, Labels, Report};
 
 /// How often the race looks whether it was stopped while a cell runs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -109,13 +109,11 @@ impl Program {
 /// What the disk says of the folder or the report, and [`Kind::Invalid`] where the report has a cell with other settings; never what one
 /// cell says.
 pub fn run(plan: &Plan<'_>, sink: &Sink, mut progress: impl FnMut(&Progress<'_>)) -> Result<(), BenchError> {
+    check(plan, &sink.report())?;
     let limit = limited(plan, sink);
     let known = sink.report().cells.into_iter().map(|cell| (cell.labels.clone(), cell));
     let mut known: BTreeMap<Labels, Cell> = known.collect();
     let turns: Vec<Turn<'_>> = turns(plan, limit).filter(|turn| !is_done(turn, &known)).collect();
-    if let Some(error) = turns.iter().find_map(|turn| differ(known.get(&turn.cell.labels)?, &turn.cell)) {
-        return Err(BenchError::new(Kind::Invalid, format!("the report cannot be gone on with: {error}")));
-    }
     for store in plan.stores {
         sink.note(store.about.clone());
     }
@@ -150,6 +148,22 @@ pub fn run(plan: &Plan<'_>, sink: &Sink, mut progress: impl FnMut(&Progress<'_>)
     Ok(())
 }
 
+/// Whether the cells that a report has, also those that are whole or that failed, were run with the settings of this plan.
+///
+/// # Errors
+/// [`Kind::Invalid`] with the first setting that differs.
+pub fn check(plan: &Plan<'_>, report: &Report) -> Result<(), BenchError> {
+    let differs = |turn: Turn<'_>| {
+        let known = report.cells.iter().find(|known| known.labels == turn.cell.labels)?;
+        differ(known, &turn.cell)
+    };
+    // What is set is the same in every round.
+    match turns(plan, limit(plan).ok()).take_while(|turn| turn.round == 0).find_map(differs) {
+        Some(error) => Err(BenchError::new(Kind::Invalid, format!("the report cannot be gone on with: {error}"))),
+        None => Ok(()),
+    }
+}
+
 /// One cell in one round.
 struct Turn<'p> {
     round: u32,
@@ -180,14 +194,18 @@ fn is_done(turn: &Turn<'_>, known: &BTreeMap<Labels, Cell>) -> bool {
     known.get(&turn.cell.labels).is_some_and(|cell| cell.error.is_some() || rounds(cell) > turn.round)
 }
 
-/// Whether memory can be limited; the report says so or why not.
-fn limited(plan: &Plan<'_>, sink: &Sink) -> Option<u64> {
-    let made = match (plan.memory_bytes, &plan.runner) {
+/// The limit of memory, or why there is none.
+fn limit(plan: &Plan<'_>) -> Result<u64, String> {
+    match (plan.memory_bytes, &plan.runner) {
         (None, _) => Err("none was asked for".to_owned()),
         (Some(_), Runner::Here(_)) => Err("all cells run in one process".to_owned()),
         (Some(bytes), Runner::Program(_)) => Cage::make(bytes).map(|_| bytes),
-    };
-    match made {
+    }
+}
+
+/// Whether memory can be limited; the report says so or why not.
+fn limited(plan: &Plan<'_>, sink: &Sink) -> Option<u64> {
+    match limit(plan) {
         Ok(bytes) => {
             sink.note(format!(
                 "Each store runs in a process of its own, limited to {} MiB with its page cache.",

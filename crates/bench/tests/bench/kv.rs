@@ -3,7 +3,7 @@
 use assent_bench::BenchError;
 use assent_bench::host::Host;
 use assent_bench::kv::keys;
-use assent_bench::kv::race::{Plan, Progress, Runner, run};
+use assent_bench::kv::race::{Plan, Progress, Runner, check, run};
 use assent_bench::kv::scenario::{Case, Given, SCENARIOS, Scenario};
 use assent_bench::kv::store::{Each, Member, Named, Setup, Store, Write};
 use assent_bench::kv::{charts, contract, floor, members, ours};
@@ -188,6 +188,9 @@ fn a_race_that_was_stopped_is_gone_on_with_and_says_what_one_that_was_not_would_
     assert!(refused.unwrap_err().ends_with("run with different settings: value bytes is 300 and 301"));
     assert_eq!(raced(&again, &cases, 9), (vec![(4, 6), (5, 6), (6, 6)], Ok(())));
     assert_eq!(raced(&again, &cases, 9), (vec![], Ok(())), "nothing is left");
+    // Else what was run in another way would pass for what was asked for.
+    let (told, refused) = raced(&again, &others, 9);
+    assert!(told.is_empty() && refused.unwrap_err().ends_with("value bytes is 300 and 301"), "nor is anything left");
     let whole = raced_with(&all, &cases, 3, |_| {});
     assert_eq!(counted(&again.report()), counted(&whole));
     assert_eq!(again.report().cells[0].rounds.len(), 3);
@@ -200,6 +203,26 @@ fn a_cell_that_failed_is_not_run_again_and_fails_the_whole() {
     let report = raced_with(&[floor::member()], &cases, 3, |progress| runs += u32::from(progress.ended.is_none()));
     assert_eq!((runs, report.cells.len()), (1, 1));
     assert!(report.cells[0].error.as_deref().unwrap().starts_with("not built"));
+    // Nor with other settings: what failed with these need not fail with those.
+    let others = Given { value_bytes: 301, ..small(&[Scenario::KvCompact]) }.cases();
+    let (stores, runner) = ([Named::from(&floor::member())], Runner::Here(&[]));
+    let folder = std::path::Path::new("nowhere");
+    let plan = |cases| {
+        check(
+            &Plan {
+                folder,
+                cases,
+                stores: &stores,
+                rounds: 3,
+                memory_bytes: None,
+                loads: None,
+                runner: runner.clone(),
+            },
+            &report,
+        )
+    };
+    assert!(plan(&cases).is_ok());
+    assert!(plan(&others).unwrap_err().message.ends_with("value bytes is 300 and 301"));
 }
 
 #[test]
