@@ -110,8 +110,8 @@ fn number(count: usize) -> f64 {
 /// Several runs of one race as one report: each cell with the rounds of all of them.
 ///
 /// # Errors
-/// [`Kind::Invalid`] for reports of two scenarios or two machines, for the same report twice, and for a cell that was run in several of them
-/// with different settings, or that does not say with which.
+/// [`Kind::Invalid`] for reports of two scenarios or two machines, for the same report or the same round twice, and for a cell that was run
+/// in several of them with different settings, or that does not say with which.
 pub fn merge(reports: &[Report]) -> Result<Report, BenchError> {
     let refuse = |said: String| Err(BenchError::new(Kind::Invalid, said));
     let Some((first, others)) = reports.split_first() else { return refuse("no report".to_owned()) };
@@ -158,9 +158,23 @@ pub fn merge(reports: &[Report]) -> Result<Report, BenchError> {
         if let Some(error) = same.iter().skip(1).find_map(|other| differ(cell, other)) {
             return refuse(error);
         }
+        let twice = |(at, cell): (usize, &Cell)| same.iter().take(at).any(|before| have_one_round(before, cell));
+        if same.iter().enumerate().any(twice) {
+            return refuse(format!("{}: two of the reports have the same round of it", named(&cell.labels)));
+        }
         all.cells.push(pool(&same));
     }
     Ok(all)
+}
+
+/// Whether a round of one is one of the other. Figures of time tell: no two runs have all of them alike. Nearly the same is the same, since
+/// a number that is written and read again may end in another digit.
+fn have_one_round(one: &Cell, other: &Cell) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * a.abs().max(b.abs());
+    let is_same = |a: &Figures, b: &Figures| {
+        !a.is_empty() && a.len() == b.len() && a.iter().zip(b).all(|((x, a), (y, b))| x == y && near(*a, *b))
+    };
+    one.rounds().into_iter().any(|round| other.rounds().into_iter().any(|known| is_same(round, known)))
 }
 
 /// Why rounds of two cells are not of one kind.
@@ -198,6 +212,7 @@ fn told(reports: &[Report]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Host;
 
     fn round(figures: &[(&str, f64)], maxima_us: &[f64]) -> Cell {
         let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -234,5 +249,29 @@ mod tests {
         let all = pool(&[one, failed.clone()]);
         assert_eq!((all.error.as_deref(), all.figures.len()), (Some("round 2: key 3: gone"), 0));
         assert_eq!(pool(std::slice::from_ref(&failed)), failed);
+    }
+    #[test]
+    fn a_round_counts_once_also_where_a_report_of_several_runs_has_it_already() {
+        let report_of = |date: &str, rates: &[f64]| {
+            let mut report = Report::new("kv", "", String::new(), Host::default());
+            report.host.date = date.to_owned();
+            let rounds: Vec<Cell> = rates.iter().map(|rate| round(&[("ops_per_s", *rate)], &[*rate])).collect();
+            let settings = [("keys".to_owned(), "9".to_owned())].into();
+            report.put(Cell { settings, ..pool(&rounds) });
+            report
+        };
+        let (monday, tuesday) = (report_of("Monday", &[0.1, 2.0]), report_of("Tuesday", &[3.0]));
+        let both = merge(&[monday.clone(), tuesday.clone()]).unwrap();
+        assert_eq!(both.cells[0].rounds.len(), 3);
+        let refused = |reports: &[&Report]| {
+            let reports: Vec<Report> = reports.iter().map(|report| (*report).clone()).collect();
+            merge(&reports).unwrap_err().message
+        };
+        let said = ": two of the reports have the same round of it";
+        assert_eq!([refused(&[&both, &monday]), refused(&[&tuesday, &both])], [said, said]);
+        // Monday's, gone on with; and as they are read from a disk.
+        let on = report_of("Monday", &[0.1 + 1e-17, 2.0, 4.0]);
+        assert_eq!([refused(&[&monday, &on]), refused(&[&on, &tuesday, &both])], [said, said]);
+        assert_eq!(merge(&[on, tuesday]).unwrap().cells[0].rounds.len(), 4);
     }
 }

@@ -1,6 +1,6 @@
 //! `assent bench report`: lays a kept report anew, as a page, as CSV, or its charts as pictures; several runs of one race as one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use assent_bench::chart::{draw, plot};
@@ -14,7 +14,8 @@ use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchReport {
-    /// The JSON of a race. Of several races of one kind on one machine: they are put together, each cell with the rounds of all of them.
+    /// The JSON of a race. Of several races of one kind on one machine: they are put together, each cell with the rounds of all of them, into
+    /// a report of another name.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// The page to write.
@@ -35,6 +36,10 @@ pub(super) fn run(arguments: &BenchReport) -> Result<ExitCode, Failure> {
     let reports = arguments.files.iter().map(|file| Report::read(file)).collect::<Result<Vec<_>, _>>()?;
     let report = merge(&reports)?;
     let outputs = arguments.keep.outputs();
+    if let Some(json) = outputs.json.as_deref().filter(|json| reports.len() > 1 && is_among(json, &arguments.files)) {
+        let said = format!("--report would write {} over with all of them: name another", json.display());
+        return Err(Failure::invalid(said));
+    }
     if outputs.json.is_some() {
         Sink::new(report.clone(), outputs)?.finish(report.complete)?;
     }
@@ -53,6 +58,12 @@ pub(super) fn run(arguments: &BenchReport) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file is one of these, by whatever name.
+fn is_among(file: &Path, files: &[PathBuf]) -> bool {
+    file.canonicalize()
+        .is_ok_and(|file| files.iter().any(|other| other.canonicalize().is_ok_and(|other| other == file)))
 }
 
 /// A title as the name of a file.
