@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use assent_bench::BenchError;
 use assent_bench::host::Host;
 use assent_bench::report::Report;
 use assent_bench::report::sink::{Outputs, Sink};
@@ -54,8 +55,15 @@ impl Kept {
         Self::with(Report::new(scenario, title, command(std::env::args().skip(1)), host), outputs)
     }
 
-    /// As [`Kept::begin`], and where there is a report already, of this scenario and machine, what it has counts.
-    pub(super) fn go_on(scenario: &str, title: &str, folder: &Path, outputs: Outputs) -> Result<Self, Failure> {
+    /// As [`Kept::begin`], and where there is a report already, of this scenario and machine, what it has counts; `check` may refuse it. One
+    /// that is refused stays as it is.
+    pub(super) fn go_on(
+        scenario: &str,
+        title: &str,
+        folder: &Path,
+        outputs: Outputs,
+        check: impl FnOnce(&Report) -> Result<(), BenchError>,
+    ) -> Result<Self, Failure> {
         let Some(path) = outputs.json.as_deref().filter(|path| path.exists()) else {
             return Self::begin(scenario, title, folder, outputs);
         };
@@ -69,6 +77,7 @@ impl Kept {
         if !why.is_empty() {
             return Err(Failure::invalid(format!("{} cannot be gone on with: {why}", path.display())));
         }
+        check(&report).map_err(|error| Failure::new(error.kind, format!("{}: {error}", path.display())))?;
         report.complete = false;
         report.notes.push(format!("Gone on with {date}, by assent {}.", env!("CARGO_PKG_VERSION")));
         Self::with(report, outputs)

@@ -73,10 +73,10 @@ fn several_runs_of_one_race_are_laid_as_one_and_what_differs_is_refused_by_name(
     assert_eq!((figures["ops_per_s"], figures["rounds"], report.complete), (2.0, 3.0, true));
     assert!(std::fs::read_to_string(&both).unwrap().contains("begun Monday, Tuesday"));
     // None of what was read is written over, nor does a round count twice.
-    let before = std::fs::read(name("a.json")).unwrap();
+    let before = std::fs::read_to_string(name("a.json")).unwrap();
     let (beside, said) = (name("./a"), "a.json over with all of them: name another");
     fails(&["bench", "report", &name("a.json"), &name("b.json"), "--report", &beside], 2, said);
-    assert_eq!(std::fs::read(name("a.json")).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(name("a.json")).unwrap(), before);
     let twice = ["bench", "report", &name("both.json"), &name("a.json"), "--html", &both];
     fails(&twice, 2, "store=assent: two of the reports have the same round of it");
     let refused = "store=assent was run with different settings: different keys is 9 and 8";
