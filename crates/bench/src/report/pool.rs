@@ -190,7 +190,7 @@ pub(crate) fn differ(one: &Cell, other: &Cell) -> Option<String> {
     Some(format!("{name} was run with different settings: {difference} is {a} and {b}"))
 }
 
-/// When and by which programs.
+/// When and by which programs. A report that was put together itself keeps its own such sentence: that is why reports are counted, not runs.
 fn told(reports: &[Report]) -> String {
     let list = |of: fn(&Report) -> &str| {
         let mut all: Vec<&str> = Vec::new();
@@ -202,7 +202,7 @@ fn told(reports: &[Report]) -> String {
         all.join(", ")
     };
     format!(
-        "Put together of {} runs on this machine, begun {}, by assent {}: medians over the rounds of all runs, means over all windows.",
+        "Put together of {} reports of this machine, begun {}, by assent {}: medians over the rounds of all runs, means over all windows.",
         reports.len(),
         list(|report| &report.host.date),
         list(|report| &report.host.version),
@@ -263,6 +263,10 @@ mod tests {
         let (monday, tuesday) = (report_of("Monday", &[0.1, 2.0]), report_of("Tuesday", &[3.0]));
         let both = merge(&[monday.clone(), tuesday.clone()]).unwrap();
         assert_eq!(both.cells[0].rounds.len(), 3);
+        let more = merge(&[both.clone(), report_of("Friday", &[5.0])]).unwrap();
+        let told: Vec<_> = more.notes.iter().filter_map(|note| note.split(", by").next()).collect();
+        let of = |dates: &str| format!("Put together of 2 reports of this machine, begun {dates}");
+        assert_eq!(told, [of("Monday, Friday"), of("Monday, Tuesday")]);
         let refused = |reports: &[&Report]| {
             let reports: Vec<Report> = reports.iter().map(|report| (*report).clone()).collect();
             merge(&reports).unwrap_err().message

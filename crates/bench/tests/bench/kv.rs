@@ -271,7 +271,7 @@ fn several_runs_are_put_together_and_what_is_not_of_one_kind_is_refused() {
     let (one, two) = (raced(&given, "Monday"), raced(&Given { seed: 2, ..given.clone() }, "Tuesday"));
     let all = merge(&[one.clone(), two.clone()]).unwrap();
     let twice = raced_with(&members(), &given.cases(), 2, |_| {});
-    assert!(all.complete && all.notes[0].contains("2 runs on this machine, begun Monday, Tuesday"), "{:?}", all.notes);
+    assert!(all.complete && all.notes[0].contains("2 reports of this machine, begun Monday, Tuesday"), "{:?}", all.notes);
     let samples = |report: &Report| figure(&report.cells[0], "get_samples");
     assert_eq!((samples(&all), all.cells.len(), all.charts.len()), (samples(&twice), 2, one.charts.len()));
     // Cells that only one has stand beside the others.
