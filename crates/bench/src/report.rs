@@ -84,7 +84,7 @@ pub struct Cell {
     /// not.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: Labels,
-    /// The figures of each round, where there were several.
+    /// The figures of each round that went well, where there were several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Figures>,
     /// Why it failed, one sentence.
@@ -171,9 +171,10 @@ impl Report {
             cell.figures.iter().filter(|(_, value)| !value.is_finite()).map(|(name, _)| name.clone()).collect();
         for name in odd {
             cell.figures.remove(&name);
-            cell.rounds.iter_mut().for_each(|round| _ = round.remove(&name));
             self.notes.push(format!("{}: {name} was no number and is left out", named(&cell.labels)));
         }
+        // Also of one round, where the median is a number: JSON has none for it, and the report could not be read again.
+        cell.rounds.iter_mut().for_each(|round| round.retain(|_, value| value.is_finite()));
         match self.cells.iter_mut().find(|kept| kept.labels == cell.labels) {
             Some(kept) => *kept = cell,
             None => self.cells.push(cell),
@@ -250,4 +251,20 @@ pub fn shown(value: f64) -> String {
     parts.extend((0..rest.len()).step_by(3).filter_map(|at| rest.get(at..at + 3)));
     let point = if fraction.is_empty() { "" } else { "." };
     format!("{sign}{}{point}{fraction}", parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_can_be_read_again_whatever_was_measured() {
+        let mut report = Report::new("kv", "", String::new(), Host::default());
+        let round = |value: f64| Figures::from([("us".to_owned(), value), ("mb".to_owned(), 1.0)]);
+        let rounds = [f64::NAN, 5.0, f64::INFINITY].map(round).to_vec();
+        report.put(Cell { figures: round(5.0), rounds, ..Cell::default() });
+        let again = Report::from_json(&serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(again, report);
+        assert_eq!(again.cells[0].rounds.iter().map(Figures::len).collect::<Vec<_>>(), [1, 2, 1]);
+    }
 }
