@@ -26,27 +26,30 @@ const WINDOWS: &str = "_max_10s_us";
 const MEAN: &str = "_max_10s_mean_us";
 
 impl Cell {
-    /// The figures of each round; of one that failed, nothing.
+    /// The figures of each round that went well.
     pub(crate) fn rounds(&self) -> Vec<&Figures> {
         if self.rounds.is_empty() && self.error.is_none() { vec![&self.figures] } else { self.rounds.iter().collect() }
     }
 }
 
-/// All rounds of a cell as one. One that failed fails all: a median over those that went well would hide it.
+/// All rounds of a cell as one. One that failed fails all: a median over those that went well would hide it. Their figures stay in
+/// [`Cell::rounds`].
 #[must_use]
 pub fn pool(cells: &[Cell]) -> Cell {
     let Some(first) = cells.first() else { return Cell::default() };
     let mut pooled = Cell { labels: first.labels.clone(), settings: first.settings.clone(), ..Cell::default() };
+    let rounds: Vec<&Figures> = cells.iter().flat_map(Cell::rounds).collect();
     let mut before = 0;
     for cell in cells {
         if let Some(error) = &cell.error {
-            let of = if cells.len() > 1 { format!("round {}: ", before + 1) } else { String::new() };
-            pooled.error = Some(format!("{of}{error}"));
+            // One that has rounds says already which failed.
+            let is_said = cells.len() == 1 || !cell.rounds.is_empty();
+            pooled.error = Some(if is_said { error.clone() } else { format!("round {}: {error}", before + 1) });
+            pooled.rounds = rounds.into_iter().cloned().collect();
             return pooled;
         }
         before += cell.rounds().len();
     }
-    let rounds: Vec<&Figures> = cells.iter().flat_map(Cell::rounds).collect();
     pooled.figures = medians(&rounds);
     if rounds.len() > 1 {
         pooled.rounds = rounds.into_iter().cloned().collect();
@@ -244,10 +247,14 @@ mod tests {
         let [one, two, three] = rounds;
         // A median of medians would be 20.
         assert_eq!(pool(&[pool(&[one.clone(), two.clone()]), three.clone()]), cell);
-        assert_eq!(pool(&[one.clone(), pool(&[two, three])]), cell);
+        assert_eq!(pool(&[one.clone(), pool(&[two.clone(), three])]), cell);
         let failed = Cell { error: Some("key 3: gone".to_owned()), ..Cell::default() };
-        let all = pool(&[one, failed.clone()]);
+        let all = pool(&[one.clone(), failed.clone()]);
         assert_eq!((all.error.as_deref(), all.figures.len()), (Some("round 2: key 3: gone"), 0));
+        // What was measured is not thrown away, and the same is said however often they are put together.
+        assert_eq!(all.rounds, [one.figures.clone()]);
+        let more = pool(&[all.clone(), two.clone()]);
+        assert_eq!((&more.error, &more.rounds), (&all.error, &vec![one.figures.clone(), two.figures.clone()]));
         assert_eq!(pool(std::slice::from_ref(&failed)), failed);
     }
     #[test]
