@@ -18,7 +18,7 @@ use assent_world::{Disk as _, Gate, RealDisk};
 
 use super::cage::Cage;
 use super::client::now;
-use super::loads::Loads;
+use super::loads::{self, Loads};
 use super::scenario::{Begin, Case, Job};
 use super::store::{Member, Named};
 use super::{cell, pipe};
@@ -106,10 +106,11 @@ impl Program {
 /// cells that failed.
 ///
 /// # Errors
-/// What the disk says of the folder or the report, and [`Kind::Invalid`] where the report has a cell with other settings; never what one
-/// cell says.
+/// What the disk says of the folders or the report, [`Kind::Invalid`] where the report has a cell with other settings, and [`Kind::Busy`]
+/// where another race has the folder of loads; never what one cell says.
 pub fn run(plan: &Plan<'_>, sink: &Sink, mut progress: impl FnMut(&Progress<'_>)) -> Result<(), BenchError> {
     check(plan, &sink.report())?;
+    let _lock = plan.loads.map(loads::lock).transpose()?;
     let limit = limited(plan, sink);
     let known = sink.report().cells.into_iter().map(|cell| (cell.labels.clone(), cell));
     let mut known: BTreeMap<Labels, Cell> = known.collect();
@@ -128,7 +129,7 @@ pub fn run(plan: &Plan<'_>, sink: &Sink, mut progress: impl FnMut(&Progress<'_>)
         if !is_failed {
             progress(&Progress { done, of, labels: &labels, ended: None, left: eta.left() });
             clean(plan.folder)?;
-            let outcome = one(plan, (case, store), limit, sink);
+            let outcome = one(plan, (case, store), limit, sink)?;
             settle(plan.folder)?;
             if sink.interrupted() {
                 // Killed half way: no figure of it means anything.
@@ -226,18 +227,27 @@ fn turned(stores: &[Named], round: u32) -> impl Iterator<Item = &Named> {
     stores.iter().cycle().skip(first).take(stores.len())
 }
 
-/// One round of one store in one case.
-fn one(plan: &Plan<'_>, (case, store): (&Case, &Named), limit: Option<u64>, sink: &Sink) -> Result<Cell, BenchError> {
+/// One round of one store in one case: what came of it, or why the race cannot go on.
+fn one(
+    plan: &Plan<'_>,
+    (case, store): (&Case, &Named),
+    limit: Option<u64>,
+    sink: &Sink,
+) -> Result<Result<Cell, BenchError>, BenchError> {
     let job =
         |folder: &Path, begin| Job { store: store.name.clone(), folder: folder.to_owned(), begin, case: case.clone() };
     let Some(folder) = plan.loads.filter(|_| case.preload) else {
-        return work(plan, &job(plan.folder, Begin::Empty), limit, sink);
+        return Ok(work(plan, &job(plan.folder, Begin::Empty), limit, sink));
     };
     let load = |folder: &Path| work(plan, &job(folder, Begin::Load), limit, sink).map(|cell| cell.figures);
-    let loaded = Loads::new(folder).copy(case, store, plan.folder, load)?;
-    let mut cell = work(plan, &job(plan.folder, Begin::Loaded), limit, sink)?;
-    cell.figures.extend(loaded);
-    Ok(cell)
+    let loaded = match Loads::new(folder, limit).copy(case, store, plan.folder, load)? {
+        Ok(loaded) => loaded,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(work(plan, &job(plan.folder, Begin::Loaded), limit, sink).map(|mut cell| {
+        cell.figures.extend(loaded);
+        cell
+    }))
 }
 
 /// A job, done by whoever does that.

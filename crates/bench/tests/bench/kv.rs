@@ -257,7 +257,24 @@ fn what_is_loaded_once_is_what_each_cell_begins_with() {
         assert!(round == 0 || now == names, "the second race loads nothing");
         names = now;
     }
-    assert_eq!(names.len(), 4, "two stores, once with three of each: {names:?}");
+    assert_eq!(names.len(), 5, "two stores, once with three of each, and the lock: {names:?}");
+    // A disk that fails the race is no store's failure, which would never be tried again.
+    for name in names.iter().filter(|name| *name != "lock") {
+        let kept = loads.join(name);
+        std::fs::remove_dir_all(kept.join("store-0")).unwrap();
+        std::os::unix::fs::symlink("nowhere", kept.join("store-0")).unwrap();
+    }
+    let (sink, cases, runner) = (sink(), given.cases(), Runner::Here(&all));
+    let plan = Plan {
+        folder: &cell,
+        cases: &cases,
+        stores: &stores,
+        rounds: 2,
+        memory_bytes: None,
+        loads: Some(&loads),
+        runner,
+    };
+    assert!(run(&plan, &sink, |_| {}).is_err() && sink.report().cells.is_empty());
 }
 
 #[test]
@@ -271,7 +288,11 @@ fn several_runs_are_put_together_and_what_is_not_of_one_kind_is_refused() {
     let (one, two) = (raced(&given, "Monday"), raced(&Given { seed: 2, ..given.clone() }, "Tuesday"));
     let all = merge(&[one.clone(), two.clone()]).unwrap();
     let twice = raced_with(&members(), &given.cases(), 2, |_| {});
-    assert!(all.complete && all.notes[0].contains("2 reports of this machine, begun Monday, Tuesday"), "{:?}", all.notes);
+    assert!(
+        all.complete && all.notes[0].contains("2 reports of this machine, begun Monday, Tuesday"),
+        "{:?}",
+        all.notes
+    );
     let samples = |report: &Report| figure(&report.cells[0], "get_samples");
     assert_eq!((samples(&all), all.cells.len(), all.charts.len()), (samples(&twice), 2, one.charts.len()));
     // Cells that only one has stand beside the others.
