@@ -84,7 +84,7 @@ impl Files {
                     _ => refused("opening", segment.path(), &error),
                 },
             )?;
-        // Who walks reads long pieces himself.
+        // Who walks reads 128 KiB at a time; who reads entries by their places reads each by itself.
         file.expect_random_reads();
         *place = Some(Arc::clone(&file));
         drop(place);

@@ -457,7 +457,7 @@ fn block_at(facts: &Facts, number: usize) -> u64 {
     facts.index_at + bytes(number) * bytes(BLOCK_BYTES)
 }
 
-/// Who walks reads long pieces himself.
+/// Who walks reads long pieces ([`Ahead`]); who asks for one value after the other reads each by itself.
 fn opened(disk: &dyn Disk, path: &Path) -> io::Result<Arc<dyn File>> {
     let file = disk.open(path, READ)?;
     file.expect_random_reads();
