@@ -17,6 +17,7 @@ pub mod contract;
 pub mod floor;
 pub mod keys;
 pub mod ledger;
+mod loads;
 mod meter;
 pub mod ours;
 pub mod pipe;

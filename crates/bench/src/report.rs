@@ -1,12 +1,14 @@
 //! What a race leaves behind: host, floors, cells and the charts that are drawn of them.
 //!
 //! Walk: a race makes a [`Report`] and gives it to a [`sink::Sink`], which keeps it on disk while cells come in · [`html`] and
-//! [`csv`] lay a finished or partial report for people and programs · [`compare`] holds two against each other.
+//! [`csv`] lay a finished or partial report for people and programs · [`compare`] holds two against each other · [`pool`] puts several
+//! runs together.
 //! Deliberately absent: knowledge of a workload. Labels and figures are names; a chart is a pure function of cells.
 
 pub mod compare;
 pub mod csv;
 pub mod html;
+pub mod pool;
 pub mod sink;
 mod table;
 
@@ -78,6 +80,13 @@ pub struct Cell {
     /// What changes while a cell runs, by name: places and values, in the order of the places.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
+    /// What must be the same where its rounds are put together with others of the same labels. Empty: that is not said, and they are
+    /// not.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: Labels,
+    /// The figures of each round that went well, where there were several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Figures>,
     /// Why it failed, one sentence.
     #[serde(default)]
     pub error: Option<String>,
@@ -164,6 +173,8 @@ impl Report {
             cell.figures.remove(&name);
             self.notes.push(format!("{}: {name} was no number and is left out", named(&cell.labels)));
         }
+        // Also of one round, where the median is a number: JSON has none for it, and the report could not be read again.
+        cell.rounds.iter_mut().for_each(|round| round.retain(|_, value| value.is_finite()));
         match self.cells.iter_mut().find(|kept| kept.labels == cell.labels) {
             Some(kept) => *kept = cell,
             None => self.cells.push(cell),
@@ -240,4 +251,20 @@ pub fn shown(value: f64) -> String {
     parts.extend((0..rest.len()).step_by(3).filter_map(|at| rest.get(at..at + 3)));
     let point = if fraction.is_empty() { "" } else { "." };
     format!("{sign}{}{point}{fraction}", parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_can_be_read_again_whatever_was_measured() {
+        let mut report = Report::new("kv", "", String::new(), Host::default());
+        let round = |value: f64| Figures::from([("us".to_owned(), value), ("mb".to_owned(), 1.0)]);
+        let rounds = [f64::NAN, 5.0, f64::INFINITY].map(round).to_vec();
+        report.put(Cell { figures: round(5.0), rounds, ..Cell::default() });
+        let again = Report::from_json(&serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(again, report);
+        assert_eq!(again.cells[0].rounds.iter().map(Figures::len).collect::<Vec<_>>(), [1, 2, 1]);
+    }
 }

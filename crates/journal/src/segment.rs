@@ -84,6 +84,8 @@ impl Files {
                     _ => refused("opening", segment.path(), &error),
                 },
             )?;
+        // Who walks reads 128 KiB at a time; who reads entries by their places reads each by itself.
+        file.expect_random_reads();
         *place = Some(Arc::clone(&file));
         drop(place);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -299,6 +301,8 @@ fn build(
     };
     let direct = making.direct;
     let file = disk.open(unnamed, Open { access, direct }).map_err(|error| refused("making", unnamed, &error))?;
+    // Readers have the writer's file for as long as it is written.
+    file.expect_random_reads();
     if !recycled {
         let zeroed = if making.lazy { file.reserve_zeroed(size) } else { file.preallocate_zeroed(size) };
         zeroed.map_err(|error| refused("zeroing", unnamed, &error))?;

@@ -60,7 +60,7 @@ pub struct Config {
     pub fold_bytes: u64,
     /// The ledger's memory is written out after that many bytes of journal: about as much is replayed at an open.
     pub checkpoint_bytes: u64,
-    /// And once it takes that many bytes itself. Four times as much is the most that it takes.
+    /// And once it takes that many bytes itself. Four times as much is the most that it takes, with what of it waits for the next rows.
     pub memory_bytes: u64,
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
@@ -122,6 +122,12 @@ impl Config {
         4 * self.memory_bytes
     }
 
+    /// What was written out is kept for the next rows up to there: what is due, and as much that comes meanwhile. Beyond it writers
+    /// are delayed, and nothing waits.
+    const fn memory_bytes_kept(&self) -> u64 {
+        2 * self.memory_bytes
+    }
+
     /// What of the cache is that of the volumes' indexes: they are a small part of what they lead to.
     pub(crate) const fn index_cache_bytes(&self) -> u64 {
         self.cache_bytes / 8
@@ -161,8 +167,14 @@ impl Config {
     pub(crate) fn ledger(&self) -> assent_runs::Config {
         let rows_bytes = self.row_cache_bytes();
         let cache_bytes = self.cache_bytes - self.index_cache_bytes() - rows_bytes;
-        let memory_bytes_max = LEDGER_BYTES_MAX;
-        assent_runs::Config { cache_bytes, rows_bytes, memory_bytes_max, ..assent_runs::Config::default() }
+        let (memory_bytes_max, memory_bytes_kept) = (LEDGER_BYTES_MAX, self.memory_bytes_kept());
+        assent_runs::Config {
+            cache_bytes,
+            rows_bytes,
+            memory_bytes_max,
+            memory_bytes_kept,
+            ..assent_runs::Config::default()
+        }
     }
 
     /// Says which value cannot work.

@@ -3,6 +3,7 @@
 //! Memory is bounded, whatever the range holds: in key order by one piece of rows, and nothing is held while the caller looks at
 //! them. In the journal's order, each walk over the range gathers the rows of the smallest places that fit `fold_bytes`, sorts
 //! them, and the next walk takes up behind: values are read front to back, for one walk over the ledger each `fold_bytes`.
+//! Each is read by itself when it is its turn: of the files that they stand in the system reads nothing ahead.
 //! Not a sort on disk: rows are small beside values, and a walk over them is cheap beside reading these.
 //!
 //! Walk: [`Lease::fold`] · [`Fold::new`] and its fields say what.

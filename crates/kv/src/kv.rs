@@ -141,10 +141,11 @@ pub struct Stats {
     pub broken_accounts: u64,
     /// Finished branches that are remembered.
     pub finished: u64,
-    /// Bytes of the ledger's rows that only memory has.
+    /// Bytes of the ledger's rows that only memory has, and of the places of their keys.
     pub memory_bytes: u64,
     /// Memory beside that which only snapshots keep, branches' ones among them: rows that were written out since they were taken.
-    /// In neither is what of such memory nobody uses and the next rows take, at most 16 MiB ([`Kv::ledger_facts`] has it).
+    /// In neither is what of such memory nobody uses and the next rows take ([`Kv::ledger_facts`] has it): with what is used no more than
+    /// twice [`Config::memory_bytes`].
     pub pinned_bytes: u64,
     /// Bytes of values, with what is kept beside them, that the ledger's files point to.
     pub live_bytes: u64,

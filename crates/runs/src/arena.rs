@@ -2,7 +2,8 @@
 //!
 //! Walk: [`Arena::take`] gives the one writer a piece · [`Arena::piece`] shows it to anybody. Chunks are made when they are
 //! needed; a piece lies in one chunk, so that it is one slice. An arena that is gone leaves its chunks to those that come
-//! ([`Spare`]): the system would take them away and give them back page by page, each page at the cost of two writes.
+//! ([`Spare`]): the system would take them away and give them back page by page, each page at the cost of two writes. What waits so never
+//! makes all of it more than the budget: where arenas hold that already, theirs goes back to the system.
 //! Deliberately absent: `unsafe`, and reclamation: who holds the arena holds all of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +13,40 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(crate) const CHUNK_WORDS: usize = 1 << 15;
 pub(crate) const WORD_BYTES: usize = 8;
 
-/// So many chunks wait at most: what a table that is written out in time takes.
-const SPARE_CHUNKS_MAX: usize = 64;
+/// Chunks of one list: room for many is asked for, and few are made.
+const LIST_CHUNKS: usize = 64;
 
 type Words = Box<[AtomicU64]>;
 type Chunk = OnceLock<Words>;
+type List = OnceLock<Box<[Chunk]>>;
 
-/// Chunks that nobody uses now.
+/// Chunks of all arenas: those that nobody uses now, and how many are used.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    /// Of both together.
+    chunks_max: usize,
+    chunks: Mutex<Chunks>,
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Mutex<Vec<Words>>);
+struct Chunks {
+    waiting: Vec<Words>,
+    used: usize,
+}
 
 impl Spare {
+    /// Keeps chunks for those that come while all of them take no more than so many bytes.
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let chunks_max = usize::try_from(bytes_max).unwrap_or(usize::MAX) / (CHUNK_WORDS * WORD_BYTES);
+        Self { chunks_max, chunks: Mutex::default() }
+    }
+
     fn take(&self) -> Words {
-        let spare = self.chunks().pop();
+        let spare = {
+            let mut chunks = self.chunks();
+            chunks.used += 1;
+            chunks.waiting.pop()
+        };
         match spare {
             Some(mut chunk) => {
                 chunk.iter_mut().for_each(|word| *word.get_mut() = 0);
@@ -34,26 +56,31 @@ impl Spare {
         }
     }
 
-    fn give(&self, chunks: impl Iterator<Item = Words>) {
-        let mut spare = self.chunks();
-        let room = SPARE_CHUNKS_MAX.saturating_sub(spare.len());
-        spare.extend(chunks.take(room));
+    fn give(&self, mut given: Vec<Words>) {
+        let mut chunks = self.chunks();
+        chunks.used = chunks.used.saturating_sub(given.len());
+        let room = self.chunks_max.saturating_sub(chunks.used + chunks.waiting.len());
+        let beyond = given.split_off(room.min(given.len()));
+        chunks.waiting.append(&mut given);
+        drop(chunks);
+        // With no lock held: the system takes its time.
+        drop(beyond);
     }
 
-    /// Bytes of the process that they take.
+    /// Bytes of the process that those take which nobody uses.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        u64::try_from(self.chunks().len() * CHUNK_WORDS * WORD_BYTES).unwrap_or(u64::MAX)
+        u64::try_from(self.chunks().waiting.len() * CHUNK_WORDS * WORD_BYTES).unwrap_or(u64::MAX)
     }
 
-    fn chunks(&self) -> MutexGuard<'_, Vec<Words>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn chunks(&self) -> MutexGuard<'_, Chunks> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Made one after the other.
-    chunks: Box<[Chunk]>,
+    /// Lists of chunks; both are made one after the other.
+    lists: Box<[List]>,
     /// The first free word; only the writer moves it. Word zero is never given away: links say "nothing" by it.
     end: AtomicU64,
     /// Where chunks come from, and where they go.
@@ -65,8 +92,8 @@ impl Arena {
     pub(crate) fn with_room(words: usize, spare: &Arc<Spare>) -> Self {
         // A piece that did not fit began the next chunk: any two neighbours hold more than one chunk together.
         let count = 2 * words.div_ceil(CHUNK_WORDS) + 2;
-        let chunks = (0..count).map(|_| Chunk::new()).collect();
-        Self { chunks, end: AtomicU64::new(1), spare: Arc::clone(spare) }
+        let lists = (0..count.div_ceil(LIST_CHUNKS)).map(|_| List::new()).collect();
+        Self { lists, end: AtomicU64::new(1), spare: Arc::clone(spare) }
     }
 
     /// The first word that is free.
@@ -83,8 +110,9 @@ impl Arena {
         if at % CHUNK_WORDS + words > CHUNK_WORDS {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
-        let chunk = self.chunks.get(at / CHUNK_WORDS)?;
-        let chunk = chunk.get_or_init(|| self.spare.take());
+        let list = self.lists.get(at / CHUNK_WORDS / LIST_CHUNKS)?;
+        let list = list.get_or_init(|| (0..LIST_CHUNKS).map(|_| Chunk::new()).collect());
+        let chunk = list.get(at / CHUNK_WORDS % LIST_CHUNKS)?.get_or_init(|| self.spare.take());
         let piece = chunk.get(at % CHUNK_WORDS..)?.get(..words)?;
         self.end.store(u64::try_from(at + words).ok()?, Ordering::Relaxed);
         Some((u64::try_from(at).ok()?, piece))
@@ -93,7 +121,8 @@ impl Arena {
     /// The words from a place to the end of its chunk.
     pub(crate) fn piece(&self, at: u64) -> &[AtomicU64] {
         let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let chunk = self.chunks.get(at / CHUNK_WORDS).and_then(Chunk::get);
+        let list = self.lists.get(at / CHUNK_WORDS / LIST_CHUNKS).and_then(List::get);
+        let chunk = list.and_then(|list| list.get(at / CHUNK_WORDS % LIST_CHUNKS)).and_then(Chunk::get);
         chunk.and_then(|chunk| chunk.get(at % CHUNK_WORDS..)).unwrap_or_default()
     }
 
@@ -104,15 +133,17 @@ impl Arena {
 
     /// Bytes of the process that it holds.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let made = self.chunks.iter().take_while(|chunk| chunk.get().is_some()).count();
-        let table = self.chunks.len() * size_of::<Chunk>();
-        u64::try_from(made * CHUNK_WORDS * WORD_BYTES + table).unwrap_or(u64::MAX)
+        let lists = || self.lists.iter().map_while(List::get);
+        let made = lists().flatten().take_while(|chunk| chunk.get().is_some()).count();
+        let listed = self.lists.len() * size_of::<List>() + lists().count() * LIST_CHUNKS * size_of::<Chunk>();
+        u64::try_from(made * CHUNK_WORDS * WORD_BYTES + listed).unwrap_or(u64::MAX)
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.spare.give(self.chunks.iter_mut().map_while(OnceLock::take));
+        let chunks = self.lists.iter_mut().filter_map(OnceLock::take).flatten();
+        self.spare.give(chunks.filter_map(OnceLock::into_inner).collect());
     }
 }
 
@@ -120,10 +151,14 @@ impl Drop for Arena {
 mod tests {
     use super::*;
 
+    fn spare() -> Arc<Spare> {
+        Arc::new(Spare::new(0))
+    }
+
     #[test]
     fn an_arena_leaves_its_chunks_to_the_next_one_which_finds_zeroes_and_no_more_wait_than_may() {
-        let spare = Arc::default();
         let chunk_bytes = u64::try_from(CHUNK_WORDS * WORD_BYTES).unwrap();
+        let spare = Arc::new(Spare::new(70 * chunk_bytes + 1));
         let fill = |chunks: usize| {
             let arena = Arena::with_room(chunks * CHUNK_WORDS, &spare);
             for _ in 0..chunks {
@@ -141,8 +176,30 @@ mod tests {
         assert_eq!(spare.memory_bytes(), chunk_bytes, "two of them are used again");
         drop((second, third));
         assert_eq!(spare.memory_bytes(), 5 * chunk_bytes);
-        drop(fill(SPARE_CHUNKS_MAX + 1));
-        assert_eq!(spare.memory_bytes(), u64::try_from(SPARE_CHUNKS_MAX).unwrap() * chunk_bytes);
+        drop(fill(71));
+        assert_eq!(spare.memory_bytes(), 70 * chunk_bytes);
+        let (first, second) = (fill(50), fill(40));
+        assert_eq!(spare.memory_bytes(), 0);
+        drop(first);
+        assert_eq!(spare.memory_bytes(), 30 * chunk_bytes, "with what is used 70");
+        let third = fill(60);
+        drop(second);
+        assert_eq!(spare.memory_bytes(), 10 * chunk_bytes);
+        drop(third);
+        assert_eq!(spare.memory_bytes(), 70 * chunk_bytes);
+    }
+
+    #[test]
+    fn room_for_much_takes_little_until_it_is_used() {
+        let arena = Arena::with_room((5 << 30) / WORD_BYTES, &spare());
+        assert!(arena.memory_bytes() < 32 << 10, "{}", arena.memory_bytes());
+        for _ in 0..LIST_CHUNKS {
+            assert!(arena.take(CHUNK_WORDS - 1).is_some());
+        }
+        let before = arena.memory_bytes();
+        assert!(arena.take(CHUNK_WORDS).is_some());
+        let list = LIST_CHUNKS * size_of::<Chunk>() + CHUNK_WORDS * WORD_BYTES;
+        assert_eq!(arena.memory_bytes() - before, u64::try_from(list).unwrap(), "a chunk in the next list");
     }
 
     #[test]
@@ -155,7 +212,7 @@ mod tests {
             vec![7, 1000, 24_000],
         ] {
             let words = 20 * CHUNK_WORDS;
-            let arena = Arena::with_room(words, &Arc::default());
+            let arena = Arena::with_room(words, &spare());
             let (mut taken, mut behind) = (0, 1);
             for size in sizes.iter().cycle() {
                 if taken + size > words {
@@ -173,10 +230,11 @@ mod tests {
 
     #[test]
     fn memory_is_what_was_made_and_an_arena_that_is_full_says_so() {
-        let arena = Arena::with_room(1, &Arc::default());
+        let arena = Arena::with_room(1, &spare());
         let table = arena.memory_bytes();
         assert!(arena.take(1).is_some());
-        assert_eq!(arena.memory_bytes() - table, u64::try_from(CHUNK_WORDS * WORD_BYTES).unwrap());
+        let list = LIST_CHUNKS * size_of::<Chunk>() + CHUNK_WORDS * WORD_BYTES;
+        assert_eq!(arena.memory_bytes() - table, u64::try_from(list).unwrap());
         assert!(arena.take(CHUNK_WORDS + 1).is_none());
         while arena.take(CHUNK_WORDS / 2).is_some() {}
         assert!(arena.take(CHUNK_WORDS).is_none());

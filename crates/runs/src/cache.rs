@@ -43,6 +43,25 @@ pub(crate) enum Cached {
 
 type Key = (u64, u64);
 
+/// So often a look tries a part of the cache that somebody changes: for about as long as that takes who has a core.
+const TRIES: u32 = 32;
+
+/// Somebody changes the part of the cache that was looked at, and that lasts. Who lost his core in there gets it back when it is his turn
+/// again, behind all threads that compute, and until then every reader would stand behind him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy;
+
+/// What a look finds, if nobody is in its way for long.
+fn soon<T>(mut look: impl FnMut() -> Option<T>) -> Result<T, Busy> {
+    for _ in 0..TRIES {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        std::hint::spin_loop();
+    }
+    Err(Busy)
+}
+
 #[derive(Clone, Debug)]
 struct Bytes;
 
@@ -80,6 +99,8 @@ struct Count {
 /// The pieces of all runs of a map, and rows that were found in it.
 pub(crate) struct Cache {
     pieces: Weighed<Key, Cached, Bytes, RandomState>,
+    /// A piece that has more would take the room of too many.
+    piece_max: AtomicU64,
     /// Hashed with a secret: hashes of keys are a client's.
     rows: Weighed<u64, Row, Bytes, RandomState, Full>,
     doorkeeper: Doorkeeper,
@@ -137,7 +158,8 @@ impl Cache {
         rows.set_capacity(rows_bytes.saturating_sub(doorkeeper.bytes()));
         let open = OpenRuns::new(open_runs_max);
         let shares = Mutex::new(Shares { budget: cache_bytes, rows: rows_bytes, held: 0 });
-        Ok(Arc::new(Cache { pieces, rows, doorkeeper, counts: Default::default(), shares, open }))
+        let piece_max = AtomicU64::new(pieces.shard_capacity() / 2);
+        Ok(Arc::new(Cache { pieces, piece_max, rows, doorkeeper, counts: Default::default(), shares, open }))
     }
 
     /// Takes so many bytes out of the budget for a run that holds them itself; not where less than half of it would be left.
@@ -147,7 +169,7 @@ impl Cache {
         let fits = held <= shares.budget / 2;
         if fits {
             shares.held = held;
-            self.pieces.set_capacity(shares.budget - held);
+            self.resize(shares.budget - held);
         }
         fits
     }
@@ -156,18 +178,29 @@ impl Cache {
     pub(crate) fn put_back(&self, bytes: u64) {
         let mut shares = self.shares();
         shares.held = shares.held.saturating_sub(bytes);
-        self.pieces.set_capacity(shares.budget.saturating_sub(shares.held));
+        self.resize(shares.budget.saturating_sub(shares.held));
     }
 
     fn shares(&self) -> MutexGuard<'_, Shares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece, if it is there.
-    pub(crate) fn get(&self, id: RunId, offset: u64) -> Option<Cached> {
-        let found = self.pieces.get(&(id.0, offset));
+    /// A piece, if it is there. Only what was looked for counts as found or missing.
+    pub(crate) fn get(&self, id: RunId, offset: u64) -> Result<Option<Cached>, Busy> {
+        let found = soon(|| self.pieces.try_get(&(id.0, offset)).ok())?;
         self.count(id.0 ^ offset, found.is_some());
-        found
+        Ok(found)
+    }
+
+    /// What happens while somebody changes the part of the cache that a piece stands in, which must be there.
+    #[cfg(test)]
+    pub(crate) fn meanwhile<T>(&self, id: RunId, offset: u64, then: impl FnOnce() -> T) -> Option<T> {
+        let (mut then, mut seen) = (Some(then), None);
+        _ = self.pieces.remove_if(&(id.0, offset), |_| {
+            seen = then.take().map(|then| then());
+            false
+        });
+        seen
     }
 
     /// Keeps a piece, if it fits and nobody is in that part of the cache now; others may go. Who waited there would wait for whoever lost
@@ -176,9 +209,9 @@ impl Cache {
         _ = self.pieces.try_insert((id.0, offset), piece);
     }
 
-    /// The row of a key of this hash, if it is there.
+    /// The row of a key of this hash, if it is there and can be looked for: it is read where it is not.
     pub(crate) fn row(&self, hash: u64) -> Option<Row> {
-        let row = self.rows.get(&hash)?;
+        let row = soon(|| self.rows.try_get(&hash).ok()).ok().flatten()?;
         self.count(hash, true);
         Some(row)
     }
@@ -229,7 +262,7 @@ impl Cache {
             hold_rows();
         }
         shares.budget = bytes;
-        self.pieces.set_capacity(bytes.saturating_sub(shares.held));
+        self.resize(bytes.saturating_sub(shares.held));
         if !grows {
             hold_rows();
         }
@@ -237,7 +270,13 @@ impl Cache {
 
     /// Whether a piece of so many bytes would be kept, and leave room for others.
     pub(crate) fn takes(&self, bytes: u64) -> bool {
-        bytes <= self.pieces.shard_capacity() / 2
+        bytes <= self.piece_max.load(Ordering::Relaxed)
+    }
+
+    /// Pieces may have so many bytes. What each may have stands here: to ask the library is to wait for whoever changes the first part.
+    fn resize(&self, bytes: u64) {
+        self.pieces.set_capacity(bytes);
+        self.piece_max.store(self.pieces.shard_capacity() / 2, Ordering::Relaxed);
     }
 
     /// What it did.
@@ -278,6 +317,10 @@ mod tests {
         Cached::Block(Arc::new(Block::parse(&builder.finish()).unwrap()))
     }
 
+    fn is_there(cache: &Cache, run: u64, offset: u64) -> bool {
+        cache.get(RunId(run), offset).unwrap().is_some()
+    }
+
     #[test]
     fn it_keeps_what_fits_and_never_more_than_its_bytes() {
         let cache = Cache::new(1 << 20, 0, 4096, 64).unwrap();
@@ -286,9 +329,9 @@ mod tests {
             assert!(cache.facts().bytes <= 1 << 20, "{:?}", cache.facts());
         }
         assert!(cache.facts().bytes > 1 << 19, "{:?}", cache.facts());
-        let kept = (0..1_000).filter(|offset| cache.get(RunId(1), *offset).is_some()).count();
+        let kept = (0..1_000).filter(|offset| is_there(&cache, 1, *offset)).count();
         assert!((100..300).contains(&kept), "{kept} pieces of 4,000 bytes");
-        assert!(cache.get(RunId(2), 999).is_none(), "another run's piece is another one");
+        assert!(!is_there(&cache, 2, 999), "another run's piece is another one");
         let facts = cache.facts();
         cache.hold(1 << 18, 0);
         assert!(cache.facts().bytes <= 1 << 18, "{:?}", cache.facts());
@@ -344,12 +387,43 @@ mod tests {
         assert!(bytes <= 2 << 20 && bytes > 15 << 17, "{bytes} bytes: what one gave the other has");
     }
 
+    /// The thread that wrote memory out lost its core in a part of the cache, and whoever looked there waited for its turn.
+    #[test]
+    fn no_look_waits_for_whoever_changes_the_part_that_it_looks_at() {
+        let cache = Cache::new(1 << 20, 1 << 20, 4096, 64).unwrap();
+        cache.keep_row(7, row(100));
+        cache.insert(RunId(1), 0, piece(100));
+        let look = |cache: &Cache| (cache.row(7).is_some(), cache.get(RunId(1), 0).map(|piece| piece.is_some()));
+        let beside = || {
+            let ((told, heard), cache) = (std::sync::mpsc::channel(), Arc::clone(&cache));
+            std::thread::spawn(move || told.send(look(&cache)));
+            heard.recv_timeout(std::time::Duration::from_secs(20))
+        };
+        let mut seen = Vec::new();
+        _ = cache.rows.remove_if(&7, |_| {
+            seen.push(beside());
+            false
+        });
+        _ = cache.pieces.remove_if(&(1, 0), |_| {
+            seen.push(beside());
+            false
+        });
+        let facts = cache.facts();
+        assert_eq!(
+            seen,
+            [Ok((false, Ok(true))), Ok((true, Err(Busy)))],
+            "what cannot be looked at is not there for now"
+        );
+        assert_eq!((facts.hits, facts.misses), (2, 0), "and not missing either");
+        assert_eq!(look(&cache), (true, Ok(true)));
+    }
+
     #[test]
     fn no_bytes_keep_nothing() {
         let cache = Cache::new(0, 0, 4096, 64).unwrap();
         assert!(!cache.take_out(1));
         cache.insert(RunId(1), 0, piece(10));
-        assert!(cache.get(RunId(1), 0).is_none());
+        assert!(!is_there(&cache, 1, 0));
         assert!(!cache.admits_row(1) && !cache.admits_row(1));
         cache.keep_row(1, row(10));
         assert_eq!((cache.row(1).is_none(), cache.facts().bytes), (true, 0));
@@ -361,7 +435,7 @@ mod tests {
         let hashes = &mut (0..1_000_000).map(mix).collect();
         let filter = Arc::new(Filter::parse(&crate::filter::lay(hashes)).unwrap());
         cache.insert(RunId(1), 0, Cached::Filter(filter));
-        assert!(cache.get(RunId(1), 0).is_some());
+        assert!(is_there(&cache, 1, 0));
         assert!(cache.takes(2 << 20) && !cache.takes((2 << 20) + 1), "half a share");
     }
 }

@@ -7,6 +7,8 @@ use crate::RunsError;
 pub struct Config {
     /// What all memtables may hold before `apply` says `Busy`. The owner closes them long before, by `rotate`.
     pub memory_bytes_max: u64,
+    /// Memory of memtables that are gone waits for the next ones, as long as that and what memtables hold is no more than this.
+    pub memory_bytes_kept: u64,
     /// What a rebuild gathers in memory before it sorts and spills.
     pub bulk_bytes: u64,
     /// A merge begins another run when one has this much.
@@ -34,6 +36,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             memory_bytes_max: 1 << 30,
+            memory_bytes_kept: 32 << 20,
             bulk_bytes: 16 << 20,
             run_bytes: 8 << 20,
             block_bytes: 4096,
@@ -49,6 +52,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// For so many keys places are laid ahead, at most: in an eighth of what is kept.
+    pub(crate) const fn keys_ahead_max(&self) -> u64 {
+        self.memory_bytes_kept / 256
+    }
+
     /// What a level holds before it is too full; level 0 counts its runs instead.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         let ratio = u64::from(self.level_ratio);
@@ -60,6 +68,7 @@ impl Config {
             if (from..=to).contains(&value) { Ok(()) } else { Err(RunsError::Config { name, value, rule }) }
         };
         within("memory_bytes_max", self.memory_bytes_max, 1 << 10, 1 << 36, "1 KiB to 64 GiB")?;
+        within("memory_bytes_kept", self.memory_bytes_kept, 0, 1 << 36, "up to 64 GiB")?;
         within("bulk_bytes", self.bulk_bytes, 1 << 10, 1 << 32, "1 KiB to 4 GiB")?;
         within("run_bytes", self.run_bytes, 1 << 10, 1 << 32, "1 KiB to 4 GiB")?;
         within("block_bytes", self.block_bytes.into(), 128, 1 << 20, "128 bytes to 1 MiB")?;

@@ -23,7 +23,7 @@ pub struct Opened {
 /// What waits to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// Bytes of the memtable that takes what is applied.
+    /// Bytes of the memtable that takes what is applied: of its entries, and of the places of their keys.
     pub active_bytes: u64,
     /// Bytes of those that wait for their flush.
     pub immutable_bytes: u64,
@@ -79,7 +79,7 @@ pub struct Facts {
     pub commits: u64,
     /// Bytes of the process that it holds: memtables, what of those that are gone waits for the next one, cache and the tops of indexes.
     pub memory_bytes: u64,
-    /// Of these, what waits for the next memtable: at most 16 MiB.
+    /// Of these, what waits for the next memtable ([`crate::Config::memory_bytes_kept`]).
     pub spare_bytes: u64,
 }
 

@@ -357,6 +357,28 @@ fn a_cache_that_takes_no_filter_costs_two_reads_a_look_up() {
     assert_eq!(stage.sim.calls() - before, 200, "an index block and a data block each");
 }
 
+/// The thread that changes the part of the cache that the filter stands in has lost its core: each reader read all of the filter anew.
+#[test]
+fn a_filter_that_cannot_be_looked_at_now_is_not_read_once_more() {
+    let stage = Stage::new();
+    let model: Model = (0..20_000_u32)
+        .map(|n| ((n * 2).to_be_bytes().to_vec(), OwnedEntry { seq: 1, value: Some(Row::from_elem(1, 30)) }))
+        .collect();
+    let run = stage.run(1, &model, 4096);
+    let cache = Cache::new(1 << 20, 0, 4096, 64).unwrap();
+    // The run may not hold it.
+    assert!(cache.take_out(1 << 19));
+    let run = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &cache);
+    let get = |number: u32| run.get(&number.to_be_bytes(), filter::hash(&number.to_be_bytes())).unwrap();
+    assert!(get(2).is_some() && (1..1_000).all(|number| get(number).is_some() == number.is_multiple_of(2)));
+    let filter = run.opened().unwrap().footer.filter;
+    let before = stage.sim.calls();
+    let found = cache.meanwhile(run.id(), filter.offset, || [get(2).is_some(), get(3).is_some()]);
+    assert_eq!(found, Some([true, false]), "and it was in the cache");
+    // Its blocks may stand in the same part: an index block and a data block each, and no more.
+    assert!(stage.sim.calls() - before <= 4, "{} calls", stage.sim.calls() - before);
+}
+
 #[test]
 fn the_longest_keys_and_values_fit() {
     let stage = Stage::new();

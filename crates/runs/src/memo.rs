@@ -162,6 +162,7 @@ impl Memo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::Spare;
     use crate::memtable::Memtable;
     use crate::{Entry, Range};
 
@@ -175,7 +176,7 @@ mod tests {
     }
 
     fn flushed(entries: &[Entry<'_>]) -> Frozen {
-        let table = Arc::new(Memtable::with_room(1 << 16, 0, &Arc::default()));
+        let table = Arc::new(Memtable::with_room(1 << 16, 0, &Arc::new(Spare::new(0))));
         entries.iter().for_each(|entry| assert!(table.insert(entry)));
         Frozen { table, mark: 9, erases: Vec::new() }
     }

@@ -462,6 +462,11 @@ impl Memtable {
         self.arena.used_bytes()
     }
 
+    /// And the places of their keys: what its owner counts against a budget.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        self.arena.used_bytes() + self.places.counted_bytes()
+    }
+
     /// Bytes of the process that it holds.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.arena.memory_bytes() + self.places.memory_bytes()

@@ -44,7 +44,7 @@ fn walked(cursor: &mut MemCursor, step: impl Fn(&mut MemCursor)) -> Vec<(Vec<u8>
 
 #[test]
 fn a_value_is_copied_into_one_piece_of_memory_and_a_short_one_into_none() {
-    let table = Memtable::with_room(1 << 16, 0, &Arc::default());
+    let table = Memtable::with_room(1 << 16, 0, &Arc::new(Spare::new(0)));
     for length in [0, 1, 8, 47, 95, 96, 97, 100, 1000] {
         let seq = u64::try_from(length).unwrap() + 1;
         assert!(table.insert(&Entry { key: b"k", seq, value: Some(&vec![7; length]) }));
@@ -57,7 +57,7 @@ fn a_value_is_copied_into_one_piece_of_memory_and_a_short_one_into_none() {
 #[test]
 fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
     // All but the first stand in memory that had another one.
-    let spare = Arc::default();
+    let spare = Arc::new(Spare::new(16 << 20));
     for seed in 0..120 {
         let mut rng = Rng::new(seed);
         let table = Arc::new(Memtable::with_room(1 << 20, 0, &spare));
@@ -110,7 +110,7 @@ fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
 
 #[test]
 fn a_key_that_was_written_often_is_stepped_over() {
-    let table = Arc::new(Memtable::with_room(1 << 20, 0, &Arc::default()));
+    let table = Arc::new(Memtable::with_room(1 << 20, 0, &Arc::new(Spare::new(0))));
     for seq in 1..=500 {
         assert!(table.insert(&Entry { key: b"hot", seq, value: Some(b"v") }));
     }
@@ -126,7 +126,7 @@ fn a_key_that_was_written_often_is_stepped_over() {
 
 #[test]
 fn an_old_entry_is_found_beneath_many_newer_ones_and_one_that_comes_late_stands_where_it_belongs() {
-    let table = Memtable::with_room(1 << 20, 0, &Arc::default());
+    let table = Memtable::with_room(1 << 20, 0, &Arc::new(Spare::new(0)));
     let put = |seq| assert!(table.insert(&Entry { key: b"hot", seq, value: Some(&[u8::try_from(seq).unwrap()]) }));
     let seen = |as_of| table.get(b"hot", hash(b"hot"), as_of).map(|found| found.seq);
     (10..200).filter(|seq| *seq != 100).for_each(put);
@@ -141,7 +141,7 @@ fn an_old_entry_is_found_beneath_many_newer_ones_and_one_that_comes_late_stands_
 #[test]
 fn what_came_since_the_last_walk_is_put_in_order_wherever_chunks_end() {
     // The second and the third time in memory that had another table, which ended its chunks elsewhere.
-    let spare = Arc::default();
+    let spare = Arc::new(Spare::new(16 << 20));
     (5..8).for_each(|seed| chunks_end(seed, &spare));
 }
 
@@ -181,7 +181,7 @@ fn chunks_end(seed: u64, spare: &Arc<Spare>) {
 
 #[test]
 fn who_looks_for_an_old_entry_links_nothing_for_it() {
-    let table = Memtable::with_room(1 << 20, 0, &Arc::default());
+    let table = Memtable::with_room(1 << 20, 0, &Arc::new(Spare::new(0)));
     let put = |seq| assert!(table.insert(&Entry { key: b"hot", seq, value: Some(b"v") }));
     let seen = |as_of| table.get(b"hot", hash(b"hot"), as_of).map(|found| found.seq);
     let linked = || table.ordered.load(Memory::Relaxed);
@@ -203,7 +203,7 @@ fn the_room_that_was_asked_for_is_there_and_bytes_are_counted() {
         let mut key = vec![0; key_bytes];
         let each = laid_bytes_max(&key, Some(&value));
         let count = (4 << 20) / each + 1;
-        let table = Memtable::with_room(count * each, 0, &Arc::default());
+        let table = Memtable::with_room(count * each, 0, &Arc::new(Spare::new(0)));
         for number in 0..count {
             let place = number.to_be_bytes();
             key.iter_mut().zip(&place[8 - key_bytes.min(8)..]).for_each(|(to, from)| *to = *from);
@@ -220,7 +220,7 @@ fn the_room_that_was_asked_for_is_there_and_bytes_are_counted() {
 #[test]
 fn readers_see_all_of_what_was_shown_to_them_while_the_writer_goes_on() {
     const KEYS: u64 = 64;
-    let table = Arc::new(Memtable::with_room(8 << 20, 0, &Arc::default()));
+    let table = Arc::new(Memtable::with_room(8 << 20, 0, &Arc::new(Spare::new(0))));
     let shown = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@
 //! The keys are a client's, and so are their hashes: a table salts them with a number of its own, or a client could choose keys that all
 //! stand in one row, through which every look-up and every write would walk.
 //!
-//! Walk: [`Places::put`] · [`Places::find`]. A table that is half full is laid anew, four times as large, and the old one stays for
+//! Walk: [`Places::put`] · [`Places::find`]. A table that is half full is laid anew, twice as large, and the old one stays for
 //! who still looks at it. The first one is as large as it will have to be, where that can be guessed: who writes waits while a table is laid.
 //! Deliberately absent: removal, order; they are the skip list's and the memtable's.
 
@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// Slots of the first table.
 const SLOTS_FIRST: usize = 1 << 9;
 /// The last one has two thousand million slots.
-const TABLES_MAX: usize = 12;
+const TABLES_MAX: usize = 23;
+/// What a key takes at most of a table that is laid once for all of its keys: four slots.
+const KEY_BYTES: u64 = 32;
 /// Places beyond these do not fit a slot.
 const PLACE_MAX: u64 = u32::MAX as u64;
 
@@ -105,6 +107,12 @@ impl Places {
         slot.store(tag(hash) | place, Ordering::Release);
     }
 
+    /// What its keys are counted as against a budget: never in a leap, as a table comes. Those that were laid before one that was not
+    /// large enough come beside it.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        self.keys() * KEY_BYTES
+    }
+
     /// Bytes of the process that it holds.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let slots: usize = self.tables.iter().filter_map(OnceLock::get).map(|table| table.len()).sum();
@@ -139,7 +147,7 @@ impl Places {
 
 /// Of the table at this place.
 const fn slots(at: usize) -> usize {
-    SLOTS_FIRST << (2 * at)
+    SLOTS_FIRST << at
 }
 
 fn empty(slots: usize) -> Table {
@@ -193,13 +201,14 @@ mod tests {
             assert_eq!(places.find(spread(20_000), is(20_000)), Known::Absent);
             let bytes = places.memory_bytes();
             assert!((2 * 8 * 20_000..120 * 20_000).contains(&bytes), "{bytes}");
-            assert_eq!(places.keys(), 19_999);
+            assert_eq!((places.keys(), places.counted_bytes()), (19_999, 19_999 * 32));
         }
         let exact = Places::for_keys(20_000);
         exact.put(1, 1, |_| true, |_| true);
         let bytes = exact.memory_bytes();
         (2..20_000).for_each(|key| exact.put(spread(key), key, |_| false, |_| true));
         assert_eq!((bytes, exact.memory_bytes()), (bytes, bytes), "it was laid once");
+        assert!(bytes <= exact.counted_bytes() + 32, "{bytes}");
     }
 
     #[test]

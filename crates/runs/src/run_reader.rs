@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::RunsError;
 use crate::block::{Block, BlockCursor};
-use crate::cache::{Cache, Cached};
+use crate::cache::{Busy, Cache, Cached};
 use crate::filter::Filter;
 use crate::held::Held;
 use crate::open_runs::Slot;
@@ -162,7 +162,7 @@ impl Run {
 
     /// A block, through the cache.
     pub(crate) fn block(&self, place: Place) -> Result<Arc<Block>, RunsError> {
-        if let Some(Cached::Block(block)) = self.cache.get(self.id(), place.offset) {
+        if let Ok(Some(Cached::Block(block))) = self.cache.get(self.id(), place.offset) {
             return Ok(block);
         }
         let block = self.block_past_cache(place)?;
@@ -205,8 +205,11 @@ impl Run {
             // To read it each time would cost more than the blocks that it saves.
             return Ok(Arc::default());
         }
-        if let Some(Cached::Filter(filter)) = self.cache.get(self.id(), place.offset) {
-            return Ok(filter);
+        match self.cache.get(self.id(), place.offset) {
+            Ok(Some(Cached::Filter(filter))) => return Ok(filter),
+            Ok(_) => {}
+            // To read it once more is dearer than the block that it may save.
+            Err(Busy) => return Ok(Arc::default()),
         }
         let filter = Arc::new(self.filter_or_none(place, self.read(place).map(Cow::Owned))?);
         self.cache.insert(self.id(), place.offset, Cached::Filter(Arc::clone(&filter)));
@@ -244,6 +247,7 @@ impl Run {
     }
 
     fn file(&self) -> Result<Arc<dyn File>, RunsError> {
+        // Walks go block by block, and the system reads ahead for them.
         let open = || self.disk.open(&self.path, Open { access: Access::Read, direct: false });
         self.cache.open.file(&self.slot, open).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => self.damaged(0, "the file is not there"),

@@ -136,7 +136,7 @@ impl Runs {
         let levels = book.contents().levels.iter().map(|level| level.iter().map(run).collect());
         let levels: Levels = levels.collect();
         let merge_bytes = debt_bytes(&levels, &config);
-        let spare = Arc::default();
+        let spare = Arc::new(Spare::new(config.memory_bytes_kept));
         let active = Arc::new(Memtable::with_room(config.memory_bytes_max, 0, &spare));
         let applied = opened.applied;
         let files = (Arc::new(levels), Memo::new(&cache));
@@ -218,8 +218,8 @@ impl Runs {
         writer.mark = mark;
         let closed = Arc::new(Frozen { table: Arc::clone(&version.active), mark, erases });
         let frozen = std::iter::once(closed).chain(version.frozen.iter().cloned()).collect();
-        // It will have about as many as the one before.
-        let keys = version.active.keys();
+        // About as many as the one before, but for one that had far more than it should.
+        let keys = version.active.keys().min(self.config.keys_ahead_max());
         let active = Arc::new(Memtable::with_room(self.config.memory_bytes_max, keys, &self.spare));
         self.publish(mark, &active, frozen, version.files(), Arc::clone(&version.erased));
     }
@@ -330,12 +330,12 @@ impl Runs {
         self.current.load().beside(key, seq, then)
     }
 
-    /// Bytes of entries that only memory has.
+    /// Bytes of entries that only memory has, and of the places of their keys.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let version = self.current.load();
-        let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum();
-        frozen + version.active.used_bytes()
+        let frozen: u64 = version.frozen.iter().map(|frozen| frozen.table.counted_bytes()).sum();
+        frozen + version.active.counted_bytes()
     }
 
     /// From now on the cache of its files holds no more than so many bytes, and its rows so many.

@@ -19,8 +19,8 @@ impl Runs {
         let version = self.now();
         let level0_runs = version.levels.first().map_or(0, |level0| level0.len());
         Debt {
-            active_bytes: version.active.used_bytes(),
-            immutable_bytes: version.frozen.iter().map(|frozen| frozen.table.used_bytes()).sum(),
+            active_bytes: version.active.counted_bytes(),
+            immutable_bytes: version.frozen.iter().map(|frozen| frozen.table.counted_bytes()).sum(),
             immutables: u32::try_from(version.frozen.len()).unwrap_or(u32::MAX),
             level0_runs: u32::try_from(level0_runs).unwrap_or(u32::MAX),
             merge_bytes: Counts::read(&self.merge_bytes),

@@ -114,6 +114,9 @@ impl<W: Watch> File for WatchedFile<W> {
     fn sync_all(&self, barrier: Barrier) -> io::Result<()> {
         self.call(Operation::SyncAll, |file| file.sync_all(barrier))
     }
+    fn expect_random_reads(&self) {
+        self.file.expect_random_reads();
+    }
     fn give_back(&self) {
         self.file.give_back();
     }

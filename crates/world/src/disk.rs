@@ -171,6 +171,11 @@ pub trait File: Send + Sync + Debug {
     /// As [`File::sync_data`].
     fn sync_all(&self, barrier: Barrier) -> io::Result<()>;
 
+    /// Says that it is read here and there: what stands behind a piece that is read is not read with it. Linux takes a read behind pages
+    /// that it has in memory for one of a row, and reads up to as much again ahead, however much that is. Who walks such a file
+    /// reads long pieces, or waits for the disk at each short one. A hint.
+    fn expect_random_reads(&self) {}
+
     /// Gives back the room of a file that is open to be written, has no name any more and is read by nobody: in steps, so
     /// that a disk that is told of freed blocks does not stand still. Who still reads it finds it cut.
     fn give_back(&self) {}

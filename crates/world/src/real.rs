@@ -160,6 +160,11 @@ impl File for RealFile {
         self.buffered.sync_all()
     }
 
+    fn expect_random_reads(&self) {
+        // Where the system takes no hint it reads ahead.
+        _ = rustix::fs::fadvise(&self.buffered, 0, None, rustix::fs::Advice::Random);
+    }
+
     fn give_back(&self) {
         // Without a second descriptor it goes all at once.
         _ = self.buffered.try_clone().map(room::give_back);
@@ -202,6 +207,45 @@ mod tests {
             assert_eq!((seen[4096], seen[5000], seen[5010], seen[6000], seen[12287]), (7, 8, 7, 9, 7));
         }
         assert_eq!(file.size().unwrap(), 1 << 16);
+    }
+
+    /// Whether a byte can be read without asking the disk, where that can be told. Linux fetches it now where it is not, and what it would
+    /// read with it.
+    fn is_in_memory(file: &fs::File, at: u64) -> Option<bool> {
+        let mut byte = [0];
+        match rustix::io::preadv2(file, &mut [io::IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT) {
+            Ok(_) => Some(true),
+            Err(rustix::io::Errno::AGAIN) => Some(false),
+            // tmpfs, among others, does not know the question.
+            Err(_) => None,
+        }
+    }
+
+    /// One get behind values that had just been written read four MiB of what stood behind its own, and eight clients waited for that.
+    #[test]
+    fn of_a_file_that_is_read_here_and_there_nothing_is_read_that_nobody_asked_for() {
+        const PIECE: usize = 16 << 10;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = RealDisk.open(&path, Open { access: Access::Create, direct: false }).unwrap();
+        file.preallocate_zeroed(8 << 20).unwrap();
+        file.sync_all(TEST).unwrap();
+        let looked = fs::File::open(&path).unwrap();
+        for advice in [rustix::fs::Advice::DontNeed, rustix::fs::Advice::Random] {
+            rustix::fs::fadvise(&looked, 0, None, advice).unwrap();
+        }
+        if is_in_memory(&looked, 4 << 20) != Some(false) {
+            // A file system that has all of it in memory, or does not say what it has there.
+            return;
+        }
+        let read = RealDisk.open(&path, Open { access: Access::Read, direct: false }).unwrap();
+        read.expect_random_reads();
+        for piece in 0..16 {
+            read_exact_at(&*read, piece * PIECE as u64, &mut [0; PIECE]).unwrap();
+            let behind = (piece + 1) * PIECE as u64;
+            assert_eq!(is_in_memory(&looked, behind - 1), Some(true), "what was asked for");
+            assert_eq!(is_in_memory(&looked, behind), Some(false), "and nothing behind it, at piece {piece}");
+        }
     }
 
     #[test]

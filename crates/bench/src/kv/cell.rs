@@ -15,9 +15,10 @@ use super::keys::{self, mixed};
 use super::ledger::Ledger;
 use super::meter::{Look, rss_peak_mb, space};
 use super::pipe::{Call, Done, Pipe, Spill};
-use super::scenario::{Case, Job, Scenario};
+use super::scenario::{Begin, Case, Job, Scenario};
 use super::store::{Member, Setup, Store, Write};
 use super::value::{self, Head, Pool};
+use super::windows::Tail;
 use crate::BenchError;
 use crate::report::Figures;
 
@@ -80,11 +81,17 @@ pub fn run(job: &Job, members: &[Member], spill: &dyn Spill) -> Result<Done, Ben
     let (ledger, pool) = (Ledger::new(case.keys), Pool::new(case.seed));
     let mut house = House::open(case, member, &job.folder)?;
     let mut figures = Figures::new();
-    if case.preload {
+    if job.begin == Begin::Loaded {
+        ledger.was_loaded();
+    } else if case.preload {
         let begun = now();
         house.load(&ledger, &pool)?;
         let rate = super::number(case.keys) / begun.elapsed().as_secs_f64().max(1e-9);
         figures.insert("preload_per_s".to_owned(), rate);
+    }
+    if job.begin == Begin::Load {
+        house.closed()?;
+        return Ok(Done { figures, ..Done::default() });
     }
     if case.scenario.is_warmed() {
         let begun = now();
@@ -148,10 +155,7 @@ impl<'h> House<'h> {
 
     /// How often each object is kept.
     fn copies(&self) -> u64 {
-        match self.case.scenario {
-            Scenario::KvHead | Scenario::KvHeadput => super::length(self.stores.len()),
-            _ => 1,
-        }
+        if self.case.scenario.has_copies() { super::length(self.stores.len()) } else { 1 }
     }
 
     /// The stores that have a key.
@@ -238,6 +242,12 @@ impl<'h> House<'h> {
         done.figures.extend(part.seconds.figures(elapsed));
         done.figures.extend(after.since(before, settled, elapsed, part.seconds.operations(), part.user_bytes));
         done.series.insert("ops_per_s".to_owned(), part.seconds.rate(elapsed));
+        for (name, tail) in [("get_max_10s_us", Tail::Get), ("put_max_10s_us", Tail::Put)] {
+            let maxima = part.seconds.maxima_us(tail, elapsed);
+            if !maxima.is_empty() {
+                done.series.insert(name.to_owned(), maxima);
+            }
+        }
         let mut put = |name: &str, value: f64| _ = done.figures.insert(name.to_owned(), value);
         if part.gets > 0 {
             put("not_found_percent", super::number(part.missing) * 100.0 / super::number(part.gets));

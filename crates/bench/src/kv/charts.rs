@@ -47,6 +47,11 @@ fn one(case: &Case) -> Vec<ChartSpec> {
     if case.scenario.is_in_memory() {
         return vec![mean, percentiles(call)];
     }
+    let windows = |call: &str| {
+        let y = format!("{call}_max_10s_us");
+        let title = format!("Longest {} of each 10 seconds, one round behind the other", call.to_uppercase());
+        ChartSpec { y_log: true, ..chart(ChartKind::Series, &title, &[&y], "microseconds") }
+    };
     let tails = bars(
         "Mean over 10-second windows of the longest GET and PUT",
         &["get_max_10s_mean_us", "put_max_10s_mean_us"],
@@ -58,7 +63,7 @@ fn one(case: &Case) -> Vec<ChartSpec> {
         "ratio",
     );
     let cost = bars("Processor time", &["cpu_us_per_op"], "microseconds an operation");
-    vec![rate, mean, tails, percentiles("get"), percentiles("put"), space, cost]
+    vec![rate, mean, tails, windows("get"), windows("put"), percentiles("get"), percentiles("put"), space, cost]
 }
 
 fn about(case: &Case) -> String {

@@ -49,6 +49,11 @@ impl Ledger {
         }
     }
 
+    /// Every key was written once, by another process.
+    pub fn was_loaded(&self) {
+        self.keys.iter().for_each(|word| word.store(1 << 32 | 1, Ordering::Release));
+    }
+
     /// The version that a reader who begins now must find, or a later one; 0 where none was ever acknowledged.
     #[must_use]
     pub fn least(&self, key: u64) -> u64 {

@@ -1,8 +1,9 @@
 //! The cells of a run: each in a process of its own, under the same limit of memory, all stores of a workload in turn.
 //!
-//! Walk: [`run`] takes round by round, case by case, store by store, in an order that is turned each round · one cell: its folder
-//! is made, its process started, caged, told its job; its samples are read until its last word; its folder is removed and the disk
-//! left quiet · rounds of a cell are one cell of the report: medians.
+//! Walk: [`check`] refuses a report of other settings · [`run`] takes round by round, case by case, store by store, in an order that is
+//! turned each round, but what the report has already · one cell: its folder is made, its process started, caged, told its job; its
+//! samples are read until its last word; its folder is removed and the disk left quiet · rounds of a cell are one cell of the report
+//! ([`pool`]) · what a cell begins with may be kept ([`super::loads`]).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,14 +18,15 @@ use assent_world::{Disk as _, Gate, RealDisk};
 
 use super::cage::Cage;
 use super::client::now;
-use super::scenario::{Case, Job};
+use super::loads::{self, Loads};
+use super::scenario::{Begin, Case, Job};
 use super::store::{Member, Named};
 use super::{cell, pipe};
 use crate::BenchError;
-use crate::record::{Recorder, merged};
+use crate::record::Recorder;
+use crate::report::pool::{differ, pool};
 use crate::report::sink::Sink;
-use crate::report::{Cell, Figures, Labels};
-use crate::stats::median;
+use crate::report::{Cell, Labels, Report};
 
 /// How often the race looks whether it was stopped while a cell runs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -62,6 +64,8 @@ pub struct Plan<'p> {
     pub rounds: u32,
     /// The limit of memory, page cache included.
     pub memory_bytes: Option<u64>,
+    /// Keeps what is loaded before the clock starts in this folder, once for each store, and gives each cell a copy of it.
+    pub loads: Option<&'p Path>,
     /// By whom.
     pub runner: Runner<'p>,
 }
@@ -98,56 +102,111 @@ impl Program {
     }
 }
 
-/// Runs every cell of a plan and puts it into the report, also those that fail.
+/// Runs every cell of a plan and puts it into the report, also those that fail; rounds that the report has already are not run again, nor
+/// cells that failed.
 ///
 /// # Errors
-/// What the disk says of the folder or the report; never what one cell says.
+/// What the disk says of the folders or the report, [`Kind::Invalid`] where the report has a cell with other settings, and [`Kind::Busy`]
+/// where another race has the folder of loads; never what one cell says.
 pub fn run(plan: &Plan<'_>, sink: &Sink, mut progress: impl FnMut(&Progress<'_>)) -> Result<(), BenchError> {
+    check(plan, &sink.report())?;
+    let _lock = plan.loads.map(loads::lock).transpose()?;
+    let limit = limited(plan, sink);
+    let known = sink.report().cells.into_iter().map(|cell| (cell.labels.clone(), cell));
+    let mut known: BTreeMap<Labels, Cell> = known.collect();
+    let turns: Vec<Turn<'_>> = turns(plan, limit).filter(|turn| !is_done(turn, &known)).collect();
     for store in plan.stores {
         sink.note(store.about.clone());
     }
-    let limit = limited(plan, sink);
-    let mut rounds: BTreeMap<Labels, Vec<Result<Cell, BenchError>>> = BTreeMap::new();
-    let (mut done, of) = (0, plan.cases.len() * plan.stores.len() * usize::try_from(plan.rounds).unwrap_or(1));
-    let mut eta = Eta::new(plan);
-    for round in 0..plan.rounds {
-        for case in plan.cases {
-            for store in turned(plan.stores, round) {
-                if sink.interrupted() {
-                    return Ok(());
-                }
-                let mut labels = case.labels();
-                labels.insert("store".to_owned(), store.name.clone());
-                progress(&Progress { done, of, labels: &labels, ended: None, left: eta.left() });
-                clean(plan.folder)?;
-                let job = Job { store: store.name.clone(), folder: plan.folder.to_owned(), case: case.clone() };
-                let outcome = one(plan, &job, limit, sink);
-                settle(plan.folder)?;
-                done += 1;
-                eta.passed(case);
-                if sink.interrupted() {
-                    // Killed half way: no figure of it means anything.
-                    return Ok(());
-                }
-                let all = rounds.entry(labels.clone()).or_default();
-                all.push(outcome);
-                let cell = pooled(&labels, all);
-                progress(&Progress { done, of, labels: &labels, ended: Some(&cell), left: eta.left() });
-                sink.put(cell)?;
-            }
+    let of = plan.cases.len() * plan.stores.len() * usize::try_from(plan.rounds).unwrap_or(1);
+    let (before, mut eta) = (of - turns.len(), Eta::new(&turns));
+    for (done, Turn { case, store, cell, .. }) in (before..).zip(turns) {
+        if sink.interrupted() {
+            return Ok(());
         }
+        let labels = cell.labels.clone();
+        let is_failed = known.get(&labels).is_some_and(|known| known.error.is_some());
+        if !is_failed {
+            progress(&Progress { done, of, labels: &labels, ended: None, left: eta.left() });
+            clean(plan.folder)?;
+            let outcome = one(plan, (case, store), limit, sink)?;
+            settle(plan.folder)?;
+            if sink.interrupted() {
+                // Killed half way: no figure of it means anything.
+                return Ok(());
+            }
+            let ended = match outcome {
+                Ok(ran) => Cell { labels: cell.labels, settings: cell.settings, ..ran },
+                Err(error) => Cell { error: Some(error.message), ..cell },
+            };
+            let ended = pool(&known.remove(&labels).into_iter().chain([ended]).collect::<Vec<_>>());
+            known.insert(labels.clone(), ended.clone());
+            sink.put(ended)?;
+        }
+        eta.passed(case);
+        progress(&Progress { done: done + 1, of, labels: &labels, ended: known.get(&labels), left: eta.left() });
     }
     Ok(())
 }
 
-/// Whether memory can be limited; the report says so or why not.
-fn limited(plan: &Plan<'_>, sink: &Sink) -> Option<u64> {
-    let made = match (plan.memory_bytes, &plan.runner) {
+/// Whether the cells that a report has, also those that are whole or that failed, were run with the settings of this plan.
+///
+/// # Errors
+/// [`Kind::Invalid`] with the first setting that differs.
+pub fn check(plan: &Plan<'_>, report: &Report) -> Result<(), BenchError> {
+    let differs = |turn: Turn<'_>| {
+        let known = report.cells.iter().find(|known| known.labels == turn.cell.labels)?;
+        differ(known, &turn.cell)
+    };
+    // What is set is the same in every round.
+    match turns(plan, limit(plan).ok()).take_while(|turn| turn.round == 0).find_map(differs) {
+        Some(error) => Err(BenchError::new(Kind::Invalid, format!("the report cannot be gone on with: {error}"))),
+        None => Ok(()),
+    }
+}
+
+/// One cell in one round.
+struct Turn<'p> {
+    round: u32,
+    case: &'p Case,
+    store: &'p Named,
+    /// Its labels and settings.
+    cell: Cell,
+}
+
+fn turns<'p>(plan: &'p Plan<'_>, limit: Option<u64>) -> impl Iterator<Item = Turn<'p>> {
+    let of = move |round: u32, case: &'p Case| {
+        turned(plan.stores, round).map(move |store| {
+            let mut cell = Cell { labels: case.labels(), settings: case.settings(), ..Cell::default() };
+            cell.labels.insert("store".to_owned(), store.name.clone());
+            let memory = limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string());
+            let loaded = if case.preload && plan.loads.is_some() { "a copy" } else { "by itself" };
+            let more = [("store", store.about.as_str()), ("memory bytes", &memory), ("loaded", loaded)];
+            cell.settings.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            Turn { round, case, store, cell }
+        })
+    };
+    (0..plan.rounds).flat_map(move |round| plan.cases.iter().flat_map(move |case| of(round, case)))
+}
+
+/// Whether the report has this round; of a cell that failed, all.
+fn is_done(turn: &Turn<'_>, known: &BTreeMap<Labels, Cell>) -> bool {
+    let rounds = |cell: &Cell| u32::try_from(cell.rounds().len()).unwrap_or(u32::MAX);
+    known.get(&turn.cell.labels).is_some_and(|cell| cell.error.is_some() || rounds(cell) > turn.round)
+}
+
+/// The limit of memory, or why there is none.
+fn limit(plan: &Plan<'_>) -> Result<u64, String> {
+    match (plan.memory_bytes, &plan.runner) {
         (None, _) => Err("none was asked for".to_owned()),
         (Some(_), Runner::Here(_)) => Err("all cells run in one process".to_owned()),
         (Some(bytes), Runner::Program(_)) => Cage::make(bytes).map(|_| bytes),
-    };
-    match made {
+    }
+}
+
+/// Whether memory can be limited; the report says so or why not.
+fn limited(plan: &Plan<'_>, sink: &Sink) -> Option<u64> {
+    match limit(plan) {
         Ok(bytes) => {
             sink.note(format!(
                 "Each store runs in a process of its own, limited to {} MiB with its page cache.",
@@ -168,8 +227,31 @@ fn turned(stores: &[Named], round: u32) -> impl Iterator<Item = &Named> {
     stores.iter().cycle().skip(first).take(stores.len())
 }
 
-/// One round of one store in one case.
-fn one(plan: &Plan<'_>, job: &Job, limit: Option<u64>, sink: &Sink) -> Result<Cell, BenchError> {
+/// One round of one store in one case: what came of it, or why the race cannot go on.
+fn one(
+    plan: &Plan<'_>,
+    (case, store): (&Case, &Named),
+    limit: Option<u64>,
+    sink: &Sink,
+) -> Result<Result<Cell, BenchError>, BenchError> {
+    let job =
+        |folder: &Path, begin| Job { store: store.name.clone(), folder: folder.to_owned(), begin, case: case.clone() };
+    let Some(folder) = plan.loads.filter(|_| case.preload) else {
+        return Ok(work(plan, &job(plan.folder, Begin::Empty), limit, sink));
+    };
+    let load = |folder: &Path| work(plan, &job(folder, Begin::Load), limit, sink).map(|cell| cell.figures);
+    let loaded = match Loads::new(folder, limit).copy(case, store, plan.folder, load)? {
+        Ok(loaded) => loaded,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(work(plan, &job(plan.folder, Begin::Loaded), limit, sink).map(|mut cell| {
+        cell.figures.extend(loaded);
+        cell
+    }))
+}
+
+/// A job, done by whoever does that.
+fn work(plan: &Plan<'_>, job: &Job, limit: Option<u64>, sink: &Sink) -> Result<Cell, BenchError> {
     let mut made = Cell::default();
     let (recorder, done) = match plan.runner {
         Runner::Here(members) => {
@@ -278,65 +360,13 @@ fn last_line(words: &[u8]) -> String {
     words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// All rounds of a cell so far as one. One that failed fails all: a median over those that went well would hide it.
-fn pooled(labels: &Labels, rounds: &[Result<Cell, BenchError>]) -> Cell {
-    let mut cell = Cell { labels: labels.clone(), ..Cell::default() };
-    for (number, round) in rounds.iter().enumerate() {
-        if let Err(error) = round {
-            let of = if rounds.len() > 1 { format!("round {}: ", number + 1) } else { String::new() };
-            cell.error = Some(format!("{of}{}", error.message));
-            return cell;
-        }
-    }
-    let rounds: Vec<&Cell> = rounds.iter().flatten().collect();
-    cell.figures = medians(&rounds);
-    for round in &rounds {
-        for (call, text) in &round.histograms {
-            let sum = match cell.histograms.get(call) {
-                Some(known) => merged(known, text).unwrap_or_else(|_| known.clone()),
-                None => text.clone(),
-            };
-            cell.histograms.insert(call.clone(), sum);
-        }
-        cell.series = round.series.clone();
-    }
-    cell
-}
-
-/// The median of each figure over the rounds; samples are added up, and of the longest the longest counts.
-fn medians(rounds: &[&Cell]) -> Figures {
-    let names = rounds.iter().flat_map(|round| round.figures.keys()).collect::<std::collections::BTreeSet<_>>();
-    let mut figures = Figures::new();
-    for name in names {
-        let values: Vec<f64> = rounds.iter().filter_map(|round| round.figures.get(name).copied()).collect();
-        let value = match name {
-            name if name.ends_with("_samples") => values.iter().sum(),
-            name if name.ends_with("_max_us") => values.iter().copied().fold(0.0, f64::max),
-            _ => median(&values),
-        };
-        figures.insert(name.clone(), value);
-    }
-    if rounds.len() > 1 {
-        let rates: Vec<f64> = rounds.iter().filter_map(|round| round.figures.get("ops_per_s").copied()).collect();
-        let ends = rates.iter().fold(None, |ends: Option<(f64, f64)>, rate| {
-            let (least, most) = ends.unwrap_or((*rate, *rate));
-            Some((least.min(*rate), most.max(*rate)))
-        });
-        if let Some((least, most)) = ends {
-            figures.insert("ops_per_s_least_round".to_owned(), least);
-            figures.insert("ops_per_s_best_round".to_owned(), most);
-        }
-    }
-    figures
-}
-
 /// No state of an earlier cell is left.
-fn clean(folder: &Path) -> Result<(), BenchError> {
+pub(super) fn clean(folder: &Path) -> Result<(), BenchError> {
     remove(folder)?;
     std::fs::create_dir_all(folder).map_err(|error| BenchError::disk(&format!("making {}", folder.display()), &error))
 }
 
-fn remove(folder: &Path) -> Result<(), BenchError> {
+pub(super) fn remove(folder: &Path) -> Result<(), BenchError> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(BenchError::disk(&format!("cleaning {}", folder.display()), &error))
@@ -365,10 +395,9 @@ fn expected(case: &Case) -> Duration {
 }
 
 impl Eta {
-    fn new(plan: &Plan<'_>) -> Self {
-        let once: Duration = plan.cases.iter().map(expected).sum();
-        let stores = u32::try_from(plan.stores.len()).unwrap_or(1);
-        Self { start: now(), passed: Duration::ZERO, all: once * stores * plan.rounds }
+    fn new(turns: &[Turn<'_>]) -> Self {
+        let all = turns.iter().map(|turn| expected(turn.case)).sum();
+        Self { start: now(), passed: Duration::ZERO, all }
     }
 
     fn passed(&mut self, case: &Case) {
@@ -387,33 +416,6 @@ impl Eta {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn round(pairs: &[(&str, f64)]) -> Result<Cell, BenchError> {
-        let figures = pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        Ok(Cell { figures, ..Cell::default() })
-    }
-
-    #[test]
-    fn rounds_are_medians_and_a_failed_one_is_not_hidden() {
-        let rounds = [
-            round(&[("ops_per_s", 10.0), ("get_max_us", 5.0), ("get_samples", 7.0)]),
-            round(&[("ops_per_s", 30.0), ("get_max_us", 9.0), ("get_samples", 7.0)]),
-            round(&[("ops_per_s", 11.0), ("get_max_us", 6.0), ("get_samples", 7.0)]),
-        ];
-        let cell = pooled(&Labels::new(), &rounds);
-        let figures: Vec<(&str, f64)> = cell.figures.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        let expected = [
-            ("get_max_us", 9.0),
-            ("get_samples", 21.0),
-            ("ops_per_s", 11.0),
-            ("ops_per_s_best_round", 30.0),
-            ("ops_per_s_least_round", 10.0),
-        ];
-        assert_eq!(figures, expected);
-        let [one, ..] = rounds;
-        let failed = pooled(&Labels::new(), &[one, Err(BenchError::new(Kind::Corrupt, "key 3: gone"))]);
-        assert_eq!((failed.error.as_deref(), failed.figures.len()), (Some("round 2: key 3: gone"), 0));
-    }
 
     #[test]
     fn each_round_another_store_begins() {

@@ -95,6 +95,12 @@ impl Scenario {
         matches!(self, Self::MemoryGet | Self::MemoryHead)
     }
 
+    /// Whether every store of a cell has all keys.
+    #[must_use]
+    pub const fn has_copies(self) -> bool {
+        matches!(self, Self::KvHead | Self::KvHeadput)
+    }
+
     /// What a store must be able to do for it.
     #[must_use]
     pub const fn needs(self) -> &'static [Ability] {
@@ -146,13 +152,29 @@ pub struct Case {
     pub seed: u64,
 }
 
+/// With what a cell begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begin {
+    /// An empty folder; where it is to be loaded, it loads it.
+    #[default]
+    Empty,
+    /// The same, and it ends once that is loaded and closed: others begin with a copy.
+    Load,
+    /// What another one has loaded.
+    Loaded,
+}
+
 /// One cell of one store, as the process that runs it is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Whose turn it is.
     pub store: String,
-    /// Where; it is there and empty.
+    /// Where; it is there.
     pub folder: PathBuf,
+    /// What is in it, and what for.
+    #[serde(default)]
+    pub begin: Begin,
     /// What.
     pub case: Case,
 }
@@ -167,6 +189,26 @@ impl Case {
             ("sync", sync.to_owned()),
             ("clients", self.clients.to_string()),
             ("keys", self.spread.name().to_owned()),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// What must be the same in all rounds of a cell, beside its labels. Not the seed: another one is another draw of the same.
+    #[must_use]
+    pub fn settings(&self) -> Labels {
+        let Self { stores, keys, value_bytes, preload, duration_ms, operations, rate, disk_iops, .. } = *self;
+        let told = |number: Option<f64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+        let lasts = operations.map_or_else(|| format!("{duration_ms} ms"), |count| format!("{count} a client"));
+        let pairs = [
+            ("stores", stores.to_string()),
+            ("different keys", keys.to_string()),
+            ("value bytes", value_bytes.to_string()),
+            ("preload", preload.to_string()),
+            ("lasts", lasts),
+            ("operations offered each second", told(rate)),
+            ("disk turns each second", told(disk_iops)),
+            ("cache bytes", self.cache_bytes.to_string()),
+            ("segment bytes", self.segment_bytes.to_string()),
         ];
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }

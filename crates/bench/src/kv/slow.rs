@@ -146,6 +146,10 @@ impl File for SlowFile {
         self.file.sync_all(barrier)
     }
 
+    fn expect_random_reads(&self) {
+        self.file.expect_random_reads();
+    }
+
     fn give_back(&self) {
         self.file.give_back();
     }

@@ -77,14 +77,25 @@ impl Seconds {
     /// and so is the figure where there are none.
     #[must_use]
     pub fn mean_of_maxima_us(&self, tail: Tail, elapsed: Duration) -> Option<f64> {
+        let maxima = self.maxima_us(tail, elapsed);
+        let sum: f64 = maxima.iter().map(|(_, longest)| longest).sum();
+        (!maxima.is_empty()).then(|| sum / super::number(super::length(maxima.len())))
+    }
+
+    /// The longest that ended in each 10-second window, in microseconds, each at the end of its window; windows without any are left out.
+    #[must_use]
+    pub fn maxima_us(&self, tail: Tail, elapsed: Duration) -> Vec<(f64, f64)> {
         let of = |second: &Second| match tail {
             Tail::Get => second.get_max,
             Tail::Put => second.put_max,
         };
-        let maxima: Vec<u64> =
-            self.windows(TAIL_S, elapsed).filter_map(|window| window.iter().filter_map(of).max()).collect();
-        let sum: f64 = maxima.iter().map(|nanos| super::number(*nanos) / 1_000.0).sum();
-        (!maxima.is_empty()).then(|| sum / super::number(super::length(maxima.len())))
+        let windows = self.windows(TAIL_S, elapsed).enumerate();
+        let longest = |(number, window): (usize, &[Second])| {
+            let nanos = window.iter().filter_map(of).max()?;
+            let end = super::number(super::length((number + 1) * TAIL_S));
+            Some((end, super::number(nanos) / 1_000.0))
+        };
+        windows.filter_map(longest).collect()
     }
 
     /// The largest ratio of the rates of two adjoining 20-second windows, at least 1; none of fewer than two. A window without

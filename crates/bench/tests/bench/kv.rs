@@ -3,10 +3,11 @@
 use assent_bench::BenchError;
 use assent_bench::host::Host;
 use assent_bench::kv::keys;
-use assent_bench::kv::race::{Plan, Progress, Runner, run};
+use assent_bench::kv::race::{Plan, Progress, Runner, check, run};
 use assent_bench::kv::scenario::{Case, Given, SCENARIOS, Scenario};
 use assent_bench::kv::store::{Each, Member, Named, Setup, Store, Write};
 use assent_bench::kv::{charts, contract, floor, members, ours};
+use assent_bench::report::pool::merge;
 use assent_bench::report::sink::{Outputs, Sink};
 use assent_bench::report::{Cell, ChartKind, Report, html};
 
@@ -37,6 +38,7 @@ fn raced_with(members: &[Member], cases: &[Case], rounds: u32, progress: impl Fn
         stores: &stores,
         rounds,
         memory_bytes: Some(1 << 30),
+        loads: None,
         runner: Runner::Here(members),
     };
     run(&plan, &sink, progress).unwrap();
@@ -148,6 +150,170 @@ fn rounds_are_pooled_in_one_cell_and_the_stores_take_turns() {
     }
 }
 
+/// Figures that neither time nor the machine change. Not the PUTs: a key that another client writes just then is drawn again.
+fn counted(report: &Report) -> Vec<(String, Vec<f64>)> {
+    let counted = |cell: &Cell| {
+        let names = ["operations", "get_samples", "rounds", "get_windows_10s", "audited_keys"];
+        names.map(|name| cell.figures.get(name).copied().unwrap_or(0.0)).to_vec()
+    };
+    report.cells.iter().map(|cell| (cell.labels.get("store").cloned().unwrap_or_default(), counted(cell))).collect()
+}
+
+#[test]
+fn a_race_that_was_stopped_is_gone_on_with_and_says_what_one_that_was_not_would_have_said() {
+    let (folder, sink, all) = (tempfile::tempdir().unwrap(), sink(), members());
+    let stores: Vec<Named> = all.iter().map(Named::from).collect();
+    let cases = small(&[Scenario::KvNosync]).cases();
+    let raced = |sink: &Sink, cases: &[Case], stop_behind: usize| {
+        let mut told = Vec::new();
+        let folder = folder.path().join("cell");
+        let runner = Runner::Here(&all);
+        let plan = Plan { folder: &folder, cases, stores: &stores, rounds: 3, memory_bytes: None, loads: None, runner };
+        let ran = run(&plan, sink, |progress| {
+            if progress.ended.is_some() {
+                told.push((progress.done, progress.of));
+                if progress.done == stop_behind {
+                    sink.interrupt();
+                }
+            }
+        });
+        (told, ran.map_err(|error| error.message))
+    };
+    assert_eq!(raced(&sink, &cases, 3), (vec![(1, 6), (2, 6), (3, 6)], Ok(())));
+    // Another process reads what is on the disk.
+    let kept = Report::from_json(&serde_json::to_string(&sink.report()).unwrap()).unwrap();
+    let again = Sink::new(kept, Outputs::default()).unwrap();
+    let others = Given { value_bytes: 301, ..small(&[Scenario::KvNosync]) }.cases();
+    let (_, refused) = raced(&again, &others, 9);
+    assert!(refused.unwrap_err().ends_with("run with different settings: value bytes is 300 and 301"));
+    assert_eq!(raced(&again, &cases, 9), (vec![(4, 6), (5, 6), (6, 6)], Ok(())));
+    assert_eq!(raced(&again, &cases, 9), (vec![], Ok(())), "nothing is left");
+    // Else what was run in another way would pass for what was asked for.
+    let (told, refused) = raced(&again, &others, 9);
+    assert!(told.is_empty() && refused.unwrap_err().ends_with("value bytes is 300 and 301"), "nor is anything left");
+    let whole = raced_with(&all, &cases, 3, |_| {});
+    assert_eq!(counted(&again.report()), counted(&whole));
+    assert_eq!(again.report().cells[0].rounds.len(), 3);
+}
+
+#[test]
+fn a_cell_that_failed_is_not_run_again_and_fails_the_whole() {
+    let cases = small(&[Scenario::KvCompact]).cases();
+    let mut runs = 0;
+    let report = raced_with(&[floor::member()], &cases, 3, |progress| runs += u32::from(progress.ended.is_none()));
+    assert_eq!((runs, report.cells.len()), (1, 1));
+    assert!(report.cells[0].error.as_deref().unwrap().starts_with("not built"));
+    // Nor with other settings: what failed with these need not fail with those.
+    let others = Given { value_bytes: 301, ..small(&[Scenario::KvCompact]) }.cases();
+    let (stores, runner) = ([Named::from(&floor::member())], Runner::Here(&[]));
+    let folder = std::path::Path::new("nowhere");
+    let plan = |cases| {
+        check(
+            &Plan {
+                folder,
+                cases,
+                stores: &stores,
+                rounds: 3,
+                memory_bytes: None,
+                loads: None,
+                runner: runner.clone(),
+            },
+            &report,
+        )
+    };
+    assert!(plan(&cases).is_ok());
+    assert!(plan(&others).unwrap_err().message.ends_with("value bytes is 300 and 301"));
+}
+
+#[test]
+fn what_is_loaded_once_is_what_each_cell_begins_with() {
+    let (folder, all) = (tempfile::tempdir().unwrap(), members());
+    let stores: Vec<Named> = all.iter().map(Named::from).collect();
+    let given = Given { preload: true, clients: vec![2, 3], ..small(&[Scenario::KvNosync, Scenario::KvHead]) };
+    let (cell, loads) = (folder.path().join("cell"), folder.path().join("loads"));
+    let mut names = Vec::new();
+    for round in 0..2 {
+        let sink = sink();
+        let (cases, runner) = (given.cases(), Runner::Here(&all));
+        let (rounds, loads) = (2, Some(&*loads));
+        let plan = Plan { folder: &cell, cases: &cases, stores: &stores, rounds, memory_bytes: None, loads, runner };
+        run(&plan, &sink, |_| {}).unwrap();
+        let report = sink.report();
+        assert_eq!(report.cells.len(), cases.len() * 2);
+        for cell in &report.cells {
+            assert_eq!(
+                (cell.error.as_deref(), cell.settings["loaded"].as_str()),
+                (None, "a copy"),
+                "{:?}",
+                cell.labels
+            );
+            // The value of every key is found and audited, though another process wrote it.
+            assert_eq!((figure(cell, "not_found_percent"), figure(cell, "audited_keys") >= 60.0), (0.0, true));
+            assert!(figure(cell, "preload_per_s") > 0.0);
+        }
+        let mut now: Vec<_> =
+            std::fs::read_dir(folder.path().join("loads")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        now.sort();
+        assert!(round == 0 || now == names, "the second race loads nothing");
+        names = now;
+    }
+    assert_eq!(names.len(), 5, "two stores, once with three of each, and the lock: {names:?}");
+    // A disk that fails the race is no store's failure, which would never be tried again.
+    for name in names.iter().filter(|name| *name != "lock") {
+        let kept = loads.join(name);
+        std::fs::remove_dir_all(kept.join("store-0")).unwrap();
+        std::os::unix::fs::symlink("nowhere", kept.join("store-0")).unwrap();
+    }
+    let (sink, cases, runner) = (sink(), given.cases(), Runner::Here(&all));
+    let plan = Plan {
+        folder: &cell,
+        cases: &cases,
+        stores: &stores,
+        rounds: 2,
+        memory_bytes: None,
+        loads: Some(&loads),
+        runner,
+    };
+    assert!(run(&plan, &sink, |_| {}).is_err() && sink.report().cells.is_empty());
+}
+
+#[test]
+fn several_runs_are_put_together_and_what_is_not_of_one_kind_is_refused() {
+    let raced = |given: &Given, date: &str| {
+        let mut report = raced_with(&members(), &given.cases(), 1, |_| {});
+        (report.host.date, report.complete) = (date.to_owned(), true);
+        report
+    };
+    let given = small(&[Scenario::KvNosync]);
+    let (one, two) = (raced(&given, "Monday"), raced(&Given { seed: 2, ..given.clone() }, "Tuesday"));
+    let all = merge(&[one.clone(), two.clone()]).unwrap();
+    let twice = raced_with(&members(), &given.cases(), 2, |_| {});
+    assert!(
+        all.complete && all.notes[0].contains("2 reports of this machine, begun Monday, Tuesday"),
+        "{:?}",
+        all.notes
+    );
+    let samples = |report: &Report| figure(&report.cells[0], "get_samples");
+    assert_eq!((samples(&all), all.cells.len(), all.charts.len()), (samples(&twice), 2, one.charts.len()));
+    // Cells that only one has stand beside the others.
+    let sync = raced(&small(&[Scenario::KvSync]), "Wednesday");
+    assert_eq!(merge(&[one.clone(), sync]).unwrap().cells.len(), 4);
+    let refused = |other: &Report| merge(&[one.clone(), other.clone()]).unwrap_err().message;
+    assert!(
+        refused(&raced(&Given { operations: Some(41), ..given }, "Friday"))
+            .ends_with("lasts is 40 a client and 41 a client")
+    );
+    assert_eq!(refused(&one), "the report of Monday is given twice");
+    let mut other = two.clone();
+    other.host.cpu = "another".to_owned();
+    assert!(refused(&other).contains("different machines") && refused(&other).contains("processor:  | another"));
+    let mut other = two.clone();
+    other.cells.iter_mut().for_each(|cell| cell.settings.clear());
+    assert!(refused(&other).ends_with("does not say with which settings"));
+    let other = Report { scenario: "tx".to_owned(), ..two };
+    assert!(refused(&other).starts_with("one report is of kv, another of tx"));
+}
+
 #[test]
 fn whoever_stops_a_run_keeps_the_cells_that_have_ended() {
     let (folder, sink) = (tempfile::tempdir().unwrap(), sink());
@@ -159,6 +325,7 @@ fn whoever_stops_a_run_keeps_the_cells_that_have_ended() {
         stores: &stores,
         rounds: 1,
         memory_bytes: None,
+        loads: None,
         runner: Runner::Here(&all),
     };
     run(&plan, &sink, |progress| {
@@ -304,6 +471,7 @@ fn index_entries_are_audited_and_an_unknown_store_is_a_failed_cell() {
         stores: &stores,
         rounds: 1,
         memory_bytes: None,
+        loads: None,
         runner: Runner::Here(&[]),
     };
     run(&plan, &sink, |_| {}).unwrap();

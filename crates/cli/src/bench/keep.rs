@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use assent_bench::BenchError;
 use assent_bench::host::Host;
 use assent_bench::report::Report;
 use assent_bench::report::sink::{Outputs, Sink};
@@ -51,7 +52,39 @@ impl Kept {
     /// From here on Ctrl-C and SIGTERM ask the race to stop, a second one stops the process.
     pub(super) fn begin(scenario: &str, title: &str, folder: &Path, outputs: Outputs) -> Result<Self, Failure> {
         let host = Host::look(folder, moment::show(RealClock.wall_ms()));
-        let sink = Sink::new(Report::new(scenario, title, command(std::env::args().skip(1)), host), outputs)?;
+        Self::with(Report::new(scenario, title, command(std::env::args().skip(1)), host), outputs)
+    }
+
+    /// As [`Kept::begin`], and where there is a report already, of this scenario and machine, what it has counts; `check` may refuse it. One
+    /// that is refused stays as it is.
+    pub(super) fn go_on(
+        scenario: &str,
+        title: &str,
+        folder: &Path,
+        outputs: Outputs,
+        check: impl FnOnce(&Report) -> Result<(), BenchError>,
+    ) -> Result<Self, Failure> {
+        let Some(path) = outputs.json.as_deref().filter(|path| path.exists()) else {
+            return Self::begin(scenario, title, folder, outputs);
+        };
+        let (mut report, date) = (Report::read(path)?, moment::show(RealClock.wall_ms()));
+        let differences = report.host.differences(&Host::look(folder, date.clone()));
+        let why = match differences.as_slice() {
+            _ if report.scenario != scenario => format!("it is of {}, not of {scenario}", report.scenario),
+            [] => String::new(),
+            _ => format!("it is of another machine: {}", differences.join("; ")),
+        };
+        if !why.is_empty() {
+            return Err(Failure::invalid(format!("{} cannot be gone on with: {why}", path.display())));
+        }
+        check(&report).map_err(|error| Failure::new(error.kind, format!("{}: {error}", path.display())))?;
+        report.complete = false;
+        report.notes.push(format!("Gone on with {date}, by assent {}.", env!("CARGO_PKG_VERSION")));
+        Self::with(report, outputs)
+    }
+
+    fn with(report: Report, outputs: Outputs) -> Result<Self, Failure> {
+        let sink = Sink::new(report, outputs)?;
         let watching = |error: std::io::Error| Failure::io("watch", "signals", &error);
         // In the handler itself: a call that fails since somebody pressed Ctrl-C must find the flag set.
         for signal in [SIGINT, SIGTERM] {

@@ -43,19 +43,27 @@ fn raced(arguments: &BenchKv, json: bool) -> Result<ExitCode, Failure> {
     // Its own folder in what may be the user's: cells clean theirs.
     let cells = folder.path().join("assent-bench-cell");
     let title = "Key-value stores: objects under pressure";
-    let kept = Kept::begin("kv", title, folder.path(), arguments.keep.outputs())?;
     let cases = arguments.given().cases();
-    kept.sink().draw(charts::of(&cases));
-    notes(arguments).into_iter().for_each(|sentence| kept.sink().note(sentence));
-    let line = Line::new(cases.len() * stores.len());
     let plan = Plan {
         folder: &cells,
         cases: &cases,
         stores: &stores,
         rounds: arguments.rounds,
         memory_bytes: arguments.memory_bytes(),
+        loads: arguments.loads.as_deref(),
         runner: Runner::Program(&program),
     };
+    let outputs = arguments.keep.outputs();
+    let kept = if arguments.go_on {
+        Kept::go_on("kv", title, folder.path(), outputs, |report| race::check(&plan, report))?
+    } else {
+        Kept::begin("kv", title, folder.path(), outputs)?
+    };
+    let mut drawn = kept.sink().report().charts;
+    drawn.extend(charts::of(&cases).into_iter().filter(|chart| !drawn.contains(chart)).collect::<Vec<_>>());
+    kept.sink().draw(drawn);
+    notes(arguments).into_iter().for_each(|sentence| kept.sink().note(sentence));
+    let line = Line::new(cases.len() * stores.len());
     let ran = race::run(&plan, kept.sink(), |progress| line.tell(progress));
     line.end();
     _ = std::fs::remove_dir_all(&cells);
@@ -119,11 +127,18 @@ fn notes(arguments: &BenchKv) -> Vec<String> {
         );
     }
     if arguments.rounds > 1 {
-        notes.push(format!(
-            "Every cell was run {} times, in turn with the others: medians over the rounds; histograms hold all of them, the rate over \
-             time is the last one's.",
-            arguments.rounds
-        ));
+        // Without their number: rounds may be added to the report.
+        notes.push(
+            "Each cell was run as often as its \"rounds\" say, in turn with the others: medians over the rounds, means over the 10-second \
+             windows of all of them; histograms hold all of them, the rate over time is the last one's."
+                .to_owned(),
+        );
+    }
+    if arguments.loads.is_some() && given.preload {
+        notes.push(
+            "Each cell begins with a copy of its store as it was loaded once, and with nothing of it in memory."
+                .to_owned(),
+        );
     }
     if let Some(rate) = given.rate {
         notes.push(format!(

@@ -59,6 +59,34 @@ fn two_reports_are_compared_and_a_page_is_laid() {
 }
 
 #[test]
+fn a_report_that_cannot_be_gone_on_with_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("race").to_str().unwrap().to_owned();
+    let words = |operations: &'static str, rounds: &'static str| {
+        let more = ["--store", "floor", "--scenario", "memory-put", "--operations", operations, "--rounds", rounds];
+        small(&more)
+            .into_iter()
+            .map(str::to_owned)
+            .chain(["--go-on", "--report", &name].map(str::to_owned))
+            .collect::<Vec<_>>()
+    };
+    let raced = |words: &[String]| run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let files = || ["json", "csv", "html"].map(|ending| std::fs::read_to_string(format!("{name}.{ending}")).unwrap());
+    assert!(raced(&words("20", "1")).status.success());
+    let before = files();
+    let others = words("21", "2");
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    fails(&others, 2, "race.json: the report cannot be gone on with");
+    fails(&others, 2, "lasts is 20 a client and 21 a client");
+    assert!(files() == before, "also its notes and its charts, and it is complete");
+    assert!(raced(&words("20", "3")).status.success());
+    let report = Report::read(&folder.path().join("race.json")).unwrap();
+    assert_eq!((report.complete, report.cells[0].rounds.len()), (true, 3));
+    // A number would be wrong once more are added.
+    assert!(!report.notes.iter().any(|note| note.contains("3 times")), "{:?}", report.notes);
+}
+
+#[test]
 fn who_stops_the_race_ends_the_cell_and_keeps_those_before() {
     let folder = tempfile::tempdir().unwrap();
     let (name, cells) = (folder.path().join("race"), folder.path().join("cells"));

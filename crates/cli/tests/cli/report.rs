@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use assent_bench::host::Host;
+use assent_bench::report::pool::pool;
 use assent_bench::report::sink::{Outputs, Sink};
 use assent_bench::report::{Cell, Report};
 use assent_world::{Clock as _, RealClock};
@@ -42,6 +43,45 @@ fn a_kept_report_is_laid_anew_as_a_page_and_as_csv() {
     fails(&["bench", "report", &text(&page), "--html", &text(&csv)], 2, "not a report of ours");
     fails(&["bench", "report", &text(&nowhere), "--html", &text(&page)], 3, "no report at");
     fails(&["bench", "report", &text(&file)], 2, "--html <FILE>");
+}
+
+#[test]
+fn several_runs_of_one_race_are_laid_as_one_and_what_differs_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let run_of = |file: &str, date: &str, keys: u32, rates: &[f64]| {
+        let mut report = Report::new("kv", "made up", "assent bench kv".to_owned(), Host::default());
+        report.host.date = date.to_owned();
+        let rounds = rates.iter().map(|rate| {
+            let mut cell = Cell::new([("store", "assent".to_owned())]);
+            cell.settings.insert("different keys".to_owned(), keys.to_string());
+            cell.figures.insert("ops_per_s".to_owned(), *rate);
+            cell
+        });
+        report.put(pool(&rounds.collect::<Vec<_>>()));
+        let outputs = Outputs { json: Some(folder.path().join(file)), ..Outputs::default() };
+        Sink::new(report, outputs).unwrap().finish(true).unwrap();
+    };
+    run_of("a.json", "Monday", 9, &[1.0, 2.0]);
+    run_of("b.json", "Tuesday", 9, &[30.0]);
+    run_of("c.json", "Friday", 8, &[30.0]);
+    let both = name("both.html");
+    let output = run(&["bench", "report", &name("a.json"), &name("b.json"), "--report", &both]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = Report::read(&folder.path().join("both.json")).unwrap();
+    let figures = &report.cells[0].figures;
+    assert_eq!((figures["ops_per_s"], figures["rounds"], report.complete), (2.0, 3.0, true));
+    assert!(std::fs::read_to_string(&both).unwrap().contains("begun Monday, Tuesday"));
+    // None of what was read is written over, nor does a round count twice.
+    let before = std::fs::read_to_string(name("a.json")).unwrap();
+    let (beside, said) = (name("./a"), "a.json over with all of them: name another");
+    fails(&["bench", "report", &name("a.json"), &name("b.json"), "--report", &beside], 2, said);
+    assert_eq!(std::fs::read_to_string(name("a.json")).unwrap(), before);
+    let twice = ["bench", "report", &name("both.json"), &name("a.json"), "--html", &both];
+    fails(&twice, 2, "store=assent: two of the reports have the same round of it");
+    let refused = "store=assent was run with different settings: different keys is 9 and 8";
+    fails(&["bench", "report", &name("a.json"), &name("c.json"), "--html", &both], 2, refused);
+    fails(&["bench", "kv", "--go-on"], 2, "--report <NAME>");
 }
 
 /// The cells of a report that a race writes under our eyes.

@@ -40,6 +40,8 @@ impl Blocks for NoBlocks {
 }
 
 const READ: Open = Open { access: Access::Read, direct: false };
+/// A walk reads so much at once.
+const AHEAD_BYTES: usize = 256 << 10;
 /// The longest item: a value of full length in pieces, with all that is said of it.
 const ITEM_BYTES_MAX: u64 = (256 << 20) + (4 << 20);
 
@@ -84,7 +86,7 @@ impl Volume {
     ) -> Result<Arc<Self>, VaultError> {
         let path = folder.join(seal::name(first, generation));
         let slot = Arc::<Slot>::default();
-        let file = open.file(&slot, || disk.open(&path, READ));
+        let file = open.file(&slot, || opened(&**disk, &path));
         let file = file.map_err(|error| VaultError::disk("opening", &path, &error))?;
         let size = file.size().map_err(|error| VaultError::disk("reading", &path, &error))?;
         let front = Facts::parse_first(&read(&*file, &path, 0, BLOCK_BYTES)?);
@@ -120,7 +122,7 @@ impl Volume {
 
     /// So many bytes from a place of its file, or as many as there are.
     fn read(&self, at: u64, wanted: usize) -> Result<Vec<u8>, VaultError> {
-        let file = self.open.file(&self.slot, || self.disk.open(&self.path, READ));
+        let file = self.open.file(&self.slot, || opened(&*self.disk, &self.path));
         let file = file.map_err(|error| VaultError::disk("opening", &self.path, &error))?;
         read(&*file, &self.path, at, wanted)
     }
@@ -183,19 +185,32 @@ impl Volume {
     }
 
     fn record(&self, row: Row) -> Result<Record, VaultError> {
+        self.record_in(row, || self.read(row.offset, length(row.bytes)))
+    }
+
+    fn record_in(&self, row: Row, read: impl FnOnce() -> Result<Vec<u8>, VaultError>) -> Result<Record, VaultError> {
         let damaged = |at: usize, what: String| VaultError::damaged(&self.path, row.offset + bytes(at), what);
         if row.bytes > ITEM_BYTES_MAX || row.offset.saturating_add(row.bytes) > self.facts.index_at {
             return Err(damaged(0, format!("{} bytes do not fit there", row.bytes)));
         }
-        let found = self.read(row.offset, length(row.bytes))?;
-        Record::parse(found, row.address).map_err(|(at, what)| damaged(at, what))
+        Record::parse(read()?, row.address).map_err(|(at, what)| damaged(at, what))
     }
 
     /// All items in order, and what is damaged in their place.
     pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record, VaultError>> {
-        (0..self.top.len()).flat_map(move |number| {
-            let (rows, damages) = self.rows(number);
-            rows.into_iter().map(|row| self.record(row)).chain(damages.into_iter().map(Err))
+        let (mut numbers, mut ahead) = (0..self.top.len(), Ahead::default());
+        let (mut rows, mut damages) = (Vec::new().into_iter(), Vec::new().into_iter());
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(row) = rows.next() {
+                    return Some(self.record_in(row, || ahead.read(self, row)));
+                }
+                if let Some(damage) = damages.next() {
+                    return Some(Err(damage));
+                }
+                let (found, wrong) = self.rows(numbers.next()?);
+                (rows, damages) = (found.into_iter(), wrong.into_iter());
+            }
         })
     }
 
@@ -292,6 +307,36 @@ impl Volume {
     /// It has fewer items than it says, or more.
     pub(crate) fn lacks(&self, items: u64) -> VaultError {
         VaultError::damaged(&self.path, 0, format!("{items} items, its seal says {}", self.facts.items))
+    }
+}
+
+/// What a walk has read of the items behind the one that it is at: the system reads ahead for nobody ([`File::expect_random_reads`]).
+#[derive(Default)]
+struct Ahead {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Ahead {
+    fn read(&mut self, volume: &Volume, row: Row) -> Result<Vec<u8>, VaultError> {
+        let wanted = length(row.bytes);
+        let alone = || volume.read(row.offset, wanted);
+        if wanted >= AHEAD_BYTES {
+            return alone();
+        }
+        if let Some(found) = self.find(row) {
+            return Ok(found.to_vec());
+        }
+        let most = length(volume.facts.index_at.saturating_sub(row.offset)).min(AHEAD_BYTES);
+        // What stands behind it may be on a sector that is lost, and that is none of its business.
+        let Ok(bytes) = volume.read(row.offset, most) else { return alone() };
+        (self.at, self.bytes) = (row.offset, bytes);
+        self.find(row).map_or_else(alone, |found| Ok(found.to_vec()))
+    }
+
+    fn find(&self, row: Row) -> Option<&[u8]> {
+        let from = length(row.offset.checked_sub(self.at)?);
+        self.bytes.get(from..from.checked_add(length(row.bytes))?)
     }
 }
 
@@ -410,6 +455,13 @@ fn top(file: &dyn File, path: &Path, facts: &Facts) -> Result<Top, VaultError> {
 
 fn block_at(facts: &Facts, number: usize) -> u64 {
     facts.index_at + bytes(number) * bytes(BLOCK_BYTES)
+}
+
+/// Who walks reads long pieces ([`Ahead`]); who asks for one value after the other reads each by itself.
+fn opened(disk: &dyn Disk, path: &Path) -> io::Result<Arc<dyn File>> {
+    let file = disk.open(path, READ)?;
+    file.expect_random_reads();
+    Ok(file)
 }
 
 /// As many bytes as there are.

@@ -219,7 +219,7 @@ fn a_full_disk_costs_no_memory_but_the_rows_and_is_made_up_for() {
     let mut number = 0_u32;
     let mut put = || {
         number += 1;
-        desk.kv.put(0, &(number % 700).to_be_bytes(), b"v", Durability::Durable)
+        desk.kv.put(0, &(number % 500).to_be_bytes(), b"v", Durability::Durable)
     };
     while desk.kv.stats().memory_bytes < config.memory_bytes {
         put().unwrap();
@@ -238,9 +238,9 @@ fn a_full_disk_costs_no_memory_but_the_rows_and_is_made_up_for() {
     }
     let stats = desk.kv.stats();
     assert_eq!((stats.checkpoint, stats.checkpoints_failed, stats.memory_bytes), (stats.published, 1, 0), "{stats:?}");
-    assert_eq!(all(&desk.kv, 0).len(), 700);
+    assert_eq!(all(&desk.kv, 0).len(), 500);
     let desk = desk.again();
-    assert_eq!((all(&desk.kv, 0).len(), desk.kv.stats().replayed), (700, 0));
+    assert_eq!((all(&desk.kv, 0).len(), desk.kv.stats().replayed), (500, 0));
 }
 
 /// A branch keeps its work where what it must compare with cannot be read.

@@ -112,6 +112,38 @@ fn a_configuration_that_cannot_work_is_named() {
     assert_eq!(Config::default().check(), Ok(()));
 }
 
+/// Tables of where keys stand were in no budget: four of them, of four MiB each, and lists of chunks for five GiB of rows. 152 MiB were
+/// held where 128 were allowed.
+#[test]
+fn all_that_the_ledger_holds_is_within_its_budgets_however_its_memory_comes_and_goes() {
+    const KEYS: u32 = 40_000;
+    let config = Config { memory_bytes: 2 << 20, cache_bytes: 4 << 20, checkpoint_bytes: 1 << 40, ..Config::default() };
+    let desk = open(&SimDisk::new(), config);
+    let budget = 4 * config.memory_bytes + config.cache_bytes;
+    let (mut held, mut counted, mut spare, mut number) = (0, 0, 0, 0_u32);
+    // Who writes it out comes in time; late, when writers wait already; and never, so that they do it themselves.
+    for due in [config.memory_bytes, 3 * config.memory_bytes, u64::MAX] {
+        for _ in 0..4 * KEYS / 64 {
+            let keys: Vec<[u8; 4]> = (0..64).map(|key| (number + key).wrapping_mul(7919).to_be_bytes()).collect();
+            number += 64;
+            let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::put(0, key, b"v")).collect();
+            desk.kv.batch(&ops, Durability::Buffered).unwrap();
+            let (facts, debt) = desk.kv.ledger_facts();
+            let memory = debt.active_bytes + debt.immutable_bytes;
+            (held, spare) = (facts.memory_bytes.max(held), facts.spare_bytes.max(spare));
+            counted = memory.max(counted);
+            assert!(facts.memory_bytes <= budget + budget / 10, "{facts:?}, {debt:?}");
+            assert_eq!(memory, desk.kv.stats().memory_bytes);
+            if memory >= due {
+                super::keep(&desk.kv);
+            }
+        }
+    }
+    println!("held {held}, rows and their places {counted}, waiting {spare}, of {budget}");
+    assert!(counted > 3 * config.memory_bytes && held > counted, "{counted} of {held}");
+    assert!(spare > config.memory_bytes / 2 && spare <= 2 * config.memory_bytes, "{spare} waits for the next rows");
+}
+
 /// A prepared branch was decided while the disk was full and memory too: it was refused like any write, and the other branches of
 /// its transaction were committed.
 #[test]

@@ -39,6 +39,7 @@ pub const FOLDER: &str = "map";
 pub fn small() -> Config {
     Config {
         memory_bytes_max: 8 << 10,
+        memory_bytes_kept: 8 << 20,
         bulk_bytes: 1 << 10,
         run_bytes: 1 << 10,
         block_bytes: 128,

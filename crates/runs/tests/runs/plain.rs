@@ -305,8 +305,8 @@ fn what_is_applied_takes_the_memory_of_what_was_written_out_and_nothing_of_what_
     assert!(before > spare && spare > pinned, "it waits, and is told");
     fill(3);
     assert!(runs.facts().spare_bytes < spare, "it is used");
-    // Its places come to it: laid once, for as many keys as there were before.
-    assert_eq!(runs.facts().memory_bytes - before, 8 * 8192);
+    // Its places come to it, laid once, for as many keys as there were before; and a list of chunks.
+    assert_eq!(runs.facts().memory_bytes - before, 8 * 4096 + 24 * 64);
 }
 
 #[test]

@@ -67,6 +67,14 @@ pub(crate) struct BenchKv {
     /// How often every cell is run, in turn with the others.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) rounds: u32,
+    /// Goes on with the report of this name, if it is there: rounds that it has are not run again, nor cells that failed. It must be of this
+    /// machine, and of the same settings.
+    #[arg(long, requires = "report")]
+    pub(crate) go_on: bool,
+    /// Keeps what `--preload` writes in this folder, once for each store, and gives each cell a copy of it: also the next race. Some
+    /// 4 GiB a store.
+    #[arg(long, value_name = "DIR", requires = "preload")]
+    pub(crate) loads: Option<PathBuf>,
     /// The same seed draws the same keys and values.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -220,6 +228,8 @@ mod tests {
             "--rate nan",
             "--disk-iops -1",
             "--rounds 0",
+            "--go-on",
+            "--loads kept",
             "--audit 0",
             "-s --json",
             "nonsense",
