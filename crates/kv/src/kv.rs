@@ -150,7 +150,7 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Bytes on disk in which they stand: volumes, and the journal that is not compacted.
     pub value_bytes_on_disk: u64,
-    /// Of these, what is more than `space_amplification_max_percent` allows: what compactions are to give back.
+    /// Of these, what is more than `space_amplification_max_percent` allows. Compactions begin sooner: the ledger and segments that wait count too.
     pub value_debt_bytes: u64,
     /// Compacted volumes.
     pub volumes: u64,

@@ -118,7 +118,7 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_values_disk_bytes", "Bytes on disk in which they stand: journal and volumes", |it| {
         it.value_bytes_on_disk
     });
-    gauge("kv_value_debt_bytes", "Of these, what compactions are to give back", |it| it.value_debt_bytes);
+    gauge("kv_value_debt_bytes", "Of these, what is beyond the bound", |it| it.value_debt_bytes);
     gauge("kv_volumes", "Compacted volumes", |it| it.volumes);
     counter("kv_compactions", "Compactions of values", |it| it.compactions);
     counter("kv_compactions_failed", "Compactions of values that failed; the store goes on", |it| {
