@@ -223,6 +223,7 @@ mod tests {
 
     /// One get behind values that had just been written read four MiB of what stood behind its own, and eight clients waited for that.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "this is the door, and it is looked at from outside")]
     fn of_a_file_that_is_read_here_and_there_nothing_is_read_that_nobody_asked_for() {
         const PIECE: usize = 16 << 10;
         let folder = tempfile::tempdir().unwrap();

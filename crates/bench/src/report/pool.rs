@@ -252,11 +252,12 @@ mod tests {
         let all = pool(&[one.clone(), failed.clone()]);
         assert_eq!((all.error.as_deref(), all.figures.len()), (Some("round 2: key 3: gone"), 0));
         // What was measured is not thrown away, and the same is said however often they are put together.
-        assert_eq!(all.rounds, [one.figures.clone()]);
+        assert_eq!(all.rounds, std::slice::from_ref(&one.figures));
         let more = pool(&[all.clone(), two.clone()]);
-        assert_eq!((&more.error, &more.rounds), (&all.error, &vec![one.figures.clone(), two.figures.clone()]));
+        assert_eq!((&more.error, &more.rounds), (&all.error, &vec![one.figures, two.figures]));
         assert_eq!(pool(std::slice::from_ref(&failed)), failed);
     }
+
     #[test]
     fn a_round_counts_once_also_where_a_report_of_several_runs_has_it_already() {
         let report_of = |date: &str, rates: &[f64]| {
