@@ -30,6 +30,7 @@ mod keyspaces;
 mod leases;
 mod limits;
 mod model;
+mod moves;
 mod offline;
 mod overload;
 mod patience;
