@@ -123,6 +123,8 @@ pub(crate) struct Engine {
     pub(crate) background_bytes_per_second: Option<u64>,
     /// Of the store: bytes of values on disk for each hundred that live.
     pub(crate) space_amplification_max_percent: Option<u32>,
+    /// And bytes beyond those that live that are none too many.
+    pub(crate) space_room_bytes_min: Option<u64>,
     /// Of the store: from which hour to which values may be compacted.
     pub(crate) compact_from_hour: Option<u8>,
     pub(crate) compact_to_hour: Option<u8>,
@@ -141,6 +143,7 @@ impl Engine {
             || self.cache_bytes.is_some()
             || self.background_bytes_per_second.is_some()
             || self.space_amplification_max_percent.is_some()
+            || self.space_room_bytes_min.is_some()
             || self.compact_from_hour.is_some()
             || self.compact_to_hour.is_some()
             || self.utc_offset_minutes.is_some()
@@ -161,6 +164,7 @@ impl Engine {
             space_amplification_max_percent: self
                 .space_amplification_max_percent
                 .unwrap_or(defaults.space_amplification_max_percent),
+            space_room_bytes_min: self.space_room_bytes_min.unwrap_or(defaults.space_room_bytes_min),
             leases_max: self.leases_max.unwrap_or(defaults.leases_max),
             leases_memory_bytes_max: self.leases_memory_bytes_max.unwrap_or(defaults.leases_memory_bytes_max),
             leases_file_bytes_max: self.leases_file_bytes_max.unwrap_or(defaults.leases_file_bytes_max),
@@ -250,6 +254,7 @@ const KEYS: &[(&str, Type)] = &[
     ("kv.cache_bytes", Type::Number),
     ("kv.background_bytes_per_second", Type::Number),
     ("kv.space_amplification_max_percent", Type::Number),
+    ("kv.space_room_bytes_min", Type::Number),
     ("kv.leases_max", Type::Number),
     ("kv.leases_memory_bytes_max", Type::Number),
     ("kv.leases_file_bytes_max", Type::Number),
@@ -352,8 +357,8 @@ impl Config {
         }
         if self.coordinator.as_ref().is_some_and(Engine::has_store) {
             return wrong(
-                "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent, the \
-                 leases and the hours of compaction are the store's; write them in [kv]"
+                "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent, \
+                 space_room_bytes_min, the leases and the hours of compaction are the store's; write them in [kv]"
                     .into(),
             );
         }
@@ -485,6 +490,11 @@ mod tests {
                 "data_dir = \"d\"\n[kv]\nspace_amplification_max_percent = 109",
                 "kv.space_amplification_max_percent = 109",
             ),
+            ("data_dir = \"d\"\n[coordinator]\nspace_room_bytes_min = 1", "write them in [kv]"),
+            (
+                "data_dir = \"d\"\n[kv]\nspace_room_bytes_min = 1099511627777",
+                "kv.space_room_bytes_min = 1099511627777; it must be at most",
+            ),
             ("data_dir = \"d\"\n[kv]\ncompact_from_hour = 24", "24"),
             ("data_dir = \"d\"\n[kv]\nleases_max = 0", "kv.leases_max = 0; it must be at least 1"),
             ("data_dir = \"d\"\n[coordinator]\nleases_max = 1", "write them in [kv]"),
@@ -526,9 +536,10 @@ mod tests {
             config.kv.unwrap().store(assent_ids::NodeId(7))
         };
         let told = store(
-            "data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5\nleases_max = 7\ncompact_to_hour = 6",
+            "data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5\nleases_max = 7\ncompact_to_hour = 6\n\
+             space_room_bytes_min = 0",
         );
-        assert_eq!((told.leases_max, told.compact_hours), (7, (0, 6)));
+        assert_eq!((told.leases_max, told.compact_hours, told.space_room_bytes_min), (7, (0, 6), 0));
         assert_eq!((told.memory_bytes, told.cache_bytes, told.store), (256 << 20, 0, assent_ids::NodeId(7)));
         let own = parse("data_dir = \"d\"\n[kv]").unwrap().kv.unwrap().store(assent_ids::NodeId(0));
         assert_eq!(own, assent_kv::Config::default());

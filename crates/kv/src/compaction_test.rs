@@ -21,7 +21,12 @@ fn store() -> Kv {
         ..Settings::default()
     };
     let (log, _) = Journal::open(Arc::<SimDisk>::clone(&disk) as _, clock, dice, Path::new("log"), settings).unwrap();
-    let config = Config { space_amplification_max_percent: 110, volume_bytes: 24 << 10, ..Config::default() };
+    let config = Config {
+        space_amplification_max_percent: 110,
+        space_room_bytes_min: 0,
+        volume_bytes: 24 << 10,
+        ..Config::default()
+    };
     let log: Arc<dyn Log> = log;
     Kv::open(log, disk, Arc::new(SimClock::new()), Path::new("kv"), config).unwrap()
 }

@@ -22,6 +22,9 @@ pub(crate) const ROW_BYTES: u64 = 192;
 pub(crate) const PREPARED_ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What the ledger's memory may take. Never reached: what is published fits, for the doors have counted it.
 const LEDGER_BYTES_MAX: u64 = 5 << 30;
+/// Four volumes of the least size, and the journal of one checkpoint, which no compaction may take before it: a store of less than 160 MiB would be
+/// rewritten again and again for less. `RocksDB` holds four files of 64 MiB before it merges any, `LevelDB` some 30 MiB in all.
+const SPACE_ROOM_BYTES_MIN: u64 = 64 << 20;
 /// Shares of the cache move by as much as one of these.
 const SHARE_STEPS: u64 = 64;
 const _: () = assert!(
@@ -73,6 +76,9 @@ pub struct Config {
     /// writes. The ledger, the room that the log holds ready, what a compaction is about to write and what may come meanwhile count too, up to
     /// a quarter of what may be dead.
     pub space_amplification_max_percent: u32,
+    /// Bytes on disk beyond those of values that live that are none too many, however little lives: less of them is never compacted for. At
+    /// the default it counts while less than 160 MiB live.
+    pub space_room_bytes_min: u64,
     /// About the bytes of one compacted volume, at most: a 128th of what lives, but no less than a quarter of this.
     pub volume_bytes: u64,
     /// From which hour to which values may be compacted, over midnight if the second is lower; always if they are the same. Of the
@@ -106,6 +112,7 @@ impl Default for Config {
             cache_bytes: 64 << 20,
             finished_max: 1 << 16,
             space_amplification_max_percent: 140,
+            space_room_bytes_min: SPACE_ROOM_BYTES_MIN,
             volume_bytes: 64 << 20,
             compact_hours: (0, 0),
             utc_offset_minutes: 0,
@@ -156,6 +163,7 @@ impl Config {
         let (from, to) = self.compact_hours;
         Chooser {
             space_amplification_max: f64::from(self.space_amplification_max_percent) / 100.0,
+            room_bytes_min: self.space_room_bytes_min,
             volume_bytes: self.volume_bytes,
             beside_bytes: 0,
             front_worth: 1.0,
@@ -182,7 +190,7 @@ impl Config {
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 13] = [
+        let rules: [(&'static str, u64, bool, &'static str); 14] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -207,6 +215,12 @@ impl Config {
                 self.space_amplification_max_percent.into(),
                 (110..=1000).contains(&self.space_amplification_max_percent),
                 "110 to 1000",
+            ),
+            (
+                "space_room_bytes_min",
+                self.space_room_bytes_min,
+                self.space_room_bytes_min <= 1 << 40,
+                "at most 1099511627776",
             ),
             ("volume_bytes", self.volume_bytes, (4 << 10..=1 << 30).contains(&self.volume_bytes), "4096 to 1073741824"),
             (

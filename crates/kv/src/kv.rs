@@ -31,7 +31,6 @@ use crate::rebuild::Progress;
 use crate::record::{Effects, batch_bytes};
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
-use crate::space::allowed;
 use crate::time::Time;
 use crate::upkeep::Counts;
 use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values};
@@ -151,7 +150,7 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Bytes on disk in which they stand: volumes, and the journal that is not compacted.
     pub value_bytes_on_disk: u64,
-    /// Of these, what is more than `space_amplification_max_percent` allows. Compactions begin sooner: the ledger and segments that wait count too.
+    /// Of these, what is more than `space_amplification_max_percent` and `space_room_bytes_min` allow. Compactions begin sooner: the ledger and segments that wait count too.
     pub value_debt_bytes: u64,
     /// Compacted volumes.
     pub volumes: u64,
@@ -418,7 +417,7 @@ impl Kv {
         let (accounts, done) = (ledger.accounts(), *self.done());
         let (value_bytes_on_disk, live_bytes) = accounts.sums(self.shared.log.end().0);
         let (_, expected) = ledger.expected().sums(0);
-        let allowed = allowed(expected, self.config.space_amplification_max_percent);
+        let allowed = self.config.chooser().allowed(expected);
         let (leases, leases_ended) = self.leases.counts();
         let desk = self.desk();
         Stats {

@@ -102,11 +102,6 @@ impl Space {
     }
 }
 
-/// So many bytes for each hundred that live.
-pub(crate) const fn allowed(live: u64, percent: u32) -> u64 {
-    live.saturating_mul(percent as u64) / 100
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

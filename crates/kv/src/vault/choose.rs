@@ -1,6 +1,6 @@
 //! Which volumes to compact next: a pure function of the accounts, the end of the log and the hour.
 //!
-//! Nothing while the bytes on disk, with those in no account, are within `space_amplification_max` of those that live. Else the volume for
+//! Nothing while the bytes on disk, with those in no account, are within what those that live allow ([`Chooser::allowed`]). Else the volume for
 //! which waiting is worth least: a byte freed now costs live / dead bytes written, and that price falls while more of the volume dies.
 //! With live share s, of which a part r dies in a unit of time, it falls by r * s / (1 - s)^2. What has lived for long will: r is
 //! taken as 1 / age. So among volumes of one age the emptiest is taken, and of two equally empty ones the colder.
@@ -39,6 +39,8 @@ impl Hours {
 pub(crate) struct Chooser {
     /// Bytes on disk for each byte that lives, at most.
     pub(crate) space_amplification_max: f64,
+    /// Bytes on disk beyond those that live that are none too many, however little lives.
+    pub(crate) room_bytes_min: u64,
     /// About the bytes of one volume.
     pub(crate) volume_bytes: u64,
     /// Bytes on disk that are in no account: the room that the log holds ready, and the ledger.
@@ -53,6 +55,7 @@ impl Default for Chooser {
     fn default() -> Self {
         Self {
             space_amplification_max: 1.4,
+            room_bytes_min: 0,
             volume_bytes: 64 << 20,
             beside_bytes: 0,
             front_worth: 1.0,
@@ -110,7 +113,7 @@ impl Chooser {
         let is_cut = whole < cells.len();
         cells.truncate(whole);
         let (bytes, live) = spared(accounts, log_end, |volume| !is_whole(volume));
-        let space = if ratio(bytes + self.beside(live), live) > self.space_amplification_max {
+        let space = if bytes + self.beside(live) > self.allowed(live) {
             // Nobody gets past a damaged cell before those in front of it are volumes, worth it or not.
             self.emptiest(&groups, &cells, log_end).or_else(|| self.oldest(is_cut.then_some(&cells)?, 1.0, 1))
         } else {
@@ -174,13 +177,16 @@ impl Chooser {
         self.allowed(live).saturating_sub(live) / 4
     }
 
+    /// Bytes on disk, for so many that live: a share of these, and never less than some beyond them. A share of little is less than what the
+    /// newest segment and the volume under way take, and compactions would write all of it again and again to be within it.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "at least 0, and precision is of no matter"
     )]
-    fn allowed(&self, live: u64) -> u64 {
-        (real(live) * self.space_amplification_max) as u64
+    pub(crate) fn allowed(&self, live: u64) -> u64 {
+        let share = (real(live) * self.space_amplification_max) as u64;
+        share.max(live.saturating_add(self.room_bytes_min))
     }
 
     /// Of volumes, in groups of neighbours, and of cells.
@@ -302,10 +308,6 @@ fn live_of(volumes: &[Account]) -> u64 {
 /// Precision is of no matter to a ratio.
 fn real(bytes: u64) -> f64 {
     bytes as f64
-}
-
-fn ratio(bytes: u64, live: u64) -> f64 {
-    if live == 0 { if bytes == 0 { 1.0 } else { f64::INFINITY } } else { real(bytes) / real(live) }
 }
 
 /// What of it a compaction would write again. Its index and what it remembers are not worth reading it for: a volume that has
@@ -487,6 +489,37 @@ mod tests {
         assert_eq!([chosen(1600, 80, 100), chosen(1600, 81, 100)], [(false, 0), (true, 1)]);
         assert_eq!([chosen(1560, u64::MAX / 2, 100), chosen(1561, u64::MAX / 2, 100)], [(false, 0), (true, 1)]);
         assert_eq!([chosen(1600, 120, 120), chosen(1600, 120, 130)], [(true, 40), (true, 30)]);
+    }
+
+    #[test]
+    fn little_that_lives_has_the_least_room_and_much_its_share() {
+        let allowed = |room_bytes_min, live| Chooser { room_bytes_min, ..Chooser::default() }.allowed(live);
+        // The least room, what lives, what is allowed: it is the share from two and a half times that room on.
+        let rows = [
+            (0, 0, 0),
+            (0, 1200, 1680),
+            (64, 0, 64),
+            (64, 1, 65),
+            (64, 159, 223),
+            (64, 160, 224),
+            (64, 161, 225),
+            (64, 162, 226),
+            (64, 175, 244),
+            (64, 1200, 1680),
+            (u64::MAX, 1, u64::MAX),
+        ];
+        for (room_bytes_min, live, expected) in rows {
+            assert_eq!(allowed(room_bytes_min, live), expected, "{live} live, room {room_bytes_min}");
+        }
+        // What that is to compactions and to writers: nothing is chosen or owed within it.
+        let judged = |bytes, room_bytes_min| {
+            let chooser = Chooser { volume_bytes: 5, room_bytes_min, ..Chooser::default() };
+            let accounts = accounts(&[(bytes, 100, 1, 5)], &[]);
+            let choice = chooser.choose(&accounts, &BTreeSet::new(), 100, 100, 3);
+            (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0))
+        };
+        assert_eq!([judged(140, 0), judged(141, 0)], [(false, 0), (true, 1)]);
+        assert_eq!([judged(300, 200), judged(301, 200)], [(false, 0), (true, 1)]);
     }
 
     #[test]

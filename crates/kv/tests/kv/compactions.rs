@@ -17,7 +17,12 @@ use super::xid;
 pub const SEGMENT_BYTES: u64 = 4 * 4096;
 
 pub fn config() -> Config {
-    Config { space_amplification_max_percent: 110, volume_bytes: 24 << 10, ..Config::default() }
+    Config {
+        space_amplification_max_percent: 110,
+        space_room_bytes_min: 0,
+        volume_bytes: 24 << 10,
+        ..Config::default()
+    }
 }
 
 /// A store over a journal of small segments that are kept until they are released.

@@ -146,7 +146,8 @@ struct Store {
 impl Store {
     fn config(&self) -> Config {
         let config = Config::default();
-        let small = Config { space_amplification_max_percent: 110, volume_bytes: 24 << 10, ..config };
+        let small =
+            Config { space_amplification_max_percent: 110, space_room_bytes_min: 0, volume_bytes: 24 << 10, ..config };
         if self.compacting { small } else { config }
     }
 

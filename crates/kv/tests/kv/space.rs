@@ -111,6 +111,7 @@ impl Race {
             memory_bytes: default.memory_bytes / scale,
             checkpoint_bytes: default.checkpoint_bytes / scale,
             volume_bytes: default.volume_bytes / scale,
+            space_room_bytes_min: default.space_room_bytes_min / scale,
             cache_bytes: 4 << 20,
             ..default
         };
