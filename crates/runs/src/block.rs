@@ -71,7 +71,9 @@ impl BlockBuilder {
 
     /// The block; the next entry begins another one.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        // About as long as the next one: it would be moved nine times while it grows.
+        let next = Vec::with_capacity(self.bytes.capacity().min(self.bytes.len() * 2));
+        let mut bytes = std::mem::replace(&mut self.bytes, next);
         for restart in &self.restarts {
             bytes.extend_from_slice(&restart.to_le_bytes());
         }

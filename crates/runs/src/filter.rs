@@ -17,6 +17,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const NONE: u32 = 0;
 const BINARY_FUSE_8: u32 = 1;
 
+/// About so many hashes have the same upper bits when they are sorted: they are put in order one by one.
+const FEW: usize = 8;
+
 /// Bytes of a filter before its fingerprints.
 const HEAD_BYTES: usize = 24;
 
@@ -28,7 +31,7 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 /// Lays a filter that answers "perhaps" to each of these; their order is lost.
 pub(crate) fn lay(hashes: &mut Vec<u64>) -> Vec<u8> {
     // Two keys with one hash are one member: the builder takes no member twice.
-    hashes.sort_unstable();
+    sort(hashes);
     hashes.dedup();
     let built = BinaryFuse8::try_from(&*hashes).ok().map(|built| Filter {
         seed: built.descriptor.seed,
@@ -40,6 +43,37 @@ pub(crate) fn lay(hashes: &mut Vec<u64>) -> Vec<u8> {
     match built.filter(|filter| filter.is_whole() && hashes.iter().all(|hash| filter.may_hold(*hash))) {
         Some(filter) => filter.laid(),
         None => lay_none(),
+    }
+}
+
+/// Puts hashes in order. They are spread evenly, so each is put among those of its upper bits at once, and those are few; where somebody chose
+/// them so that they are not, sorting these takes as long as to sort all.
+fn sort(hashes: &mut [u64]) {
+    let bits = (hashes.len() / FEW).max(1).ilog2();
+    if bits < 2 {
+        return hashes.sort_unstable();
+    }
+    let part = |hash: u64| usize::try_from(hash >> (64 - bits)).unwrap_or(0);
+    let mut ends = vec![0_usize; 1 << bits];
+    for hash in &*hashes {
+        ends.get_mut(part(*hash)).into_iter().for_each(|count| *count += 1);
+    }
+    let mut end = 0;
+    for place in &mut ends {
+        (*place, end) = (end, end + *place);
+    }
+    let mut spread = vec![0; hashes.len()];
+    for hash in &*hashes {
+        if let Some(place) = ends.get_mut(part(*hash)) {
+            spread.get_mut(*place).into_iter().for_each(|to| *to = *hash);
+            *place += 1;
+        }
+    }
+    hashes.copy_from_slice(&spread);
+    let mut from = 0;
+    for end in ends {
+        hashes.get_mut(from..end).into_iter().for_each(<[u64]>::sort_unstable);
+        from = end;
     }
 }
 
@@ -157,6 +191,21 @@ mod tests {
                 (count..count + 20_000).filter(|number| filter.may_hold(hash(&number.to_be_bytes()))).count();
             assert!(strangers < 400, "{strangers} of 20,000 strangers held with {count} members");
             assert!(count < 5_000 || laid.len() * 8 < usize::try_from(count).unwrap() * 11, "{} bytes", laid.len());
+        }
+    }
+
+    #[test]
+    fn hashes_are_put_in_order_however_they_are_spread() {
+        for count in [0, 1, 2, 31, 32, 33, 5_000, 70_000] {
+            let even = hashes(count);
+            let narrow: Vec<u64> = even.iter().map(|hash| 7 << 60 | hash >> 30).collect();
+            let steps: Vec<u64> = (0..count).rev().map(|number| number / 3).collect();
+            for spread in [even, narrow, steps, vec![u64::MAX; 100], vec![0; 100]] {
+                let (mut own, mut plain) = (spread.clone(), spread);
+                sort(&mut own);
+                plain.sort_unstable();
+                assert!(own == plain, "{count}");
+            }
         }
     }
 

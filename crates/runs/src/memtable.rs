@@ -43,7 +43,7 @@ const HEAD_WORDS: usize = 3;
 /// So many nodes are put in order at once: what that takes is in no budget, and is no more than 1.5 MiB so.
 const PIECE_NODES: usize = if cfg!(test) { 100 } else { 1 << 16 };
 
-/// A node's place behind the front of its key: what most of them differ in.
+/// A node's place behind the front of its key: what most of them differ in. Sorted, without the bits that all of them have in common.
 type Fronted = ([u64; 2], u64);
 
 const _: () = assert!(
@@ -167,12 +167,15 @@ impl<'a> Node<'a> {
 
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
-    let rest = (!rest.is_empty()).then(|| padded(rest));
+    let rest = (!rest.is_empty()).then(|| padded(bytes, rest));
     whole.iter().map(|word| u64::from_be_bytes(*word)).chain(rest)
 }
 
-/// A word of fewer bytes than it has.
-fn padded(rest: &[u8]) -> u64 {
+/// The last word of some bytes, of which it has fewer than it could.
+fn padded(bytes: &[u8], rest: &[u8]) -> u64 {
+    if let Some(last) = bytes.last_chunk() {
+        return u64::from_be_bytes(*last) << ((WORD_BYTES - rest.len()) * 8);
+    }
     let mut padded = [0; WORD_BYTES];
     padded.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
     u64::from_be_bytes(padded)
@@ -185,18 +188,16 @@ fn lay(words: Option<&[AtomicU64]>, bytes: &[u8]) {
         word.store(u64::from_be_bytes(*value), Memory::Relaxed);
     }
     if let (Some(word), false) = (words.get(whole.len()), rest.is_empty()) {
-        word.store(padded(rest), Memory::Relaxed);
+        word.store(padded(bytes, rest), Memory::Relaxed);
     }
 }
 
 fn copy(words: Option<&[AtomicU64]>, length: usize, out: &mut Vec<u8>) {
     let words = words.unwrap_or_default();
-    out.clear();
-    // At once: it would grow four times on its way to the length of a row.
-    out.reserve(words.len() * WORD_BYTES);
-    for word in words {
-        out.extend_from_slice(&word.load(Memory::Relaxed).to_be_bytes());
-    }
+    // What stood there is written over: most rows are as long as the one before.
+    out.resize(words.len() * WORD_BYTES, 0);
+    let (chunks, _) = out.as_chunks_mut();
+    chunks.iter_mut().zip(words).for_each(|(to, word)| *to = word.load(Memory::Relaxed).to_be_bytes());
     out.truncate(length);
 }
 
@@ -350,12 +351,19 @@ impl Memtable {
 
     /// By key, then the newest first.
     fn sort(&self, nodes: &mut [Fronted]) {
-        nodes.sort_unstable_by(|(front, at), (other_front, other_at)| {
-            front.cmp(other_front).then_with(|| match (self.node(*at), self.node(*other_at)) {
-                (Some(node), Some(other)) => node.order_to(*at, other, *other_at),
-                _ => Ordering::Equal,
-            })
-        });
+        lead(nodes);
+        // By one word, which needs no guess of the processor; few are alike in it.
+        nodes.sort_unstable_by_key(|([lead, _], _)| *lead);
+        for alike in nodes.chunk_by_mut(|([lead, _], _), ([other, _], _)| lead == other) {
+            if alike.len() > 1 {
+                alike.sort_unstable_by(|(front, at), (other_front, other_at)| {
+                    front.cmp(other_front).then_with(|| match (self.node(*at), self.node(*other_at)) {
+                        (Some(node), Some(other)) => node.order_to(*at, other, *other_at),
+                        _ => Ordering::Equal,
+                    })
+                });
+            }
+        }
     }
 
     /// The newest entry of each key, in order. Beside the table it takes 24 bytes an entry for as long as that takes, and it touches each
@@ -508,6 +516,21 @@ impl Memtable {
             *before = at;
         }
         next
+    }
+}
+
+/// Moves the bits of fronts to the left by those that all of them have in common: a keyspace, and what a client begins its keys with.
+fn lead(nodes: &mut [Fronted]) {
+    let joined = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+    let Some(first) = nodes.first().map(|(front, _)| joined(*front)) else { return };
+    let differing = nodes.iter().fold(0, |all, (front, _)| all | (joined(*front) ^ first));
+    let common = differing.leading_zeros();
+    if (1..u128::BITS).contains(&common) {
+        let word = |front: u128| u64::try_from(front & u128::from(u64::MAX)).unwrap_or(0);
+        for (front, _) in nodes {
+            let moved = joined(*front) << common;
+            *front = [word(moved >> 64), word(moved)];
+        }
     }
 }
 

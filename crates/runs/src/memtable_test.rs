@@ -8,6 +8,7 @@ use assent_sim::Rng;
 use super::*;
 use crate::entry::Cursor;
 use crate::filter::hash;
+use crate::merged::Merged;
 use crate::runs::ORDERED_TURNS;
 use crate::{Change, Config, Runs};
 
@@ -51,6 +52,47 @@ fn a_value_is_copied_into_one_piece_of_memory_and_a_short_one_into_none() {
         let value = table.get(b"k", hash(b"k"), u64::MAX).unwrap().value.unwrap();
         assert_eq!((value.len(), value.capacity()), (length, length.next_multiple_of(8).max(96)));
         assert_eq!(value.spilled(), length > 96);
+    }
+}
+
+#[test]
+fn what_all_keys_begin_with_changes_nothing_of_their_order() {
+    let mut rng = Rng::new(3);
+    for front in [0, 1, 7, 8, 12, 15, 16, 20, 40] {
+        let tables: Vec<_> =
+            (0..3).map(|_| Arc::new(Memtable::with_room(1 << 20, 0, &Arc::new(Spare::new(0))))).collect();
+        let (mut model, mut own) = (Model::new(), Model::new());
+        for seq in 1..1_500 {
+            let (key, value) = ([vec![b'k'; front], key(&mut rng)].concat(), value(&mut rng));
+            let at = rng.index(3);
+            assert!(tables[at].insert(&Entry { key: &key, seq, value: value.as_deref() }));
+            model.entry(key.clone()).or_default().push((seq, value.clone()));
+            if at == 0 {
+                own.entry(key).or_default().push((seq, value));
+            }
+        }
+        let (mut sorted, mut found) = (tables[0].sorted(), Vec::new());
+        while let Some(entry) = sorted.next() {
+            found.push((entry.key.to_vec(), entry.seq, entry.value.map(<[u8]>::to_vec)));
+        }
+        assert_eq!(found, seen(&own, u64::MAX), "{front}");
+        // All of them as one, both ways.
+        let cursors = tables.iter().map(|table| Box::new(table.walk(u64::MAX)) as Box<dyn Cursor>);
+        let (mut merged, mut found) = (Merged::new(cursors.collect()), Vec::new());
+        merged.seek(b"").unwrap();
+        while let Some(entry) = merged.entry() {
+            found.push((entry.key.to_vec(), entry.seq, entry.value.map(<[u8]>::to_vec)));
+            merged.next().unwrap();
+        }
+        assert_eq!(found, seen(&model, u64::MAX), "{front}");
+        merged.seek_back(None).unwrap();
+        let mut back = Vec::new();
+        while let Some(entry) = merged.entry() {
+            back.push((entry.key.to_vec(), entry.seq, entry.value.map(<[u8]>::to_vec)));
+            merged.prev().unwrap();
+        }
+        back.reverse();
+        assert_eq!(back, found, "{front}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A walk over many sources as if they were one: equal keys show once, as the newest of them.
 //!
-//! Walk: the sources stand in a heap, the nearest key on top · [`Merged::advance`] moves all that stand on the shown key and
+//! Walk: the sources stand in a heap, the nearest key on top, each with the front of its key, by which most are told apart · [`Merged::advance`] moves all that stand on the shown key and
 //! tells of those that did not show · a source that is on top twice moves alone, up to where the next one stands · a turn round looks
 //! up every source at the shown key once.
 //! The newest has the greatest `seq`; of equal ones it is that of the source that was named first.
@@ -23,7 +23,7 @@ enum Way {
 pub(crate) struct Merged {
     sources: Vec<Box<dyn Cursor>>,
     /// The sources that stand on an entry; none stands before the one that it was moved up by.
-    heap: Vec<usize>,
+    heap: Vec<Standing>,
     way: Way,
     /// The key that is being left.
     leaving: Vec<u8>,
@@ -31,6 +31,25 @@ pub(crate) struct Merged {
     alone: Option<Fence>,
     /// The key where the next source stands.
     fence: Vec<u8>,
+}
+
+/// A source in the heap.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    source: usize,
+    /// Of its key.
+    front: u128,
+}
+
+/// The first bytes of a key. Of two that differ the lower one's key comes first: what is shorter is padded with zeroes, and a key stands before
+/// all that it begins.
+fn front(key: &[u8]) -> u128 {
+    let padded = || {
+        let mut padded = [0; size_of::<u128>()];
+        padded.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+        padded
+    };
+    u128::from_be_bytes(key.first_chunk().copied().unwrap_or_else(padded))
 }
 
 /// What a source that moves alone has before it.
@@ -81,11 +100,13 @@ impl Merged {
 
     /// Moves the source on top, which no other one stands beside. At the fence the heap decides again.
     fn pass_alone(&mut self) -> Result<(), RunsError> {
-        let Some(source) = self.heap.first().and_then(|top| self.sources.get_mut(*top)) else { return Ok(()) };
+        let Some(top) = self.heap.first_mut() else { return Ok(()) };
+        let Some(source) = self.sources.get_mut(top.source) else { return Ok(()) };
         match self.way {
             Way::Onward => source.next()?,
             Way::Back => source.prev()?,
         }
+        // Not kept while it moves alone, for nobody asks; what has come to the fence is asked for.
         let is_before = |key: &[u8]| match (self.alone, self.way) {
             (Some(Fence::Key), Way::Onward) => key < self.fence.as_slice(),
             (Some(Fence::Key), Way::Back) => key > self.fence.as_slice(),
@@ -93,7 +114,7 @@ impl Merged {
         };
         match source.key().map(is_before) {
             Some(true) => return Ok(()),
-            Some(false) => {}
+            Some(false) => top.front = source.key().map_or(0, front),
             None => _ = self.heap.swap_remove(0),
         }
         self.alone = None;
@@ -105,13 +126,13 @@ impl Merged {
     fn stand_alone(&mut self) {
         let others = [1, 2].into_iter().filter(|other| *other < self.heap.len());
         let next = others.min_by(|a, b| self.order(*a, *b));
-        let next = next.and_then(|next| self.heap.get(next)).and_then(|next| self.sources.get(*next));
+        let next = next.and_then(|next| self.heap.get(next)).and_then(|next| self.sources.get(next.source));
         self.alone = match next.and_then(|next| next.key()) {
             None => Some(Fence::None),
             Some(next) => {
                 self.fence.clear();
                 self.fence.extend_from_slice(next);
-                let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.key());
+                let shown = self.top().and_then(|source| source.key());
                 shown.is_some_and(|shown| shown != self.fence).then_some(Fence::Key)
             }
         };
@@ -130,8 +151,8 @@ impl Merged {
     /// Remembers the key that is shown. Whether there is one.
     fn leave(&mut self) -> bool {
         self.leaving.clear();
-        let shown = self.heap.first().and_then(|top| self.sources.get(*top)?.key());
-        shown.is_some_and(|shown| {
+        let top = self.heap.first().and_then(|top| self.sources.get(top.source));
+        top.and_then(|source| source.key()).is_some_and(|shown| {
             self.leaving.extend_from_slice(shown);
             true
         })
@@ -152,8 +173,10 @@ impl Merged {
     /// Moves every source behind the key that is left.
     fn pass(&mut self, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
         let mut is_shown = true;
-        let top = self.heap.first().copied();
-        while let Some(source) = self.heap.first().and_then(|top| self.sources.get_mut(*top)) {
+        let top = self.heap.first().map(|top| top.source);
+        let left = front(&self.leaving);
+        while let Some(top) = self.heap.first_mut().filter(|top| top.front == left) {
+            let Some(source) = self.sources.get_mut(top.source) else { break };
             if source.key() != Some(self.leaving.as_slice()) {
                 break;
             }
@@ -165,13 +188,14 @@ impl Merged {
                 Way::Onward => source.next()?,
                 Way::Back => source.prev()?,
             }
-            if source.key().is_none() {
-                self.heap.swap_remove(0);
+            match source.key() {
+                Some(key) => top.front = front(key),
+                None => _ = self.heap.swap_remove(0),
             }
             self.sink(0);
         }
         // Once may be chance: sources that take turns would pay for a fence with each key.
-        if self.heap.first().copied() == top {
+        if self.heap.first().map(|top| top.source) == top {
             self.stand_alone();
         }
         Ok(())
@@ -181,8 +205,9 @@ impl Merged {
     fn pile(&mut self, way: Way) {
         (self.way, self.alone) = (way, None);
         self.heap.clear();
-        self.heap
-            .extend((0..self.sources.len()).filter(|at| self.sources.get(*at).is_some_and(|one| one.key().is_some())));
+        let keys = self.sources.iter().map(|source| source.key()).enumerate();
+        let stands = |(source, key): (usize, Option<&[u8]>)| key.map(|key| Standing { source, front: front(key) });
+        self.heap.extend(keys.filter_map(stands));
         (0..self.heap.len() / 2).rev().for_each(|place| self.sink(place));
     }
 
@@ -202,13 +227,27 @@ impl Merged {
     /// Which of two places of the heap shows first.
     fn order(&self, a: usize, b: usize) -> Ordering {
         let (Some(a), Some(b)) = (self.heap.get(a), self.heap.get(b)) else { return Ordering::Equal };
-        let (Some(here), Some(there)) = (self.sources.get(*a), self.sources.get(*b)) else { return Ordering::Equal };
+        let by_front = match self.way {
+            Way::Onward => a.front.cmp(&b.front),
+            Way::Back => b.front.cmp(&a.front),
+        };
+        by_front.then_with(|| self.order_alike(a.source, b.source))
+    }
+
+    /// The same of two whose keys have the same front: not laid into the other, which is asked for each step.
+    #[inline(never)]
+    fn order_alike(&self, a: usize, b: usize) -> Ordering {
+        let (Some(here), Some(there)) = (self.sources.get(a), self.sources.get(b)) else { return Ordering::Equal };
         let by_key = match self.way {
             Way::Onward => here.key().cmp(&there.key()),
             Way::Back => there.key().cmp(&here.key()),
         };
         let seq = |source: &dyn Cursor| source.entry().map(|entry| entry.seq);
-        by_key.then_with(|| seq(&**there).cmp(&seq(&**here))).then_with(|| a.cmp(b))
+        by_key.then_with(|| seq(&**there).cmp(&seq(&**here))).then_with(|| a.cmp(&b))
+    }
+
+    fn top(&self) -> Option<&dyn Cursor> {
+        self.heap.first().and_then(|top| self.sources.get(top.source)).map(|source| &**source)
     }
 }
 
@@ -242,10 +281,10 @@ impl Cursor for Merged {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        self.heap.first().and_then(|top| self.sources.get(*top)?.entry())
+        self.top()?.entry()
     }
 
     fn key(&self) -> Option<&[u8]> {
-        self.heap.first().and_then(|top| self.sources.get(*top)?.key())
+        self.top()?.key()
     }
 }
