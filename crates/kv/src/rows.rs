@@ -14,8 +14,9 @@ use crate::ledger::{Head, behind, laid_key};
 use crate::record::{Became, Effect, Metadata, Place};
 
 const ROW_VERSION: u8 = 2;
-/// What a row has before its metadata.
+/// What a row has before its metadata, and before its expiry.
 const ROW_HEAD_BYTES: usize = 43;
+const EXPIRY_AT: usize = 33;
 
 /// Effects as the map takes them: their keys and rows in one piece of memory, which is all of it for a single one.
 pub(crate) struct Laid {
@@ -89,6 +90,16 @@ pub(crate) fn place(seq: u64, row: &[u8]) -> Result<Place, KvError> {
     split(seq, row).map(|(place, _)| place)
 }
 
+/// When the value of a row is no more, 0 for never; nothing of what is no row. A merge asks it of each.
+pub(crate) fn expiry(row: &[u8]) -> Option<u64> {
+    let (fixed, metadata) = row.split_first_chunk::<ROW_HEAD_BYTES>()?;
+    let (version, rest) = fixed.split_first()?;
+    let mut reader = Reader::new(rest.get(EXPIRY_AT - 1..)?);
+    let expiry = reader.u64("expiry").ok()?;
+    let metadata_bytes = usize::from(reader.u16("metadata length").ok()?);
+    (*version == ROW_VERSION && metadata.len() == metadata_bytes).then_some(expiry)
+}
+
 pub(crate) fn laid(seq: u64, place: Place, metadata: &[u8]) -> Head {
     Head { place, metadata: Metadata::from_slice(metadata), committed: Lsn(seq) }
 }
@@ -145,6 +156,10 @@ mod tests {
         assert_eq!(ends(&erased(3, Some(b"m"))), Some(b"\0\0\0\x03m".to_vec()));
         assert_eq!(ends(&erased(3, None)), Some(b"\0\0\0\x04".to_vec()));
         assert_eq!(ends(&erased(u32::MAX, None)), None);
+        let other_version = [&[ROW_VERSION + 1], &value[1..]].concat();
+        let rows = [value, &value[..value.len() - 1], &value[..ROW_HEAD_BYTES - 1], &[], &other_version];
+        assert_eq!(rows.map(expiry), [Some(7), None, None, None, None]);
+        assert!(rows[1..].iter().all(|row| split(9, row).is_err()));
         assert_eq!(read, Head { place, metadata: Metadata::from_slice(b"meta"), committed: Lsn(9) });
     }
 }

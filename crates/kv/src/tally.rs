@@ -13,7 +13,7 @@ use assent_runs::{Entry, Fate, Newest, Owner, Tally, View};
 use crate::ledger::Ledger;
 use crate::note;
 use crate::record::Place;
-use crate::rows::place;
+use crate::rows::{expiry, place};
 use crate::time::{Time, is_over};
 use crate::vault::{Accounts, Booking, Superseded, VaultError, value_bytes};
 
@@ -70,9 +70,8 @@ impl Count<'_> {
     }
 
     /// A look-up for each large value is little beside writing it, while most of the ledger's files are in memory.
-    fn supersedes(&mut self, entry: &Entry<'_>) {
-        let Some(Ok(new)) = entry.value.map(|row| place(entry.seq, row)) else { return };
-        if laid_bytes(entry.key, &new) < LOOKED_UP_BYTES {
+    fn supersedes(&mut self, entry: &Entry<'_>, bytes: u64) {
+        if bytes < LOOKED_UP_BYTES {
             return;
         }
         let ledger = self.clerk.ledger;
@@ -89,13 +88,16 @@ impl Count<'_> {
         }
     }
 
-    fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) {
+    /// What the accounts count for it.
+    fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) -> Option<u64> {
         // A row that cannot be read is told to whoever asks for its key.
-        let Some(Ok(place)) = entry.value.map(|row| place(entry.seq, row)) else { return };
+        let place = entry.value.and_then(|row| place(entry.seq, row).ok())?;
         let [keys, bytes] = counts;
         *keys += 1;
         *bytes += u64::from(place.value_bytes);
-        book(place.entry.0, laid_bytes(entry.key, &place));
+        let laid = laid_bytes(entry.key, &place);
+        book(place.entry.0, laid);
+        Some(laid)
     }
 }
 
@@ -107,8 +109,9 @@ pub(crate) fn laid_bytes(key: &[u8], place: &Place) -> u64 {
 
 impl Tally for Count<'_> {
     fn enters(&mut self, entry: &Entry<'_>) {
-        Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes));
-        self.supersedes(entry);
+        if let Some(laid) = Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes)) {
+            self.supersedes(entry, laid);
+        }
     }
 
     fn leaves(&mut self, entry: &Entry<'_>) {
@@ -116,9 +119,7 @@ impl Tally for Count<'_> {
     }
 
     fn judge(&mut self, entry: &Entry<'_>) -> Fate {
-        let Some(Ok(Place { expiry, .. })) = entry.value.map(|row| place(entry.seq, row)) else {
-            return Fate::Keep;
-        };
+        let Some(expiry) = entry.value.and_then(expiry) else { return Fate::Keep };
         let is_over = |time: &Arc<Time>| expiry != 0 && is_over(expiry, time.now_ms());
         if self.clerk.ledger.time.get().is_some_and(is_over) { Fate::Bury } else { Fate::Keep }
     }
