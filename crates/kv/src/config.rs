@@ -253,6 +253,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_dead_may_take_its_share_and_the_least_room() {
+        let config = Config { space_amplification_max_percent: 150, space_room_bytes_min: 100, ..Config::default() };
+        assert_eq!([0, 100, 200, 300].map(|live| config.chooser().allowed(live)), [100, 200, 300, 450]);
+        let most = Config { space_room_bytes_min: 1 << 40, ..config };
+        assert_eq!(most.check(), Ok(()));
+        let beyond = Config { space_room_bytes_min: (1 << 40) + 1, ..config };
+        assert!(matches!(beyond.check(), Err(KvError::Config { name: "space_room_bytes_min", .. })));
+    }
+
+    #[test]
     fn a_small_ledger_leaves_room_to_rows_and_a_large_one_keeps_its_part() {
         let config = Config { cache_bytes: 6400, ..Config::default() };
         let shares = [0, 1280, 1920, 1921, 3200, u64::MAX].map(|bytes| config.share_cache(bytes));

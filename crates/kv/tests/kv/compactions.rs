@@ -215,6 +215,24 @@ fn a_small_value_stays_with_its_row_through_a_flush_and_goes_with_the_next_write
     assert_eq!((kv.get(0, b"small").unwrap(), kv.entry(0, b"long").unwrap()), (None, None));
 }
 
+#[test]
+fn what_is_dead_within_the_least_room_is_no_debt_and_is_not_compacted() {
+    for (space_room_bytes_min, is_compacted) in [(0, true), (1 << 20, false)] {
+        let disk = SimDisk::new();
+        let log = journal(&disk, 1, SEGMENT_BYTES + 4096);
+        let house = house_over(&disk, log, Config { space_room_bytes_min, ..config() });
+        for round in 0..5_u64 {
+            for key in 0..60_u64 {
+                house.kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(200), Durability::Durable).unwrap();
+            }
+            house.kv.checkpoint().unwrap();
+        }
+        let before = house.kv.stats();
+        assert!(before.value_bytes_on_disk > 4 * 60 * 1600, "{before:?}");
+        assert_eq!((before.value_debt_bytes > 0, house.compact_all() > 0), (is_compacted, is_compacted));
+    }
+}
+
 /// What a merge has not met yet is superseded all the same: a compaction need not wait for it.
 #[test]
 fn what_a_flush_supersedes_is_known_to_be_dead_before_any_merge() {
