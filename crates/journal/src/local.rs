@@ -132,8 +132,10 @@ impl Log for Journal {
 
     fn idle_bytes(&self) -> u64 {
         let ahead = self.core().room_ahead();
+        let listed = self.segments.read().unwrap_or_else(PoisonError::into_inner).len();
         // Without the lock that is held while a segment is made.
-        ahead + bytes(self.counters.waiting.load(Ordering::Relaxed)) * self.config.log_size
+        let waiting = bytes(self.counters.waiting.load(Ordering::Relaxed)) * self.config.log_size;
+        ahead + waiting + bytes(listed) * BLOCK_BYTES
     }
 
     fn waiting(&self) -> Option<(usize, usize)> {

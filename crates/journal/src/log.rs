@@ -197,7 +197,7 @@ pub trait Log: Send + Sync + Debug {
         None
     }
 
-    /// Bytes of disk that it holds ready for entries to come.
+    /// Bytes of disk that it holds ready for entries to come, and for what begins each of its files.
     fn idle_bytes(&self) -> u64 {
         0
     }

@@ -25,6 +25,7 @@ use assent_runs::{Pace, RunsError};
 use assent_world::Barrier;
 
 use crate::ledger::Ledger;
+use crate::space::Look;
 use crate::values::{Held, Set};
 use crate::vault::{
     Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Horizon, Liveness, Raw, Source, VaultError,
@@ -69,9 +70,15 @@ struct Looked {
 }
 
 impl Looked {
-    fn owed(&self, config: &Config) -> u64 {
+    fn look(&self, config: &Config) -> Look {
         let Self { accounts, damaged, sealed_end, log_end, chooser } = self;
-        chooser.owed(accounts, damaged, *sealed_end, *log_end, config.volume_bytes)
+        // What was written since the last two manifests can be taken by none, and is there all the time; and as much comes while one is written.
+        let tail_bytes = config.volume_bytes.max(4 * config.checkpoint_bytes);
+        let owed = chooser.owed(accounts, damaged, (*sealed_end, *log_end), tail_bytes, config.volume_bytes);
+        let (_, live) = accounts.sums(*log_end);
+        // A small store has as much more time as it has room.
+        let volume = chooser.volume_bytes + chooser.none(config.volume_bytes, live);
+        Look { owed, end: *log_end, live, volume }
     }
 }
 
@@ -168,17 +175,25 @@ impl Kv {
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
         let looked = self.looked();
         let Looked { accounts, damaged, sealed_end, log_end, chooser } = &looked;
-        let choice = chooser.choose(accounts, damaged, *sealed_end, *log_end, hour)?;
-        let (_, live) = accounts.sums(*log_end);
-        shared.ledger.space.owes(looked.owed(config), live);
-        Some(choice)
+        let choose = |chooser: &Chooser| chooser.choose(accounts, damaged, *sealed_end, *log_end, hour);
+        // While writers are slowed down one more, so that nobody is who waits for nothing.
+        let one_more = || Chooser { beside_bytes: chooser.beside_bytes + 2 * chooser.volume_bytes, ..*chooser };
+        let was_told = shared.ledger.space.was_told();
+        let choice = choose(chooser).or_else(|| if was_told { choose(&one_more()) } else { None });
+        let look = looked.look(config);
+        match choice {
+            Some(_) => shared.ledger.space.owes(&look),
+            None if look.owed.bytes == 0 && chooser.hours.permit(hour) => shared.ledger.space.owes_nothing(&look),
+            None => {}
+        }
+        choice
     }
 
-    /// While a compaction takes its time writers go on: what is owed by now.
+    /// While a compaction or a merge takes its time writers go on: what is owed by now.
     pub(crate) fn look_at_space(&self) {
         let space = &self.shared.ledger.space;
-        if space.is_under_way() {
-            space.owes_now(self.looked().owed(&self.config));
+        if space.goes_on(self.shared.log.end().0) {
+            space.owes_now(&self.looked().look(&self.config));
         }
     }
 
@@ -188,10 +203,12 @@ impl Kv {
         let (sealed_end, log_end) = (self.sealed_end(), shared.log.end().0);
         let (_, live) = accounts.sums(log_end);
         let sized = config.chooser().sized(live).stocked(shared.log.waiting());
-        // Until it is done, what a compaction writes stands beside what that replaces; and writers are slowed down by what is too much: about
-        // as much as this.
-        let coming = sized.volume_bytes + config.volume_bytes;
-        let beside_bytes = shared.log.idle_bytes() + shared.ledger.files_bytes() + coming;
+        // Until it is done, what a compaction writes stands beside what that replaces; where as much is too much, writers wait longest; and they
+        // go on meanwhile.
+        let coming = 3 * sized.volume_bytes;
+        // The bound is one of keys and values: what they are framed by is dead.
+        let framing = sized.share(shared.ledger.framing_bytes(live));
+        let beside_bytes = shared.log.idle_bytes() + shared.ledger.room_bytes() + framing + coming;
         Looked { accounts, damaged, sealed_end, log_end, chooser: Chooser { beside_bytes, ..sized } }
     }
 

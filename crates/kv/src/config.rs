@@ -25,6 +25,8 @@ const LEDGER_BYTES_MAX: u64 = 5 << 30;
 /// Four volumes of the least size, and the journal of one checkpoint, which no compaction may take before it: a store of less than 160 MiB would be
 /// rewritten again and again for less. `RocksDB` holds four files of 64 MiB before it merges any, `LevelDB` some 30 MiB in all.
 const SPACE_ROOM_BYTES_MIN: u64 = 64 << 20;
+/// Of values of 8 KB that is the ledger of 7 GiB, on one level.
+const LEDGER_LEVEL1_BYTES: u64 = 64 << 20;
 /// Shares of the cache move by as much as one of these.
 const SHARE_STEPS: u64 = 64;
 const _: () = assert!(
@@ -73,13 +75,13 @@ pub struct Config {
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
     /// Bytes on disk for each hundred of values that live, at most: beyond it the emptiest volumes are compacted. Less room costs more
-    /// writes. The ledger, the room that the log holds ready, what a compaction is about to write and what may come meanwhile count too, up to
-    /// a quarter of what may be dead.
+    /// writes. The ledger, the room that the log holds ready, what keys and values are framed by, what a compaction is about to write and what
+    /// may come meanwhile count too, up to a quarter of what may be dead.
     pub space_amplification_max_percent: u32,
     /// Bytes on disk beyond those of values that live that are none too many, however little lives: less of them is never compacted for. At
     /// the default it counts while less than 160 MiB live.
     pub space_room_bytes_min: u64,
-    /// About the bytes of one compacted volume, at most: a 128th of what lives, but no less than a quarter of this.
+    /// About the bytes of one compacted volume, at most: a 256th of what lives, but no less than a quarter of this.
     pub volume_bytes: u64,
     /// From which hour to which values may be compacted, over midnight if the second is lower; always if they are the same. Of the
     /// clock's UTC, shifted by `utc_offset_minutes`.
@@ -181,6 +183,7 @@ impl Config {
             rows_bytes,
             memory_bytes_max,
             memory_bytes_kept,
+            level1_bytes: LEDGER_LEVEL1_BYTES,
             ..assent_runs::Config::default()
         }
     }

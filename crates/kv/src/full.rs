@@ -1,4 +1,5 @@
-//! Memory is full: writers say so, and whoever ticks hears of it at once and not when his time is over.
+//! Memory is full, or there are too many dead values: writers say so, and whoever ticks, or works, hears of it at once and not when his time is
+//! over.
 //!
 //! Walk: [`Full::tell`] with each write that finds it so; the first of them wakes · [`Full::hears`] when a tick begins, [`Full::forget`] when
 //! it has ended well: the next full memory is told again. After a failure it is not, so that who rests is left alone · [`Full::wait`].

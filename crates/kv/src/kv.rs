@@ -48,6 +48,8 @@ pub struct Kv {
     pub(crate) counts: Mutex<Counts>,
     /// The ledger's memory is full.
     pub(crate) full: Full,
+    /// Writers wait for dead values.
+    pub(crate) wanted: Full,
     /// Held by whoever writes the ledger's memory out.
     pub(crate) stepping: Mutex<()>,
     pub(crate) leases: Arc<Leases>,
@@ -256,6 +258,7 @@ impl Kv {
             config,
             counts: Mutex::new(counts),
             full: Full::default(),
+            wanted: Full::default(),
             stepping: Mutex::default(),
             leases: Arc::new(Leases::new(&config)),
             naming: Mutex::default(),

@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use assent_ids::Lsn;
@@ -108,6 +108,8 @@ pub(crate) struct Ledger {
     pub(crate) time: OnceLock<Arc<Time>>,
     /// What compactions are to give back.
     pub(crate) space: Space,
+    /// Level 0 of its files may have rows of which nobody has looked up what they supersede.
+    pub(crate) unseen: AtomicBool,
 }
 
 /// What the next note will say.
@@ -208,6 +210,7 @@ impl Ledger {
 
     fn of(runs: Runs, notes: Notes) -> Self {
         let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
+        let unseen = AtomicBool::new(runs.debt().level0_runs > 0);
         Self {
             runs,
             notes: Mutex::new(notes),
@@ -217,6 +220,7 @@ impl Ledger {
             made: Default::default(),
             time: OnceLock::new(),
             space: Space::default(),
+            unseen,
         }
     }
 
@@ -488,7 +492,16 @@ impl Ledger {
     /// As the disk says; `Corrupt`, naming the file, if what it had to read is damaged. Nothing has changed then.
     pub(crate) fn merge(&self, log: &dyn Log, pace: &dyn Pace) -> Result<bool, KvError> {
         let owner = Clerk { ledger: self, log };
-        Ok(self.runs.merge(&owner, pace)?.is_some_and(|step| step != Step::Stopped))
+        let level0_runs = self.debt().level0_runs;
+        let step = self.runs.merge(&owner, pace)?;
+        if matches!(step, Some(Step::Merged { to: 1.., .. })) {
+            // What was merged is as much again, and goes once no manifest names it. If that fails, with the next commit.
+            _ = self.renote(None);
+        }
+        if matches!(step, Some(Step::Merged { to: 1, .. })) && self.debt().level0_runs < level0_runs {
+            self.unseen.store(false, Ordering::Relaxed);
+        }
+        Ok(step.is_some_and(|step| step != Step::Stopped))
     }
 
     /// Bytes that only snapshots keep in memory.

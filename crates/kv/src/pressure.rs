@@ -4,7 +4,7 @@
 //!   memory     from half of what it may take; all of it: the longest delay
 //!   level 0    from 12 runs, 36: the longest delay
 //!   merges     from 256 MiB that wait to be merged, 1 GiB: the longest delay
-//!   dead       from the first dead byte more than is wished that came since compactions began; a volume and a quarter: the longest delay
+//!   dead       from the first dead byte more than is wished that came since compactions began; a volume: the longest delay
 //!   old        from a volume of what was too much before that; a quarter of what lives, and a volume, more: the longest delay
 //! ```
 //! The worst of them counts, squared: little at first. Rows beyond a few wait longer, none longer than [`DELAY_MAX`].
@@ -51,7 +51,7 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
     let worst = part(pressure.memory_bytes, memory)
         .max(part(pressure.level0_runs, LEVEL0_RUNS))
         .max(part(pressure.merge_bytes, MERGE_BYTES))
-        .max(part(pressure.dead_bytes, (0, pressure.volume_bytes + pressure.volume_bytes / 4)))
+        .max(part(pressure.dead_bytes, (0, pressure.volume_bytes)))
         .max(part(pressure.old_bytes, old_bytes(pressure.live_bytes, pressure.volume_bytes)));
     if worst == 0 {
         return Duration::ZERO;
@@ -114,9 +114,9 @@ mod tests {
             (merges(640), 200, 2_500),
             (merges(1024), 200, 10_000),
             (dead(4), 200, 0),
-            (dead(8), 200, 99),
-            (dead(40), 200, 2_500),
-            (dead(80), 200, 10_000),
+            (dead(8), 200, 156),
+            (dead(32), 200, 2_500),
+            (dead(64), 200, 10_000),
             (old(64, 0), 200, 0),
             (old(96, 0), 200, 2_500),
             (old(128, 0), 200, 10_000),

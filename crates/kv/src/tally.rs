@@ -5,6 +5,7 @@
 //! Deliberately absent: the note's bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use assent_ids::Lsn;
 use assent_journal::Log;
@@ -29,6 +30,11 @@ pub(crate) struct Clerk<'a> {
 impl Owner for Clerk<'_> {
     fn durable(&self) -> u64 {
         self.log.durable().0
+    }
+
+    /// What small runs hide of the journal has to be known, or far too much of it would be taken for living.
+    fn gathers(&self) -> bool {
+        self.log.stretch_bytes().is_none() || !self.ledger.unseen.load(Ordering::Relaxed)
     }
 
     fn tally(&self) -> Box<dyn Tally + '_> {
@@ -136,6 +142,9 @@ impl Tally for Count<'_> {
     }
 
     fn committed(mut self: Box<Self>) {
+        if matches!(self.before, Some(None)) {
+            self.clerk.ledger.unseen.store(true, Ordering::Relaxed);
+        }
         let mut notes = self.clerk.ledger.notes();
         notes.kept = self.kept(notes.kept);
         let (accounts, broken) = self.next.take().unwrap_or_else(|| (notes.accounts.clone(), None));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tick    publish what nobody waited for · write the memory out when it is due          about every 100 ms, and when it is full
-//!   work    one merge or one compaction of values, in turn                              in a loop, beside the ticks
+//!   work    one merge or one compaction of values, in turn                              in a loop, beside the ticks; again when a writer waits
 //!   put     sleeps as long as [`crate::pressure`] says, before it comes to the desk
 //! ```
 //! The two may be under way at the same time, so that memory never waits for a merge; that is why they have a thread each where there
@@ -88,6 +88,12 @@ impl Kv {
         self.full.wait(at_most);
     }
 
+    /// Sleeps until more work should be looked for: for so long, or until somebody writes who is slowed down by dead values. Who sleeps on
+    /// would let him wait for nothing.
+    pub fn wait_work(&self, at_most: Duration) {
+        self.wanted.wait(at_most);
+    }
+
     /// A ledger that is smaller than its part of the cache leaves the rest to rows with their values.
     fn share_cache(&self) {
         let (ledger, rows) = self.config.share_cache(self.shared.ledger.files_bytes());
@@ -105,6 +111,7 @@ impl Kv {
         if self.read_only {
             return false;
         }
+        self.wanted.hears();
         {
             let mut counts = self.counts();
             if counts.work_rest > 0 {
@@ -112,6 +119,7 @@ impl Kv {
                 return false;
             }
         }
+        self.wanted.forget();
         let done = self.in_turn(pace);
         let mut counts = self.counts();
         if done.is_err() {
@@ -155,11 +163,10 @@ impl Kv {
     /// A pace within [`crate::Config::background_bytes_per_second`], until `is_stopped` says so.
     #[must_use]
     pub fn throttle(&self, is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Throttle {
-        let (shared, Config { background_bytes_per_second, volume_bytes, .. }) =
-            (Arc::clone(&self.shared), self.config);
+        let (shared, Config { background_bytes_per_second, .. }) = (Arc::clone(&self.shared), self.config);
         let rest = move || {
-            let debt = shared.ledger.space.debt(|| shared.time.clock().now());
-            throttle::rest(debt.bytes, volume_bytes)
+            let debt = shared.ledger.space.debt(shared.log.end().0, || shared.time.clock().now());
+            throttle::rest(debt.bytes, debt.volume)
         };
         Throttle::new(self.shared.time.clock().clone(), background_bytes_per_second, is_stopped, rest)
     }
@@ -169,6 +176,9 @@ impl Kv {
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
         let (debt, space) = (self.shared.ledger.debt(), self.space_debt());
+        if space.bytes > 0 {
+            self.wanted.tell();
+        }
         let pressure = Pressure {
             memory_bytes: debt.active_bytes + debt.immutable_bytes,
             memory_bytes_max: self.config.memory_bytes_max(),
@@ -177,14 +187,14 @@ impl Kv {
             dead_bytes: space.bytes.saturating_sub(space.old),
             old_bytes: space.old,
             live_bytes: space.live,
-            volume_bytes: self.config.volume_bytes,
+            volume_bytes: space.volume,
         };
         pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum())
     }
 
     /// Values on disk that are too much.
     fn space_debt(&self) -> space::Debt {
-        self.shared.ledger.space.debt(|| self.shared.time.clock().now())
+        self.shared.ledger.space.debt(self.shared.ledger.published().0, || self.shared.time.clock().now())
     }
 
     /// With no lock held: nobody stands behind one that waits.

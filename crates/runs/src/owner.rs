@@ -14,6 +14,12 @@ pub trait Owner: Send + Sync {
     /// How far the owner's log is durable. A memtable is flushed only when all of it is: the map must not know what a power cut
     /// can take from the log, for the log is not replayed below [`crate::Runs::applied`].
     fn durable(&self) -> u64;
+
+    /// Whether runs of level 0 that are little beside what they meet below are gathered among themselves before all of them go down: level 1 is
+    /// written again less often. What they supersede leaves later by so much. Default false.
+    fn gathers(&self) -> bool {
+        false
+    }
 }
 
 /// The account of one flush or merge; what it says is committed with it, or was never said.

@@ -4,6 +4,7 @@
 //!   flush    a memtable waits; unless level 0 is far too full and it is the only one
 //!   drop     a run whose every entry was erased goes without being written again
 //!   merge    level 0 has enough runs or a level is over its bytes, the fullest first · a run is half tombstones · too many ranges wait for one
+//!   gather   a merge within level 0, where that is little beside what it meets below, if the owner likes
 //!   move     a merge into nothing, of a run without tombstones: only the manifest changes
 //! ```
 //! Walk: [`next`] asks in this order, [`next_merge`] where flushes have a lane of their own · [`Work`] says what it is about, by run.
@@ -18,6 +19,10 @@ use crate::run::{RunFacts, RunId};
 pub(crate) const RANGES_MAX: usize = 1024;
 /// Level 0 may have so many times the runs that begin a merge before it goes before a flush.
 const LEVEL0_URGENT: usize = 3;
+/// Level 0 is little beside what it meets below while it is less than such a part of it.
+const LITTLE: u64 = 3;
+/// Runs of level 0 that are gathered are so many times the longest of them.
+const GROWTH: u64 = 3;
 /// With so many memtables that wait nothing goes before a flush.
 const FROZEN_URGENT: usize = 2;
 
@@ -30,6 +35,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) levels: &'a [Vec<RunFacts>],
     /// What was erased, as far as it is durable.
     pub(crate) erased: &'a Erased,
+    /// Level 0 may gather its runs before they go down.
+    pub(crate) gathers: bool,
 }
 
 /// A piece of work.
@@ -41,7 +48,7 @@ pub(crate) enum Work {
     Drop(RunId),
     /// A run goes one level down as it is.
     Move(RunId),
-    /// These become runs of a level. Of one level, or of two neighbours.
+    /// These become runs of a level. Of one level, or of two neighbours. At level 0 they are neighbours too, and become one.
     Merge { inputs: Vec<RunId>, to: usize },
 }
 
@@ -64,8 +71,13 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
     if let Some(run) = shape.levels.iter().flatten().find(erased) {
         return Some(Work::Drop(run.id));
     }
+    let gathered = shape.gathered(level0_runs);
     let too_full = |level: usize| match level {
-        0 => share(number(at_level0), number(level0_runs)),
+        0 => match &gathered {
+            Gathered::Down => share(number(at_level0), number(level0_runs)),
+            Gathered::These(_) => WHOLE,
+            Gathered::Wait => 0,
+        },
         _ => share(shape.bytes(level), config.level_bytes(level).saturating_add(1)),
     };
     // The fullest first, of two the upper one. Not always level 0: where it is due again whenever its merge ends, the level below
@@ -73,7 +85,10 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
     let levels = (0..shape.levels.len().min(LEVELS_MAX - 1)).rev();
     let fullest = levels.filter(|level| too_full(*level) >= WHOLE).max_by_key(|level| too_full(*level));
     match fullest {
-        Some(0) => return Some(shape.merge_level0()),
+        Some(0) => match gathered {
+            Gathered::These(inputs) => return Some(Work::Merge { inputs, to: 0 }),
+            _ => return Some(shape.merge_level0()),
+        },
         Some(level) => {
             if let Some(run) = shape.cheapest(level) {
                 return Some(shape.down(run));
@@ -128,6 +143,15 @@ pub(crate) fn debt_bytes(levels: impl IntoIterator<Item = (usize, u64)>, config:
     debt.sum()
 }
 
+/// What becomes of level 0.
+enum Gathered {
+    /// All of it goes down, once it has enough runs.
+    Down,
+    /// These become one run.
+    These(Vec<RunId>),
+    Wait,
+}
+
 /// A run and its level.
 type At<'a> = (usize, &'a RunFacts);
 
@@ -150,11 +174,38 @@ impl<'a> Shape<'a> {
 
     /// All of level 0, for its runs overlap each other, and what it meets at level 1.
     fn merge_level0(self) -> Work {
+        let inputs = self.level(0).iter().chain(self.met_by_level0()).map(|run| run.id).collect();
+        Work::Merge { inputs, to: 1 }
+    }
+
+    fn met_by_level0(self) -> &'a [RunFacts] {
         let runs = self.level(0);
         let first = runs.iter().map(|run| run.first.as_slice()).min().unwrap_or_default();
         let last = runs.iter().map(|run| run.last.as_slice()).max().unwrap_or_default();
-        let met = self.overlapping(1, first, last);
-        Work::Merge { inputs: runs.iter().chain(met).map(|run| run.id).collect(), to: 1 }
+        self.overlapping(1, first, last)
+    }
+
+    /// Runs that are little beside what they meet at level 1 wait until they are more: each time they go down all of that is written again.
+    /// Meanwhile the newest of them, as many as possible, become one that is much longer than each of them was.
+    fn gathered(self, level0_runs: usize) -> Gathered {
+        let runs = self.level(0);
+        let below: u64 = self.met_by_level0().iter().map(|run| run.bytes).sum();
+        let many = level0_runs.saturating_mul(LEVEL0_URGENT);
+        if !self.gathers || runs.len() >= many || self.bytes(0).saturating_mul(LITTLE) >= below {
+            return Gathered::Down;
+        }
+        let (mut sum, mut longest, mut count) = (0_u64, 0, 0);
+        for (at, run) in (1..).zip(runs) {
+            sum = sum.saturating_add(run.bytes);
+            longest = run.bytes.max(longest);
+            if at >= level0_runs && sum >= GROWTH.saturating_mul(longest) {
+                count = at;
+            }
+        }
+        if count < 2 {
+            return Gathered::Wait;
+        }
+        Gathered::These(runs.iter().take(count).map(|run| run.id).collect())
     }
 
     fn met_bytes(self, (level, run): At<'_>) -> u64 {

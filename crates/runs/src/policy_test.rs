@@ -36,7 +36,7 @@ fn erased(ranges: &[(&str, u64)]) -> Erased {
 }
 
 fn judge(frozen: usize, levels: &[Vec<RunFacts>], erased: &Erased) -> Option<Work> {
-    next(Shape { frozen, levels, erased }, &config())
+    next(Shape { frozen, levels, erased, gathers: false }, &config())
 }
 
 fn merge(inputs: &[u64], to: usize) -> Option<Work> {
@@ -101,6 +101,33 @@ fn what_is_most_urgent() {
     ];
     for (name, frozen, levels, expected) in rows {
         assert_eq!(judge(frozen, &levels, &nothing), expected, "{name}");
+    }
+}
+
+#[test]
+fn runs_that_are_little_beside_what_they_meet_are_gathered_before_all_of_them_go_down() {
+    type Row = (&'static str, &'static [u64], u64, Option<Work>);
+    // Bytes of the runs of level 0, of which two are enough and six are many, and of the one that they meet.
+    let rows: [Row; 9] = [
+        ("they wait until they would be three times the longest", &[10, 10], 1000, None),
+        ("three of one length become one", &[10, 10, 10], 1000, merge(&[0, 1, 2], 0)),
+        ("a longer one behind them waits for its like", &[10, 10, 10, 30], 1000, merge(&[0, 1, 2], 0)),
+        ("a short one is no obstacle", &[1, 10, 10, 10, 90], 1000, merge(&[0, 1, 2, 3], 0)),
+        ("as many as possible", &[10, 10, 10, 30, 30], 1000, merge(&[0, 1, 2, 3, 4], 0)),
+        ("those of different lengths wait", &[10, 30, 90], 1000, None),
+        ("a third of what is below goes down", &[10, 30, 60], 300, merge(&[0, 1, 2, 9], 1)),
+        ("so do too many", &[1, 3, 9, 27, 81, 100], 1000, merge(&[0, 1, 2, 3, 4, 5, 9], 1)),
+        ("and what meets nothing", &[10, 10], 0, merge(&[0, 1], 1)),
+    ];
+    for (name, above, below, expected) in rows {
+        let level0 = (0..).zip(above).map(|(id, bytes)| run(id, "bf", *bytes)).collect();
+        let met = if below > 0 { vec![run(8, "AA", 1), run(9, "az", below)] } else { vec![run(8, "AA", 1)] };
+        let levels = [level0, met];
+        let nothing = Erased::default();
+        let judge = |gathers| next(Shape { frozen: 0, levels: &levels, erased: &nothing, gathers }, &config());
+        assert_eq!(judge(true), expected, "{name}");
+        let down = judge(false);
+        assert!(matches!(down, Some(Work::Merge { to: 1, .. })), "{name}: {down:?}");
     }
 }
 

@@ -392,7 +392,7 @@ impl Runs {
     /// # Errors
     /// As [`Runs::flush`].
     pub fn step(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Option<Step>, RunsError> {
-        if !self.is_read_only && Task::is_flush_first(self, owner.durable()) {
+        if !self.is_read_only && Task::is_flush_first(self, owner) {
             let flushed = self.flush(owner, pace)?;
             if flushed.is_some() {
                 return Ok(flushed);
@@ -432,14 +432,14 @@ impl Runs {
         lane: &Mutex<()>,
         owner: &dyn Owner,
         pace: &dyn Pace,
-        next: impl Fn(&'a Self, u64) -> Option<Task<'a>>,
+        next: impl Fn(&'a Self, &dyn Owner) -> Option<Task<'a>>,
     ) -> Result<Option<Step>, RunsError> {
         let _alone = lock(lane);
         self.refuse_closed()?;
         if self.is_read_only {
             return Ok(None);
         }
-        let work = || next(self, owner.durable()).map(|task| task.run(owner, pace));
+        let work = || next(self, owner).map(|task| task.run(owner, pace));
         let done = match work() {
             Some(Err(Halt::Failed(error))) if error.kind() == Kind::Full => match self.give_back() {
                 Ok(true) => work(),

@@ -76,7 +76,7 @@ impl From<RunsError> for Halt {
 pub(crate) struct Edit {
     /// Runs that go from wherever they are.
     pub(crate) gone: Vec<RunId>,
-    /// Runs that come, and to which level: at level 0 they are the newest.
+    /// Runs that come, and to which level: at level 0 they are the newest, or as old as those that go from there.
     pub(crate) come: Vec<RunFacts>,
     pub(crate) to: usize,
     /// The memtable that they hold now: with it comes its mark, and what was erased while it was active.
@@ -86,12 +86,15 @@ pub(crate) struct Edit {
 impl Edit {
     pub(crate) fn levels(&self, now: &[Vec<RunFacts>]) -> Vec<Vec<RunFacts>> {
         let mut levels = now.to_vec();
+        // What was gathered stands where its runs stood: behind those that were flushed meanwhile.
+        let gathered = |runs: &Vec<RunFacts>| runs.iter().position(|run| self.gone.contains(&run.id));
+        let at = now.first().filter(|_| self.to == 0).and_then(gathered).unwrap_or(0);
         levels.iter_mut().for_each(|level| level.retain(|run| !self.gone.contains(&run.id)));
         if levels.len() <= self.to {
             levels.resize_with(self.to + 1, Vec::new);
         }
         if let Some(level) = levels.get_mut(self.to) {
-            level.splice(0..0, self.come.iter().cloned());
+            level.splice(at..at, self.come.iter().cloned());
             if self.to > 0 {
                 level.sort_by(|a, b| a.first.cmp(&b.first));
             }
@@ -118,22 +121,23 @@ pub(crate) struct Task<'a> {
 
 impl<'a> Task<'a> {
     /// A flush of the oldest memtable that may have one.
-    pub(crate) fn flush_next(runs: &'a Runs, durable: u64) -> Option<Self> {
-        Self::chosen(runs, durable, |shape| (shape.frozen > 0).then_some(Work::Flush))
+    pub(crate) fn flush_next(runs: &'a Runs, owner: &dyn Owner) -> Option<Self> {
+        Self::chosen(runs, owner, |shape| (shape.frozen > 0).then_some(Work::Flush))
     }
 
     /// Anything but a flush.
-    pub(crate) fn merge_next(runs: &'a Runs, durable: u64) -> Option<Self> {
-        Self::chosen(runs, durable, |shape| policy::next_merge(shape, &runs.config))
+    pub(crate) fn merge_next(runs: &'a Runs, owner: &dyn Owner) -> Option<Self> {
+        Self::chosen(runs, owner, |shape| policy::next_merge(shape, &runs.config))
     }
 
     /// Whether the most urgent piece of work is a flush.
-    pub(crate) fn is_flush_first(runs: &'a Runs, durable: u64) -> bool {
-        let next = Self::chosen(runs, durable, |shape| policy::next(shape, &runs.config));
+    pub(crate) fn is_flush_first(runs: &'a Runs, owner: &dyn Owner) -> bool {
+        let next = Self::chosen(runs, owner, |shape| policy::next(shape, &runs.config));
         next.is_some_and(|task| task.work == Work::Flush)
     }
 
-    fn chosen(runs: &'a Runs, durable: u64, choose: impl FnOnce(Shape<'_>) -> Option<Work>) -> Option<Self> {
+    fn chosen(runs: &'a Runs, owner: &dyn Owner, choose: impl FnOnce(Shape<'_>) -> Option<Work>) -> Option<Self> {
+        let (durable, gathers) = (owner.durable(), owner.gathers());
         // The version of these contents: a commit publishes before it lets the book go.
         let book = runs.book();
         let version = runs.version();
@@ -141,7 +145,7 @@ impl<'a> Task<'a> {
             (Arc::clone(book.erased()), book.contents().applied, book.contents().levels.clone());
         drop(book);
         let frozen = version.frozen.iter().filter(|frozen| frozen.mark <= durable).count();
-        let shape = Shape { frozen, levels: &levels, erased: &erased };
+        let shape = Shape { frozen, levels: &levels, erased: &erased, gathers };
         let work = choose(shape)?;
         let oldest = if work == Work::Flush { version.frozen.last().cloned() } else { None };
         Some(Self { runs, shown: Arc::clone(&version.levels), oldest, erased, applied, levels, work })
@@ -193,7 +197,9 @@ impl<'a> Task<'a> {
 
     fn merge(&self, inputs: &[RunId], to: usize, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
         let mut tally = owner.tally();
-        let mut output = Output::new(self.runs, pace, self.applied, self.runs.config.run_bytes);
+        // At level 0 runs are counted, so what is gathered is one.
+        let run_bytes = if to == 0 { u64::MAX } else { self.runs.config.run_bytes };
+        let mut output = Output::new(self.runs, pace, self.applied, run_bytes);
         let mut merged = Merged::new(self.cursors(inputs));
         merged.seek(&[])?;
         while let Some(entry) = merged.entry() {
@@ -227,7 +233,8 @@ impl<'a> Task<'a> {
             }
             tally.leaves(entry);
         }
-        if self.is_hidden_below(entry.key, to + 1) {
+        // At level 0 there may be older runs beside it.
+        if self.is_hidden_below(entry.key, if to == 0 { 0 } else { to + 1 }) {
             return output.push(&Entry { value: None, ..*entry });
         }
         output.passed(entry)

@@ -61,8 +61,9 @@ pub(crate) fn work_kv(shared: &Arc<Shared>, kv: &Arc<Kv>) {
     let asked = Arc::clone(shared);
     let pace = kv.throttle(move || asked.drain.until().is_some());
     give_way();
-    while shared.drain.sleep(TICK) {
+    while shared.drain.until().is_none() {
         while kv.work(&pace) && shared.drain.until().is_none() {}
+        kv.wait_work(TICK);
     }
 }
 

@@ -84,7 +84,7 @@ impl Ours {
         })?;
         ours.start("kv-work", move |kv, stop| {
             while kv.work(&pace) && stop.value() == 0 {}
-            stop.wait(0, Some(TICK));
+            kv.wait_work(TICK);
         })?;
         Ok(ours)
     }

@@ -64,6 +64,23 @@ impl Default for Chooser {
     }
 }
 
+/// What is too much on disk, as far as compactions can give it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owed {
+    pub(crate) bytes: u64,
+    /// As long as there is room for so many more, nothing is too much.
+    pub(crate) room: u64,
+    /// No more than this can be given back.
+    pub(crate) most: u64,
+}
+
+impl Owed {
+    /// Once so many bytes more were written.
+    pub(crate) fn after(&self, written: u64) -> u64 {
+        self.bytes.saturating_add(written.saturating_sub(self.room)).min(self.most)
+    }
+}
+
 /// Volumes to compact into one: all whose range lies in this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
@@ -84,7 +101,7 @@ const CRUMB: u64 = 16;
 /// So many files more than twice what is needed are none too many.
 const FILES_SPARE: u64 = 8;
 /// A volume is no more than such a part of what lives: what one that is being written takes beside what it replaces is little then.
-const VOLUMES: u64 = 128;
+const VOLUMES: u64 = 256;
 /// But no less than such a part of the longest, or the files of a small store would be many.
 const VOLUME_PARTS: u64 = 4;
 /// Nor than that many bytes: three blocks of each are its own.
@@ -123,15 +140,16 @@ impl Chooser {
     }
 
     /// Bytes beyond what is wished, of what [`Chooser::choose`] may take: what it may not take is nobody's debt, but for the end of the log,
-    /// up to `none_bytes`, which is always there. Where these are much beside what lives, that much is none either.
+    /// up to `tail_bytes`, which is always there. Where `none_bytes` are much beside what lives, that much is none either. Or how much room
+    /// there is up to that.
     pub(crate) fn owed(
         &self,
         accounts: &Accounts,
         damaged: &BTreeSet<u64>,
-        sealed_end: u64,
-        log_end: u64,
+        (sealed_end, log_end): (u64, u64),
+        tail_bytes: u64,
         none_bytes: u64,
-    ) -> u64 {
+    ) -> Owed {
         let is_whole =
             |account: &Account| !account.is_kept() && damaged.range(account.first..account.end).next().is_none();
         let volumes = accounts.compacted().copied().filter(is_whole);
@@ -143,13 +161,21 @@ impl Chooser {
         let dead: u64 = gives.map(|account| account.born.min(account.bytes).saturating_sub(account.live)).sum();
         let (all_bytes, all_live) = spared(accounts, log_end, |volume| !is_whole(volume));
         let beside = self.beside(all_live);
-        let rest = all_bytes.saturating_sub(bytes).min(none_bytes);
+        let rest = all_bytes.saturating_sub(bytes).min(tail_bytes);
         let rest_live = all_live.saturating_sub(live).min(rest);
-        let owed = (bytes + rest + beside).saturating_sub(self.allowed(live + rest_live));
+        let none = self.none(none_bytes, all_live);
+        let (taken, takes_up_to) = (bytes + rest + beside, self.allowed(live + rest_live) + none);
         // Whatever can be taken: a store that is within its bound owes nothing.
-        let whole = (all_bytes + beside).saturating_sub(self.allowed(all_live));
-        let none = none_bytes.saturating_sub(self.beside_max(all_live));
-        owed.min(whole).min(dead).saturating_sub(none)
+        let (whole, up_to) = (all_bytes + beside, self.allowed(all_live) + none);
+        let room = takes_up_to.saturating_sub(taken).max(up_to.saturating_sub(whole));
+        let most = dead.saturating_sub(none);
+        let bytes = taken.saturating_sub(takes_up_to).min(whole.saturating_sub(up_to)).min(most);
+        Owed { bytes, room, most }
+    }
+
+    /// What of so many bytes is no debt, for it is much beside what lives.
+    pub(crate) fn none(&self, none_bytes: u64, live: u64) -> u64 {
+        none_bytes.saturating_sub(self.beside_max(live))
     }
 
     /// The same, with volumes that are a small part of so much that lives.
@@ -179,14 +205,18 @@ impl Chooser {
 
     /// Bytes on disk, for so many that live: a share of these, and never less than some beyond them. A share of little is less than what the
     /// newest segment and the volume under way take, and compactions would write all of it again and again to be within it.
+    pub(crate) fn allowed(&self, live: u64) -> u64 {
+        self.share(live).max(live.saturating_add(self.room_bytes_min))
+    }
+
+    /// A share of what lives alone.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "at least 0, and precision is of no matter"
     )]
-    pub(crate) fn allowed(&self, live: u64) -> u64 {
-        let share = (real(live) * self.space_amplification_max) as u64;
-        share.max(live.saturating_add(self.room_bytes_min))
+    pub(crate) fn share(&self, live: u64) -> u64 {
+        (real(live) * self.space_amplification_max) as u64
     }
 
     /// Of volumes, in groups of neighbours, and of cells.
@@ -409,7 +439,7 @@ mod tests {
         let owed = |damaged: &[u64], sealed_end| {
             let damaged: BTreeSet<u64> = damaged.iter().copied().collect();
             let choice = chooser.choose(&accounts, &damaged, sealed_end, 600, 3);
-            (choice.is_some(), chooser.owed(&accounts, &damaged, sealed_end, 600, 5))
+            (choice.is_some(), chooser.owed(&accounts, &damaged, (sealed_end, 600), 5, 5).bytes)
         };
         // A prepared branch keeps all of the journal: there is something to do, and it gives back next to nothing.
         assert_eq!(owed(&[], 100), (true, 0));
@@ -425,16 +455,32 @@ mod tests {
         // A branch keeps the journal: much of it, and all of that lives.
         let kept = accounts(&[(100, 72, 1, 5)], &[100; 20]);
         assert_eq!(chooser.choose(&kept, &BTreeSet::new(), 100, 2100, 3), None);
-        assert_eq!(chooser.owed(&kept, &BTreeSet::new(), 100, 2100, 5), 0);
+        assert_eq!(chooser.owed(&kept, &BTreeSet::new(), (100, 2100), 5, 5).bytes, 0);
         // A damaged volume in which nothing lives any more is never given back, and is not the end of the log.
         let volumes = accounts(&[(100, 0, 1, 5), (100, 72, 1, 5)], &[]);
         let owed = |volume_bytes| {
             let chooser = Chooser { volume_bytes, ..Chooser::default() };
-            chooser.owed(&volumes, &BTreeSet::from([50]), 200, 200, volume_bytes)
+            chooser.owed(&volumes, &BTreeSet::from([50]), (200, 200), volume_bytes, volume_bytes).bytes
         };
         assert_eq!([owed(7), owed(100)], [0, 0]);
         let chooser = Chooser { volume_bytes: 5, ..Chooser::default() };
-        assert_eq!(chooser.owed(&volumes, &BTreeSet::new(), 200, 200, 5), 200 - 100);
+        assert_eq!(chooser.owed(&volumes, &BTreeSet::new(), (200, 200), 5, 5).bytes, 200 - 100);
+    }
+
+    #[test]
+    fn there_is_room_until_both_what_can_be_taken_and_all_of_it_are_at_their_bound() {
+        let chooser = Chooser { volume_bytes: 5, ..Chooser::default() };
+        let owed = |volumes: &[(u64, u64, u32, u64)], cells: &[u64], sealed_end| {
+            let end = u64::try_from(volumes.len() + cells.len()).unwrap() * 100;
+            chooser.owed(&accounts(volumes, cells), &BTreeSet::new(), (sealed_end, end), 5, 5)
+        };
+        // 100 live, 140 may be there; the other 60 are dead in the cells.
+        let cells = [50, 50];
+        assert_eq!(owed(&[], &cells, 200), Owed { bytes: 60, room: 0, most: 100 });
+        assert_eq!(owed(&[(100, 80, 1, 5)], &[80], 200), Owed { bytes: 0, room: 24, most: 40 });
+        let owed = owed(&[], &[80, 80], 200);
+        assert_eq!(owed, Owed { bytes: 0, room: 24, most: 40 });
+        assert_eq!([0, 24, 25, 64, 65].map(|written| owed.after(written)), [0, 0, 1, 40, 40]);
     }
 
     #[test]
@@ -442,7 +488,7 @@ mod tests {
         let chooser = Chooser { space_amplification_max: 1.0, volume_bytes: 5, ..Chooser::default() };
         let owed = |live| {
             let accounts = accounts(&[(1000, live, 1, 5)], &[]);
-            chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0)
+            chooser.owed(&accounts, &BTreeSet::new(), (100, 100), 0, 0).bytes
         };
         assert_eq!([owed(950), owed(951)], [50, 0]);
         // What its index takes is not dead.
@@ -450,9 +496,13 @@ mod tests {
         let facts = Facts { first: 0, end: 100, generation: 2, bytes: 1000, ..Facts::default() };
         let indexed = Compacted { end: 100, generation: 2, as_of: 9, facts, kept_bytes: 849, ..Compacted::default() };
         accounts.replace(&indexed).unwrap();
-        assert_eq!(chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0), 0, "1 in 1000 more than is worth it");
+        assert_eq!(
+            chooser.owed(&accounts, &BTreeSet::new(), (100, 100), 0, 0).bytes,
+            0,
+            "1 in 1000 more than is worth it"
+        );
         accounts.replace(&Compacted { generation: 3, kept_bytes: 900, ..indexed }).unwrap();
-        assert_eq!(chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0), 100);
+        assert_eq!(chooser.owed(&accounts, &BTreeSet::new(), (100, 100), 0, 0).bytes, 100);
     }
 
     #[test]
@@ -473,7 +523,7 @@ mod tests {
     #[test]
     fn volumes_are_a_small_part_of_what_lives_and_neither_tiny_nor_longer_than_they_may_be() {
         let sized = |live| Chooser::default().sized(live).volume_bytes >> 20;
-        assert_eq!([0, 2 << 30, 4 << 30, 8 << 30, u64::MAX].map(sized), [16, 16, 32, 64, 64]);
+        assert_eq!([0, 4 << 30, 8 << 30, 16 << 30, u64::MAX].map(sized), [16, 16, 32, 64, 64]);
         assert_eq!(Chooser { volume_bytes: 24 << 10, ..Chooser::default() }.sized(0).volume_bytes, 24 << 10);
     }
 
@@ -483,7 +533,7 @@ mod tests {
             let chooser = Chooser { volume_bytes, beside_bytes, ..Chooser::default() };
             let accounts = accounts(&[(bytes, 1200, 1, 500)], &[]);
             let choice = chooser.choose(&accounts, &BTreeSet::new(), 100, 100, 3);
-            (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), 100, 100, volume_bytes))
+            (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), (100, 100), volume_bytes, volume_bytes).bytes)
         };
         // 1.4 x 1200 are 1680; a quarter of what may be dead is 120.
         assert_eq!([chosen(1600, 80, 100), chosen(1600, 81, 100)], [(false, 0), (true, 1)]);
@@ -516,7 +566,7 @@ mod tests {
             let chooser = Chooser { volume_bytes: 5, room_bytes_min, ..Chooser::default() };
             let accounts = accounts(&[(bytes, 100, 1, 5)], &[]);
             let choice = chooser.choose(&accounts, &BTreeSet::new(), 100, 100, 3);
-            (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), 100, 100, 0))
+            (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), (100, 100), 0, 0).bytes)
         };
         assert_eq!([judged(140, 0), judged(141, 0)], [(false, 0), (true, 1)]);
         assert_eq!([judged(300, 200), judged(301, 200)], [(false, 0), (true, 1)]);

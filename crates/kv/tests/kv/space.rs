@@ -17,8 +17,8 @@ use assent_world::{Clock, Moment};
 
 use super::keep;
 
-/// So many times smaller than a store of 4 GiB with default sizes: segments of 16 MiB, memory of 16, volumes of at most 64.
-const SCALE: u64 = 64;
+/// So many times smaller than a store of 4 GiB with default sizes: segments of 16 MiB, memory of 16, volumes of 16 to 64.
+const SCALE: u64 = 32;
 /// Of the ignored rows.
 const LARGER: u64 = 16;
 /// Keys of a store of 4 GiB.
@@ -170,7 +170,10 @@ impl Race {
         let end = self.writers.lock().unwrap().puts + puts;
         while self.writers.lock().unwrap().puts < end {
             if !self.kv.work(self) {
-                self.run_until(self.clock.now().after(Duration::from_millis(10)));
+                // It is always asked: nobody is slowed down while it rests, and who would be wakes it.
+                let delay = self.kv.delay(&[Op::put(0, &key(0), &[7; VALUE_BYTES])]);
+                assert_eq!(delay, Duration::ZERO, "nothing is done for who waits");
+                self.run_until(self.clock.now().after(Duration::from_millis(1)));
             }
         }
     }
@@ -237,24 +240,23 @@ impl Raced {
     fn takes(&self, space_mean: f64, space_max: f64, written: f64) {
         assert!(self.space_mean <= space_mean && self.space_max <= space_max, "{self:?}");
         assert!(self.written.iter().sum::<f64>() <= written, "{self:?}");
-        // A delay and no stall: what the disk takes in the background is what limits, and it is always asked.
+        // A delay and no stall: what the disk takes in the background is what limits.
         assert!(
-            self.busy >= 0.97 && self.mean_delay > Duration::ZERO && self.mean_delay < Duration::from_millis(3),
+            self.busy >= 0.91 && self.mean_delay > Duration::ZERO && self.mean_delay < Duration::from_millis(3),
             "{self:?}"
         );
     }
 }
 
-// A store of this size pays more than one of 4 GiB: for the first blocks of segments 1 % of space beyond the bound; for blocks of volumes and the
-// ends of segments that no put fits into 3 % within it.
+// A store of this size pays more than one of 4 GiB: for blocks of volumes and the ends of segments that no put fits into 3 % of space.
 #[test]
 fn keys_that_are_overwritten_alike_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
-    race("uniform", uniform, true, SCALE).takes(1.43, 1.45, 2.45);
+    race("uniform", uniform, true, SCALE).takes(1.40, 1.41, 2.49);
 }
 
 #[test]
 fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
-    race("pareto", pareto, true, SCALE).takes(1.425, 1.45, 2.11);
+    race("pareto", pareto, true, SCALE).takes(1.40, 1.41, 2.09);
 }
 
 /// Half of the log was written twice, with zeroes first, though compactions gave as many segments back: they gave them many at a time, more than may
@@ -262,18 +264,18 @@ fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_p
 #[test]
 fn with_a_sync_on_every_write_released_segments_are_written_again_and_few_are_zeroed() {
     let raced = race("sync", pareto, false, SCALE);
-    raced.takes(1.425, 1.45, 2.77);
-    assert!(raced.written[1] <= 0.15, "zeroed {} x what was put", raced.written[1]);
+    raced.takes(1.40, 1.41, 2.69);
+    assert!(raced.written[1] <= 0.1, "zeroed {} x what was put", raced.written[1]);
 }
 
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_keys_that_are_overwritten_alike_stay_near_what_they_may_cost() {
-    race("uniform", uniform, true, LARGER).takes(1.415, 1.44, 2.37);
+    race("uniform", uniform, true, LARGER).takes(1.40, 1.41, 2.42);
 }
 
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
-    race("pareto", pareto, true, LARGER).takes(1.415, 1.44, 2.08);
+    race("pareto", pareto, true, LARGER).takes(1.40, 1.41, 2.06);
 }

@@ -1,7 +1,7 @@
 //! An owner that sums what is in runs: after any crash its note must say what the runs hold.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use assent_runs::{Entry, Facts, Fate, Owner, Tally};
 
@@ -35,6 +35,7 @@ pub struct Accounts {
     sums: Mutex<Sums>,
     /// How far the log is durable.
     pub durable: AtomicU64,
+    pub gathers: AtomicBool,
 }
 
 /// A value that has expired: it may go at any time.
@@ -45,7 +46,7 @@ pub fn is_expired(value: &[u8]) -> bool {
 impl Accounts {
     pub fn of(note: &[u8]) -> Self {
         let sums = Mutex::new(Sums::read(note));
-        Self { sums, durable: AtomicU64::new(u64::MAX) }
+        Self { sums, durable: AtomicU64::new(u64::MAX), ..Self::default() }
     }
 
     pub fn sums(&self) -> Sums {
@@ -87,6 +88,10 @@ impl Owner for Accounts {
 
     fn durable(&self) -> u64 {
         self.durable.load(Ordering::SeqCst)
+    }
+
+    fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::SeqCst)
     }
 }
 

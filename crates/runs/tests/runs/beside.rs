@@ -43,6 +43,10 @@ impl Owner for Beside<'_> {
     fn durable(&self) -> u64 {
         self.accounts.durable()
     }
+
+    fn gathers(&self) -> bool {
+        self.accounts.gathers()
+    }
 }
 
 struct Watched<'a> {

@@ -17,6 +17,7 @@ mod beside;
 mod dirty;
 mod faults;
 mod gate;
+mod gathered;
 mod lanes;
 mod model;
 mod open_files;
