@@ -14,6 +14,7 @@ mod failure;
 mod keeps;
 mod known;
 mod owner;
+mod place;
 mod recovery;
 mod session;
 mod wire;
@@ -76,7 +77,7 @@ impl Mariadb {
     /// [`ResourceError::Connect`] where it is closed, the server is read-only, or does not keep what was prepared.
     pub fn over(name: &str, connection: Conn, limits: Limits) -> Result<Self, ResourceError> {
         let resource = ResourceId::of(name);
-        let checked = Kept::open(limits, Stuck::default(), move || checked(connection, resource, false));
+        let checked = Kept::open(limits, Stuck::default(), move || checked(connection, resource, false, None));
         let kept = checked.map_err(|(kind, native)| ResourceError::Connect {
             name: name.to_owned(),
             place: "the given connection".to_owned(),
@@ -108,7 +109,7 @@ impl Mariadb {
 
     /// How old the place in the server's log may be that is kept with a vote (default: a second). By it a server that was
     /// set back to a copy of its data from before the vote is told from the one that voted (docs/robustness.md); a copy
-    /// from between place and vote is not. `Duration::ZERO` asks behind every vote, in its message, which costs the
+    /// from between place and vote is not. Connections of this process to the same server ask for one another. `Duration::ZERO` asks behind every vote, in its message, which costs the
     /// server more than the branch's own statements (docs/PERFORMANCE.md); worth it where the data is copied all the
     /// time, as by asynchronous replication of the volume.
     #[must_use]
@@ -288,8 +289,9 @@ impl Address {
         let resource = ResourceId::of(&self.name);
         // What is compressed only the driver writes.
         let is_plain = self.options.get_compress().is_none();
+        let place = self.place.clone();
         let opened = Kept::open(limits, stuck.clone(), move || match Conn::new(options) {
-            Ok(connection) => checked(connection, resource, is_plain),
+            Ok(connection) => checked(connection, resource, is_plain, Some(&place)),
             Err(error) => Err(refusal(&error)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
@@ -303,7 +305,12 @@ impl Address {
 }
 
 /// A server that cannot be believed must be told now, not when it has voted.
-fn checked(mut connection: Conn, resource: ResourceId, is_own: bool) -> Result<Session, (Kind, Native)> {
+fn checked(
+    mut connection: Conn,
+    resource: ResourceId,
+    is_own: bool,
+    at: Option<&str>,
+) -> Result<Session, (Kind, Native)> {
     if is_read_only(&mut connection).map_err(|error| refusal(&error))? {
         return Err((Kind::Unavailable, replica()));
     }
@@ -314,7 +321,7 @@ fn checked(mut connection: Conn, resource: ResourceId, is_own: bool) -> Result<S
     keeps::check(flush, &version).map_err(|message| (Kind::Invalid, said(message)))?;
     known::track(&mut connection);
     let seen = look(&mut connection).map_err(|error| refusal(&error))?;
-    Ok(Session::new(connection, resource, seen, is_own))
+    Ok(Session::new(connection, resource, seen, is_own, at))
 }
 
 /// Why a connection could not be used from the first.

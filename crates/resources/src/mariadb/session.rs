@@ -16,7 +16,7 @@ use std::time::Duration;
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::net::{self, ReadLimit};
-use assent_world::{Clock as _, Moment, RealClock};
+use assent_world::{Clock as _, RealClock};
 use assent_xa::{Native, Reply, Verb, Vote};
 use mysql::Conn;
 use mysql::prelude::Queryable as _;
@@ -27,6 +27,7 @@ use crate::mariadb::codes::{Says, Step};
 use crate::mariadb::failure::{Failure, is_broken, plain};
 use crate::mariadb::known::{self, Known, State};
 use crate::mariadb::owner::Mark;
+use crate::mariadb::place::Place;
 use crate::mariadb::recovery::Leavers;
 use crate::mariadb::wire::Wire;
 use crate::mariadb::witness::{LOG_PLACE, Seen};
@@ -60,7 +61,7 @@ pub(crate) struct Session {
     pub(super) seen: Seen,
     /// How old that place may be when a branch votes.
     pub(super) place_age_max: Duration,
-    place_asked: Moment,
+    place: Place,
     /// Kept from one verb to the next, as it is dear to set; gone before the caller works.
     pub(super) limit: Option<ReadLimit>,
     /// Connections that were looked for and not there any more; numbers never come again while the server runs.
@@ -70,7 +71,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen, is_own: bool) -> Self {
+    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen, is_own: bool, at: Option<&str>) -> Self {
         Self {
             start: Start::Heard,
             tells: false,
@@ -82,9 +83,9 @@ impl Session {
             known: Known::default(),
             mark: None,
             resource,
+            place: Place::new(&seen, at, RealClock.now()),
             seen,
             place_age_max: PLACE_AGE_MAX,
-            place_asked: RealClock.now(),
             limit: None,
             gone: HashSet::new(),
             leavers: Leavers::default(),
@@ -222,7 +223,7 @@ impl Session {
     }
 
     fn place_is_due(&self) -> bool {
-        RealClock.now().since(self.place_asked) >= self.place_age_max
+        self.place.is_due(RealClock.now(), self.place_age_max)
     }
 
     /// Whether the vote asks for tables without transactions.
@@ -263,9 +264,10 @@ impl Session {
         let asks = self.asks_of_plain();
         // What is on its way already goes without it.
         let asks_place = !self.is_awaited() && self.place_is_due();
+        self.place.catch_up(&mut self.seen, RealClock.now(), self.place_age_max);
         let said_all = self.say_all(|it| it.vote(&xid, asks_place));
         if asks_place && said_all.is_ok() {
-            self.place_asked = RealClock.now();
+            self.place.told(&self.seen, RealClock.now());
         }
         let answered = match said_all {
             // Whether rows would stay must be known; where its log stands need not.

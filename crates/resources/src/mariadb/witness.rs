@@ -90,6 +90,11 @@ impl Seen {
         }
     }
 
+    /// Whether its run can be told from another one.
+    pub(super) fn has_known_start(&self) -> bool {
+        self.started_s != ANY_RUN
+    }
+
     /// The server answered [`LOG_PLACE`] behind a vote.
     pub(crate) fn voted_at(&mut self, lsn: Option<u64>) {
         self.lsn = lsn.or(self.lsn);

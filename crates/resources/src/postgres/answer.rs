@@ -1,27 +1,20 @@
-//! The answer to one message of ours, read off the server's bytes past the driver with its channels and futures; and where the
-//! conversation stands, in which the driver takes part too.
+//! The answer to one message of ours, read off the server's bytes past the driver with its channels and futures.
 //!
-//! Walk: [`Answer::take`] bytes as they come, until the answer is over · [`Answer::end`] its rows, or why there are none ·
-//! [`Pace`] sees all bytes of the connection pass, whoever says them.
+//! Walk: [`Answer::take`] bytes as they come, until the answer is over · [`Answer::end`] its rows, or why there are none.
 //! Source: PostgreSQL's manual, "Frontend/Backend Protocol"; the messages are read by the crate that the driver has for it.
 //! Trap: an answer ends with ReadyForQuery, not with the error in it; and what came behind that in the same read (a changed
 //! setting) must be read to its own end, or the driver would begin in the middle of it.
-//! Deliberately absent: sockets, time limits (`line.rs`), what a row means.
+//! Deliberately absent: sockets, time limits (`line.rs`), where the conversation stands (`pace.rs`), what a row means.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator as _;
 use postgres_protocol::message::backend::{DataRowBody, ErrorFields, Header, Message};
 
-use super::session::Failure;
+use super::failure::Failure;
 use crate::kept::said;
 
 /// The longest message of an answer to us is a line of text.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-const HEAD_BYTES: u8 = 5;
-
-/// How the tags of DEALLOCATE and DISCARD begin.
-const LET_GO: [[u8; 4]; 2] = [*b"DEAL", *b"DISC"];
-
 /// The end of a statement, or of an empty one; rows and what stands over them; the end of an answer; and what a server says without being
 /// asked: a notice, a changed setting, a notification.
 const PLAIN: [u8; 8] = *b"CITDZNSA";
@@ -230,121 +223,6 @@ impl Unwanted {
     }
 }
 
-/// Where a conversation stands, by the bytes that pass.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    asked: Frames,
-    answered: Frames,
-    /// Questions whose answers have not ended.
-    owed: u32,
-    /// What the last end said of the transaction.
-    status: u8,
-    /// The server process, as the greeting names it.
-    process: Option<u32>,
-    /// Prepared statements have been let go of.
-    has_let_go: bool,
-}
-
-impl Pace {
-    /// The greeting, whose messages have other forms, is over.
-    pub(super) fn begin(&mut self) {
-        (self.asked, self.owed) = (Frames::default(), 0);
-    }
-
-    /// Bytes to the server.
-    pub(super) fn asks(&mut self, bytes: &[u8]) {
-        let Self { asked, owed, .. } = self;
-        // A text, or the end of an extended question.
-        asked.take(bytes, |kind, _, _| *owed = owed.saturating_add(u32::from(matches!(kind, b'Q' | b'S'))));
-    }
-
-    /// Bytes from it.
-    pub(super) fn answers(&mut self, bytes: &[u8]) {
-        let Self { answered, owed, status, process, has_let_go, .. } = self;
-        answered.take(bytes, |kind, first, last| match kind {
-            b'Z' => (*owed, *status) = (owed.saturating_sub(1), last),
-            b'K' => *process = Some(u32::from_be_bytes(first)),
-            b'C' => *has_let_go |= LET_GO.contains(&first),
-            _ => {}
-        });
-    }
-
-    /// The server discards the text that was asked last.
-    pub(super) const fn skipped(&mut self) {
-        self.owed = self.owed.saturating_sub(1);
-    }
-
-    /// The server process, as the greeting names it.
-    pub(super) const fn process(&self) -> Option<u32> {
-        self.process
-    }
-
-    /// Whether prepared statements have been let go of since this was asked last.
-    pub(super) const fn take_let_go(&mut self) -> bool {
-        std::mem::replace(&mut self.has_let_go, false)
-    }
-
-    /// Whether every answer has ended, and nothing else has begun.
-    pub(super) const fn is_quiet(&self) -> bool {
-        self.owed == 0 && self.answered.is_between()
-    }
-
-    /// Whether the server said at last that no transaction is open.
-    pub(super) const fn is_idle(&self) -> bool {
-        self.owed == 0 && self.status == b'I'
-    }
-
-    /// Whether it said at last that one is, and has not failed.
-    pub(super) const fn is_open(&self) -> bool {
-        self.owed == 0 && self.status == b'T'
-    }
-}
-
-/// Finds the messages in bytes that come in pieces: a kind, a length that counts itself, a body.
-#[derive(Debug, Default)]
-struct Frames {
-    head: u64,
-    have: u8,
-    left: usize,
-    /// Of the body.
-    first: [u8; 4],
-    seen: usize,
-    last: u8,
-}
-
-impl Frames {
-    /// Calls for each message that ends with its kind, the first bytes of its body and its last one.
-    fn take(&mut self, bytes: &[u8], mut ended: impl FnMut(u8, [u8; 4], u8)) {
-        let mut rest = bytes;
-        while let Some((byte, behind)) = rest.split_first() {
-            if self.have < HEAD_BYTES {
-                (self.head, self.have, rest) = (self.head << 8 | u64::from(*byte), self.have + 1, behind);
-                // Once a message: this is done for each byte of each head.
-                if self.have == HEAD_BYTES {
-                    (self.first, self.seen, self.last) = ([0; 4], 0, 0);
-                    let [.., first, second, third, fourth] = self.head.to_be_bytes();
-                    let length = u32::from_be_bytes([first, second, third, fourth]).saturating_sub(4);
-                    self.left = usize::try_from(length).unwrap_or(usize::MAX);
-                }
-            } else {
-                let (body, behind) = rest.split_at(self.left.min(rest.len()));
-                self.first.iter_mut().skip(self.seen).zip(body).for_each(|(to, from)| *to = *from);
-                (self.seen, self.left) = (self.seen.saturating_add(body.len()), self.left - body.len());
-                (self.last, rest) = (body.last().copied().unwrap_or(0), behind);
-            }
-            if self.have == HEAD_BYTES && self.left == 0 {
-                let [_, _, _, kind, ..] = self.head.to_be_bytes();
-                self.have = 0;
-                ended(kind, self.first, self.last);
-            }
-        }
-    }
-
-    const fn is_between(&self) -> bool {
-        self.have == 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -465,7 +343,7 @@ mod tests {
         ) {
             _ = answered(&bytes, step);
             _ = answered(&message(kind, &bytes), step);
-            let mut pace = Pace::default();
+            let mut pace = super::super::pace::Pace::default();
             bytes.chunks(step).for_each(|part| pace.answers(part));
             bytes.chunks(step).for_each(|part| pace.asks(part));
         }
@@ -491,21 +369,6 @@ mod tests {
         assert_eq!(said(&[outside.clone(), tagged("ROLLBACK")], PREPARED), none);
         assert_eq!(said(&[outside.clone(), tagged(COMMITTED)], COMMITTED), none, "it says COMMIT all the same");
         assert_eq!(said(&[outside, tagged(PREPARED)], PREPARED), Ok(vec![]), "a trigger's own words");
-    }
-
-    #[test]
-    fn the_greeting_names_the_process_and_tags_tell_of_statements_that_were_let_go() {
-        let greeting = [message(b'R', &[0; 4]), message(b'K', &[0, 0, 1, 2, 9, 9, 9, 9]), ready(b'I')].concat();
-        for step in [1, 3, 100] {
-            let mut pace = Pace::default();
-            greeting.chunks(step).for_each(|part| pace.answers(part));
-            assert_eq!((pace.process(), pace.take_let_go()), (Some(258), false));
-            for (tag, lets_go) in [("DELETE 1", false), ("DEALLOCATE", true), ("DISCARD ALL", true), ("DECLARE", false)]
-            {
-                message(b'C', format!("{tag}\0").as_bytes()).chunks(step).for_each(|part| pace.answers(part));
-                assert_eq!((pace.take_let_go(), pace.take_let_go()), (lets_go, false), "{tag}");
-            }
-        }
     }
 
     #[test]
@@ -543,27 +406,5 @@ mod tests {
         }
         let mut unwanted = Unwanted::default();
         assert!(unwanted.take(b"D\x7f\xff\xff\xff much too long", &|_| {}) && unwanted.rest().is_empty());
-    }
-
-    #[test]
-    fn the_pace_counts_what_is_owed_however_the_bytes_come() {
-        let asked = [message(b'P', b"x"), message(b'S', b""), message(b'Q', b"SELECT 'Z'\0")].concat();
-        let told = [row(&[Some("Z\0\0\0\x05I")]), done(), ready(b'T'), error(b'E', "ERROR", "1"), ready(b'I')].concat();
-        for step in [1, 3, asked.len()] {
-            let mut pace = Pace::default();
-            pace.asks(b"\0\0\0\x08\0\x03\0\0");
-            pace.answers(&ready(b'I'));
-            pace.begin();
-            assert!(pace.is_quiet() && pace.is_idle());
-            asked.chunks(step).for_each(|part| pace.asks(part));
-            assert!(!pace.is_quiet() && !pace.is_idle());
-            let (first, rest) = told.split_at(told.len() - 6);
-            first.chunks(step).for_each(|part| pace.answers(part));
-            assert!(!pace.is_quiet() && !pace.is_idle(), "the error is not the end of its answer");
-            rest.chunks(step).for_each(|part| pace.answers(part));
-            assert!(pace.is_quiet() && pace.is_idle());
-            pace.answers(b"S\0");
-            assert!(!pace.is_quiet() && pace.is_idle(), "in the middle of something else");
-        }
     }
 }

@@ -4,8 +4,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, SimpleQueryMessage, Statement, ToStatement};
 
 use super::answer::{self, Row as TextRow};
+use super::failure::Failure;
 use super::line::Line;
-use super::session::Failure;
 
 /// A PostgreSQL connection, lent for a branch's work. Everything blocks, without a time limit but the server's own
 /// (`statement_timeout`). The questions are those of the crates `postgres` and `tokio-postgres`, whose types they take and

@@ -21,7 +21,7 @@ use super::line::Line;
 use super::{Address, unconnected};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
 use crate::kept::Limits;
-use crate::postgres::session::Failure;
+use crate::postgres::failure::Failure;
 
 /// A healthy client finishes its branches in much less.
 const OURS_AGE_S: u64 = 60;

@@ -8,7 +8,7 @@
 //! block.
 //! A read is let through one at a time: the driver asks for bytes whenever it has none, also when nothing is to come.
 //! Every answer ends with whether a transaction is open (ReadyForQuery), which the driver keeps to itself; so what passes
-//! is looked at ([`Pace`]). Where it says that none is, BEGIN waits for the caller's first words and goes with them; only
+//! is looked at (`pace.rs`). Where it says that none is, BEGIN waits for the caller's first words and goes with them; only
 //! the server's answer to it lets more words through ([`Begin`]).
 //! Trap: the driver hands an error on before the end of its answer. So words of ours wait until it has read all ends.
 //! Trap: of a statement that is dropped the driver has still something to say, and says it with its next question. Words of
@@ -26,7 +26,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -40,8 +40,9 @@ use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
 use super::answer::{self, Row, Unwanted};
+use super::failure::Failure;
+use super::pace::Pace;
 use super::prepared::Prepared;
-use super::session::Failure;
 use super::socket::{Again, Socket, Wire, write_all};
 use crate::kept::said;
 
@@ -232,6 +233,11 @@ impl Line {
     /// Whether a message of ours is on its way.
     pub(super) const fn is_awaited(&self) -> bool {
         self.sent.is_some()
+    }
+
+    /// Where the conversation stands.
+    pub(super) fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.socket.pace()
     }
 
     /// The server process, by the greeting.

@@ -12,7 +12,9 @@ mod claim;
 mod client;
 mod codes;
 pub(crate) mod doctor;
+mod failure;
 mod line;
+mod pace;
 mod prepared;
 mod reading;
 mod recovery;
@@ -39,9 +41,10 @@ use crate::url::hidden;
 use claim::KEEPALIVES;
 use client::Way;
 use codes::{judge_connect, judge_work};
+use failure::Failure;
 use line::{Line, NoLine, Notices};
 use reading::Asking;
-use session::{Failure, Session};
+use session::Session;
 
 pub use client::PostgresClient;
 

@@ -17,7 +17,6 @@
 //! (`recovery.rs`).
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,12 +25,13 @@ use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
 use assent_xa::{Native, Reply, Stay, Verb, Vote};
-use tokio_postgres::error::Severity;
 
 use super::answer::{COMMITTED, NO_TRANSACTION, PREPARED, Row};
 use super::client::{PostgresClient, Way};
-use super::codes::{Step, judge};
+use super::codes::Step;
+use super::failure::Failure;
 use super::line::Begin;
+use super::pace::Work;
 use super::prepared::{NO_STATEMENT, Prepared};
 use super::reading::Asking;
 use super::witness::{Evidence, Place, Witness};
@@ -47,16 +47,6 @@ const BARE_COMMIT: &str = "COMMIT";
 const ONE_PHASE: &str = "SAVEPOINT assent_vote; COMMIT";
 const COMMIT: &str = "COMMIT PREPARED";
 const UNDO: &str = "ROLLBACK PREPARED";
-/// The branch's transaction number if it has one, and what else is kept of its vote. By the old name of the function,
-/// which every server since 10 has.
-const WROTE: &str = "SELECT pg_catalog.txid_current_if_assigned(), \
-     EXISTS (SELECT FROM pg_catalog.pg_foreign_table)";
-/// The same within the vote, which gives a number to whoever has none.
-const VOTES: &str = "SELECT pg_catalog.txid_current_if_assigned(), pg_catalog.txid_current()";
-/// For a server where this role may read its place, which was tried when connecting: an error here would be the vote's.
-const WITH_PLACE: &str = ", pg_catalog.pg_current_wal_insert_lsn(), current_user";
-/// For one of which it may only know when it was started.
-const WITHOUT_PLACE: &str = ", '0/0', current_user";
 /// Whether it may have written elsewhere, through a foreign table. Asked only where there is one, of a branch without a
 /// number.
 const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS held JOIN pg_catalog.pg_foreign_table AS foreign_table \
@@ -84,11 +74,15 @@ pub(crate) struct Session {
     /// By which our claim is told from another's.
     pub(super) mark: Option<u64>,
     /// What a branch's end and its vote ask, where the server keeps that prepared for us.
-    asks: Option<[Prepared; 2]>,
+    asks: Option<[Prepared; 3]>,
     /// These, as they are asked here.
-    questions: [Arc<str>; 2],
-    /// Which of them is on its way.
+    questions: [Arc<str>; 3],
+    /// Which of them is on its way, or was asked last.
     asked: Option<Question>,
+    /// What the branch that votes has done, by its tags.
+    work: Work,
+    /// The last vote's, where nothing but rows written has come since: of another one it is asked.
+    role: Option<String>,
     /// What the latest list says of each branch beside its name.
     pub(super) stays: BTreeMap<Xid, Stay>,
 }
@@ -106,20 +100,12 @@ impl Session {
         let (evidence, witness, claimed, mark) = (None, Vec::new(), None, None);
         let asks = match &client.0 {
             // A pool gives another process out than the one that answers, and another one may answer next.
-            Way::Line(line) if process.is_some() && line.process() == process => {
-                let number = RealDice.roll();
-                Some(["assent_end", "assent_vote"].map(|stem| Prepared::named(stem, number)))
-            }
+            Way::Line(line) if process.is_some() && line.process() == process => Some(Question::names(RealDice.roll())),
             // A connection of the caller's may outlive this by far, and what is left prepared there stays.
             Way::Line(_) | Way::Given(_) => None,
         };
         let stays = BTreeMap::new();
-        let keeps = match place {
-            Place { system: Some(_), .. } => WITH_PLACE,
-            Place { run: Some(_), .. } => WITHOUT_PLACE,
-            _ => "",
-        };
-        let questions = [WROTE, VOTES].map(|question| Arc::from([question, keeps].concat()));
+        let questions = Question::texts(&place);
         Self {
             client,
             resource,
@@ -134,6 +120,8 @@ impl Session {
             asks,
             questions,
             asked: None,
+            work: Work::default(),
+            role: None,
             stays,
         }
     }
@@ -185,6 +173,9 @@ impl Session {
                 Reply::Refused(Kind::Invalid, Native { code: "25001".to_owned(), message })
             }
             Ok(()) => {
+                if let Way::Line(line) = &self.client.0 {
+                    line.pace().begin_branch();
+                }
                 self.stand = Stand::Active(xid);
                 Reply::Done
             }
@@ -199,6 +190,7 @@ impl Session {
         match *plan {
             Plan::Start(xid) if line.is_idle() => {
                 line.set_begun(Begin::Owed);
+                line.pace().begin_branch();
                 self.evidence = None;
                 self.witness.clear();
                 self.stand = Stand::Active(xid);
@@ -269,7 +261,7 @@ impl Session {
     fn commit_if_read_only(&mut self) -> Result<bool, Failure> {
         let answer = self.converse(Self::wrote)?;
         let row = answer.first();
-        self.evidence = row.and_then(|row| read_evidence(row, row.word(0)));
+        self.evidence = row.and_then(|row| read_evidence([0, 2, 3].map(|at| row.word(at))));
         let is_all_here = row.and_then(|row| row.word(1)) == Some("f");
         // Only a plain nothing counts.
         let has_number = !row.is_some_and(|row| row.is_null(0));
@@ -311,8 +303,10 @@ impl Session {
         let question = self.evidence.is_none().then(|| Question::Vote.of(&self.questions));
         match (is_open, question) {
             (true, None) => Words::End(prepare, PREPARED),
-            (true, Some(question)) if self.asks.is_some() => {
-                Words::Asked(Question::Vote, Arc::clone(question), Some((prepare, PREPARED)))
+            (true, Some(_)) if self.asks.is_some() => {
+                let is_known = self.work.wrote && self.role.is_some();
+                let question = if is_known { Question::Writer } else { Question::Vote };
+                Words::Asked(question, Arc::clone(question.of(&self.questions)), Some((prepare, PREPARED)))
             }
             (true, Some(question)) => Words::End(format!("{question}; {prepare}"), PREPARED),
             (false, None) => Words::Text(format!("SAVEPOINT assent_vote; {prepare}")),
@@ -326,6 +320,7 @@ impl Session {
 
     /// Puts the words for the end of a transaction on their way; on a connection of the caller's they are given back.
     fn send_end(&mut self, words: impl FnOnce(&Self, bool) -> Words) -> Option<String> {
+        self.asked = None;
         let is_open = match &mut self.client.0 {
             Way::Line(line) => line.is_open(),
             Way::Given(_) => false,
@@ -355,7 +350,7 @@ impl Session {
             return self.client.ask(&in_full);
         }
         let answer = self.ask(|_| "");
-        if let Some(question) = self.asked.take() {
+        if let Some(question) = self.asked {
             if answer.as_ref().is_err_and(|failure| failure.is(NO_STATEMENT)) {
                 // Somebody has let go of it in the dark, and may do so each time.
                 self.asks = None;
@@ -366,14 +361,41 @@ impl Session {
         answer
     }
 
+    /// What was done on this connection, before a vote asks. Whatever was not rows written may have changed the role: SET ROLE says so
+    /// itself, a function does not. Trap: nor does a trigger; then people are told the role before it, and recovery goes by the list's.
+    fn note_work(&mut self) {
+        let Way::Line(line) = &mut self.client.0 else { return };
+        // The driver may not have read all of it.
+        _ = line.is_open();
+        self.work = line.pace().take_work();
+        self.role = self.role.take().filter(|_| !self.work.did_else);
+    }
+
     fn prepare(&mut self, xid: Xid) -> Reply {
-        match self.converse(|it, is_open| it.vote(&xid, is_open)) {
+        if !matches!(&self.client.0, Way::Line(line) if line.is_awaited()) {
+            self.note_work();
+        }
+        let answered = self.converse(|it, is_open| it.vote(&xid, is_open));
+        if let Way::Line(line) = &self.client.0 {
+            // Our own question's.
+            _ = line.pace().take_work();
+        }
+        match answered {
             Ok(answer) => {
                 // The connection is free at once; the branch no longer belongs to it.
                 self.stand = Stand::Idle;
-                if let Some(row) = answer.first() {
-                    self.asking.told(!row.is_null(0));
-                    self.evidence = read_evidence(row, row.word(1));
+                match (answer.first(), self.asked.take()) {
+                    (Some(row), Some(Question::Writer)) => {
+                        self.asking.told(true);
+                        self.evidence = read_evidence([row.word(0), row.word(1), self.role.as_deref()]);
+                    }
+                    (Some(row), _) => {
+                        self.asking.told(!row.is_null(0));
+                        self.evidence = read_evidence([1, 2, 3].map(|at| row.word(at)));
+                        let role = self.evidence.as_ref().map(|evidence| evidence.role.clone());
+                        self.role = role.filter(|_| !self.work.did_else);
+                    }
+                    (None, _) => {}
                 }
                 if let Some(evidence) = &self.evidence {
                     self.witness = Witness::write(&self.place, evidence);
@@ -453,7 +475,10 @@ impl kept::Session for Session {
                 Begin::Owed => Some(BEGIN.to_owned()),
                 Begin::Refused(_) => Some(ROLLBACK.to_owned()),
             },
-            Plan::Prepare(xid) => self.send_end(|it, is_open| it.vote(&xid, is_open)),
+            Plan::Prepare(xid) => {
+                self.note_work();
+                self.send_end(|it, is_open| it.vote(&xid, is_open))
+            }
             Plan::CommitOnePhase(_) => self.send_end(Self::one_phase),
             Plan::VoteNo(_) | Plan::RollbackOpen(_) => Some(ROLLBACK.to_owned()),
             Plan::CommitPrepared(xid) => Some(second(COMMIT, &xid)),
@@ -527,37 +552,6 @@ impl kept::Session for Session {
     }
 }
 
-/// An error as the verbs see it.
-pub(crate) struct Failure {
-    pub(crate) native: Native,
-    /// The session is over, whatever the code says.
-    pub(crate) lost: bool,
-}
-
-impl Failure {
-    pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
-        match error.as_db_error() {
-            Some(said) => Self {
-                native: Native { code: said.code().code().to_owned(), message: said.message().to_owned() },
-                lost: matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic)),
-            },
-            None => {
-                // The driver's own words name the operation, its source the reason.
-                let message = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-                Self { native: said(message), lost: true }
-            }
-        }
-    }
-
-    pub(super) fn is(&self, code: &str) -> bool {
-        !self.lost && self.native.code == code
-    }
-
-    pub(super) fn judged(self, step: Step) -> Reply {
-        if self.lost { Reply::Lost(self.native) } else { judge(step, self.native) }
-    }
-}
-
 fn closed() -> Native {
     said("the connection was closed".to_owned())
 }
@@ -584,7 +578,6 @@ fn is_no(answer: &[Row]) -> bool {
     answer.iter().map(|row| row.word(0)).eq([Some("f")])
 }
 
-fn read_evidence(row: &Row, number: Option<&str>) -> Option<Evidence> {
-    let word = |at| row.word(at);
-    Some(Evidence { number: number?.parse().ok()?, place: word(2)?.parse().ok()?, role: word(3)?.to_owned() })
+fn read_evidence([number, place, role]: [Option<&str>; 3]) -> Option<Evidence> {
+    Some(Evidence { number: number?.parse().ok()?, place: place?.parse().ok()?, role: role?.to_owned() })
 }

@@ -17,7 +17,7 @@ use assent_world::{Clock as _, RealClock};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::answer::Pace;
+use super::pace::Pace;
 
 /// What the driver reads from and writes to.
 pub(super) struct Wire(pub(super) Arc<Socket>);

@@ -3,11 +3,11 @@
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_resources::PostgresConnector;
-use assent_xa::{Connector, Reply, Verb};
+use assent_xa::{Connector, Reply, Resource as _, Verb};
 
 use super::super::engine::{Engine, PostgresTable, code, node, other_database, work, xid};
 use super::super::servers::shared;
-use super::{YES, as_superuser, superuser};
+use super::{YES, as_superuser, run, superuser};
 
 /// What the connection with this URL hears when it tries to commit.
 fn refused(url: &str, xid: Xid) -> (Kind, String, String) {
@@ -79,4 +79,59 @@ fn a_branch_is_finished_from_its_own_database_only_and_keeps_that_from_being_dro
     let mut own = there.connector().connect().unwrap();
     assert_eq!(own.call(Verb::Rollback(xid)), Reply::Done);
     table.plain().batch_execute(&drop).unwrap();
+}
+
+/// A vote of a branch that has told that it wrote is not asked for its role again, as long as nothing else than rows written can
+/// have changed it. What is kept says at each vote whose branch it is, and which transaction.
+#[test]
+fn the_witness_of_a_writer_names_its_transaction_and_role_whatever_changed_the_role_before() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "writer");
+    let role = format!("assent_rights_writer_{}", std::process::id());
+    let mut superuser = superuser(&table.url);
+    superuser
+        .batch_execute(&format!(
+            "CREATE ROLE {role}; GRANT {role} TO assent; GRANT ALL ON {} TO {role}; GRANT USAGE ON SCHEMA public TO {role}",
+            table.table
+        ))
+        .unwrap();
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let works = [
+        (insert.clone(), "assent"),
+        (insert.clone(), "assent"),
+        (format!("SET LOCAL ROLE {role}; {insert}"), &role),
+        (insert.clone(), "assent"),
+        (insert.clone(), "assent"),
+        (format!("SELECT set_config('role', '{role}', false); {insert}"), &role),
+        (insert.clone(), &role),
+        (insert.clone(), &role),
+        (format!("RESET ROLE; {insert}"), "assent"),
+        (format!("DO $$ BEGIN SET ROLE {role}; END $$; {insert}"), &role),
+        (insert, &role),
+    ];
+    let mut branch = table.resource().detect_read_only(false);
+    for (number, (work, owner)) in (0..).zip(&works) {
+        let xid = xid("writer", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        run(&mut branch, work).unwrap();
+        assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+        assert_eq!(branch.call(Verb::Prepare(xid)), YES);
+        let witness = String::from_utf8(branch.witness()).unwrap();
+        let fields: Vec<&str> = witness.split('\0').collect();
+        let gid = xid.to_gid();
+        let row = superuser
+            .query_one("SELECT owner::text, transaction::text FROM pg_prepared_xacts WHERE gid = $1", &[&gid])
+            .unwrap();
+        let (told, transaction): (&str, &str) = (row.get(0), row.get(1));
+        assert_eq!((fields[6], told), (*owner, *owner), "{number}: {work}");
+        let number: u64 = fields[4].parse().unwrap();
+        assert_eq!((number & u64::from(u32::MAX)).to_string(), transaction, "{work}");
+        superuser.batch_execute(&format!("COMMIT PREPARED '{gid}'")).unwrap();
+    }
+    let asked = branch
+        .work(|client| client.simple_query("SELECT name FROM pg_prepared_statements WHERE name ~ '^assent_writer'"));
+    let rows = asked.unwrap().iter().filter(|it| matches!(it, ::postgres::SimpleQueryMessage::Row(_))).count();
+    assert_eq!(rows, 1, "writers were asked less");
+    run(&mut branch, "RESET ROLE").unwrap();
+    superuser.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).unwrap();
 }
