@@ -110,7 +110,7 @@ pub(crate) fn rebuild(
         }
     }
     desk.finished.precede(std::mem::take(&mut build.finished));
-    let moment = Moment { hash: Some(hash), ..desk.moment(entry, end) };
+    let moment = Moment { hash: Some(hash), ..desk.moment(entry, end, build.latest_ms) };
     let founder = Founder { log, accounts, moment };
     let Build { bulk, ranges, latest_ms, .. } = build;
     bulk.finish(&ranges, end.0, &founder, &AtOnce)?;

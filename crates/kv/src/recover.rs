@@ -58,7 +58,10 @@ pub(crate) fn recover(
         }
     };
     let (mut desk, from) = match moment {
-        Some(moment) => (desk_of(log, config, &moment)?, moment.end),
+        Some(moment) => {
+            opened.latest_ms = opened.latest_ms.max(moment.latest_ms);
+            (desk_of(log, config, &moment)?, moment.end)
+        }
         None => (Desk::new(Finished::new(config.finished_max, log.oldest())), log.oldest()),
     };
     for entry in log.read(from)? {
@@ -68,18 +71,18 @@ pub(crate) fn recover(
         opened.replayed += 1;
         opened.latest_ms = opened.latest_ms.max(modified);
         if !read_only {
-            bound(log, &ledger, &desk, config)?;
+            bound(log, &ledger, (&desk, opened.latest_ms), config)?;
         }
     }
     Ok((ledger, desk, opened))
 }
 
 /// A long replay must not need more memory than work does. A full disk is no reason not to open.
-fn bound(log: &dyn Log, ledger: &Ledger, desk: &Desk, config: &Config) -> Result<(), KvError> {
+fn bound(log: &dyn Log, ledger: &Ledger, (desk, latest_ms): (&Desk, u64), config: &Config) -> Result<(), KvError> {
     if ledger.memory_bytes() <= config.memory_bytes {
         return Ok(());
     }
-    ledger.close_memory(config.memory_bytes, |entry, end| desk.moment(entry, end));
+    ledger.close_memory(config.memory_bytes, |entry, end| desk.moment(entry, end, latest_ms));
     while ledger.has_closed() {
         match ledger.flush(log) {
             Ok(true) => {}
