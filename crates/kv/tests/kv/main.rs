@@ -39,6 +39,7 @@ mod offline;
 mod overload;
 mod patience;
 mod plain;
+mod progress;
 mod resource;
 mod scripted_log;
 mod space;
