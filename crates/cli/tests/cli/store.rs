@@ -268,7 +268,8 @@ fn what_the_store_does_is_scraped() {
     let put = metric(&text, "assent_kv_put_bytes_total");
     let amplified = |of: &str| metric(&text, &format!("assent_kv_{of}_amplification_percent"));
     assert_eq!(put, 3_001.0);
-    assert!(amplified("write") > 1_000.0 && amplified("space") >= 100.0, "{text}");
+    let (disk, live) = (metric(&text, "assent_kv_values_disk_bytes"), metric(&text, "assent_kv_live_bytes"));
+    assert_eq!(amplified("space"), (disk * 100.0 / live).floor());
     let log = metric(&text, "assent_log_written_bytes_total{log=\"kv\"}");
     assert!(amplified("write") >= (log * 100.0 / put).floor(), "{text}");
     for name in [

@@ -126,8 +126,11 @@ fn a_ledger_that_is_gone_or_damaged_is_built_anew_and_the_log_says_how_far_it_is
             assert!(done(&served, &["get", &seed.to_string()]) == bytes(16 << 20, seed));
         }
         served.stop();
-        let served = serve(folder.path());
-        assert!(!said().contains("kv-ledger"), "{}", said());
-        served.stop();
+        if is_damaged {
+            // It is there again, and little is read behind it.
+            let served = serve(folder.path());
+            assert!(!said().contains("kv-ledger"), "{}", said());
+            served.stop();
+        }
     }
 }
