@@ -22,6 +22,7 @@ mod kv;
 mod logging;
 mod matrix;
 mod password;
+mod read_back;
 mod resource;
 mod serve;
 mod shown;

@@ -35,6 +35,7 @@ use crate::descriptors;
 use crate::entrance;
 use crate::failure::Failure;
 use crate::logging;
+use crate::read_back::ReadBack;
 
 /// How long a stop waits for what is under way.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -175,7 +176,10 @@ impl House {
                 memory_bytes,
                 cache_bytes, background_bytes_per_second, "the store's memory, and its work in the background"
             );
-            let kv = Kv::open(log, disk, Arc::clone(&house.clock), &folder.join("kv-ledger"), settings)?;
+            let (ledger, clock) = (folder.join("kv-ledger"), Arc::clone(&house.clock));
+            let mut shown = ReadBack::of(&ledger);
+            let kv = Kv::open_telling(log, disk, clock, &ledger, settings, &mut |progress| shown.tell(progress))?;
+            shown.end(kv.stats().rebuilt > 0);
             house.kv = Some((journal, Arc::new(kv)));
         }
         if let Some(section) = &config.documents {
@@ -314,6 +318,7 @@ impl House {
         }
         if let Some((journal, kv)) = &self.kv {
             count(&metrics, "kv", journal, Journal::counts);
+            amplify(&metrics, journal, kv);
             engines.kv = Some(Arc::clone(kv));
             engines.kv_log = Some(journal.clone());
         }
@@ -428,6 +433,20 @@ fn count<L: Log + 'static>(metrics: &Metrics, name: &'static str, log: &Arc<L>, 
     counter("log_writes", "Batches that a log has written", |it| it.writes);
     counter("log_syncs", "Syncs and durable writes of a log", |it| it.syncs);
     counter("log_written_bytes", "Bytes that a log has written", |it| it.bytes);
+}
+
+/// What the store has written, by what was put into it, both since it was opened. Before the first put there is no answer.
+fn amplify(metrics: &Metrics, journal: &Arc<Journal>, kv: &Arc<Kv>) {
+    let (journal, kv) = (Arc::clone(journal), Arc::clone(kv));
+    let help = "Bytes that the store has written for each hundred bytes of values that were put: entries, zeroes ahead of them, values \
+                anew, the ledger; since the start";
+    metrics.sample_gauge_if("kv_write_amplification_percent", None, help, move || {
+        let (counts, (stats, (facts, _))) = (journal.counts(), (kv.stats(), kv.ledger_facts()));
+        let ledger = facts.flushed_bytes.saturating_add(facts.merged_bytes);
+        let written = [counts.bytes, counts.zeroed_bytes, stats.compacted_bytes_out, ledger];
+        let written = written.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        written.saturating_mul(100).checked_div(stats.put_bytes).and_then(|percent| i64::try_from(percent).ok())
+    });
 }
 
 /// A journal's settings where nothing is said of them.

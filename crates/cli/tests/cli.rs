@@ -54,6 +54,8 @@ mod served;
 mod store;
 #[path = "cli/store_kills.rs"]
 mod store_kills;
+#[path = "cli/store_limits.rs"]
+mod store_limits;
 #[path = "cli/survives.rs"]
 mod survives;
 #[path = "cli/tour.rs"]

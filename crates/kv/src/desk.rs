@@ -356,9 +356,9 @@ impl Desk {
     }
 
     /// What holds of branches at the place up to which all is visible.
-    pub(crate) fn moment(&self, entry: Lsn, end: Lsn) -> Moment {
+    pub(crate) fn moment(&self, entry: Lsn, end: Lsn, latest_ms: u64) -> Moment {
         let (prepared, floor) = (self.prepared().collect(), self.finished.floor());
-        Moment { entry, end, prepared, floor, finished: self.finished.rows(), ..Moment::default() }
+        Moment { entry, end, latest_ms, prepared, floor, finished: self.finished.rows(), ..Moment::default() }
     }
 
     /// A branch that the ledger's note or the journal says is prepared.

@@ -27,7 +27,7 @@ use crate::lease::Leases;
 use crate::ledger::Ledger;
 use crate::line::{Line, Place};
 use crate::op::{Durability, Op};
-use crate::rebuild::Progress;
+use crate::progress::Progress;
 use crate::record::{Effects, batch_bytes};
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
@@ -148,6 +148,8 @@ pub struct Stats {
     /// In neither is what of such memory nobody uses and the next rows take ([`Kv::ledger_facts`] has it): with what is used no more than
     /// twice [`Config::memory_bytes`].
     pub pinned_bytes: u64,
+    /// Bytes of values that became visible since the open; not those that it replayed.
+    pub put_bytes: u64,
     /// Bytes of values, with what is kept beside them, that the ledger's files point to.
     pub live_bytes: u64,
     /// Bytes on disk in which they stand: volumes, and the journal that is not compacted.
@@ -195,7 +197,7 @@ impl Kv {
         Self::open_telling(log, disk, clock, folder, config, &mut |_| {})
     }
 
-    /// As [`Kv::open`]; tells how far it is while it builds a ledger anew.
+    /// As [`Kv::open`]; tells how far it is while it builds a ledger anew, or reads all of a journal because there is none.
     ///
     /// # Errors
     /// As [`Kv::open`].
@@ -446,6 +448,7 @@ impl Kv {
             rebuilt: u64::from(self.opened.is_rebuilt),
             replayed: self.opened.replayed,
             broken_accounts: ledger.broken().0,
+            put_bytes: ledger.made_bytes().saturating_sub(self.opened.made_bytes),
             live_bytes,
             value_bytes_on_disk,
             value_debt_bytes: value_bytes_on_disk.saturating_sub(allowed),

@@ -365,6 +365,12 @@ impl Ledger {
         Held { keys: add(0), value_bytes: add(1), runs: facts.runs, runs_bytes: facts.bytes }
     }
 
+    /// Bytes of values that this opening has made visible, those that it replayed among them.
+    pub(crate) fn made_bytes(&self) -> u64 {
+        let [_, bytes] = self.made();
+        bytes
+    }
+
     fn made(&self) -> [u64; 2] {
         self.made.each_ref().map(|count| count.load(Ordering::Relaxed))
     }

@@ -12,8 +12,10 @@ use crate::record::{lay_xid, read_xid};
 use crate::vault::Accounts;
 
 /// Goes with the rows': an older ledger is built anew.
-const NOTE_VERSION: u8 = 4;
-/// Finished branches one by one.
+const NOTE_VERSION: u8 = 5;
+/// Without the time.
+const NOTE_VERSION_4: u8 = 4;
+/// And finished branches one by one.
 const NOTE_VERSION_3: u8 = 3;
 
 /// What replay cannot find out from the map's rows, as of a place in the journal.
@@ -22,6 +24,8 @@ pub(crate) struct Moment {
     /// The last entry: where it begins and where it ends.
     pub(crate) entry: Lsn,
     pub(crate) end: Lsn,
+    /// The latest time that anybody was told, in milliseconds since 1970: what was over by then stays so.
+    pub(crate) latest_ms: u64,
     /// Prepared branches and where their records begin.
     pub(crate) prepared: Vec<(Xid, Lsn)>,
     /// Of the finished ones: see [`crate::finished::Finished`].
@@ -59,7 +63,8 @@ pub(crate) fn lay(moment: &Moment, kept: [u64; 2], accounts: &Accounts) -> Vec<u
         .u64(moment.entry.0)
         .u64(moment.end.0)
         .u64(moment.hash.unwrap_or_default())
-        .u64(moment.floor.0);
+        .u64(moment.floor.0)
+        .u64(moment.latest_ms);
     kept.iter().for_each(|count| _ = note.u64(*count));
     note.u32(count(moment.prepared.len()));
     for (xid, entry) in &moment.prepared {
@@ -78,19 +83,20 @@ impl Note {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let version = reader.u8("version")?;
-        if !matches!(version, NOTE_VERSION | NOTE_VERSION_3) {
+        if !(NOTE_VERSION_3..=NOTE_VERSION).contains(&version) {
             return Err(Malformed { field: "version" });
         }
         let (entry, end) = (Lsn(reader.u64("entry")?), Lsn(reader.u64("end")?));
         let hash = Some(reader.u64("hash")?);
         let floor = Lsn(reader.u64("floor")?);
+        let latest_ms = if version == NOTE_VERSION { reader.u64("time")? } else { 0 };
         let kept = [reader.u64("keys")?, reader.u64("value bytes")?];
-        let mut moment = Moment { entry, end, floor, hash, ..Moment::default() };
+        let mut moment = Moment { entry, end, latest_ms, floor, hash, ..Moment::default() };
         for _ in 0..reader.u32("prepared")? {
             let entry = Lsn(reader.u64("entry")?);
             moment.prepared.push((read_xid(&mut reader)?, entry));
         }
-        if version == NOTE_VERSION {
+        if version >= NOTE_VERSION_4 {
             moment.finished = read_rows(&mut reader)?;
         } else {
             for _ in 0..reader.u32("finished")? {
@@ -123,6 +129,7 @@ mod tests {
         let moment = Moment {
             entry: Lsn(72),
             end: Lsn(80),
+            latest_ms: 1_795_200_000_123,
             prepared,
             floor: Lsn(3),
             finished: vec![row],
@@ -135,9 +142,15 @@ mod tests {
         accounts.book(&booking).unwrap();
         let bytes = lay(&moment, [3, 30], &accounts);
         let note = Note { moment, kept: [3, 30], accounts };
-        assert_eq!((Note::read(&bytes).unwrap(), note.moment.needs()), (note, Lsn(8)));
+        assert_eq!((Note::read(&bytes).as_ref(), note.moment.needs()), (Ok(&note), Lsn(8)));
         for end in 0..bytes.len() {
             assert!(Note::read(&bytes[..end]).is_err(), "{end}");
         }
+        // As the version before laid it: without the time.
+        let mut before = bytes;
+        before[0] = NOTE_VERSION_4;
+        before.drain(33..41);
+        let old = Note::read(&before).unwrap();
+        assert_eq!(old.moment, Moment { latest_ms: 0, ..note.moment });
     }
 }

@@ -29,24 +29,13 @@ use crate::desk::Desk;
 use crate::finished::{Finished, Row as Finish};
 use crate::ledger::CELL_BYTES;
 use crate::note::{self, Moment};
+use crate::progress::{Progress, Teller};
 use crate::record::{Became, Effect, KIND_COMMIT, KIND_ROLLBACK, Metadata, Place, Record, ShortKey};
 use crate::recover::replayed;
 use crate::rows::Laid;
 use crate::rows::place;
 use crate::tally::laid_bytes;
 use crate::vault::{Accounts, Address, Body, Facts, Item, Value, VaultError, Volume, items, volumes};
-
-/// How far a rebuild is: told now and then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of volumes and journal that were read.
-    pub read: u64,
-    /// Bytes that will have been read.
-    pub total: u64,
-}
-
-/// The rebuild tells about every so many bytes.
-const TOLD_BYTES: u64 = 4 << 20;
 
 /// Whether the journal alone does not have everything: then an empty ledger is a lost one.
 ///
@@ -83,10 +72,8 @@ pub(crate) fn rebuild(
         raw_from: from,
         outcomes: BTreeMap::new(),
         finished: Vec::new(),
-        progress: Progress { read: 0, total },
-        untold: 0,
+        teller: Teller::new(total, told),
         latest_ms: 0,
-        told,
     };
     let mut desk = Desk::new(Finished::new(config.finished_max, Lsn(from)));
     let mut last: Option<(Lsn, Lsn, u64)> = None;
@@ -110,10 +97,11 @@ pub(crate) fn rebuild(
         }
     }
     desk.finished.precede(std::mem::take(&mut build.finished));
-    let moment = Moment { hash: Some(hash), ..desk.moment(entry, end) };
+    let moment = Moment { hash: Some(hash), ..desk.moment(entry, end, build.latest_ms) };
     let founder = Founder { log, accounts, moment };
-    let Build { bulk, ranges, latest_ms, .. } = build;
+    let Build { bulk, ranges, latest_ms, teller, .. } = build;
     bulk.finish(&ranges, end.0, &founder, &AtOnce)?;
+    teller.end();
     Ok((replayed, latest_ms))
 }
 
@@ -129,15 +117,13 @@ struct Build<'a> {
     outcomes: BTreeMap<u64, (u64, bool)>,
     /// Outcomes that stand in volumes, in any order: what became of branches, for who asks.
     finished: Vec<Finish>,
-    progress: Progress,
-    untold: u64,
+    teller: Teller<'a>,
     latest_ms: u64,
-    told: &'a mut dyn FnMut(Progress),
 }
 
 impl Build<'_> {
     fn entry(&mut self, desk: &mut Desk, entry: &Entry) -> Result<(), KvError> {
-        self.read(entry.end.0 - entry.lsn.0);
+        self.teller.read(entry.end.0 - entry.lsn.0);
         // It begins in a volume, and is there.
         if entry.lsn.0 < self.raw_from {
             return Ok(());
@@ -155,7 +141,7 @@ impl Build<'_> {
     fn volume(&mut self, volume: &Volume) -> Result<(), KvError> {
         let mut prepared = Prepared::new();
         volume.each(|record, item| {
-            self.read(u64::try_from(record.bytes()).unwrap_or(0));
+            self.teller.read(u64::try_from(record.bytes()).unwrap_or(0));
             self.item(&item, &mut prepared)
         })?;
         self.resolve(&prepared, volume)
@@ -170,7 +156,7 @@ impl Build<'_> {
         let (mut until, mut prepared) = (end, Prepared::new());
         for entry in log.begun(Lsn(first), Lsn(end))? {
             let entry = entry?;
-            self.read(entry.end.0 - entry.lsn.0);
+            self.teller.read(entry.end.0 - entry.lsn.0);
             until = until.max(entry.end.0);
             let mut failed = None;
             let shown = items(&entry, &mut |item| {
@@ -240,15 +226,6 @@ impl Build<'_> {
             }
         }
         Ok(())
-    }
-
-    fn read(&mut self, bytes: u64) {
-        self.progress.read += bytes;
-        self.untold += bytes;
-        if self.untold >= TOLD_BYTES {
-            self.untold = 0;
-            (self.told)(self.progress);
-        }
     }
 }
 

@@ -16,7 +16,8 @@ use crate::desk::Desk;
 use crate::finished::Finished;
 use crate::ledger::Ledger;
 use crate::note::Moment;
-use crate::rebuild::{Progress, rebuild, was_compacted};
+use crate::progress::{Progress, Teller};
+use crate::rebuild::{rebuild, was_compacted};
 use crate::record::{Effect, KIND_PREPARE, Record};
 
 /// What an opening found.
@@ -28,6 +29,8 @@ pub(crate) struct Opened {
     pub(crate) replayed: u64,
     /// The latest time that they tell of: what had expired by then stays so, whatever the clock says now.
     pub(crate) latest_ms: u64,
+    /// Bytes of values that it made visible.
+    pub(crate) made_bytes: u64,
 }
 
 pub(crate) fn recover(
@@ -53,33 +56,42 @@ pub(crate) fn recover(
         found => {
             drop(found);
             let (replayed, latest_ms) = rebuild(log, disk, (folder, volumes_folder), config, told)?;
-            opened = Opened { is_rebuilt: true, replayed, latest_ms };
+            opened = Opened { is_rebuilt: true, replayed, latest_ms, made_bytes: 0 };
             open()?.ok_or_else(|| KvError::Lost { folder: folder.display().to_string() })?
         }
     };
-    let (mut desk, from) = match moment {
-        Some(moment) => (desk_of(log, config, &moment)?, moment.end),
+    let (mut desk, from) = match &moment {
+        Some(moment) => {
+            opened.latest_ms = opened.latest_ms.max(moment.latest_ms);
+            (desk_of(log, config, moment)?, moment.end)
+        }
         None => (Desk::new(Finished::new(config.finished_max, log.oldest())), log.oldest()),
     };
+    // Behind what was written out there is little. Where there is no ledger, all of the journal is read for it.
+    let all = if moment.is_none() { log.end().0.saturating_sub(from.0) } else { 0 };
+    let mut teller = Teller::new(all, told);
     for entry in log.read(from)? {
         let entry = entry?;
+        teller.read(entry.end.0 - entry.lsn.0);
         let (effects, modified) = replayed(&mut desk, &entry)?;
         ledger.apply(entry.lsn, entry.end, &effects)?;
         opened.replayed += 1;
         opened.latest_ms = opened.latest_ms.max(modified);
         if !read_only {
-            bound(log, &ledger, &desk, config)?;
+            bound(log, &ledger, (&desk, opened.latest_ms), config)?;
         }
     }
+    teller.end();
+    opened.made_bytes = ledger.made_bytes();
     Ok((ledger, desk, opened))
 }
 
 /// A long replay must not need more memory than work does. A full disk is no reason not to open.
-fn bound(log: &dyn Log, ledger: &Ledger, desk: &Desk, config: &Config) -> Result<(), KvError> {
+fn bound(log: &dyn Log, ledger: &Ledger, (desk, latest_ms): (&Desk, u64), config: &Config) -> Result<(), KvError> {
     if ledger.memory_bytes() <= config.memory_bytes {
         return Ok(());
     }
-    ledger.close_memory(config.memory_bytes, |entry, end| desk.moment(entry, end));
+    ledger.close_memory(config.memory_bytes, |entry, end| desk.moment(entry, end, latest_ms));
     while ledger.has_closed() {
         match ledger.flush(log) {
             Ok(true) => {}

@@ -266,7 +266,8 @@ impl Kv {
     /// visible they do not.
     fn close_memory(&self, desk: &Desk) -> bool {
         let least = self.config.memory_bytes;
-        desk.refuse_broken().is_ok() && self.shared.ledger.close_memory(least, |entry, end| desk.moment(entry, end))
+        let moment = |entry, end| desk.moment(entry, end, self.shared.time.now_ms());
+        desk.refuse_broken().is_ok() && self.shared.ledger.close_memory(least, moment)
     }
 
     fn write_out(&self) -> Result<(), KvError> {

@@ -30,8 +30,9 @@ const STATES_PER_CUT_MIN: u64 = 8;
 /// States of one recovery that are checked; their own recoveries may be cut again.
 const NESTED_STATES_MAX: usize = 8;
 
-/// States that are enough by default.
+/// States that are enough by default, and seconds.
 const STATES: u64 = 50_000;
+const SECONDS: u64 = 20;
 
 /// How far to explore.
 #[derive(Clone, Debug)]
@@ -54,15 +55,7 @@ impl Default for Explore {
     /// 50,000 states or 20 seconds. `ASSENT_GATE_SECONDS` and `ASSENT_GATE_SEED` say otherwise; with more seconds the
     /// states are not counted.
     fn default() -> Self {
-        let seconds = from_environment("ASSENT_GATE_SECONDS");
-        Explore {
-            seed: from_environment("ASSENT_GATE_SEED").unwrap_or(1),
-            states_max: if seconds.is_some_and(|seconds| seconds > 20) { u64::MAX } else { STATES },
-            time_max: Duration::from_secs(seconds.unwrap_or(20)),
-            states_per_cut_max: 48,
-            levels_max: 3,
-            stale: Stale::ALL,
-        }
+        Self::within(SECONDS)
     }
 }
 
@@ -103,6 +96,20 @@ impl Explore {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// 50,000 states or so many seconds, where the environment says nothing else, as for [`Explore::default`].
+    #[must_use]
+    pub fn within(seconds: u64) -> Self {
+        let asked = from_environment("ASSENT_GATE_SECONDS");
+        Explore {
+            seed: from_environment("ASSENT_GATE_SEED").unwrap_or(1),
+            states_max: if asked.is_some_and(|asked| asked > SECONDS) { u64::MAX } else { STATES },
+            time_max: Duration::from_secs(asked.unwrap_or(seconds)),
+            states_per_cut_max: 48,
+            levels_max: 3,
+            stale: Stale::ALL,
+        }
     }
 
     /// Explores until the states or the time are used up, or nothing new appears.

@@ -122,6 +122,10 @@ fn compact(server: &str, json: bool) -> Result<(), Failure> {
 }
 
 fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> {
+    // `--keyspace` would take it for the keyspace of that number, and what was put there would be nobody's that has a name.
+    if name.parse::<u32>().is_ok() {
+        return Err(Failure::invalid(format!("{name:?} is a number, which needs no name: take another name")));
+    }
     let (made, _) = store::listed(&serving(server)?, &Request::KeyspaceCreate(name))?;
     let Some(made) = made.first() else { return Err(unexpected()) };
     if json {

@@ -24,6 +24,12 @@ use crate::tx::moment;
 
 /// Rows asked for in one message.
 const PAGE: u32 = 10_000;
+/// Of a stopped store's, which refuses more than 256 MiB of keys and metadata at once: all of these may be as long as they can be.
+const PAGE_STOPPED: usize = 1_000;
+const _: () = assert!(
+    PAGE_STOPPED * (assent_kv::KEY_BYTES_MAX as usize + assent_kv::METADATA_BYTES_MAX as usize) < 256 << 20,
+    "a page of the longest keys"
+);
 /// A long value needs its time on a slow disk.
 const ANSWER_MS: u64 = 300_000;
 
@@ -246,7 +252,7 @@ impl Store {
             Self::Stopped { snapshot, .. } => {
                 let from = last.map_or(Bound::Included(span.from.as_slice()), Bound::Excluded);
                 let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                let page = if values { 64 } else { 10_000 };
+                let page = if values { 64 } else { PAGE_STOPPED };
                 let heads = snapshot.heads(keyspace, from, to, page)?;
                 let more = heads.len() == page;
                 let read = |(key, head): (Vec<u8>, assent_kv::Head)| Known::read(key, head, None);

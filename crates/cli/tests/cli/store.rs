@@ -20,21 +20,21 @@ pub(crate) fn configure(folder: &Path, more: &str) {
     write(&folder.join("assent.toml"), &text);
 }
 
-fn kv(served: &Served, words: &[&str]) -> Output {
+pub(crate) fn kv(served: &Served, words: &[&str]) -> Output {
     command(&[&["kv"], words].concat()).env("ASSENT_SERVER", &served.protocol).stdin(Stdio::null()).output().unwrap()
 }
 
-fn done(served: &Served, words: &[&str]) -> Vec<u8> {
+pub(crate) fn done(served: &Served, words: &[&str]) -> Vec<u8> {
     let output = kv(served, words);
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-fn told(served: &Served, words: &[&str]) -> Value {
+pub(crate) fn told(served: &Served, words: &[&str]) -> Value {
     json(&kv(served, &[words, &["--json"]].concat()))
 }
 
-fn refused(output: &Output, code: i32, said: &str) {
+pub(crate) fn refused(output: &Output, code: i32, said: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(stderr.contains(said) && stderr.lines().count() == 1, "one line with {said:?}: {stderr}");
@@ -47,7 +47,7 @@ fn spawn(served: &Served, words: &[&str]) -> Child {
 }
 
 /// The same with bytes on stdin.
-fn fed(served: &Served, words: &[&str], input: &[u8]) -> Output {
+pub(crate) fn fed(served: &Served, words: &[&str], input: &[u8]) -> Output {
     let mut child = spawn(served, words);
     let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
@@ -264,6 +264,14 @@ fn what_the_store_does_is_scraped() {
     let bytes: f64 = (0..8).map(|level| metric(&text, &format!("assent_kv_level_bytes{{level=\"{level}\"}}"))).sum();
     assert_eq!(bytes, metric(&text, "assent_kv_ledger_bytes"));
     assert!(metric(&text, "assent_kv_ledger_flushed_bytes_total") > 0.0);
+    // One byte each, which lives where it was written: whole blocks of the journal, and the ledger.
+    let put = metric(&text, "assent_kv_put_bytes_total");
+    let amplified = |of: &str| metric(&text, &format!("assent_kv_{of}_amplification_percent"));
+    assert_eq!(put, 3_001.0);
+    let (disk, live) = (metric(&text, "assent_kv_values_disk_bytes"), metric(&text, "assent_kv_live_bytes"));
+    assert_eq!(amplified("space"), (disk * 100.0 / live).floor());
+    let log = metric(&text, "assent_log_written_bytes_total{log=\"kv\"}");
+    assert!(amplified("write") >= (log * 100.0 / put).floor(), "{text}");
     for name in [
         "kv_ledger_memory_bytes",
         "kv_ledger_spare_bytes",

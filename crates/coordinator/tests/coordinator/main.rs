@@ -33,3 +33,4 @@ mod restart;
 mod speed;
 mod stand;
 mod table;
+mod table_work;

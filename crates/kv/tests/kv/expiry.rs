@@ -83,6 +83,33 @@ fn a_clock_that_is_set_back_brings_nothing_back_not_through_a_restart_either() {
     }
 }
 
+/// A session that was over was there again: its row stood in one file of the ledger, and what told of the later time in another one, so
+/// that nothing was replayed, and the store took the clock's time, which had been set back, for now.
+#[test]
+fn a_clock_that_is_set_back_brings_nothing_back_where_nothing_is_replayed() {
+    for outcome in [false, true] {
+        let mut desk = fresh();
+        desk.clock.set_wall_ms(1_000);
+        put(&desk.kv, b"k", b"v", 2_000);
+        desk.kv.checkpoint().unwrap();
+        desk.clock.set_wall_ms(2_000);
+        assert!(!is_there(&desk.kv, b"k"));
+        if outcome {
+            // The last entry says no time.
+            super::branches::ended(&desk.kv, &xid(1), b"other", b"v");
+            prepare(&desk.kv, &xid(1)).unwrap();
+            commit(&desk.kv, &xid(1)).unwrap();
+        }
+        desk.kv.checkpoint().unwrap();
+        desk.clock.set_wall_ms(500);
+        for _ in 0..2 {
+            desk = desk.again();
+            assert_eq!((desk.kv.stats().replayed, desk.kv.get(0, b"k")), (0, Ok(None)), "outcome {outcome}");
+            assert_eq!(desk.kv.snapshot().time_ms(), 2_000);
+        }
+    }
+}
+
 #[test]
 fn a_clock_that_was_far_ahead_is_believed_again_after_a_restart() {
     let desk = fresh();

@@ -146,6 +146,55 @@ fn a_fold_is_as_of_its_lease_breaks_off_when_told_and_goes_on_as_of_now_after_a_
     }
 }
 
+/// What it has not shown yet is erased, the rest of the range written anew, memory written out, files merged: it shows its moment.
+#[test]
+fn a_fold_shows_its_moment_whatever_is_erased_written_out_and_merged_while_it_walks() {
+    for (order, what) in [(Order::Key, What::Objects), (Order::Journal, What::Objects), (Order::Journal, What::Heads)] {
+        for fold_bytes in [0, 20_000, 32 << 20] {
+            let desk = open(&SimDisk::new(), Config { fold_bytes, memory_bytes: 64 << 10, ..Config::default() });
+            for number in 0..900_u32 {
+                // Some more than once: their places are not in the order of their keys.
+                let at = (number * 7919 % 600).to_be_bytes();
+                desk.kv.put(0, &at, &number.to_be_bytes(), Durability::Buffered).unwrap();
+            }
+            desk.kv.checkpoint().unwrap();
+            let lease = desk.kv.lease(HOUR);
+            let expected = all_of(&desk.kv);
+            let (mut shown, mut step) = (Vec::new(), 0_u32);
+            let ended = lease.fold(&Fold { order, ..Fold::new(what, 0) }, &mut |row| {
+                step += 1;
+                if step.is_multiple_of(60) {
+                    let (from, to) = (step.to_be_bytes(), (step + 400).to_be_bytes());
+                    let to = (step % 120 == 0).then_some(&to[..]);
+                    let ops = [Op::put(0, &from, b"first"), Op::erase(0, &from, to), Op::put(0, &from, b"anew")];
+                    desk.kv.batch(&ops, Durability::Buffered).unwrap();
+                    desk.kv.checkpoint().unwrap();
+                    super::keep(&desk.kv);
+                }
+                shown.push(match row {
+                    Row::Object(key, found) => (key.to_vec(), found.committed),
+                    Row::Head(key, head) => (key.to_vec(), head.committed),
+                    Row::Key(_) => panic!("{row:?}"),
+                });
+                ControlFlow::Continue(())
+            });
+            assert_eq!(ended, Ok(ControlFlow::Continue(())));
+            if order == Order::Journal {
+                assert!(shown.is_sorted_by_key(|(_, at)| *at), "one put an entry");
+                shown.sort();
+            }
+            assert!(shown == expected, "{order:?} {what:?} {fold_bytes}");
+            assert_ne!(all_of(&desk.kv), expected);
+        }
+    }
+}
+
+/// Keys, and where what they are now was committed.
+fn all_of(kv: &Kv) -> Vec<(Vec<u8>, assent_ids::Lsn)> {
+    let heads = kv.snapshot().heads(0, Bound::Unbounded, Bound::Unbounded, usize::MAX).unwrap();
+    heads.into_iter().map(|(key, head)| (key, head.committed)).collect()
+}
+
 #[test]
 fn a_fold_whose_lease_is_ended_stops_with_a_word() {
     for order in [Order::Key, Order::Journal] {

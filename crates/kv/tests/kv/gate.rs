@@ -547,7 +547,7 @@ impl Store {
 }
 
 fn explore(store: &Store) {
-    let gate = Explore::new();
+    let gate = Explore::within(60);
     let report = gate.run(store).unwrap_or_else(|failure| panic!("{failure}"));
     println!("lazy {}, compacting {}: {report}", store.lazy, store.compacting);
     assert!(report.states >= gate.states_max || report.took >= gate.time_max, "it ended early: {report}");

@@ -1,11 +1,12 @@
 //! Leases end when there are too many, when they are too old, or when they keep too much, and whoever reads on is told.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_kv::{Config, Durability, Kv, KvError, Lease, Op};
+use assent_kv::{Config, Durability, Fold, Kv, KvError, Lease, Op, Order, Row, What};
 use assent_runs::AtOnce;
 use assent_sim::SimDisk;
 use assent_xa::Vote;
@@ -182,6 +183,56 @@ fn a_lease_that_keeps_too_much_of_volumes_or_journal_ends_and_they_go() {
         house.kv.compact_once(&AtOnce).unwrap();
         assert_eq!(house.log.oldest() > before, ends, "{is_compacted} {limit}: {} {before}", house.log.oldest());
     }
+}
+
+/// Its rows leave memory, its files are merged and compacted away beneath it: it shows what was there, to the last byte.
+#[test]
+fn a_lease_outlives_its_keyspace_and_all_that_becomes_of_its_files() {
+    let disk = SimDisk::new();
+    let log = journal(&disk, 1, SEGMENT_BYTES + 4096);
+    let house = house_over(&disk, log, compactions::config());
+    let kv = &house.kv;
+    let space = kv.keyspace_create("orders").unwrap();
+    let said = |key: u64| key.to_le_bytes().repeat(60);
+    let put = |space, key: u64, value: &[u8]| kv.put(space, &key.to_be_bytes(), value, Durability::Durable).unwrap();
+    (0..40).for_each(|key| _ = put(space, key, &said(key)));
+    super::faults::settle(kv);
+    // Half of it in files, half in memory.
+    (40..80).for_each(|key| _ = put(space, key, &said(key)));
+    let lease = kv.lease(HOUR);
+    kv.keyspace_drop("orders").unwrap();
+    let again = kv.keyspace_create("orders").unwrap();
+    for round in 0..6_u64 {
+        (0..80).for_each(|key| _ = put(again, key, &round.to_le_bytes().repeat(60)));
+        super::faults::settle(kv);
+        merge_all(kv);
+        house.compact_all();
+        kv.tick();
+    }
+    assert!(kv.stats().compactions > 2, "{:?}", kv.stats());
+    for order in [Order::Key, Order::Journal] {
+        let mut shown = 0_u64;
+        let fold = Fold { order, ..Fold::new(What::Objects, space) };
+        let ended = lease.fold(&fold, &mut |row| {
+            let Row::Object(key, found) = row else { panic!("{row:?}") };
+            assert!(key == shown.to_be_bytes() && found.value == said(shown), "{shown}");
+            shown += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!((ended, shown), (Ok(ControlFlow::Continue(())), 80));
+        let of_another = Fold { order, ..Fold::new(What::Keys, again) };
+        let ended = lease.fold(&of_another, &mut |row| panic!("{row:?}"));
+        assert_eq!(ended, Ok(ControlFlow::Continue(())), "it was made behind it");
+    }
+    let before = (house.log.oldest(), kv.stats().reclaimed_bytes);
+    lease.refresh();
+    assert_eq!(lease.get(space, &0_u64.to_be_bytes()), Ok(None));
+    drop(lease);
+    super::faults::settle(kv);
+    house.compact_all();
+    kv.compact_once(&AtOnce).unwrap();
+    assert!((house.log.oldest(), kv.stats().reclaimed_bytes) > before, "what it kept is given back");
+    assert_eq!(kv.stats().broken_accounts, 0);
 }
 
 #[test]

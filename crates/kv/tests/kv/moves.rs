@@ -14,6 +14,13 @@ use super::xid;
 
 type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
+/// One word of a batch.
+enum Word {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Erase(Vec<u8>, Vec<u8>),
+}
+
 /// What is done to a store and to a map.
 struct Pair {
     house: House,
@@ -45,7 +52,8 @@ impl Pair {
             return;
         }
         let kv = &self.house.kv;
-        match self.rng.below(12) {
+        match self.rng.below(13) {
+            12 => self.words(),
             0 | 1 => {
                 kv.delete(0, &key, Durability::Durable).unwrap();
                 self.model.remove(&key);
@@ -66,6 +74,40 @@ impl Pair {
                 let durability = if self.rng.below(3) == 0 { Durability::Buffered } else { Durability::Durable };
                 kv.put(0, &key, &value, durability).unwrap();
                 self.model.insert(key, value);
+            }
+        }
+    }
+
+    /// A batch of several words on few keys, in any order: the last word on a key counts.
+    fn words(&mut self) {
+        let first = self.rng.below(4).to_le_bytes()[0];
+        let words: Vec<Word> = (0..self.rng.range(2..6))
+            .map(|_| {
+                let key = vec![first, self.rng.below(3).to_le_bytes()[0]];
+                match self.rng.below(6) {
+                    0 | 1 => Word::Delete(key),
+                    2 => Word::Erase(key, vec![first, 9]),
+                    _ => Word::Put(key, self.value()),
+                }
+            })
+            .collect();
+        if self.prepared.values().flatten().any(|(held, _)| held.first() == Some(&first)) {
+            return;
+        }
+        let ops: Vec<Op<'_>> = words
+            .iter()
+            .map(|word| match word {
+                Word::Put(key, value) => Op::put(0, key, value),
+                Word::Delete(key) => Op::delete(0, key),
+                Word::Erase(from, to) => Op::erase(0, from, Some(to)),
+            })
+            .collect();
+        self.house.kv.batch(&ops, Durability::Durable).unwrap();
+        for word in words {
+            match word {
+                Word::Put(key, value) => _ = self.model.insert(key, value),
+                Word::Delete(key) => _ = self.model.remove(&key),
+                Word::Erase(from, to) => self.model.retain(|key, _| *key < from || *key >= to),
             }
         }
     }

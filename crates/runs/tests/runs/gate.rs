@@ -312,7 +312,7 @@ impl Subject for Map {
 
 #[test]
 fn gate_a_power_cut_leaves_what_was_applied_and_a_note_that_fits() {
-    let gate = Explore::new();
+    let gate = Explore::within(60);
     let map = Map { lives: 2, ..Map::default() };
     let report = gate.run(&map).unwrap_or_else(|failure| panic!("{failure}"));
     let did = map.did.map(AtomicU64::into_inner);

@@ -9,6 +9,7 @@
 )]
 
 mod claims;
+mod edges;
 mod hostile;
 mod house;
 mod killed;
