@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use assent_ids::ResourceId;
 use assent_kind::Kind;
+use assent_world::{Clock as _, RealClock};
 use assent_xa::{Connector, Native, Reply, Resource, Verb};
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
@@ -109,8 +110,9 @@ impl Mariadb {
 
     /// How old the place in the server's log may be that is kept with a vote (default: a second). By it a server that was
     /// set back to a copy of its data from before the vote is told from the one that voted (docs/robustness.md); a copy
-    /// from between place and vote is not. Connections of this process to the same server ask for one another. `Duration::ZERO` asks behind every vote, in its message, which costs the
-    /// server more than the branch's own statements (docs/PERFORMANCE.md); worth it where the data is copied all the
+    /// from between place and vote is not. Connections of this process to the same server ask for one another: from half of
+    /// this age on one of them asks with its vote, and whoever votes when it is over. `Duration::ZERO` asks behind every vote,
+    /// in its message, which costs the server more than the branch's own statements (docs/PERFORMANCE.md); worth it where the data is copied all the
     /// time, as by asynchronous replication of the volume.
     #[must_use]
     pub fn log_place_age_max(mut self, longest: Duration) -> Self {
@@ -267,6 +269,11 @@ impl Address {
         Ok(Self { name: name.to_owned(), place, options })
     }
 
+    /// Where it leads, for those who share what they know of the server there: a socket wins over host and port.
+    fn at(&self) -> String {
+        [&self.place, self.options.get_socket().unwrap_or_default()].join(" ")
+    }
+
     fn open(&self, recovery: bool, limits: Limits, stuck: &Stuck) -> Result<Mariadb, ResourceError> {
         let connect = Duration::from_millis(limits.connect_ms_max);
         let mut options = OptsBuilder::from_opts(self.options.clone())
@@ -289,9 +296,9 @@ impl Address {
         let resource = ResourceId::of(&self.name);
         // What is compressed only the driver writes.
         let is_plain = self.options.get_compress().is_none();
-        let place = self.place.clone();
+        let at = self.at();
         let opened = Kept::open(limits, stuck.clone(), move || match Conn::new(options) {
-            Ok(connection) => checked(connection, resource, is_plain, Some(&place)),
+            Ok(connection) => checked(connection, resource, is_plain, Some(&at)),
             Err(error) => Err(refusal(&error)),
         });
         let kept = opened.map_err(|(kind, native)| ResourceError::Connect {
@@ -320,8 +327,9 @@ fn checked(
         .ok_or_else(|| (Kind::Internal, said("VERSION() had no answer".to_owned())))?;
     keeps::check(flush, &version).map_err(|message| (Kind::Invalid, said(message)))?;
     known::track(&mut connection);
+    let asked = RealClock.now();
     let seen = look(&mut connection).map_err(|error| refusal(&error))?;
-    Ok(Session::new(connection, resource, seen, is_own, at))
+    Ok(Session::new(connection, resource, (seen, asked), is_own, at))
 }
 
 /// Why a connection could not be used from the first.
@@ -371,5 +379,14 @@ mod tests {
             assert_eq!(connector.address.place, place);
             assert_eq!(format!("{:?}", connector.address), format!("shop at {place}"));
         }
+    }
+
+    /// Containers of one kind: the same host, port and configuration, each with a socket of its own.
+    #[test]
+    fn who_goes_by_another_socket_goes_to_another_server() {
+        let at = |more: &str| Address::parse("shop", &format!("mysql://u@h/db{more}")).unwrap().at();
+        let all = ["", "?socket=/run/a.sock", "?socket=/run/b.sock"].map(at);
+        assert!(all[0] != all[1] && all[1] != all[2] && all[2] != all[0], "{all:?}");
+        assert_eq!(all[0], at(""));
     }
 }

@@ -5,6 +5,8 @@
 //! Walk: [`Place::new`] when a connection is opened · [`Place::is_due`] before a vote, who then asks · [`Place::told`] what it was
 //! told · [`Place::catch_up`] what another one was.
 //! One server is what has the same address, the same data and the same start: its place is nothing of a connection's own.
+//! A place is as old as its question: what is written down is the moment before that was sent.
+//! Trap: behind one name (a load balancer) two servers with the same configuration that were started in the same second pass for one.
 //! Deliberately absent: the question, and what a place is for (`witness.rs`).
 
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use assent_world::Moment;
 
 use super::witness::Seen;
 
-/// Address, data, and the seconds in which it may have started.
+/// Address (with its socket, where it names one), data, and the seconds in which it may have started.
 type Server = (String, String, (u64, u64));
 
 /// Those that this process has connections to.
@@ -40,7 +42,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a connection that has just looked; `at` is the address that it was opened by.
+    /// Of a connection that began to look at `now`; `at` is the address that it was opened by.
     pub(super) fn new(seen: &Seen, at: Option<&str>, now: Moment) -> Self {
         // Of a server whose start is not known nobody can tell whether it is the same run.
         let known = at.filter(|_| seen.has_known_start());
@@ -49,6 +51,7 @@ impl Place {
     }
 
     /// Whether the next vote asks: what is known by then is `longest` old, or half as old and nobody else asks.
+    /// Who is told so is who asks: for half of `longest` the others leave it to him, also where he then does not vote.
     pub(super) fn is_due(&self, now: Moment, longest: Duration) -> bool {
         let Some(mut latest) = self.latest() else { return now.since(self.asked) >= longest };
         let early = longest / 2;
@@ -65,11 +68,15 @@ impl Place {
         asks
     }
 
-    /// The server has answered.
+    /// The server has answered what it was asked behind `now`. Who was asked later may have been answered first.
     pub(super) fn told(&mut self, seen: &Seen, now: Moment) {
         self.asked = now;
         if let Some(mut latest) = self.latest() {
-            *latest = Latest { lsn: seen.lsn, asked: now, claim: None };
+            if now > latest.asked {
+                *latest = Latest { lsn: seen.lsn, asked: now, claim: None };
+            } else {
+                latest.claim = latest.claim.filter(|(who, _)| *who != self.connection);
+            }
         }
     }
 
@@ -148,6 +155,26 @@ mod tests {
         other.catch_up(&mut second, at(500), LONGEST);
         assert_eq!(second.lsn, Some(9));
         assert!(!other.is_due(at(899), LONGEST) && other.is_due(at(900), LONGEST), "as old as the one taken over");
+    }
+
+    /// After a pause all ask at once, and who comes last may have been answered first.
+    #[test]
+    fn a_place_that_was_asked_for_earlier_does_not_replace_a_newer_one() {
+        let mut places = [1, 2, 3].map(|connection| Place::new(&seen(connection, 6), Some("late:3306"), at(0)));
+        for (place, connection, lsn, ms) in [(0, 1, 9, 10), (1, 2, 7, 5), (1, 2, 8, 10)] {
+            places[place].told(&seen(connection, lsn), at(ms));
+            let mut known = seen(3, 6);
+            // As one that was opened before all of them.
+            Place { asked: at(0), connection: 3, latest: places[2].latest.clone() }.catch_up(
+                &mut known,
+                at(600),
+                LONGEST,
+            );
+            assert_eq!(known.lsn, Some(9), "asked at {ms} ms");
+        }
+        assert!(places[1].is_due(at(510), LONGEST), "this one asks");
+        places[1].told(&seen(2, 8), at(9));
+        assert!(places[2].is_due(at(511), LONGEST), "it has been answered, and its claim is over");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use assent_ids::{ResourceId, Xid};
 use assent_kind::Kind;
 use assent_world::net::{self, ReadLimit};
-use assent_world::{Clock as _, RealClock};
+use assent_world::{Clock as _, Moment, RealClock};
 use assent_xa::{Native, Reply, Verb, Vote};
 use mysql::Conn;
 use mysql::prelude::Queryable as _;
@@ -71,7 +71,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(connection: Conn, resource: ResourceId, seen: Seen, is_own: bool, at: Option<&str>) -> Self {
+    /// `at` which address, and when that was asked which `seen` answers.
+    pub(crate) fn new(
+        connection: Conn,
+        resource: ResourceId,
+        (seen, asked): (Seen, Moment),
+        is_own: bool,
+        at: Option<&str>,
+    ) -> Self {
         Self {
             start: Start::Heard,
             tells: false,
@@ -83,7 +90,7 @@ impl Session {
             known: Known::default(),
             mark: None,
             resource,
-            place: Place::new(&seen, at, RealClock.now()),
+            place: Place::new(&seen, at, asked),
             seen,
             place_age_max: PLACE_AGE_MAX,
             limit: None,
@@ -226,6 +233,10 @@ impl Session {
         self.place.is_due(RealClock.now(), self.place_age_max)
     }
 
+    fn catch_up(&mut self) {
+        self.place.catch_up(&mut self.seen, RealClock.now(), self.place_age_max);
+    }
+
     /// Whether the vote asks for tables without transactions.
     fn asks_of_plain(&self) -> bool {
         self.known.plain_may_be_told() && !self.allow_plain_tables
@@ -262,12 +273,17 @@ impl Session {
         }
         let verb = usize::from(self.known.end_owed);
         let asks = self.asks_of_plain();
-        // What is on its way already goes without it.
-        let asks_place = !self.is_awaited() && self.place_is_due();
-        self.place.catch_up(&mut self.seen, RealClock.now(), self.place_age_max);
+        // What is on its way already goes without it, and with the place that was known then.
+        let goes_now = !self.is_awaited();
+        let asks_place = goes_now && self.place_is_due();
+        if goes_now {
+            self.catch_up();
+        }
+        // Before it is asked: the answer may come late, and all connections trust its age.
+        let asked = RealClock.now();
         let said_all = self.say_all(|it| it.vote(&xid, asks_place));
         if asks_place && said_all.is_ok() {
-            self.place.told(&self.seen, RealClock.now());
+            self.place.told(&self.seen, asked);
         }
         let answered = match said_all {
             // Whether rows would stay must be known; where its log stands need not.
@@ -466,7 +482,11 @@ impl kept::Session for Session {
         }
         // As `step` would say it.
         let words = match plan {
-            Plan::Prepare(xid) => self.vote(&xid, false),
+            Plan::Prepare(xid) => {
+                // Behind the vote another one may be told of a place that a copy with this branch in it has not.
+                self.catch_up();
+                self.vote(&xid, false)
+            }
             Plan::CommitOnePhase(xid) => self.one_phase(&xid),
             Plan::CommitPrepared(xid) => vec![second(Step::Commit, &xid)],
             Plan::RollbackPrepared(xid) => vec![second(Step::Rollback, &xid)],

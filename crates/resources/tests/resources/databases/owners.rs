@@ -124,10 +124,6 @@ fn a_holder_of_the_claim_that_is_silent_loses_it() {
 fn the_witness_of_each_vote_says_how_far_the_log_was_on_disk_behind_it() {
     let servers = shared();
     let table = MariadbTable::new(&servers, "vote_place");
-    let place = |witness: Vec<u8>| -> u64 {
-        let text = String::from_utf8(witness).unwrap();
-        text.split_once("lsn=").unwrap().1.split_once(' ').unwrap().0.parse().unwrap()
-    };
     let mut branch = table.resource().log_place_age_max(Duration::ZERO);
     for round in 0..2 {
         // The backup would be taken here.
@@ -139,7 +135,7 @@ fn the_witness_of_each_vote_says_how_far_the_log_was_on_disk_behind_it() {
         branch.work(|connection| connection.query_drop(insert)).unwrap();
         assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
         assert_eq!(branch.call(Verb::Prepare(xid)), YES);
-        let voted = place(branch.witness());
+        let voted = place(&mut branch);
         assert!(voted > backup, "{voted} is not behind {backup}");
         assert!(voted <= on_disk(&table), "what a crash could take back is no place");
         assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
@@ -163,8 +159,14 @@ fn a_place_that_is_young_enough_is_kept_with_the_next_votes() {
     assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
 }
 
+/// The one that its vote keeps.
+pub(super) fn place(branch: &mut Mariadb) -> u64 {
+    let text = String::from_utf8(branch.witness()).unwrap();
+    text.split_once("lsn=").unwrap().1.split_once(' ').unwrap().0.parse().unwrap()
+}
+
 /// Up to where InnoDB's log is on disk.
-fn on_disk(table: &MariadbTable) -> u64 {
+pub(super) fn on_disk(table: &MariadbTable) -> u64 {
     let answer: Option<(String, u64)> =
         table.plain().query_first("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_flushed'").unwrap();
     answer.unwrap().1
