@@ -6,7 +6,7 @@
 //! costs twice as much (callgrind of a PostgreSQL 15, docs/PERFORMANCE.md).
 //! Trap: a question that is not there fails (26000), and with it the transaction. So it is asked this way only of a server
 //! process that is this connection's alone, and as long as nobody has let it go: a pool shows a process of its own, and
-//! DEALLOCATE and DISCARD are seen by their tags (`answer.rs`). What a function lets go of in the dark costs one vote: it
+//! DEALLOCATE and DISCARD are seen by their tags (`pace.rs`). What a function lets go of in the dark costs one vote: it
 //! is a no, and a definite one, and from then on that connection asks in full words.
 //! Deliberately absent: what is asked (`session.rs`), who asks in full words instead.
 

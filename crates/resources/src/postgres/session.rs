@@ -12,7 +12,7 @@
 //! said alone, and the tag has to be theirs. Else, and on a connection of the caller's, which does not tell tags, a SAVEPOINT
 //! goes before them in the same message: it fails exactly there (25P02, 25P01), and the server then skips the rest.
 //! What the vote leaves for later questions rides in a message that goes anyway: the branch's end if that asks, else the
-//! vote itself. Both questions are kept prepared where that is safe (`prepared.rs`).
+//! vote itself. All three questions are kept prepared where that is safe (`prepared.rs`).
 //! Deliberately absent: what an error means (`codes.rs`), which verb is allowed when (`stand.rs`), what only recovery asks
 //! (`recovery.rs`).
 
@@ -362,7 +362,8 @@ impl Session {
     }
 
     /// What was done on this connection, before a vote asks. Whatever was not rows written may have changed the role: SET ROLE says so
-    /// itself, a function does not. Trap: nor does a trigger; then people are told the role before it, and recovery goes by the list's.
+    /// itself, a function does not. Trap: nor does what a statement that writes rows calls or sets off (set_config); from that vote on, until something
+    /// else is said, people are told the role of the vote that was asked. Recovery goes by the list's.
     fn note_work(&mut self) {
         let Way::Line(line) = &mut self.client.0 else { return };
         // The driver may not have read all of it.

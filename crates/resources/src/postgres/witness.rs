@@ -55,7 +55,8 @@ pub(super) struct Evidence {
     /// How far the log went: behind everything that the branch had written, before the record of its vote. Its beginning,
     /// where that is not asked.
     pub(super) place: WalPlace,
-    /// Whose branch it will be: SET ROLE counts.
+    /// Whose branch it will be, for people: SET ROLE counts. Of a vote that was asked before, where only rows were written
+    /// since: what such a statement's function, trigger or rule set (`set_config`) is not seen, nor a role that was renamed.
     pub(super) role: String,
 }
 
