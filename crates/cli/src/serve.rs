@@ -439,7 +439,7 @@ fn count<L: Log + 'static>(metrics: &Metrics, name: &'static str, log: &Arc<L>, 
 fn amplify(metrics: &Metrics, journal: &Arc<Journal>, kv: &Arc<Kv>) {
     let (journal, kv) = (Arc::clone(journal), Arc::clone(kv));
     let help = "Bytes that the store has written for each hundred bytes of values that were put: entries, zeroes ahead of them, values \
-                anew, the ledger; since the start";
+                anew, the ledger; since the start, what an open writes of what it has replayed among it";
     metrics.sample_gauge_if("kv_write_amplification_percent", None, help, move || {
         let (counts, (stats, (facts, _))) = (journal.counts(), (kv.stats(), kv.ledger_facts()));
         let ledger = facts.flushed_bytes.saturating_add(facts.merged_bytes);
@@ -514,6 +514,9 @@ impl Running {
             docs.stop(DRAIN);
         }
         let coordinator = house.coordinator.as_ref().map(|it| it.0.close());
+        if let Some(Err(error)) = house.kv.as_ref().map(|it| it.1.keep_time()) {
+            warn!("what had expired may be there again if the clock is set back: {error}");
+        }
         let kv = house.kv.as_ref().map(|it| it.0.close());
         let documents = house.documents.as_ref().map(|it| it.0.close());
         for error in [coordinator, kv, documents].into_iter().flatten().filter_map(Result::err) {

@@ -13,7 +13,7 @@
 //! Until the commit nothing has happened, and what was written is removed. After it the rest can be done at any time, by the next
 //! call or by the next open: a file that no note names is removed there.
 //!
-//! Walk: [`Kv::compact_once`] · [`judge`] asks the ledger.
+//! Walk: [`Kv::compact_once`], [`Kv::compact_asked`] · [`judge`] asks the ledger.
 //! Deliberately absent: threads, and a loop; whoever has one calls until there is nothing to do.
 
 use std::collections::BTreeSet;
@@ -103,12 +103,25 @@ impl Kv {
     /// `Busy` while another compacts; `Full`, `Corrupt` naming the file, or as the disk says: nothing was changed, nothing was left
     /// behind, and the store goes on.
     pub fn compact_once(&self, pace: &dyn Pace) -> Result<bool, KvError> {
+        self.compact(pace, self.config.space_room_bytes_min)
+    }
+
+    /// The same for somebody who asks for room now: [`Config::space_room_bytes_min`] does not count, as it does not after the disk
+    /// refused room.
+    ///
+    /// # Errors
+    /// As [`Kv::compact_once`].
+    pub fn compact_asked(&self, pace: &dyn Pace) -> Result<bool, KvError> {
+        self.compact(pace, 0)
+    }
+
+    fn compact(&self, pace: &dyn Pace, room_bytes_min: u64) -> Result<bool, KvError> {
         self.refuse_read_only()?;
         if self.shared.log.stretch_bytes().is_none() {
             return Ok(false);
         }
         let _alone = self.compactor()?;
-        let done = self.compact_alone(pace);
+        let done = self.compact_alone(pace, room_bytes_min);
         // What cannot go on for now is nothing that a writer could wait for.
         self.shared.ledger.space.ended(matches!(done, Ok(true)), self.shared.time.clock().now());
         if done.is_err() {
@@ -125,7 +138,7 @@ impl Kv {
         }
     }
 
-    fn compact_alone(&self, pace: &dyn Pace) -> Result<bool, KvError> {
+    fn compact_alone(&self, pace: &dyn Pace, room_bytes_min: u64) -> Result<bool, KvError> {
         // What cannot be given back now stays: the next call tries again, and no value needs it.
         if self.give_back().is_err() {
             self.done().releases_failed += 1;
@@ -137,7 +150,7 @@ impl Kv {
         if let Some(cell) = self.unreadable_front() {
             return self.pass(&cell, pace);
         }
-        let Some(choice) = self.choice() else { return Ok(false) };
+        let Some(choice) = self.choice(room_bytes_min) else { return Ok(false) };
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
         let compacted = match self.write_compacted(&choice, pace) {
             Err(VaultError::Stopped) => return Ok(false),
@@ -169,17 +182,26 @@ impl Kv {
     }
 
     /// What to compact next, if the hour permits it.
-    fn choice(&self) -> Option<Choice> {
+    fn choice(&self, room_bytes_min: u64) -> Option<Choice> {
         let Kv { config, shared, .. } = self;
         let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
         let looked = self.looked();
         let Looked { accounts, damaged, sealed_end, log_end, chooser } = &looked;
-        let choose = |chooser: &Chooser| chooser.choose(accounts, damaged, *sealed_end, *log_end, hour);
+        // A disk that is full of what is dead takes nothing more: no least room is worth that.
+        let is_full = shared.ledger.space.is_out_of_room();
+        let room_bytes_min = if is_full { 0 } else { room_bytes_min };
+        // Of what writers owe nothing changes.
+        let choose = |chooser: &Chooser| {
+            Chooser { room_bytes_min, ..*chooser }.choose(accounts, damaged, *sealed_end, *log_end, hour)
+        };
         // While writers are slowed down one more, so that nobody is who waits for nothing.
         let one_more = || Chooser { beside_bytes: chooser.beside_bytes + 2 * chooser.volume_bytes, ..*chooser };
         let was_told = shared.ledger.space.was_told();
         let choice = choose(chooser).or_else(|| if was_told { choose(&one_more()) } else { None });
+        if is_full && choice.is_none() && chooser.hours.permit(hour) {
+            shared.ledger.space.has_room();
+        }
         let look = looked.look(config);
         match choice {
             Some(_) => shared.ledger.space.owes(&look),

@@ -21,7 +21,6 @@ use crate::ledger::Ledger;
 use crate::line::Place;
 use crate::op::{Durability, Op};
 use crate::record::{KIND_BATCH, Laid};
-use crate::time::is_over;
 use crate::transaction::active;
 use crate::{Kv, KvError, Pending};
 
@@ -175,7 +174,7 @@ impl Kv {
                 return Ok(Judged::Unmet { behind, why: Box::new(why) });
             }
         }
-        let ticket = self.shared.log.append_leaving(KIND_BATCH, &parts, desk.outcomes_bytes(0))?;
+        let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, desk.outcomes_bytes(0)))?;
         drop(parts);
         desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
         Ok(Judged::Met(Pending { ticket: Some(ticket), durability }))
@@ -264,10 +263,10 @@ impl Desk {
     fn current(&self, condition: &Condition<'_>, ledger: &Ledger, now: u64) -> Result<Current, KvError> {
         let Condition { keyspace, key, .. } = *condition;
         if let Some(way) = self.on_its_way(keyspace, key) {
-            let lives = way.lives.is_some_and(|expiry| !is_over(expiry, now));
+            let lives = way.lives.is_some_and(|expiry| !ledger.is_over(expiry, now));
             return Ok(Current { found: lives.then_some(way.end), on_its_way: Some(way.end) });
         }
-        let head = ledger.find(keyspace, key)?.filter(|head| !is_over(head.place.expiry, now));
+        let head = ledger.find(keyspace, key)?.filter(|head| !ledger.is_over(head.place.expiry, now));
         Ok(Current { found: head.map(|head| head.committed), on_its_way: None })
     }
 }

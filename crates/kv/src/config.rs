@@ -78,8 +78,9 @@ pub struct Config {
     /// writes. The ledger, the room that the log holds ready, what keys and values are framed by, what a compaction is about to write and what
     /// may come meanwhile count too, up to a quarter of what may be dead.
     pub space_amplification_max_percent: u32,
-    /// Bytes on disk beyond those of values that live that are none too many, however little lives: less of them is never compacted for. At
-    /// the default it counts while less than 160 MiB live.
+    /// Bytes on disk beyond those of values that live that are none too many, however little lives. The ledger, the room that the log holds
+    /// ready and what is about to be written take up to a quarter of it, so that compactions begin at about three quarters. At the defaults
+    /// it counts while less than 160 MiB live; not for [`crate::Kv::compact_asked`], nor once the disk has refused room.
     pub space_room_bytes_min: u64,
     /// About the bytes of one compacted volume, at most: a 256th of what lives, but no less than a quarter of this.
     pub volume_bytes: u64,

@@ -2,8 +2,8 @@
 
 use assent_runs::{Debt, Facts};
 
+use crate::Kv;
 use crate::ledger::Ledger;
-use crate::{Kv, Stats};
 
 impl Kv {
     /// The ledger's levels, its cache, and what was written of it; and what waits to be written or merged. Waits for a commit
@@ -20,10 +20,7 @@ impl Ledger {
     }
 }
 
-impl Stats {
-    /// Bytes on disk in which values stand, for each hundred bytes of values that live; 0 where none do.
-    #[must_use]
-    pub fn space_amplification_percent(&self) -> u64 {
-        self.value_bytes_on_disk.saturating_mul(100).checked_div(self.live_bytes).unwrap_or(0)
-    }
+/// For each hundred that live; 0 where none do.
+pub(crate) fn percent(bytes: u64, live: u64) -> u64 {
+    bytes.saturating_mul(100).checked_div(live).unwrap_or(0)
 }

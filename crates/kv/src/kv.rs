@@ -21,6 +21,7 @@ use crate::claims::Claims;
 use crate::compaction::{Done, Unread};
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
+use crate::facts::percent;
 use crate::full::Full;
 use crate::keyspaces::{Names, refuse_system};
 use crate::lease::Leases;
@@ -156,6 +157,9 @@ pub struct Stats {
     pub value_bytes_on_disk: u64,
     /// Of these, what is more than `space_amplification_max_percent` and `space_room_bytes_min` allow. Compactions begin sooner: the ledger and segments that wait count too.
     pub value_debt_bytes: u64,
+    /// Bytes on disk in which values stand up to the checkpoint, for each hundred of those that live there without what is known to
+    /// be superseded; 0 where none do.
+    pub space_amplification_percent: u64,
     /// Compacted volumes.
     pub volumes: u64,
     /// 1 if values can be compacted: the log keeps what it trims until it is released.
@@ -421,7 +425,7 @@ impl Kv {
         let (held, checkpoint) = (ledger.held(), ledger.durable());
         let (accounts, done) = (ledger.accounts(), *self.done());
         let (value_bytes_on_disk, live_bytes) = accounts.sums(self.shared.log.end().0);
-        let (_, expected) = ledger.expected().sums(0);
+        let (settled, expected) = ledger.expected().sums(checkpoint.0);
         let allowed = self.config.chooser().allowed(expected);
         let (leases, leases_ended) = self.leases.counts();
         let desk = self.desk();
@@ -452,6 +456,7 @@ impl Kv {
             live_bytes,
             value_bytes_on_disk,
             value_debt_bytes: value_bytes_on_disk.saturating_sub(allowed),
+            space_amplification_percent: percent(settled, expected),
             volumes: count(accounts.compacted().filter(|account| !account.is_kept()).count()),
             unreadable_stretches: count(accounts.compacted().filter(|account| account.is_kept()).count()),
             compacts: u64::from(self.shared.log.stretch_bytes().is_some()),

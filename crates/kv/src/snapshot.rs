@@ -141,7 +141,7 @@ impl Shared {
 
     /// Most never expire: the clock is not asked for them.
     fn is_over(&self, place: &Place) -> bool {
-        place.expiry != 0 && is_over(place.expiry, self.time.now_ms())
+        place.expiry != 0 && self.time.is_over(place.expiry, self.time.now_ms())
     }
 
     /// The same, if it is no longer than so many bytes: one look-up for both.
@@ -382,6 +382,7 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.shared.snapshots.fetch_sub(1, Ordering::Relaxed);
+        self.shared.time.was_over(self.view.over_ms());
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Space {
     until: AtomicU64,
     /// Somebody was told of a debt.
     was_told: AtomicBool,
+    /// The disk refused room, and not all was compacted since that can be.
+    no_room: AtomicBool,
     /// Of those who say it: a look that takes its time says nothing behind the end.
     turn: Mutex<Turn>,
 }
@@ -126,6 +128,20 @@ impl Space {
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The disk refused room: nothing that is dead is none too much until [`Space::has_room`].
+    pub(crate) fn finds_no_room(&self) {
+        self.no_room.store(true, Ordering::Relaxed);
+    }
+
+    /// Whatever can be compacted is.
+    pub(crate) fn has_room(&self) {
+        self.no_room.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_out_of_room(&self) -> bool {
+        self.no_room.load(Ordering::Relaxed)
     }
 
     /// Whether anybody was told of a debt since this was asked.

@@ -208,7 +208,7 @@ impl Kv {
                 self.shared.time.now_ms(),
             );
             let room = desk.outcomes_bytes(1);
-            let appended = self.shared.log.append_leaving(KIND_PREPARE, &laid.parts(&ops), room);
+            let appended = self.appended(self.shared.log.append_leaving(KIND_PREPARE, &laid.parts(&ops), room));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
                 Err(error) => {
@@ -256,7 +256,8 @@ impl Kv {
         let (ticket, effects) = {
             let ops = work.ops();
             let laid = Laid::batch(&ops, Durability::Durable, self.shared.time.now_ms());
-            let appended = self.shared.log.append_leaving(KIND_BATCH, &laid.parts(&ops), desk.outcomes_bytes(0));
+            let appended =
+                self.appended(self.shared.log.append_leaving(KIND_BATCH, &laid.parts(&ops), desk.outcomes_bytes(0)));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
                 Err(error) => {
@@ -362,7 +363,7 @@ impl Kv {
             branch => return Err(branch.refuse(*xid, verb)),
         };
         // POINT OF NO RETURN for a commit: once this record is durable, we only ever complete.
-        let ticket = self.shared.log.append(kind, &[&record::outcome(xid, entry)])?;
+        let ticket = self.appended(self.shared.log.append(kind, &[&record::outcome(xid, entry)]))?;
         let effects = desk.finish(xid, ticket, wanted);
         let effects = if wanted == Ending::Commit { Effects::from_vec(effects) } else { Effects::new() };
         desk.stage(Staged { ticket, durability: Durability::Durable, effects, turn: Turn::Finished(*xid) });

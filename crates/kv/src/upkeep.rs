@@ -15,6 +15,8 @@
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use assent_journal::JournalError;
+use assent_kind::Kind;
 use assent_runs::{AtOnce, Pace};
 
 use crate::desk::Desk;
@@ -78,8 +80,23 @@ impl Kv {
         if is_done && self.counts().rest == 0 {
             self.full.forget();
         }
+        if is_done && self.counts().rest == 0 && self.keep_time_due().is_err() {
+            self.counts().rest = REST_TURNS;
+        }
         self.look_at_space();
         self.share_cache();
+    }
+
+    /// Of the log. Where the disk has no room, whoever compacts hears of it.
+    pub(crate) fn appended<T>(&self, done: Result<T, JournalError>) -> Result<T, JournalError> {
+        done.inspect_err(|error| self.hears_of_room(error.kind()))
+    }
+
+    fn hears_of_room(&self, kind: Kind) {
+        if kind == Kind::Full {
+            self.shared.ledger.space.finds_no_room();
+            self.wanted.tell();
+        }
     }
 
     /// Sleeps until a tick should come: about every 100 ms, `at_most`, or at once when memory is full. What fills it in less would else be
@@ -157,7 +174,7 @@ impl Kv {
     fn merge(&self, pace: &dyn Pace) -> Result<bool, KvError> {
         let done = self.shared.ledger.merge(&*self.shared.log, pace);
         self.counts().merges_failed += u64::from(done.is_err());
-        done
+        done.inspect_err(|error| self.hears_of_room(error.kind()))
     }
 
     /// A pace within [`crate::Config::background_bytes_per_second`], until `is_stopped` says so.
@@ -222,7 +239,7 @@ impl Kv {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes out everything that is visible. Readers and writers go on meanwhile.
+    /// Writes out everything that is visible, and until when nothing that was over comes back. Readers and writers go on meanwhile.
     ///
     /// # Errors
     /// `Busy` while another is written; as the disk or the log says. The store goes on without it.
@@ -231,10 +248,13 @@ impl Kv {
         let Some(_alone) = self.alone() else { return Err(KvError::Busy { what: "checkpoints at once", limit: 1 }) };
         self.counts().tried = self.shared.log.end().0;
         let done = self.write_all();
+        // Where nothing came, the time may have.
+        let done = if matches!(done, Ok(false)) { self.note_time(0).map(|()| false) } else { done };
         let mut counts = self.counts();
         match &done {
             Ok(closed) => counts.written += u64::from(*closed),
-            Err(_) => {
+            Err(error) => {
+                self.hears_of_room(error.kind());
                 counts.failed += 1;
                 counts.rest = counts.rest.max(REST_TURNS);
             }

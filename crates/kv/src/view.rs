@@ -4,6 +4,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::Lsn;
 use assent_runs::Pinned;
@@ -20,11 +21,13 @@ use crate::time::is_over;
 pub(crate) struct View {
     view: assent_runs::View,
     time: u64,
+    /// The latest expiry of what was left out for it.
+    over_ms: AtomicU64,
 }
 
 impl View {
     pub(crate) const fn of(view: assent_runs::View, time: u64) -> Self {
-        Self { view, time }
+        Self { view, time, over_ms: AtomicU64::new(0) }
     }
 
     /// Every entry that ends here or before is in it.
@@ -39,7 +42,20 @@ impl View {
 
     /// A key as of this moment.
     pub(crate) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
-        Ok(self.written(keyspace, key)?.filter(|head| !is_over(head.place.expiry, self.time)))
+        Ok(self.written(keyspace, key)?.filter(|head| !self.is_over(head.place.expiry)))
+    }
+
+    fn is_over(&self, expiry: u64) -> bool {
+        let over = is_over(expiry, self.time);
+        if over && expiry > self.over_ms.load(Ordering::Relaxed) {
+            self.over_ms.fetch_max(expiry, Ordering::Relaxed);
+        }
+        over
+    }
+
+    /// The latest expiry of what somebody was told is over.
+    pub(crate) fn over_ms(&self) -> u64 {
+        self.over_ms.load(Ordering::Relaxed)
     }
 
     /// Two of the same version hold the same.
@@ -82,14 +98,14 @@ impl View {
             Bound::Unbounded => behind(keyspace).map_or(Bound::Unbounded, Bound::Excluded),
         };
         let walk = self.view.range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        Walk { walk, time: self.time }
+        Walk { walk, view: self }
     }
 }
 
 /// A walk over the keys of a range.
 pub(crate) struct Walk<'v> {
     walk: assent_runs::Walk<'v>,
-    time: u64,
+    view: &'v View,
 }
 
 impl Iterator for Walk<'_> {
@@ -102,7 +118,7 @@ impl Iterator for Walk<'_> {
                 Err(error) => Err(error.into()),
             };
             match next {
-                Ok((_, head)) if is_over(head.place.expiry, self.time) => {}
+                Ok((_, head)) if self.view.is_over(head.place.expiry) => {}
                 Ok((key, head)) => return Some(Ok((key.get(4..).unwrap_or_default().into(), head))),
                 Err(error) => return Some(Err(error)),
             }

@@ -64,7 +64,7 @@ pub(crate) fn compact(shared: &Shared, mark: u64) -> Result<Vec<u8>, Refusal> {
     let mut compactions = 0;
     let pace = UntilStop(shared);
     while shared.drain.until().is_none() {
-        match kv.compact_once(&pace) {
+        match kv.compact_asked(&pace) {
             Ok(true) => compactions += 1,
             Ok(false) => break,
             // The work in the background is at it.

@@ -181,7 +181,7 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.live_bytes", it.live_bytes),
         ("kv.values_disk_bytes", it.value_bytes_on_disk),
         ("kv.value_debt_bytes", it.value_debt_bytes),
-        ("kv.space_amplification_percent", it.space_amplification_percent()),
+        ("kv.space_amplification_percent", it.space_amplification_percent),
         ("kv.put_bytes", it.put_bytes),
         ("kv.volumes", it.volumes),
         ("kv.compactions", it.compactions),

@@ -121,8 +121,8 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_value_debt_bytes", "Of these, what is beyond the bound", |it| it.value_debt_bytes);
     gauge(
         "kv_space_amplification_percent",
-        "Bytes on disk for each hundred of values that live; 0 where none do",
-        |it| it.space_amplification_percent(),
+        "Bytes on disk up to the checkpoint for each hundred of values that live there; 0 where none do",
+        |it| it.space_amplification_percent,
     );
     counter("kv_put_bytes", "Bytes of values that were put, by branches too, and are visible", |it| it.put_bytes);
     gauge("kv_volumes", "Compacted volumes", |it| it.volumes);

@@ -193,14 +193,18 @@ fn little_that_lives_has_the_least_room_and_much_its_share() {
         assert_eq!(allowed(room_bytes_min, live), expected, "{live} live, room {room_bytes_min}");
     }
     // What that is to compactions and to writers: nothing is chosen or owed within it.
-    let judged = |bytes, room_bytes_min| {
-        let chooser = Chooser { volume_bytes: 5, room_bytes_min, ..Chooser::default() };
+    let judged_beside = |bytes, room_bytes_min, beside_bytes| {
+        let chooser = Chooser { volume_bytes: 5, room_bytes_min, beside_bytes, ..Chooser::default() };
         let accounts = accounts(&[(bytes, 100, 1, 5)], &[]);
         let choice = chooser.choose(&accounts, &BTreeSet::new(), 100, 100, 3);
         (choice.is_some(), chooser.owed(&accounts, &BTreeSet::new(), (100, 100), 0, 0).bytes)
     };
+    let judged = |bytes, room_bytes_min| judged_beside(bytes, room_bytes_min, 0);
     assert_eq!([judged(140, 0), judged(141, 0)], [(false, 0), (true, 1)]);
     assert_eq!([judged(300, 200), judged(301, 200)], [(false, 0), (true, 1)]);
+    // The ledger and what is held ready take a quarter of it, and seldom less.
+    let most = |bytes| judged_beside(bytes, 200, u64::MAX / 2).0;
+    assert_eq!([most(250), most(251)], [false, true]);
 }
 
 #[test]

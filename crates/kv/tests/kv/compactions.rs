@@ -246,10 +246,17 @@ fn what_a_flush_supersedes_is_known_to_be_dead_before_any_merge() {
     let before = house.kv.stats();
     // The rows of all three rounds are in files that nobody has merged.
     assert_eq!((before.runs, before.live_bytes > 3 * 60 * 1600, before.compactions), (3, true, 0));
+    // A third of it lives; what no file has yet does not count.
+    assert!((300..330).contains(&before.space_amplification_percent), "{before:?}");
+    house.kv.put(2, b"", &[1; 9000], Durability::Durable).unwrap();
+    assert_eq!(house.kv.stats().space_amplification_percent, before.space_amplification_percent);
+    house.kv.delete(2, b"", Durability::Durable).unwrap();
     assert!(before.value_debt_bytes > 60 * 1600, "{before:?}");
     let done = house.compact_all();
     let after = house.kv.stats();
     assert!(done > 0 && after.runs == 3, "{after:?}");
+    // What was left out is dead in no account; it cannot be more than all.
+    assert!((100..200).contains(&after.space_amplification_percent), "{after:?}");
     assert!(after.value_bytes_on_disk < before.value_bytes_on_disk - 60 * 1600, "{before:?}\n{after:?}");
     // Once a merge has met them, the accounts say the same.
     merge_all(&house.kv);

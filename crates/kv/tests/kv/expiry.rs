@@ -93,7 +93,8 @@ fn a_clock_that_is_set_back_brings_nothing_back_where_nothing_is_replayed() {
         put(&desk.kv, b"k", b"v", 2_000);
         desk.kv.checkpoint().unwrap();
         desk.clock.set_wall_ms(2_000);
-        assert!(!is_there(&desk.kv, b"k"));
+        // A read alone: what it is told behind must not say the time for it.
+        assert_eq!(desk.kv.get(0, b"k"), Ok(None));
         if outcome {
             // The last entry says no time.
             super::branches::ended(&desk.kv, &xid(1), b"other", b"v");
@@ -106,6 +107,55 @@ fn a_clock_that_is_set_back_brings_nothing_back_where_nothing_is_replayed() {
             desk = desk.again();
             assert_eq!((desk.kv.stats().replayed, desk.kv.get(0, b"k")), (0, Ok(None)), "outcome {outcome}");
             assert_eq!(desk.kv.snapshot().time_ms(), 2_000);
+        }
+    }
+}
+
+/// A server that was only read wrote no note: a session of which somebody had been told that it was over was there again behind a
+/// restart, where the clock had been set back.
+#[test]
+fn what_is_only_read_as_over_stays_so_behind_an_orderly_stop_and_a_minute_of_ticks() {
+    let get = |kv: &Kv| assert_eq!(kv.get(0, b"k"), Ok(None));
+    let scan = |kv: &Kv| assert_eq!(all(kv, 0), rows(&[]));
+    let condition = |kv: &Kv| {
+        let present = [Condition::new(0, b"k", Expect::Present)];
+        kv.batch_if(&present, &[Op::put(9, b"", b"")], Durability::Durable).unwrap_err();
+    };
+    let nothing = |_: &Kv| {};
+    let stop = |kv: &Kv| kv.keep_time().unwrap();
+    type Does<'a> = &'a dyn Fn(&Kv);
+    let table: [(Does<'_>, Does<'_>, u64, bool, bool); 10] = [
+        (&get, &stop, 2_000, true, true),
+        (&scan, &stop, 2_000, true, true),
+        (&condition, &stop, 2_000, true, true),
+        // Never written out.
+        (&get, &stop, 2_000, false, true),
+        (&get, &Kv::tick, 61_000, true, true),
+        (&get, &Kv::tick, 61_000, false, true),
+        // A kill takes a minute of it, and an end that tells nobody.
+        (&get, &Kv::tick, 60_999, true, false),
+        (&get, &nothing, 61_000, true, false),
+        // Nobody was told: nothing is kept.
+        (&nothing, &stop, 61_000, true, false),
+        (&nothing, &Kv::tick, 61_000, true, false),
+    ];
+    for (row, (reads, ends, at, is_written_out, stays)) in table.into_iter().enumerate() {
+        let mut desk = fresh();
+        desk.clock.set_wall_ms(1_000);
+        put(&desk.kv, b"k", b"v", 2_000);
+        if is_written_out {
+            desk.kv.checkpoint().unwrap();
+        }
+        desk.clock.set_wall_ms(at);
+        reads(&desk.kv);
+        ends(&desk.kv);
+        let calls = desk.disk.calls();
+        ends(&desk.kv);
+        assert_eq!(desk.disk.calls(), calls, "row {row}: it is known");
+        desk.clock.set_wall_ms(500);
+        for _ in 0..2 {
+            desk = desk.again();
+            assert_eq!(desk.kv.get(0, b"k").unwrap().is_none(), stays, "row {row}");
         }
     }
 }

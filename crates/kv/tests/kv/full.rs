@@ -15,6 +15,10 @@ use super::{all, xid};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(disk: &SimDisk, salt: u64) -> (Arc<Journal>, Kv) {
+    open_with(disk, salt, super::compactions::config())
+}
+
+fn open_with(disk: &SimDisk, salt: u64, small: Config) -> (Arc<Journal>, Kv) {
     let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(salt)));
     let config = assent_journal::Config {
         log_size: 5 * 4096,
@@ -24,7 +28,6 @@ fn open(disk: &SimDisk, salt: u64) -> (Arc<Journal>, Kv) {
     };
     let (log, _) = Journal::open(Arc::new(disk.clone()), clock.clone(), dice, Path::new("log"), config).unwrap();
     let shared: Arc<dyn Log> = Arc::<Journal>::clone(&log);
-    let small = Config { space_amplification_max_percent: 110, volume_bytes: 24 << 10, ..Config::default() };
     let kv = Kv::open(shared, Arc::new(disk.clone()), clock, Path::new("kv"), small).unwrap();
     (log, kv)
 }
@@ -92,6 +95,7 @@ fn what_finds_no_room_leaves_nothing_and_what_is_acknowledged_behind_it_survives
         if fills > 1 {
             kv.checkpoint().unwrap();
             while kv.compact_once(&AtOnce).unwrap() {}
+            assert!(kv.stats().compactions > 0);
             put(&kv, "last", b"word");
         }
         drop((kv, log));
@@ -106,5 +110,41 @@ fn what_finds_no_room_leaves_nothing_and_what_is_acknowledged_behind_it_survives
         let mut told = Vec::new();
         kv.verify(&mut |error| told.push(error.to_string()));
         assert_eq!(told, Vec::<String>::new());
+    }
+}
+
+/// A small disk filled up with what was dead, for that was within the least room: every write was refused, and nothing was given back.
+#[test]
+fn a_full_disk_or_who_asks_has_what_is_dead_within_the_least_room_given_back() {
+    for asks in [false, true] {
+        let disk = SimDisk::new();
+        let config = Config { space_room_bytes_min: 1 << 30, ..super::compactions::config() };
+        let (_log, kv) = open_with(&disk, 1, config);
+        let put = |number: u64| kv.put(0, &(number % 4).to_le_bytes(), &[7; 900], Durability::Durable);
+        for number in 0..400 {
+            put(number).unwrap();
+            if number % 50 == 49 {
+                kv.checkpoint().unwrap();
+            }
+        }
+        assert!(!kv.compact_once(&AtOnce).unwrap(), "all of it is within the least room");
+        if asks {
+            assert!(kv.compact_asked(&AtOnce).unwrap());
+        } else {
+            // A volume of what lives finds room, a segment of the journal none.
+            disk.set_capacity(Some(disk.used_bytes() + (14 << 10)));
+            let refused = (400..).find_map(|number| put(number).err()).unwrap();
+            assert_eq!(refused.kind(), Kind::Full, "{refused}");
+            assert!(kv.compact_once(&AtOnce).unwrap());
+            (0..10).for_each(|number| _ = put(number).unwrap());
+            disk.set_capacity(None);
+        }
+        let used = disk.used_bytes();
+        while kv.compact_once(&AtOnce).unwrap() || asks && kv.compact_asked(&AtOnce).unwrap() {}
+        // Whatever can be given back is; from here on the least room counts again.
+        assert!(kv.stats().reclaimed_bytes > 0 && disk.used_bytes() <= used, "{:?}", kv.stats());
+        (0..20).for_each(|number| _ = put(number).unwrap());
+        assert!(!kv.compact_once(&AtOnce).unwrap(), "asks: {asks}");
+        (0..4).for_each(|number: u64| assert_eq!(kv.get(0, &number.to_le_bytes()), Ok(Some(vec![7; 900]))));
     }
 }
