@@ -171,7 +171,7 @@ fn keyspaces_have_names_and_go_with_all_that_is_in_them() {
 #[test]
 fn what_is_dead_gives_its_room_back_and_everything_is_read_and_damage_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    // Small segments, so that there are cells of the journal to compact.
+    // Small segments, so that there are cells of the journal to compact: fewer than anybody compacts who is not asked.
     configure(folder.path(), "log_size = 4194304\nmemory_bytes = 65536\n");
     let served = serve(folder.path());
     let value = "v".repeat(20_000);
@@ -183,7 +183,8 @@ fn what_is_dead_gives_its_room_back_and_everything_is_read_and_damage_is_named()
         assert!(fed(&served, &["load", "--batch", "50"], lines(round).as_bytes()).status.success());
     }
     let found = told(&served, &["compact"]);
-    assert!(found["compactions"].is_u64() && found["reclaimed_bytes"].is_u64(), "{found}");
+    let is_more = |name: &str| found[name].as_u64().is_some_and(|number| number > 0);
+    assert!(is_more("compactions") && is_more("reclaimed_bytes"), "{found}");
     let checked = told(&served, &["verify"]);
     assert_eq!((&checked["values"], &checked["damaged"], &checked["damages"]), (&json!(400), &json!(0), &json!([])));
     let said = String::from_utf8(done(&served, &["verify"])).unwrap();
@@ -223,7 +224,7 @@ fn what_is_dead_gives_its_room_back_and_everything_is_read_and_damage_is_named()
 }
 
 /// A number of `/metrics`.
-fn metric(text: &str, name: &str) -> f64 {
+pub(crate) fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')));
     line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
 }
@@ -269,7 +270,8 @@ fn what_the_store_does_is_scraped() {
     let amplified = |of: &str| metric(&text, &format!("assent_kv_{of}_amplification_percent"));
     assert_eq!(put, 3_001.0);
     let (disk, live) = (metric(&text, "assent_kv_values_disk_bytes"), metric(&text, "assent_kv_live_bytes"));
-    assert_eq!(amplified("space"), (disk * 100.0 / live).floor());
+    // Of what the ledger's files have; the rest of the journal is not settled.
+    assert!((100.0..=(disk * 100.0 / live).floor()).contains(&amplified("space")), "{text}");
     let log = metric(&text, "assent_log_written_bytes_total{log=\"kv\"}");
     assert!(amplified("write") >= (log * 100.0 / put).floor(), "{text}");
     for name in [

@@ -19,7 +19,7 @@ use assent_wire::{Answer, Condition, Expect, Hello, Look, Op, Reply, Request, Ro
 use assent_world::{Clock as _, Dice as _, RealClock, RealDice};
 
 use super::served::serve;
-use super::store::configure;
+use super::store::{configure, metric};
 
 const CLIENTS: u32 = 64;
 const GROUPS: u32 = 8;
@@ -247,12 +247,12 @@ fn from_environment(name: &str, or: u64) -> u64 {
 #[test]
 fn a_store_killed_under_64_clients_has_what_it_acknowledged_and_nothing_by_halves() {
     let folder = tempfile::tempdir().unwrap();
-    // Small, so that segments end and the ledger is written out and merged under the kills.
-    configure(folder.path(), "log_size = 4194304\nmemory_bytes = 65536\n");
+    // Small, so that segments end, the ledger is written out and merged and values are compacted under the kills.
+    configure(folder.path(), "log_size = 4194304\nmemory_bytes = 65536\nspace_room_bytes_min = 0\n");
     let until = RealClock.now().after(Duration::from_secs(from_environment("ASSENT_KILLS_SECONDS", 0)));
     let least = from_environment("ASSENT_KILLS", 5);
     let mut clients: Vec<Client> = (0..CLIENTS).map(Client::new).collect();
-    let (mut kills, mut answered, mut left) = (0, 0, 0);
+    let (mut kills, mut answered, mut left, mut compacted) = (0, 0, 0, 0.0);
     while kills < least || RealClock.now() < until {
         let served = serve(folder.path());
         let answers = AtomicU64::new(0);
@@ -266,6 +266,7 @@ fn a_store_killed_under_64_clients_has_what_it_acknowledged_and_nothing_by_halve
             while answers.load(Ordering::Relaxed) < enough {
                 RealClock.sleep(Duration::from_millis(1));
             }
+            compacted += metric(&served.get("/metrics"), "assent_kv_compactions_total");
             served.kill();
         });
         kills += 1;
@@ -290,6 +291,6 @@ fn a_store_killed_under_64_clients_has_what_it_acknowledged_and_nothing_by_halve
         // Every second time the next one finds what a kill leaves of a store that has just come back.
         if kills % 2 == 0 { served.stop() } else { served.kill() }
     }
-    println!("{kills} kills, {answered} acknowledged requests, {left} branches left prepared");
+    println!("{kills} kills, {answered} acknowledged requests, {left} branches left prepared, {compacted} compactions");
     assert!(clients.iter().any(|client| client.committed > 0) && clients.iter().any(|client| client.raised[0] > 0));
 }
