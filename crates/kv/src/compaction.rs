@@ -78,7 +78,7 @@ impl Looked {
         let (_, live) = accounts.sums(*log_end);
         // A small store has as much more time as it has room.
         let volume = chooser.volume_bytes + chooser.none(config.volume_bytes, live);
-        Look { owed, end: *log_end, live, volume }
+        Look { owed, end: *log_end, live, volume, unjudged: tail_bytes }
     }
 }
 
