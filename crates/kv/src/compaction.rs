@@ -176,7 +176,7 @@ impl Kv {
         let looked = self.looked();
         let Looked { accounts, damaged, sealed_end, log_end, chooser } = &looked;
         let choose = |chooser: &Chooser| chooser.choose(accounts, damaged, *sealed_end, *log_end, hour);
-        // While writers are slowed down one more, so that nobody is who waits for nothing.
+        // While somebody writes and something is too much one more, so that nobody is who waits for nothing.
         let one_more = || Chooser { beside_bytes: chooser.beside_bytes + 2 * chooser.volume_bytes, ..*chooser };
         let was_told = shared.ledger.space.was_told();
         let choice = choose(chooser).or_else(|| if was_told { choose(&one_more()) } else { None });

@@ -41,7 +41,7 @@ pub(crate) struct Space {
     until: AtomicU64,
     /// So many are at work, at a merge or a compaction: it counts as long.
     works: AtomicU32,
-    /// Somebody waits for a debt.
+    /// Somebody wrote while there was a debt.
     was_told: AtomicBool,
     /// Of those who say it: a look that takes its time says nothing behind the end.
     turn: Mutex<Turn>,
@@ -171,14 +171,14 @@ impl Space {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody waits.
+    /// Somebody writes: not who compacts, who asks for the debt, too.
     pub(crate) fn tell(&self) {
         if !self.was_told.load(Ordering::Relaxed) {
             self.was_told.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether anybody has waited since this was asked.
+    /// Whether anybody has since this was asked.
     pub(crate) fn was_told(&self) -> bool {
         self.was_told.swap(false, Ordering::Relaxed)
     }
@@ -326,7 +326,7 @@ mod tests {
         let owed = Owed { bytes: 0, room: 100, most: 250 };
         space.owes_nothing(&Look { owed, ..look(0) });
         assert_eq!([10, 110, 111, 300, 361, 999].map(|end| space.debt(end, at(0)).bytes), [0, 0, 1, 190, 250, 250]);
-        assert!(!space.was_told(), "who only asks does not wait");
+        assert!(!space.was_told(), "who only asks does not write");
         space.tell();
         assert_eq!([space.was_told(), space.was_told()], [true, false]);
         assert_eq!(space.debt(5, at(0)).bytes, 0);

@@ -88,7 +88,7 @@ impl Kv {
         self.full.wait(at_most);
     }
 
-    /// Sleeps until more work should be looked for: for so long, or until somebody writes who is slowed down by dead values. Who sleeps on
+    /// Sleeps until more work should be looked for: for so long, or until somebody writes while dead values are too much. Who sleeps on
     /// would let him wait for nothing.
     pub fn wait_work(&self, at_most: Duration) {
         self.wanted.wait(at_most);
@@ -191,7 +191,7 @@ impl Kv {
             volume_bytes: space.volume,
         };
         let delay = pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum());
-        if space.bytes > 0 && delay > Duration::ZERO {
+        if space.bytes > 0 {
             self.shared.ledger.space.tell();
             self.wanted.tell();
         }

@@ -1,6 +1,8 @@
 //! Writers that overwrite as fast as they may, and a disk that is slower: what the whole folder takes stays within its bound, and so does
 //! what is written for it. Bytes and virtual time, the same each time.
 //!
+//! In mean the bound is held, at most it is passed by less than a hundredth: two more volumes that are kept free below it would be 1.398 to
+//! 1.402 at most, and 0.03 to 0.04 more writes.
 //! The ignored rows play a store of 256 MiB: blocks of 4096 and the ends of segments are a smaller part of its files.
 
 use std::cmp::Reverse;
