@@ -78,7 +78,7 @@ impl Looked {
         let (_, live) = accounts.sums(*log_end);
         // A small store has as much more time as it has room.
         let volume = chooser.volume_bytes + chooser.none(config.volume_bytes, live);
-        Look { owed, end: *log_end, live, volume }
+        Look { owed, end: *log_end, live, volume, unjudged: tail_bytes }
     }
 }
 
@@ -195,7 +195,7 @@ impl Kv {
         let choose = |chooser: &Chooser| {
             Chooser { room_bytes_min, ..*chooser }.choose(accounts, damaged, *sealed_end, *log_end, hour)
         };
-        // While writers are slowed down one more, so that nobody is who waits for nothing.
+        // While somebody writes and something is too much one more, so that nobody is who waits for nothing.
         let one_more = || Chooser { beside_bytes: chooser.beside_bytes + 2 * chooser.volume_bytes, ..*chooser };
         let was_told = shared.ledger.space.was_told();
         let choice = choose(chooser).or_else(|| if was_told { choose(&one_more()) } else { None });

@@ -25,8 +25,6 @@ const LEDGER_BYTES_MAX: u64 = 5 << 30;
 /// Four volumes of the least size, and the journal of one checkpoint, which no compaction may take before it: a store of less than 160 MiB would be
 /// rewritten again and again for less. `RocksDB` holds four files of 64 MiB before it merges any, `LevelDB` some 30 MiB in all.
 const SPACE_ROOM_BYTES_MIN: u64 = 64 << 20;
-/// Of values of 8 KB that is the ledger of 7 GiB, on one level.
-const LEDGER_LEVEL1_BYTES: u64 = 64 << 20;
 /// Shares of the cache move by as much as one of these.
 const SHARE_STEPS: u64 = 64;
 const _: () = assert!(
@@ -184,7 +182,6 @@ impl Config {
             rows_bytes,
             memory_bytes_max,
             memory_bytes_kept,
-            level1_bytes: LEDGER_LEVEL1_BYTES,
             ..assent_runs::Config::default()
         }
     }

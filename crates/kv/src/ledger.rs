@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use assent_ids::Lsn;
@@ -30,7 +30,7 @@ use crate::note::{self, Moment, Note};
 use crate::record::{Effect, Metadata, Place};
 use crate::rows::{Laid, head, laid, place, split};
 use crate::space::Space;
-use crate::tally::{Clerk, laid_bytes};
+use crate::tally::{Clerk, Unseen, laid_bytes};
 use crate::time::Time;
 use crate::vault::{Accounts, Asked, Compacted, Superseded, VaultError};
 use crate::view::View;
@@ -108,8 +108,8 @@ pub(crate) struct Ledger {
     pub(crate) time: OnceLock<Arc<Time>>,
     /// What compactions are to give back.
     pub(crate) space: Space,
-    /// Level 0 of its files may have rows of which nobody has looked up what they supersede.
-    pub(crate) unseen: AtomicBool,
+    /// What level 0 of its files may hide.
+    pub(crate) unseen: Unseen,
 }
 
 /// What the next note will say.
@@ -210,7 +210,10 @@ impl Ledger {
 
     fn of(runs: Runs, notes: Notes) -> Self {
         let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
-        let unseen = AtomicBool::new(runs.debt().level0_runs > 0);
+        let unseen = Unseen::default();
+        if runs.debt().level0_runs > 0 {
+            unseen.one_more();
+        }
         Self {
             runs,
             notes: Mutex::new(notes),
@@ -498,14 +501,14 @@ impl Ledger {
     /// As the disk says; `Corrupt`, naming the file, if what it had to read is damaged. Nothing has changed then.
     pub(crate) fn merge(&self, log: &dyn Log, pace: &dyn Pace) -> Result<bool, KvError> {
         let owner = Clerk { ledger: self, log };
-        let level0_runs = self.debt().level0_runs;
+        let (level0_runs, unseen) = (self.debt().level0_runs, self.unseen.came());
         let step = self.runs.merge(&owner, pace)?;
-        if matches!(step, Some(Step::Merged { to: 1.., .. })) {
+        if matches!(step, Some(Step::Merged { .. } | Step::Dropped { .. })) {
             // What was merged is as much again, and goes once no manifest names it. If that fails, with the next commit.
             _ = self.renote(None);
         }
         if matches!(step, Some(Step::Merged { to: 1, .. })) && self.debt().level0_runs < level0_runs {
-            self.unseen.store(false, Ordering::Relaxed);
+            self.unseen.go(unseen);
         }
         Ok(step.is_some_and(|step| step != Step::Stopped))
     }

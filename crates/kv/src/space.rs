@@ -1,23 +1,27 @@
 //! What compactions are to give back, for who asks with each write: a few numbers, read without a lock.
 //!
 //! Walk: a compaction that begins says how much is too much of what it could take ([`Space::owes`]), and how it ended ([`Space::ended`]); each
-//! tick looks again meanwhile, also while a merge has its turn, for writers go on ([`Space::owes_now`]) · [`Space::debt`] is that, with what was
-//! written since, for as long as somebody compacts and a little longer.
+//! tick looks again meanwhile, also while a merge has its turn ([`Space::works`]), for writers go on ([`Space::owes_now`]) · [`Space::debt`] is
+//! that, with what was written since, for as long as somebody works and a little longer.
 //! What the first of several compactions found is an old debt: an hour in which nothing was permitted made it, or a bound that was lowered, and
-//! not who writes now. It only shrinks.
+//! not who writes now. It shrinks, and grows by what writers cannot have written: values that were deleted, erased or have expired.
 //! Deliberately absent: what no compaction may take now: the journal behind a prepared branch or the last checkpoint, and what is damaged.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assent_world::Moment;
+use assent_world::{Clock, Moment};
 
 use crate::ledger::Ledger;
 use crate::vault::{Owed, value_bytes};
 
 /// So long after a compaction the next one may begin: nobody waits for one that does not come.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// What is written can be too much so often: at once, for it is on disk; and, once it was counted as living and the bound rose with it, when
+/// what supersedes it is known.
+const COUNTS: u64 = 3;
 
 /// Level 0 of the ledger's files goes down when it is such a part of the rest, or sooner.
 const LEVEL0_PARTS: u64 = 3;
@@ -35,7 +39,9 @@ pub(crate) struct Space {
     volume: AtomicU64,
     /// Until when it counts, in microseconds of the clock.
     until: AtomicU64,
-    /// Somebody was told of a debt.
+    /// So many are at work, at a merge or a compaction: it counts as long.
+    works: AtomicU32,
+    /// Somebody wrote while there was a debt.
     was_told: AtomicBool,
     /// The disk refused room, and not all was compacted since that can be.
     no_room: AtomicBool,
@@ -46,11 +52,27 @@ pub(crate) struct Space {
 /// What compactions are about.
 #[derive(Debug, Default)]
 struct Turn {
-    is_under_way: bool,
-    /// One was, and has left something to do; or nothing was too much, and what is from now on writers make.
+    /// One is under way, or was, and has left something to do; or nothing was too much, and what is from now on writers make.
     goes_on: bool,
     /// The last look found nothing too much.
     rests: bool,
+    /// So much of what was written may still turn out to be too much.
+    unspent: u64,
+}
+
+/// Somebody works, until this is dropped.
+#[must_use]
+pub(crate) struct Works<'a> {
+    space: &'a Space,
+    clock: &'a dyn Clock,
+}
+
+impl Drop for Works<'_> {
+    fn drop(&mut self) {
+        // A compaction that is under way elsewhere counts longer.
+        self.space.until.fetch_max(self.clock.now().after(FRESH).0, Ordering::Relaxed);
+        self.space.works.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a look found.
@@ -62,6 +84,8 @@ pub(crate) struct Look {
     /// Bytes that live, and about those of a volume.
     pub(crate) live: u64,
     pub(crate) volume: u64,
+    /// What was written and nobody has judged yet is no more.
+    pub(crate) unjudged: u64,
 }
 
 /// What is too much on disk.
@@ -69,7 +93,7 @@ pub(crate) struct Look {
 pub(crate) struct Debt {
     /// Bytes beyond what is wished, of what compactions can take.
     pub(crate) bytes: u64,
-    /// What of them the first look found, as far as that was not given back since.
+    /// What of them is none of those who write now, as far as that was not given back since.
     pub(crate) old: u64,
     /// Bytes that live, and about those of a volume.
     pub(crate) live: u64,
@@ -77,12 +101,17 @@ pub(crate) struct Debt {
 }
 
 impl Space {
+    /// Somebody works from now on: a merge or a compaction, for as long as it takes.
+    pub(crate) fn works<'a>(&'a self, clock: &'a dyn Clock) -> Works<'a> {
+        self.works.fetch_add(1, Ordering::Relaxed);
+        Works { space: self, clock }
+    }
+
     /// A compaction begins.
     pub(crate) fn owes(&self, look: &Look) {
         let mut turn = self.turn();
-        let bytes = look.owed.bytes;
-        let old = if turn.goes_on { self.old.load(Ordering::Relaxed).min(bytes) } else { bytes };
-        *turn = Turn { is_under_way: true, goes_on: true, rests: false };
+        let old = if turn.goes_on { self.old_by(look, &mut turn) } else { look.owed.bytes };
+        (turn.goes_on, turn.rests) = (true, false);
         self.until.store(u64::MAX, Ordering::Relaxed);
         self.says(look, old);
     }
@@ -95,17 +124,30 @@ impl Space {
 
     /// Somebody has looked again: while a compaction is under way, or a merge in its turn. Nothing if none may go on meanwhile.
     pub(crate) fn owes_now(&self, look: &Look) {
-        let turn = self.turn();
+        let mut turn = self.turn();
         if turn.goes_on {
-            self.says(look, self.old.load(Ordering::Relaxed).min(look.owed.bytes));
+            let old = self.old_by(look, &mut turn);
+            self.says(look, old);
         }
     }
 
+    /// What of it is an old debt: by what more than was written it grew since the look before is one, too.
+    fn old_by(&self, look: &Look, turn: &mut Turn) -> u64 {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let written = look.end.saturating_sub(read(&self.end));
+        let unspent = turn.unspent.saturating_add(written.saturating_mul(COUNTS)).min(look.unjudged.max(written));
+        let growth = look.owed.bytes.saturating_sub(read(&self.bytes));
+        turn.unspent = unspent.saturating_sub(growth);
+        let old = read(&self.old).saturating_add(growth.saturating_sub(unspent));
+        old.min(look.owed.bytes)
+    }
+
+    /// The end first: who reads in between finds less written since, and not what was written before it added to what was found at it.
     fn says(&self, look: &Look, old: u64) {
-        let Look { owed: Owed { bytes, room, most }, end, live, volume } = *look;
-        let numbers = [&self.old, &self.bytes, &self.room, &self.most, &self.end, &self.live, &self.volume];
-        for (place, number) in numbers.into_iter().zip([old, bytes, room, most, end, live, volume]) {
-            place.store(number, Ordering::Relaxed);
+        let Look { owed: Owed { bytes, room, most }, end, live, volume, .. } = *look;
+        let numbers = [&self.end, &self.room, &self.old, &self.bytes, &self.most, &self.live, &self.volume];
+        for (place, number) in numbers.into_iter().zip([end, room, old, bytes, most, live, volume]) {
+            place.store(number, Ordering::Release);
         }
     }
 
@@ -117,12 +159,13 @@ impl Space {
     /// It has ended: well, or there was nothing to do, or it may not go on.
     pub(crate) fn ended(&self, well: bool, now: Moment) {
         let mut turn = self.turn();
-        turn.is_under_way = false;
         let rests = std::mem::take(&mut turn.rests);
         self.until.store(now.after(FRESH).0, Ordering::Relaxed);
         if !well && !rests {
-            turn.goes_on = false;
-            self.says(&Look::default(), 0);
+            *turn = Turn::default();
+            // Nothing can be given back, wherever the log ends.
+            self.most.store(0, Ordering::Release);
+            self.bytes.store(0, Ordering::Release);
         }
     }
 
@@ -144,22 +187,26 @@ impl Space {
         self.no_room.load(Ordering::Relaxed)
     }
 
-    /// Whether anybody was told of a debt since this was asked.
+    /// Somebody writes: not who compacts, who asks for the debt, too.
+    pub(crate) fn tell(&self) {
+        if !self.was_told.load(Ordering::Relaxed) {
+            self.was_told.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether anybody has since this was asked.
     pub(crate) fn was_told(&self) -> bool {
         self.was_told.swap(false, Ordering::Relaxed)
     }
 
     /// What is owed now that the log ends there: what was written since the look is dead, or something else is.
     pub(crate) fn debt(&self, end: u64, now: impl FnOnce() -> Moment) -> Debt {
-        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let read = |number: &AtomicU64| number.load(Ordering::Acquire);
         let owed = Owed { bytes: read(&self.bytes), room: read(&self.room), most: read(&self.most) };
         let bytes = owed.after(end.saturating_sub(read(&self.end)));
-        // While nobody compacts none is: the clock is not asked then.
-        if bytes == 0 || now().0 > read(&self.until) {
+        // While nobody works none is: the clock is not asked then.
+        if bytes == 0 || self.works.load(Ordering::Relaxed) == 0 && now().0 > read(&self.until) {
             return Debt::default();
-        }
-        if !self.was_told.load(Ordering::Relaxed) {
-            self.was_told.store(true, Ordering::Relaxed);
         }
         Debt { bytes, old: read(&self.old), live: read(&self.live), volume: read(&self.volume) }
     }
@@ -183,6 +230,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use assent_sim::SimClock;
+
     use super::*;
 
     const fn at(us: u64) -> impl Fn() -> Moment {
@@ -190,7 +239,12 @@ mod tests {
     }
 
     fn look(bytes: u64) -> Look {
-        Look { owed: Owed { bytes, room: 0, most: 2000 }, end: 10, live: 50, volume: 7 }
+        Look { owed: Owed { bytes, room: 0, most: 20_000 }, end: 10, live: 50, volume: 7, unjudged: 1000 }
+    }
+
+    /// With so much more written.
+    fn look_at(end: u64, bytes: u64) -> Look {
+        Look { end, ..look(bytes) }
     }
 
     const fn debt(bytes: u64, old: u64) -> Debt {
@@ -208,8 +262,8 @@ mod tests {
         assert!(!space.goes_on(10), "nobody has written");
         space.ended(true, Moment(5_000_000));
         assert_eq!([6_000_000, 6_000_001].map(|us| space.debt(10, at(us))), [debt(900, 900), Debt::default()]);
-        space.owes_now(&look(1000));
-        assert_eq!(space.debt(10, at(6_000_000)), debt(1000, 900), "a merge has its turn");
+        space.owes_now(&look_at(110, 1000));
+        assert_eq!(space.debt(110, at(6_000_000)), debt(1000, 900), "a merge has its turn");
         space.owes(&look(900));
         space.ended(false, Moment(7_000_000));
         assert!(!space.goes_on(11), "it may not go on");
@@ -224,14 +278,62 @@ mod tests {
         space.ended(false, Moment(0));
         assert_eq!(space.debt(10, at(0)), Debt::default());
         // A merge takes its time, and writers go on.
-        space.owes_now(&look(300));
-        assert_eq!(space.debt(10, at(0)), debt(300, 0));
-        space.owes(&look(400));
-        assert_eq!(space.debt(10, at(0)), debt(400, 0));
+        space.owes_now(&look_at(310, 300));
+        assert_eq!(space.debt(310, at(0)), debt(300, 0));
+        space.owes(&look_at(410, 400));
+        assert_eq!(space.debt(410, at(0)), debt(400, 0));
         // The hour has come to its end.
         space.ended(false, Moment(0));
-        space.owes_now(&look(500));
-        assert_eq!(space.debt(10, at(0)), Debt::default());
+        space.owes_now(&look_at(510, 500));
+        assert_eq!([510, u64::MAX].map(|end| space.debt(end, at(0))), [Debt::default(); 2]);
+    }
+
+    /// A store rested, and a keyspace was erased: every writer waited the longest for it.
+    #[test]
+    fn what_nobody_has_written_is_an_old_debt_whenever_it_is_found() {
+        let space = Space::default();
+        space.owes_nothing(&look(0));
+        space.ended(false, Moment(0));
+        space.owes_now(&look(5000));
+        assert_eq!(space.debt(10, at(0)), debt(5000, 5000));
+        // Two hundred that were written are dead, and what they supersede is known later: as much again, and its share.
+        space.owes_now(&look_at(210, 5200));
+        assert_eq!(space.debt(210, at(0)), debt(5200, 5000));
+        space.owes_now(&look_at(210, 4900));
+        space.owes(&look_at(210, 5300));
+        assert_eq!(space.debt(210, at(0)), debt(5300, 4900));
+        // All that they have written was found to be too much.
+        space.owes_now(&look_at(210, 5400));
+        assert_eq!(space.debt(210, at(0)), debt(5400, 5000));
+        // However much they wrote while nothing was too much.
+        space.owes_now(&look_at(9_000_000, 0));
+        space.owes_now(&look_at(9_000_000, 1500));
+        assert_eq!(space.debt(9_000_000, at(0)), debt(1500, 500));
+        // A look that came late: what was written since is theirs.
+        space.owes_now(&look_at(9_002_000, 3500));
+        assert_eq!(space.debt(9_002_000, at(0)), debt(3500, 500));
+    }
+
+    /// A merge of 85 MiB within a budget of 30 MiB a second: from its second second on nobody was slowed down.
+    #[test]
+    fn a_debt_counts_while_a_merge_has_its_turn_however_long_that_takes_and_a_second_longer() {
+        let (space, clock) = (Space::default(), SimClock::new());
+        let seconds = |count: u64| clock.advance(Moment(count * 1_000_000).since(clock.now()));
+        space.owes(&look(900));
+        space.ended(true, Moment(0));
+        let works = space.works(&clock);
+        seconds(5);
+        space.owes_now(&look_at(110, 1000));
+        assert_eq!(space.debt(110, at(5_500_000)), debt(1000, 900));
+        drop(works);
+        assert_eq!([6_000_000, 6_000_001].map(|us| space.debt(110, at(us))), [debt(1000, 900), Debt::default()]);
+        // Nothing could be done: it is not for his sake that somebody waits.
+        space.owes(&look_at(110, 1000));
+        let works = space.works(&clock);
+        space.ended(false, clock.now());
+        assert_eq!(space.debt(110, at(5_000_000)), Debt::default());
+        drop(works);
+        assert_eq!(space.debt(110, at(5_000_000)), Debt::default());
     }
 
     #[test]
@@ -240,29 +342,31 @@ mod tests {
         let owed = Owed { bytes: 0, room: 100, most: 250 };
         space.owes_nothing(&Look { owed, ..look(0) });
         assert_eq!([10, 110, 111, 300, 361, 999].map(|end| space.debt(end, at(0)).bytes), [0, 0, 1, 190, 250, 250]);
+        assert!(!space.was_told(), "who only asks does not write");
+        space.tell();
         assert_eq!([space.was_told(), space.was_told()], [true, false]);
-        assert_eq!((space.debt(5, at(0)).bytes, space.was_told()), (0, false));
+        assert_eq!(space.debt(5, at(0)).bytes, 0);
         space.owes(&look(70));
         assert_eq!([9, 11].map(|end| space.debt(end, at(0)).bytes), [70, 71]);
     }
 
     #[test]
-    fn what_was_found_first_is_an_old_debt_and_only_shrinks() {
+    fn what_was_found_first_is_an_old_debt_and_writers_add_nothing_to_it() {
         let space = Space::default();
         let debt = || {
             let Debt { bytes, old, .. } = space.debt(10, at(0));
             (bytes, old)
         };
         space.owes(&look(900));
-        space.owes_now(&look(1000));
+        space.owes_now(&look_at(110, 1000));
         assert_eq!(debt(), (1000, 900));
-        space.owes_now(&look(700));
+        space.owes_now(&look_at(110, 700));
         assert_eq!(debt(), (700, 700));
         space.ended(true, Moment(0));
-        space.owes(&look(800));
+        space.owes(&look_at(210, 800));
         assert_eq!(debt(), (800, 700), "the same turn of compactions");
         space.ended(false, Moment(0));
-        space.owes(&look(800));
+        space.owes(&look_at(210, 800));
         assert_eq!(debt(), (800, 800), "nobody has compacted meanwhile");
     }
 }

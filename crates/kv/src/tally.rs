@@ -5,7 +5,7 @@
 //! Deliberately absent: the note's bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::Lsn;
 use assent_journal::Log;
@@ -21,6 +21,33 @@ use crate::vault::{Accounts, Booking, Superseded, VaultError, value_bytes};
 /// Smaller values are not worth a look-up.
 const LOOKED_UP_BYTES: u64 = 1 << 10;
 
+/// Flushes of whose rows nobody has looked up what they supersede, as far as these may be at level 0.
+#[derive(Debug, Default)]
+pub(crate) struct Unseen {
+    came: AtomicU64,
+    went: AtomicU64,
+}
+
+impl Unseen {
+    pub(crate) fn one_more(&self) {
+        self.came.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many have come. Asked before a merge, for [`Unseen::go`].
+    pub(crate) fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// So many are not at level 0 any more.
+    pub(crate) fn go(&self, came: u64) {
+        self.went.store(came, Ordering::Relaxed);
+    }
+
+    fn is_any(&self) -> bool {
+        self.came() != self.went.load(Ordering::Relaxed)
+    }
+}
+
 /// Tells the map what to note.
 pub(crate) struct Clerk<'a> {
     pub(crate) ledger: &'a Ledger,
@@ -34,7 +61,7 @@ impl Owner for Clerk<'_> {
 
     /// What small runs hide of the journal has to be known, or far too much of it would be taken for living.
     fn gathers(&self) -> bool {
-        self.log.stretch_bytes().is_none() || !self.ledger.unseen.load(Ordering::Relaxed)
+        self.log.stretch_bytes().is_none() || !self.ledger.unseen.is_any()
     }
 
     fn tally(&self) -> Box<dyn Tally + '_> {
@@ -46,9 +73,18 @@ impl Owner for Clerk<'_> {
             booking,
             superseded: Superseded::default(),
             before: None,
+            value_bytes: self.ledger.value_bytes(),
             applied: Lsn::ZERO,
             next: None,
         })
+    }
+}
+
+impl Ledger {
+    /// Of a value that its files have, on average.
+    fn value_bytes(&self) -> u64 {
+        let [values, bytes] = self.notes().kept;
+        bytes / values.max(1)
     }
 }
 
@@ -62,6 +98,8 @@ struct Count<'a> {
     /// Of what the files had when a flush began: values that its rows supersede. None: not looked for.
     superseded: Superseded,
     before: Option<Option<View>>,
+    /// Of a value that the files have, on average.
+    value_bytes: u64,
     /// What the note was asked for, and the accounts that it says; and what of the booking they could not take.
     applied: Lsn,
     next: Option<(Accounts, Option<VaultError>)>,
@@ -75,9 +113,10 @@ impl Count<'_> {
         })
     }
 
-    /// A look-up for each large value is little beside writing it, while most of the ledger's files are in memory.
-    fn supersedes(&mut self, entry: &Entry<'_>, bytes: u64) {
-        if bytes < LOOKED_UP_BYTES {
+    /// A look-up for each large value is little beside writing it, while most of the ledger's files are in memory. So is one for what is short and
+    /// supersedes values that are large, if most of them are: of others, four small runs and those that are gathered hide about as much.
+    fn supersedes(&mut self, key: &[u8], bytes: u64) {
+        if bytes.max(self.value_bytes) < LOOKED_UP_BYTES {
             return;
         }
         let ledger = self.clerk.ledger;
@@ -85,12 +124,11 @@ impl Count<'_> {
         let is_worth = || self.clerk.log.stretch_bytes().is_some() && ledger.is_near_memory();
         let before = self.before.get_or_insert_with(|| is_worth().then(|| ledger.runs().view()));
         // What cannot be read is told to whoever asks for the key.
-        let Some(Ok(Some(Newest { seq, value: Some(row) }))) = before.as_ref().map(|it| it.last_written(entry.key))
-        else {
+        let Some(Ok(Some(Newest { seq, value: Some(row) }))) = before.as_ref().map(|it| it.last_written(key)) else {
             return;
         };
         if let Ok(old) = place(seq, &row) {
-            self.superseded.note(self.booking.cell_at(old.entry.0), laid_bytes(entry.key, &old));
+            self.superseded.note(self.booking.cell_at(old.entry.0), laid_bytes(key, &old));
         }
     }
 
@@ -116,12 +154,16 @@ pub(crate) fn laid_bytes(key: &[u8], place: &Place) -> u64 {
 impl Tally for Count<'_> {
     fn enters(&mut self, entry: &Entry<'_>) {
         if let Some(laid) = Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes)) {
-            self.supersedes(entry, laid);
+            self.supersedes(entry.key, laid);
         }
     }
 
     fn leaves(&mut self, entry: &Entry<'_>) {
         Self::count(&mut self.goes, entry, |lsn, bytes| self.booking.leaves(lsn, bytes));
+    }
+
+    fn hides(&mut self, key: &[u8]) {
+        self.supersedes(key, 0);
     }
 
     fn judge(&mut self, entry: &Entry<'_>) -> Fate {
@@ -143,7 +185,7 @@ impl Tally for Count<'_> {
 
     fn committed(mut self: Box<Self>) {
         if matches!(self.before, Some(None)) {
-            self.clerk.ledger.unseen.store(true, Ordering::Relaxed);
+            self.clerk.ledger.unseen.one_more();
         }
         let mut notes = self.clerk.ledger.notes();
         notes.kept = self.kept(notes.kept);
@@ -159,5 +201,24 @@ impl Tally for Count<'_> {
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_that_could_not_look_beside_a_merge_is_not_taken_for_one_that_went_down_with_it() {
+        let unseen = Unseen::default();
+        assert!(!unseen.is_any());
+        unseen.one_more();
+        let came = unseen.came();
+        assert!(unseen.is_any());
+        unseen.one_more();
+        unseen.go(came);
+        assert!(unseen.is_any());
+        unseen.go(unseen.came());
+        assert!(!unseen.is_any());
     }
 }

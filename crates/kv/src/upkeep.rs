@@ -105,7 +105,7 @@ impl Kv {
         self.full.wait(at_most);
     }
 
-    /// Sleeps until more work should be looked for: for so long, or until somebody writes who is slowed down by dead values. Who sleeps on
+    /// Sleeps until more work should be looked for: for so long, or until somebody writes while dead values are too much. Who sleeps on
     /// would let him wait for nothing.
     pub fn wait_work(&self, at_most: Duration) {
         self.wanted.wait(at_most);
@@ -137,7 +137,11 @@ impl Kv {
             }
         }
         self.wanted.forget();
-        let done = self.in_turn(pace);
+        let done = {
+            // What is too much counts as long as a merge takes, too.
+            let _works = self.shared.ledger.space.works(&**self.shared.time.clock());
+            self.in_turn(pace)
+        };
         let mut counts = self.counts();
         if done.is_err() {
             counts.work_rested = (counts.work_rested * 2).clamp(REST_TURNS, REST_TURNS_MAX);
@@ -193,9 +197,6 @@ impl Kv {
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
         let (debt, space) = (self.shared.ledger.debt(), self.space_debt());
-        if space.bytes > 0 {
-            self.wanted.tell();
-        }
         let pressure = Pressure {
             memory_bytes: debt.active_bytes + debt.immutable_bytes,
             memory_bytes_max: self.config.memory_bytes_max(),
@@ -206,7 +207,12 @@ impl Kv {
             live_bytes: space.live,
             volume_bytes: space.volume,
         };
-        pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum())
+        let delay = pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum());
+        if space.bytes > 0 {
+            self.shared.ledger.space.tell();
+            self.wanted.tell();
+        }
+        delay
     }
 
     /// Values on disk that are too much.
@@ -341,13 +347,5 @@ const fn is_merge_first(turns: u64, level0_runs: u32) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn merges_and_compactions_take_turns_and_of_urgent_merges_no_more_than_three_in_a_row() {
-        let turns = |level0_runs| [1, 2, 3, 4, 5].map(|turn| is_merge_first(turn, level0_runs));
-        assert_eq!(turns(LEVEL0_RUNS_URGENT - 1), [true, false, true, false, true]);
-        assert_eq!(turns(LEVEL0_RUNS_URGENT), [true, true, true, false, true]);
-    }
-}
+#[path = "upkeep_test.rs"]
+mod tests;

@@ -17,7 +17,7 @@ pub struct Config {
     pub block_bytes: u32,
     /// Runs at level 0 that make a merge worth while.
     pub level0_runs: u32,
-    /// What level 1 holds.
+    /// What level 1 holds; where level 0 gathers ([`crate::Owner::gathers`]) twice as much.
     pub level1_bytes: u64,
     /// How much more each further level holds.
     pub level_ratio: u32,

@@ -2,7 +2,7 @@
 //!
 //! Walk: [`Owner::tally`] opens an account for one step · [`Tally::enters`] and [`Tally::leaves`] are told of each value that
 //! begins or ends to be in a run · [`Tally::note`] is committed with it · [`Pace`] slows the step down or ends it.
-//! Deliberately absent: tombstones. They hold nothing, and nobody is told of them.
+//! Deliberately absent: counts of tombstones. They hold nothing; of one that a flush writes is told what it may hide ([`Tally::hides`]).
 
 use crate::Entry;
 
@@ -16,7 +16,7 @@ pub trait Owner: Send + Sync {
     fn durable(&self) -> u64;
 
     /// Whether runs of level 0 that are little beside what they meet below are gathered among themselves before all of them go down: level 1 is
-    /// written again less often. What they supersede leaves later by so much. Default false.
+    /// written again less often, and may be twice as long. What they supersede leaves later by so much. Default false.
     fn gathers(&self) -> bool {
         false
     }
@@ -30,6 +30,11 @@ pub trait Tally {
     /// A value leaves for good: superseded, deleted, erased or expired. Only one that [`Tally::enters`] was told of, and only
     /// once.
     fn leaves(&mut self, entry: &Entry<'_>);
+
+    /// A tombstone of this key reaches its first run, by a flush: what the files may have of it is superseded.
+    fn hides(&mut self, key: &[u8]) {
+        let _ = key;
+    }
 
     /// A value that is about to be written.
     fn judge(&mut self, entry: &Entry<'_>) -> Fate {

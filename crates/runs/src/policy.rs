@@ -78,6 +78,8 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
             Gathered::These(_) => WHOLE,
             Gathered::Wait => 0,
         },
+        // What is gathered meets level 1 that much less often.
+        1 if shape.gathers => share(shape.bytes(1), config.level_bytes(1).saturating_mul(2).saturating_add(1)),
         _ => share(shape.bytes(level), config.level_bytes(level).saturating_add(1)),
     };
     // The fullest first, of two the upper one. Not always level 0: where it is due again whenever its merge ends, the level below
@@ -191,7 +193,8 @@ impl<'a> Shape<'a> {
         let runs = self.level(0);
         let below: u64 = self.met_by_level0().iter().map(|run| run.bytes).sum();
         let many = level0_runs.saturating_mul(LEVEL0_URGENT);
-        if !self.gathers || runs.len() >= many || self.bytes(0).saturating_mul(LITTLE) >= below {
+        let waits = runs.len() < many && self.bytes(0).saturating_mul(LITTLE) < below;
+        if !self.gathers || !waits || self.is_erased(self.met_by_level0()) {
             return Gathered::Down;
         }
         let (mut sum, mut longest, mut count) = (0_u64, 0, 0);
@@ -206,6 +209,12 @@ impl<'a> Shape<'a> {
             return Gathered::Wait;
         }
         Gathered::These(runs.iter().take(count).map(|run| run.id).collect())
+    }
+
+    /// Whether any of them may hold entries that were erased: nobody knows of them before it is written again.
+    fn is_erased(self, runs: &[RunFacts]) -> bool {
+        let fragments = self.erased.fragments();
+        runs.iter().any(|run| fragments.iter().any(|fragment| is_ignorant(run, fragment)))
     }
 
     fn met_bytes(self, (level, run): At<'_>) -> u64 {

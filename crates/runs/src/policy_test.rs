@@ -119,15 +119,31 @@ fn runs_that_are_little_beside_what_they_meet_are_gathered_before_all_of_them_go
         ("so do too many", &[1, 3, 9, 27, 81, 100], 1000, merge(&[0, 1, 2, 3, 4, 5, 9], 1)),
         ("and what meets nothing", &[10, 10], 0, merge(&[0, 1], 1)),
     ];
+    let nothing = Erased::default();
     for (name, above, below, expected) in rows {
         let level0 = (0..).zip(above).map(|(id, bytes)| run(id, "bf", *bytes)).collect();
         let met = if below > 0 { vec![run(8, "AA", 1), run(9, "az", below)] } else { vec![run(8, "AA", 1)] };
         let levels = [level0, met];
-        let nothing = Erased::default();
         let judge = |gathers| next(Shape { frozen: 0, levels: &levels, erased: &nothing, gathers }, &config());
         assert_eq!(judge(true), expected, "{name}");
         let down = judge(false);
         assert!(matches!(down, Some(Work::Merge { to: 1, .. })), "{name}: {down:?}");
+    }
+    // What meets values that were erased goes down: nobody knows of them before they are written again.
+    let levels = [(0..3).map(|id| run(id, "bf", 10)).collect(), vec![run(9, "az", 1000)]];
+    for (ranges, expected) in [(vec![("bc", 21)], merge(&[0, 1, 2, 9], 1)), (vec![("bc", 5)], merge(&[0, 1, 2], 0))] {
+        let shape = Shape { frozen: 0, levels: &levels, erased: &erased(&ranges), gathers: true };
+        assert_eq!(next(shape, &config()), expected, "{ranges:?}");
+    }
+}
+
+#[test]
+fn below_what_is_gathered_level_1_may_be_twice_as_long() {
+    let nothing = Erased::default();
+    for (bytes, may) in [(1024, [true, true]), (1025, [false, true]), (2048, [false, true]), (2049, [false, false])] {
+        let levels = [vec![], vec![run(1, "ab", bytes)]];
+        let shape = |gathers| Shape { frozen: 0, levels: &levels, erased: &nothing, gathers };
+        assert_eq!([false, true].map(|gathers| next(shape(gathers), &config()).is_none()), may, "{bytes}");
     }
 }
 

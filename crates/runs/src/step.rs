@@ -174,6 +174,7 @@ impl<'a> Task<'a> {
                     tally.enters(&entry);
                     output.push(&entry)?;
                 } else if self.is_hidden_below(entry.key, 0) {
+                    tally.hides(entry.key);
                     output.push(&Entry { value: None, ..entry })?;
                 }
             }

@@ -1,6 +1,8 @@
 //! Writers that overwrite as fast as they may, and a disk that is slower: what the whole folder takes stays within its bound, and so does
 //! what is written for it. Bytes and virtual time, the same each time.
 //!
+//! In mean the bound is held, at most it is passed by less than a hundredth: two more volumes that are kept free below it would be 1.398 to
+//! 1.402 at most, and 0.03 to 0.04 more writes.
 //! The ignored rows play a store of 256 MiB: blocks of 4096 and the ends of segments are a smaller part of its files.
 
 use std::cmp::Reverse;
@@ -240,23 +242,26 @@ impl Raced {
     fn takes(&self, space_mean: f64, space_max: f64, written: f64) {
         assert!(self.space_mean <= space_mean && self.space_max <= space_max, "{self:?}");
         assert!(self.written.iter().sum::<f64>() <= written, "{self:?}");
-        // A delay and no stall: what the disk takes in the background is what limits.
+        // A delay and no stall: what the disk takes in the background is what limits. It rests where nothing is too much, and then nobody is
+        // delayed, as each rest asserts: hot keys die without being written again, and leave more of that.
         assert!(
-            self.busy >= 0.91 && self.mean_delay > Duration::ZERO && self.mean_delay < Duration::from_millis(3),
+            self.busy >= 0.90 && self.mean_delay > Duration::ZERO && self.mean_delay < Duration::from_millis(3),
             "{self:?}"
         );
     }
 }
 
-// A store of this size pays more than one of 4 GiB: for blocks of volumes and the ends of segments that no put fits into 3 % of space.
+// A store of this size pays more than one of 4 GiB: for blocks of volumes and the ends of segments that no put fits into 3 % of space. Wished for: at most
+// 1.40 x in space, and 2.4 and 1.9 x written. It was 1.45 at most, 2.45 and 2.11 written; what is nearer to the bound now keys that are all
+// overwritten alike pay with 0.03 more writes.
 #[test]
 fn keys_that_are_overwritten_alike_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
-    race("uniform", uniform, true, SCALE).takes(1.40, 1.41, 2.49);
+    race("uniform", uniform, true, SCALE).takes(1.395, 1.41, 2.485);
 }
 
 #[test]
 fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
-    race("pareto", pareto, true, SCALE).takes(1.40, 1.41, 2.09);
+    race("pareto", pareto, true, SCALE).takes(1.395, 1.41, 2.08);
 }
 
 /// Half of the log was written twice, with zeroes first, though compactions gave as many segments back: they gave them many at a time, more than may
@@ -264,18 +269,18 @@ fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_p
 #[test]
 fn with_a_sync_on_every_write_released_segments_are_written_again_and_few_are_zeroed() {
     let raced = race("sync", pareto, false, SCALE);
-    raced.takes(1.40, 1.41, 2.69);
+    raced.takes(1.395, 1.41, 2.69);
     assert!(raced.written[1] <= 0.1, "zeroed {} x what was put", raced.written[1]);
 }
 
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_keys_that_are_overwritten_alike_stay_near_what_they_may_cost() {
-    race("uniform", uniform, true, LARGER).takes(1.40, 1.41, 2.42);
+    race("uniform", uniform, true, LARGER).takes(1.39, 1.405, 2.34);
 }
 
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
-    race("pareto", pareto, true, LARGER).takes(1.40, 1.41, 2.06);
+    race("pareto", pareto, true, LARGER).takes(1.39, 1.405, 2.02);
 }

@@ -1,0 +1,134 @@
+//! What is done behind the writers' backs, and who is woken for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use assent_journal::{Config as Settings, Journal, Log};
+use assent_sim::{SimClock, SimDice, SimDisk};
+use assent_world::{Clock, RealClock};
+
+use super::*;
+use crate::Durability;
+use crate::space::Look;
+use crate::vault::Owed;
+
+#[test]
+fn merges_and_compactions_take_turns_and_of_urgent_merges_no_more_than_three_in_a_row() {
+    let turns = |level0_runs| [1, 2, 3, 4, 5].map(|turn| is_merge_first(turn, level0_runs));
+    assert_eq!(turns(LEVEL0_RUNS_URGENT - 1), [true, false, true, false, true]);
+    assert_eq!(turns(LEVEL0_RUNS_URGENT), [true, true, true, false, true]);
+}
+
+fn store(config: Config) -> Kv {
+    let disk = Arc::new(SimDisk::new());
+    let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+    let settings = Settings {
+        log_size: 9 * 4096,
+        max_buffer_log_size: 2 * 4096,
+        kept_until_released: true,
+        ..Settings::default()
+    };
+    let (log, _) = Journal::open(Arc::<SimDisk>::clone(&disk) as _, clock, dice, Path::new("log"), settings).unwrap();
+    Kv::open(log as Arc<dyn Log>, disk, Arc::new(SimClock::new()), Path::new("kv"), config).unwrap()
+}
+
+fn put(kv: &Kv, key: u64, bytes: usize) {
+    kv.put(0, &key.to_be_bytes(), &vec![7; bytes], Durability::Buffered).unwrap();
+}
+
+/// Who worked slept for 100 ms, and writers with him.
+#[test]
+fn who_writes_while_dead_values_are_too_much_wakes_who_works_and_who_compacts_wakes_nobody() {
+    let (kv, clock) = (store(Config::default()), RealClock);
+    let slept = |at_most: Duration| {
+        let from = clock.now();
+        kv.wait_work(at_most);
+        clock.now().since(from)
+    };
+    let owes = |bytes: u64| {
+        let owed = Owed { bytes, room: 0, most: bytes };
+        kv.shared.ledger.space.owes(&Look { owed, volume: 1 << 20, ..Look::default() });
+    };
+    assert!(!kv.work(&AtOnce));
+    let space = &kv.shared.ledger.space;
+    assert_eq!(kv.delay(&[]), Duration::ZERO);
+    owes(1 << 30);
+    kv.throttle(|| false).wrote(1);
+    let rest = Duration::from_millis(50);
+    assert!(slept(rest) >= rest && !space.was_told());
+    assert!(kv.delay(&[]) > Duration::ZERO);
+    assert!(slept(Duration::from_secs(60)) < Duration::from_secs(30) && space.was_told());
+}
+
+/// With four thousand keys at the second level of the ledger, and four small files at the first.
+fn with_small_files(cache_bytes: u64) -> Kv {
+    let kv = store(Config { cache_bytes, ..Config::default() });
+    (0..4000).for_each(|key| put(&kv, key, 1100));
+    for part in 0..4 {
+        put(&kv, part, 1100);
+        kv.checkpoint().unwrap();
+    }
+    while kv.shared.ledger.merge(&*kv.shared.log, &AtOnce).unwrap() {}
+    assert_eq!(files(&kv), (0, 0), "of the first level, and of those that are leaving");
+    for part in 0..4 {
+        (0..10).for_each(|key| put(&kv, 10 * part + key, 1100));
+        kv.checkpoint().unwrap();
+    }
+    kv
+}
+
+fn files(kv: &Kv) -> (u64, u64) {
+    let facts = kv.shared.ledger.runs().facts();
+    (facts.levels.first().map_or(0, |level| level.runs), facts.runs_leaving)
+}
+
+#[test]
+fn small_files_of_the_ledger_are_gathered_where_what_they_supersede_was_looked_up_and_else_go_down_and_what_was_merged_is_gone()
+ {
+    for (cache_bytes, gathered) in [(64 << 20, 1), (0, 0)] {
+        let kv = with_small_files(cache_bytes);
+        assert!(kv.shared.ledger.merge(&*kv.shared.log, &AtOnce).unwrap());
+        assert_eq!(files(&kv), (gathered, 0), "{cache_bytes} bytes of cache");
+    }
+}
+
+/// Deleted values of 8 KB and those that a short one superseded counted as living until small files went down: a fifth of a store.
+#[test]
+fn what_a_delete_and_a_short_value_supersede_is_known_once_they_are_written_out() {
+    let kv = with_small_files(64 << 20);
+    let known = || {
+        let lives = |accounts: &crate::vault::Accounts| accounts.sums(kv.shared.log.end().0).1;
+        lives(&kv.shared.ledger.accounts()) - lives(&kv.shared.ledger.expected())
+    };
+    let before = known();
+    kv.delete(0, &1000_u64.to_be_bytes(), Durability::Buffered).unwrap();
+    kv.checkpoint().unwrap();
+    let deleted = known() - before;
+    assert!((1100..1200).contains(&deleted), "{deleted}");
+    put(&kv, 1001, 10);
+    kv.checkpoint().unwrap();
+    let shortened = known() - before - deleted;
+    assert!((1100..1200).contains(&shortened), "{shortened}");
+}
+
+#[test]
+fn while_somebody_writes_one_more_is_compacted_than_the_bound_asks_for() {
+    let kv = store(Config {
+        space_amplification_max_percent: 400,
+        space_room_bytes_min: 0,
+        volume_bytes: 24 << 10,
+        ..Config::default()
+    });
+    (0..250).for_each(|key| put(&kv, key, 4000));
+    let (compact, mut more) = (|| kv.compact_once(&AtOnce).unwrap(), 0);
+    for key in (0..3000).map(|put| put * 7 % 250) {
+        put(&kv, key, 4000);
+        kv.checkpoint().unwrap();
+        while compact() {}
+        assert!(!compact(), "nobody writes");
+        kv.shared.ledger.space.tell();
+        more += u32::from(compact());
+        kv.shared.ledger.space.was_told();
+    }
+    assert!(more > 1, "{more}");
+}
