@@ -313,7 +313,7 @@ impl Ledger {
 
     /// The map as it is now, until dropped; `time`: what has expired by then is not there.
     pub(crate) fn view(&self, time: u64) -> View {
-        View::of(self.runs.view(), time)
+        View::of(self.runs.view(), time, self.time.get().cloned())
     }
 
     /// Closes what is in memory, so that the next step writes it out; `moment` is what holds at its end, which is now.

@@ -382,7 +382,6 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.shared.snapshots.fetch_sub(1, Ordering::Relaxed);
-        self.shared.time.was_over(self.view.over_ms());
     }
 }
 

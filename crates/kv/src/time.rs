@@ -44,18 +44,11 @@ impl Time {
     /// Whether something that expires then is no more. Who is told so is not told otherwise by the next opening.
     pub(crate) fn is_over(&self, expiry: u64, now: u64) -> bool {
         let over = is_over(expiry, now);
-        if over {
-            self.was_over(expiry);
-        }
-        over
-    }
-
-    /// Somebody was told so.
-    pub(crate) fn was_over(&self, expiry: u64) {
         // Looked at first: whoever reads the same again changes nothing.
-        if expiry > self.over_ms.load(Ordering::Relaxed) {
+        if over && expiry > self.over_ms.load(Ordering::Relaxed) {
             self.over_ms.fetch_max(expiry, Ordering::Relaxed);
         }
+        over
     }
 
     /// Now, and never less than it was.

@@ -4,7 +4,6 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::Lsn;
 use assent_runs::Pinned;
@@ -14,20 +13,20 @@ use crate::keyed::Key;
 use crate::ledger::{Head, behind, laid_key, with_laid_key};
 use crate::rows::head;
 use crate::snapshot::Bounds;
-use crate::time::is_over;
+use crate::time::{Time, is_over};
 
 /// The rows of one moment.
 #[derive(Debug)]
 pub(crate) struct View {
     view: assent_runs::View,
     time: u64,
-    /// The latest expiry of what was left out for it.
-    over_ms: AtomicU64,
+    /// Whoever is told that something is over tells the store at once: a snapshot may be kept for long.
+    clock: Option<Arc<Time>>,
 }
 
 impl View {
-    pub(crate) const fn of(view: assent_runs::View, time: u64) -> Self {
-        Self { view, time, over_ms: AtomicU64::new(0) }
+    pub(crate) const fn of(view: assent_runs::View, time: u64, clock: Option<Arc<Time>>) -> Self {
+        Self { view, time, clock }
     }
 
     /// Every entry that ends here or before is in it.
@@ -46,16 +45,7 @@ impl View {
     }
 
     fn is_over(&self, expiry: u64) -> bool {
-        let over = is_over(expiry, self.time);
-        if over && expiry > self.over_ms.load(Ordering::Relaxed) {
-            self.over_ms.fetch_max(expiry, Ordering::Relaxed);
-        }
-        over
-    }
-
-    /// The latest expiry of what somebody was told is over.
-    pub(crate) fn over_ms(&self) -> u64 {
-        self.over_ms.load(Ordering::Relaxed)
+        self.clock.as_ref().map_or_else(|| is_over(expiry, self.time), |clock| clock.is_over(expiry, self.time))
     }
 
     /// Two of the same version hold the same.

@@ -111,6 +111,23 @@ fn a_clock_that_is_set_back_brings_nothing_back_where_nothing_is_replayed() {
     }
 }
 
+/// A lease or a branch reads for an hour: what it was told is kept before it ends.
+#[test]
+fn what_a_snapshot_that_is_kept_was_told_is_over_stays_so() {
+    let mut desk = fresh();
+    desk.clock.set_wall_ms(1_000);
+    put(&desk.kv, b"k", b"v", 2_000);
+    desk.kv.checkpoint().unwrap();
+    desk.clock.set_wall_ms(2_000);
+    let kept = desk.kv.snapshot();
+    assert_eq!(kept.get(0, b"k"), Ok(None));
+    desk.kv.keep_time().unwrap();
+    drop(kept);
+    desk.clock.set_wall_ms(500);
+    desk = desk.again();
+    assert_eq!((desk.kv.stats().replayed, desk.kv.get(0, b"k")), (0, Ok(None)));
+}
+
 /// A server that was only read wrote no note: a session of which somebody had been told that it was over was there again behind a
 /// restart, where the clock had been set back.
 #[test]
