@@ -158,7 +158,7 @@ pub struct Stats {
     /// Of these, what is more than `space_amplification_max_percent` and `space_room_bytes_min` allow. Compactions begin sooner: the ledger and segments that wait count too.
     pub value_debt_bytes: u64,
     /// Bytes on disk in which values stand up to the checkpoint, for each hundred of those that live there without what is known to
-    /// be superseded; 0 where none do.
+    /// be superseded: 100 at least, as small ones of one batch share what each is counted with; 0 where none do.
     pub space_amplification_percent: u64,
     /// Compacted volumes.
     pub volumes: u64,
@@ -456,7 +456,7 @@ impl Kv {
             live_bytes,
             value_bytes_on_disk,
             value_debt_bytes: value_bytes_on_disk.saturating_sub(allowed),
-            space_amplification_percent: percent(settled, expected),
+            space_amplification_percent: percent(settled, expected.min(settled)),
             volumes: count(accounts.compacted().filter(|account| !account.is_kept()).count()),
             unreadable_stretches: count(accounts.compacted().filter(|account| account.is_kept()).count()),
             compacts: u64::from(self.shared.log.stretch_bytes().is_some()),
