@@ -224,19 +224,19 @@ impl Unwanted {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    pub(in crate::postgres) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
         let bytes = u32::try_from(body.len() + 4).unwrap();
         [&[kind][..], &bytes.to_be_bytes(), body].concat()
     }
 
-    fn ready(status: u8) -> Vec<u8> {
+    pub(in crate::postgres) fn ready(status: u8) -> Vec<u8> {
         message(b'Z', &[status])
     }
 
-    fn done() -> Vec<u8> {
+    pub(in crate::postgres) fn done() -> Vec<u8> {
         message(b'C', b"SELECT 1\0")
     }
 

@@ -172,19 +172,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-        let bytes = u32::try_from(body.len() + 4).unwrap();
-        [&[kind][..], &bytes.to_be_bytes(), body].concat()
-    }
-
-    fn ready(status: u8) -> Vec<u8> {
-        message(b'Z', &[status])
-    }
-
-    fn done() -> Vec<u8> {
-        message(b'C', b"SELECT 1\0")
-    }
+    use crate::postgres::answer::tests::{done, message, ready};
 
     #[test]
     fn the_greeting_names_the_process_and_tags_tell_of_statements_that_were_let_go() {
