@@ -107,7 +107,7 @@ impl<'p> Loads<'p> {
     }
 }
 
-/// All that a loaded store depends on: not how long clients run, nor what they do.
+/// All that a loaded store depends on: not how long clients run, nor what they do, nor whether they wait for the disk.
 fn how(case: &Case, store: &Named, memory_bytes: Option<u64>) -> Labels {
     let copies = if case.scenario.has_copies() { "each store has all keys" } else { "each key in one store" };
     let mut how = case.settings();
@@ -115,7 +115,6 @@ fn how(case: &Case, store: &Named, memory_bytes: Option<u64>) -> Labels {
     how.retain(|name, _| names.contains(&name.as_str()));
     let more = [
         ("store", store.about.clone()),
-        ("sync", case.sync.to_string()),
         ("seed", case.seed.to_string()),
         ("copies", copies.to_owned()),
         ("memory bytes", memory_bytes.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string())),
@@ -198,6 +197,8 @@ mod tests {
         fs::write(to.join("store-0/inner/file"), "changed").unwrap();
         let same = Given { clients: vec![3], duration_ms: 5, ..Given::default() };
         assert_eq!(copied(&case(same), &named("1.0"), false), first());
+        let other = Given { scenarios: vec![Scenario::KvNosync], ..Given::default() };
+        assert_eq!(copied(&case(other), &named("1.0"), false), first(), "the load of the other one");
         assert!(!to.join(LOADED).exists(), "the mark is none of the store's files");
         assert_eq!(copied(&case(Given::default()), &named("1.1"), true), Err("no room".to_owned()));
         for (number, given) in (3..).zip([

@@ -239,7 +239,12 @@ fn one(
     let Some(folder) = plan.loads.filter(|_| case.preload) else {
         return Ok(work(plan, &job(plan.folder, Begin::Empty), limit, sink));
     };
-    let load = |folder: &Path| work(plan, &job(folder, Begin::Load), limit, sink).map(|cell| cell.figures);
+    // No load waits for the disk before its end: one serves cells with sync and without.
+    let load = |folder: &Path| {
+        let job = job(folder, Begin::Load);
+        let job = Job { case: Case { sync: false, ..job.case }, ..job };
+        work(plan, &job, limit, sink).map(|cell| cell.figures)
+    };
     let loaded = match Loads::new(folder, limit).copy(case, store, plan.folder, load)? {
         Ok(loaded) => loaded,
         Err(error) => return Ok(Err(error)),
