@@ -63,6 +63,9 @@ fn one(case: &Case) -> Vec<ChartSpec> {
         "ratio",
     );
     let cost = bars("Processor time", &["cpu_us_per_op"], "microseconds an operation");
+    if case.scenario == Scenario::KvPut {
+        return vec![rate, mean, windows("put"), percentiles("put"), space, cost];
+    }
     vec![rate, mean, tails, windows("get"), windows("put"), percentiles("get"), percentiles("put"), space, cost]
 }
 

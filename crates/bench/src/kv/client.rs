@@ -101,6 +101,16 @@ pub(super) struct Client<'g> {
     kept: [Vec<u64>; CALLS.len()],
     value: Vec<u8>,
     laid: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+/// One of a batch, laid before its clock begins.
+#[derive(Default)]
+struct Row {
+    number: u64,
+    version: u64,
+    key: [u8; keys::KEY_BYTES],
+    value: Vec<u8>,
 }
 
 impl<'g> Client<'g> {
@@ -116,6 +126,7 @@ impl<'g> Client<'g> {
             kept: std::array::from_fn(|_| Vec::new()),
             value: Vec::new(),
             laid: Vec::new(),
+            rows: (0..BATCH_WRITES).map(|_| Row::default()).collect(),
         }
     }
 
@@ -175,7 +186,7 @@ impl<'g> Client<'g> {
                 let key = self.key();
                 self.head(self.home, key, meant).map(|_| 1)
             }
-            Scenario::MemoryPut => {
+            Scenario::KvPut | Scenario::MemoryPut => {
                 let Some((key, version)) = self.claim() else { return Ok(0) };
                 self.put(self.home, Head { key, version, indexed: 0 }, meant)?;
                 self.ground.ledger.settle(key, version);
@@ -285,20 +296,26 @@ impl<'g> Client<'g> {
     }
 
     fn batch(&mut self, meant: Instant) -> Result<u64, BenchError> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let done = self.batch_of(&mut rows, meant);
+        self.rows = rows;
+        done
+    }
+
+    fn batch_of(&mut self, rows: &mut [Row], meant: Instant) -> Result<u64, BenchError> {
         let case = self.ground.case;
-        let mut rows = Vec::new();
-        for _ in 0..BATCH_WRITES {
+        for row in &mut *rows {
             let Some((key, version)) = self.claim() else { return Ok(0) };
-            self.ground.pool.lay(Head { key, version, indexed: 0 }, case.value_bytes, &mut self.laid);
-            rows.push((key, version, keys::object(key), self.laid.clone()));
+            self.ground.pool.lay(Head { key, version, indexed: 0 }, case.value_bytes, &mut row.value);
+            (row.number, row.version, row.key) = (key, version, keys::object(key));
         }
-        let writes: Vec<Write<'_>> = rows.iter().map(|(_, _, key, value)| Write::Put(key, value)).collect();
+        let writes: Vec<Write<'_>> = rows.iter().map(|row| Write::Put(&row.key, &row.value)).collect();
         let begun = if self.pace.is_some() { meant } else { now() };
         self.ground.store(self.home)?.write(&writes, case.sync)?;
         self.took(Call::Batch, begun)?;
-        for (key, version, laid, value) in &rows {
-            self.ground.ledger.settle(*key, *version);
-            self.part.user_bytes += super::length(laid.len() + value.len());
+        for row in rows {
+            self.ground.ledger.settle(row.number, row.version);
+            self.part.user_bytes += super::length(row.key.len() + row.value.len());
         }
         Ok(BATCH_WRITES)
     }

@@ -16,6 +16,8 @@ pub enum Scenario {
     KvSync,
     /// No sync.
     KvNosync,
+    /// PUT alone, sync on every write: what those who wait at once share.
+    KvPut,
     /// Eight stores on one disk at once, one client each.
     KvParallel,
     /// kv-sync and kv-nosync on a slow disk.
@@ -43,9 +45,10 @@ pub enum Scenario {
 }
 
 /// All of them with their names.
-pub const SCENARIOS: [(&str, Scenario); 14] = [
+pub const SCENARIOS: [(&str, Scenario); 15] = [
     ("kv-sync", Scenario::KvSync),
     ("kv-nosync", Scenario::KvNosync),
+    ("kv-put", Scenario::KvPut),
     ("kv-parallel", Scenario::KvParallel),
     ("kv-slow", Scenario::KvSlow),
     ("kv-head", Scenario::KvHead),
@@ -292,7 +295,7 @@ impl Given {
         };
         let spreads = if self.spreads.is_empty() || scenario.is_in_memory() { own_spreads } else { &self.spreads };
         let syncs: &[bool] = match scenario {
-            Scenario::KvSync | Scenario::KvParallel => &[true],
+            Scenario::KvSync | Scenario::KvPut | Scenario::KvParallel => &[true],
             Scenario::KvSlow => &[true, false],
             _ => &[false],
         };
@@ -348,7 +351,7 @@ mod tests {
         let count = |name: &str| all.iter().filter(|case| case.scenario.name() == name).count();
         let counts = SCENARIOS.map(|(name, _)| count(name));
         // kv-slow with and without sync, kv-head with both ways to draw; each with 8 and 45 clients.
-        assert_eq!(counts, [2, 2, 1, 4, 4, 2, 2, 2, 2, 1, 1, 1, 1, 1]);
+        assert_eq!(counts, [2, 2, 2, 1, 4, 4, 2, 2, 2, 2, 1, 1, 1, 1, 1]);
         for (name, scenario) in SCENARIOS {
             assert_eq!((Scenario::named(name), scenario.name()), (Some(scenario), name));
             assert_eq!(serde_json::to_string(&scenario).unwrap(), format!("{name:?}"));

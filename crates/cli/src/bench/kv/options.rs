@@ -11,8 +11,8 @@ use crate::bench::keep::Keep;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchKv {
-    /// Workloads: kv-sync, kv-nosync, kv-parallel, kv-slow, kv-head, kv-headput, kv-scan, kv-compact, kv-index; small values in memory:
-    /// memory-get, memory-head, memory-put, memory-batch, memory-open; or kv, memory, all.
+    /// Workloads: kv-sync, kv-nosync, kv-put, kv-parallel, kv-slow, kv-head, kv-headput, kv-scan, kv-compact, kv-index; small values in
+    /// memory: memory-get, memory-head, memory-put, memory-batch, memory-open; or kv, memory, all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,..", default_value = "kv-sync,kv-nosync", value_parser = scenarios)]
     pub(crate) scenario: Vec<Named>,
     /// Stores; all that the program knows if not given.
