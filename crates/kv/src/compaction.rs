@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use assent_runs::{Pace, RunsError};
-use assent_world::Barrier;
+use assent_world::{Barrier, Moment};
 
 use crate::ledger::Ledger;
 use crate::space::Look;
@@ -66,19 +66,20 @@ struct Looked {
     damaged: BTreeSet<u64>,
     sealed_end: u64,
     log_end: u64,
+    at: Moment,
     chooser: Chooser,
 }
 
 impl Looked {
     fn look(&self, config: &Config) -> Look {
-        let Self { accounts, damaged, sealed_end, log_end, chooser } = self;
+        let Self { accounts, damaged, sealed_end, log_end, at, chooser } = self;
         // What was written since the last two manifests can be taken by none, and is there all the time; and as much comes while one is written.
         let tail_bytes = config.volume_bytes.max(4 * config.checkpoint_bytes);
         let owed = chooser.owed(accounts, damaged, (*sealed_end, *log_end), tail_bytes, config.volume_bytes);
         let (_, live) = accounts.sums(*log_end);
         // A small store has as much more time as it has room.
         let volume = chooser.volume_bytes + chooser.none(config.volume_bytes, live);
-        Look { owed, end: *log_end, live, volume, unjudged: tail_bytes }
+        Look { owed, at: *at, end: *log_end, live, volume, unjudged: tail_bytes }
     }
 }
 
@@ -187,7 +188,7 @@ impl Kv {
         let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
         let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
         let looked = self.looked();
-        let Looked { accounts, damaged, sealed_end, log_end, chooser } = &looked;
+        let Looked { accounts, damaged, sealed_end, log_end, chooser, .. } = &looked;
         // A disk that is full of what is dead takes nothing more: no least room is worth that.
         let is_full = shared.ledger.space.is_out_of_room();
         let room_bytes_min = if is_full { 0 } else { room_bytes_min };
@@ -227,11 +228,12 @@ impl Kv {
         let sized = config.chooser().sized(live).stocked(shared.log.waiting());
         // Until it is done, what a compaction writes stands beside what that replaces; where as much is too much, writers wait longest; and they
         // go on meanwhile.
-        let coming = 3 * sized.volume_bytes;
+        let coming = 7 * sized.volume_bytes / 2;
         // The bound is one of keys and values: what they are framed by is dead.
         let framing = sized.share(shared.ledger.framing_bytes(live));
         let beside_bytes = shared.log.idle_bytes() + shared.ledger.room_bytes() + framing + coming;
-        Looked { accounts, damaged, sealed_end, log_end, chooser: Chooser { beside_bytes, ..sized } }
+        let at = shared.time.clock().now();
+        Looked { accounts, damaged, sealed_end, log_end, at, chooser: Chooser { beside_bytes, ..sized } }
     }
 
     /// What stands before is trimmed, complete, and read by no open but through a volume.

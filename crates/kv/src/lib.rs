@@ -68,6 +68,7 @@ mod line;
 mod many;
 mod note;
 mod op;
+mod pacing;
 mod pressure;
 mod progress;
 mod rebuild;

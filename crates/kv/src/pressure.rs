@@ -4,7 +4,7 @@
 //!   memory     from half of what it may take; all of it: the longest delay
 //!   level 0    from 12 runs, 36: the longest delay
 //!   merges     from 256 MiB that wait to be merged, 1 GiB: the longest delay
-//!   dead       from the first dead byte more than is wished that came since compactions began; a volume: the longest delay
+//!   dead       as long as [`crate::pacing`] says
 //!   old        from a volume of what was too much before that; a quarter of what lives, and a volume, more: the longest delay
 //! ```
 //! The worst of them counts, squared: little at first. Rows beyond a few wait longer, none longer than [`DELAY_MAX`].
@@ -37,29 +37,24 @@ pub(crate) struct Pressure {
     /// Runs at level 0 of the ledger, and what its merges would have to read.
     pub(crate) level0_runs: u64,
     pub(crate) merge_bytes: u64,
-    /// Bytes of values on disk that are too much and can be given back: those that writers have just made, and those of before.
-    pub(crate) dead_bytes: u64,
+    /// Bytes of values on disk that are too much and can be given back, but for those that writers have just made.
     pub(crate) old_bytes: u64,
     /// Bytes that live, and about those of a volume.
     pub(crate) live_bytes: u64,
     pub(crate) volume_bytes: u64,
 }
 
-/// How long a batch waits whose rows take so many bytes.
-pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64) -> Duration {
+/// How long a batch waits whose rows take so many bytes, and which is due in a while.
+pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64, due: Duration) -> Duration {
     let memory = (pressure.memory_bytes_max / 2, pressure.memory_bytes_max);
     let worst = part(pressure.memory_bytes, memory)
         .max(part(pressure.level0_runs, LEVEL0_RUNS))
         .max(part(pressure.merge_bytes, MERGE_BYTES))
-        .max(part(pressure.dead_bytes, (0, pressure.volume_bytes)))
         .max(part(pressure.old_bytes, old_bytes(pressure.live_bytes, pressure.volume_bytes)));
-    if worst == 0 {
-        return Duration::ZERO;
-    }
     let squared = u128::from(worst) * u128::from(worst);
     let longer = u128::from((rows_bytes / ROWS_BYTES).max(1));
     let us = DELAY_MAX.as_micros() * squared * longer / u128::from(WHOLE * WHOLE);
-    let delay = Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX)).min(DELAY_MAX);
+    let delay = Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX)).max(due).min(DELAY_MAX);
     if delay < DELAY_MIN { Duration::ZERO } else { delay }
 }
 
@@ -90,9 +85,11 @@ mod tests {
         let memory = |mib| Pressure { memory_bytes: mib * MIB, ..calm };
         let level0 = |level0_runs| Pressure { level0_runs, ..calm };
         let merges = |mib| Pressure { merge_bytes: mib * MIB, ..calm };
-        let dead = |dead_mib| Pressure { dead_bytes: dead_mib * MIB, volume_bytes: 64 * MIB, ..calm };
-        let old = |old_mib, live_mib: u64| Pressure { old_bytes: old_mib * MIB, live_bytes: live_mib * MIB, ..dead(0) };
-        let rows: [(Pressure, u64, u64); 31] = [
+        let old = |old_mib, live_mib: u64| {
+            let old = Pressure { volume_bytes: 64 * MIB, ..calm };
+            Pressure { old_bytes: old_mib * MIB, live_bytes: live_mib * MIB, ..old }
+        };
+        let rows: [(Pressure, u64, u64); 27] = [
             // What is behind, the bytes of a batch's rows, microseconds.
             (calm, 200, 0),
             (memory(32), 200, 0),
@@ -113,10 +110,6 @@ mod tests {
             (merges(256), 200, 0),
             (merges(640), 200, 2_500),
             (merges(1024), 200, 10_000),
-            (dead(4), 200, 0),
-            (dead(8), 200, 156),
-            (dead(32), 200, 2_500),
-            (dead(64), 200, 10_000),
             (old(64, 0), 200, 0),
             (old(96, 0), 200, 2_500),
             (old(128, 0), 200, 10_000),
@@ -128,8 +121,15 @@ mod tests {
             (Pressure { level0_runs: u64::MAX, merge_bytes: u64::MAX, ..memory(40) }, u64::MAX, 10_000),
         ];
         for (pressure, rows_bytes, expected) in rows {
-            let delay = delay(&pressure, rows_bytes);
+            let delay = delay(&pressure, rows_bytes, Duration::ZERO);
             assert_eq!(delay, Duration::from_micros(expected), "{pressure:?}, rows of {rows_bytes} bytes");
+        }
+        // What is due later waits so long, or longer.
+        for (pressure, due, expected) in
+            [(calm, 49, 0), (calm, 50, 50), (calm, 9_000, 9_000), (calm, 11_000, 10_000), (memory(48), 2_000, 2_500)]
+        {
+            let delay = delay(&pressure, 200, Duration::from_micros(due));
+            assert_eq!(delay, Duration::from_micros(expected), "{pressure:?}, due in {due} us");
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let mut last = Duration::ZERO;
         for kib in 0..80_u64 << 10 {
             let pressure = Pressure { memory_bytes: kib << 10, memory_bytes_max: 64 * MIB, ..Pressure::default() };
-            let now = delay(&pressure, 200);
+            let now = delay(&pressure, 200, Duration::ZERO);
             assert!(now >= last && now <= DELAY_MAX, "{kib} KiB: {last:?}, then {now:?}");
             last = now;
         }

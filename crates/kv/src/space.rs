@@ -14,6 +14,7 @@ use std::time::Duration;
 use assent_world::{Clock, Moment};
 
 use crate::ledger::Ledger;
+use crate::pacing::Pacing;
 use crate::vault::{Owed, value_bytes};
 
 /// So long after a compaction the next one may begin: nobody waits for one that does not come.
@@ -47,6 +48,8 @@ pub(crate) struct Space {
     no_room: AtomicBool,
     /// Of those who say it: a look that takes its time says nothing behind the end.
     turn: Mutex<Turn>,
+    /// How fast writers may go on.
+    pub(crate) pacing: Pacing,
 }
 
 /// What compactions are about.
@@ -79,6 +82,7 @@ impl Drop for Works<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) owed: Owed,
+    pub(crate) at: Moment,
     /// Where the log ended.
     pub(crate) end: u64,
     /// Bytes that live, and about those of a volume.
@@ -144,11 +148,12 @@ impl Space {
 
     /// The end first: who reads in between finds less written since, and not what was written before it added to what was found at it.
     fn says(&self, look: &Look, old: u64) {
-        let Look { owed: Owed { bytes, room, most }, end, live, volume, .. } = *look;
+        let Look { owed: Owed { bytes, room, most }, at, end, live, volume, .. } = *look;
         let numbers = [&self.end, &self.room, &self.old, &self.bytes, &self.most, &self.live, &self.volume];
         for (place, number) in numbers.into_iter().zip([end, room, old, bytes, most, live, volume]) {
             place.store(number, Ordering::Release);
         }
+        self.pacing.look(at, end, bytes.saturating_sub(old), volume);
     }
 
     /// Whether a look would count now that the log ends there: a compaction is under way, or one may be at any time, and somebody has written.
@@ -239,7 +244,8 @@ mod tests {
     }
 
     fn look(bytes: u64) -> Look {
-        Look { owed: Owed { bytes, room: 0, most: 20_000 }, end: 10, live: 50, volume: 7, unjudged: 1000 }
+        let owed = Owed { bytes, room: 0, most: 20_000 };
+        Look { owed, at: Moment(0), end: 10, live: 50, volume: 7, unjudged: 1000 }
     }
 
     /// With so much more written.

@@ -202,17 +202,24 @@ impl Kv {
             memory_bytes_max: self.config.memory_bytes_max(),
             level0_runs: debt.level0_runs.into(),
             merge_bytes: debt.merge_bytes,
-            dead_bytes: space.bytes.saturating_sub(space.old),
             old_bytes: space.old,
             live_bytes: space.live,
             volume_bytes: space.volume,
         };
-        let delay = pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum());
+        let paced = if space.bytes > space.old { self.paced(ops) } else { Duration::ZERO };
+        let delay = pressure::delay(&pressure, ops.iter().map(Op::row_bytes).sum(), paced);
         if space.bytes > 0 {
             self.shared.ledger.space.tell();
             self.wanted.tell();
         }
         delay
+    }
+
+    /// Until these are due, at the rate at which compactions give back what is dead.
+    fn paced(&self, ops: &[Op<'_>]) -> Duration {
+        let ledger = &self.shared.ledger;
+        let bytes = ops.iter().map(Op::laid_bytes).sum();
+        ledger.space.pacing.wait(self.shared.time.clock().now(), ledger.published().0, bytes)
     }
 
     /// Values on disk that are too much.

@@ -112,9 +112,11 @@ fn writers_wait_for_the_room_of_dead_values_while_a_compaction_can_give_it_back(
         }
     }
     assert_eq!(house.kv.delay(&ops), Duration::ZERO, "nobody compacts, so a delay would buy nothing");
+    // More than is due at once.
+    let value = [7; 64 << 10];
     let mut delays = Vec::new();
     while house.kv.work(&AtOnce) {
-        delays.push(house.kv.delay(&ops));
+        delays.push(house.kv.delay(&[Op::put(0, b"one more", &value)]));
     }
     assert!(delays.iter().any(|delay| *delay > Duration::ZERO), "{delays:?}");
     assert_eq!(house.kv.delay(&ops), Duration::ZERO, "{:?}", house.kv.stats());
