@@ -47,13 +47,7 @@ impl Spare {
             chunks.used += 1;
             chunks.waiting.pop()
         };
-        match spare {
-            Some(mut chunk) => {
-                chunk.iter_mut().for_each(|word| *word.get_mut() = 0);
-                chunk
-            }
-            None => (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect(),
-        }
+        spare.unwrap_or_else(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect())
     }
 
     fn give(&self, mut given: Vec<Words>) {
@@ -101,13 +95,15 @@ impl Arena {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// So many words in one piece, all of them zero; nothing if there is no room. One writer at a time.
+    /// So many words in one piece, in which anything may stand; nothing if there is no room. Where the chunk before has room left, its
+    /// first two words are zero. One writer at a time.
     pub(crate) fn take(&self, words: usize) -> Option<(u64, &[AtomicU64])> {
         let mut at = usize::try_from(self.end()).ok()?;
         if words > CHUNK_WORDS {
             return None;
         }
         if at % CHUNK_WORDS + words > CHUNK_WORDS {
+            self.piece(u64::try_from(at).ok()?).iter().take(2).for_each(|word| word.store(0, Ordering::Relaxed));
             at = at.next_multiple_of(CHUNK_WORDS);
         }
         let list = self.lists.get(at / CHUNK_WORDS / LIST_CHUNKS)?;
@@ -156,14 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_leaves_its_chunks_to_the_next_one_which_finds_zeroes_and_no_more_wait_than_may() {
+    fn an_arena_leaves_its_chunks_to_the_next_one_and_no_more_wait_than_may() {
         let chunk_bytes = u64::try_from(CHUNK_WORDS * WORD_BYTES).unwrap();
         let spare = Arc::new(Spare::new(70 * chunk_bytes + 1));
         let fill = |chunks: usize| {
             let arena = Arena::with_room(chunks * CHUNK_WORDS, &spare);
             for _ in 0..chunks {
                 let (_, piece) = arena.take(CHUNK_WORDS - 1).unwrap();
-                assert!(piece.iter().all(|word| word.load(Ordering::Relaxed) == 0));
                 piece.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
             }
             arena
@@ -187,6 +182,31 @@ mod tests {
         assert_eq!(spare.memory_bytes(), 10 * chunk_bytes);
         drop(third);
         assert_eq!(spare.memory_bytes(), 70 * chunk_bytes);
+    }
+
+    #[test]
+    fn what_is_left_of_a_chunk_begins_with_zeroes_whatever_an_arena_before_left_there() {
+        let spare = Arc::new(Spare::new(1 << 30));
+        for rest in [0, 1, 2, 3, 100] {
+            for _ in 0..2 {
+                let arena = Arena::with_room(3 * CHUNK_WORDS, &spare);
+                let (at, piece) = arena.take(CHUNK_WORDS - 1 - rest).unwrap();
+                piece.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+                let (next, piece) = arena.take(rest + 1).unwrap();
+                piece.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+                assert_eq!(next, u64::try_from(CHUNK_WORDS).unwrap());
+                let behind = at + u64::try_from(CHUNK_WORDS - 1 - rest).unwrap();
+                let left: Vec<u64> = if rest == 0 {
+                    Vec::new()
+                } else {
+                    arena.piece(behind).iter().map(|word| word.load(Ordering::Relaxed)).collect()
+                };
+                assert_eq!(left.len(), rest);
+                assert!(left.iter().take(2).all(|word| *word == 0), "{rest}: {left:?}");
+                // All of the chunk is written over: the next arena finds nothing of that.
+                arena.piece(1).iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            }
+        }
     }
 
     #[test]

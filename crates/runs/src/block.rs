@@ -44,12 +44,21 @@ impl BlockBuilder {
         };
         self.since_restart += 1;
         let rest = entry.key.get(shared..).unwrap_or_default();
-        lay(&mut self.bytes, number(shared));
-        lay(&mut self.bytes, number(rest.len()));
-        lay(&mut self.bytes, entry.value.map_or(0, |value| number(value.len()) + 1));
+        let value = entry.value.unwrap_or_default();
+        // Asked for once, and not with each piece.
+        self.bytes.reserve(4 * NUMBER_BYTES_MAX + rest.len() + value.len());
+        match (short(shared), short(rest.len()), short(entry.value.map_or(0, |value| value.len() + 1))) {
+            // Most are so short.
+            (Some(shared), Some(rest), Some(value)) => self.bytes.extend_from_slice(&[shared, rest, value]),
+            _ => {
+                lay(&mut self.bytes, number(shared));
+                lay(&mut self.bytes, number(rest.len()));
+                lay(&mut self.bytes, entry.value.map_or(0, |value| number(value.len()) + 1));
+            }
+        }
         lay(&mut self.bytes, entry.seq);
         self.bytes.extend_from_slice(rest);
-        self.bytes.extend_from_slice(entry.value.unwrap_or_default());
+        self.bytes.extend_from_slice(value);
         self.last.truncate(shared);
         self.last.extend_from_slice(rest);
     }
@@ -108,7 +117,23 @@ fn number(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
+/// A number that is a varint of one byte.
+fn short(length: usize) -> Option<u8> {
+    u8::try_from(length).ok().filter(|length| *length < 0x80)
+}
+
 fn lay(bytes: &mut Vec<u8>, mut value: u64) {
+    if value < 1 << 56 {
+        // Seven bits to a byte, all bytes at once, and those behind the last one are taken back.
+        let halves = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
+        let quarters = (halves & 0x0000_3fff_0000_3fff) | (halves & 0x0fff_c000_0fff_c000) << 2;
+        let spread = (quarters & 0x007f_007f_007f_007f) | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
+        let last = (u64::BITS - 1 - (spread | 1).leading_zeros()) / u8::BITS;
+        let goes_on = 0x0080_8080_8080_8080 & !(u64::MAX << (last * u8::BITS));
+        let end = bytes.len() + usize::try_from(last).unwrap_or(0) + 1;
+        bytes.extend_from_slice(&(spread | goes_on).to_le_bytes());
+        return bytes.truncate(end);
+    }
     loop {
         let [low, ..] = (value & 0x7f).to_le_bytes();
         value >>= 7;
@@ -129,9 +154,29 @@ fn number_bytes(bytes: &[u8]) -> Option<usize> {
     bytes.iter().take(NUMBER_BYTES_MAX).position(|byte| *byte < 0x80).map(|last| last + 1)
 }
 
+#[inline]
 fn take(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let from = bytes.get(*at..)?;
+    if let Some(word) = from.first_chunk() {
+        let word = u64::from_le_bytes(*word);
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends != 0 {
+            // What is up to the first byte that ends, seven bits of each, all bytes at once.
+            let last = ends.trailing_zeros() / u8::BITS;
+            *at += usize::try_from(last + 1).unwrap_or(0);
+            let spread = word & 0x7f7f_7f7f_7f7f_7f7f & u64::MAX >> (u64::BITS - u8::BITS * (last + 1));
+            let quarters = (spread & 0x007f_007f_007f_007f) | (spread & 0x7f00_7f00_7f00_7f00) >> 1;
+            let halves = (quarters & 0x0000_3fff_0000_3fff) | (quarters & 0x3fff_0000_3fff_0000) >> 2;
+            return Some((halves & 0x0fff_ffff) | (halves & 0x0fff_ffff_0000_0000) >> 4);
+        }
+    }
+    take_slowly(from, at)
+}
+
+/// One that is long, or near the end.
+fn take_slowly(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let (mut value, mut shift) = (0, 0);
-    for byte in bytes.get(*at..)?.iter().take(NUMBER_BYTES_MAX) {
+    for byte in bytes.iter().take(NUMBER_BYTES_MAX) {
         *at += 1;
         value |= u64::from(byte & 0x7f) << shift;
         if *byte < 0x80 {
@@ -336,6 +381,11 @@ impl BlockCursor {
         self.stands().then_some(self.key.as_slice())
     }
 
+    /// The place in the owner's order of the entry where it stands.
+    pub(crate) fn seq(&self) -> Option<u64> {
+        self.at.as_ref().map(|at| self.block.seq(at))
+    }
+
     /// To the first entry.
     pub(crate) fn first(&mut self) -> Result<(), Malformed> {
         self.restart(0)
@@ -441,5 +491,36 @@ fn compare(head: &[u8], rest: &[u8], key: &[u8]) -> Ordering {
     match key.split_at_checked(head.len()) {
         Some((front, back)) => head.cmp(front).then_with(|| rest.cmp(back)),
         None => head.cmp(key),
+    }
+}
+
+#[cfg(test)]
+mod numbers {
+    use super::*;
+
+    #[test]
+    fn a_number_of_any_length_comes_back_wherever_it_stands() {
+        for bits in 0..u64::BITS {
+            for value in [0, (1 << bits) - 1, 1 << bits, 1 << bits | 1, u64::MAX >> bits] {
+                let (mut plain, mut rest) = (Vec::new(), value);
+                while rest > 0x7f {
+                    plain.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+                    rest >>= 7;
+                }
+                plain.push(u8::try_from(rest).unwrap());
+                let mut laid = vec![9];
+                lay(&mut laid, value);
+                assert_eq!(laid.get(1..), Some(plain.as_slice()), "{value:#x}");
+                // At the very end, and with other numbers behind it.
+                for behind in [0, 1, 6, 7, 8] {
+                    laid.truncate(1 + plain.len());
+                    laid.resize(1 + plain.len() + behind, 0xff);
+                    let mut at = 1;
+                    assert_eq!((take(&laid, &mut at), at), (Some(value), 1 + plain.len()), "{value:#x}, {behind}");
+                    assert_eq!(laid.get(1..).and_then(number_bytes), Some(plain.len()), "{value:#x}, {behind}");
+                }
+            }
+        }
+        assert_eq!([&[][..], &[0x80], &[0xff; 10]].map(|bytes| take(bytes, &mut 0)), [None; 3]);
     }
 }

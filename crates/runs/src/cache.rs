@@ -216,9 +216,14 @@ impl Cache {
         Some(row)
     }
 
-    /// Whether any row is there.
-    pub(crate) fn has_rows(&self) -> bool {
-        !self.rows.is_empty()
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        u64::try_from(self.rows.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes all rows away but those of which it is true.
+    pub(crate) fn retain_rows(&self, is_kept: impl Fn(u64, &Row) -> bool) {
+        self.rows.retain(|hash, row| is_kept(*hash, row));
     }
 
     /// Whether a row that is not there should be: while there is room each, and then those that are asked for a second time.

@@ -82,4 +82,7 @@ pub(crate) trait Cursor: Send {
 
     /// The key of that: most of a walk over many sources is to compare keys.
     fn key(&self) -> Option<&[u8]>;
+
+    /// The place of that in the owner's order.
+    fn seq(&self) -> Option<u64>;
 }

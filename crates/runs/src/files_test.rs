@@ -172,6 +172,10 @@ impl Cursor for OverBlock {
     fn key(&self) -> Option<&[u8]> {
         self.0.key()
     }
+
+    fn seq(&self) -> Option<u64> {
+        self.0.seq()
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Stretch {
     fn of<'p>(run: &Run, places: impl Iterator<Item = &'p Place> + Clone, bytes: u64) -> Self {
         let at = places.clone().map(|place| place.offset).min().unwrap_or_default();
         let end = places.map(|place| place.offset.saturating_add(place.length.into())).max().unwrap_or_default();
-        let read = if end.saturating_sub(at) == bytes { run.read_at(at, bytes).ok() } else { None };
+        let read = if end.saturating_sub(at) == bytes { run.read_at(at, bytes, Vec::new()).ok() } else { None };
         Self { at, bytes: read.unwrap_or_default() }
     }
 

@@ -87,4 +87,8 @@ impl Cursor for LevelCursor {
     fn key(&self) -> Option<&[u8]> {
         self.walk.as_ref().and_then(Cursor::key)
     }
+
+    fn seq(&self) -> Option<u64> {
+        self.walk.as_ref().and_then(Cursor::seq)
+    }
 }

@@ -26,6 +26,8 @@ use crate::version::Frozen;
 /// A longer row, with what is beside it, is looked up each time: its block costs no more than to copy it.
 const ROW_BYTES_MAX: usize = 8 << 10;
 const HEAD_BYTES: usize = 16;
+/// With fewer rows than such a part of what a flush brought, each row is looked for in that, and not the other way round.
+const FEW_ROWS: u64 = 4;
 const _: () = assert!(ROW_BYTES_MAX <= 0xffff, "lengths take two bytes");
 
 /// What is known of a key.
@@ -145,15 +147,25 @@ impl Memo {
         let moment = Moment { flushes: flushes + u64::from(flushed.is_some()), era };
         // From here on nobody keeps a row before that version is shown.
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = moment;
-        if let Some(frozen) = flushed.filter(|_| self.cache.has_rows()) {
+        if let Some(frozen) = flushed.filter(|_| self.cache.rows() > 0) {
             // What was erased before is older than its entries.
             let erased = Erased::of(&frozen.erases);
-            frozen.table.each(|key, seq| {
-                // The flush left out what was erased, and who looks may know nothing of the range any more.
+            // The flush left out what was erased, and who looks may know nothing of the range any more.
+            let is_over = |key: &[u8], seq: u64, row: &Row| {
                 let from = seq.max(erased.over(key));
-                let is_over = |row: &Row| row.read().is_none_or(|kept| kept.seq < from);
-                self.cache.drop_row(filter::hash(key), is_over);
-            });
+                row.read().is_none_or(|kept| kept.seq < from)
+            };
+            if self.cache.rows() < frozen.table.entries() / FEW_ROWS {
+                self.cache.retain_rows(|hash, row| {
+                    let key = row.read().map_or(&[][..], |kept| kept.key);
+                    let newest = frozen.table.get(key, hash, u64::MAX);
+                    newest.is_none_or(|newest| !is_over(key, newest.seq, row))
+                });
+            } else {
+                frozen.table.each(|key, seq| {
+                    self.cache.drop_row(filter::hash(key), |row| is_over(key, seq, row));
+                });
+            }
         }
         Self { moment, ..self.clone() }
     }
@@ -175,9 +187,11 @@ mod tests {
         row.read().map(|kept| (kept.seq, kept.value.to_vec()))
     }
 
-    fn flushed(entries: &[Entry<'_>]) -> Frozen {
+    /// With as many others as make the rows many beside them, or few.
+    fn flushed(entries: &[Entry<'_>], others: u32) -> Frozen {
         let table = Arc::new(Memtable::with_room(1 << 16, 0, &Arc::new(Spare::new(0))));
         entries.iter().for_each(|entry| assert!(table.insert(entry)));
+        (0..others).for_each(|key| assert!(table.insert(&Entry { key: &key.to_be_bytes(), seq: 9, value: None })));
         Frozen { table, mark: 9, erases: Vec::new() }
     }
 
@@ -216,6 +230,10 @@ mod tests {
 
     #[test]
     fn a_flush_drops_what_it_brings_newer_and_shuts_out_who_looked_before_it() {
+        [0, 100].into_iter().for_each(drops_what_it_brings_newer);
+    }
+
+    fn drops_what_it_brings_newer(others: u32) {
         let memo = memo();
         let hash = filter::hash;
         for key in [&b"a"[..], b"b", b"c"] {
@@ -224,14 +242,15 @@ mod tests {
         memo.keep(b"e", hash(b"e"), (6, b"found in memory"), b"beside");
         memo.keep(b"f", hash(b"f"), (8, b"found in memory that came later"), b"");
         let entry = |key, seq, value| Entry { key, seq, value };
-        let table = flushed(&[
+        let entries = [
             entry(&b"a"[..], 2, Some(&b"older"[..])),
             entry(b"a", 3, Some(b"new")),
             entry(b"b", 4, None),
             entry(b"d", 5, Some(b"not asked for")),
             entry(b"e", 6, Some(b"found in memory")),
             entry(b"f", 7, Some(b"overwritten by now")),
-        ]);
+        ];
+        let table = flushed(&entries, others);
         let next = memo.after(Some(&table), false);
         let seen = |memo: &Memo, key: &[u8]| memo.recall(key, hash(key), 9).map(|row| row.read().unwrap().seq);
         let all = [&b"a"[..], b"b", b"c", b"d", b"e", b"f"].map(|key| seen(&next, key));
@@ -247,13 +266,13 @@ mod tests {
     fn a_flush_leaves_no_row_of_what_it_left_out_because_it_was_erased() {
         let hash = filter::hash;
         let entry = |key, seq| Entry { key, seq, value: Some(&b"v"[..]) };
-        for has_forgotten in [false, true] {
+        for (has_forgotten, others) in [(false, 0), (false, 100), (true, 0), (true, 100)] {
             let memo = memo();
             for (key, seq) in [(&b"a"[..], 4), (b"b", 5), (b"c", 4)] {
                 memo.keep(key, hash(key), (seq, b"found in memory"), b"");
             }
             let erases = vec![Range { from: b"a".to_vec(), to: Some(b"c".to_vec()), seq: 5 }];
-            let frozen = Frozen { erases, ..flushed(&[entry(b"a", 4), entry(b"b", 5), entry(b"c", 4)]) };
+            let frozen = Frozen { erases, ..flushed(&[entry(b"a", 4), entry(b"b", 5), entry(b"c", 4)], others) };
             let next = memo.after(Some(&frozen), has_forgotten);
             // Of this era or the one before: the row itself must have gone, whatever is believed.
             let left = |key: &[u8]| memo.cache.row(hash(key)).map(|row| row.read().unwrap().seq);

@@ -140,7 +140,14 @@ impl<'a> Node<'a> {
     }
 
     fn copy_key(self, out: &mut Vec<u8>) {
-        copy(Some(self.key()), self.sizes().key, out);
+        let length = self.lay_key(out);
+        out.truncate(length);
+    }
+
+    /// Lays the key, and what it is padded with behind it; how long it is.
+    fn lay_key(self, out: &mut Vec<u8>) -> usize {
+        copy(self.key(), out);
+        self.sizes().key
     }
 
     /// Nothing for a tombstone.
@@ -157,11 +164,18 @@ impl<'a> Node<'a> {
 
     /// False for a tombstone.
     fn copy_value(self, out: &mut Vec<u8>) -> bool {
+        let length = self.lay_value(out);
+        out.truncate(length.unwrap_or(0));
+        length.is_some()
+    }
+
+    /// As [`Node::lay_key`]; nothing for a tombstone.
+    fn lay_value(self, out: &mut Vec<u8>) -> Option<usize> {
         let sizes = self.sizes();
-        let Some(value) = sizes.value else { return false };
+        let value = sizes.value?;
         let end = sizes.value_at() + value.div_ceil(WORD_BYTES);
-        copy(self.words.get(sizes.value_at()..end), value, out);
-        true
+        copy(self.words.get(sizes.value_at()..end).unwrap_or_default(), out);
+        Some(value)
     }
 }
 
@@ -192,13 +206,11 @@ fn lay(words: Option<&[AtomicU64]>, bytes: &[u8]) {
     }
 }
 
-fn copy(words: Option<&[AtomicU64]>, length: usize, out: &mut Vec<u8>) {
-    let words = words.unwrap_or_default();
+fn copy(words: &[AtomicU64], out: &mut Vec<u8>) {
     // What stood there is written over: most rows are as long as the one before.
     out.resize(words.len() * WORD_BYTES, 0);
     let (chunks, _) = out.as_chunks_mut();
     chunks.iter_mut().zip(words).for_each(|(to, word)| *to = word.load(Memory::Relaxed).to_be_bytes());
-    out.truncate(length);
 }
 
 struct Sizes {
@@ -259,10 +271,13 @@ impl Memtable {
         let Entry { key, seq, value } = *entry;
         let sizes = Sizes { key: key.len(), height: height_at(self.arena.end()), value: value.map(<[u8]>::len) };
         let Some((at, piece)) = self.arena.take(sizes.words()) else { return false };
-        for (word, value) in piece.iter().zip([seq, sizes.pack()]) {
+        for (word, value) in piece.iter().zip([seq, sizes.pack(), NOWHERE]) {
             word.store(value, Memory::Relaxed);
         }
         lay(piece.get(HEAD_WORDS..sizes.links_at()), key);
+        // The piece may be memory of a table that is gone, as that left it.
+        let links = piece.get(sizes.links_at()..sizes.value_at()).unwrap_or_default();
+        links.iter().for_each(|link| link.store(NOWHERE, Memory::Relaxed));
         lay(piece.get(sizes.value_at()..), value.unwrap_or_default());
         let node = Node { words: piece };
         self.places.put(

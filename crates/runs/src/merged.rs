@@ -37,7 +37,7 @@ pub(crate) struct Merged {
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     source: usize,
-    /// Of its key.
+    /// Of its key, turned round for a walk back: what is less shows first.
     front: u128,
 }
 
@@ -50,6 +50,14 @@ fn front(key: &[u8]) -> u128 {
         padded
     };
     u128::from_be_bytes(key.first_chunk().copied().unwrap_or_else(padded))
+}
+
+/// The same, as it stands in the heap.
+fn standing(way: Way, key: &[u8]) -> u128 {
+    match way {
+        Way::Onward => front(key),
+        Way::Back => !front(key),
+    }
 }
 
 /// What a source that moves alone has before it.
@@ -114,7 +122,7 @@ impl Merged {
         };
         match source.key().map(is_before) {
             Some(true) => return Ok(()),
-            Some(false) => top.front = source.key().map_or(0, front),
+            Some(false) => top.front = source.key().map_or(0, |key| standing(self.way, key)),
             None => _ = self.heap.swap_remove(0),
         }
         self.alone = None;
@@ -124,9 +132,11 @@ impl Merged {
 
     /// The source on top moves alone from here on, if no other one stands on the key that it shows.
     fn stand_alone(&mut self) {
-        let others = [1, 2].into_iter().filter(|other| *other < self.heap.len());
-        let next = others.min_by(|a, b| self.order(*a, *b));
-        let next = next.and_then(|next| self.heap.get(next)).and_then(|next| self.sources.get(next.source));
+        let next = match self.heap.get(1..).unwrap_or_default() {
+            [one, other, ..] if self.is_before(*other, *one) => Some(other),
+            others => others.first(),
+        };
+        let next = next.and_then(|next| self.sources.get(next.source));
         self.alone = match next.and_then(|next| next.key()) {
             None => Some(Fence::None),
             Some(next) => {
@@ -174,7 +184,7 @@ impl Merged {
     fn pass(&mut self, hidden: &mut dyn FnMut(&Entry<'_>)) -> Result<(), RunsError> {
         let mut is_shown = true;
         let top = self.heap.first().map(|top| top.source);
-        let left = front(&self.leaving);
+        let (way, left) = (self.way, standing(self.way, &self.leaving));
         while let Some(top) = self.heap.first_mut().filter(|top| top.front == left) {
             let Some(source) = self.sources.get_mut(top.source) else { break };
             if source.key() != Some(self.leaving.as_slice()) {
@@ -189,7 +199,7 @@ impl Merged {
                 Way::Back => source.prev()?,
             }
             match source.key() {
-                Some(key) => top.front = front(key),
+                Some(key) => top.front = standing(way, key),
                 None => _ = self.heap.swap_remove(0),
             }
             self.sink(0);
@@ -206,35 +216,39 @@ impl Merged {
         (self.way, self.alone) = (way, None);
         self.heap.clear();
         let keys = self.sources.iter().map(|source| source.key()).enumerate();
-        let stands = |(source, key): (usize, Option<&[u8]>)| key.map(|key| Standing { source, front: front(key) });
+        let stands =
+            |(source, key): (usize, Option<&[u8]>)| key.map(|key| Standing { source, front: standing(way, key) });
         self.heap.extend(keys.filter_map(stands));
         (0..self.heap.len() / 2).rev().for_each(|place| self.sink(place));
     }
 
     /// Moves what stands at a place of the heap down to where it belongs.
     fn sink(&mut self, mut place: usize) {
+        let Some(moved) = self.heap.get(place).copied() else { return };
         loop {
-            let below = [2 * place + 1, 2 * place + 2].into_iter().filter(|below| *below < self.heap.len());
-            let nearest = below.min_by(|a, b| self.order(*a, *b));
-            match nearest {
-                Some(below) if self.order(below, place).is_lt() => self.heap.swap(below, place),
-                _ => return,
+            let mut below = 2 * place + 1;
+            let Some(mut nearest) = self.heap.get(below).copied() else { break };
+            if let Some(other) = self.heap.get(below + 1).copied()
+                && self.is_before(other, nearest)
+            {
+                (below, nearest) = (below + 1, other);
             }
-            place = nearest.unwrap_or(place);
+            if !self.is_before(nearest, moved) {
+                break;
+            }
+            self.heap.get_mut(place).into_iter().for_each(|here| *here = nearest);
+            place = below;
         }
+        self.heap.get_mut(place).into_iter().for_each(|here| *here = moved);
     }
 
-    /// Which of two places of the heap shows first.
-    fn order(&self, a: usize, b: usize) -> Ordering {
-        let (Some(a), Some(b)) = (self.heap.get(a), self.heap.get(b)) else { return Ordering::Equal };
-        let by_front = match self.way {
-            Way::Onward => a.front.cmp(&b.front),
-            Way::Back => b.front.cmp(&a.front),
-        };
-        by_front.then_with(|| self.order_alike(a.source, b.source))
+    /// Which of two shows first.
+    #[inline]
+    fn is_before(&self, a: Standing, b: Standing) -> bool {
+        a.front < b.front || (a.front == b.front && self.order_alike(a.source, b.source).is_lt())
     }
 
-    /// The same of two whose keys have the same front: not laid into the other, which is asked for each step.
+    /// The order of two whose keys have the same front: not laid into the other, which is asked for each step.
     #[inline(never)]
     fn order_alike(&self, a: usize, b: usize) -> Ordering {
         let (Some(here), Some(there)) = (self.sources.get(a), self.sources.get(b)) else { return Ordering::Equal };
@@ -242,8 +256,7 @@ impl Merged {
             Way::Onward => here.key().cmp(&there.key()),
             Way::Back => there.key().cmp(&here.key()),
         };
-        let seq = |source: &dyn Cursor| source.entry().map(|entry| entry.seq);
-        by_key.then_with(|| seq(&**there).cmp(&seq(&**here))).then_with(|| a.cmp(&b))
+        by_key.then_with(|| there.seq().cmp(&here.seq())).then_with(|| a.cmp(&b))
     }
 
     fn top(&self) -> Option<&dyn Cursor> {
@@ -286,5 +299,9 @@ impl Cursor for Merged {
 
     fn key(&self) -> Option<&[u8]> {
         self.top()?.key()
+    }
+
+    fn seq(&self) -> Option<u64> {
+        self.top()?.seq()
     }
 }

@@ -55,8 +55,10 @@ impl Standing {
 impl Ahead {
     fn piece(&mut self, run: &Run, place: Place) -> Result<&[u8], RunsError> {
         if self.part(place).is_none() {
-            self.bytes = run.read_at(place.offset, AHEAD_BYTES.max(u64::from(place.length)))?;
-            self.from = place.offset;
+            let ahead = AHEAD_BYTES.max(u64::from(place.length));
+            // What fails leaves nothing behind.
+            let memory = std::mem::take(&mut self.bytes);
+            (self.from, self.bytes) = (place.offset, run.read_at(place.offset, ahead, memory)?);
         }
         // A piece that the file's end cuts off has no checksum either.
         Ok(self.part(place).unwrap_or_default())
@@ -252,5 +254,9 @@ impl Cursor for RunCursor {
 
     fn key(&self) -> Option<&[u8]> {
         self.data.cursor.key()
+    }
+
+    fn seq(&self) -> Option<u64> {
+        self.data.cursor.seq()
     }
 }

@@ -290,14 +290,23 @@ impl Run {
         }
     }
 
-    /// Bytes of the file, at most up to its end.
-    pub(crate) fn read_at(&self, at: u64, bytes: u64) -> Result<Vec<u8>, RunsError> {
+    /// Bytes of the file, at most up to its end, in this memory.
+    pub(crate) fn read_at(&self, at: u64, bytes: u64, memory: Vec<u8>) -> Result<Vec<u8>, RunsError> {
         let bytes = bytes.min(self.facts.bytes.saturating_sub(at));
-        self.read_file(&*self.file()?, at, bytes)
+        self.read_into(&*self.file()?, at, bytes, memory)
     }
 
     fn read_file(&self, file: &dyn File, at: u64, bytes: u64) -> Result<Vec<u8>, RunsError> {
-        let mut buffer = vec![0; usize::try_from(bytes).unwrap_or(0)];
+        self.read_into(file, at, bytes, Vec::new())
+    }
+
+    fn read_into(&self, file: &dyn File, at: u64, bytes: u64, mut buffer: Vec<u8>) -> Result<Vec<u8>, RunsError> {
+        let bytes = usize::try_from(bytes).unwrap_or(0);
+        match buffer.capacity() {
+            // The system has memory that is zero.
+            0 => buffer = vec![0; bytes],
+            _ => buffer.resize(bytes, 0),
+        }
         let read = read_exact_at(file, at, &mut buffer);
         let read = read.map_err(|error| RunsError::disk("read", &self.path, &error))?;
         if read < buffer.len() {

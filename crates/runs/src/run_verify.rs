@@ -70,7 +70,7 @@ impl Run {
     fn verify_footer(&self, opened: &Opened) -> Result<(), RunsError> {
         let length = u64::try_from(FOOTER_BYTES).unwrap_or(u64::MAX);
         let at = self.facts().bytes.saturating_sub(length);
-        let bytes = self.read_at(at, length)?;
+        let bytes = self.read_at(at, length, Vec::new())?;
         let footer = bytes.first_chunk().ok_or_else(|| "too short for a run".to_owned());
         match footer.and_then(|footer| Footer::read(footer, self.id())) {
             Ok(footer) if footer == opened.footer => Ok(()),

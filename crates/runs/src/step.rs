@@ -212,8 +212,11 @@ impl<'a> Task<'a> {
             } else {
                 self.write(&entry, to, &mut *tally, &mut output)?;
             }
+            let shown = entry.seq;
             merged.advance(&mut |hidden| {
-                if hidden.value.is_some() {
+                debug_assert!(hidden.seq < shown, "no row is in two runs");
+                // One that were would not leave: what it leads to is not dead.
+                if hidden.value.is_some() && hidden.seq < shown {
                     tally.leaves(hidden);
                 }
             })?;

@@ -18,7 +18,9 @@ pub(crate) struct Sorted {
     at: usize,
     /// Nodes before are in the processor's cache.
     touched: usize,
+    /// The key that was shown last, and what it is padded with.
     key: Vec<u8>,
+    key_bytes: usize,
     value: Vec<u8>,
 }
 
@@ -29,7 +31,7 @@ const LINE_WORDS: usize = 8;
 impl Sorted {
     /// Of nodes in order.
     pub(super) const fn new(table: Arc<Memtable>, nodes: Vec<Fronted>) -> Self {
-        Self { table, nodes, at: 0, touched: 0, key: Vec::new(), value: Vec::new() }
+        Self { table, nodes, at: 0, touched: 0, key: Vec::new(), key_bytes: 0, value: Vec::new() }
     }
 
     /// The newest entry of the next key.
@@ -37,18 +39,17 @@ impl Sorted {
         if self.at >= self.touched {
             self.touch();
         }
-        let (mut front, mut node) = self.here()?;
         // Of the key before, and older: its front is the same.
-        while self.at > 0 && self.is_front_before(front) && node.key_order(&self.key) == Ordering::Equal {
+        while self.is_front_before() && self.here()?.key_order(self.key.get(..self.key_bytes)?) == Ordering::Equal {
             self.at += 1;
-            (front, node) = self.here()?;
         }
-        let Self { table, nodes, at, key, value, .. } = self;
+        let Self { table, nodes, at, key, key_bytes, value, .. } = self;
         let node = nodes.get(*at).and_then(|(_, place)| table.node(*place))?;
         *at += 1;
-        node.copy_key(key);
-        let is_value = node.copy_value(value);
-        Some(Entry { key, seq: node.seq(), value: is_value.then_some(value.as_slice()) })
+        *key_bytes = node.lay_key(key);
+        let value_bytes = node.lay_value(value);
+        let value = value_bytes.and_then(|bytes| value.get(..bytes));
+        Some(Entry { key: key.get(..*key_bytes)?, seq: node.seq(), value })
     }
 
     /// Fetches what comes next into the processor's cache, all of it at once: one by one each would be waited for.
@@ -60,13 +61,14 @@ impl Sorted {
         self.touched = self.at + TOUCHED;
     }
 
-    fn here(&self) -> Option<([u64; 2], Node<'_>)> {
-        let (front, place) = self.nodes.get(self.at)?;
-        Some((*front, self.table.node(*place)?))
+    fn here(&self) -> Option<Node<'_>> {
+        self.nodes.get(self.at).and_then(|(_, place)| self.table.node(*place))
     }
 
-    fn is_front_before(&self, front: [u64; 2]) -> bool {
-        self.at.checked_sub(1).and_then(|before| self.nodes.get(before)).is_some_and(|(before, _)| *before == front)
+    /// Whether it stands on a key with the front of the one before.
+    fn is_front_before(&self) -> bool {
+        let before = self.at.checked_sub(1).and_then(|before| self.nodes.get(before..=self.at));
+        matches!(before, Some([(before, _), (front, _)]) if before == front)
     }
 }
 
@@ -173,5 +175,9 @@ impl Cursor for MemCursor {
 
     fn key(&self) -> Option<&[u8]> {
         self.stands.is_some().then_some(self.key.as_slice())
+    }
+
+    fn seq(&self) -> Option<u64> {
+        self.stands.map(|stands| stands.seq)
     }
 }
