@@ -5,6 +5,7 @@
 //! Because appending and staging happen under one lock, the queue's order is the log's order.
 //! Deliberately absent: the lock itself, and I/O.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::line::{Line, Place};
 use crate::note::Moment;
 use crate::op::{Durability, Op};
 use crate::record::{Became, Effect, Effects};
-use crate::under_way::{Newest, UnderWay};
+use crate::under_way::{Newest, UNKNOWN_MAX, UnderWay};
 use crate::{KvError, Pending};
 
 /// What an outcome takes of the journal, at most: a block.
@@ -67,8 +68,8 @@ pub(crate) struct Desk {
     held: Keyed<Xid>,
     /// Who waits for them.
     pub(crate) line: Arc<Line>,
-    /// Keys of the queue.
-    under_way: UnderWay,
+    /// Keys of the queue, as far as somebody asked.
+    under_way: RefCell<UnderWay>,
     /// Ranges that entries of the queue erase, and the end of the newest one over each key.
     erased: Covers<Lsn>,
     queue: VecDeque<Staged>,
@@ -95,7 +96,7 @@ impl Desk {
             branches: BTreeMap::new(),
             held: Keyed::default(),
             line: Arc::default(),
-            under_way: UnderWay::default(),
+            under_way: RefCell::default(),
             erased: Covers::default(),
             queue: VecDeque::new(),
             rows_bytes: 0,
@@ -183,7 +184,8 @@ impl Desk {
 
     /// The same of entries that name the key themselves.
     fn queued(&self, keyspace: u32, key: &[u8]) -> Option<OnItsWay> {
-        let Newest { end, nth } = self.under_way.newest(keyspace, key)?;
+        self.learn(0);
+        let Newest { end, nth } = self.under_way.borrow().newest(keyspace, key)?;
         let count = self.queue.partition_point(|staged| staged.ticket.end <= end);
         let is_it = |effect: &&Effect| {
             effect.keyspace == keyspace && *effect.key == *key && !matches!(effect.became, Became::Erased { .. })
@@ -200,6 +202,14 @@ impl Desk {
         self.queue.range(..count).rev().find_map(|Staged { ticket, effects, .. }| {
             effects.iter().rev().find(is_it).map(|effect| way(ticket, effect))
         })
+    }
+
+    /// Has all effects of the queue known by their keys, but for so many of the newest.
+    fn learn(&self, unknown: usize) {
+        let mut under_way = self.under_way.borrow_mut();
+        while let Some(Staged { ticket, effects, .. }) = under_way.next(unknown).and_then(|nth| self.queue.get(nth)) {
+            under_way.learn(ticket.end, effects);
+        }
     }
 
     /// What to wait for until the entry that ends there is visible.
@@ -290,15 +300,16 @@ impl Desk {
     /// Puts an appended entry behind those before it.
     pub(crate) fn stage(&mut self, staged: Staged) {
         let end = staged.ticket.end;
-        for (nth, effect @ Effect { keyspace, key, became }) in staged.effects.iter().enumerate() {
-            match became {
-                Became::Erased { to } => self.erased.insert(*keyspace, (key, to.as_deref()), end),
-                Became::Value { .. } | Became::Nothing => self.under_way.add(*keyspace, key, Newest { end, nth }),
+        for effect @ Effect { keyspace, key, became } in &staged.effects {
+            if let Became::Erased { to } = became {
+                self.erased.insert(*keyspace, (key, to.as_deref()), end);
             }
             self.names.take(effect);
             self.rows_bytes += effect.row_bytes();
         }
+        self.under_way.get_mut().comes(staged.effects.len());
         self.queue.push_back(staged);
+        self.learn(UNKNOWN_MAX);
     }
 
     /// The log has acknowledged up to here under its policy.
@@ -321,10 +332,9 @@ impl Desk {
             self.rows_bytes = self.rows_bytes.saturating_sub(effect.row_bytes());
             if let Became::Erased { to } = became {
                 self.erased.remove(*keyspace, (key, to.as_deref()), staged.ticket.end);
-            } else {
-                self.under_way.remove(*keyspace, key);
             }
         }
+        self.under_way.get_mut().goes(&staged.effects);
         match staged.turn {
             Turn::Plain => {}
             Turn::Prepared(xid) => {
@@ -406,9 +416,44 @@ mod tests {
         let end = |desk: &Desk, key: &[u8]| desk.on_its_way(0, key).map(|way| way.end.0);
         assert_eq!([&b"a"[..], b"b", b"c", b"d"].map(|key| end(&desk, key)), [Some(10), Some(20), Some(20), None]);
         // As if later ones were of the same hashes.
-        desk.under_way.add(0, b"a", Newest { end: Lsn(20), nth: 1 });
-        desk.under_way.add(0, b"d", Newest { end: Lsn(20), nth: 0 });
-        desk.under_way.add(0, b"c", Newest { end: Lsn(20), nth: 7 });
+        desk.under_way.get_mut().add(0, b"a", Newest { end: Lsn(20), nth: 1 });
+        desk.under_way.get_mut().add(0, b"d", Newest { end: Lsn(20), nth: 0 });
+        desk.under_way.get_mut().add(0, b"c", Newest { end: Lsn(20), nth: 7 });
         assert_eq!([&b"a"[..], b"b", b"c", b"d"].map(|key| end(&desk, key)), [Some(10), Some(20), Some(20), None]);
+    }
+
+    #[test]
+    fn entries_are_learnt_by_who_asks_and_when_too_many_are_not() {
+        let mut desk = Desk::new(Finished::new(1, Lsn::ZERO));
+        let learnt = |desk: &Desk| desk.under_way.borrow().next(0).unwrap_or(desk.queue.len());
+        let keys: Vec<[u8; 4]> = (0..3 * UNKNOWN_MAX).map(|key| u32::try_from(key).unwrap().to_be_bytes()).collect();
+        let ends = |desk: &Desk, key: usize| desk.on_its_way(0, &keys[key]).map(|way| way.end.0);
+        let stage = |desk: &mut Desk, end: u64, keys: &[[u8; 4]]| {
+            desk.stage(staged(end, &keys.iter().map(<[u8; 4]>::as_slice).collect::<Vec<_>>()));
+        };
+        // Published before anybody asks.
+        stage(&mut desk, 10, &keys[..7]);
+        assert_eq!((learnt(&desk), desk.ready(Lsn(10)).is_some()), (0, true));
+        assert!(desk.under_way.borrow().is_empty());
+        for entry in 0..UNKNOWN_MAX / 4 {
+            stage(&mut desk, 20 + 10 * u64::try_from(entry).unwrap(), &keys[4 * entry..4 * entry + 4]);
+        }
+        assert_eq!(learnt(&desk), 0, "as many as may be unknown");
+        stage(&mut desk, 1 << 20, &keys[2 * UNKNOWN_MAX..2 * UNKNOWN_MAX + 1]);
+        assert_eq!(learnt(&desk), 1, "one beyond");
+        stage(&mut desk, 2 << 20, &keys[..2 * UNKNOWN_MAX]);
+        assert_eq!(learnt(&desk), desk.queue.len(), "one alone that is longer");
+        assert_eq!(
+            [0, 2 * UNKNOWN_MAX, 2 * UNKNOWN_MAX + 1].map(|key| ends(&desk, key)),
+            [Some(2 << 20), Some(1 << 20), None]
+        );
+        // Known or not, what is published is gone.
+        stage(&mut desk, 3 << 20, &keys[5..6]);
+        assert_eq!(ends(&desk, 5), Some(3 << 20));
+        stage(&mut desk, 4 << 20, &keys[5..7]);
+        while desk.ready(Lsn(3 << 20)).is_some() {}
+        assert_eq!((learnt(&desk), desk.queue.len()), (0, 1));
+        assert_eq!([4, 5, 6].map(|key| ends(&desk, key)), [None, Some(4 << 20), Some(4 << 20)]);
+        assert!(desk.ready(Lsn(4 << 20)).is_some() && desk.under_way.borrow().is_empty());
     }
 }
