@@ -28,7 +28,7 @@ use crate::ledger::Ledger;
 use crate::space::Look;
 use crate::values::{Held, Set};
 use crate::vault::{
-    Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Horizon, Liveness, Raw, Source, VaultError,
+    Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw, Source, VaultError,
     Volume, compact, remove, volumes,
 };
 use crate::{Config, Kv, KvError};
@@ -260,19 +260,22 @@ impl Kv {
             read.push(match &held.volume {
                 // Before the oldest that is there now: its file is gone, or its header cannot be read.
                 _ if held.account.is_kept() && log.oldest().0 > first => return Err(missing(first)),
-                _ if held.account.is_kept() => Box::new(Raw { log, first, end }),
+                _ if held.account.is_kept() => Box::new(Raw::new(log, first, end, Dead::default())),
                 Ok(volume) => Box::new(Arc::clone(volume)),
                 Err(error) => return Err(error.unreadable(first)),
             });
         }
         let cell_bytes = shared.ledger.cell_bytes();
-        let raw = Raw { log, first: first.max(raw_from), end };
+        let is_recounted = shared.ledger.broken().0 > 0;
         if end > raw_from {
+            let first = first.max(raw_from);
             // Nothing is released that is not in a volume: a stretch that is not there now lives.
-            if log.oldest().0 > raw.first {
-                return Err(missing(raw.first));
+            if log.oldest().0 > first {
+                return Err(missing(first));
             }
-            read.push(Box::new(raw));
+            // What is counted anew is asked for, all of it.
+            let dead = if is_recounted { Dead::default() } else { shared.ledger.dead_before(end) };
+            read.push(Box::new(Raw::new(log, first, end, dead)));
         }
         let horizon =
             |held: &Arc<Held>| Horizon { first: held.account.first, end: held.account.end, as_of: held.account.as_of };
@@ -281,7 +284,7 @@ impl Kv {
         let sources = read.iter().map(|source| &**source).collect();
         let remembered_from = self.desk().finished.oldest().0;
         let compaction = Compaction { first, end, generation, sources, others, durable, remembered_from, cell_bytes };
-        let (is_recounted, mut leaving) = (shared.ledger.broken().0 > 0, 0);
+        let mut leaving = 0;
         let mut ledger = |asked: &Asked<'_>| {
             let liveness = judge(&shared.ledger, durable, asked)?;
             if is_recounted && matches!(liveness, Liveness::Dead { .. }) {

@@ -49,7 +49,7 @@ pub struct Kv {
     pub(crate) counts: Mutex<Counts>,
     /// The ledger's memory is full.
     pub(crate) full: Full,
-    /// Writers wait for dead values.
+    /// Writers wait for dead values, or memory was written out.
     pub(crate) wanted: Full,
     /// Held by whoever writes the ledger's memory out.
     pub(crate) stepping: Mutex<()>,
@@ -247,6 +247,9 @@ impl Kv {
             return Err(KvError::Volume { kind: Kind::Invalid, what: what.to_owned() });
         }
         let (ledger, mut desk, opened) = recover(&*log, disk, (folder, &volumes_folder), (&config, read_only), told)?;
+        if !read_only && log.stretch_bytes().is_some() {
+            ledger.remember_dead(config.memory_bytes);
+        }
         let open = Arc::new(OpenFiles::new(OPEN_VOLUMES_MAX));
         let set = Set::open(disk, &volumes_folder, &open, &ledger.accounts());
         if !read_only {

@@ -32,7 +32,7 @@ use crate::rows::{Laid, head, laid, place, split};
 use crate::space::Space;
 use crate::tally::{Clerk, Unseen, laid_bytes};
 use crate::time::Time;
-use crate::vault::{Accounts, Asked, Compacted, Superseded, VaultError};
+use crate::vault::{Accounts, Asked, Compacted, Dead, Superseded, VaultError};
 use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
@@ -130,6 +130,8 @@ pub(crate) struct Notes {
     pub(crate) older_replaced: Option<u64>,
     /// What the accounts count and a merge will book out.
     pub(crate) superseded: Superseded,
+    /// What merges have booked out of the oldest cells of the journal.
+    pub(crate) dead: Dead,
     /// Bookings that did not fit, and the first of them.
     pub(crate) broken: u64,
     pub(crate) first_broken: Option<VaultError>,
@@ -146,6 +148,7 @@ impl Notes {
             older_needs: Lsn::ZERO,
             older_replaced: None,
             superseded: Superseded::default(),
+            dead: Dead::default(),
             broken: 0,
             first_broken: None,
         }
@@ -469,6 +472,8 @@ impl Ledger {
                 let mut notes = self.notes();
                 notes.committed(accounts);
                 notes.replaced += u64::from(compacted.is_some());
+                let raw_from = notes.accounts.raw_from();
+                notes.dead.go_on(raw_from);
                 if let Some(Compacted { first, end, kept_bytes, .. }) = compacted {
                     let live = notes.accounts.volume_of(*first).map_or(0, |volume| volume.live);
                     notes.superseded.at_most((*first, *end), live.saturating_sub(*kept_bytes));
@@ -579,11 +584,6 @@ pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {
     laid.extend_from_slice(&keyspace.to_be_bytes());
     laid.extend_from_slice(key);
     laid
-}
-
-/// The first key behind a keyspace.
-pub(crate) fn behind(keyspace: u32) -> Option<Vec<u8>> {
-    keyspace.checked_add(1).map(|next| laid_key(next, b""))
 }
 
 #[cfg(test)]

@@ -382,11 +382,14 @@ fn ops<'a>(reader: &mut Reader<'a>, version: u8, count: u32, payload: &[u8]) -> 
         };
         ops.push(Placed { at, op });
     }
-    let plain: Vec<Op<'_>> = ops.iter().map(|placed| placed.op).collect();
-    for at in overtaken(&plain) {
-        if let Some(placed) = ops.get_mut(at) {
-            let (keyspace, key) = placed.op.key();
-            placed.op = Op::Delete { keyspace, key };
+    // Most erase nothing.
+    if ops.iter().any(|placed| matches!(placed.op, Op::Erase { .. })) {
+        let plain: Vec<Op<'_>> = ops.iter().map(|placed| placed.op).collect();
+        for at in overtaken(&plain) {
+            if let Some(placed) = ops.get_mut(at) {
+                let (keyspace, key) = placed.op.key();
+                placed.op = Op::Delete { keyspace, key };
+            }
         }
     }
     Ok(ops)

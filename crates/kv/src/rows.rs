@@ -10,12 +10,15 @@ use assent_runs::Change;
 use smallvec::SmallVec;
 
 use crate::KvError;
-use crate::ledger::{Head, behind, laid_key};
+use crate::ledger::{Head, laid_key};
 use crate::record::{Became, Effect, Metadata, Place};
+use crate::vault::Address;
 
 const ROW_VERSION: u8 = 2;
 /// What a row has before its metadata, and before its expiry.
 const ROW_HEAD_BYTES: usize = 43;
+const ENTRY_AT: usize = 1;
+const PLACE_AT: usize = 17;
 const EXPIRY_AT: usize = 33;
 
 /// Effects as the map takes them: their keys and rows in one piece of memory, which is all of it for a single one.
@@ -42,8 +45,7 @@ impl Laid {
             let key = from..writer.as_slice().len();
             let to = match &effect.became {
                 Became::Value { place, metadata } => {
-                    writer.u8(ROW_VERSION).u64(place.entry.0).u64(place.hash).u32(place.at).u32(place.value_bytes);
-                    writer.u64(place.modified).u64(place.expiry).u16(place.metadata_bytes).raw(metadata);
+                    writer.raw(&fixed(place)).raw(metadata);
                     To::Value(key.end..writer.as_slice().len())
                 }
                 Became::Nothing => To::Nothing,
@@ -73,6 +75,26 @@ impl Laid {
     }
 }
 
+/// What a row has before its metadata. Laid at once: whoever lays many asks for room with each piece.
+fn fixed(place: &Place) -> [u8; ROW_HEAD_BYTES] {
+    let mut fixed = [0; ROW_HEAD_BYTES];
+    let mut rest = fixed.as_mut_slice();
+    let mut lay = |bytes: &[u8]| {
+        let (to, behind) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+        to.copy_from_slice(bytes);
+        rest = behind;
+    };
+    lay(&[ROW_VERSION]);
+    lay(&place.entry.0.to_le_bytes());
+    lay(&place.hash.to_le_bytes());
+    lay(&place.at.to_le_bytes());
+    lay(&place.value_bytes.to_le_bytes());
+    lay(&place.modified.to_le_bytes());
+    lay(&place.expiry.to_le_bytes());
+    lay(&place.metadata_bytes.to_le_bytes());
+    fixed
+}
+
 fn row_bytes_max(effect: &Effect) -> usize {
     let metadata = match &effect.became {
         Became::Value { metadata, .. } => metadata.len(),
@@ -88,6 +110,28 @@ pub(crate) fn head(seq: u64, row: &[u8]) -> Result<Head, KvError> {
 /// The same without its metadata.
 pub(crate) fn place(seq: u64, row: &[u8]) -> Result<Place, KvError> {
     split(seq, row).map(|(place, _)| place)
+}
+
+/// What is booked of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Booked {
+    pub(crate) address: Address,
+    pub(crate) metadata_bytes: u16,
+    pub(crate) value_bytes: u32,
+    /// Its value is no more from some time on.
+    pub(crate) expires: bool,
+}
+
+/// Nothing of what is no row. Each flush and each merge asks it of most rows: no field is looked at that they do not need.
+pub(crate) fn booked(row: &[u8]) -> Option<Booked> {
+    let (fixed, metadata) = row.split_first_chunk::<ROW_HEAD_BYTES>()?;
+    let lsn = u64::from_le_bytes(*fixed.get(ENTRY_AT..)?.first_chunk()?);
+    let at = u32::from_le_bytes(*fixed.get(PLACE_AT..)?.first_chunk()?);
+    let value_bytes = u32::from_le_bytes(*fixed.get(PLACE_AT + 4..)?.first_chunk()?);
+    let expires = fixed.get(EXPIRY_AT..)?.first_chunk() != Some(&[0; 8]);
+    let metadata_bytes = u16::from_le_bytes(*fixed.last_chunk()?);
+    let is_row = fixed.first() == Some(&ROW_VERSION) && metadata.len() == usize::from(metadata_bytes);
+    is_row.then_some(Booked { address: Address::new(lsn, at), metadata_bytes, value_bytes, expires })
 }
 
 /// When the value of a row is no more, 0 for never; nothing of what is no row. A merge asks it of each.
@@ -126,6 +170,11 @@ pub(crate) fn split(seq: u64, row: &[u8]) -> Result<(Place, &[u8]), KvError> {
     read().map_err(|malformed| KvError::Row { committed: Lsn(seq), what: malformed.to_string() })
 }
 
+/// The first key behind a keyspace.
+pub(crate) fn behind(keyspace: u32) -> Option<Vec<u8>> {
+    keyspace.checked_add(1).map(|next| laid_key(next, b""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +187,7 @@ mod tests {
         let became = Became::Value { place, metadata: b"meta"[..].into() };
         let put = Effect { keyspace: 3, key: b"k"[..].into(), became };
         let other = Effect { keyspace: 4, key: b"other"[..].into(), became: Became::Nothing };
-        let laid = Laid::of(&[other.clone(), put, other], b"before".to_vec());
+        let laid = Laid::of(&[other.clone(), put.clone(), other], b"before".to_vec());
         let changes = laid.changes();
         let [_, Change::Put { key: b"\0\0\0\x03k", value }, Change::Delete { key: b"\0\0\0\x04other" }] = changes[..]
         else {
@@ -159,6 +208,17 @@ mod tests {
         let other_version = [&[ROW_VERSION + 1], &value[1..]].concat();
         let rows = [value, &value[..value.len() - 1], &value[..ROW_HEAD_BYTES - 1], &[], &other_version];
         assert_eq!(rows.map(expiry), [Some(7), None, None, None, None]);
+        let of = Booked { address: Address::new(64, 24), metadata_bytes: 4, value_bytes: 10, expires: true };
+        assert_eq!(rows.map(booked), [Some(of), None, None, None, None]);
+        let lasts = Laid::of(
+            &[Effect {
+                became: Became::Value { place: Place { expiry: 0, ..place }, metadata: Metadata::new() },
+                ..put
+            }],
+            Vec::new(),
+        );
+        let [Change::Put { value: lasts, .. }] = lasts.changes()[..] else { panic!() };
+        assert_eq!(booked(&[lasts, b"meta"].concat()), Some(Booked { expires: false, ..of }));
         assert!(rows[1..].iter().all(|row| split(9, row).is_err()));
         assert_eq!(read, Head { place, metadata: Metadata::from_slice(b"meta"), committed: Lsn(9) });
     }

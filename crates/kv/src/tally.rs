@@ -1,7 +1,8 @@
 //! What a flush or a merge of the ledger counts: keys, bytes, and what lives where.
 //!
 //! Walk: [`Clerk`] opens an account for each of them, several at once · [`Count::note`] lays the note of all that was committed before
-//! and of this, under the manifest's lock · [`Count::committed`] makes it what is known, under the same hold of it.
+//! and of this, under the manifest's lock · [`Count::committed`] makes it what is known, under the same hold of it, and with it which values
+//! nobody has to ask for again ([`Dead`]).
 //! Deliberately absent: the note's bytes.
 
 use std::sync::Arc;
@@ -14,12 +15,15 @@ use assent_runs::{Entry, Fate, Newest, Owner, Tally, View};
 use crate::ledger::Ledger;
 use crate::note;
 use crate::record::Place;
-use crate::rows::{expiry, place};
+use crate::rows::{Booked, booked, expiry, place};
 use crate::time::{Time, is_over};
-use crate::vault::{Accounts, Booking, Superseded, VaultError, value_bytes};
+use crate::vault::{Accounts, Booking, Dead, Superseded, VaultError, value_bytes};
 
 /// Smaller values are not worth a look-up.
 const LOOKED_UP_BYTES: u64 = 1 << 10;
+/// What is known to be dead takes such a part of what the ledger's memory may, and no more than so many bytes: those of sixteen segments.
+const DEAD_PARTS: u64 = 8;
+const DEAD_BYTES_MAX: u64 = 2 << 20;
 
 /// Flushes of whose rows nobody has looked up what they supersede, as far as these may be at level 0.
 #[derive(Debug, Default)]
@@ -66,12 +70,14 @@ impl Owner for Clerk<'_> {
 
     fn tally(&self) -> Box<dyn Tally + '_> {
         let booking = Booking::new(self.ledger.cell_bytes());
+        let dead = self.ledger.notes().dead.empty();
         Box::new(Count {
             clerk: self,
             comes: [0; 2],
             goes: [0; 2],
             booking,
             superseded: Superseded::default(),
+            dead,
             before: None,
             value_bytes: self.ledger.value_bytes(),
             applied: Lsn::ZERO,
@@ -86,6 +92,18 @@ impl Ledger {
         let [values, bytes] = self.notes().kept;
         bytes / values.max(1)
     }
+
+    /// From now on what merges book out of the oldest cells of the journal is remembered, beside memory of so many bytes.
+    pub(crate) fn remember_dead(&self, memory_bytes: u64) {
+        let mut notes = self.notes();
+        let bytes_max = (memory_bytes / DEAD_PARTS).min(DEAD_BYTES_MAX);
+        notes.dead = Dead::new(notes.accounts.cell_bytes(), notes.accounts.raw_from(), bytes_max);
+    }
+
+    /// What is known to be dead of the journal before a place.
+    pub(crate) fn dead_before(&self, end: u64) -> Dead {
+        self.notes().dead.before(end)
+    }
 }
 
 struct Count<'a> {
@@ -97,6 +115,8 @@ struct Count<'a> {
     booking: Booking,
     /// Of what the files had when a flush began: values that its rows supersede. None: not looked for.
     superseded: Superseded,
+    /// What leaves, as far as a look-up of it costs much beside the value.
+    dead: Dead,
     before: Option<Option<View>>,
     /// Of a value that the files have, on average.
     value_bytes: u64,
@@ -133,33 +153,41 @@ impl Count<'_> {
     }
 
     /// What the accounts count for it.
-    fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) -> Option<u64> {
+    fn count(counts: &mut [u64; 2], entry: &Entry<'_>, book: impl FnOnce(u64, u64)) -> Option<(Booked, u64)> {
         // A row that cannot be read is told to whoever asks for its key.
-        let place = entry.value.and_then(|row| place(entry.seq, row).ok())?;
+        let booked = entry.value.and_then(booked)?;
         let [keys, bytes] = counts;
         *keys += 1;
-        *bytes += u64::from(place.value_bytes);
-        let laid = laid_bytes(entry.key, &place);
-        book(place.entry.0, laid);
-        Some(laid)
+        *bytes += u64::from(booked.value_bytes);
+        let laid = bytes_of(entry.key, booked.metadata_bytes, booked.value_bytes);
+        book(booked.address.lsn, laid);
+        Some((booked, laid))
     }
 }
 
 /// What the accounts count for a row.
 pub(crate) fn laid_bytes(key: &[u8], place: &Place) -> u64 {
-    let value = usize::try_from(place.value_bytes).unwrap_or(usize::MAX);
-    value_bytes(key.len().saturating_sub(4), place.metadata_bytes.into(), value)
+    bytes_of(key, place.metadata_bytes, place.value_bytes)
+}
+
+fn bytes_of(key: &[u8], metadata_bytes: u16, of_value: u32) -> u64 {
+    let value = usize::try_from(of_value).unwrap_or(usize::MAX);
+    value_bytes(key.len().saturating_sub(4), metadata_bytes.into(), value)
 }
 
 impl Tally for Count<'_> {
     fn enters(&mut self, entry: &Entry<'_>) {
-        if let Some(laid) = Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes)) {
+        if let Some((_, laid)) = Self::count(&mut self.comes, entry, |lsn, bytes| self.booking.enters(lsn, bytes)) {
             self.supersedes(entry.key, laid);
         }
     }
 
     fn leaves(&mut self, entry: &Entry<'_>) {
-        Self::count(&mut self.goes, entry, |lsn, bytes| self.booking.leaves(lsn, bytes));
+        let left = Self::count(&mut self.goes, entry, |lsn, bytes| self.booking.leaves(lsn, bytes));
+        // What expires may leave because it has: then it may hide something, and is not dead for who compacts.
+        if let Some((booked, _)) = left.filter(|(booked, laid)| !booked.expires && *laid < LOOKED_UP_BYTES) {
+            self.dead.note(booked.address);
+        }
     }
 
     fn hides(&mut self, key: &[u8]) {
@@ -198,6 +226,7 @@ impl Tally for Count<'_> {
         notes.committed(accounts);
         notes.superseded.left(&self.booking);
         notes.superseded.add(&self.superseded);
+        notes.dead.add(self.dead);
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();
         }

@@ -105,8 +105,8 @@ impl Kv {
         self.full.wait(at_most);
     }
 
-    /// Sleeps until more work should be looked for: for so long, or until somebody writes while dead values are too much. Who sleeps on
-    /// would let him wait for nothing.
+    /// Sleeps until more work should be looked for: for so long, until memory was written out, or until somebody writes while dead values are
+    /// too much. Who sleeps on would let him wait for nothing.
     pub fn wait_work(&self, at_most: Duration) {
         self.wanted.wait(at_most);
     }
@@ -308,6 +308,8 @@ impl Kv {
             if !self.shared.ledger.flush(&*self.shared.log)? {
                 break;
             }
+            // It may have made a merge due: a processor that waits for the next turn is lost to the writers, who have less later.
+            self.wanted.tell();
         }
         Ok(())
     }

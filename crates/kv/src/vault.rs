@@ -16,6 +16,7 @@
 mod accounts;
 mod choose;
 mod compact;
+mod dead;
 mod error;
 pub(crate) mod index;
 mod item;
@@ -37,6 +38,7 @@ mod volume_test;
 pub(crate) use accounts::{Account, Accounts, Booking};
 pub(crate) use choose::{Choice, Chooser, Hours, Owed};
 pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact, keep};
+pub(crate) use dead::Dead;
 pub(crate) use error::VaultError;
 pub(crate) use item::{Address, Body, Item, Record, Value, value_bytes};
 pub(crate) use raw::{Raw, items};

@@ -10,8 +10,8 @@ use assent_runs::Pinned;
 
 use crate::KvError;
 use crate::keyed::Key;
-use crate::ledger::{Head, behind, laid_key, with_laid_key};
-use crate::rows::head;
+use crate::ledger::{Head, laid_key, with_laid_key};
+use crate::rows::{behind, head};
 use crate::snapshot::Bounds;
 use crate::time::{Time, is_over};
 

@@ -8,7 +8,8 @@
 //!
 //! A write counts for what it superseded only if it is durable: else a power cut takes the one and the other is gone already.
 //!
-//! Walk: [`compact`] reads each [`Source`] in order, asks of each item ([`Liveness`]), and keeps it or not ([`Judge::keep`]).
+//! Walk: [`compact`] reads each [`Source`] in order, asks of each item of which the source does not know it ([`Source::is_dead`], [`Liveness`]), and
+//! keeps it or not ([`Judge::keep`]).
 //! Deliberately absent: making the new volume known, and letting go of the old ones.
 
 use std::path::Path;
@@ -28,6 +29,13 @@ pub(crate) trait Source {
     /// # Errors
     /// As `then` says; as the disk says; `Damaged` at the first damage: what cannot be read must not be left out.
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError>;
+
+    /// Whether the value at the address of the item that is handed over is known to be dead for good, as of something durable: the ledger need
+    /// not be asked. Default: nothing is known.
+    fn is_dead(&self, address: Address) -> bool {
+        let _ = address;
+        false
+    }
 }
 
 /// What is asked of the ledger: what has become of the write of this key at this address.
@@ -130,6 +138,10 @@ pub(crate) fn compact(
                 if pace.wrote(0) == Go::Stop {
                     return Err(VaultError::Stopped);
                 }
+            }
+            if matches!(item.body, Body::Value { .. } | Body::Prepared { .. }) && source.is_dead(item.address) {
+                judge.dropped += 1;
+                return Ok(());
             }
             match judge.keep(item, ledger)? {
                 Some(item) => writer.push(&item),

@@ -15,8 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::op::{Durability, Op};
 use crate::record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, outcome};
 use crate::vault::{
-    Address, Asked, Body, Compacted, Compaction, Horizon, Item, Liveness, NoBlocks, Raw, Source, Value, VaultError,
-    Volume, compact, keep,
+    Address, Asked, Body, Compacted, Compaction, Dead, Horizon, Item, Liveness, NoBlocks, Raw, Source, Value,
+    VaultError, Volume, compact, keep, remove,
 };
 
 const FOLDER: &str = "kv";
@@ -518,7 +518,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         let (seq, address, _) = &ledger[asked.key];
         Ok(if *address == asked.address { Liveness::Live { seq: *seq } } else { Liveness::Dead { since: *seq } })
     };
-    let raw = Raw { log: &*log, first: 0, end };
+    let raw = Raw::new(&*log, 0, end, Dead::default());
     let of = |durable| Compaction {
         first: 0,
         end,
@@ -536,7 +536,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
     let compaction = of(log.durable().0);
     let stopped = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Stop).unwrap_err();
     assert_eq!((stopped, disk.list(Path::new(FOLDER)).unwrap().len()), (VaultError::Stopped, 0));
-    let done = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &AtOnce).unwrap();
+    let done = with_what_is_known(compaction, &mut asked_of, (&*log, &disk), end);
     for span in log.sealed() {
         log.release(span.first).unwrap();
     }
@@ -552,6 +552,36 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         found += 1;
     }
     assert!(found > 40 && done.kept == found && done.remembered == 0, "{found} {done:?}");
+}
+
+/// Compacts twice, the second time with all that the first one found dead: of that nobody is asked, and what is written is the same.
+fn with_what_is_known(
+    compaction: Compaction<'_>,
+    ledger: &mut dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError>,
+    (log, disk): (&dyn Log, &SimDisk),
+    end: u64,
+) -> Compacted {
+    let (mut dead, mut asked) = (Dead::new((64 << 10) - 4096, 0, 1 << 20), 0);
+    let mut noting = |asked: &Asked<'_>| {
+        let liveness = ledger(asked)?;
+        if matches!(liveness, Liveness::Dead { .. }) {
+            dead.note(asked.address);
+        }
+        Ok(liveness)
+    };
+    let first = compact(&compaction, &mut noting, disk, Path::new(FOLDER), &AtOnce).unwrap();
+    remove(disk, Path::new(FOLDER), 0, 1);
+    let raw = Raw::new(log, 0, end, dead);
+    let compaction = Compaction { sources: vec![&raw], ..compaction };
+    let mut living = |about: &Asked<'_>| {
+        asked += 1;
+        assert!(!raw.is_dead(about.address), "{about:?}");
+        ledger(about)
+    };
+    let done = compact(&compaction, &mut living, disk, Path::new(FOLDER), &AtOnce).unwrap();
+    assert_eq!(done, first);
+    assert!(asked < done.kept + done.dropped && done.dropped > 10, "{asked} of {done:?}");
+    done
 }
 
 /// Stops at once.

@@ -4,6 +4,8 @@
 //! asks. One entry is in memory at a time. An entry that is still being appended is not there: its places must not be
 //! compacted before it is complete.
 
+use std::cell::Cell;
+
 use assent_frame::laid_bytes;
 use assent_ids::Lsn;
 use assent_journal::{Entry, Log};
@@ -12,29 +14,49 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::op::Op;
 use crate::record::{Content, Placed};
 use crate::vault::item::{Address, Body, Item, Value};
-use crate::vault::{Source, VaultError};
+use crate::vault::{Dead, Source, VaultError};
 
 /// What begins in the journal between two places.
 #[derive(Debug)]
 pub(crate) struct Raw<'a> {
-    pub(crate) log: &'a dyn Log,
-    pub(crate) first: u64,
-    pub(crate) end: u64,
+    log: &'a dyn Log,
+    first: u64,
+    end: u64,
+    /// Of the cells from `first` on.
+    dead: Dead,
+    /// Up to here reach the pieces of the long entries that the walk has met: what begins before lies between them.
+    pieces_end: Cell<u64>,
+}
+
+impl<'a> Raw<'a> {
+    /// With what is known to be dead of it.
+    pub(crate) const fn new(log: &'a dyn Log, first: u64, end: u64, dead: Dead) -> Self {
+        Self { log, first, end, dead, pieces_end: Cell::new(0) }
+    }
 }
 
 impl Source for Raw<'_> {
+    fn is_dead(&self, address: Address) -> bool {
+        address.lsn >= self.pieces_end.get() && self.dead.knows(address)
+    }
+
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
         // Damage is behind the last entry that was whole; within a long one others may begin.
         let mut place = self.first;
         let entries = self.log.begun(Lsn(self.first), Lsn(self.end));
+        self.pieces_end.set(0);
         for entry in entries.map_err(|error| VaultError::from(error).found_at(place))? {
             let entry = entry.map_err(|error| VaultError::from(error).found_at(place))?;
+            let laid = u64::try_from(laid_bytes(entry.payload.len())).unwrap_or(u64::MAX);
+            let is_whole = entry.end.0 - entry.lsn.0 <= laid;
+            if !is_whole {
+                self.pieces_end.set(self.pieces_end.get().max(entry.end.0));
+            }
             items(&entry, then).map_err(|error| match error {
                 VaultError::Record { .. } => error.found_at(entry.lsn.0),
                 error => error,
             })?;
-            let laid = u64::try_from(laid_bytes(entry.payload.len())).unwrap_or(u64::MAX);
-            let behind = if entry.end.0 - entry.lsn.0 <= laid { entry.end } else { entry.lsn };
+            let behind = if is_whole { entry.end } else { entry.lsn };
             place = behind.0.min(self.end - 1);
         }
         Ok(())
@@ -92,6 +114,9 @@ fn valued<'a>(
 
 #[cfg(test)]
 mod tests {
+    use assent_ids::Epoch;
+    use assent_journal::{Entries, JournalError, State, Ticket};
+
     use super::*;
     use crate::op::Durability;
     use crate::record::{KIND_BATCH, Laid};
@@ -118,5 +143,87 @@ mod tests {
         })
         .unwrap();
         assert_eq!(found, ["200 deleted", "200 erased 1 [97] Some([99])", "200 value 7 9", "200 erased 2 [] None"]);
+    }
+
+    /// A log of entries that were said to be there.
+    #[derive(Debug)]
+    struct Said(Vec<Entry>);
+
+    impl Log for Said {
+        fn append(&self, _: u16, _: &[&[u8]]) -> Result<Ticket, JournalError> {
+            unreachable!()
+        }
+        fn wait(&self, _: Ticket) -> Result<(), JournalError> {
+            unreachable!()
+        }
+        fn wait_durable(&self, _: Ticket) -> Result<(), JournalError> {
+            unreachable!()
+        }
+        fn sync(&self) -> Result<Lsn, JournalError> {
+            unreachable!()
+        }
+        fn durable(&self) -> Lsn {
+            unreachable!()
+        }
+        fn end(&self) -> Lsn {
+            unreachable!()
+        }
+        fn start(&self) -> Lsn {
+            unreachable!()
+        }
+        fn read(&self, _: Lsn) -> Result<Entries<'_>, JournalError> {
+            Ok(Box::new(self.0.iter().cloned().map(Ok)))
+        }
+        fn read_at(&self, _: Lsn) -> Result<Entry, JournalError> {
+            unreachable!()
+        }
+        fn trim(&self, _: Lsn) -> Result<(), JournalError> {
+            unreachable!()
+        }
+        fn epoch(&self) -> Epoch {
+            unreachable!()
+        }
+        fn state(&self) -> State {
+            unreachable!()
+        }
+    }
+
+    /// Values of a long entry had the bits of values that lay between its pieces: these would have been taken for dead with them.
+    #[test]
+    fn what_lies_between_the_pieces_of_a_long_entry_is_asked_for_and_so_is_the_long_entry() {
+        let entry = |lsn: u64, pieces: u64, keys: u64| {
+            let keys: Vec<[u8; 8]> = (0..keys).map(u64::to_be_bytes).collect();
+            let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::put(1, key, b"value")).collect();
+            let payload = Laid::batch(&ops, Durability::Durable, 7).parts(&ops).concat();
+            let end = lsn + u64::try_from(laid_bytes(payload.len())).unwrap() + pieces;
+            Entry { lsn: Lsn(lsn), end: Lsn(end), kind: KIND_BATCH, payload }
+        };
+        // Before it, the long one, within it, and right behind it.
+        let (before, long) = (entry(0, 0, 2), entry(512, 2_000, 100));
+        let (within, behind) = (entry(1_500, 0, 9), entry(long.end.0, 0, 3));
+        let expected = [(0, 0), (512, 100), (1_500, 9), (long.end.0, 0)];
+        let mut dead = Dead::new(1 << 16, 0, 1 << 20);
+        let log = Said(vec![before, long, within, behind]);
+        let mut all = Vec::new();
+        Raw::new(&log, 0, 1 << 16, Dead::default())
+            .walk(&mut |item| {
+                all.push(item.address);
+                Ok(())
+            })
+            .unwrap();
+        all.iter().for_each(|address| dead.note(*address));
+        let raw = Raw::new(&log, 0, 1 << 16, dead);
+        let mut asked = Vec::new();
+        raw.walk(&mut |item| {
+            if !raw.is_dead(item.address) {
+                asked.push(item.address.lsn);
+            }
+            Ok(())
+        })
+        .unwrap();
+        for (lsn, count) in expected {
+            assert_eq!(asked.iter().filter(|asked| **asked == lsn).count(), count, "{lsn}");
+        }
+        assert_eq!(all.len(), 114);
     }
 }

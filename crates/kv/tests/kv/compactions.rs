@@ -491,3 +491,50 @@ fn what_became_of_a_branch_is_known_without_the_ledger_though_its_outcome_was_co
         assert_eq!(known(&house.kv), before);
     }
 }
+
+/// A compaction looked each value up, small ones too, which is dearer than all else that is done to such a one: that most of them are dead merges
+/// had found out already.
+#[test]
+fn of_small_values_that_merges_have_met_the_ledger_is_not_asked() {
+    let config = Config { space_room_bytes_min: 1 << 30, ..config() };
+    let disk = SimDisk::new();
+    let house = house_over(&disk, journal(&disk, 1, SEGMENT_BYTES + 4096), config);
+    for round in 0..12_u64 {
+        for key in 0..200_u64 {
+            let (key, value) = (key.to_be_bytes(), (round * 1000 + key).to_le_bytes().repeat(8));
+            // Some expire, one day.
+            let op = Op::put(0, &key, &value).expiring(if key[7] % 16 == 3 { u64::MAX } else { 0 });
+            house.kv.batch(&[op], Durability::Durable).unwrap();
+        }
+        house.kv.checkpoint().unwrap();
+    }
+    // No room is worth a compaction yet.
+    merge_all(&house.kv);
+    let compacted = |house: &House| {
+        let looks = || {
+            let (facts, _) = house.kv.ledger_facts();
+            facts.cache_hits + facts.cache_misses
+        };
+        // Behind an open it is not known what the older manifest asks for.
+        for number in 0..2_u8 {
+            house.kv.put(0, &[number], b"one more", Durability::Durable).unwrap();
+            house.kv.checkpoint().unwrap();
+        }
+        let (shown, from) = (rows(&house.kv), looks());
+        while house.kv.compact_asked(&AtOnce).unwrap() {}
+        let asked = looks() - from;
+        assert!(rows(&house.kv) == shown && shown.len() == 202);
+        assert_eq!(house.kv.stats().broken_accounts, 0);
+        (asked, house.kv.stats().reclaimed_bytes)
+    };
+    // The same, opened anew: nothing is known, and all of it is asked for.
+    let copy = disk.copy();
+    copy.kill();
+    let (asked, reclaimed) = compacted(&house);
+    drop(house);
+    let anew = house_over(&copy, journal(&copy, 2, SEGMENT_BYTES + 4096), config);
+    let (asked_anew, reclaimed_anew) = compacted(&anew);
+    println!("{asked} looks, {reclaimed} bytes given back; opened anew {asked_anew} and {reclaimed_anew}");
+    assert!(asked * 3 < asked_anew && asked_anew > 1_500, "{asked}, {asked_anew}");
+    assert_eq!(reclaimed, reclaimed_anew);
+}
