@@ -68,6 +68,10 @@ impl Owner for Clerk<'_> {
         self.log.stretch_bytes().is_none() || !self.ledger.unseen.is_any()
     }
 
+    fn is_lazy(&self) -> bool {
+        self.log.is_lazy()
+    }
+
     fn tally(&self) -> Box<dyn Tally + '_> {
         let booking = Booking::new(self.ledger.cell_bytes());
         let dead = self.ledger.notes().dead.empty();

@@ -28,6 +28,7 @@ pub(crate) struct Output<'a> {
     writer: Option<RunWriter>,
     done: Vec<RunFacts>,
     is_kept: bool,
+    is_synced_once: bool,
     /// Bytes of entries since the pace was asked, and what was written when it was.
     passed_bytes: u64,
     told_bytes: u64,
@@ -36,7 +37,14 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     pub(crate) fn new(runs: &'a Runs, pace: &'a dyn Pace, knows: u64, run_bytes: u64) -> Self {
         let (writer, done, is_kept) = (None, Vec::new(), false);
-        Self { runs, pace, knows, run_bytes, writer, done, is_kept, passed_bytes: 0, told_bytes: 0 }
+        let is_synced_once = false;
+        Self { runs, pace, knows, run_bytes, writer, done, is_kept, is_synced_once, passed_bytes: 0, told_bytes: 0 }
+    }
+
+    /// The same; each run is synced once, or as they are else.
+    pub(crate) const fn synced_once(mut self, is_synced_once: bool) -> Self {
+        self.is_synced_once = is_synced_once;
+        self
     }
 
     pub(crate) fn push(&mut self, entry: &Entry<'_>) -> Result<(), Halt> {
@@ -44,7 +52,8 @@ impl<'a> Output<'a> {
             Some(writer) => writer,
             None => {
                 let Runs { disk, folder, config, .. } = self.runs;
-                self.writer.insert(RunWriter::create(disk, folder, self.runs.new_id(), config.block_bytes)?)
+                let writer = RunWriter::create(disk, folder, self.runs.new_id(), config.block_bytes)?;
+                self.writer.insert(if self.is_synced_once { writer.synced_once() } else { writer })
             }
         };
         writer.push(entry)?;

@@ -20,6 +20,12 @@ pub trait Owner: Send + Sync {
     fn gathers(&self) -> bool {
         false
     }
+
+    /// Whether nobody waits for syncs of the owner's log: then a flush writes its run and syncs it once, where it else syncs each MiB of it, so
+    /// that somebody's few bytes find the device free. Default false.
+    fn is_lazy(&self) -> bool {
+        false
+    }
 }
 
 /// The account of one flush or merge; what it says is committed with it, or was never said.

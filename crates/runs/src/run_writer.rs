@@ -34,6 +34,7 @@ pub(crate) struct RunWriter {
     /// Where `waiting` begins in the file.
     written: u64,
     unsynced: u64,
+    unsynced_max: u64,
     waiting: Vec<u8>,
     data: BlockBuilder,
     /// Not greater than any key of the open data block, greater than all before it.
@@ -76,6 +77,7 @@ impl RunWriter {
             block_bytes: usize::try_from(block_bytes).unwrap_or(usize::MAX),
             written: 0,
             unsynced: 0,
+            unsynced_max: UNSYNCED_BYTES_MAX,
             waiting: Vec::new(),
             data: BlockBuilder::default(),
             from: Vec::new(),
@@ -91,6 +93,12 @@ impl RunWriter {
     /// Without a filter: for a file in which no key is ever looked up.
     pub(crate) fn unfiltered(mut self) -> Self {
         self.hashes = None;
+        self
+    }
+
+    /// Synced once, when it is whole: where nobody else waits for a sync.
+    pub(crate) fn synced_once(mut self) -> Self {
+        self.unsynced_max = u64::MAX;
         self
     }
 
@@ -218,7 +226,7 @@ impl RunWriter {
             self.written += number(piece.len());
             self.unsynced += number(piece.len());
             // A part of a rebuild is never synced: nobody commits meanwhile.
-            if self.unsynced >= UNSYNCED_BYTES_MAX && self.hashes.is_some() {
+            if self.unsynced >= self.unsynced_max && self.hashes.is_some() {
                 file.sync_data(RUN).map_err(|error| RunsError::disk("sync", &self.path, &error))?;
                 self.unsynced = 0;
             }

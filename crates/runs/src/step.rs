@@ -165,7 +165,7 @@ impl<'a> Task<'a> {
         let mut erased = Erased::clone(&self.erased);
         frozen.erases.iter().for_each(|range| erased.erase(range));
         let mut tally = owner.tally();
-        let mut output = Output::new(self.runs, pace, frozen.mark, u64::MAX);
+        let mut output = Output::new(self.runs, pace, frozen.mark, u64::MAX).synced_once(owner.is_lazy());
         let mut sorted = frozen.table.sorted();
         while let Some(entry) = sorted.next() {
             if erased.over(entry.key) <= entry.seq {

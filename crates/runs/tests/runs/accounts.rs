@@ -36,6 +36,7 @@ pub struct Accounts {
     /// How far the log is durable.
     pub durable: AtomicU64,
     pub gathers: AtomicBool,
+    pub is_lazy: AtomicBool,
 }
 
 /// A value that has expired: it may go at any time.
@@ -92,6 +93,10 @@ impl Owner for Accounts {
 
     fn gathers(&self) -> bool {
         self.gathers.load(Ordering::SeqCst)
+    }
+
+    fn is_lazy(&self) -> bool {
+        self.is_lazy.load(Ordering::SeqCst)
     }
 }
 

@@ -100,6 +100,30 @@ impl Disk for Counted {
     }
 }
 
+/// Syncs of a flush beside a log that nobody waits for took longer than all else it does: writers waited for the memory that it frees.
+#[test]
+fn a_flush_is_synced_once_where_nobody_waits_for_a_sync_and_a_merge_is_not() {
+    let (most, syncs) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let disk = Counted { disk: SimDisk::new(), most: Arc::clone(&most), syncs: Arc::clone(&syncs) };
+    let config = Config { level0_runs: 2, run_bytes: 16 << 20, ..Config::default() };
+    let (runs, opened) = Runs::open(Arc::new(disk), Path::new(FOLDER), config).unwrap();
+    let accounts = Accounts::of(&opened.note);
+    accounts.is_lazy.store(true, Ordering::SeqCst);
+    let synced = |step: Option<Step>, before: u64| (step, syncs.load(Ordering::Relaxed) - before);
+    for seq in 1..=2 {
+        let keys: Vec<_> = (0..32_000_u32).map(u32::to_be_bytes).collect();
+        runs.apply(seq, &keys.iter().map(|key| Change::Put { key, value: &[7; 100] }).collect::<Vec<_>>()).unwrap();
+        runs.rotate(seq);
+        let before = syncs.load(Ordering::Relaxed);
+        let (step, syncs) = synced(runs.flush(&accounts, &AtOnce).unwrap(), before);
+        assert!(matches!(step, Some(Step::Flushed { bytes }) if bytes > 3 << 20), "{step:?}");
+        assert_eq!(syncs, 2, "the run's, and the manifest's");
+    }
+    let before = syncs.load(Ordering::Relaxed);
+    let (step, syncs) = synced(runs.merge(&accounts, &AtOnce).unwrap(), before);
+    assert!(matches!(step, Some(Step::Merged { .. })) && syncs > 4, "{step:?}, {syncs}");
+}
+
 #[test]
 fn a_long_flush_and_a_long_merge_are_synced_a_little_at_a_time() {
     let (most, syncs) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
