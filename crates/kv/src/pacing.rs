@@ -8,7 +8,7 @@
 //!   debt in volumes    0+    1     2     4     8     16
 //!   factor             1.5   0.94  0.66  0.38  0.15  0
 //! ```
-//! Where the debt stays beyond one, less is written than before, and the rate falls; below it rises. Without a debt there is none, and nobody waits.
+//! Where the debt stays beyond one, less is written than before, and the rate falls; below it rises. Without a debt nobody waits.
 //! Writers wait until what the log has is due at that rate, all of them, however many there are.
 //!
 //! Walk: a look at the debt sets the rate ([`Pacing::look`]), as [`Learned`] has learned it, a value tested as a table · who writes asks when
@@ -32,36 +32,37 @@ const FACTOR: f64 = 1.5;
 const DEBT_MAX: f64 = 16.0;
 /// Who was let go for want of longer waits owes no more than this.
 const BEHIND_MAX: Duration = Duration::from_millis(20);
-/// No rate.
+/// Nobody has looked, or begun.
 const NONE: u64 = u64::MAX;
 
 /// What is written in a second, as far as writers know what compactions can do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Learned {
     per_s: f64,
-    at: Moment,
-    end: u64,
+    /// Of the look before, and where the log ended then.
+    before: Option<(Moment, u64)>,
 }
 
 impl Learned {
-    /// Bytes a second, where there is a debt.
-    fn look(&mut self, now: Moment, end: u64, debt: u64, volume: u64) -> Option<u64> {
+    /// Bytes a second, with such a debt.
+    fn look(&mut self, now: Moment, end: u64, debt: u64, volume: u64) -> u64 {
         let volume = real(volume.max(1));
         let debt = real(debt) / volume;
-        let passed = now.since(self.at);
+        // Of one that has just been opened nothing is known.
+        let (at, from) = *self.before.get_or_insert((now, end));
+        let passed = now.since(at);
         if passed >= LOOK_MIN {
             let seconds = passed.as_secs_f64();
-            let written = real(end.saturating_sub(self.end)) / seconds;
+            let written = real(end.saturating_sub(from)) / seconds;
             // Who writes little because he wants to teaches nothing.
             if debt > 0.0 || written > self.per_s {
                 let learns = if debt > DEBT_LONG { LEARNS_SOON_S } else { LEARNS_S };
                 self.per_s += (written - self.per_s) * (seconds / learns).min(1.0);
             }
-            // Of one that has just been opened nothing is known.
-            self.per_s = self.per_s.max(volume);
-            (self.at, self.end) = (now, end);
+            self.before = Some((now, end));
         }
-        (debt > 0.0).then(|| whole(self.per_s.max(volume) * factor(debt)))
+        self.per_s = self.per_s.max(volume);
+        whole(self.per_s * factor(debt))
     }
 }
 
@@ -88,14 +89,19 @@ fn whole(bytes: f64) -> u64 {
 pub(crate) struct Pacing {
     learned: Mutex<Learned>,
     per_s: AtomicU64,
-    /// Up to there the log was due then, in microseconds of the clock.
+    /// Up to there the log was due then, in microseconds of the clock; or nobody has begun.
     due: AtomicU64,
     at: AtomicU64,
 }
 
 impl Default for Pacing {
     fn default() -> Self {
-        Self { learned: Mutex::default(), per_s: AtomicU64::new(NONE), due: AtomicU64::new(0), at: AtomicU64::new(0) }
+        Self {
+            learned: Mutex::default(),
+            per_s: AtomicU64::new(NONE),
+            due: AtomicU64::new(0),
+            at: AtomicU64::new(NONE),
+        }
     }
 }
 
@@ -103,28 +109,38 @@ impl Pacing {
     /// So much is too much now that the log ends there, of volumes of about so many bytes.
     pub(crate) fn look(&self, now: Moment, end: u64, debt: u64, volume: u64) {
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let per_s = learned.look(now, end, debt, volume).unwrap_or(NONE);
-        let due = self.due(now).max(end.saturating_sub(bytes_in(BEHIND_MAX, per_s))).min(end);
+        let per_s = learned.look(now, end, debt, volume);
+        let due = self.due(now).unwrap_or(end).max(end.saturating_sub(bytes_in(BEHIND_MAX, per_s)));
         self.per_s.store(per_s, Ordering::Release);
+        if debt == 0 {
+            // Who writes while nothing is too much owes nothing for it: the first who has a debt begins.
+            self.at.store(NONE, Ordering::Release);
+            return;
+        }
         // The place first: who reads in between takes more of the log for due, not less.
-        self.due.store(due, Ordering::Release);
+        self.due.store(due.min(end), Ordering::Release);
         self.at.store(now.0, Ordering::Release);
     }
 
-    /// Up to where the log is due.
-    fn due(&self, now: Moment) -> u64 {
-        let at = Moment(self.at.load(Ordering::Acquire));
+    /// Up to where the log is due, where somebody has begun.
+    fn due(&self, now: Moment) -> Option<u64> {
+        let at = self.at.load(Ordering::Acquire);
         let (due, per_s) = (self.due.load(Ordering::Acquire), self.per_s.load(Ordering::Acquire));
-        due.saturating_add(bytes_in(now.since(at), per_s))
+        (at != NONE).then(|| due.saturating_add(bytes_in(now.since(Moment(at)), per_s)))
     }
 
-    /// How long until the log is due up to its end with so many bytes more.
+    /// How long until the log is due up to its end with so many bytes more. For who has a debt: without one nobody waits.
     pub(crate) fn wait(&self, now: Moment, end: u64, bytes: u64) -> Duration {
         let per_s = self.per_s.load(Ordering::Acquire);
         if per_s == NONE {
             return Duration::ZERO;
         }
-        let behind = end.saturating_add(bytes).saturating_sub(self.due(now));
+        let due = self.due(now).unwrap_or_else(|| {
+            self.due.store(end, Ordering::Release);
+            self.at.store(now.0, Ordering::Release);
+            end
+        });
+        let behind = end.saturating_add(bytes).saturating_sub(due);
         let us = u128::from(behind) * 1_000_000 / u128::from(per_s);
         Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX))
     }
@@ -156,9 +172,11 @@ mod tests {
     #[test]
     fn a_rate_becomes_what_is_written_while_there_is_a_debt() {
         let mut learned = Learned::default();
-        assert_eq!(learned.look(ms(100), 0, 0, VOLUME), None, "nothing is too much");
-        let rate = learned.look(ms(200), 0, 1, VOLUME).unwrap();
-        assert!(rate.abs_diff(VOLUME * 3 / 2) < 9, "{rate}: of a store that was just opened nothing is known");
+        let long = 1 << 40;
+        for (at, debt) in [(100, 0), (200, 1)] {
+            let rate = learned.look(ms(at), long, debt, VOLUME);
+            assert!(rate.abs_diff(VOLUME * 3 / 2) < 9, "{rate}: of a store that was just opened nothing is known");
+        }
         // Each row: milliseconds that pass, MiB that are written meanwhile, the debt in MiB, and the rate without its factor.
         let rows = [
             (5_000, 500, 0, 100.0),
@@ -168,7 +186,7 @@ mod tests {
             (500, 0, 64, 45.0),
             (1_000, 0, 64, 16.0),
         ];
-        let (mut now, mut end) = (200, 0);
+        let (mut now, mut end) = (200, long);
         for (passed, written, debt, per_s) in rows {
             (now, end) = (now + passed, end + written * MIB);
             learned.look(ms(now), end, debt * MIB, VOLUME);
@@ -184,7 +202,7 @@ mod tests {
         for now in 0..60_000_u64 {
             // Eight writers that would write 200 MiB a second.
             for _ in 0..8 {
-                let wait = pacing.wait(ms(now), end, 8 << 10);
+                let wait = if debt > 0 { pacing.wait(ms(now), end, 8 << 10) } else { Duration::ZERO };
                 longest = longest.max(wait.as_millis());
                 if wait < Duration::from_millis(1) && end < now * 200 * MIB / 1000 {
                     end += 8 << 10;
@@ -209,8 +227,13 @@ mod tests {
         let pacing = Pacing::default();
         assert_eq!(pacing.wait(ms(0), 1 << 40, 1 << 30), Duration::ZERO, "nobody has looked");
         pacing.look(ms(1000), MIB, 0, VOLUME);
-        assert_eq!(pacing.wait(ms(1000), 900 * MIB, MIB), Duration::ZERO, "nothing is too much");
-        // One and a half volumes a second: 24 KiB a millisecond.
+        // One and a half volumes a second: 24 KiB a millisecond. What is too much before the next look is due from then on.
+        let early = |now, end, bytes| pacing.wait(ms(now), MIB + end, bytes).as_millis();
+        assert_eq!(
+            [early(1005, 8 << 20, 24 << 10), early(1005, (8 << 20) + (24 << 10), 24 << 10), early(1007, 8 << 20, 0)],
+            [0, 1, 0]
+        );
+        pacing.look(ms(1008), MIB, 0, VOLUME);
         pacing.look(ms(1010), MIB, 1, VOLUME);
         let wait = |now, more: u64, bytes| pacing.wait(ms(now), MIB + more, bytes).as_millis();
         assert_eq!([wait(1010, 0, 0), wait(1010, 0, 24 << 10), wait(1010, 240 << 10, 24 << 10)], [0, 0, 10]);

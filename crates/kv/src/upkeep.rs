@@ -219,7 +219,7 @@ impl Kv {
     fn paced(&self, ops: &[Op<'_>]) -> Duration {
         let ledger = &self.shared.ledger;
         let bytes = ops.iter().map(Op::laid_bytes).sum();
-        ledger.space.pacing.wait(self.shared.time.clock().now(), ledger.published().0, bytes)
+        ledger.space.pacing.wait(self.shared.time.clock().now(), self.shared.log.end().0, bytes)
     }
 
     /// Values on disk that are too much.
