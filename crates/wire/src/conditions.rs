@@ -6,8 +6,8 @@
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::{Lsn, Xid};
 
-use crate::field;
-use crate::work::Op;
+use crate::work::{Op, ops};
+use crate::{WireError, field};
 
 /// What a key must be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +80,11 @@ impl<'a> WriteIf<'a> {
         self.ops.iter().for_each(|op| op.put(to));
     }
 
-    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, WireError> {
         Ok(Self {
             durable: field::flag(from, "durable")?,
             conditions: field::list(from, "conditions", Condition::take)?,
-            ops: field::rest(from, Op::take)?,
+            ops: ops(from)?,
         })
     }
 }

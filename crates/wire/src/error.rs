@@ -47,6 +47,16 @@ pub enum WireError {
         /// What is wrong.
         what: &'static str,
     },
+    /// More elements than one message takes: each takes many times its bytes once it is read.
+    #[error("{count} {what} in one message; it takes at most {limit}: send them in several")]
+    Many {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// More payload than one message takes.
     #[error("a message of {bytes} payload bytes; at most {limit} travel over the wire")]
     TooLarge {

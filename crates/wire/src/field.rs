@@ -94,6 +94,9 @@ pub(crate) fn flag(from: &mut Reader<'_>, field: &'static str) -> Result<bool, M
     }
 }
 
+/// The most elements of one list. A message of 256 MiB has room for thirty million, which would take gigabytes once they are read.
+pub(crate) const LIST_MAX: usize = 1 << 20;
+
 /// A list runs to the end of the payload, so that no count of a stranger reserves memory.
 pub(crate) fn rest<'a, T>(
     from: &mut Reader<'a>,
@@ -101,6 +104,9 @@ pub(crate) fn rest<'a, T>(
 ) -> Result<Vec<T>, Malformed> {
     let mut list = Vec::new();
     while !from.rest().is_empty() {
+        if list.len() == LIST_MAX {
+            return Err(Malformed { field: "list of more than 1048576" });
+        }
         list.push(take(from)?);
     }
     Ok(list)
@@ -120,6 +126,9 @@ pub(crate) fn list<'a, T>(
     let count = from.u32(field)?;
     let mut list = Vec::new();
     for _ in 0..count {
+        if list.len() == LIST_MAX {
+            return Err(Malformed { field });
+        }
         list.push(take(from)?);
     }
     Ok(list)

@@ -46,4 +46,4 @@ pub use keyspaces::{KeyspaceQuery, KeyspaceView};
 pub use long::{Assembly, Long, MESSAGE_BYTES_MAX};
 pub use objects::{Look, Object, Row, Rows};
 pub use request::{BranchRecord, Decide, Deviation, Outcome, Request};
-pub use work::{Bound, Op, Scan, Write};
+pub use work::{Bound, OPS_MAX, Op, Scan, Write};

@@ -3,7 +3,13 @@
 use assent_frame::{Malformed, Reader, Writer};
 use assent_ids::Xid;
 
-use crate::field;
+use crate::{WireError, field};
+
+/// The most operations of one message.
+pub const OPS_MAX: usize = 1 << 20;
+/// What one takes at least: its code, its keyspace, and the length of its key.
+const OP_BYTES_MIN: usize = 9;
+const _: () = assert!(OPS_MAX <= field::LIST_MAX, "what is counted can be read");
 
 /// One write to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +133,24 @@ impl<'a> Op<'a> {
     }
 }
 
+/// Operations run to the end of the payload. They are counted before room is made for any.
+///
+/// # Errors
+/// [`WireError::Many`] beyond [`OPS_MAX`]; what is wrong with one of them.
+pub(crate) fn ops<'a>(from: &mut Reader<'a>) -> Result<Vec<Op<'a>>, WireError> {
+    if from.rest().len() / OP_BYTES_MIN > OPS_MAX {
+        let (mut ahead, mut count) = (*from, 0);
+        while !ahead.rest().is_empty() {
+            Op::take(&mut ahead)?;
+            count += 1;
+        }
+        if count > OPS_MAX {
+            return Err(WireError::Many { what: "operations", count, limit: OPS_MAX });
+        }
+    }
+    Ok(field::rest(from, Op::take)?)
+}
+
 impl<'a> Write<'a> {
     pub(crate) fn put(&self, to: &mut Writer) {
         field::put_option(to, self.xid.as_ref(), field::put_xid);
@@ -134,11 +158,11 @@ impl<'a> Write<'a> {
         self.ops.iter().for_each(|op| op.put(to));
     }
 
-    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Reader<'a>) -> Result<Self, WireError> {
         Ok(Self {
             xid: field::option(from, "branch", field::xid)?,
             durable: field::flag(from, "durable")?,
-            ops: field::rest(from, Op::take)?,
+            ops: ops(from)?,
         })
     }
 }
@@ -178,5 +202,42 @@ impl<'a> Scan<'a> {
             from: Bound::take(from)?,
             to: Bound::take(from)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Assembly, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, Request, WriteIf};
+
+    /// A message of 256 MiB has room for thirty million deletes of an empty key, of which each took 144 bytes before the store saw any.
+    #[test]
+    fn as_many_operations_as_fit_memory_are_taken_and_one_more_is_refused_with_its_count() {
+        let parsed = |count: usize, is_conditional: bool| {
+            let ops = vec![Op::Delete { keyspace: 0, key: b"" }; count];
+            let request = if is_conditional {
+                Request::WriteIf(WriteIf { durable: true, conditions: Vec::new(), ops })
+            } else {
+                Request::Write(Write { xid: None, durable: true, ops })
+            };
+            let mut out = Vec::new();
+            request.lay_long(&mut out, 1, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX).unwrap();
+            let (mut rest, mut whole): (_, Option<Assembly>) = (out.as_slice(), None);
+            while let Some((part, used)) = assent_frame::parse(rest, PAYLOAD_BYTES_MAX).unwrap() {
+                rest = &rest[used..];
+                match &mut whole {
+                    Some(whole) => whole.add(&part).unwrap(),
+                    None => whole = Some(Assembly::begin(&part, true).unwrap()),
+                }
+            }
+            Request::parse(&whole.unwrap().frame()).map(|_| ())
+        };
+        for is_conditional in [false, true] {
+            assert_eq!(parsed(OPS_MAX, is_conditional), Ok(()));
+            let refused = parsed(OPS_MAX + 1, is_conditional).unwrap_err();
+            assert_eq!(refused, WireError::Many { what: "operations", count: OPS_MAX + 1, limit: OPS_MAX });
+            let said = "1048577 operations in one message; it takes at most 1048576: send them in several";
+            assert_eq!(refused.to_string(), said);
+        }
     }
 }
