@@ -135,7 +135,9 @@ impl Content {
     }
 
     pub(crate) fn owned_bytes(&self) -> u64 {
-        let apart = self.pages.range(self.zeroed_pages..).count();
+        // Each of a large store's looks at what is used would else count all pages.
+        let apart =
+            if self.zeroed_pages == 0 { self.pages.len() } else { self.pages.range(self.zeroed_pages..).count() };
         (self.zeroed_pages + long(apart)) * PAGE
     }
 
