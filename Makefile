@@ -4,7 +4,7 @@
 # Where cargo builds, as it is told itself.
 binaries := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs peers-assets bench-assets gate model sim matrix failover demo-failover hostile kv-kills docs-kills rest-kills fuzz
+.PHONY: help demo demo-sql doctor test lint bench bench-tx bench-kv bench-docs bench-real bench-recover peers-tx peers-kv peers-docs peers-assets bench-assets gate space model sim matrix failover demo-failover hostile kv-kills docs-kills rest-kills fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -70,6 +70,9 @@ peers-assets: ## a pair of asset servers against Redis with a replica and etcd, 
 
 gate: ## the gate tests only, for BUDGET seconds each (default 600)
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) cargo test --workspace gate_ -- --nocapture $(ARGS)
+
+space: ## what a key-value store takes and writes under pressure, counted at a 16th and a 4th of 4 GiB: minutes, 4 GiB of memory
+	cargo test -p assent-kv --test kv -- --ignored --nocapture --test-threads 1 space:: $(ARGS)
 
 model: ## the model check of the membership rules for BUDGET seconds a gate (default 600); SEED=number for other walks
 	ASSENT_GATE_SECONDS=$(or $(BUDGET),600) ASSENT_GATE_SEED=$(or $(SEED),1) cargo test -p assent-membership gate_ -- --nocapture $(ARGS)
