@@ -4,7 +4,7 @@
 //!   entry ... | restarts: place 4 each | their number 4          (sealed behind, see `seal`)
 //!   entry: shared bytes · other bytes · 0, or value bytes + 1 · seq (all varints) | other bytes of the key | value
 //! ```
-//! At a restart a key stands whole, so that a search can begin there; every 16th entry is one.
+//! At a restart a key stands whole, so that a search can begin there; every 16th entry is one, and in an index every 4th.
 //!
 //! Walk: [`BlockBuilder`] lays · [`Block::parse`] takes the bytes in · [`Block::get`] finds one entry and copies nothing ·
 //! [`BlockCursor`] walks both ways.
@@ -19,23 +19,43 @@ use assent_frame::Malformed;
 use crate::Entry;
 
 const RESTART_ENTRIES: usize = 16;
+/// In an index, where each look-up goes through what stands behind a restart, and keys are short.
+const RESTART_ENTRIES_INDEX: usize = 4;
 const NUMBER_BYTES: usize = 4;
 /// A varint is no longer.
 const NUMBER_BYTES_MAX: usize = 10;
 
 /// Lays entries, which come in the order of their keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct BlockBuilder {
+    restart_entries: usize,
     bytes: Vec<u8>,
     restarts: Vec<u32>,
     last: Vec<u8>,
     since_restart: usize,
 }
 
+impl Default for BlockBuilder {
+    fn default() -> Self {
+        Self {
+            restart_entries: RESTART_ENTRIES,
+            bytes: Vec::new(),
+            restarts: Vec::new(),
+            last: Vec::new(),
+            since_restart: 0,
+        }
+    }
+}
+
 impl BlockBuilder {
+    /// Of an index.
+    pub(crate) fn index() -> Self {
+        Self { restart_entries: RESTART_ENTRIES_INDEX, ..Self::default() }
+    }
+
     /// Lays the next entry.
     pub(crate) fn push(&mut self, entry: &Entry<'_>) {
-        let shared = if self.restarts.is_empty() || self.since_restart == RESTART_ENTRIES {
+        let shared = if self.restarts.is_empty() || self.since_restart == self.restart_entries {
             self.restarts.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
             self.since_restart = 0;
             0
@@ -497,6 +517,22 @@ fn compare(head: &[u8], rest: &[u8], key: &[u8]) -> Ordering {
 #[cfg(test)]
 mod numbers {
     use super::*;
+
+    #[test]
+    fn a_look_up_in_an_index_goes_through_four_entries_at_most_and_in_data_through_sixteen() {
+        for (mut builder, restarts) in [(BlockBuilder::default(), 3), (BlockBuilder::index(), 9)] {
+            for _ in 0..2 {
+                for key in 0..33_u8 {
+                    builder.push(&Entry { key: &[7, key], seq: 0, value: Some(&[key; 12]) });
+                }
+                let block = Block::parse(&builder.finish()).unwrap();
+                assert_eq!(block.restarts, restarts);
+                for key in 0..33_u8 {
+                    assert_eq!(block.value_before(&[7, key, 1]).unwrap(), Some(&[key; 12][..]));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_number_of_any_length_comes_back_wherever_it_stands() {

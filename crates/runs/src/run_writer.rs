@@ -81,7 +81,7 @@ impl RunWriter {
             waiting: Vec::new(),
             data: BlockBuilder::default(),
             from: Vec::new(),
-            index: BlockBuilder::default(),
+            index: BlockBuilder::index(),
             index_from: Vec::new(),
             indexes: Vec::new(),
             index_bytes: 0,
@@ -152,7 +152,7 @@ impl RunWriter {
         if !self.index.is_empty() {
             self.close_index();
         }
-        let mut top = BlockBuilder::default();
+        let mut top = BlockBuilder::index();
         for (from, block) in std::mem::take(&mut self.indexes) {
             let place = self.lay(block)?;
             top.push(&Entry { key: &from, seq: 0, value: Some(&place.lay()) });
