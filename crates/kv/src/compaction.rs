@@ -228,7 +228,7 @@ impl Kv {
         let sized = config.chooser().sized(live).stocked(shared.log.waiting());
         // Until it is done, what a compaction writes stands beside what that replaces; where as much is too much, writers wait longest; and they
         // go on meanwhile.
-        let coming = 10 * sized.volume_bytes / 3;
+        let coming = 17 * sized.volume_bytes / 5;
         // The bound is one of keys and values: what they are framed by is dead.
         let framing = sized.share(shared.ledger.framing_bytes(live));
         let beside_bytes = shared.log.idle_bytes() + shared.ledger.room_bytes() + framing + coming;
