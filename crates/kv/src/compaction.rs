@@ -251,6 +251,7 @@ impl Kv {
         let set = shared.values.pin();
         let raw_from = set.raw_from;
         let Choice { first, end, .. } = *choice;
+        let flushed = shared.ledger.durable().0;
         let generation = self.generation((first, end, choice.generation), &set)?;
         let inside = |held: &&Arc<Held>| first <= held.account.first && held.account.first < end;
         let mut read: Vec<Box<dyn Source + '_>> = Vec::new();
@@ -283,7 +284,8 @@ impl Kv {
         others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0 });
         let sources = read.iter().map(|source| &**source).collect();
         let remembered_from = self.desk().finished.oldest().0;
-        let compaction = Compaction { first, end, generation, sources, others, durable, remembered_from, cell_bytes };
+        let compaction =
+            Compaction { first, end, generation, sources, others, durable, flushed, remembered_from, cell_bytes };
         let mut leaving = 0;
         let mut ledger = |asked: &Asked<'_>| {
             let liveness = judge(&shared.ledger, durable, asked)?;

@@ -1,4 +1,5 @@
-//! Accounts that are not believed any more: what a compaction finds counts, with what the ledger's files will still let go.
+//! What a compaction finds: it counts where accounts are not believed any more, with what the ledger's files will still let go; and else where
+//! more is dead than was known.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,18 +32,10 @@ fn store() -> Kv {
     Kv::open(log, disk, Arc::new(SimClock::new()), Path::new("kv"), config).unwrap()
 }
 
-#[test]
-fn what_will_still_be_booked_out_is_counted_where_accounts_are_not_believed() {
+/// Sixty keys, behind two checkpoints, and all that stands before the last one in whole segments.
+fn with_keys() -> Kv {
     let kv = store();
-    let write = |round: u64| {
-        for key in 0..60_u64 {
-            // Half of them live on.
-            if round == 0 || key % 2 == 1 {
-                kv.put(0, &key.to_be_bytes(), &[1; 400], DURABLE).unwrap();
-            }
-        }
-    };
-    write(0);
+    (0..60_u64).for_each(|key| _ = kv.put(0, &key.to_be_bytes(), &[1; 400], DURABLE).unwrap());
     while kv.shared.log.end().0 < 4 * 4 * 4096 {
         kv.put(1, b"", &[2; 400], DURABLE).unwrap();
     }
@@ -50,8 +43,44 @@ fn what_will_still_be_booked_out_is_counted_where_accounts_are_not_believed() {
         kv.put(1, b"", &[3; 400], DURABLE).unwrap();
         kv.checkpoint().unwrap();
     }
+    kv
+}
+
+/// Every other one, which half of them live beside.
+fn supersede(kv: &Kv) {
+    (0..30_u64).for_each(|key| _ = kv.put(0, &(2 * key + 1).to_be_bytes(), &[1; 400], DURABLE).unwrap());
+}
+
+fn known(kv: &Kv) -> u64 {
+    let lives = |accounts: &crate::vault::Accounts| accounts.sums(kv.shared.log.end().0).1;
+    lives(&kv.shared.ledger.accounts()) - lives(&kv.shared.ledger.expected())
+}
+
+/// Values of less than a KiB are not looked up: what is dead of them is known to whoever compacts them, but for what a flush has yet to write.
+#[test]
+fn a_compaction_that_finds_more_dead_than_was_known_says_so_and_what_only_memory_supersedes_is_found_by_flushes_alone()
+{
+    for is_flushed in [false, true] {
+        let kv = with_keys();
+        supersede(&kv);
+        if is_flushed {
+            kv.checkpoint().unwrap();
+        }
+        assert_eq!(known(&kv), 0);
+        while kv.compact_once(&AtOnce).unwrap() {}
+        let found = known(&kv);
+        assert_eq!((30 * 400..30 * 500).contains(&found), is_flushed, "{found}");
+        kv.checkpoint().unwrap();
+        while kv.shared.ledger.merge(&*kv.shared.log, &AtOnce).unwrap() {}
+        assert_eq!((known(&kv), kv.stats().broken_accounts), (0, 0));
+    }
+}
+
+#[test]
+fn what_will_still_be_booked_out_is_counted_where_accounts_are_not_believed() {
+    let kv = with_keys();
     // Superseded durably, and written out beside the old rows, but not merged with them.
-    write(1);
+    supersede(&kv);
     kv.shared.ledger.notes().broken = 1;
     let mut compactions = 0;
     while kv.compact_once(&AtOnce).unwrap() {

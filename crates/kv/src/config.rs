@@ -65,6 +65,9 @@ pub struct Config {
     pub checkpoint_bytes: u64,
     /// And once it takes that many bytes itself. Four times as much is the most that it takes, with what of it waits for the next rows.
     pub memory_bytes: u64,
+    /// What the first level of the ledger's sorted files holds, or twice as much, before some of it goes to the next one; that holds eight times
+    /// as much, and so on. 64 KiB to 1 GiB.
+    pub level_bytes: u64,
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
     /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
@@ -109,6 +112,7 @@ impl Default for Config {
             fold_bytes: 32 << 20,
             checkpoint_bytes: 64 << 20,
             memory_bytes: 16 << 20,
+            level_bytes: 32 << 20,
             background_bytes_per_second: 0,
             cache_bytes: 64 << 20,
             finished_max: 1 << 16,
@@ -176,13 +180,16 @@ impl Config {
     pub(crate) fn ledger(&self) -> assent_runs::Config {
         let rows_bytes = self.row_cache_bytes();
         let cache_bytes = self.cache_bytes - self.index_cache_bytes() - rows_bytes;
+        let defaults = assent_runs::Config::default();
         let (memory_bytes_max, memory_bytes_kept) = (LEDGER_BYTES_MAX, self.memory_bytes_kept());
         assent_runs::Config {
             cache_bytes,
             rows_bytes,
             memory_bytes_max,
             memory_bytes_kept,
-            ..assent_runs::Config::default()
+            level1_bytes: self.level_bytes,
+            run_bytes: defaults.run_bytes.min(self.level_bytes / 4),
+            ..defaults
         }
     }
 
@@ -191,7 +198,7 @@ impl Config {
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 14] = [
+        let rules: [(&'static str, u64, bool, &'static str); 15] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -240,6 +247,7 @@ impl Config {
                 (64 << 10..=256 << 20).contains(&self.memory_bytes),
                 "65536 to 268435456",
             ),
+            ("level_bytes", self.level_bytes, (64 << 10..=1 << 30).contains(&self.level_bytes), "65536 to 1073741824"),
             ("cache_bytes", self.cache_bytes, self.cache_bytes <= 1 << 40, "at most 1099511627776"),
         ];
         match rules.into_iter().find(|(_, _, fine, _)| !fine) {

@@ -30,9 +30,9 @@ use crate::note::{self, Moment, Note};
 use crate::record::{Effect, Metadata, Place};
 use crate::rows::{Laid, head, laid, place, split};
 use crate::space::Space;
-use crate::tally::{Clerk, Unseen, laid_bytes};
+use crate::tally::{Clerk, laid_bytes};
 use crate::time::Time;
-use crate::vault::{Accounts, Asked, Compacted, Dead, Superseded, VaultError};
+use crate::vault::{Accounts, Asked, Compacted, Dead, VaultError};
 use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
@@ -108,8 +108,6 @@ pub(crate) struct Ledger {
     pub(crate) time: OnceLock<Arc<Time>>,
     /// What compactions are to give back.
     pub(crate) space: Space,
-    /// What level 0 of its files may hide.
-    pub(crate) unseen: Unseen,
 }
 
 /// What the next note will say.
@@ -128,8 +126,6 @@ pub(crate) struct Notes {
     pub(crate) replaced: u64,
     pub(crate) older_needs: Lsn,
     pub(crate) older_replaced: Option<u64>,
-    /// What the accounts count and a merge will book out.
-    pub(crate) superseded: Superseded,
     /// What merges have booked out of the oldest cells of the journal.
     pub(crate) dead: Dead,
     /// Bookings that did not fit, and the first of them.
@@ -147,7 +143,6 @@ impl Notes {
             replaced: 0,
             older_needs: Lsn::ZERO,
             older_replaced: None,
-            superseded: Superseded::default(),
             dead: Dead::default(),
             broken: 0,
             first_broken: None,
@@ -158,11 +153,6 @@ impl Notes {
     pub(crate) fn committed(&mut self, accounts: Accounts) {
         (self.older_needs, self.older_replaced) = (self.durable.needs(), Some(self.replaced));
         self.accounts = accounts;
-    }
-
-    /// The accounts as they will be once what is known to be superseded is booked out.
-    pub(crate) fn expected(&self) -> Accounts {
-        self.accounts.without(&self.superseded)
     }
 
     /// The note as it was last committed, but for these accounts.
@@ -213,10 +203,6 @@ impl Ledger {
 
     fn of(runs: Runs, notes: Notes) -> Self {
         let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
-        let unseen = Unseen::default();
-        if runs.debt().level0_runs > 0 {
-            unseen.one_more();
-        }
         Self {
             runs,
             notes: Mutex::new(notes),
@@ -226,7 +212,6 @@ impl Ledger {
             made: Default::default(),
             time: OnceLock::new(),
             space: Space::default(),
-            unseen,
         }
     }
 
@@ -408,7 +393,7 @@ impl Ledger {
 
     /// The same, as it will be once what is known to be superseded is booked out: to choose by, not to count.
     pub(crate) fn expected(&self) -> Accounts {
-        self.notes().expected()
+        self.notes().accounts.expected()
     }
 
     /// What a key became last, as far as that is known: when, and its place if it has a value. Not as of a view: now.
@@ -474,10 +459,6 @@ impl Ledger {
                 notes.replaced += u64::from(compacted.is_some());
                 let raw_from = notes.accounts.raw_from();
                 notes.dead.go_on(raw_from);
-                if let Some(Compacted { first, end, kept_bytes, .. }) = compacted {
-                    let live = notes.accounts.volume_of(*first).map_or(0, |volume| volume.live);
-                    notes.superseded.at_most((*first, *end), live.saturating_sub(*kept_bytes));
-                }
             }
         })?;
         refused.take().map_or(Ok(()), |refused| Err(refused.into()))
@@ -506,14 +487,10 @@ impl Ledger {
     /// As the disk says; `Corrupt`, naming the file, if what it had to read is damaged. Nothing has changed then.
     pub(crate) fn merge(&self, log: &dyn Log, pace: &dyn Pace) -> Result<bool, KvError> {
         let owner = Clerk { ledger: self, log };
-        let (level0_runs, unseen) = (self.debt().level0_runs, self.unseen.came());
         let step = self.runs.merge(&owner, pace)?;
         if matches!(step, Some(Step::Merged { .. } | Step::Dropped { .. })) {
             // What was merged is as much again, and goes once no manifest names it. If that fails, with the next commit.
             _ = self.renote(None);
-        }
-        if matches!(step, Some(Step::Merged { to: 1, .. })) && self.debt().level0_runs < level0_runs {
-            self.unseen.go(unseen);
         }
         Ok(step.is_some_and(|step| step != Step::Stopped))
     }

@@ -65,6 +65,7 @@ mod kv;
 mod lease;
 mod ledger;
 mod line;
+mod looks;
 mod many;
 mod note;
 mod op;

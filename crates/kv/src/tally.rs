@@ -6,51 +6,24 @@
 //! Deliberately absent: the note's bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_runs::{Entry, Fate, Newest, Owner, Tally, View};
 
 use crate::ledger::Ledger;
+use crate::looks::Looks;
 use crate::note;
 use crate::record::Place;
 use crate::rows::{Booked, booked, expiry, place};
 use crate::time::{Time, is_over};
-use crate::vault::{Accounts, Booking, Dead, Superseded, VaultError, value_bytes};
+use crate::vault::{Accounts, Booking, Dead, VaultError, value_bytes};
 
-/// Smaller values are not worth a look-up.
-const LOOKED_UP_BYTES: u64 = 1 << 10;
+/// Of a larger value a compaction's look-up costs little beside the rest.
+const DEAD_BYTES: u64 = 1 << 10;
 /// What is known to be dead takes such a part of what the ledger's memory may, and no more than so many bytes: those of sixteen segments.
 const DEAD_PARTS: u64 = 8;
 const DEAD_BYTES_MAX: u64 = 2 << 20;
-
-/// Flushes of whose rows nobody has looked up what they supersede, as far as these may be at level 0.
-#[derive(Debug, Default)]
-pub(crate) struct Unseen {
-    came: AtomicU64,
-    went: AtomicU64,
-}
-
-impl Unseen {
-    pub(crate) fn one_more(&self) {
-        self.came.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// So many have come. Asked before a merge, for [`Unseen::go`].
-    pub(crate) fn came(&self) -> u64 {
-        self.came.load(Ordering::Relaxed)
-    }
-
-    /// So many are not at level 0 any more.
-    pub(crate) fn go(&self, came: u64) {
-        self.went.store(came, Ordering::Relaxed);
-    }
-
-    fn is_any(&self) -> bool {
-        self.came() != self.went.load(Ordering::Relaxed)
-    }
-}
 
 /// Tells the map what to note.
 pub(crate) struct Clerk<'a> {
@@ -63,9 +36,9 @@ impl Owner for Clerk<'_> {
         self.log.durable().0
     }
 
-    /// What small runs hide of the journal has to be known, or far too much of it would be taken for living.
+    /// What small runs hide of the journal is looked up, or far too much of it would be taken for living.
     fn gathers(&self) -> bool {
-        self.log.stretch_bytes().is_none() || !self.ledger.unseen.is_any()
+        true
     }
 
     fn is_lazy(&self) -> bool {
@@ -75,15 +48,16 @@ impl Owner for Clerk<'_> {
     fn tally(&self) -> Box<dyn Tally + '_> {
         let booking = Booking::new(self.ledger.cell_bytes());
         let dead = self.ledger.notes().dead.empty();
+        let looks = Looks { is_near: self.ledger.is_near_memory(), value_bytes: self.ledger.value_bytes() };
         Box::new(Count {
             clerk: self,
             comes: [0; 2],
             goes: [0; 2],
             booking,
-            superseded: Superseded::default(),
             dead,
+            // Nothing is dead where nothing is ever compacted.
+            looks: self.log.stretch_bytes().map(|_| looks),
             before: None,
-            value_bytes: self.ledger.value_bytes(),
             applied: Lsn::ZERO,
             next: None,
         })
@@ -117,13 +91,11 @@ struct Count<'a> {
     goes: [u64; 2],
     /// The same, by where they stand.
     booking: Booking,
-    /// Of what the files had when a flush began: values that its rows supersede. None: not looked for.
-    superseded: Superseded,
     /// What leaves, as far as a look-up of it costs much beside the value.
     dead: Dead,
-    before: Option<Option<View>>,
-    /// Of a value that the files have, on average.
-    value_bytes: u64,
+    /// Of which rows of a flush it is looked up what they supersede; and what the files had when it began.
+    looks: Option<Looks>,
+    before: Option<View>,
     /// What the note was asked for, and the accounts that it says; and what of the booking they could not take.
     applied: Lsn,
     next: Option<(Accounts, Option<VaultError>)>,
@@ -137,22 +109,14 @@ impl Count<'_> {
         })
     }
 
-    /// A look-up for each large value is little beside writing it, while most of the ledger's files are in memory. So is one for what is short and
-    /// supersedes values that are large, if most of them are: of others, four small runs and those that are gathered hide about as much.
+    /// A value of so many bytes comes, or none: what the files have of its key is superseded.
     fn supersedes(&mut self, key: &[u8], bytes: u64) {
-        if bytes.max(self.value_bytes) < LOOKED_UP_BYTES {
-            return;
-        }
-        let ledger = self.clerk.ledger;
-        // Nor is it where nothing is ever compacted.
-        let is_worth = || self.clerk.log.stretch_bytes().is_some() && ledger.is_near_memory();
-        let before = self.before.get_or_insert_with(|| is_worth().then(|| ledger.runs().view()));
+        let Some(weight) = self.looks.and_then(|looks| looks.at(key, bytes)) else { return };
+        let before = self.before.get_or_insert_with(|| self.clerk.ledger.runs().view());
         // What cannot be read is told to whoever asks for the key.
-        let Some(Ok(Some(Newest { seq, value: Some(row) }))) = before.as_ref().map(|it| it.last_written(key)) else {
-            return;
-        };
+        let Ok(Some(Newest { seq, value: Some(row) })) = before.last_written(key) else { return };
         if let Ok(old) = place(seq, &row) {
-            self.superseded.note(self.booking.cell_at(old.entry.0), laid_bytes(key, &old));
+            self.booking.finds(old.entry.0, weight.of(laid_bytes(key, &old)));
         }
     }
 
@@ -187,9 +151,13 @@ impl Tally for Count<'_> {
     }
 
     fn leaves(&mut self, entry: &Entry<'_>) {
-        let left = Self::count(&mut self.goes, entry, |lsn, bytes| self.booking.leaves(lsn, bytes));
+        let looks = self.looks;
+        let left = Self::count(&mut self.goes, entry, |lsn, bytes| {
+            let lost = looks.map_or(0, |looks| looks.lost(entry.key, bytes));
+            self.booking.leaves(lsn, bytes, lost);
+        });
         // What expires may leave because it has: then it may hide something, and is not dead for who compacts.
-        if let Some((booked, _)) = left.filter(|(booked, laid)| !booked.expires && *laid < LOOKED_UP_BYTES) {
+        if let Some((booked, _)) = left.filter(|(booked, laid)| !booked.expires && *laid < DEAD_BYTES) {
             self.dead.note(booked.address);
         }
     }
@@ -216,9 +184,6 @@ impl Tally for Count<'_> {
     }
 
     fn committed(mut self: Box<Self>) {
-        if matches!(self.before, Some(None)) {
-            self.clerk.ledger.unseen.one_more();
-        }
         let mut notes = self.clerk.ledger.notes();
         notes.kept = self.kept(notes.kept);
         let (accounts, broken) = self.next.take().unwrap_or_else(|| (notes.accounts.clone(), None));
@@ -228,30 +193,9 @@ impl Tally for Count<'_> {
             notes.first_broken.get_or_insert(broken);
         }
         notes.committed(accounts);
-        notes.superseded.left(&self.booking);
-        notes.superseded.add(&self.superseded);
         notes.dead.add(self.dead);
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flush_that_could_not_look_beside_a_merge_is_not_taken_for_one_that_went_down_with_it() {
-        let unseen = Unseen::default();
-        assert!(!unseen.is_any());
-        unseen.one_more();
-        let came = unseen.came();
-        assert!(unseen.is_any());
-        unseen.one_more();
-        unseen.go(came);
-        assert!(unseen.is_any());
-        unseen.go(unseen.came());
-        assert!(!unseen.is_any());
     }
 }

@@ -22,7 +22,6 @@ pub(crate) mod index;
 mod item;
 mod raw;
 mod seal;
-mod superseded;
 mod volume;
 mod writer;
 
@@ -43,7 +42,6 @@ pub(crate) use error::VaultError;
 pub(crate) use item::{Address, Body, Item, Record, Value, value_bytes};
 pub(crate) use raw::{Raw, items};
 pub(crate) use seal::Facts;
-pub(crate) use superseded::Superseded;
 pub(crate) use volume::{Blocks, NoBlocks, Volume, count_unknown, remove, remove_unknown, volumes};
 pub(crate) use writer::PACE_BYTES;
 #[cfg(test)]

@@ -5,6 +5,10 @@
 //! files: a cell is a volume that has not been compacted. Accounts are kept in the ledger's note, committed with the run
 //! that they speak of; so they never drift, and a mismatch is a broken promise of ours that is told, not mended.
 //!
+//! Until a merge meets both rows of a value that was superseded, it counts as living: that may be a third of a store. A flush looks some of
+//! them up ([`crate::looks`]), and what it finds, and what of that merges book out, is kept beside, as an estimate: it says what is worth
+//! compacting and how much is too much ([`Accounts::expected`]); what lives, the ledger says.
+//!
 //! Walk: [`Booking`] gathers what one flush or merge does · [`Accounts::book`] takes of it what fits ·
 //! [`Accounts::replace`] after a compaction · [`Accounts::lay`] and [`Accounts::read`] for the note.
 
@@ -13,10 +17,12 @@ use std::collections::BTreeMap;
 use assent_frame::{Malformed, Reader, Writer};
 
 use crate::vault::seal::Facts;
-use crate::vault::{Compacted, Superseded, VaultError};
+use crate::vault::{Compacted, VaultError};
 
-const VERSION: u8 = 2;
-/// Without `until`.
+const VERSION: u8 = 3;
+/// Without `superseded`.
+const VERSION_2: u8 = 2;
+/// And without `until`.
 const VERSION_1: u8 = 1;
 
 /// One volume's account.
@@ -37,6 +43,8 @@ pub(crate) struct Account {
     pub(crate) as_of: u64,
     /// Of a kept stretch: the journal is kept up to here, where the last entry ends that is needed to read it. Else 0.
     pub(crate) until: u64,
+    /// Bytes of those that live that are known to be superseded, about: a merge will book them out.
+    pub(crate) superseded: u64,
 }
 
 impl Account {
@@ -55,8 +63,18 @@ impl Account {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Booking {
     cell_bytes: u64,
-    /// By the first place of a cell, all of which is in one volume: bytes that enter, bytes that leave.
-    cells: BTreeMap<u64, (u64, u64)>,
+    /// By the first place of a cell, all of which is in one volume.
+    cells: BTreeMap<u64, Cell>,
+}
+
+/// Bytes of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    enters: u64,
+    leaves: u64,
+    /// Were found to be superseded; and leave of what was.
+    found: u64,
+    lost: u64,
 }
 
 impl Booking {
@@ -66,27 +84,29 @@ impl Booking {
     }
 
     /// The first place of the cell that holds this one.
-    pub(crate) const fn cell_at(&self, lsn: u64) -> u64 {
+    const fn cell_at(&self, lsn: u64) -> u64 {
         lsn - lsn % self.cell_bytes
     }
 
-    fn cell(&mut self, lsn: u64) -> &mut (u64, u64) {
+    fn cell(&mut self, lsn: u64) -> &mut Cell {
         self.cells.entry(self.cell_at(lsn)).or_default()
     }
 
     /// A value of the entry at this LSN reaches the ledger's first run.
     pub(crate) fn enters(&mut self, lsn: u64, bytes: u64) {
-        self.cell(lsn).0 += bytes;
+        self.cell(lsn).enters += bytes;
     }
 
-    /// Bytes that leave, by the first place of their cell.
-    pub(crate) fn leaving(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.cells.iter().map(|(cell, (_, leaves))| (*cell, *leaves))
+    /// It leaves the ledger for good, and with it what it stands for of those that were found to be superseded.
+    pub(crate) fn leaves(&mut self, lsn: u64, bytes: u64, lost: u64) {
+        let cell = self.cell(lsn);
+        cell.leaves += bytes;
+        cell.lost += lost;
     }
 
-    /// It leaves the ledger for good.
-    pub(crate) fn leaves(&mut self, lsn: u64, bytes: u64) {
-        self.cell(lsn).1 += bytes;
+    /// It was found to be superseded, and stands for so many bytes.
+    pub(crate) fn finds(&mut self, lsn: u64, bytes: u64) {
+        self.cell(lsn).found += bytes;
     }
 }
 
@@ -111,7 +131,7 @@ impl Accounts {
         let account = |facts: &Facts| {
             let Facts { first, end, bytes, items, generation, as_of, .. } = *facts;
             let born = if items == 0 { 0 } else { bytes };
-            (first, Account { first, end, bytes, live: 0, born, generation, as_of, until: 0 })
+            (first, Account { first, end, bytes, live: 0, born, generation, as_of, until: 0, superseded: 0 })
         };
         Self { cell_bytes, raw_from, volumes: facts.map(account).collect() }
     }
@@ -161,6 +181,7 @@ impl Accounts {
     pub(crate) fn recount(&mut self, compacted: &Compacted) {
         if let Some(account) = self.volumes.get_mut(&compacted.first).filter(|account| !account.is_kept()) {
             account.live = compacted.kept_bytes.saturating_add(compacted.leaving);
+            account.superseded = compacted.leaving;
         }
     }
 
@@ -192,14 +213,14 @@ impl Accounts {
     fn cell_of(&self, lsn: u64) -> Account {
         let first = lsn - lsn % self.cell_bytes;
         let (end, bytes) = (first.saturating_add(self.cell_bytes), self.cell_bytes);
-        Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0, until: 0 }
+        Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0, until: 0, superseded: 0 }
     }
 
-    /// As they will be once that is booked out.
-    pub(crate) fn without(&self, superseded: &Superseded) -> Self {
+    /// As they will be once what is known to be superseded is booked out: to choose by, not to count.
+    pub(crate) fn expected(&self) -> Self {
         let mut accounts = self.clone();
         for account in accounts.volumes.values_mut() {
-            account.live = account.live.saturating_sub(superseded.between(account.first, account.end));
+            account.live = account.live.saturating_sub(std::mem::take(&mut account.superseded));
         }
         accounts
     }
@@ -219,9 +240,10 @@ impl Accounts {
         let mut booked: BTreeMap<u64, (Account, u64)> = BTreeMap::new();
         let mut broken = None;
         let mut tell = |volume, what| _ = broken.get_or_insert(VaultError::Account { volume, what });
-        for (cell, (enters, leaves)) in &booking.cells {
+        for (cell, Cell { enters, leaves, found, lost }) in &booking.cells {
             let account = match self.holder(*cell) {
                 Some(account) => *account,
+                None if *enters == 0 && *leaves == 0 => continue,
                 None if *cell >= self.raw_from => self.cell_of(*cell),
                 None => {
                     tell(*cell, format!("{leaves} bytes of the cell at LSN {cell} leave, and there is no volume"));
@@ -230,6 +252,7 @@ impl Accounts {
             };
             let (account, left) = booked.entry(account.first).or_insert((account, 0));
             *left += leaves;
+            account.superseded = (account.superseded + found).saturating_sub(*lost);
             if *enters > 0 && *cell < self.raw_from {
                 tell(account.first, format!("{enters} bytes of the cell at LSN {cell} enter, and it is compacted"));
             } else {
@@ -269,10 +292,16 @@ impl Accounts {
             return wrong("its generation is not above that of what it read");
         }
         olds.iter().for_each(|old| _ = self.volumes.remove(&old.first));
-        let live = olds.iter().map(|old| old.live).sum();
+        let live = olds.iter().map(|old| old.live).sum::<u64>();
+        // It has looked: no more than what it did not keep is superseded, what a flush found meanwhile left out; and no less than that of it which
+        // none has yet to find.
+        let dead = live.saturating_sub(compacted.kept_bytes);
+        let known = if as_of > 0 { dead.saturating_sub(compacted.fresh_bytes) } else { 0 };
+        let superseded = olds.iter().map(|old| old.superseded).sum::<u64>().clamp(known, dead);
         let bytes = compacted.facts.bytes;
         let born = compacted.kept_bytes.min(bytes);
-        self.volumes.insert(first, Account { first, end, bytes, live, born, generation, as_of, until });
+        let account = Account { first, end, bytes, live, born, generation, as_of, until, superseded };
+        self.volumes.insert(first, account);
         self.raw_from = self.raw_from.max(end);
         Ok(())
     }
@@ -290,8 +319,9 @@ impl Accounts {
         out.u8(VERSION).u64(self.cell_bytes).u64(self.raw_from);
         out.u32(u32::try_from(self.volumes.len()).unwrap_or(u32::MAX));
         for account in self.volumes.values() {
-            let Account { first, end, bytes, live, born, generation, as_of, until } = account;
+            let Account { first, end, bytes, live, born, generation, as_of, until, superseded } = account;
             out.u64(*first).u64(*end).u64(*bytes).u64(*live).u64(*born).u32(*generation).u64(*as_of).u64(*until);
+            out.u64(*superseded);
         }
     }
 
@@ -302,7 +332,7 @@ impl Accounts {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let wrong = |field| Malformed { field };
         let version = reader.u8("version")?;
-        if !matches!(version, VERSION | VERSION_1) {
+        if !(VERSION_1..=VERSION).contains(&version) {
             return Err(wrong("version"));
         }
         let (cell_bytes, raw_from) = (reader.u64("cell bytes")?, reader.u64("raw from")?);
@@ -321,6 +351,7 @@ impl Accounts {
                 generation: reader.u32("generation")?,
                 as_of: reader.u64("as of")?,
                 until: if version == VERSION_1 { 0 } else { reader.u64("until")? },
+                superseded: if version <= VERSION_2 { 0 } else { reader.u64("superseded")? },
             };
             let apart = account.first >= last && account.first < account.end;
             if !apart || account.first < raw_from && account.end > raw_from {
@@ -345,7 +376,7 @@ mod tests {
     fn booked(accounts: &mut Accounts, enters: &[(u64, u64)], leaves: &[(u64, u64)]) -> Result<(), VaultError> {
         let mut booking = Booking::new(100);
         enters.iter().for_each(|(lsn, bytes)| booking.enters(*lsn, *bytes));
-        leaves.iter().for_each(|(lsn, bytes)| booking.leaves(*lsn, *bytes));
+        leaves.iter().for_each(|(lsn, bytes)| booking.leaves(*lsn, *bytes, *bytes));
         accounts.book(&booking)
     }
 
@@ -447,23 +478,67 @@ mod tests {
         assert_eq!(accounts.volume_of(50).map(|it| (it.is_kept(), it.until, it.live)), Some((false, 0, 13)));
     }
 
+    /// Bytes that live in the cells, as they are counted and as they will be.
+    fn lives(accounts: &Accounts) -> [Vec<u64>; 2] {
+        [accounts.clone(), accounts.expected()]
+            .map(|accounts| accounts.volumes.values().map(|account| account.live).collect())
+    }
+
     #[test]
-    fn a_note_of_before_kept_stretches_is_read() {
+    fn what_is_known_to_be_superseded_is_no_more_expected_to_live_and_is_booked_out_once() {
+        let mut accounts = Accounts::new(100);
+        booked(&mut accounts, &[(10, 50), (110, 60), (210, 70)], &[]).unwrap();
+        let mut booking = Booking::new(100);
+        // Nothing stands at the last one, which no account has.
+        [(10, 50), (120, 20), (510, 9)].into_iter().for_each(|(lsn, bytes)| booking.finds(lsn, bytes));
+        accounts.book(&booking).unwrap();
+        assert_eq!(lives(&accounts), [vec![50, 60, 70], vec![0, 40, 70]]);
+        // A merge books it out: the accounts know, and it is taken off once. What was not known takes off nothing but its own cell's.
+        booked(&mut accounts, &[], &[(10, 50), (210, 30)]).unwrap();
+        assert_eq!(lives(&accounts), [vec![0, 60, 40], vec![0, 40, 40]]);
+        // Cells that became a volume, which kept 40; then one that had kept more: nothing there is worth compacting again. What it did not
+        // keep is superseded, but for what a flush has yet to find.
+        for (kept_bytes, fresh_bytes, expected) in
+            [(40, 0, 40), (55, 0, 55), (99, 9, 60), (30, 10, 40), (5, 50, 40), (20, 0, 20), (60, 0, 60)]
+        {
+            let generation = 1 + accounts.generation_between(0, 200);
+            let compacted = Compacted { kept_bytes, fresh_bytes, ..compacted(0, 200, generation, 44) };
+            accounts.replace(&compacted).unwrap();
+            assert_eq!(lives(&accounts), [vec![60, 40], vec![expected, 40]], "{compacted:?}");
+        }
+        // One look may stand for more than lives.
+        let mut booking = Booking::new(100);
+        booking.finds(20, 99);
+        accounts.book(&booking).unwrap();
+        assert_eq!(lives(&accounts), [vec![60, 40], vec![0, 40]]);
+        let mut booking = Booking::new(100);
+        booking.leaves(20, 60, 99);
+        accounts.book(&booking).unwrap();
+        assert_eq!(lives(&accounts), [vec![0, 40], vec![0, 40]]);
+    }
+
+    #[test]
+    fn a_note_of_before_what_is_superseded_and_one_of_before_kept_stretches_are_read() {
         let mut accounts = Accounts::new(100);
         booked(&mut accounts, &[(10, 10)], &[]).unwrap();
         accounts.replace(&compacted(0, 200, 1, 50)).unwrap();
         let mut out = Writer::new();
         accounts.lay(&mut out);
         let mut bytes = out.into_vec();
-        bytes[0] = 1;
-        bytes.truncate(bytes.len() - 8);
-        assert_eq!(Accounts::read(&mut Reader::new(&bytes)), Ok(accounts));
+        for version in [2, 1] {
+            bytes[0] = version;
+            bytes.truncate(bytes.len() - 8);
+            assert_eq!(Accounts::read(&mut Reader::new(&bytes)).as_ref(), Ok(&accounts), "{version}");
+        }
     }
 
     #[test]
     fn the_note_is_read_back_and_every_cut_or_impossible_one_refused() {
         let mut accounts = Accounts::new(100);
         booked(&mut accounts, &[(10, 10), (250, 7)], &[]).unwrap();
+        let mut booking = Booking::new(100);
+        booking.finds(250, 5);
+        accounts.book(&booking).unwrap();
         accounts.replace(&compacted(0, 200, 1, 50)).unwrap();
         let mut out = Writer::new();
         accounts.lay(&mut out);
@@ -472,7 +547,7 @@ mod tests {
         for end in 0..bytes.len() {
             assert!(Accounts::read(&mut Reader::new(&bytes[..end])).is_err(), "{end}");
         }
-        for (at, byte) in [(0, 3), (1, 0), (9, 150), (29, 0)] {
+        for (at, byte) in [(0, 4), (1, 0), (9, 150), (29, 0)] {
             let mut wrong = bytes.clone();
             wrong[at] = byte;
             assert!(Accounts::read(&mut Reader::new(&wrong)).is_err(), "{at}");

@@ -83,6 +83,8 @@ pub(crate) struct Compaction<'a> {
     pub(crate) others: Vec<Horizon>,
     /// Everything up to here is durable, all that is read among it; the ledger's answers are of here or later.
     pub(crate) durable: u64,
+    /// The ledger's files know of everything up to here.
+    pub(crate) flushed: u64,
     /// Outcomes that stand here or behind are remembered by name, and a rebuild must find them.
     pub(crate) remembered_from: u64,
     /// In what the store counts its journal: the volume says so.
@@ -105,6 +107,8 @@ pub(crate) struct Compacted {
     /// Bytes of values that do not live and whose rows the ledger's files still have: they are booked out when those are merged.
     /// Counted only where the account is not believed.
     pub(crate) leaving: u64,
+    /// Bytes of values that do not live by what the ledger's files did not know when it began: of these a flush may have yet to find some.
+    pub(crate) fresh_bytes: u64,
     /// Values kept, and items left out.
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
@@ -149,13 +153,12 @@ pub(crate) fn compact(
             }
         })?;
     }
-    let Judge { as_of, kept, kept_bytes, dropped, remembered, .. } = judge;
+    let Judge { as_of, kept, kept_bytes, fresh_bytes, dropped, remembered, .. } = judge;
     // No entry ends before its frame: as of 1 nothing was dead yet, and 0 says that nothing was compacted.
     let as_of = as_of.max(1);
     let facts = writer.finish(as_of, compaction.cell_bytes)?;
-    let done =
-        Compacted { first, end, generation, as_of, facts, kept_bytes, kept, dropped, remembered, ..<_>::default() };
-    Ok(done)
+    let done = Compacted { first, end, generation, as_of, facts, ..<_>::default() };
+    Ok(Compacted { kept_bytes, fresh_bytes, kept, dropped, remembered, ..done })
 }
 
 /// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. Durable when it
@@ -193,19 +196,32 @@ const fn item_bytes(item: &Item<'_>) -> usize {
     }
 }
 
+fn bytes_of(value: &Value<'_>) -> u64 {
+    item::value_bytes(value.key.len(), value.metadata.len(), value.value.len())
+}
+
 /// Decides of each item whether it is needed, and as what.
 struct Judge<'a> {
     compaction: &'a Compaction<'a>,
     as_of: u64,
     kept: u64,
     kept_bytes: u64,
+    fresh_bytes: u64,
     dropped: u64,
     remembered: u64,
 }
 
 impl<'a> Judge<'a> {
     const fn new(compaction: &'a Compaction<'a>) -> Self {
-        Self { compaction, as_of: compaction.durable, kept: 0, kept_bytes: 0, dropped: 0, remembered: 0 }
+        Self {
+            compaction,
+            as_of: compaction.durable,
+            kept: 0,
+            kept_bytes: 0,
+            fresh_bytes: 0,
+            dropped: 0,
+            remembered: 0,
+        }
     }
 
     /// The item as it is to be kept, if it is.
@@ -267,7 +283,12 @@ impl<'a> Judge<'a> {
 
     fn value<'i>(&mut self, seq: u64, value: Value<'i>, liveness: Liveness) -> Option<Body<'i>> {
         match liveness {
-            Liveness::Dead { since } if self.is_durable(since) => None,
+            Liveness::Dead { since } if self.is_durable(since) => {
+                if since > self.compaction.flushed {
+                    self.fresh_bytes += bytes_of(&value);
+                }
+                None
+            }
             Liveness::Absent => self.expired(seq, value),
             Liveness::Dead { .. } => {
                 // Something durable may have superseded it too, which is told by nothing but this: it is not known to live.
@@ -320,7 +341,7 @@ impl<'a> Judge<'a> {
             None => self.dropped += 1,
             Some(Body::Value { value, .. } | Body::Prepared { value, .. }) => {
                 self.kept += 1;
-                self.kept_bytes += item::value_bytes(value.key.len(), value.metadata.len(), value.value.len());
+                self.kept_bytes += bytes_of(value);
             }
             Some(_) => self.remembered += 1,
         }

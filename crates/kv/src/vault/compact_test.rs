@@ -372,6 +372,7 @@ impl Store {
             sources,
             others,
             durable,
+            flushed: durable,
             remembered_from: u64::MAX,
             cell_bytes: CELL,
         };
@@ -526,6 +527,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         sources: vec![&raw],
         others: vec![Horizon { first: end, end: u64::MAX, as_of: 0 }],
         durable,
+        flushed: durable,
         remembered_from: u64::MAX,
         cell_bytes: CELL,
     };

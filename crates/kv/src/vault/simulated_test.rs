@@ -33,7 +33,7 @@ fn simulate(chooser: &Chooser, mut next: impl FnMut(&mut Rng) -> u64) -> Simulat
         let mut booking = Booking::new(CELL_BYTES);
         let place = &mut keys[usize::try_from(key).unwrap()];
         if *place != u64::MAX {
-            booking.leaves(*place, VALUE_BYTES);
+            booking.leaves(*place, VALUE_BYTES, 0);
             places.remove(place);
         }
         *place = end;

@@ -16,6 +16,7 @@ mod checkpoints;
 mod compactions;
 mod conditions;
 mod conflicts;
+mod counting;
 mod counts;
 mod erase;
 mod expiry;

@@ -31,6 +31,10 @@ fn is_a_way(all: &[Progress], least: u64) {
 fn a_ledger_that_is_built_anew_tells_how_far_it_is_and_an_open_behind_one_tells_nothing() {
     for is_compacted in [false, true] {
         let house = house(&SimDisk::new(), 1);
+        // These live on.
+        for key in 10..60_u64 {
+            house.kv.put(0, &key.to_be_bytes(), &key.to_le_bytes().repeat(50), Durability::Durable).unwrap();
+        }
         for round in 0..40_u64 {
             for key in 0..10_u64 {
                 house.kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(50), Durability::Durable).unwrap();
