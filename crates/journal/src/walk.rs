@@ -19,12 +19,16 @@ use crate::layout::{BATCH_BYTES, BatchHead, block_from, bytes, length};
 use crate::listing::gap;
 use crate::segment::{Files, Segment, Segments, holder};
 
+/// A walk reads so much at once, and twice as much each time as it goes on, up to this.
 const AHEAD_BYTES: usize = 128 << 10;
+const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 /// Bytes of one segment, read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     memory: Vec<u8>,
+    /// So much was read at once.
+    ahead: usize,
     /// Which segment they are of, and the place of the first.
     of: Option<(u64, u64)>,
     /// The file of the last segment, kept: what is released or pruned under a reader goes on being read.
@@ -48,7 +52,11 @@ impl Window {
         if at.checked_add(wanted).is_some_and(|end| end <= self.memory.len()) {
             return Ok(self.memory.get(at..at + wanted).unwrap_or_default());
         }
-        let ahead = wanted.max(AHEAD_BYTES).min(length(segment.end().saturating_sub(lsn)));
+        // Where the last piece ended, or within: it goes on.
+        let goes_on = at <= self.memory.len();
+        self.ahead = if goes_on { (self.ahead * 2).min(AHEAD_BYTES_MAX) } else { AHEAD_BYTES };
+        let left = length(segment.end().saturating_sub(lsn));
+        let ahead = wanted.max(self.ahead).min(left);
         self.memory.resize(ahead, 0);
         self.of = None;
         let file = match &self.file {
@@ -57,6 +65,10 @@ impl Window {
         };
         let read = read_exact_at(&*file, segment.offset(lsn), &mut self.memory)
             .map_err(|error| refused("reading", segment.path(), &error))?;
+        if goes_on && read == ahead {
+            // While this is looked at the disk brings what follows.
+            file.will_read(segment.offset(lsn) + bytes(ahead), bytes(AHEAD_BYTES_MAX.min(left - ahead)));
+        }
         self.file = Some((segment.first(), file));
         self.memory.truncate(read);
         self.of = Some((segment.first(), lsn));

@@ -52,6 +52,8 @@ operations! {
     SyncData = "sync_data";
     /// `File::sync_all`
     SyncAll = "sync_all";
+    /// `File::await_write_back`
+    WriteBack = "await_write_back";
 }
 
 /// How a call fails.

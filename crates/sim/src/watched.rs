@@ -117,6 +117,15 @@ impl<W: Watch> File for WatchedFile<W> {
     fn expect_random_reads(&self) {
         self.file.expect_random_reads();
     }
+    fn will_read(&self, at: u64, bytes: u64) {
+        self.file.will_read(at, bytes);
+    }
+    fn begin_write_back(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.file.begin_write_back(at, bytes)
+    }
+    fn await_write_back(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.call(Operation::WriteBack, |file| file.await_write_back(at, bytes))
+    }
     fn give_back(&self) {
         self.file.give_back();
     }

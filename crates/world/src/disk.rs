@@ -176,6 +176,31 @@ pub trait File: Send + Sync + Debug {
     /// reads long pieces, or waits for the disk at each short one. A hint.
     fn expect_random_reads(&self) {}
 
+    /// Says that these bytes will be read soon: the disk may bring them meanwhile. Who walks says it of the piece behind the one that it has
+    /// in hand. A hint.
+    fn will_read(&self, at: u64, bytes: u64) {
+        let _ = (at, bytes);
+    }
+
+    /// Has what was written there go to the disk from now on, without a wait. It makes nothing durable; nor does the next.
+    ///
+    /// # Errors
+    /// As [`File::sync_data`]; where the system has no such call none.
+    fn begin_write_back(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let _ = (at, bytes);
+        Ok(())
+    }
+
+    /// Waits until what [`File::begin_write_back`] was told of has gone: who writes much waits for what he wrote a while ago, so that the
+    /// sync at its end, and those of others meanwhile, find little to do.
+    ///
+    /// # Errors
+    /// As [`File::sync_data`], and told once: a sync of this file that follows may say that all is well.
+    fn await_write_back(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let _ = (at, bytes);
+        Ok(())
+    }
+
     /// Gives back the room of a file that is open to be written, has no name any more and is read by nobody: in steps, so
     /// that a disk that is told of freed blocks does not stand still. Who still reads it finds it cut.
     fn give_back(&self) {}

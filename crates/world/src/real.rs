@@ -5,6 +5,8 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -91,6 +93,20 @@ impl Disk for RealDisk {
     }
 }
 
+impl RealFile {
+    /// Of no length it would be all of the file. Where the system cannot, the sync does it all.
+    #[expect(unsafe_code, reason = "no safe wrapper knows this call")]
+    fn write_back(&self, at: u64, bytes: u64, how: libc::c_uint) -> io::Result<()> {
+        let (Ok(at), Ok(length @ 1..)) = (i64::try_from(at), i64::try_from(bytes)) else { return Ok(()) };
+        // SAFETY: the descriptor is open as long as `self` is, and nothing else is handed over.
+        let done = unsafe { libc::sync_file_range(self.buffered.as_raw_fd(), at, length, how) };
+        match io::Error::last_os_error() {
+            error if done != 0 && error.raw_os_error() != Some(libc::ENOSYS) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl File for RealFile {
     fn size(&self) -> io::Result<u64> {
         self.buffered.metadata().map(|metadata| metadata.len())
@@ -165,6 +181,21 @@ impl File for RealFile {
         _ = rustix::fs::fadvise(&self.buffered, 0, None, rustix::fs::Advice::Random);
     }
 
+    fn will_read(&self, at: u64, bytes: u64) {
+        // Of no length it would be all of the file.
+        if let Some(bytes) = NonZeroU64::new(bytes) {
+            _ = rustix::fs::fadvise(&self.buffered, at, Some(bytes), rustix::fs::Advice::WillNeed);
+        }
+    }
+
+    fn begin_write_back(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.write_back(at, bytes, libc::SYNC_FILE_RANGE_WRITE)
+    }
+
+    fn await_write_back(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.write_back(at, bytes, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+    }
+
     fn give_back(&self) {
         // Without a second descriptor it goes all at once.
         _ = self.buffered.try_clone().map(room::give_back);
@@ -186,6 +217,22 @@ mod tests {
     use crate::{AlignedBuffer, BLOCK_BYTES, read_exact_at, write_all_durable_at};
 
     const TEST: Barrier = Barrier::new("world: a test");
+
+    #[test]
+    fn what_is_written_back_is_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = Open { access: Access::Create, direct: false };
+        let file = RealDisk.open(&folder.path().join("file"), open).unwrap();
+        write_all_at(&*file, 0, &[7; 10_000]).unwrap();
+        for (at, bytes) in [(0, 10_000), (4096, 0), (9_000, 1 << 40), (u64::MAX, 1)] {
+            file.begin_write_back(at, bytes).unwrap();
+            file.await_write_back(at, bytes).unwrap();
+            file.will_read(at, bytes);
+        }
+        let mut read = [0; 10_000];
+        assert_eq!(file.read_at(0, &mut read).unwrap(), 10_000);
+        assert_eq!(read, [7; 10_000]);
+    }
 
     #[test]
     fn direct_and_buffered_writes_of_one_file_see_each_other() {

@@ -41,7 +41,7 @@ impl Blocks for NoBlocks {
 
 const READ: Open = Open { access: Access::Read, direct: false };
 /// A walk reads so much at once.
-const AHEAD_BYTES: usize = 256 << 10;
+const AHEAD_BYTES: usize = 512 << 10;
 /// The longest item: a value of full length in pieces, with all that is said of it.
 const ITEM_BYTES_MAX: u64 = (256 << 20) + (4 << 20);
 
@@ -125,6 +125,12 @@ impl Volume {
         let file = self.open.file(&self.slot, || opened(&*self.disk, &self.path));
         let file = file.map_err(|error| VaultError::disk("opening", &self.path, &error))?;
         read(&*file, &self.path, at, wanted)
+    }
+
+    fn will_read(&self, at: u64, wanted: usize) {
+        if let Ok(file) = self.open.file(&self.slot, || opened(&*self.disk, &self.path)) {
+            file.will_read(at, bytes(wanted));
+        }
     }
 
     /// What it says of itself.
@@ -327,9 +333,11 @@ impl Ahead {
         if let Some(found) = self.find(row) {
             return Ok(found.to_vec());
         }
-        let most = length(volume.facts.index_at.saturating_sub(row.offset)).min(AHEAD_BYTES);
+        let left = length(volume.facts.index_at.saturating_sub(row.offset));
+        let most = left.min(AHEAD_BYTES);
         // What stands behind it may be on a sector that is lost, and that is none of its business.
         let Ok(bytes) = volume.read(row.offset, most) else { return alone() };
+        volume.will_read(row.offset + self::bytes(most), AHEAD_BYTES.min(left - most));
         (self.at, self.bytes) = (row.offset, bytes);
         self.find(row).map_or_else(alone, |found| Ok(found.to_vec()))
     }

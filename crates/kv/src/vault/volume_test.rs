@@ -280,10 +280,9 @@ impl Pace for Stops {
     }
 }
 
-/// All of a volume in one sync would stand before the next commit's few bytes.
 #[test]
-fn a_long_volume_is_synced_a_little_at_a_time_and_each_once_more_for_its_first_seal() {
-    for (values_of_100_000, syncs) in [(5, 2), (20, 3), (55, 6)] {
+fn a_volume_is_synced_once_and_once_more_for_its_first_seal_however_long_it_is() {
+    for (values_of_100_000, syncs) in [(5, 2), (20, 2), (55, 2)] {
         let bytes = values(&vec![100_000; values_of_100_000]);
         let items = sample(&bytes);
         let fails = |nth| {
@@ -292,6 +291,23 @@ fn a_long_volume_is_synced_a_little_at_a_time_and_each_once_more_for_its_first_s
             write(&*disk, &items).is_err()
         };
         assert!(fails(syncs) && !fails(syncs + 1), "{values_of_100_000} values, {syncs} syncs");
+    }
+}
+
+/// What a wait for it has heard of what could not be written no sync tells again.
+#[test]
+fn what_cannot_be_written_back_fails_the_volume_and_no_more_than_a_mebibyte_is_on_its_way() {
+    for (values_of_100_000, waits) in [(5, 0), (20, 4), (55, 16)] {
+        let bytes = values(&vec![100_000; values_of_100_000]);
+        let items = sample(&bytes);
+        let fails = |nth| {
+            let (sim, disk) = sim();
+            sim.inject(Call::of(Operation::WriteBack, nth), Fault::Io);
+            let failed = write(&*disk, &items).is_err();
+            assert!(!failed || disk.list(Path::new(FOLDER)).unwrap().is_empty());
+            failed
+        };
+        assert!((waits == 0 || fails(waits)) && !fails(waits + 1), "{values_of_100_000} values, {waits} waits");
     }
 }
 

@@ -20,8 +20,9 @@ use crate::vault::{FILE, NAME, VaultError};
 /// The pace is told about every so many bytes.
 pub(crate) const PACE_BYTES: usize = 256 << 10;
 
-/// So many bytes may wait for a sync, and a buffer's: all of a volume in one would stand before the next commit's few bytes.
-const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
+/// So many bytes may be on their way to the disk, and a buffer's: all of a volume in one sync would stand before the next commit's few
+/// bytes.
+const WRITE_BACK_BYTES_MAX: u64 = 1 << 20;
 
 /// A volume that is being written.
 pub(crate) struct VolumeWriter<'a> {
@@ -33,8 +34,8 @@ pub(crate) struct VolumeWriter<'a> {
     facts: Facts,
     /// Where the buffer's first byte goes.
     at: u64,
-    /// Bytes that were written since the last sync.
-    unsynced: u64,
+    /// From here on what was written may still be on its way to the disk.
+    written_back: u64,
     buffer: Vec<u8>,
     index: Building,
     last: Option<Address>,
@@ -74,7 +75,7 @@ impl<'a> VolumeWriter<'a> {
             file,
             facts,
             at: 0,
-            unsynced: 0,
+            written_back: 0,
             buffer,
             index,
             last: None,
@@ -147,13 +148,16 @@ impl<'a> VolumeWriter<'a> {
         let written = write_all_at(&*self.file, self.at, &self.buffer);
         written.map_err(|error| VaultError::disk("writing", &self.path, &error))?;
         let length = bytes(self.buffer.len());
-        self.at += length;
+        let gone = (self.at + length).saturating_sub(WRITE_BACK_BYTES_MAX).max(self.written_back);
+        // What is said of it here no sync says again.
+        let went = self.file.begin_write_back(self.at, length);
+        let went = match gone - self.written_back {
+            0 => went,
+            bytes => went.and_then(|()| self.file.await_write_back(self.written_back, bytes)),
+        };
+        went.map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
+        (self.at, self.written_back) = (self.at + length, gone);
         self.buffer.clear();
-        self.unsynced += length;
-        if self.unsynced >= UNSYNCED_BYTES_MAX {
-            self.file.sync_data(FILE).map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
-            self.unsynced = 0;
-        }
         match self.pace.wrote(length) {
             Go::On => Ok(()),
             Go::Stop => Err(VaultError::Stopped),
