@@ -28,8 +28,8 @@ use crate::ledger::Ledger;
 use crate::space::Look;
 use crate::values::{Held, Set};
 use crate::vault::{
-    Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw, Source, VaultError,
-    Volume, compact, remove, volumes,
+    Accounts, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw, Source, VaultError, Volume,
+    compact, remove, volumes,
 };
 use crate::{Config, Kv, KvError};
 
@@ -151,7 +151,11 @@ impl Kv {
         if let Some(cell) = self.unreadable_front() {
             return self.pass(&cell, pace);
         }
-        let Some(choice) = self.choice(room_bytes_min) else { return Ok(false) };
+        let looked = self.looked();
+        if self.pass_full(&looked, pace)? {
+            return Ok(true);
+        }
+        let Some(choice) = self.choice(&looked, room_bytes_min) else { return Ok(false) };
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
         let compacted = match self.write_compacted(&choice, pace) {
             Err(VaultError::Stopped) => return Ok(false),
@@ -183,12 +187,10 @@ impl Kv {
     }
 
     /// What to compact next, if the hour permits it.
-    fn choice(&self, room_bytes_min: u64) -> Option<Choice> {
+    fn choice(&self, looked: &Looked, room_bytes_min: u64) -> Option<Choice> {
         let Kv { config, shared, .. } = self;
-        let shifted = self.shared.time.now_ms().saturating_add_signed(i64::from(config.utc_offset_minutes) * 60_000);
-        let hour = u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0);
-        let looked = self.looked();
-        let Looked { accounts, damaged, sealed_end, log_end, chooser, .. } = &looked;
+        let hour = self.hour();
+        let Looked { accounts, damaged, sealed_end, log_end, chooser, .. } = looked;
         // A disk that is full of what is dead takes nothing more: no least room is worth that.
         let is_full = shared.ledger.space.is_out_of_room();
         let room_bytes_min = if is_full { 0 } else { room_bytes_min };
@@ -210,6 +212,21 @@ impl Kv {
             None => {}
         }
         choice
+    }
+
+    /// Of the day, where the store is.
+    fn hour(&self) -> u8 {
+        let offset_ms = i64::from(self.config.utc_offset_minutes) * 60_000;
+        let shifted = self.shared.time.now_ms().saturating_add_signed(offset_ms);
+        u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0)
+    }
+
+    /// Lets what is behind the front of the journal be compacted before it, where that is worth it. Whether it did.
+    fn pass_full(&self, looked: &Looked, pace: &dyn Pace) -> Result<bool, KvError> {
+        let Looked { accounts, damaged, sealed_end, log_end, chooser, .. } = looked;
+        let full = chooser.passes(accounts, damaged, (*sealed_end, *log_end), self.hour());
+        let full = full.filter(|full| full.first != self.unpassable.load(Ordering::Relaxed));
+        full.map_or(Ok(false), |full| self.pass_readable(&full, pace))
     }
 
     /// While a compaction or a merge takes its time writers go on: what is owed by now.
@@ -257,11 +274,11 @@ impl Kv {
         let mut read: Vec<Box<dyn Source + '_>> = Vec::new();
         let missing = |first| VaultError::Missing { from: first, to: log.oldest().0 }.unreadable(first);
         for held in set.volumes.iter().filter(inside) {
-            let Account { first, end, .. } = held.account;
+            let first = held.account.first;
             read.push(match &held.volume {
                 // Before the oldest that is there now: its file is gone, or its header cannot be read.
                 _ if held.account.is_kept() && log.oldest().0 > first => return Err(missing(first)),
-                _ if held.account.is_kept() => Box::new(Raw::new(log, first, end, Dead::default())),
+                _ if held.account.is_kept() => Box::new(Raw::new(log, first, held.account.reads_to(), Dead::default())),
                 Ok(volume) => Box::new(Arc::clone(volume)),
                 Err(error) => return Err(error.unreadable(first)),
             });

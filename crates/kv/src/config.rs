@@ -85,6 +85,9 @@ pub struct Config {
     pub space_room_bytes_min: u64,
     /// About the bytes of one compacted volume, at most: a 256th of what lives, but no less than a quarter of this.
     pub volume_bytes: u64,
+    /// Where volumes are at least so long, stretches of the journal are left as they are as long as they are fuller than what stands behind them.
+    /// Each takes two blocks to say so.
+    pub passed_bytes_min: u64,
     /// From which hour to which values may be compacted, over midnight if the second is lower; always if they are the same. Of the
     /// clock's UTC, shifted by `utc_offset_minutes`.
     pub compact_hours: (u8, u8),
@@ -119,6 +122,7 @@ impl Default for Config {
             space_amplification_max_percent: 140,
             space_room_bytes_min: SPACE_ROOM_BYTES_MIN,
             volume_bytes: 64 << 20,
+            passed_bytes_min: 2 << 20,
             compact_hours: (0, 0),
             utc_offset_minutes: 0,
             store: NodeId(0),
@@ -170,6 +174,7 @@ impl Config {
             space_amplification_max: f64::from(self.space_amplification_max_percent) / 100.0,
             room_bytes_min: self.space_room_bytes_min,
             volume_bytes: self.volume_bytes,
+            passed_bytes_min: self.passed_bytes_min,
             beside_bytes: 0,
             front_worth: 1.0,
             hours: Hours::between(from, to),

@@ -1,19 +1,30 @@
-//! Cells of the journal that no compaction can read: they stay as they are, and what stands behind them is compacted all the same.
+//! Cells of the journal that no compaction can read, or that are full while what stands behind them is not: they stay as they are, and that is
+//! compacted all the same.
 //!
 //! A volume of what can be read would be wrong: what cannot may be a delete. So a volume without an item, as of nothing, says of their
 //! range that the journal has it. A value there is read where it is, or its damage is told; what hides something there, or is
 //! hidden by something there, stays, as with the journal itself; and no stretch of it is released. Once it can be read again, a
 //! compaction takes it in like any other: after the next open, which forgets what was damaged.
 //!
-//! Walk: [`Kv::unreadable_front`] · [`Kv::pass`] · [`kept_until`] says what else of the journal must stay for it.
+//! Of full ones all was read before, so where the last of their entries ends is known and said: nothing else of the journal stays for them, and
+//! they are compacted once that is worth it.
+//!
+//! Walk: [`Kv::pass_readable`] · [`Kv::unreadable_front`] · [`Kv::pass`] · [`kept_until`] says what else of the journal must stay for it.
 //! Deliberately absent: repair.
+
+use std::sync::atomic::Ordering;
 
 use assent_ids::Lsn;
 use assent_journal::{ENTRY_BYTES_MAX, Entries, Log};
 use assent_runs::{Go, Pace};
 
-use crate::vault::{Account, PACE_BYTES, VaultError, keep};
+use crate::vault::{Account, Front, PACE_BYTES, VaultError, keep};
 use crate::{Kv, KvError};
+
+/// Who only reads stands before no sync: it asks less often whether to go on.
+const READ_PACE_BYTES: usize = 16 * PACE_BYTES;
+
+struct Stopped;
 
 impl Kv {
     /// The oldest cell of the journal, if a compaction has found that it cannot be read.
@@ -24,10 +35,29 @@ impl Kv {
 
     /// Lets what is behind such a cell be compacted. Whether it did; not if it was told to stop.
     pub(crate) fn pass(&self, cell: &Account, pace: &dyn Pace) -> Result<bool, KvError> {
+        let Account { first, end, .. } = *cell;
+        // More than itself: it is not taken for one that can be read.
+        let until = kept_until(&*self.shared.log, (first, end), pace).map(|until| until.max(end + 1));
+        until.map_or(Ok(false), |until| self.keep((first, end, until), pace))
+    }
+
+    /// The same for cells that can be read, with the next ones where an entry begins in one and ends in the next. Whether it did; not if it was
+    /// told to stop, or if a compaction should see what is wrong there.
+    pub(crate) fn pass_readable(&self, front: &Front, pace: &dyn Pace) -> Result<bool, KvError> {
+        match ends_at(&*self.shared.log, front, pace) {
+            Err(Stopped) => Ok(false),
+            Ok(Some((end, until))) => self.keep((front.first, end, until), pace),
+            Ok(None) => {
+                // It would be read again and again.
+                self.unpassable.store(front.first, Ordering::Relaxed);
+                Ok(false)
+            }
+        }
+    }
+
+    fn keep(&self, (first, end, until): (u64, u64, u64), pace: &dyn Pace) -> Result<bool, KvError> {
         let Kv { shared, disk, volumes_folder, .. } = self;
         self.make_folder()?;
-        let Account { first, end, .. } = *cell;
-        let Some(until) = kept_until(&*shared.log, (first, end), pace) else { return Ok(false) };
         let generation = self.generation((first, end, 1), &shared.values.pin())?;
         let laid = (generation, shared.ledger.cell_bytes());
         match keep((first, end, until), laid, &**disk, volumes_folder, pace) {
@@ -35,6 +65,34 @@ impl Kv {
             kept => self.adopt(&kept?).map(|()| true),
         }
     }
+}
+
+/// The first end of cells behind which no entry ends that began before, and where the last of those entries ends; none if they cannot be read,
+/// or long ones follow each other.
+fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64, u64)>, Stopped> {
+    let mut ends = front.ends.iter().copied();
+    let (Some(mut end), Some(most)) = (ends.next(), front.ends.last()) else { return Ok(None) };
+    let (mut until, mut unpaced) = (front.first, 0);
+    let Ok(entries) = log.begun(Lsn(front.first), Lsn(*most)) else { return Ok(None) };
+    for entry in entries {
+        let Ok(entry) = entry else { return Ok(None) };
+        while entry.lsn.0 >= end {
+            if until <= end {
+                return Ok(Some((end, until)));
+            }
+            let Some(next) = ends.next() else { return Ok(None) };
+            end = next;
+        }
+        until = until.max(entry.end.0);
+        unpaced += entry.payload.len();
+        if unpaced >= READ_PACE_BYTES {
+            unpaced = 0;
+            if pace.wrote(0) == Go::Stop {
+                return Err(Stopped);
+            }
+        }
+    }
+    Ok((front.first < until && until <= end).then_some((end, until)))
 }
 
 /// Up to where the journal must stay for the entries that begin in a range: a long one ends behind it, and no append under way began

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_ids::Lsn;
@@ -62,6 +62,8 @@ pub struct Kv {
     pub(crate) volumes_folder: PathBuf,
     /// Whether that is there, durably.
     pub(crate) has_folder: AtomicBool,
+    /// The front of the journal that was read and could not be passed: an entry ends behind it, or cannot be read.
+    pub(crate) unpassable: AtomicU64,
     /// Held by whoever compacts.
     pub(crate) compacting: Mutex<()>,
     /// Volumes that were replaced and that a manifest may still name.
@@ -164,6 +166,8 @@ pub struct Stats {
     pub volumes: u64,
     /// 1 if values can be compacted: the log keeps what it trims until it is released.
     pub compacts: u64,
+    /// Stretches of the journal that were left as they are, for they are full and others behind them are not: they are compacted later.
+    pub passed_stretches: u64,
     /// Stretches of the journal that a compaction could not read: they stay as they are, and so does what can be read in them.
     pub unreadable_stretches: u64,
     /// Compactions since the open.
@@ -276,6 +280,7 @@ impl Kv {
             disk: Arc::clone(disk),
             volumes_folder,
             has_folder: AtomicBool::new(false),
+            unpassable: AtomicU64::new(u64::MAX),
             compacting: Mutex::default(),
             leaving: Mutex::default(),
             damaged: Mutex::default(),
@@ -461,7 +466,10 @@ impl Kv {
             value_debt_bytes: value_bytes_on_disk.saturating_sub(allowed),
             space_amplification_percent: percent(settled, expected.min(settled)),
             volumes: count(accounts.compacted().filter(|account| !account.is_kept()).count()),
-            unreadable_stretches: count(accounts.compacted().filter(|account| account.is_kept()).count()),
+            passed_stretches: count(accounts.compacted().filter(|account| account.is_passed()).count()),
+            unreadable_stretches: count(
+                accounts.compacted().filter(|account| account.is_kept() && !account.is_passed()).count(),
+            ),
             compacts: u64::from(self.shared.log.stretch_bytes().is_some()),
             compactions: done.compactions,
             compactions_failed: done.failed,

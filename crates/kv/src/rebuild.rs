@@ -149,11 +149,12 @@ impl Build<'_> {
 
     /// What a volume says that the journal has; answers up to where that must be kept for it.
     fn kept(&mut self, log: &dyn Log, volume: &Volume) -> Result<u64, KvError> {
-        let Facts { first, end, .. } = *volume.facts();
+        let Facts { first, end, until: passed, .. } = *volume.facts();
+        let end = if passed > 0 { passed } else { end };
         if log.oldest().0 > first {
             return Err(VaultError::Missing { from: first, to: end.min(log.oldest().0) }.into());
         }
-        let (mut until, mut prepared) = (end, Prepared::new());
+        let (mut until, mut prepared) = (if passed > 0 { 0 } else { end }, Prepared::new());
         for entry in log.begun(Lsn(first), Lsn(end))? {
             let entry = entry?;
             self.teller.read(entry.end.0 - entry.lsn.0);
@@ -169,6 +170,10 @@ impl Build<'_> {
             shown?;
         }
         self.resolve(&prepared, volume)?;
+        if passed > 0 {
+            let is_whole = until == passed;
+            return is_whole.then_some(until).ok_or_else(|| VaultError::Missing { from: first, to: passed }.into());
+        }
         // That nothing is missing before its end the first entry behind says.
         let behind = log.read(Lsn(end))?.next().transpose()?;
         Ok(behind.map_or(until, |entry| until.max(entry.end.0)))

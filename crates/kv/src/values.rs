@@ -75,7 +75,7 @@ impl Set {
         let kept: BTreeSet<usize> = newer.volumes.iter().map(|held| Arc::as_ptr(held).addr()).collect();
         let pinned = |held: &Arc<Held>| {
             let memory_bytes = held.volume.as_ref().map_or(0, |volume| volume.memory_bytes());
-            Pinned { id: Arc::as_ptr(held).addr(), memory_bytes, file_bytes: held.account.bytes }
+            Pinned { id: Arc::as_ptr(held).addr(), memory_bytes, file_bytes: held.account.disk_bytes() }
         };
         self.volumes.iter().map(pinned).filter(|pinned| !kept.contains(&pinned.id)).collect()
     }

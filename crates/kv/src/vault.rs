@@ -35,7 +35,7 @@ mod simulated_test;
 mod volume_test;
 
 pub(crate) use accounts::{Account, Accounts, Booking};
-pub(crate) use choose::{Choice, Chooser, Hours, Owed};
+pub(crate) use choose::{Choice, Chooser, Front, Hours, Owed};
 pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact, keep};
 pub(crate) use dead::Dead;
 pub(crate) use error::VaultError;

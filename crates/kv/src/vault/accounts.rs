@@ -41,16 +41,27 @@ pub(crate) struct Account {
     pub(crate) generation: u32,
     /// Nothing in it was dead as of this seq; 0 for what has not been compacted.
     pub(crate) as_of: u64,
-    /// Of a kept stretch: the journal is kept up to here, where the last entry ends that is needed to read it. Else 0.
+    /// Of a kept stretch: the journal is kept up to here, where the last entry ends that is needed to read it; of one that was passed that is
+    /// its own last. Else 0.
     pub(crate) until: u64,
     /// Bytes of those that live that are known to be superseded, about: a merge will book them out.
     pub(crate) superseded: u64,
 }
 
 impl Account {
-    /// A stretch of the journal that no compaction could read: its values stay where they are, and its file only says so.
+    /// A stretch of the journal whose values stay where they are, and its file only says so.
     pub(crate) const fn is_kept(&self) -> bool {
         self.generation > 0 && self.as_of == 0
+    }
+
+    /// One that was passed because it is full, and can be read: of itself alone. Of any other no compaction could read some.
+    pub(crate) const fn is_passed(&self) -> bool {
+        self.is_kept() && 0 < self.until && self.until <= self.end
+    }
+
+    /// Where the entries of a kept stretch end that begin in it: what is behind may be gone.
+    pub(crate) const fn reads_to(&self) -> u64 {
+        if self.is_passed() { self.until } else { self.end }
     }
 
     /// Bytes on disk, the journal's of a kept stretch among them.

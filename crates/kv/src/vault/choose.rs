@@ -5,7 +5,8 @@
 //! With live share s, of which a part r dies in a unit of time, it falls by r * s / (1 - s)^2. What has lived for long will: r is
 //! taken as 1 / age. So among volumes of one age the emptiest is taken, and of two equally empty ones the colder.
 //! Neighbours of the same generation join it if they are about as empty: cold and hot stay apart, and files
-//! stay few. Cells of the journal are taken oldest first: a branch's outcome is never compacted before its prepared writes.
+//! stay few. Cells of the journal are taken oldest first: a branch's outcome is never compacted before its prepared writes. But those that are full, where emptier ones stand
+//! behind them, are passed ([`Chooser::passes`]): they are kept stretches then, which count as volumes.
 //!
 //! Walk: [`Chooser::choose`]. Deliberately absent: I/O, clocks (the hour is handed in).
 
@@ -43,6 +44,8 @@ pub(crate) struct Chooser {
     pub(crate) room_bytes_min: u64,
     /// About the bytes of one volume.
     pub(crate) volume_bytes: u64,
+    /// What is passed takes two blocks to say so: of volumes that are smaller than this that would be too much.
+    pub(crate) passed_bytes_min: u64,
     /// Bytes on disk that are in no account: the room that the log holds ready, and the ledger.
     pub(crate) beside_bytes: u64,
     /// What waiting for the front of the journal is worth, by which it is compared with volumes: less than 1 where its segments are wanted.
@@ -57,6 +60,7 @@ impl Default for Chooser {
             space_amplification_max: 1.4,
             room_bytes_min: 0,
             volume_bytes: 64 << 20,
+            passed_bytes_min: 2 << 20,
             beside_bytes: 0,
             front_worth: 1.0,
             hours: Hours::ALWAYS,
@@ -92,12 +96,24 @@ pub(crate) struct Choice {
     pub(crate) live: u64,
 }
 
+/// Cells to pass, from a place on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Front {
+    pub(crate) first: u64,
+    /// Up to the first of these at which no entry stands across.
+    pub(crate) ends: Vec<u64>,
+}
+
+/// So many cells more are passed for the sake of entries that stand across their ends.
+const ENDS_MORE: usize = 7;
 /// A neighbour joins if its live share is at most that much higher.
 const ABOUT_AS_EMPTY: f64 = 0.1;
 /// What is fuller is not worth reading.
 const LIVE_SHARE_MAX: f64 = 0.95;
 /// Of whatever generation, a neighbour joins if it is that small a part of a volume.
 const CRUMB: u64 = 16;
+/// What such a part of lives is written again before anything is too much, if something that is to be passed stands behind it.
+const NEARLY_EMPTY: f64 = 0.125;
 /// So many files more than twice what is needed are none too many.
 const FILES_SPARE: u64 = 8;
 /// A volume is no more than such a part of what lives: what one that is being written takes beside what it replaces is little then.
@@ -129,14 +145,44 @@ impl Chooser {
         let whole = cells.iter().take_while(|cell| is_whole(cell)).count();
         let is_cut = whole < cells.len();
         cells.truncate(whole);
-        let (bytes, live) = spared(accounts, log_end, |volume| !is_whole(volume));
-        let space = if bytes + self.beside(live) > self.allowed(live) {
+        let space = if self.is_too_much(spared(accounts, log_end, |volume| !is_whole(volume))) {
             // Nobody gets past a damaged cell before those in front of it are volumes, worth it or not.
             self.emptiest(&groups, &cells, log_end).or_else(|| self.oldest(is_cut.then_some(&cells)?, 1.0, 1))
         } else {
-            None
+            self.nearly_empty(&cells)
         };
         space.or_else(|| self.join(&groups))
+    }
+
+    /// The front of the journal, about a volume of it, where it stands before something emptier: a load of values of which most live for long is
+    /// not written again to get at what was written behind it. It is to be left as it is, until it is worth it among the volumes. While
+    /// nothing is too much there is time for it, and the front is passed for the sake of what is full behind it, too.
+    pub(crate) fn passes(
+        &self,
+        accounts: &Accounts,
+        damaged: &BTreeSet<u64>,
+        (sealed_end, log_end): (u64, u64),
+        hour: u8,
+    ) -> Option<Front> {
+        if !self.hours.permit(hour) || self.volume_bytes < self.passed_bytes_min {
+            return None;
+        }
+        let is_whole = |account: &Account| damaged.range(account.first..account.end).next().is_none();
+        let cells: Vec<Account> = accounts.cells(sealed_end).take_while(is_whole).collect();
+        let front = share(cells.first()?);
+        let (behind, is_behind_full) = fullness(&cells);
+        let is_too_much = self.is_too_much(spared(accounts, log_end, |volume| !is_whole(volume)));
+        if front <= behind + ABOUT_AS_EMPTY && (is_too_much || !is_behind_full || front <= NEARLY_EMPTY) {
+            return None;
+        }
+        let mut bytes = 0;
+        let joins = |cell: &&Account| {
+            bytes += cell.bytes;
+            bytes == cell.bytes || bytes <= self.volume_bytes && (share(cell) - front).abs() <= ABOUT_AS_EMPTY
+        };
+        let count = cells.iter().take_while(joins).count();
+        let ends = cells.iter().skip(count.checked_sub(1)?).take(1 + ENDS_MORE).map(|cell| cell.end).collect();
+        Some(Front { first: cells.first()?.first, ends })
     }
 
     /// Bytes beyond what is wished, of what [`Chooser::choose`] may take: what it may not take is nobody's debt, but for the end of the log,
@@ -150,9 +196,11 @@ impl Chooser {
         tail_bytes: u64,
         none_bytes: u64,
     ) -> Owed {
-        let is_whole =
-            |account: &Account| !account.is_kept() && damaged.range(account.first..account.end).next().is_none();
-        let volumes = accounts.compacted().copied().filter(is_whole);
+        let is_whole = |account: &Account| {
+            let is_readable = !account.is_kept() || account.is_passed();
+            is_readable && damaged.range(account.first..account.end).next().is_none()
+        };
+        let volumes = accounts.compacted().filter(|volume| is_whole(volume)).map(readable);
         let takes: Vec<Account> = volumes.chain(accounts.cells(sealed_end).take_while(is_whole)).collect();
         let bytes: u64 = takes.iter().map(|account| account.bytes).sum();
         let live = live_of(&takes);
@@ -217,6 +265,17 @@ impl Chooser {
     )]
     pub(crate) fn share(&self, live: u64) -> u64 {
         (real(live) * self.space_amplification_max) as u64
+    }
+
+    /// The front of the journal where it stands before what is to be passed, and costs next to nothing.
+    fn nearly_empty(&self, cells: &[Account]) -> Option<Choice> {
+        let front = share(cells.first().filter(|_| self.volume_bytes >= self.passed_bytes_min)?);
+        let (_, is_behind_full) = fullness(cells);
+        (front <= NEARLY_EMPTY && is_behind_full).then(|| self.oldest(cells, front, 1))?
+    }
+
+    fn is_too_much(&self, (bytes, live): (u64, u64)) -> bool {
+        bytes + self.beside(live) > self.allowed(live)
     }
 
     /// Of volumes, in groups of neighbours, and of cells.
@@ -290,6 +349,19 @@ impl Chooser {
     }
 }
 
+/// Of cells behind the first: the live share of the emptiest that is worth reading, and whether one of them stands before another that is much
+/// emptier.
+fn fullness(cells: &[Account]) -> (f64, bool) {
+    let (mut emptiest, mut is_full) = (1.0_f64, false);
+    for cell in cells.iter().skip(1).rev() {
+        is_full |= share(cell) > emptiest + ABOUT_AS_EMPTY;
+        if worth_it(cell) {
+            emptiest = emptiest.min(share(cell));
+        }
+    }
+    (emptiest, is_full)
+}
+
 /// The front of the journal: so many of the oldest cells that, as one, waiting for them is worth least. A full cell does not
 /// hide the empty ones behind it.
 fn front(cells: &[Account], now: u64) -> Option<(Account, usize)> {
@@ -357,7 +429,8 @@ fn worth_waiting(volume: &Account, now: u64) -> f64 {
     if share <= 0.0 {
         return 0.0;
     }
-    let born = if volume.generation == 0 { volume.first + (volume.end - volume.first) / 2 } else { volume.as_of };
+    let is_raw = volume.generation == 0 || volume.is_kept();
+    let born = if is_raw { volume.first + (volume.end - volume.first) / 2 } else { volume.as_of };
     let age = real(now.saturating_sub(born).max(1));
     let dead = 1.0 - share;
     share / (dead * dead * age)

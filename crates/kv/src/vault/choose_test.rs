@@ -261,3 +261,44 @@ fn where_nothing_lived_the_neighbour_takes_the_place_in() {
     alone.replace(&Compacted { first: 0, end: 100, facts, ..marker }).unwrap();
     assert_eq!(chooser.choose(&alone, &BTreeSet::new(), 100, 100, 0), None);
 }
+
+#[test]
+fn what_is_full_before_something_emptier_is_passed() {
+    let chooser = Chooser { volume_bytes: 200, passed_bytes_min: 100, ..Chooser::default() };
+    type Row = (&'static str, &'static [u64], Option<(u64, u64)>, Option<(u64, u64)>);
+    // Cells of 100, what is passed of them at least, and what is chosen.
+    let table: [Row; 11] = [
+        ("nothing is emptier", &[90, 90, 90, 90], None, None),
+        ("not by much", &[90, 85, 82, 90], None, None),
+        ("the older the emptier", &[20, 40, 60, 80, 90], None, Some((0, 100))),
+        ("full ones, as many as fill a volume", &[100, 96, 95, 70, 90], Some((0, 200)), None),
+        ("as full as each other", &[100, 85, 95, 70, 90], Some((0, 100)), None),
+        ("what is behind is not worth reading", &[100, 100, 100, 96], None, None),
+        ("nothing is too much: what stands before full ones too", &[50, 100, 100, 80, 90, 90], Some((0, 100)), None),
+        ("but what is nearly empty is chosen", &[12, 100, 100, 60, 90, 90], None, Some((0, 100))),
+        ("too much: the front is chosen as before", &[40, 90, 90, 50, 60, 31], None, Some((0, 100))),
+        ("too much: it is emptier than what is behind", &[30, 90, 90, 45, 60, 50], None, Some((0, 100))),
+        ("too much: it is full", &[90, 90, 30, 30, 30, 30], Some((0, 200)), Some((0, 200))),
+    ];
+    for (what, cells, passed, chosen) in table {
+        let accounts = accounts(&[], cells);
+        let end = u64::try_from(cells.len()).unwrap() * 100;
+        let passes = |chooser: &Chooser, damaged| {
+            let full = chooser.passes(&accounts, &damaged, (end, end), 3)?;
+            Some((full.first, full.ends))
+        };
+        let full = passes(&chooser, BTreeSet::new());
+        assert_eq!(full.as_ref().map(|(first, ends)| (*first, ends[0])), passed, "{what}");
+        let more: Vec<u64> = passed.into_iter().flat_map(|(_, first)| (first..=end).step_by(100)).collect();
+        assert_eq!(full.map_or(vec![], |(_, ends)| ends), more, "{what}: further ends");
+        let choice = chooser.choose(&accounts, &BTreeSet::new(), end, end, 3);
+        assert_eq!(choice.map(|choice| (choice.first, choice.end)), chosen, "{what}");
+        assert_eq!(
+            passes(&Chooser { passed_bytes_min: 201, ..chooser }, BTreeSet::new()),
+            None,
+            "{what}: short volumes"
+        );
+        assert_eq!(passes(&Chooser { hours: Hours::between(4, 5), ..chooser }, BTreeSet::new()), None, "{what}: hours");
+        assert_eq!(passes(&chooser, BTreeSet::from([7])), None, "{what}: damage");
+    }
+}

@@ -161,8 +161,8 @@ pub(crate) fn compact(
     Ok(Compacted { kept_bytes, fresh_bytes, kept, dropped, remembered, ..done })
 }
 
-/// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. Durable when it
-/// returns, and known to nobody.
+/// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. One that is readable of itself
+/// says where its last entry ends. Durable when it returns, and known to nobody.
 ///
 /// # Errors
 /// `Stopped` if the pace says so; as the disk says. Nothing is left behind.
@@ -174,7 +174,7 @@ pub(crate) fn keep(
     pace: &dyn Pace,
 ) -> Result<Compacted, VaultError> {
     let writer = VolumeWriter::create(disk, folder, (first, end), generation, pace)?;
-    let facts = writer.finish(0, cell_bytes)?;
+    let facts = writer.finish_kept(until, cell_bytes)?;
     Ok(Compacted { first, end, generation, until, facts, ..Compacted::default() })
 }
 

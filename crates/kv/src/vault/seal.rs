@@ -14,6 +14,8 @@ const VERSION: u32 = 1;
 const KIND_SEAL: u16 = 0x41;
 /// All other bytes of the file were durable before this block was laid.
 const FLAG_LAST: u16 = 1;
+/// Of a stretch that was passed: one more field says where its last entry ends.
+const FLAG_PASSED: u16 = 2;
 
 /// What a volume is and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) struct Facts {
     pub(crate) top_bytes: u64,
     /// In what its store counts the journal, for whoever lost the note; 0: not said.
     pub(crate) cell_bytes: u64,
+    /// Of a stretch that was passed: its last entry ends there; else 0.
+    pub(crate) until: u64,
 }
 
 impl Facts {
@@ -58,8 +62,12 @@ impl Facts {
         let mut fields = Writer::new();
         fields.u32(VERSION).u32(self.generation).u64(self.end).u64(self.as_of).u64(self.bytes).u64(self.items);
         fields.u64(self.values).u64(self.index_at).u64(self.top_bytes).u32(self.blocks).u32(self.cell_blocks());
+        let mut flags = if is_last { FLAG_LAST } else { 0 };
+        if self.until > 0 {
+            fields.u64(self.until);
+            flags |= FLAG_PASSED;
+        }
         let mut block = MAGIC.to_vec();
-        let flags = if is_last { FLAG_LAST } else { 0 };
         lay(&mut block, Head { mark: self.first, kind: KIND_SEAL, flags, chain: 0 }, &[fields.as_slice()]);
         block.resize(BLOCK_BYTES, 0);
         block
@@ -89,8 +97,12 @@ impl Facts {
                 top_bytes: reader.u64("top")?,
                 blocks: reader.u32("blocks")?,
                 cell_bytes: 0,
+                until: 0,
             };
             facts.cell_bytes = u64::from(reader.u32("cell blocks")?) * CELL_BLOCK_BYTES;
+            if frame.flags & FLAG_PASSED != 0 {
+                facts.until = reader.u64("until")?;
+            }
             reader.end()?;
             Ok((version, facts))
         };
@@ -112,7 +124,8 @@ impl Facts {
         let block = u64::try_from(BLOCK_BYTES).unwrap_or(u64::MAX);
         let parts = [u64::from(self.blocks).saturating_mul(block), self.top_bytes, block];
         let end = parts.iter().fold(self.index_at, |sum, part| sum.saturating_add(*part));
-        self.first < self.end && self.index_at >= block && end == self.bytes && self.bytes < 1 << 62
+        let passed = self.until == 0 || self.is_kept() && self.first < self.until && self.until <= self.end;
+        self.first < self.end && self.index_at >= block && end == self.bytes && self.bytes < 1 << 62 && passed
     }
 }
 
@@ -164,6 +177,23 @@ mod tests {
         // Whole, and impossible.
         assert!(Facts::parse(&Facts { bytes: facts.bytes + 1, ..facts }.lay(true)).is_err());
         assert!(Facts::parse(&Facts { end: facts.first, ..facts }.lay(true)).is_err());
+    }
+
+    #[test]
+    fn a_passed_stretch_says_where_its_last_entry_ends_and_nothing_else_does() {
+        let kept = Facts { index_at: 4096, blocks: 0, top_bytes: 0, bytes: 8192, as_of: 0, ..facts() };
+        for until in [0, 65, 4000, 4096] {
+            let passed = Facts { until, ..kept };
+            assert_eq!(Facts::parse_first(&passed.lay(true)), Ok((passed, true)), "{until}");
+        }
+        let passed = Facts { until: 4000, ..kept };
+        let impossible = [
+            Facts { until: 64, ..passed },
+            Facts { until: 4097, ..passed },
+            Facts { as_of: 9, ..passed },
+            Facts { items: 1, ..passed },
+        ];
+        impossible.iter().for_each(|facts| assert!(Facts::parse(&facts.lay(true)).is_err(), "{facts:?}"));
     }
 
     #[test]

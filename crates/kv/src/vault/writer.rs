@@ -135,6 +135,15 @@ impl<'a> VolumeWriter<'a> {
         Ok(self.facts)
     }
 
+    /// The same of one that only says that its range stands in the journal as it is, which is kept up to `until`.
+    ///
+    /// # Errors
+    /// As [`VolumeWriter::push`].
+    pub(crate) fn finish_kept(mut self, until: u64, cell_bytes: u64) -> Result<Facts, VaultError> {
+        self.facts.until = if until <= self.facts.end { until } else { 0 };
+        self.finish(0, cell_bytes)
+    }
+
     /// Where the next byte goes.
     fn place(&self) -> u64 {
         self.at + bytes(self.buffer.len())

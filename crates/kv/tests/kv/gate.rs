@@ -146,8 +146,14 @@ struct Store {
 impl Store {
     fn config(&self) -> Config {
         let config = Config::default();
-        let small =
-            Config { space_amplification_max_percent: 110, space_room_bytes_min: 0, volume_bytes: 24 << 10, ..config };
+        // Now and then something is passed.
+        let small = Config {
+            space_amplification_max_percent: 110,
+            space_room_bytes_min: 0,
+            volume_bytes: 24 << 10,
+            passed_bytes_min: 0,
+            ..config
+        };
         if self.compacting { small } else { config }
     }
 

@@ -38,6 +38,7 @@ mod model;
 mod moves;
 mod offline;
 mod overload;
+mod passed;
 mod patience;
 mod plain;
 mod progress;
