@@ -54,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) full: bool,
     /// How many entries the last closed batch had.
     last_entries: u32,
+    /// The disk has room for a segment behind this place, when that was asked.
+    pub(crate) secure_to: u64,
     /// The last spare segment was taken: the keeper should hear of it.
     pub(crate) hungry: bool,
     /// Names the next chain.
@@ -156,6 +158,7 @@ impl Core {
             closed: None,
             full: false,
             last_entries: 0,
+            secure_to: 0,
             hungry: false,
             chain: 0,
             memory_bytes,
@@ -201,6 +204,11 @@ impl Core {
     /// where room counts and the frame is a long one. Of values of 8 KiB, each in a batch of its own, free bytes would be every third.
     fn packs(&self, skipped: u64, least: u64) -> bool {
         self.packs && least > BLOCK_BYTES && skipped > self.last_bytes.max(least) / SKIPPED_MAX
+    }
+
+    /// Where the last segment ends that is made.
+    pub(crate) fn made_to(&self) -> u64 {
+        self.spares.back().map_or(self.segment.end(), |spare| spare.end())
     }
 
     /// Bytes that chains could fill without another segment, roughly.

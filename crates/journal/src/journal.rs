@@ -51,6 +51,8 @@ pub struct Journal {
     /// Somebody looks for a landing before he sleeps.
     pub(crate) looking: AtomicBool,
     pub(crate) counters: Counters,
+    /// Bytes of the disk that its owner wants to stay free.
+    pub(crate) leaves_bytes: AtomicU64,
     /// Where the keeper sleeps.
     keeper: OnceLock<Arc<Gate>>,
     /// This opening's epoch is durable: before that nothing of it is written.
@@ -182,6 +184,7 @@ impl Journal {
             idle: AtomicU64::new(u64::MAX),
             looking: AtomicBool::new(false),
             counters: Counters::default(),
+            leaves_bytes: AtomicU64::new(0),
             is_settled: AtomicBool::new(!is_late),
             settling: Mutex::default(),
             lock: Mutex::new(Some(lock)),
@@ -244,6 +247,10 @@ impl Journal {
     /// From now on this keeper is called when something is due that it cannot know.
     pub(crate) fn tell_keeper(&self, gate: &Arc<Gate>) {
         _ = self.keeper.set(Arc::clone(gate));
+    }
+
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.keeper.get().is_some()
     }
 
     pub(crate) fn call_keeper(&self) {

@@ -42,5 +42,5 @@ pub use error::JournalError;
 pub use journal::{Counts, Journal};
 pub use keeper::{Keeper, Kept};
 pub use layout::KIND_RESERVED;
-pub use log::{Entries, Entry, Fetched, Log, Span, State, Ticket};
+pub use log::{Entries, Entry, Fetched, Leaves, Log, Span, State, Ticket};
 pub use recovery::{Recovery, Torn};

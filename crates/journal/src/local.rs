@@ -10,7 +10,7 @@ use crate::journal::Journal;
 use crate::layout::{BLOCK_BYTES, bytes};
 use crate::reader::FIRST_READ_BYTES;
 use crate::segment;
-use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
+use crate::{Entries, Entry, Fetched, JournalError, Leaves, Log, Span, State, Ticket};
 
 impl Journal {
     /// Everything before this is out of this process's hands: in the kernel, and durable where [`Log::is_lazy`] is false.
@@ -62,14 +62,11 @@ impl Journal {
 
 impl Log for Journal {
     fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError> {
-        self.lay(kind, parts)
+        self.lay(kind, parts, Leaves::Nothing)
     }
 
-    fn append_leaving(&self, kind: u16, parts: &[&[u8]], room_bytes: u64) -> Result<Ticket, JournalError> {
-        if room_bytes > 0 {
-            self.reserve(parts.iter().map(|part| part.len()).sum(), room_bytes)?;
-        }
-        self.lay(kind, parts)
+    fn append_leaving(&self, kind: u16, parts: &[&[u8]], leaves: Leaves) -> Result<Ticket, JournalError> {
+        self.lay(kind, parts, leaves)
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), JournalError> {
@@ -136,6 +133,10 @@ impl Log for Journal {
         // Without the lock that is held while a segment is made.
         let waiting = bytes(self.counters.waiting.load(Ordering::Relaxed)) * self.config.log_size;
         ahead + waiting + bytes(listed) * BLOCK_BYTES
+    }
+
+    fn leave_free(&self, bytes: u64) {
+        self.leaves_bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> Option<(usize, usize)> {

@@ -102,6 +102,26 @@ pub enum State {
     Closed,
 }
 
+/// What an entry leaves to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// Nothing: it takes what the disk has.
+    Nothing,
+    /// Room in the log behind it, and what is to stay free on the disk ([`Log::leave_free`]).
+    Room {
+        /// Bytes for entries that may not be refused, always there. Batches of one small entry each take a block of 4096.
+        room_bytes: u64,
+        /// So many more where the disk has no room for another segment: for entries that make some.
+        spare_bytes: u64,
+    },
+}
+
+impl Leaves {
+    pub(crate) const fn heeds(self) -> bool {
+        matches!(self, Self::Room { .. })
+    }
+}
+
 /// Entries of a log, one after the other.
 pub type Entries<'a> = Box<dyn Iterator<Item = Result<Entry, JournalError>> + Send + 'a>;
 
@@ -114,13 +134,12 @@ pub trait Log: Send + Sync + Debug {
     /// full and cannot be emptied. Nothing was appended then.
     fn append(&self, kind: u16, parts: &[&[u8]]) -> Result<Ticket, JournalError>;
 
-    /// As [`Log::append`], where at least so many bytes of room must be left behind it: for entries that may not be refused. Batches of
-    /// one small entry each take a block of 4096. A log that has no such thing as room appends.
+    /// As [`Log::append`], of an entry that leaves room to others and is refused first. A log that has no such thing as room appends.
     ///
     /// # Errors
-    /// As [`Log::append`]; `Full` too where the entry would fit, and that room not.
-    fn append_leaving(&self, kind: u16, parts: &[&[u8]], room_bytes: u64) -> Result<Ticket, JournalError> {
-        let _ = room_bytes;
+    /// As [`Log::append`]; `Full` too where the entry would fit, and what it leaves would not.
+    fn append_leaving(&self, kind: u16, parts: &[&[u8]], leaves: Leaves) -> Result<Ticket, JournalError> {
+        let _ = leaves;
         self.append(kind, parts)
     }
 
@@ -200,6 +219,14 @@ pub trait Log: Send + Sync + Debug {
     /// Bytes of disk that it holds ready for entries to come, and for what begins each of its files.
     fn idle_bytes(&self) -> u64 {
         0
+    }
+
+    /// From now on makes a new segment only where the disk has so many bytes of room left beside it, or an eighth of the disk where
+    /// that is less: else [`Log::append_leaving`] is `Full` where it needs one. For an owner who needs that room to give any back.
+    /// [`Log::append`] takes whatever the disk has. Released segments that wait to be used again need none. Nothing where nobody knows
+    /// how much room there is.
+    fn leave_free(&self, bytes: u64) {
+        let _ = bytes;
     }
 
     /// How many released segments wait to be used again, and how many may, where that spares zeroes.

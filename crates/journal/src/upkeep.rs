@@ -40,7 +40,7 @@ impl Journal {
         // Who has written nothing so far may only read.
         if !stocked && self.is_settled() {
             // Full is told to the append that needs it.
-            _ = self.extend(end);
+            _ = self.extend(end, true);
         }
         if self.config.lazy() {
             self.sync_if_due();
@@ -251,6 +251,8 @@ impl Journal {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let unread = Arc::strong_count(segment) == 1;
         let mut again = making.recycled.len() < self.waiting_max() && segment.head.size == self.config.log_size;
+        // What is to stay free comes first.
+        again = again && !self.is_short(0);
         let free = (0..).map(segment::recycled_name).map(|name| self.folder.join(name));
         let waits =
             free.into_iter().find(|path| making.recycled.iter().all(|(taken, _)| taken != path)).unwrap_or_default();

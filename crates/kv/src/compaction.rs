@@ -108,7 +108,7 @@ impl Kv {
     }
 
     /// The same for somebody who asks for room now: [`Config::space_room_bytes_min`] does not count, as it does not after the disk
-    /// refused room.
+    /// refused room. Either makes a checkpoint then, so that what is dead in the journal can be given back.
     ///
     /// # Errors
     /// As [`Kv::compact_once`].
@@ -151,11 +151,13 @@ impl Kv {
         if let Some(cell) = self.unreadable_front() {
             return self.pass(&cell, pace);
         }
+        // Where that finds no room either, what can be compacted without it may make some.
+        let settled = self.settle();
         let looked = self.looked();
         if self.pass_full(&looked, pace)? {
             return Ok(true);
         }
-        let Some(choice) = self.choice(&looked, room_bytes_min) else { return Ok(false) };
+        let Some(choice) = self.choice(&looked, room_bytes_min) else { return settled.map(|()| false) };
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
         let compacted = match self.write_compacted(&choice, pace) {
             Err(VaultError::Stopped) => return Ok(false),
@@ -191,19 +193,23 @@ impl Kv {
         let Kv { config, shared, .. } = self;
         let hour = self.hour();
         let Looked { accounts, damaged, sealed_end, log_end, chooser, .. } = looked;
-        // A disk that is full of what is dead takes nothing more: no least room is worth that.
-        let is_full = shared.ledger.space.is_out_of_room();
-        let room_bytes_min = if is_full { 0 } else { room_bytes_min };
-        // Of what writers owe nothing changes.
+        self.leave_free(chooser.volume_bytes);
+        // A disk that is full of what is dead takes nothing more. Of what writers owe nothing changes.
+        let refused = shared.ledger.space.no_room.refused();
         let choose = |chooser: &Chooser| {
-            Chooser { room_bytes_min, ..*chooser }.choose(accounts, damaged, *sealed_end, *log_end, hour)
+            let asked = Chooser { room_bytes_min, ..*chooser };
+            let chooser = if refused.is_some() { self.in_need(&asked, accounts) } else { asked };
+            chooser.choose(accounts, damaged, *sealed_end, *log_end, hour)
         };
         // While somebody writes and something is too much one more, so that nobody is who waits for nothing.
         let one_more = || Chooser { beside_bytes: chooser.beside_bytes + 2 * chooser.volume_bytes, ..*chooser };
         let was_told = shared.ledger.space.was_told();
         let choice = choose(chooser).or_else(|| if was_told { choose(&one_more()) } else { None });
-        if is_full && choice.is_none() && chooser.hours.permit(hour) {
-            shared.ledger.space.has_room();
+        if let Some(published) = refused.filter(|published| self.is_settled(*published))
+            && choice.is_none()
+            && chooser.hours.permit(hour)
+        {
+            shared.ledger.space.no_room.ended(published);
         }
         let look = looked.look(config);
         match choice {
@@ -224,6 +230,10 @@ impl Kv {
     /// Lets what is behind the front of the journal be compacted before it, where that is worth it. Whether it did.
     fn pass_full(&self, looked: &Looked, pace: &dyn Pace) -> Result<bool, KvError> {
         let Looked { accounts, damaged, sealed_end, log_end, chooser, .. } = looked;
+        // It gives nothing back, and takes some.
+        if self.shared.ledger.space.no_room.refused().is_some() {
+            return Ok(false);
+        }
         let full = chooser.passes(accounts, damaged, (*sealed_end, *log_end), self.hour());
         let full = full.filter(|full| full.first != self.unpassable.load(Ordering::Relaxed));
         full.map_or(Ok(false), |full| self.pass_readable(&full, pace))

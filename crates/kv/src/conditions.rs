@@ -174,7 +174,7 @@ impl Kv {
                 return Ok(Judged::Unmet { behind, why: Box::new(why) });
             }
         }
-        let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, desk.outcomes_bytes(0)))?;
+        let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, self.leaves(&desk, ops, 0)))?;
         drop(parts);
         desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
         Ok(Judged::Met(Pending { ticket: Some(ticket), durability }))

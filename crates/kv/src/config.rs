@@ -177,6 +177,9 @@ impl Config {
             passed_bytes_min: self.passed_bytes_min,
             beside_bytes: 0,
             front_worth: 1.0,
+            fits_bytes: u64::MAX,
+            pays: true,
+            extra: 0.0,
             hours: Hours::between(from, to),
         }
     }

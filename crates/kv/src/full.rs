@@ -38,6 +38,12 @@ impl Full {
     pub(crate) fn wait(&self, at_most: Duration) {
         self.gate.wait(self.heard.load(Ordering::Relaxed), Some(at_most));
     }
+
+    /// Whether it would not sleep.
+    #[cfg(test)]
+    pub(crate) fn is_awake(&self) -> bool {
+        self.gate.value() != self.heard.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]

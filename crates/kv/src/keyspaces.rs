@@ -223,7 +223,7 @@ impl Kv {
         let mut desk = self.writer()?;
         desk.refuse_dropped(ops.iter().copied())?;
         desk.refuse_held(ops.iter().copied(), place, false)?;
-        let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, desk.outcomes_bytes(0)))?;
+        let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, self.leaves(&desk, ops, 0)))?;
         drop(parts);
         desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
         Ok(Pending { ticket: Some(ticket), durability })

@@ -25,7 +25,6 @@ use crate::facts::percent;
 use crate::full::Full;
 use crate::keyspaces::{Names, refuse_system};
 use crate::lease::Leases;
-use crate::ledger::Ledger;
 use crate::line::{Line, Place};
 use crate::op::{Durability, Op};
 use crate::progress::Progress;
@@ -34,8 +33,8 @@ use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::time::Time;
 use crate::upkeep::Counts;
-use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values};
-use crate::vault::{count_unknown, remove_unknown, volumes};
+use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values, remove_strangers, volumes_folder};
+use crate::vault::volumes;
 
 /// A key-value store over a log. All methods may be called from many threads.
 pub struct Kv {
@@ -262,7 +261,7 @@ impl Kv {
         let values = Values::new(log, open, set, &config)?;
         desk.names = Names::read(&ledger);
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
-        Ok(Self {
+        let kv = Self {
             shared: Arc::new(Shared::new(ledger, values, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
             line: Arc::clone(&desk.line),
             desk: Mutex::new(desk),
@@ -286,7 +285,11 @@ impl Kv {
             damaged: Mutex::default(),
             unread: Mutex::default(),
             done: Mutex::default(),
-        })
+        };
+        if !read_only {
+            kv.leave_free(kv.volume_bytes());
+        }
+        Ok(kv)
     }
 
     /// The value of a key.
@@ -574,21 +577,6 @@ impl Kv {
             Op::Delete { .. } | Op::Erase { .. } => Ok(()),
         }
     }
-}
-
-/// Where the volumes are: beside the ledger, so that who removes a ledger to have it built anew removes no value.
-fn volumes_folder(ledger: &Path) -> PathBuf {
-    let name = ledger.file_name().unwrap_or_default().to_string_lossy();
-    ledger.with_file_name(format!("{}-values", name.strip_suffix("-ledger").unwrap_or(&name)))
-}
-
-/// Removes the files of volumes that a crash left and that no note names. While the older manifest may name one, it stays.
-fn remove_strangers(ledger: &Ledger, set: &Set, disk: &dyn Disk, folder: &Path) -> Result<(), KvError> {
-    let known = set.volumes.iter().map(|held| (held.account.first, held.account.generation)).collect();
-    if count_unknown(disk, folder, &known)? > 0 && ledger.renote(None).is_ok() {
-        remove_unknown(disk, folder, &known)?;
-    }
-    Ok(())
 }
 
 /// The rows of one entry become visible together.

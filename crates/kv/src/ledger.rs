@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Debt, Opened, Pace, Runs, RunsError, Step};
+use assent_runs::{AtOnce, Debt, Opened, Runs, RunsError};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,7 +30,7 @@ use crate::note::{self, Moment, Note};
 use crate::record::{Effect, Metadata, Place};
 use crate::rows::{Laid, head, laid, place, split};
 use crate::space::Space;
-use crate::tally::{Clerk, laid_bytes};
+use crate::tally::{Clerk, Unknown, laid_bytes};
 use crate::time::Time;
 use crate::vault::{Accounts, Asked, Compacted, Dead, VaultError};
 use crate::view::View;
@@ -108,6 +108,8 @@ pub(crate) struct Ledger {
     pub(crate) time: OnceLock<Arc<Time>>,
     /// What compactions are to give back.
     pub(crate) space: Space,
+    /// What level 0 of its files may hide.
+    pub(crate) unknown: Unknown,
 }
 
 /// What the next note will say.
@@ -203,6 +205,10 @@ impl Ledger {
 
     fn of(runs: Runs, notes: Notes) -> Self {
         let (entry, published) = (AtomicU64::new(notes.durable.entry.0), AtomicU64::new(notes.durable.end.0));
+        let unknown = Unknown::default();
+        if runs.debt().level0_runs > 0 {
+            unknown.one_more();
+        }
         Self {
             runs,
             notes: Mutex::new(notes),
@@ -212,6 +218,7 @@ impl Ledger {
             made: Default::default(),
             time: OnceLock::new(),
             space: Space::default(),
+            unknown,
         }
     }
 
@@ -478,21 +485,6 @@ impl Ledger {
             _ = log.trim(self.settled().needs);
         }
         Ok(flushed)
-    }
-
-    /// Does the most urgent piece of work that is no flush; whether there was any. A flush may be under way meanwhile. What it
-    /// commits is of entries that are durable already.
-    ///
-    /// # Errors
-    /// As the disk says; `Corrupt`, naming the file, if what it had to read is damaged. Nothing has changed then.
-    pub(crate) fn merge(&self, log: &dyn Log, pace: &dyn Pace) -> Result<bool, KvError> {
-        let owner = Clerk { ledger: self, log };
-        let step = self.runs.merge(&owner, pace)?;
-        if matches!(step, Some(Step::Merged { .. } | Step::Dropped { .. })) {
-            // What was merged is as much again, and goes once no manifest names it. If that fails, with the next commit.
-            _ = self.renote(None);
-        }
-        Ok(step.is_some_and(|step| step != Step::Stopped))
     }
 
     /// Bytes that only snapshots keep in memory.

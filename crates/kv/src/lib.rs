@@ -76,6 +76,7 @@ mod rebuild;
 mod record;
 mod recover;
 mod resource;
+mod room;
 mod rows;
 mod snapshot;
 mod space;

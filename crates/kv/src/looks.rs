@@ -32,6 +32,9 @@ pub(crate) struct Looks {
 pub(crate) struct Weight(u32);
 
 impl Weight {
+    /// It stands for itself alone.
+    pub(crate) const ONE: Self = Self(0);
+
     /// Of a value of so many bytes. One that is much longer than what superseded it stands for little beside itself: it would be most of a volume.
     pub(crate) fn of(self, bytes: u64) -> u64 {
         bytes.saturating_mul(1 << self.0).min(2 * EACH_BYTES).max(bytes)

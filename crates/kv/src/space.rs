@@ -15,6 +15,7 @@ use assent_world::{Clock, Moment};
 
 use crate::ledger::Ledger;
 use crate::pacing::Pacing;
+use crate::room::NoRoom;
 use crate::vault::{Owed, value_bytes};
 
 /// So long after a compaction the next one may begin: nobody waits for one that does not come.
@@ -44,8 +45,7 @@ pub(crate) struct Space {
     works: AtomicU32,
     /// Somebody wrote while there was a debt.
     was_told: AtomicBool,
-    /// The disk refused room, and not all was compacted since that can be.
-    no_room: AtomicBool,
+    pub(crate) no_room: NoRoom,
     /// Of those who say it: a look that takes its time says nothing behind the end.
     turn: Mutex<Turn>,
     /// How fast writers may go on.
@@ -176,20 +176,6 @@ impl Space {
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The disk refused room: nothing that is dead is none too much until [`Space::has_room`].
-    pub(crate) fn finds_no_room(&self) {
-        self.no_room.store(true, Ordering::Relaxed);
-    }
-
-    /// Whatever can be compacted is.
-    pub(crate) fn has_room(&self) {
-        self.no_room.store(false, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_out_of_room(&self) -> bool {
-        self.no_room.load(Ordering::Relaxed)
     }
 
     /// Somebody writes: not who compacts, who asks for the debt, too.

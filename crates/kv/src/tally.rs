@@ -6,13 +6,16 @@
 //! Deliberately absent: the note's bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assent_ids::Lsn;
 use assent_journal::Log;
-use assent_runs::{Entry, Fate, Newest, Owner, Tally, View};
+use assent_kind::Kind;
+use assent_runs::{Entry, Fate, Newest, Owner, Pace, Step, Tally, View};
 
+use crate::KvError;
 use crate::ledger::Ledger;
-use crate::looks::Looks;
+use crate::looks::{Looks, Weight};
 use crate::note;
 use crate::record::Place;
 use crate::rows::{Booked, booked, expiry, place};
@@ -24,6 +27,33 @@ const DEAD_BYTES: u64 = 1 << 10;
 /// What is known to be dead takes such a part of what the ledger's memory may, and no more than so many bytes: those of sixteen segments.
 const DEAD_PARTS: u64 = 8;
 const DEAD_BYTES_MAX: u64 = 2 << 20;
+
+/// Flushes of whose rows not each was looked up for what it supersedes, as far as they may be at level 0.
+#[derive(Debug, Default)]
+pub(crate) struct Unknown {
+    came: AtomicU64,
+    went: AtomicU64,
+}
+
+impl Unknown {
+    pub(crate) fn one_more(&self) {
+        self.came.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many have come. Asked before a merge, for [`Unknown::go`].
+    fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// So many are not at level 0 any more.
+    fn go(&self, came: u64) {
+        self.went.store(came, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_any(&self) -> bool {
+        self.came() != self.went.load(Ordering::Relaxed)
+    }
+}
 
 /// Tells the map what to note.
 pub(crate) struct Clerk<'a> {
@@ -39,6 +69,11 @@ impl Owner for Clerk<'_> {
     /// What small runs hide of the journal is looked up, or far too much of it would be taken for living.
     fn gathers(&self) -> bool {
         true
+    }
+
+    /// Where the disk has no room, what may be given back has to be known.
+    fn hurries(&self) -> bool {
+        self.ledger.space.no_room.refused().is_some() && self.ledger.unknown.is_any()
     }
 
     fn is_lazy(&self) -> bool {
@@ -58,6 +93,7 @@ impl Owner for Clerk<'_> {
             // Nothing is dead where nothing is ever compacted.
             looks: self.log.stretch_bytes().map(|_| looks),
             before: None,
+            skipped: false,
             applied: Lsn::ZERO,
             next: None,
         })
@@ -82,6 +118,33 @@ impl Ledger {
     pub(crate) fn dead_before(&self, end: u64) -> Dead {
         self.notes().dead.before(end)
     }
+
+    /// Does the most urgent piece of work that is no flush; whether there was any. A flush may be under way meanwhile. What it
+    /// commits is of entries that are durable already.
+    ///
+    /// # Errors
+    /// As the disk says; `Corrupt`, naming the file, if what it had to read is damaged. Nothing has changed then.
+    pub(crate) fn merge(&self, log: &dyn Log, pace: &dyn Pace) -> Result<bool, KvError> {
+        let owner = Clerk { ledger: self, log };
+        let (level0_runs, came) = (self.debt().level0_runs, self.unknown.came());
+        let hurries = owner.hurries();
+        let step = match self.runs().merge(&owner, pace) {
+            Err(error) if hurries && error.kind() == Kind::Full => {
+                // Too long for the room that there is. What it would have shown is known later, and compactions may make room without it.
+                self.unknown.go(came);
+                return Ok(false);
+            }
+            step => step?,
+        };
+        if matches!(step, Some(Step::Merged { .. } | Step::Dropped { .. })) {
+            // What was merged is as much again, and goes once no manifest names it. If that fails, with the next commit.
+            _ = self.renote(None);
+        }
+        if matches!(step, Some(Step::Merged { to: 1, .. })) && self.debt().level0_runs < level0_runs {
+            self.unknown.go(came);
+        }
+        Ok(step.is_some_and(|step| step != Step::Stopped))
+    }
 }
 
 struct Count<'a> {
@@ -96,6 +159,8 @@ struct Count<'a> {
     /// Of which rows of a flush it is looked up what they supersede; and what the files had when it began.
     looks: Option<Looks>,
     before: Option<View>,
+    /// A row was not looked up, or for others too.
+    skipped: bool,
     /// What the note was asked for, and the accounts that it says; and what of the booking they could not take.
     applied: Lsn,
     next: Option<(Accounts, Option<VaultError>)>,
@@ -111,8 +176,14 @@ impl Count<'_> {
 
     /// A value of so many bytes comes, or none: what the files have of its key is superseded.
     fn supersedes(&mut self, key: &[u8], bytes: u64) {
-        let Some(weight) = self.looks.and_then(|looks| looks.at(key, bytes)) else { return };
-        let before = self.before.get_or_insert_with(|| self.clerk.ledger.runs().view());
+        let Some(looks) = self.looks else { return };
+        let ledger = self.clerk.ledger;
+        // Where the disk has no room, each is, whatever it costs: nothing is given back that nobody knows to be dead.
+        let is_needed = ledger.space.no_room.refused().is_some();
+        let weight = if is_needed { Some(Weight::ONE) } else { looks.at(key, bytes) };
+        self.skipped |= weight != Some(Weight::ONE);
+        let Some(weight) = weight else { return };
+        let before = self.before.get_or_insert_with(|| ledger.runs().view());
         // What cannot be read is told to whoever asks for the key.
         let Ok(Some(Newest { seq, value: Some(row) })) = before.last_written(key) else { return };
         if let Ok(old) = place(seq, &row) {
@@ -184,6 +255,9 @@ impl Tally for Count<'_> {
     }
 
     fn committed(mut self: Box<Self>) {
+        if self.skipped {
+            self.clerk.ledger.unknown.one_more();
+        }
         let mut notes = self.clerk.ledger.notes();
         notes.kept = self.kept(notes.kept);
         let (accounts, broken) = self.next.take().unwrap_or_else(|| (notes.accounts.clone(), None));

@@ -207,7 +207,7 @@ impl Kv {
                 work.snapshot.as_ref().and_then(|lease| lease.lsn().ok()),
                 self.shared.time.now_ms(),
             );
-            let room = desk.outcomes_bytes(1);
+            let room = self.leaves(&desk, &ops, 1);
             let appended = self.appended(self.shared.log.append_leaving(KIND_PREPARE, &laid.parts(&ops), room));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
@@ -256,8 +256,8 @@ impl Kv {
         let (ticket, effects) = {
             let ops = work.ops();
             let laid = Laid::batch(&ops, Durability::Durable, self.shared.time.now_ms());
-            let appended =
-                self.appended(self.shared.log.append_leaving(KIND_BATCH, &laid.parts(&ops), desk.outcomes_bytes(0)));
+            let room = self.leaves(&desk, &ops, 0);
+            let appended = self.appended(self.shared.log.append_leaving(KIND_BATCH, &laid.parts(&ops), room));
             match appended {
                 Ok(ticket) => (ticket, laid.placed(ticket.lsn)),
                 Err(error) => {

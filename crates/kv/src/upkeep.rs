@@ -15,8 +15,6 @@
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use assent_journal::JournalError;
-use assent_kind::Kind;
 use assent_runs::{AtOnce, Pace};
 
 use crate::desk::Desk;
@@ -87,18 +85,6 @@ impl Kv {
         self.share_cache();
     }
 
-    /// Of the log. Where the disk has no room, whoever compacts hears of it.
-    pub(crate) fn appended<T>(&self, done: Result<T, JournalError>) -> Result<T, JournalError> {
-        done.inspect_err(|error| self.hears_of_room(error.kind()))
-    }
-
-    fn hears_of_room(&self, kind: Kind) {
-        if kind == Kind::Full {
-            self.shared.ledger.space.finds_no_room();
-            self.wanted.tell();
-        }
-    }
-
     /// Sleeps until a tick should come: about every 100 ms, `at_most`, or at once when memory is full. What fills it in less would else be
     /// written out late, and writers wait ([`Kv::delay`]) though nothing is behind.
     pub fn wait_due(&self, at_most: Duration) {
@@ -129,8 +115,11 @@ impl Kv {
             return false;
         }
         self.wanted.hears();
+        let is_refused = || self.shared.ledger.space.no_room.refused().is_some();
         {
             let mut counts = self.counts();
+            // Whoever is refused waits for no more than a second.
+            counts.work_rest = if is_refused() { counts.work_rest.min(REST_TURNS) } else { counts.work_rest };
             if counts.work_rest > 0 {
                 counts.work_rest -= 1;
                 return false;
@@ -142,9 +131,10 @@ impl Kv {
             let _works = self.shared.ledger.space.works(&**self.shared.time.clock());
             self.in_turn(pace)
         };
+        let most = if is_refused() { REST_TURNS } else { REST_TURNS_MAX };
         let mut counts = self.counts();
         if done.is_err() {
-            counts.work_rested = (counts.work_rested * 2).clamp(REST_TURNS, REST_TURNS_MAX);
+            counts.work_rested = (counts.work_rested * 2).clamp(REST_TURNS, most);
             counts.work_rest = counts.work_rested;
         } else {
             counts.work_rested = 0;

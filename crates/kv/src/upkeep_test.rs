@@ -20,7 +20,11 @@ fn merges_and_compactions_take_turns_and_of_urgent_merges_no_more_than_three_in_
 }
 
 fn store(config: Config) -> Kv {
-    open(&SimDisk::new(), 9 * 4096, config)
+    store_on(&SimDisk::new(), config)
+}
+
+fn store_on(disk: &SimDisk, config: Config) -> Kv {
+    open(disk, 9 * 4096, config)
 }
 
 fn open(disk: &SimDisk, log_size: u64, config: Config) -> Kv {
@@ -166,4 +170,29 @@ fn while_somebody_writes_one_more_is_compacted_than_the_bound_asks_for() {
         kv.shared.ledger.space.was_told();
     }
     assert!(more > 1, "{more}");
+}
+
+/// A checkpoint that found no room woke whoever had just tried it, and was tried again without a rest.
+#[test]
+fn who_finds_no_room_for_a_checkpoint_rests_a_second_however_many_are_refused_meanwhile() {
+    let disk = SimDisk::new();
+    let kv = store_on(&disk, Config::default());
+    (0..40).for_each(|key| put(&kv, key, 1100));
+    disk.set_capacity(Some(disk.used_bytes()));
+    let refused = || kv.put(0, b"key", &[7; 1100], Durability::Durable).map_err(|error| error.kind());
+    while refused().is_ok() {}
+    let (mut turns, mut passed_ms) = (0, 0);
+    while passed_ms < 3000 && turns < 1000 {
+        (0..8).for_each(|_| assert_eq!(refused(), Err(assent_kind::Kind::Full)));
+        turns += 1;
+        while kv.work(&AtOnce) {
+            turns += 1;
+        }
+        passed_ms += if kv.wanted.is_awake() { 0 } else { 100 };
+    }
+    let tried = kv.stats().checkpoints_failed;
+    assert!(turns <= 33 && (2..=4).contains(&tried), "{turns} turns in {passed_ms} ms, {tried} checkpoints");
+    // Once there is room nobody waits for longer than a second.
+    disk.set_capacity(None);
+    assert!((0..=10).any(|_| kv.work(&AtOnce) || kv.stats().checkpoints > 0));
 }

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ahash::RandomState;
@@ -26,8 +26,9 @@ use assent_world::Disk;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
+use crate::ledger::Ledger;
 use crate::record::Place;
-use crate::vault::{Account, Accounts, Address, Blocks, VaultError, Volume};
+use crate::vault::{Account, Accounts, Address, Blocks, VaultError, Volume, count_unknown, remove_unknown};
 use crate::{Config, KvError};
 
 /// Files of volumes that are open at the same time, beside those that somebody reads at the moment.
@@ -264,6 +265,21 @@ impl Blocks for Kept {
         // Who is in there now is not waited for: it may have lost its core.
         _ = self.0.try_insert((volume, block), Arc::clone(payload));
     }
+}
+
+/// Where the volumes are: beside the ledger, so that who removes a ledger to have it built anew removes no value.
+pub(crate) fn volumes_folder(ledger: &Path) -> PathBuf {
+    let name = ledger.file_name().unwrap_or_default().to_string_lossy();
+    ledger.with_file_name(format!("{}-values", name.strip_suffix("-ledger").unwrap_or(&name)))
+}
+
+/// Removes the files of volumes that a crash left and that no note names. While the older manifest may name one, it stays.
+pub(crate) fn remove_strangers(ledger: &Ledger, set: &Set, disk: &dyn Disk, folder: &Path) -> Result<(), KvError> {
+    let known = set.volumes.iter().map(|held| (held.account.first, held.account.generation)).collect();
+    if count_unknown(disk, folder, &known)? > 0 && ledger.renote(None).is_ok() {
+        remove_unknown(disk, folder, &known)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

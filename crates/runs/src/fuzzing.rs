@@ -45,7 +45,7 @@ pub fn fuzz_manifest(bytes: &[u8]) {
     assert!(contents.lay() == bytes, "fields that are read are laid as they were");
     let erased = Erased::of(&contents.erased);
     assert!(erased.ranges() == contents.erased, "ranges that are read stand as they were");
-    let shape = Shape { frozen: 0, levels: &contents.levels, erased: &erased, gathers: true };
+    let shape = Shape { frozen: 0, levels: &contents.levels, erased: &erased, gathers: true, hurries: false };
     _ = policy::next(shape, &Config::default());
     for fragment in erased.fragments() {
         _ = policy::is_needed(&contents.levels, fragment);

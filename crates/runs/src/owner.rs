@@ -26,6 +26,11 @@ pub trait Owner: Send + Sync {
     fn is_lazy(&self) -> bool {
         false
     }
+
+    /// Whether level 0 is to go down now, however few its runs are: what they hide has to be known. Asked before each merge.
+    fn hurries(&self) -> bool {
+        false
+    }
 }
 
 /// The account of one flush or merge; what it says is committed with it, or was never said.

@@ -37,6 +37,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) erased: &'a Erased,
     /// Level 0 may gather its runs before they go down.
     pub(crate) gathers: bool,
+    /// Level 0 goes down however few its runs are.
+    pub(crate) hurries: bool,
 }
 
 /// A piece of work.
@@ -71,9 +73,10 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
     if let Some(run) = shape.levels.iter().flatten().find(erased) {
         return Some(Work::Drop(run.id));
     }
-    let gathered = shape.gathered(level0_runs);
+    let gathered = if shape.hurries { Gathered::Down } else { shape.gathered(level0_runs) };
     let too_full = |level: usize| match level {
         0 => match &gathered {
+            Gathered::Down if shape.hurries && at_level0 > 0 => WHOLE,
             Gathered::Down => share(number(at_level0), number(level0_runs)),
             Gathered::These(_) => WHOLE,
             Gathered::Wait => 0,

@@ -36,7 +36,7 @@ fn erased(ranges: &[(&str, u64)]) -> Erased {
 }
 
 fn judge(frozen: usize, levels: &[Vec<RunFacts>], erased: &Erased) -> Option<Work> {
-    next(Shape { frozen, levels, erased, gathers: false }, &config())
+    next(Shape { frozen, levels, erased, gathers: false, hurries: false }, &config())
 }
 
 fn merge(inputs: &[u64], to: usize) -> Option<Work> {
@@ -124,7 +124,8 @@ fn runs_that_are_little_beside_what_they_meet_are_gathered_before_all_of_them_go
         let level0 = (0..).zip(above).map(|(id, bytes)| run(id, "bf", *bytes)).collect();
         let met = if below > 0 { vec![run(8, "AA", 1), run(9, "az", below)] } else { vec![run(8, "AA", 1)] };
         let levels = [level0, met];
-        let judge = |gathers| next(Shape { frozen: 0, levels: &levels, erased: &nothing, gathers }, &config());
+        let judge =
+            |gathers| next(Shape { frozen: 0, levels: &levels, erased: &nothing, gathers, hurries: false }, &config());
         assert_eq!(judge(true), expected, "{name}");
         let down = judge(false);
         assert!(matches!(down, Some(Work::Merge { to: 1, .. })), "{name}: {down:?}");
@@ -132,7 +133,7 @@ fn runs_that_are_little_beside_what_they_meet_are_gathered_before_all_of_them_go
     // What meets values that were erased goes down: nobody knows of them before they are written again.
     let levels = [(0..3).map(|id| run(id, "bf", 10)).collect(), vec![run(9, "az", 1000)]];
     for (ranges, expected) in [(vec![("bc", 21)], merge(&[0, 1, 2, 9], 1)), (vec![("bc", 5)], merge(&[0, 1, 2], 0))] {
-        let shape = Shape { frozen: 0, levels: &levels, erased: &erased(&ranges), gathers: true };
+        let shape = Shape { frozen: 0, levels: &levels, erased: &erased(&ranges), gathers: true, hurries: false };
         assert_eq!(next(shape, &config()), expected, "{ranges:?}");
     }
 }
@@ -142,7 +143,7 @@ fn below_what_is_gathered_level_1_may_be_twice_as_long() {
     let nothing = Erased::default();
     for (bytes, may) in [(1024, [true, true]), (1025, [false, true]), (2048, [false, true]), (2049, [false, false])] {
         let levels = [vec![], vec![run(1, "ab", bytes)]];
-        let shape = |gathers| Shape { frozen: 0, levels: &levels, erased: &nothing, gathers };
+        let shape = |gathers| Shape { frozen: 0, levels: &levels, erased: &nothing, gathers, hurries: false };
         assert_eq!([false, true].map(|gathers| next(shape(gathers), &config()).is_none()), may, "{bytes}");
     }
 }
@@ -217,4 +218,15 @@ fn debt_is_what_is_too_much() {
     assert_eq!(debt(&[]), 0);
     assert_eq!(debt(&[(1, 900), (1, 1024), (1, 2048)]), 0);
     assert_eq!(debt(&[(2, 900), (1, 1025), (1, 2050)]), 903);
+}
+
+#[test]
+fn who_hurries_has_level_0_go_down_however_few_its_runs_are() {
+    let nothing = Erased::default();
+    let next = |levels: &[Vec<RunFacts>]| {
+        let judge = |hurries| next(Shape { frozen: 0, levels, erased: &nothing, gathers: true, hurries }, &config());
+        [false, true].map(judge)
+    };
+    assert_eq!(next(&[vec![run(2, "ac", 9)], vec![run(1, "ab", 900)]]), [None, merge(&[2, 1], 1)]);
+    assert_eq!(next(&[vec![], vec![run(1, "ab", 900)]]), [None, None]);
 }

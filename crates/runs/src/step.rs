@@ -137,7 +137,7 @@ impl<'a> Task<'a> {
     }
 
     fn chosen(runs: &'a Runs, owner: &dyn Owner, choose: impl FnOnce(Shape<'_>) -> Option<Work>) -> Option<Self> {
-        let (durable, gathers) = (owner.durable(), owner.gathers());
+        let (durable, gathers, hurries) = (owner.durable(), owner.gathers(), owner.hurries());
         // The version of these contents: a commit publishes before it lets the book go.
         let book = runs.book();
         let version = runs.version();
@@ -145,7 +145,7 @@ impl<'a> Task<'a> {
             (Arc::clone(book.erased()), book.contents().applied, book.contents().levels.clone());
         drop(book);
         let frozen = version.frozen.iter().filter(|frozen| frozen.mark <= durable).count();
-        let shape = Shape { frozen, levels: &levels, erased: &erased, gathers };
+        let shape = Shape { frozen, levels: &levels, erased: &erased, gathers, hurries };
         let work = choose(shape)?;
         let oldest = if work == Work::Flush { version.frozen.last().cloned() } else { None };
         Some(Self { runs, shown: Arc::clone(&version.levels), oldest, erased, applied, levels, work })

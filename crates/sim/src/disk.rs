@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assent_world::{Access, Barrier, Disk, File, Lock, Open};
+use assent_world::{Access, Barrier, Disk, DiskRoom, File, Lock, Open};
 
 use crate::dice::Rng;
 use crate::fault::{Call, Fault, Operation, Schedule, full, io_error};
@@ -357,6 +357,12 @@ impl Disk for SimDisk {
             }
             Ok(())
         })
+    }
+
+    fn room(&self, _: &Path) -> io::Result<Option<DiskRoom>> {
+        let inside = self.inside();
+        let room = inside.capacity_bytes.zip(inside.room_bytes());
+        Ok(room.map(|(bytes, free_bytes)| DiskRoom { free_bytes, bytes }))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

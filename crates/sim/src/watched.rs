@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assent_world::{Barrier, Disk, Durably, File, Lock, Open};
+use assent_world::{Barrier, Disk, DiskRoom, Durably, File, Lock, Open};
 
 use crate::fault::Operation;
 
@@ -56,6 +56,9 @@ impl<D: Disk, W: Watch + 'static> Disk for WatchedDisk<D, W> {
     fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn File>> {
         let file = self.disk.open(path, open)?;
         Ok(Arc::new(WatchedFile { file, path: path.to_owned(), watch: Arc::clone(&self.watch) }))
+    }
+    fn room(&self, folder: &Path) -> io::Result<Option<DiskRoom>> {
+        self.disk.room(folder)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)

@@ -57,6 +57,15 @@ pub enum Durably {
     Dsync,
 }
 
+/// How much room a file system has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// Bytes that this process may still take.
+    pub free_bytes: u64,
+    /// Bytes of all of it, taken or not.
+    pub bytes: u64,
+}
+
 /// The files of one machine.
 pub trait Disk: Send + Sync + Debug {
     /// Makes a folder; fine if it is there. Not durable before its parent is synced.
@@ -101,6 +110,15 @@ pub trait Disk: Send + Sync + Debug {
     /// # Errors
     /// `WouldBlock` if somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+
+    /// How much room there is for what a folder holds, as of now: others may take it. None where nobody knows.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn room(&self, folder: &Path) -> io::Result<Option<DiskRoom>> {
+        let _ = folder;
+        Ok(None)
+    }
 }
 
 /// An exclusive lock, held until dropped.

@@ -22,7 +22,7 @@ pub use buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use clock::{Clock, Moment, RealClock};
 pub use dice::{Dice, RealDice};
 pub use disk::{
-    Access, Barrier, Disk, Durably, File, Lock, Open, read_exact_at, remove_in_steps, write_all_at,
+    Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, read_exact_at, remove_in_steps, write_all_at,
     write_all_durable_at,
 };
 pub use gate::Gate;

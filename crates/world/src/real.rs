@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::io::ReadWriteFlags;
 
 use crate::buffer::is_aligned;
-use crate::disk::{Access, Barrier, Disk, Durably, File, Lock, Open, write_all_at};
+use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, write_all_at};
 use crate::room;
 
 const ZEROES_BYTES: usize = 1 << 20;
@@ -90,6 +90,14 @@ impl Disk for RealDisk {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(RealLock { _file: file }))
+    }
+
+    fn room(&self, folder: &Path) -> io::Result<Option<DiskRoom>> {
+        let facts = rustix::fs::statvfs(folder)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+        // What root alone may take is not for a store, and a file system that counts nothing says zero of both.
+        let room = DiskRoom { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks) };
+        Ok((room.bytes > 0).then_some(room))
     }
 }
 

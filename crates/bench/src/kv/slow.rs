@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use assent_world::{Barrier, Clock, Disk, Durably, File, Lock, Moment, Open};
+use assent_world::{Barrier, Clock, Disk, DiskRoom, Durably, File, Lock, Moment, Open};
 
 /// Bytes that a turn writes on its way.
 const TURN_BYTES: u64 = 1 << 20;
@@ -92,6 +92,10 @@ impl Disk for SlowDisk {
     fn sync_dir(&self, folder: &Path, barrier: Barrier) -> io::Result<()> {
         self.turns.take(1);
         self.disk.sync_dir(folder, barrier)
+    }
+
+    fn room(&self, folder: &Path) -> io::Result<Option<DiskRoom>> {
+        self.disk.room(folder)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_ids::Lsn;
-use assent_journal::{Config, Entry, Journal, JournalError, Log, Span, State, Ticket};
+use assent_journal::{Config, Entry, Journal, JournalError, Kept, Leaves, Log, Span, State, Ticket};
 use assent_kind::Kind;
 use assent_sim::{Call, Fault, Operation, SimClock, SimDisk, Survival};
 use assent_world::Disk;
@@ -201,6 +201,71 @@ fn a_full_disk_takes_nothing_that_is_kept_and_a_release_makes_room() {
     disk.set_capacity(None);
     let (journal, _) = open(&disk, 3, &keeping()).unwrap();
     assert_eq!(journal.sealed()[..kept.len()], kept[..]);
+}
+
+#[test]
+fn what_is_to_stay_free_is_taken_for_no_segment_but_one_that_waits_needs_none() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let (tickets, log_size) = (fill(&journal, 0..60), small().log_size);
+    journal.trim(tickets[40].lsn).unwrap();
+    let kept = journal.sealed();
+    disk.set_capacity(Some(disk.used_bytes() + 40 * log_size));
+    let free = || disk.room(Path::new(FOLDER)).unwrap().unwrap().free_bytes;
+    let append = || journal.append_leaving(1, &[&[7; 1000]], Leaves::Room { room_bytes: 0, spare_bytes: 0 });
+    let fill_up = || {
+        while append().is_ok() {}
+        assert_eq!(journal.state(), State::Full);
+        free()
+    };
+    journal.leave_free(2 * log_size);
+    assert!((2 * log_size..3 * log_size).contains(&fill_up()));
+    journal.sync().unwrap();
+    journal.release(kept[0].first).unwrap();
+    append().unwrap();
+    assert!((2 * log_size..3 * log_size).contains(&fill_up()), "it was used again");
+    // What may not be refused takes what there is.
+    journal.append(1, &[&[8; 1000]]).unwrap();
+    assert!((log_size..2 * log_size).contains(&free()) && append().is_ok());
+    while journal.append(1, &[&[8; 1000]]).is_ok() {}
+    assert!(free() < log_size && append().is_err());
+    // What is to stay free is free first: a released one goes then.
+    journal.sync().unwrap();
+    journal.release(kept[1].first).unwrap();
+    assert_eq!(journal.waiting().map(|(waiting, _)| waiting), Some(0));
+    // However much is wished for, no more than an eighth.
+    disk.set_capacity(Some(disk.used_bytes() * 2));
+    journal.leave_free(u64::MAX);
+    let eighth = disk.room(Path::new(FOLDER)).unwrap().unwrap().bytes / 8;
+    assert!((eighth..eighth + log_size).contains(&fill_up()));
+}
+
+/// Where nobody makes segments ahead it is made by who is to leave its room; else he asks the disk, and does not wait for it.
+#[test]
+fn what_is_left_to_others_is_left_once_the_disk_has_no_room_for_another_segment() {
+    for has_keeper in [false, true] {
+        let disk = SimDisk::new();
+        let log_size = 65 * 4096;
+        let (journal, _) = open(&disk, 1, &Config { log_size, ..keeping() }).unwrap();
+        if has_keeper {
+            // One that is late.
+            Kept::tell_keeper(&*journal, &Arc::default());
+        }
+        let append = |spare_bytes| {
+            let ticket = journal.append_leaving(1, &[&[7; 1000]], Leaves::Room { room_bytes: 0, spare_bytes })?;
+            journal.wait(ticket)
+        };
+        let segments = || journal.counts().segments;
+        let before = segments();
+        let count = (0..).take_while(|_| append(log_size / 2).is_ok() && segments() == before).count();
+        assert!(if has_keeper { 180..260 } else { 90..130 }.contains(&count), "{has_keeper}: {count}");
+        // Others have taken the disk.
+        disk.set_capacity(Some(disk.used_bytes() + log_size / 2));
+        journal.leave_free(log_size);
+        while append(log_size / 2).is_ok() {}
+        let left = (0..).take_while(|_| append(0).is_ok()).count();
+        assert!(left > 90 && segments() == before + 1, "{has_keeper}: {left}, {}", segments());
+    }
 }
 
 #[test]

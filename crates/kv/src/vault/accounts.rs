@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use assent_frame::{Malformed, Reader, Writer};
 
+use crate::vault::choose::EXTRA_BYTES;
 use crate::vault::seal::Facts;
 use crate::vault::{Compacted, VaultError};
 
@@ -199,6 +200,15 @@ impl Accounts {
     /// Compacted volumes with a file, in order, and kept stretches among them.
     pub(crate) fn compacted(&self) -> impl Iterator<Item = &Account> {
         self.volumes.range(..self.raw_from).map(|(_, account)| account).filter(|account| account.bytes > 0)
+    }
+
+    /// What volumes have on disk beside what lived in them when they were written and some blocks of each, as a part of that.
+    pub(crate) fn extra(&self) -> f64 {
+        let volumes = self.compacted().filter(|volume| !volume.is_kept());
+        let (extra, born) = volumes.fold((0, 0), |(extra, born), volume| {
+            (extra + volume.bytes.saturating_sub(volume.born + EXTRA_BYTES), born + volume.born)
+        });
+        extra as f64 / born.max(1) as f64
     }
 
     /// The cells of the journal up to a place, also those in which nothing lives.

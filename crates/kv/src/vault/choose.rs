@@ -50,6 +50,12 @@ pub(crate) struct Chooser {
     pub(crate) beside_bytes: u64,
     /// What waiting for the front of the journal is worth, by which it is compared with volumes: less than 1 where its segments are wanted.
     pub(crate) front_worth: f64,
+    /// What is written has to find so much room; all that there is: nobody asks.
+    pub(crate) fits_bytes: u64,
+    /// And to give more than it takes, as far as the accounts know.
+    pub(crate) pays: bool,
+    /// What a volume has beside what lives in it and a few blocks, as such a part of what lives, as volumes show.
+    pub(crate) extra: f64,
     /// When.
     pub(crate) hours: Hours,
 }
@@ -63,6 +69,9 @@ impl Default for Chooser {
             passed_bytes_min: 2 << 20,
             beside_bytes: 0,
             front_worth: 1.0,
+            fits_bytes: u64::MAX,
+            pays: true,
+            extra: 0.0,
             hours: Hours::ALWAYS,
         }
     }
@@ -92,8 +101,9 @@ pub(crate) struct Choice {
     pub(crate) end: u64,
     /// Of what is written.
     pub(crate) generation: u32,
-    /// Bytes that are expected to be written.
+    /// Bytes that are expected to be written, and bytes that are read.
     pub(crate) live: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Cells to pass, from a place on.
@@ -114,6 +124,10 @@ const LIVE_SHARE_MAX: f64 = 0.95;
 const CRUMB: u64 = 16;
 /// What such a part of lives is written again before anything is too much, if something that is to be passed stands behind it.
 const NEARLY_EMPTY: f64 = 0.125;
+/// A volume has at least such a part of what lives in it beside that, and these few bytes, whatever it holds.
+const EXTRA_MIN: f64 = 1.0 / 16.0;
+pub(crate) const EXTRA_BYTES: u64 = 3 * 4096;
+const EMPTY_BYTES: u64 = 2 * 4096;
 /// So many files more than twice what is needed are none too many.
 const FILES_SPARE: u64 = 8;
 /// A volume is no more than such a part of what lives: what one that is being written takes beside what it replaces is little then.
@@ -258,13 +272,8 @@ impl Chooser {
     }
 
     /// A share of what lives alone.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at least 0, and precision is of no matter"
-    )]
     pub(crate) fn share(&self, live: u64) -> u64 {
-        (real(live) * self.space_amplification_max) as u64
+        share_of(live, self.space_amplification_max)
     }
 
     /// The front of the journal where it stands before what is to be passed, and costs next to nothing.
@@ -280,6 +289,9 @@ impl Chooser {
 
     /// Of volumes, in groups of neighbours, and of cells.
     fn emptiest(&self, groups: &[&[Account]], cells: &[Account], now: u64) -> Option<Choice> {
+        if self.fits_bytes < u64::MAX {
+            return self.emptiest_that_pays(groups, cells, now);
+        }
         let all =
             groups.iter().flat_map(|group| group.iter().enumerate().map(move |(at, volume)| (*group, at, volume)));
         let worthy = all.filter(|(_, _, volume)| worth_it(volume));
@@ -293,6 +305,39 @@ impl Chooser {
             (None, Some((group, seed, _))) => self.around(group, seed),
             (None, None) => None,
         }
+    }
+
+    /// Bytes of the volume of so many that live, at most.
+    fn laid_bytes(&self, live: u64) -> u64 {
+        // Of nothing there is no index.
+        if live == 0 { EMPTY_BYTES } else { share_of(live, 1.0 + self.extra()).saturating_add(EXTRA_BYTES) }
+    }
+
+    /// Of a volume for which there is so much room.
+    pub(crate) fn live_within(&self, bytes: u64) -> u64 {
+        share_of(bytes.saturating_sub(EXTRA_BYTES), 1.0 / (1.0 + self.extra()))
+    }
+
+    fn extra(&self) -> f64 {
+        self.extra.clamp(EXTRA_MIN, 1.0)
+    }
+
+    /// It finds room, and room comes of it: what is nearly full gives less than its index takes.
+    fn pays(&self, choice: &Choice) -> bool {
+        let laid = self.laid_bytes(choice.live);
+        laid <= self.fits_bytes && (laid < choice.bytes || !self.pays)
+    }
+
+    /// The same where there is no room for all of them.
+    fn emptiest_that_pays(&self, groups: &[&[Account]], cells: &[Account], now: u64) -> Option<Choice> {
+        let front = front(cells, now)
+            .and_then(|(front, count)| Some((worth_waiting(&front, now), self.oldest(cells, share(&front), count)?)));
+        let all = groups.iter().flat_map(|group| (0..).zip(*group).map(move |(at, volume)| (*group, at, volume)));
+        let worthy = all.filter(|(_, _, volume)| worth_it(volume));
+        let volumes =
+            worthy.filter_map(|(group, at, volume)| Some((worth_waiting(volume, now), self.around(group, at)?)));
+        let paying = front.into_iter().chain(volumes).filter(|(_, choice)| self.pays(choice));
+        paying.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, choice)| choice)
     }
 
     /// The oldest cells, as many as fill a volume: those of the front, and behind it those about as empty.
@@ -400,7 +445,9 @@ fn readable(volume: &Account) -> Account {
 fn choice(volumes: &[Account]) -> Option<Choice> {
     let (first, last) = (volumes.first()?, volumes.last()?);
     let generation = volumes.iter().map(|volume| volume.generation).max()?;
-    Some(Choice { first: first.first, end: last.end, generation: generation.saturating_add(1), live: live_of(volumes) })
+    let bytes = volumes.iter().map(|volume| volume.bytes).sum();
+    let (first, end, live) = (first.first, last.end, live_of(volumes));
+    Some(Choice { first, end, generation: generation.saturating_add(1), live, bytes })
 }
 
 fn live_of(volumes: &[Account]) -> u64 {
@@ -410,6 +457,15 @@ fn live_of(volumes: &[Account]) -> u64 {
 /// Precision is of no matter to a ratio.
 fn real(bytes: u64) -> f64 {
     bytes as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "at least 0, and precision is of no matter"
+)]
+fn share_of(bytes: u64, share: f64) -> u64 {
+    (real(bytes) * share) as u64
 }
 
 /// What of it a compaction would write again. Its index and what it remembers are not worth reading it for: a volume that has

@@ -302,3 +302,51 @@ fn what_is_full_before_something_emptier_is_passed() {
         assert_eq!(passes(&chooser, BTreeSet::from([7])), None, "{what}: damage");
     }
 }
+
+#[test]
+fn what_would_find_no_room_is_left_for_later() {
+    const K: u64 = 1 << 10;
+    let chosen = |volumes: &[(u64, u64, u32, u64)], fits_bytes| {
+        let chooser = Chooser { fits_bytes, ..Chooser::default() };
+        let chooser = Chooser { volume_bytes: chooser.live_within(fits_bytes).min(400 * K), ..chooser };
+        let end = u64::try_from(volumes.len()).unwrap() * 100;
+        let choice = chooser.choose(&accounts(volumes, &[]), &BTreeSet::new(), end, end, 3);
+        choice.map(|choice| (choice.first, choice.end))
+    };
+    let volumes = [(1000 * K, 304 * K, 1, 5), (400 * K, 200 * K, 1, 5)];
+    // A sixteenth and three blocks are its own.
+    let by_room = [u64::MAX, 335 * K, 335 * K - 1, 224 * K + 512, 224 * K + 511].map(|fits| chosen(&volumes, fits));
+    assert_eq!(by_room, [Some((0, 100)), Some((0, 100)), Some((100, 200)), Some((100, 200)), None]);
+}
+
+#[test]
+fn where_there_is_no_room_nothing_is_written_that_gives_none() {
+    const K: u64 = 1 << 10;
+    let chooser = |fits_bytes, extra| Chooser { fits_bytes, extra, ..Chooser::default() };
+    for (extra, live, laid) in [(0.0, 800 * K, 862 * K), (0.05, 800 * K, 862 * K), (0.25, 800 * K, 1012 * K)] {
+        let choice = |bytes| Choice { first: 0, end: 100, generation: 1, live, bytes };
+        let pays = |fits_bytes| [laid, laid + 1].map(|bytes| chooser(fits_bytes, extra).pays(&choice(bytes)));
+        assert_eq!([laid, laid - 1].map(pays), [[false, true], [false, false]], "{extra}");
+        let unknown = [laid, laid - 1].map(|fits| Chooser { pays: false, ..chooser(fits, extra) }.pays(&choice(laid)));
+        assert_eq!(unknown, [true, false]);
+        let within = chooser(0, extra).live_within(laid);
+        assert!(within <= live && within + 32 > live && chooser(0, extra).laid_bytes(within) <= laid, "{within}");
+    }
+    assert_eq!(chooser(0, 0.0).live_within(0), 0);
+    // What would be as long again hides nothing that pays, and goes with it.
+    let volumes = [(8 * K, 0, 1, 5), (400 * K, 100 * K, 2, 99)];
+    let chosen = |fits_bytes| {
+        let chooser = Chooser { volume_bytes: 400 * K, space_amplification_max: 1.1, ..chooser(fits_bytes, 0.0) };
+        let choice = chooser.choose(&accounts(&volumes, &[]), &BTreeSet::new(), 200, 200, 3);
+        choice.map(|choice| (choice.first, choice.end))
+    };
+    assert_eq!([u64::MAX, 119 * K, 118 * K].map(chosen), [Some((0, 100)), Some((0, 200)), None]);
+    // As volumes show; those in which nothing lives say nothing.
+    let mut two = accounts(&[(8 * K, 0, 1, 5), (800 * K, 500 * K, 1, 5)], &[]);
+    assert!(two.extra() < 0.001);
+    let facts = Facts { first: 100, end: 200, generation: 2, bytes: 612 * K, ..Facts::default() };
+    let compacted =
+        Compacted { first: 100, end: 200, generation: 2, as_of: 9, facts, kept_bytes: 500 * K, ..Compacted::default() };
+    two.replace(&compacted).unwrap();
+    assert!((0.19..0.21).contains(&two.extra()), "{}", two.extra());
+}

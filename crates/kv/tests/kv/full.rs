@@ -36,6 +36,16 @@ fn contents(kv: &Kv) -> Map {
     all(kv, 0).into_iter().collect()
 }
 
+/// Fills what the journal has ready, so that not the smallest fits: with puts, and with the deletes for which these leave room.
+fn fill(kv: &Kv) {
+    let put = |key: u32| kv.put(1, &key.to_be_bytes(), &[1; 100], Durability::Durable);
+    let refused = (0..).find_map(|key| put(key).err()).unwrap();
+    assert_eq!(refused.kind(), Kind::Full, "{refused}");
+    let delete = |key: u32| kv.delete(1, &key.to_be_bytes(), Durability::Durable);
+    let (deleted, refused) = (0..).find_map(|key| Some((key, delete(key).err()?))).unwrap();
+    assert!(deleted > 0 && refused.kind() == Kind::Full, "{deleted}, {refused}");
+}
+
 /// A store that was studied lost acknowledged writes behind a batch that had found no room. Each way to write is refused here while
 /// the disk is full to its last byte, whole and without a trace; then there is room, and the process or the machine dies.
 #[test]
@@ -56,16 +66,7 @@ fn what_finds_no_room_leaves_nothing_and_what_is_acknowledged_behind_it_survives
         for round in 0..fills {
             disk.set_capacity(Some(disk.used_bytes()));
             let before = contents(&kv);
-            // Fill what the journal has ready, so that not the smallest fits.
-            let mut filler = 0_u32;
-            let refused = loop {
-                filler += 1;
-                match kv.put(1, &filler.to_be_bytes(), &[1; 100], Durability::Durable) {
-                    Ok(_) => {}
-                    Err(error) => break error,
-                }
-            };
-            assert_eq!(refused.kind(), Kind::Full, "{refused}");
+            fill(&kv);
             let many: Vec<[u8; 2]> = (0..40).map(|number| [b'n', number]).collect();
             let ops: Vec<Op<'_>> = many
                 .iter()
@@ -136,6 +137,15 @@ fn a_full_disk_or_who_asks_has_what_is_dead_within_the_least_room_given_back() {
             let refused = (400..).find_map(|number| put(number).err()).unwrap();
             assert_eq!(refused.kind(), Kind::Full, "{refused}");
             assert!(kv.compact_once(&AtOnce).unwrap());
+            // What the journal leaves free on the disk comes first; nobody is refused before whom nothing is given back.
+            for number in 0..10 {
+                while let Err(refused) = put(number) {
+                    assert_eq!(refused.kind(), Kind::Full, "{refused}");
+                    assert!(kv.compact_once(&AtOnce).unwrap());
+                }
+            }
+            // Once all of it is, nobody is.
+            while kv.compact_once(&AtOnce).unwrap() {}
             (0..10).for_each(|number| _ = put(number).unwrap());
             disk.set_capacity(None);
         }

@@ -44,6 +44,7 @@ mod plain;
 mod progress;
 mod resource;
 mod scripted_log;
+mod small_disk;
 mod space;
 mod stress;
 mod unreadable;
