@@ -122,9 +122,10 @@ impl Kv {
             return Ok(false);
         }
         let _alone = self.compactor()?;
+        let mut compacts = self.shared.ledger.space.compacts(&**self.shared.time.clock());
         let done = self.compact_alone(pace, room_bytes_min);
-        // What cannot go on for now is nothing that a writer could wait for.
-        self.shared.ledger.space.ended(matches!(done, Ok(true)), self.shared.time.clock().now());
+        compacts.well = matches!(done, Ok(true));
+        drop(compacts);
         if done.is_err() {
             self.done().failed += 1;
         }
@@ -364,6 +365,7 @@ impl Kv {
             }
             return Err(error);
         }
+        // Who panics here has shown nothing: readers go on with the volumes of before, whose files stay.
         let set = values.pin();
         let gone = |held: &&Arc<Held>| first <= held.account.first && held.account.first < end;
         let mut volumes: Vec<Arc<Held>> = set.volumes.iter().filter(|held| !gone(held)).cloned().collect();

@@ -246,6 +246,12 @@ impl Desk {
         KvError::Unpublished(self.broken.insert(error).clone())
     }
 
+    /// The same, where nobody knows any more what belongs before what.
+    pub(crate) fn breaks(&mut self, why: &str) {
+        let reason = || format!("{why}: open the store again, the journal has everything that was acknowledged");
+        self.broken.get_or_insert_with(|| RunsError::Closed { reason: reason() });
+    }
+
     pub(crate) fn refuse_broken(&self) -> Result<(), RunsError> {
         self.broken.clone().map_or(Ok(()), Err)
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use assent_ids::Lsn;
 use assent_journal::{Log, Ticket};
@@ -133,7 +133,10 @@ pub struct Stats {
     pub delayed_us: u64,
     /// Merges of the ledger's files that failed since the open. They are tried again; reads go through more files meanwhile.
     pub merges_failed: u64,
-    /// 1 if nothing more becomes visible until the store is reopened.
+    /// Panics of work in the background since the open: broken promises of ours. It is tried again, unless the store is broken by it.
+    pub panics: u64,
+    /// 1 if nothing more becomes visible until the store is reopened: a commit failed so that nobody knows whether it counts, or a thread
+    /// panicked in the midst of a change.
     pub broken: u64,
     /// 1 if the open found the ledger damaged or of another journal, and built it anew.
     pub rebuilt: u64,
@@ -459,6 +462,7 @@ impl Kv {
             delayed: counts.delayed,
             delayed_us: counts.delayed_us,
             merges_failed: counts.merges_failed,
+            panics: counts.panics,
             broken: u64::from(desk.refuse_broken().is_err() || ledger.is_closed()),
             rebuilt: u64::from(self.opened.is_rebuilt),
             replayed: self.opened.replayed,
@@ -494,9 +498,13 @@ impl Kv {
         self.shared.ledger.broken().1.map(KvError::from)
     }
 
-    // A thread that died in the lock said so; the desk is whole between operations.
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock().unwrap_or_else(|died| {
+            // Whoever panicked may have had an entry in his hands, off the queue and not yet visible: what came behind it must not be either.
+            let mut desk = died.into_inner();
+            desk.breaks("a thread panicked with what all writers share in its hands");
+            desk
+        })
     }
 
     /// The desk of somebody who will append one entry.

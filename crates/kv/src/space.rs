@@ -78,6 +78,21 @@ impl Drop for Works<'_> {
     }
 }
 
+/// Somebody compacts, until this is dropped: well, or, as where it has panicked, not.
+#[must_use]
+pub(crate) struct Compacts<'a> {
+    space: &'a Space,
+    clock: &'a dyn Clock,
+    pub(crate) well: bool,
+}
+
+impl Drop for Compacts<'_> {
+    fn drop(&mut self) {
+        // What cannot go on for now is nothing that a writer could wait for.
+        self.space.ended(self.well, self.clock.now());
+    }
+}
+
 /// What a look found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
@@ -109,6 +124,11 @@ impl Space {
     pub(crate) fn works<'a>(&'a self, clock: &'a dyn Clock) -> Works<'a> {
         self.works.fetch_add(1, Ordering::Relaxed);
         Works { space: self, clock }
+    }
+
+    /// Somebody is about to compact.
+    pub(crate) const fn compacts<'a>(&'a self, clock: &'a dyn Clock) -> Compacts<'a> {
+        Compacts { space: self, clock, well: false }
     }
 
     /// A compaction begins.
@@ -304,6 +324,20 @@ mod tests {
         // A look that came late: what was written since is theirs.
         space.owes_now(&look_at(9_002_000, 3500));
         assert_eq!(space.debt(9_002_000, at(0)), debt(3500, 500));
+    }
+
+    /// A compaction panicked, and each batch waited its part of ten milliseconds from then on.
+    #[test]
+    fn nobody_waits_for_a_compaction_that_has_panicked() {
+        let (space, clock) = (Space::default(), SimClock::new());
+        for well in [true, false] {
+            let mut compacts = space.compacts(&clock);
+            space.owes(&look(900));
+            compacts.well = well;
+            assert_eq!(space.debt(10, at(0)), debt(900, 900));
+            drop(compacts);
+            assert_eq!(space.debt(10, at(0)), if well { debt(900, 900) } else { Debt::default() });
+        }
     }
 
     /// A merge of 85 MiB within a budget of 30 MiB a second: from its second second on nobody was slowed down.

@@ -12,6 +12,7 @@
 //! nothing before it · [`Kv::delay`] is what a writer waits · one that finds no room in memory makes it ([`Kv::make_room`]).
 //! Deliberately absent: threads. Whoever owns loops calls.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
     /// Merges that failed.
     pub(crate) merges_failed: u64,
+    /// Ticks and pieces of work that panicked.
+    pub(crate) panics: u64,
     /// Where the last try began: after a failure, the next waits as long as after a success.
     pub(crate) tried: u64,
     /// Ticks until memory that is full is written out again.
@@ -61,6 +64,22 @@ impl Kv {
     /// What is to be done about every 100 ms by whoever owns a loop: publishes what nobody waited for, and writes the ledger's
     /// memory out when it is due. A failure is counted, not told: the journal has everything.
     pub fn tick(&self) {
+        if self.caught(|| self.tick_once()).is_none() {
+            let mut counts = self.counts();
+            counts.rest = counts.rest.max(REST_TURNS);
+        }
+    }
+
+    /// Who ticks or works does so as long as the process lives: what panics there is a broken promise of ours, which is counted, and tried
+    /// again as what failed. What it had written no manifest names; and where it was in the midst of a change that others would go on
+    /// with, it has broken the desk ([`Kv::desk`]) or closed the ledger ([`assent_runs::Runs::wholly`]).
+    fn caught<T>(&self, piece: impl FnOnce() -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(piece)).ok();
+        self.counts().panics += u64::from(done.is_none());
+        done
+    }
+
+    fn tick_once(&self) {
         // A journal that failed says so to every writer.
         self.full.hears();
         _ = self.publish(&mut self.desk());
@@ -126,20 +145,20 @@ impl Kv {
             }
         }
         self.wanted.forget();
-        let done = {
+        let done = self.caught(|| {
             // What is too much counts as long as a merge takes, too.
             let _works = self.shared.ledger.space.works(&**self.shared.time.clock());
             self.in_turn(pace)
-        };
+        });
         let most = if is_refused() { REST_TURNS } else { REST_TURNS_MAX };
         let mut counts = self.counts();
-        if done.is_err() {
+        if matches!(done, Some(Ok(_))) {
+            counts.work_rested = 0;
+        } else {
             counts.work_rested = (counts.work_rested * 2).clamp(REST_TURNS, most);
             counts.work_rest = counts.work_rested;
-        } else {
-            counts.work_rested = 0;
         }
-        done.is_ok_and(|more| more)
+        matches!(done, Some(Ok(true)))
     }
 
     /// A merge or a compaction of values, each before the other in turn, so that neither waits for the other to come to an end, but for

@@ -196,3 +196,46 @@ fn who_finds_no_room_for_a_checkpoint_rests_a_second_however_many_are_refused_me
     disk.set_capacity(None);
     assert!((0..=10).any(|_| kv.work(&AtOnce) || kv.stats().checkpoints > 0));
 }
+
+/// An entry that a thread had taken off its queue when it panicked was behind the next checkpoint and in no ledger: acknowledged to whoever
+/// waited for a later one, and gone.
+#[test]
+fn who_panics_with_an_entry_in_his_hands_ends_the_store_and_an_open_finds_it() {
+    let disk = SimDisk::new();
+    let kv = store_on(&disk, Config::default());
+    put(&kv, 1, 10);
+    let begin = |key: u64| kv.batch_begin(&[Op::put(0, &key.to_be_bytes(), b"value")], Durability::Durable);
+    let (taken, behind) = (begin(2).unwrap(), begin(3).unwrap());
+    kv.shared.log.sync().unwrap();
+    let panicked = std::thread::scope(|scope| {
+        let died = scope.spawn(|| {
+            let mut desk = kv.desk();
+            assert_eq!(desk.ready(kv.shared.log.durable()).map(|staged| staged.ticket), taken.ticket);
+            panic!("a promise is broken");
+        });
+        died.join().is_err()
+    });
+    assert!(panicked);
+    // It is durable; nobody is told so before somebody knows what comes before what.
+    for pending in [taken, behind] {
+        assert_eq!(kv.wait(pending).unwrap_err().kind(), assent_kind::Kind::InDoubt);
+    }
+    let refused = begin(4).unwrap_err();
+    assert!(
+        refused.kind() == assent_kind::Kind::Closed && refused.to_string().contains("open the store again"),
+        "{refused}"
+    );
+    let durable = kv.shared.ledger.durable();
+    assert!(kv.checkpoint().is_err());
+    kv.tick();
+    assert!(
+        kv.stats().broken == 1
+            && kv.shared.ledger.durable() == durable
+            && kv.get(0, &1_u64.to_be_bytes()).unwrap().is_some()
+    );
+    drop(kv);
+    disk.kill();
+    let kv = store_on(&disk, Config::default());
+    let there = [1, 2, 3, 4].map(|key: u64| kv.get(0, &key.to_be_bytes()).unwrap().is_some());
+    assert_eq!((there, kv.stats().broken), ([true, true, true, false], 0));
+}

@@ -16,6 +16,7 @@ mod block;
 mod book;
 mod bulk;
 mod cache;
+mod closed;
 mod config;
 mod doorkeeper;
 mod entry;

@@ -66,7 +66,8 @@ pub struct Runs {
     next_id: AtomicU64,
     /// Memtables that are in runs, and that somebody may still look at.
     written_out: Mutex<Vec<Weak<Memtable>>>,
-    closed: OnceLock<String>,
+    /// Why it takes nothing more.
+    pub(crate) closed: OnceLock<String>,
     is_read_only: bool,
 }
 
@@ -381,10 +382,10 @@ impl Runs {
         let mut book = self.open_book()?;
         let next_id = self.next_id.load(Ordering::Relaxed);
         let note = note();
-        let done = book.renote(next_id, note);
-        self.judge_commit(done)?;
-        committed();
-        Ok(())
+        self.wholly(|| {
+            let done = book.renote(next_id, note);
+            self.judge_commit(done).map(|()| committed())
+        })
     }
 
     /// Does the most urgent piece of work, as [`Runs::flush`] or [`Runs::merge`] does it: for whoever has one thread for both.
@@ -464,7 +465,7 @@ impl Runs {
             return Ok(false);
         }
         let note = book.contents().note.clone();
-        let done = book.renote(self.next_id.load(Ordering::Relaxed), note);
+        let done = self.wholly(|| book.renote(self.next_id.load(Ordering::Relaxed), note));
         self.judge_commit(done).map(|()| true)
     }
 
@@ -513,12 +514,17 @@ impl Runs {
         let kept: BTreeSet<RunId> = levels.iter().flatten().map(|run| run.id).collect();
         let removed = old.iter().filter(|(id, _)| !kept.contains(id)).map(|(_, run)| Arc::clone(run)).collect();
         let next_id = self.next_id.load(Ordering::Relaxed);
-        let done = book.commit(Commit { applied, levels, erased, removed }, next_id, tally.note(applied));
-        self.judge_commit(done)?;
-        tally.committed();
-        let memo = now.memo.after(edit.flushed.as_deref(), has_forgotten);
-        self.show((opened, memo), book.erased(), edit.flushed.as_ref());
-        Ok(())
+        let change = Commit { applied, levels, erased, removed };
+        let note = tally.note(applied);
+        // Before the book is let go: who commits next would work on what nobody is shown.
+        self.wholly(|| {
+            let done = book.commit(change, next_id, note);
+            self.judge_commit(done)?;
+            tally.committed();
+            let memo = now.memo.after(edit.flushed.as_deref(), has_forgotten);
+            self.show((opened, memo), book.erased(), edit.flushed.as_ref());
+            Ok(())
+        })
     }
 
     /// The version of what has just been committed. The caller holds the book: of two commits the later one is shown later.
@@ -549,21 +555,6 @@ impl Runs {
             Err(Refused::Nothing(error)) => Err(error),
             Err(Refused::Unknown(error)) => Err(self.close(error.to_string())),
         }
-    }
-
-    fn close(&self, reason: String) -> RunsError {
-        let reason = self.closed.get_or_init(|| reason).clone();
-        RunsError::Closed { reason }
-    }
-
-    /// Whether a commit ended so that nobody knows whether it counts: everything is refused until the map is opened again.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed.get().is_some()
-    }
-
-    fn refuse_closed(&self) -> Result<(), RunsError> {
-        self.closed.get().map_or(Ok(()), |reason| Err(RunsError::Closed { reason: reason.clone() }))
     }
 }
 

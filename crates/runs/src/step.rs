@@ -201,7 +201,7 @@ impl<'a> Task<'a> {
         // At level 0 runs are counted, so what is gathered is one.
         let run_bytes = if to == 0 { u64::MAX } else { self.runs.config.run_bytes };
         let mut output = Output::new(self.runs, pace, self.applied, run_bytes);
-        let mut merged = Merged::new(self.cursors(inputs));
+        let mut merged = Merged::new(self.cursors(inputs)?);
         merged.seek(&[])?;
         while let Some(entry) = merged.entry() {
             if self.erased.over(entry.key) > entry.seq {
@@ -247,7 +247,7 @@ impl<'a> Task<'a> {
     fn take_away(&self, id: RunId, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
         let mut tally = owner.tally();
         let mut output = Output::new(self.runs, pace, self.applied, u64::MAX);
-        let mut merged = Merged::new(self.cursors(&[id]));
+        let mut merged = Merged::new(self.cursors(&[id])?);
         merged.seek(&[])?;
         while let Some(entry) = merged.entry() {
             if entry.value.is_some() {
@@ -275,17 +275,24 @@ impl<'a> Task<'a> {
     }
 
     /// Cursors over some runs, the newest first: each run of level 0, then what there is of each level.
-    fn cursors(&self, ids: &[RunId]) -> Vec<Box<dyn Cursor>> {
-        let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+    ///
+    /// # Errors
+    /// `Closed` if one of them is not shown: what it has would be gone with it.
+    fn cursors(&self, ids: &[RunId]) -> Result<Vec<Box<dyn Cursor>>, RunsError> {
+        let (mut cursors, mut found): (Vec<Box<dyn Cursor>>, usize) = (Vec::new(), 0);
         for (level, runs) in self.shown.iter().enumerate() {
             let chosen: Arc<[Arc<Run>]> = runs.iter().filter(|run| ids.contains(&run.id())).cloned().collect();
+            found += chosen.len();
             match level {
                 0 => cursors.extend(chosen.iter().map(|run| Box::new(run.cursor(Reading::Ahead)) as Box<dyn Cursor>)),
                 _ if chosen.is_empty() => {}
                 _ => cursors.push(Box::new(LevelCursor::new(chosen, Reading::Ahead))),
             }
         }
-        cursors
+        if found < ids.len() {
+            return Err(self.runs.close("a file that counts is not shown to readers".to_owned()));
+        }
+        Ok(cursors)
     }
 
     /// Makes it so: the manifest with the note, then the version.
@@ -295,5 +302,62 @@ impl<'a> Task<'a> {
         let done = self.runs.commit(edit, tally);
         output.keep(done.is_ok() || self.runs.is_closed());
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use assent_sim::SimDisk;
+
+    use super::*;
+    use crate::{AtOnce, Change, Config};
+
+    struct Nobody;
+
+    impl Owner for Nobody {
+        fn tally(&self) -> Box<dyn Tally + '_> {
+            Box::new(Self)
+        }
+
+        fn durable(&self) -> u64 {
+            u64::MAX
+        }
+    }
+
+    impl Tally for Nobody {
+        fn enters(&mut self, _: &Entry<'_>) {}
+
+        fn leaves(&mut self, _: &Entry<'_>) {}
+
+        fn note(&mut self, _: u64) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn committed(self: Box<Self>) {}
+    }
+
+    /// It was left out, and all that it had with it.
+    #[test]
+    fn a_merge_of_a_run_that_is_not_shown_ends_before_anything_is_lost() {
+        let disk = Arc::new(SimDisk::new());
+        let open = || Runs::open(Arc::<SimDisk>::clone(&disk), Path::new("map"), Config::default()).unwrap().0;
+        let runs = open();
+        for (seq, key) in [(1, b"a"), (2, b"b")] {
+            runs.apply(seq, &[Change::Put { key, value: b"v" }]).unwrap();
+            runs.rotate(seq);
+            assert!(matches!(runs.flush(&Nobody, &AtOnce), Ok(Some(Step::Flushed { .. }))));
+        }
+        let inputs: Vec<RunId> = runs.book().contents().levels[0].iter().map(|run| run.id).collect();
+        assert_eq!(inputs.len(), 2);
+        for work in [Work::Merge { inputs: inputs.clone(), to: 1 }, Work::Drop(inputs[0])] {
+            let mut task = Task::chosen(&runs, &Nobody, |_| Some(work)).unwrap();
+            task.shown = Arc::new(vec![task.shown[0][1..].into()]);
+            assert!(matches!(task.run(&Nobody, &AtOnce), Err(Halt::Failed(RunsError::Closed { .. }))));
+        }
+        assert!(runs.is_closed());
+        drop(runs);
+        assert!([b"a", b"b"].iter().all(|key| open().get(*key).unwrap().is_some()));
     }
 }

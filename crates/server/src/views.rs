@@ -203,6 +203,8 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.checkpoints", it.checkpoints),
         ("kv.checkpoints_failed", it.checkpoints_failed),
         ("kv.merges_failed", it.merges_failed),
+        ("kv.panics", it.panics),
+        ("kv.broken", it.broken),
         ("kv.replayed", it.replayed),
         ("kv.delayed", it.delayed),
         ("kv.delayed_us", it.delayed_us),

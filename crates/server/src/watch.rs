@@ -107,6 +107,12 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     counter("kv_merges_failed", "Merges of the ledger's files that failed; they are tried again", |it| {
         it.merges_failed
     });
+    counter(
+        "kv_panics",
+        "Panics of the store's work in the background: a promise of ours is broken, report it",
+        |it| it.panics,
+    );
+    gauge("kv_broken", "1: nothing more is taken until the store is opened again", |it| it.broken);
     gauge("kv_ledger_memory_bytes", "Bytes of the ledger that only memory has", |it| it.memory_bytes);
     gauge("kv_ledger_runs", "Sorted files of the ledger", |it| it.runs);
     gauge("kv_ledger_bytes", "Their bytes", |it| it.runs_bytes);

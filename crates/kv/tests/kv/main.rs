@@ -38,6 +38,7 @@ mod model;
 mod moves;
 mod offline;
 mod overload;
+mod panics;
 mod passed;
 mod patience;
 mod plain;

@@ -21,6 +21,7 @@ mod gathered;
 mod lanes;
 mod model;
 mod open_files;
+mod panics;
 mod plain;
 mod rot;
 mod script;
