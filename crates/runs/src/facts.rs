@@ -31,7 +31,7 @@ pub struct Debt {
     pub immutables: u32,
     /// Runs at level 0.
     pub level0_runs: u32,
-    /// What merges would have to read of what is too much at its level.
+    /// What merges would have to read of what is too much at its level, as of the last commit; 0 since a look found no merge to do.
     pub merge_bytes: u64,
 }
 

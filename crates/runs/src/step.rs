@@ -127,7 +127,12 @@ impl<'a> Task<'a> {
 
     /// Anything but a flush.
     pub(crate) fn merge_next(runs: &'a Runs, owner: &dyn Owner) -> Option<Self> {
-        Self::chosen(runs, owner, |shape| policy::next_merge(shape, &runs.config))
+        let shown = Arc::clone(&runs.now().levels);
+        let next = Self::chosen(runs, owner, |shape| policy::next_merge(shape, &runs.config));
+        if next.is_none() {
+            runs.owes_nothing(&shown);
+        }
+        next
     }
 
     /// Whether the most urgent piece of work is a flush.

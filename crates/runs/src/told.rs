@@ -4,13 +4,14 @@
 //! Deliberately absent: repair. What is damaged is named; the owner has the log.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::RunsError;
 use crate::facts::{Counts, Debt, Facts, LevelFacts, Verified};
 use crate::memtable::Memtable;
 use crate::run_reader::Run;
 use crate::runs::Runs;
-use crate::version::Version;
+use crate::version::{Levels, Version};
 
 impl Runs {
     /// What waits to be done. Cheap: without a lock, and however many runs there are.
@@ -24,6 +25,15 @@ impl Runs {
             immutables: u32::try_from(version.frozen.len()).unwrap_or(u32::MAX),
             level0_runs: u32::try_from(level0_runs).unwrap_or(u32::MAX),
             merge_bytes: Counts::read(&self.merge_bytes),
+        }
+    }
+
+    /// A look at these levels has found no merge to do: what is more than its level's size waits for more, and nothing waits for a merge.
+    pub(crate) fn owes_nothing(&self, shown: &Arc<Levels>) {
+        // Under this lock a commit says what is owed from then on.
+        let _book = self.book();
+        if Arc::ptr_eq(&self.now().levels, shown) {
+            self.merge_bytes.store(0, Ordering::Relaxed);
         }
     }
 

@@ -78,3 +78,26 @@ fn what_was_gathered_hides_and_is_hidden_as_before_whatever_was_flushed_meanwhil
         "{gathered} gathered, {beside_others} of them beside a flush, {down} went down"
     );
 }
+
+/// What may stay as it is until more has come was told as what merges would have to read now: for days, where nobody wrote.
+#[test]
+fn what_waits_for_more_is_no_debt() {
+    let config = Config { level1_bytes: 40 << 10, ..config() };
+    let (runs, _, accounts) = open(&SimDisk::new(), config).unwrap();
+    accounts.gathers.store(true, Ordering::SeqCst);
+    let flush = |seq: u64| {
+        let put = |number: u64| Op::Put(format!("{:05}", 3 * number + seq).into_bytes(), vec![b'v'; 100]);
+        Batch { seq, ops: (0..180).map(put).collect() }.apply(&runs).unwrap();
+        runs.rotate(seq);
+        while runs.flush(&accounts, &AtOnce).unwrap().is_some() {}
+    };
+    (1..=3).for_each(flush);
+    assert!(runs.debt().merge_bytes > 0);
+    while runs.merge(&accounts, &AtOnce).unwrap().is_some() {}
+    let level1 = runs.facts().levels[1].bytes;
+    assert!(level1 > 40 << 10, "{level1}");
+    assert_eq!(runs.debt().merge_bytes, 0);
+    (4..=5).for_each(flush);
+    while runs.merge(&accounts, &AtOnce).unwrap().is_some() {}
+    assert_eq!((runs.facts().levels[0].runs, runs.debt().merge_bytes), (2, 0));
+}
