@@ -46,6 +46,8 @@ operations! {
     WriteDurable = "write_durable_at";
     /// `File::preallocate_zeroed`
     Preallocate = "preallocate_zeroed";
+    /// `File::expect_random_reads`; it cannot fail, and is heard of by a [`Watch`](crate::Watch) alone.
+    ExpectRandomReads = "expect_random_reads";
     /// `File::set_size`
     SetSize = "set_size";
     /// `File::sync_data`

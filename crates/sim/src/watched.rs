@@ -118,7 +118,9 @@ impl<W: Watch> File for WatchedFile<W> {
         self.call(Operation::SyncAll, |file| file.sync_all(barrier))
     }
     fn expect_random_reads(&self) {
+        self.watch.begins(&self.path, Operation::ExpectRandomReads);
         self.file.expect_random_reads();
+        self.watch.ended(&self.path, Operation::ExpectRandomReads);
     }
     fn will_read(&self, at: u64, bytes: u64) {
         self.file.will_read(at, bytes);

@@ -26,6 +26,7 @@ mod full;
 mod fuzz;
 mod gate;
 mod held;
+mod hints;
 mod history;
 mod hours;
 mod isolation;
