@@ -202,9 +202,10 @@ impl Shared {
         bounds: Bounds<'_>,
         limit: usize,
         own: Vec<(Key, Option<Vec<u8>>)>,
+        passes: &mut u64,
     ) -> Result<Rows, KvError> {
-        let mut theirs = view.range(keyspace, bounds);
-        let mut next = theirs.next().transpose()?;
+        let mut theirs = view.range(keyspace, bounds).within(*passes);
+        let mut next = theirs.step()?;
         let mut own = own.into_iter().peekable();
         let mut rows = Rows::new();
         let mut gathered = 0_u64;
@@ -219,11 +220,11 @@ impl Shared {
                 let mine = own.next();
                 // Its own write stands over the one that it saw.
                 if next.as_ref().map(|(key, _)| key) == mine.as_ref().map(|(key, _)| key) {
-                    next = theirs.next().transpose()?;
+                    next = theirs.step()?;
                 }
                 mine.and_then(|(key, value)| Some((key.to_vec(), value?)))
             } else {
-                let row = std::mem::replace(&mut next, theirs.next().transpose()?);
+                let row = std::mem::replace(&mut next, theirs.step()?);
                 let fetched = row
                     .map(|(key, head)| Ok::<_, KvError>((key.to_vec(), self.fetch(set, keyspace, &key, head)?.value)));
                 fetched.transpose()?
@@ -235,6 +236,7 @@ impl Shared {
             }
             rows.push((key, value));
         }
+        *passes = theirs.passes_left();
         Ok(rows)
     }
 }
@@ -296,7 +298,25 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`]; [`KvError::Size`] if the rows are more than `scan_bytes_max` bytes.
     pub fn scan(&self, keyspace: u32, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Rows, KvError> {
-        self.scan_over(keyspace, (from, to), limit, Vec::new())
+        let mut passes = u64::MAX;
+        self.scan_within(keyspace, from, to, limit, &mut passes)
+    }
+
+    /// As [`Snapshot::scan`] for somebody who may not walk for long: there may be any number of keys in a range that were deleted, were
+    /// erased or have expired, and whose rows are still there. No more than `passes` of them are stepped over; what is left of those stands
+    /// there afterwards.
+    ///
+    /// # Errors
+    /// `Busy` where there are more; as [`Snapshot::scan`].
+    pub fn scan_within(
+        &self,
+        keyspace: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+        passes: &mut u64,
+    ) -> Result<Rows, KvError> {
+        self.scan_over(keyspace, (from, to), limit, Vec::new(), passes)
     }
 
     /// What is known of the first `limit` keys of a range, in key order; no value is read.
@@ -310,15 +330,33 @@ impl Snapshot {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Head)>, KvError> {
+        let mut passes = u64::MAX;
+        self.heads_within(keyspace, from, to, limit, &mut passes)
+    }
+
+    /// The same for somebody who may not walk for long, as [`Snapshot::scan_within`].
+    ///
+    /// # Errors
+    /// `Busy` where there are more; as [`Snapshot::heads`].
+    pub fn heads_within(
+        &self,
+        keyspace: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+        passes: &mut u64,
+    ) -> Result<Vec<(Vec<u8>, Head)>, KvError> {
         let (mut heads, mut gathered, most) = (Vec::new(), 0_u64, self.shared.scan_bytes_max);
-        for row in self.view.range(keyspace, (from, to)).take(limit) {
-            let (key, head) = row?;
+        let mut walk = self.view.range(keyspace, (from, to)).within(*passes);
+        while heads.len() < limit {
+            let Some((key, head)) = walk.step()? else { break };
             gathered += u64::try_from(key.len() + head.metadata.len()).unwrap_or(u64::MAX);
             if gathered > most {
                 return Err(KvError::Size { part: "heads", bytes: gathered, limit: most });
             }
             heads.push((key.to_vec(), Head::from(head)));
         }
+        *passes = walk.passes_left();
         Ok(heads)
     }
 
@@ -343,8 +381,9 @@ impl Snapshot {
         bounds: Bounds<'_>,
         limit: usize,
         own: Vec<(Key, Option<Vec<u8>>)>,
+        passes: &mut u64,
     ) -> Result<Rows, KvError> {
-        self.shared.scan((&self.set, &self.view), keyspace, bounds, limit, own)
+        self.shared.scan((&self.set, &self.view), keyspace, bounds, limit, own, passes)
     }
 
     pub(crate) fn set(&self) -> &Set {

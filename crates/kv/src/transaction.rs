@@ -117,7 +117,8 @@ impl Kv {
             let now = self.shared.time.now_ms();
             (self.view(work), work.own(keyspace, (from, to), limit, now))
         };
-        view.look()?.scan_over(keyspace, (from, to), limit, own)
+        let mut passes = u64::MAX;
+        view.look()?.scan_over(keyspace, (from, to), limit, own, &mut passes)
     }
 
     fn view(&self, work: &mut Work) -> Arc<Lease> {

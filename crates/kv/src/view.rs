@@ -88,7 +88,7 @@ impl View {
             Bound::Unbounded => behind(keyspace).map_or(Bound::Unbounded, Bound::Excluded),
         };
         let walk = self.view.range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        Walk { walk, view: self }
+        Walk { walk, view: self, most: u64::MAX }
     }
 }
 
@@ -96,6 +96,31 @@ impl View {
 pub(crate) struct Walk<'v> {
     walk: assent_runs::Walk<'v>,
     view: &'v View,
+    /// Dead keys that it steps over.
+    most: u64,
+}
+
+impl Walk<'_> {
+    /// The same, but it steps over no more dead keys than these: deleted, erased, expired.
+    pub(crate) fn within(self, passes: u64) -> Self {
+        Self { walk: self.walk.within(passes), most: passes, ..self }
+    }
+
+    pub(crate) const fn passes_left(&self) -> u64 {
+        self.walk.passes_left()
+    }
+
+    /// The next key.
+    ///
+    /// # Errors
+    /// `Busy` if too many dead ones stand before it; as the ledger says.
+    pub(crate) fn step(&mut self) -> Result<Option<(Key, Head)>, KvError> {
+        let next = self.next().transpose()?;
+        if next.is_none() && self.walk.gave_up() {
+            return Err(KvError::Busy { what: "dead keys before the next one", limit: self.most });
+        }
+        Ok(next)
+    }
 }
 
 impl Iterator for Walk<'_> {
@@ -108,7 +133,11 @@ impl Iterator for Walk<'_> {
                 Err(error) => Err(error.into()),
             };
             match next {
-                Ok((_, head)) if self.view.is_over(head.place.expiry) => {}
+                Ok((_, head)) if self.view.is_over(head.place.expiry) => {
+                    if !self.walk.pass() {
+                        return None;
+                    }
+                }
                 Ok((key, head)) => return Some(Ok((key.get(4..).unwrap_or_default().into(), head))),
                 Err(error) => return Some(Err(error)),
             }

@@ -21,13 +21,44 @@ pub struct Walk<'v> {
     to: Bound<Vec<u8>>,
     front: Option<Merged>,
     back: Option<Merged>,
+    /// So many entries that nobody sees may still be stepped over.
+    passes: u64,
+    gave_up: bool,
     /// They have met, or an error ended it. Until then each end stands on what it gave last: beyond that the other does not go.
     is_done: bool,
 }
 
 impl<'v> Walk<'v> {
     pub(crate) const fn new(version: &'v Version, seq: u64, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
-        Self { version, seq, from, to, front: None, back: None, is_done: false }
+        Self { version, seq, from, to, front: None, back: None, passes: u64::MAX, gave_up: false, is_done: false }
+    }
+
+    /// The same walk, but it gives up, and gives nothing more, rather than step over more entries than these that nobody sees: tombstones,
+    /// and what a range has erased. There may be any number of them between two keys.
+    #[must_use]
+    pub fn within(self, passes: u64) -> Self {
+        Self { passes, ..self }
+    }
+
+    /// How many more it may step over.
+    #[must_use]
+    pub const fn passes_left(&self) -> u64 {
+        self.passes
+    }
+
+    /// Whether it gave nothing more because there were too many: there may be keys behind them.
+    #[must_use]
+    pub const fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    /// Counts one that its caller steps over. False if it gives up with that.
+    pub const fn pass(&mut self) -> bool {
+        match self.passes.checked_sub(1) {
+            Some(left) => self.passes = left,
+            None => (self.gave_up, self.is_done) = (true, true),
+        }
+        !self.gave_up
     }
 
     /// The next key from the front; nothing behind the last, or where the back has been.
@@ -65,7 +96,7 @@ impl<'v> Walk<'v> {
 
     /// Moves the front to what it gives next; false if there is nothing.
     fn forth(&mut self) -> Result<bool, RunsError> {
-        let Self { version, seq, from, to, front, back, .. } = self;
+        let Self { version, seq, from, to, front, back, passes, gave_up, .. } = self;
         let cursor = match front {
             Some(cursor) => {
                 cursor.next()?;
@@ -98,6 +129,11 @@ impl<'v> Walk<'v> {
             if is_seen(version, &entry) {
                 return Ok(true);
             }
+            let Some(left) = passes.checked_sub(1) else {
+                *gave_up = true;
+                return Ok(false);
+            };
+            *passes = left;
             cursor.next()?;
         }
         Ok(false)
@@ -105,7 +141,7 @@ impl<'v> Walk<'v> {
 
     /// Moves the back to what it gives next; false if there is nothing.
     fn back(&mut self) -> Result<bool, RunsError> {
-        let Self { version, seq, from, to, front, back, .. } = self;
+        let Self { version, seq, from, to, front, back, passes, gave_up, .. } = self;
         let cursor = match back {
             Some(cursor) => {
                 cursor.prev()?;
@@ -138,6 +174,11 @@ impl<'v> Walk<'v> {
             if is_seen(version, &entry) {
                 return Ok(true);
             }
+            let Some(left) = passes.checked_sub(1) else {
+                *gave_up = true;
+                return Ok(false);
+            };
+            *passes = left;
             cursor.prev()?;
         }
         Ok(false)

@@ -18,6 +18,7 @@ use assent_world::Gate;
 use assent_xa::Outcome;
 
 use crate::long::Share;
+use crate::range::Range;
 use crate::role::Visit;
 use crate::shared::{Asked, Letter, Shared, Timed};
 use crate::{chores, decisions, keyspaces, objects, views};
@@ -37,6 +38,8 @@ pub(crate) enum Inquiry {
     Verify(Option<(u64, Digest)>),
     /// Reads everything in the store.
     Check,
+    /// Walks over a range.
+    Walk(Range),
     /// Compacts the store's values.
     Compact,
     /// Makes a keyspace.
@@ -185,6 +188,12 @@ pub(crate) fn ask_chore(visit: &mut Visit<'_>, inquiry: Inquiry) {
     queue(visit, inquiry, &visit.shared.chores);
 }
 
+/// Queues a walk over more dead keys than a desk steps over. Nobody waits behind it but who asks for such a one, too.
+pub(crate) fn ask_walk(visit: &mut Visit<'_>, range: Range) {
+    visit.shared.numbers.walks.inc();
+    queue(visit, Inquiry::Walk(range), &visit.shared.walks);
+}
+
 fn queue(visit: &mut Visit<'_>, inquiry: Inquiry, behind: &Inquiries) {
     if !visit.has_room() {
         return;
@@ -257,6 +266,7 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
         Inquiry::Create(name) => keyspaces::create(shared, &name, mark),
         Inquiry::Drop(name) => keyspaces::drop(shared, &name, mark),
         Inquiry::Keyspaces { name, after } => keyspaces::list(shared, name.as_deref(), after.as_deref(), mark),
+        Inquiry::Walk(range) => range.walk(shared, mark),
         Inquiry::Value { keyspace, key } => return objects::value(shared, keyspace, &key, mark),
     };
     frame.map(Answered::Frame)

@@ -28,6 +28,7 @@ mod long;
 mod numbers;
 mod objects;
 mod owed;
+mod range;
 mod report;
 mod role;
 mod seats;

@@ -9,9 +9,9 @@ use assent_kv::{Found, Head, Kv, KvError, Snapshot, Within};
 use assent_wire::{Answer, Long, Look, Object, Row, Rows, Scan};
 
 use crate::inquiry::{self, Inquiry};
+use crate::range::{PASSES_MAX, Range, Told, bound};
 use crate::role::Visit;
 use crate::shared::Shared;
-use crate::store::bound;
 
 /// Rows that are looked at together.
 const ROWS_AT_ONCE: usize = 64;
@@ -89,18 +89,29 @@ pub(crate) fn rows(visit: &mut Visit<'_>, kv: &Kv, rows: &Rows<'_>) {
     }
     let snapshot = kv.snapshot();
     let most = frame_bytes_max(visit.shared);
-    match gather(&snapshot, &rows.scan, rows.values, most) {
-        Ok((rows, more)) => {
-            let rows = rows.iter().map(|(key, kept)| Row { key, object: kept.object() }).collect();
-            visit.answer(&Answer::Rows { more, rows });
+    let mut passes = PASSES_MAX;
+    match gather(&snapshot, &rows.scan, (rows.values, most), &mut passes) {
+        Ok((found, more)) => visit.answer(&rows_of(&found, more)),
+        Err(KvError::Busy { .. }) => {
+            let told = Told::Objects { values: rows.values };
+            inquiry::ask_walk(visit, Range::of(snapshot, &rows.scan, told));
         }
         Err(error) => refuse(visit, &error),
     }
 }
 
-type Gathered = Vec<(Vec<u8>, Kept)>;
+pub(crate) fn rows_of(gathered: &Gathered, more: bool) -> Answer<'_> {
+    Answer::Rows { more, rows: gathered.iter().map(|(key, kept)| Row { key, object: kept.object() }).collect() }
+}
 
-fn gather(snapshot: &Snapshot, scan: &Scan<'_>, values: bool, most: usize) -> Result<(Gathered, bool), KvError> {
+pub(crate) type Gathered = Vec<(Vec<u8>, Kept)>;
+
+pub(crate) fn gather(
+    snapshot: &Snapshot,
+    scan: &Scan<'_>,
+    (values, most): (bool, usize),
+    passes: &mut u64,
+) -> Result<(Gathered, bool), KvError> {
     use std::ops::Bound;
     let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX);
     let mut rows = Gathered::new();
@@ -108,7 +119,7 @@ fn gather(snapshot: &Snapshot, scan: &Scan<'_>, values: bool, most: usize) -> Re
     loop {
         let behind = rows.last().map_or_else(|| bound(scan.from), |(key, _)| Bound::Excluded(key.as_slice()));
         let wanted = ROWS_AT_ONCE.min((limit - rows.len()).saturating_add(1));
-        let heads = snapshot.heads(scan.keyspace, behind, bound(scan.to), wanted)?;
+        let heads = snapshot.heads_within(scan.keyspace, behind, bound(scan.to), wanted, passes)?;
         let last = heads.len() < wanted;
         for (key, head) in heads {
             if rows.len() == limit {
@@ -132,7 +143,7 @@ fn gather(snapshot: &Snapshot, scan: &Scan<'_>, values: bool, most: usize) -> Re
 }
 
 /// An object until it is laid.
-struct Kept {
+pub(crate) struct Kept {
     head: Head,
     value: Option<Vec<u8>>,
 }
@@ -188,7 +199,7 @@ fn value_bytes(head: &Head) -> usize {
     usize::try_from(head.value_bytes).unwrap_or(usize::MAX)
 }
 
-fn frame_bytes_max(shared: &Shared) -> usize {
+pub(crate) fn frame_bytes_max(shared: &Shared) -> usize {
     usize::try_from(shared.limits.frame_bytes_max).unwrap_or(usize::MAX)
 }
 

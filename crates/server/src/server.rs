@@ -184,6 +184,7 @@ impl Server {
             recovery: Recovery::new(attendance),
             inquiries: Inquiries::default(),
             chores: Inquiries::default(),
+            walks: Inquiries::default(),
             inboxes,
             failed: Mutex::new(None),
         });
@@ -231,6 +232,8 @@ impl Server {
         if self.shared.kv.is_some() {
             let shared = Arc::clone(&self.shared);
             self.spawn("chores", move || inquiry::serve(&shared, &shared.chores, None))?;
+            let shared = Arc::clone(&self.shared);
+            self.spawn("walks", move || inquiry::serve(&shared, &shared.walks, None))?;
         }
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
@@ -268,6 +271,7 @@ impl Server {
         self.shared.recovery.stop();
         self.shared.inquiries.stop();
         self.shared.chores.stop();
+        self.shared.walks.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
         // inside its checkpoint: both are safe to leave.

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) inquiries: Inquiries,
     /// Work on the whole store.
     pub(crate) chores: Inquiries,
+    /// Ranges with too many dead keys for a desk.
+    pub(crate) walks: Inquiries,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) failed: Mutex<Option<String>>,
 }

@@ -5,15 +5,13 @@
 //! prepared branch is refused, or kept for a while and stepped again ([`crate::deferred`]).
 
 use std::collections::BTreeSet;
-use std::ops;
 use std::time::Duration;
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
-use assent_kv::{Claim, Durability, Kv, KvError, Place, Rows};
+use assent_kv::{Claim, Durability, Kv, KvError, Place};
 use assent_wire::{
-    Answer, Bound, Condition, Expect, Expected, Found, KeyspaceQuery, Native, Op, Past, Reply, Request, Scan, Write,
-    WriteIf,
+    Answer, Condition, Expect, Expected, KeyspaceQuery, Native, Op, Past, Reply, Request, Write, WriteIf,
 };
 use assent_world::stop::{self, Stop};
 use assent_xa::Vote;
@@ -22,13 +20,8 @@ use crate::deferred::Waits;
 use crate::inquiry::{self, Inquiry};
 use crate::objects;
 use crate::owed::Due;
+use crate::range;
 use crate::role::{Role, Visit};
-
-/// Rows that a scan fetches at a time.
-const SCAN_ROWS: usize = 64;
-/// What a scan's answer has beside its rows, and each row beside its bytes.
-const PAIRS_HEAD_BYTES: usize = 1;
-const PAIR_HEAD_BYTES: usize = 8;
 
 /// Whether a store takes this request at all.
 pub(crate) const fn knows(request: &Request<'_>) -> bool {
@@ -117,7 +110,7 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
             let (name, after) = (name.map(str::to_owned), after.map(str::to_owned));
             inquiry::ask_store(visit, Inquiry::Keyspaces { name, after });
         }
-        Request::Scan(scan) => self::scan(visit, kv, &scan),
+        Request::Scan(scan) => range::scan(visit, kv, &scan),
         // `knows` is the list of the above.
         _ => {}
     }
@@ -332,69 +325,5 @@ const fn op<'a>(op: Op<'a>) -> assent_kv::Op<'a> {
         }
         Op::Delete { keyspace, key } => assent_kv::Op::delete(keyspace, key),
         Op::Erase { keyspace, from, to } => assent_kv::Op::Erase { keyspace, from, to },
-    }
-}
-
-pub(crate) const fn bound<'a>(bound: Bound<'a>) -> ops::Bound<&'a [u8]> {
-    match bound {
-        Bound::Unbounded => ops::Bound::Unbounded,
-        Bound::Included(key) => ops::Bound::Included(key),
-        Bound::Excluded(key) => ops::Bound::Excluded(key),
-    }
-}
-
-/// Fetches rows while they fit one message; the caller asks on behind the last.
-fn scan(visit: &mut Visit<'_>, kv: &Kv, scan: &Scan<'_>) {
-    let snapshot = scan.xid.is_none().then(|| kv.snapshot());
-    let to = bound(scan.to);
-    let fetch = |from: ops::Bound<&[u8]>, rows: usize| match (&snapshot, &scan.xid) {
-        (Some(snapshot), _) => snapshot.scan(scan.keyspace, from, to, rows),
-        (None, Some(xid)) => kv.branch_scan(xid, scan.keyspace, from, to, rows),
-        (None, None) => Ok(Rows::new()),
-    };
-    let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX);
-    let bytes_max = usize::try_from(visit.shared.limits.frame_bytes_max).unwrap_or(usize::MAX);
-    match gather(fetch, bound(scan.from), limit, bytes_max) {
-        Ok((rows, more)) => {
-            let pairs = rows.iter().map(|(key, value)| Found { key, value }).collect();
-            visit.answer(&Answer::Pairs { more, pairs });
-        }
-        Err(error) => refuse(visit, &error),
-    }
-}
-
-fn gather(
-    fetch: impl Fn(ops::Bound<&[u8]>, usize) -> Result<Rows, KvError>,
-    from: ops::Bound<&[u8]>,
-    limit: usize,
-    bytes_max: usize,
-) -> Result<(Rows, bool), KvError> {
-    let mut rows = Rows::new();
-    let mut bytes = PAIRS_HEAD_BYTES;
-    let mut at_once = SCAN_ROWS;
-    loop {
-        let behind = rows.last().map(|(key, _)| ops::Bound::Excluded(key.as_slice())).unwrap_or(from);
-        let wanted = at_once.min((limit - rows.len()).saturating_add(1));
-        let fetched = match fetch(behind, wanted) {
-            // Large values: fewer at a time. One alone that is too large is the caller's to know.
-            Err(KvError::Size { .. }) if at_once > 1 => {
-                at_once /= 2;
-                continue;
-            }
-            fetched => fetched?,
-        };
-        let last = fetched.len() < wanted;
-        for row in fetched {
-            let taken = PAIR_HEAD_BYTES + row.0.len() + row.1.len();
-            // The first row goes in any case: alone and too large, it is answered with the limit it breaks.
-            if rows.len() == limit || (!rows.is_empty() && bytes + taken > bytes_max) {
-                return Ok((rows, true));
-            }
-            bytes += taken;
-            rows.push(row);
-        }
-        if last {
-            return Ok((rows, false));
-        }
     }
 }

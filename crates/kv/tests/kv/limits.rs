@@ -252,3 +252,29 @@ fn a_full_disk_refuses_writes_and_votes_and_readers_go_on_until_there_is_room() 
     assert_eq!(kv.get(0, b"big").unwrap().map(|value| value.len()), Some(1 << 16));
     assert_eq!((kv.stats().branches, kv.stats().branches_bytes), (0, 0));
 }
+
+#[test]
+fn who_may_not_walk_for_long_passes_no_more_dead_keys_than_he_said() {
+    let desk = fresh();
+    let kv = &desk.kv;
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    for key in 0..40_u8 {
+        let op = Op::put(0, std::slice::from_ref(&key), b"v").expiring(if key < 30 { 0 } else { 5 });
+        kv.batch(&[op], Durability::Durable).unwrap();
+    }
+    kv.put(0, b"z", b"v", Durability::Durable).unwrap();
+    (5..30_u8).for_each(|key| _ = kv.delete(0, &[key], Durability::Durable).unwrap());
+    desk.clock.set_wall_ms(9);
+    let snapshot = kv.snapshot();
+    // Five live, twenty-five were deleted, ten have expired, one lives.
+    for (passes, found) in [(34, Err(Kind::Busy)), (35, Ok((6, 0))), (100, Ok((6, 65)))] {
+        let told = |rows: Result<usize, KvError>, left| rows.map(|rows| (rows, left)).map_err(|error| error.kind());
+        let mut left = passes;
+        let rows = snapshot.scan_within(0, all.0, all.1, 10, &mut left).map(|rows| rows.len());
+        assert_eq!(told(rows, left), found);
+        let mut left = passes;
+        let rows = snapshot.heads_within(0, all.0, all.1, 10, &mut left).map(|rows| rows.len());
+        assert_eq!(told(rows, left), found);
+    }
+    assert_eq!(snapshot.scan_within(0, all.0, all.1, 4, &mut 0).map(|rows| rows.len()), Ok(4));
+}

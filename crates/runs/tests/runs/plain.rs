@@ -451,3 +451,28 @@ fn an_open_that_settles_late_changes_nothing_until_something_is_committed() {
     let (runs, opened, _) = open(&disk, late()).unwrap();
     assert_eq!((opened.applied, runs.get(b"b")), (2, Ok(Some(Found { seq: 2, value: b"2".to_vec() }))));
 }
+
+/// A range with a million keys that were deleted is walked for as long as that takes, by whoever asked.
+#[test]
+fn a_walk_gives_up_where_more_dead_rows_stand_than_it_may_pass() {
+    let (runs, _, accounts) = open(&SimDisk::new(), small()).unwrap();
+    let keys: Vec<[u8; 1]> = (0..20).map(|key| [key]).collect();
+    runs.apply(1, &keys.iter().map(|key| put(key, b"v")).collect::<Vec<_>>()).unwrap();
+    runs.rotate(1);
+    settle(&runs, &accounts);
+    let gone: Vec<Change<'_>> = keys[3..18].iter().map(|key| Change::Delete { key }).collect();
+    runs.apply(2, &gone).unwrap();
+    let view = runs.view();
+    for (passes, given, left) in [(0, 3, 0), (14, 3, 0), (15, 5, 0), (16, 5, 1), (u64::MAX, 5, u64::MAX - 15)] {
+        let mut walk = view.range(Bound::Unbounded, Bound::Unbounded).within(passes);
+        let forth = std::iter::from_fn(|| walk.next().unwrap()).count();
+        assert_eq!((forth, walk.passes_left(), walk.gave_up()), (given, left, given < 5), "{passes}");
+        assert_eq!(walk.next(), Ok(None), "it stays so");
+        let mut walk = view.range(Bound::Unbounded, Bound::Unbounded).within(passes);
+        let back = std::iter::from_fn(|| walk.prev().unwrap()).count();
+        assert_eq!((back, walk.gave_up()), (if given < 5 { 2 } else { 5 }, given < 5), "{passes}");
+    }
+    let mut walk = view.range(Bound::Unbounded, Bound::Unbounded).within(1);
+    assert_eq!([walk.pass(), walk.pass()], [true, false]);
+    assert_eq!((walk.next(), walk.gave_up()), (Ok(None), true));
+}

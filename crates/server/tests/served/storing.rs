@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_kind::Kind;
-use assent_wire::{Answer, Bound, Condition, Expect, Expected, Op, Past, Reply, Request, Role, Scan, Write, WriteIf};
+use assent_wire::{
+    Answer, Bound, Condition, Expect, Expected, Op, Past, Reply, Request, Role, Rows, Scan, Write, WriteIf,
+};
 use assent_world::{Clock, Moment, RealClock};
 
 use crate::house::{NODE, Rules, branch, eventually, expect, get, is_yes, put, refusal, store, store_behind, xid};
@@ -197,6 +199,41 @@ fn a_scan_is_answered_in_pieces_that_fit_a_message_and_nothing_is_lost_between_t
         let arrived = link.request(&Request::Scan(scan)).unwrap();
         let Answer::Pairs { more, pairs } = arrived.answer().unwrap() else { panic!("no pairs") };
         assert_eq!((more, pairs.len()), expected, "limit {limit}");
+    }
+}
+
+/// A scan over ten million keys that had been deleted kept every client of the desk waiting for seconds.
+#[test]
+fn a_range_of_many_dead_keys_is_walked_by_no_desk() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let (link, kv) = (house.store_link(), house.kv.as_ref().unwrap());
+    let keys: Vec<[u8; 4]> = (0..5000_u32).map(u32::to_be_bytes).collect();
+    let write = |op: fn(&[u8; 4]) -> assent_kv::Op<'_>| {
+        kv.batch(&keys.iter().map(op).collect::<Vec<_>>(), assent_kv::Durability::Durable).unwrap();
+    };
+    write(|key| assent_kv::Op::put(0, key, b"v"));
+    write(|key| assent_kv::Op::delete(0, key));
+    kv.put(0, b"z", b"last", assent_kv::Durability::Durable).unwrap();
+    let branch = xid(NODE, tx(1), "a", 0);
+    expect(&link, &Request::Start(branch), &Reply::Done);
+    let range = |xid, from| Scan { xid, keyspace: 0, from, to: Bound::Unbounded, limit: 5 };
+    let few = keys[1000];
+    for (from, walks) in [(Bound::Included(&few[..]), 0), (Bound::Unbounded, 1)] {
+        let walked = house.count("assent_kv_long_walks_total");
+        for xid in [None, Some(branch)] {
+            let arrived = link.request(&Request::Scan(range(xid, from))).unwrap();
+            let Answer::Pairs { more: false, pairs } = arrived.answer().unwrap() else { panic!("no pairs") };
+            assert_eq!(
+                pairs.iter().map(|pair| (pair.key, pair.value)).collect::<Vec<_>>(),
+                [(&b"z"[..], &b"last"[..])]
+            );
+        }
+        let rows = Rows { scan: range(None, from), values: true };
+        let arrived = link.request(&Request::Rows(rows)).unwrap();
+        let Answer::Rows { more: false, rows } = arrived.answer().unwrap() else { panic!("no rows") };
+        assert_eq!(rows.iter().map(|row| row.key).collect::<Vec<_>>(), [b"z"]);
+        assert_eq!(house.count("assent_kv_long_walks_total") - walked, 2 * walks, "not within a branch");
     }
 }
 
