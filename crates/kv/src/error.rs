@@ -8,7 +8,9 @@ use assent_kind::Kind;
 use assent_runs::RunsError;
 
 use crate::conditions::Expect;
+use crate::config::ROWS_BYTES_MAX;
 use crate::keyspaces::Name;
+use crate::op::Op;
 use crate::vault::VaultError;
 
 /// A key as people read it in messages: escaped, and cut if it is long.
@@ -296,4 +298,14 @@ impl From<VaultError> for KvError {
             error => Self::Volume { kind: error.kind(), what: error.to_string() },
         }
     }
+}
+
+/// One sentence for a size beyond its limit.
+pub(crate) const fn within(part: &'static str, bytes: u64, limit: u64) -> Result<(), KvError> {
+    if bytes <= limit { Ok(()) } else { Err(KvError::Size { part, bytes, limit }) }
+}
+
+/// The rows of one entry become visible together.
+pub(crate) fn rows_fit(ops: &[Op<'_>]) -> Result<(), KvError> {
+    within("the rows of one batch", ops.iter().map(Op::row_bytes).sum(), ROWS_BYTES_MAX)
 }

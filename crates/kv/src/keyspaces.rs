@@ -17,8 +17,8 @@ use std::sync::PoisonError;
 use assent_ids::Lsn;
 
 use crate::desk::{Desk, Staged, Turn};
+use crate::error::rows_fit;
 use crate::keyed::Key;
-use crate::kv::rows_fit;
 use crate::ledger::{Head, Ledger};
 use crate::line::Place;
 use crate::op::{Durability, Op};

@@ -21,6 +21,7 @@ use crate::claims::Claims;
 use crate::compaction::{Done, Unread};
 use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
 use crate::desk::{Desk, Staged, Turn};
+use crate::error::{rows_fit, within};
 use crate::facts::percent;
 use crate::full::Full;
 use crate::keyspaces::{Names, refuse_system};
@@ -585,16 +586,6 @@ impl Kv {
             Op::Delete { .. } | Op::Erase { .. } => Ok(()),
         }
     }
-}
-
-/// The rows of one entry become visible together.
-pub(crate) fn rows_fit(ops: &[Op<'_>]) -> Result<(), KvError> {
-    within("the rows of one batch", ops.iter().map(Op::row_bytes).sum(), ROWS_BYTES_MAX)
-}
-
-/// One sentence for a size beyond its limit.
-pub(crate) const fn within(part: &'static str, bytes: u64, limit: u64) -> Result<(), KvError> {
-    if bytes <= limit { Ok(()) } else { Err(KvError::Size { part, bytes, limit }) }
 }
 
 impl fmt::Debug for Kv {

@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::error::Shown;
+use crate::error::within;
 use crate::keyed::Key;
-use crate::kv::within;
 use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};

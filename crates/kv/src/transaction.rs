@@ -16,9 +16,9 @@ use assent_xa::{Past, Vote};
 
 use crate::branch::{Branch, Ending, Phase, Put, Work};
 use crate::desk::{Desk, Staged, Turn};
+use crate::error::{rows_fit, within};
 use crate::finished::{Voucher, witness};
 use crate::keyed::Key;
-use crate::kv::{rows_fit, within};
 use crate::lease::Lease;
 use crate::line::Place;
 use crate::op::{Durability, Op};

@@ -183,6 +183,6 @@ fn a_passed_stretch_that_has_rotted_is_told_by_whoever_reads_it() {
     lose_ledger(&disk);
     let log = journal(&disk, 10, SEGMENT_BYTES + 4096);
     let (log, clock): (Arc<dyn Log>, _) = (log, Arc::new(SimClock::new()));
-    let error = Kv::open(log, Arc::new(disk.clone()), clock, Path::new("kv"), config()).unwrap_err();
+    let error = Kv::open(log, Arc::new(disk), clock, Path::new("kv"), config()).unwrap_err();
     assert!(error.to_string().contains(&name), "{error}");
 }
