@@ -52,8 +52,8 @@ impl Window {
         if at.checked_add(wanted).is_some_and(|end| end <= self.memory.len()) {
             return Ok(self.memory.get(at..at + wanted).unwrap_or_default());
         }
-        // Where the last piece ended, or within: it goes on.
-        let goes_on = at <= self.memory.len();
+        // Where the last piece ended, or within: it goes on. What is not written yet nobody reads ahead.
+        let goes_on = at <= self.memory.len() && segment.is_archived();
         self.ahead = if goes_on { (self.ahead * 2).min(AHEAD_BYTES_MAX) } else { AHEAD_BYTES };
         let left = length(segment.end().saturating_sub(lsn));
         let ahead = wanted.max(self.ahead).min(left);

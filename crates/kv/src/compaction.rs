@@ -155,8 +155,11 @@ impl Kv {
         // Where that finds no room either, what can be compacted without it may make some.
         let settled = self.settle();
         let looked = self.looked();
-        if self.pass_full(&looked, pace)? {
-            return Ok(true);
+        match self.pass_full(&looked, pace) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            // What it would have spared is written, then.
+            Err(_) => self.done().failed += 1,
         }
         let Some(choice) = self.choice(&looked, room_bytes_min) else { return settled.map(|()| false) };
         let read = self.shared.ledger.accounts().bytes_between(choice.first, choice.end);
@@ -236,8 +239,7 @@ impl Kv {
             return Ok(false);
         }
         let full = chooser.passes(accounts, damaged, (*sealed_end, *log_end), self.hour());
-        let full = full.filter(|full| full.first != self.unpassable.load(Ordering::Relaxed));
-        full.map_or(Ok(false), |full| self.pass_readable(&full, pace))
+        full.map_or(Ok(false), |full| self.pass_readable(full, pace))
     }
 
     /// While a compaction or a merge takes its time writers go on: what is owed by now.
@@ -259,7 +261,8 @@ impl Kv {
         let coming = 17 * sized.volume_bytes / 5;
         // The bound is one of keys and values: what they are framed by is dead.
         let framing = sized.share(shared.ledger.framing_bytes(live));
-        let beside_bytes = shared.log.idle_bytes() + shared.ledger.room_bytes() + framing + coming;
+        let kept = shared.values.kept_beside(|| shared.log.sealed());
+        let beside_bytes = kept + shared.log.idle_bytes() + shared.ledger.room_bytes() + framing + coming;
         let at = shared.time.clock().now();
         Looked { accounts, damaged, sealed_end, log_end, at, chooser: Chooser { beside_bytes, ..sized } }
     }

@@ -12,7 +12,7 @@
 //! Walk: [`Kv::pass_readable`] · [`Kv::unreadable_front`] · [`Kv::pass`] · [`kept_until`] says what else of the journal must stay for it.
 //! Deliberately absent: repair.
 
-use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use assent_ids::Lsn;
 use assent_journal::{ENTRY_BYTES_MAX, Entries, Log};
@@ -20,6 +20,10 @@ use assent_runs::{Go, Pace};
 
 use crate::vault::{Account, Front, PACE_BYTES, VaultError, keep};
 use crate::{Kv, KvError};
+
+/// The stretches in which cells stand are no more than so many times as long: where the journal was opened anew two have parts of a cell, and
+/// with longer segments than at first one has many.
+const HOLDS_MAX: u64 = 3;
 
 /// Who only reads stands before no sync: it asks less often whether to go on.
 const READ_PACE_BYTES: usize = 16 * PACE_BYTES;
@@ -43,16 +47,23 @@ impl Kv {
 
     /// The same for cells that can be read, with the next ones where an entry begins in one and ends in the next. Whether it did; not if it was
     /// told to stop, or if a compaction should see what is wrong there.
-    pub(crate) fn pass_readable(&self, front: &Front, pace: &dyn Pace) -> Result<bool, KvError> {
-        match ends_at(&*self.shared.log, front, pace) {
+    pub(crate) fn pass_readable(&self, front: Front, pace: &dyn Pace) -> Result<bool, KvError> {
+        if self.unpassable().as_ref() == Some(&front) {
+            return Ok(false);
+        }
+        match ends_at(&*self.shared.log, &front, pace) {
             Err(Stopped) => Ok(false),
             Ok(Some((end, until))) => self.keep((front.first, end, until), pace),
             Ok(None) => {
                 // It would be read again and again.
-                self.unpassable.store(front.first, Ordering::Relaxed);
+                *self.unpassable() = Some(front);
                 Ok(false)
             }
         }
+    }
+
+    fn unpassable(&self) -> MutexGuard<'_, Option<Front>> {
+        self.unpassable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, (first, end, until): (u64, u64, u64), pace: &dyn Pace) -> Result<bool, KvError> {
@@ -68,17 +79,22 @@ impl Kv {
 }
 
 /// The first end of cells behind which no entry ends that began before, and where the last of those entries ends; none if they cannot be read,
-/// or long ones follow each other.
+/// or long ones follow each other. Nor if they are a small part of the stretches that would stay for them.
 fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64, u64)>, Stopped> {
     let mut ends = front.ends.iter().copied();
     let (Some(mut end), Some(most)) = (ends.next(), front.ends.last()) else { return Ok(None) };
+    let sealed = log.sealed();
+    let is_long = |end: u64| {
+        let holds = sealed.iter().filter(|span| span.first.0 < end && front.first < span.end.0);
+        holds.map(|span| span.bytes).sum::<u64>() > HOLDS_MAX * (end - front.first)
+    };
     let (mut until, mut unpaced) = (front.first, 0);
     let Ok(entries) = log.begun(Lsn(front.first), Lsn(*most)) else { return Ok(None) };
     for entry in entries {
         let Ok(entry) = entry else { return Ok(None) };
         while entry.lsn.0 >= end {
-            if until <= end {
-                return Ok(Some((end, until)));
+            if front.first < until && until <= end {
+                return Ok((!is_long(end)).then_some((end, until)));
             }
             let Some(next) = ends.next() else { return Ok(None) };
             end = next;
@@ -92,7 +108,7 @@ fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64,
             }
         }
     }
-    Ok((front.first < until && until <= end).then_some((end, until)))
+    Ok((front.first < until && until <= end && !is_long(end)).then_some((end, until)))
 }
 
 /// Up to where the journal must stay for the entries that begin in a range: a long one ends behind it, and no append under way began

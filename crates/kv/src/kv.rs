@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use assent_ids::Lsn;
@@ -35,6 +35,7 @@ use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::time::Time;
 use crate::upkeep::Counts;
 use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values, remove_strangers, volumes_folder};
+use crate::vault::Front;
 use crate::vault::volumes;
 
 /// A key-value store over a log. All methods may be called from many threads.
@@ -63,7 +64,7 @@ pub struct Kv {
     /// Whether that is there, durably.
     pub(crate) has_folder: AtomicBool,
     /// The front of the journal that was read and could not be passed: an entry ends behind it, or cannot be read.
-    pub(crate) unpassable: AtomicU64,
+    pub(crate) unpassable: Mutex<Option<Front>>,
     /// Held by whoever compacts.
     pub(crate) compacting: Mutex<()>,
     /// Volumes that were replaced and that a manifest may still name.
@@ -283,7 +284,7 @@ impl Kv {
             disk: Arc::clone(disk),
             volumes_folder,
             has_folder: AtomicBool::new(false),
-            unpassable: AtomicU64::new(u64::MAX),
+            unpassable: Mutex::default(),
             compacting: Mutex::default(),
             leaving: Mutex::default(),
             damaged: Mutex::default(),

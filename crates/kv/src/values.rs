@@ -86,9 +86,13 @@ impl Set {
         self.volumes.iter().map(|held| &held.account).filter(|account| account.is_kept())
     }
 
-    /// Whether an entry of a kept stretch may stand in it.
-    fn keeps(&self, span: &Span) -> bool {
-        self.kept().any(|account| span.first.0 < account.end.max(account.until) && account.first < span.end.0)
+    /// Where kept stretches begin, in order, and how far the journal is kept for those up to each.
+    fn keeps(&self) -> Vec<(u64, u64)> {
+        let reach = |to: &mut u64, account: &Account| {
+            *to = account.end.max(account.until).max(*to);
+            Some((account.first, *to))
+        };
+        self.kept().scan(0, reach).collect()
     }
 
     /// The volume that holds a place before `raw_from`; none if nothing was left there.
@@ -211,12 +215,33 @@ impl Values {
         sets.push(self.pin());
         let pinned = sets.iter().map(|set| set.raw_from).min().unwrap_or(0);
         let unread = sealed.iter().take_while(|span| span.end.0 <= pinned);
-        unread.filter(|span| !sets.iter().any(|set| set.keeps(span))).collect()
+        // They may be as many as the spans.
+        let kept: Vec<Vec<(u64, u64)>> = sets.iter().map(|set| set.keeps()).collect();
+        unread.filter(|span| !kept.iter().any(|kept| is_within(kept, span))).collect()
+    }
+
+    /// Bytes of the journal that stay for kept stretches beyond those that are theirs: of stretches of which they have a part.
+    pub(crate) fn kept_beside(&self, sealed: impl FnOnce() -> Vec<Span>) -> u64 {
+        let set = self.look();
+        let kept = set.keeps();
+        if kept.is_empty() {
+            return 0;
+        }
+        let stays = |span: &&Span| span.end.0 <= set.raw_from && is_within(&kept, span);
+        let stay: u64 = sealed().iter().filter(stays).map(|span| span.bytes).sum();
+        stay.saturating_sub(set.kept().map(|account| account.end - account.first).sum())
     }
 
     fn before(&self) -> MutexGuard<'_, Vec<Weak<Set>>> {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an entry of a kept stretch may stand in it.
+fn is_within(kept: &[(u64, u64)], span: &Span) -> bool {
+    let before = kept.partition_point(|(first, _)| *first < span.end.0);
+    let nearest = before.checked_sub(1).and_then(|at| kept.get(at));
+    nearest.is_some_and(|(_, to)| span.first.0 < *to)
 }
 
 impl std::fmt::Debug for Values {

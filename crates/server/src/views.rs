@@ -188,6 +188,7 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.compactions_failed", it.compactions_failed),
         ("kv.releases_failed", it.releases_failed),
         ("kv.unreadable_stretches", it.unreadable_stretches),
+        ("kv.passed_stretches", it.passed_stretches),
         ("kv.compacted_read_bytes", it.compacted_bytes_in),
         ("kv.compacted_written_bytes", it.compacted_bytes_out),
         ("kv.reclaimed_bytes", it.reclaimed_bytes),

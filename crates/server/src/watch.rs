@@ -137,6 +137,9 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
         it.compactions_failed
     });
     counter("kv_releases_failed", "How often room could not be given back; it is tried again", |it| it.releases_failed);
+    gauge("kv_passed_stretches", "Stretches of the journal that are left as they are, for they are full", |it| {
+        it.passed_stretches
+    });
     gauge("kv_unreadable_stretches", "Stretches of the journal that compactions could not read: they stay", |it| {
         it.unreadable_stretches
     });

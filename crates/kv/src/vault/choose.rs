@@ -359,7 +359,8 @@ impl Chooser {
     fn around(&self, volumes: &[Account], seed: usize) -> Option<Choice> {
         let emptiest = volumes.get(seed)?;
         // Of one in which nothing lived only the place is left to say.
-        let is_crumb = |volume: &Account| volume.born == 0 || volume.bytes <= self.volume_bytes / CRUMB;
+        let is_short = |volume: &Account| volume.born == 0 || volume.bytes <= self.volume_bytes / CRUMB;
+        let is_crumb = |volume: &Account| !volume.is_passed() && is_short(volume);
         let joins = |volume: &Account, live: u64| {
             let about = share(volume) <= share(emptiest) + ABOUT_AS_EMPTY;
             let kin = volume.generation == emptiest.generation && about;
@@ -377,15 +378,18 @@ impl Chooser {
         choice(volumes.get(from..=to)?)
     }
 
-    /// Two neighbours, when there are many more files than needed: of one generation if there are such.
+    /// Two neighbours, when there are many more files than needed: of one generation if there are such. Not what was passed: it is not to be
+    /// written.
     fn join(&self, groups: &[&[Account]]) -> Option<Choice> {
-        let born: u64 = groups.iter().flat_map(|group| group.iter()).map(|volume| volume.born).sum();
+        let volumes = || groups.iter().flat_map(|group| group.iter()).filter(|volume| !volume.is_passed());
+        let born: u64 = volumes().map(|volume| volume.born).sum();
         let few = 2 * (born / self.volume_bytes.max(1)) + FILES_SPARE;
-        let files: usize = groups.iter().map(|group| group.len()).sum();
+        let files = volumes().count();
         if u64::try_from(files).unwrap_or(u64::MAX) <= few {
             return None;
         }
-        let pairs = groups.iter().flat_map(|group| group.windows(2)).filter(|pair| live_of(pair) <= self.volume_bytes);
+        let fits = |pair: &&[Account]| live_of(pair) <= self.volume_bytes && !pair.iter().any(Account::is_passed);
+        let pairs = groups.iter().flat_map(|group| group.windows(2)).filter(fits);
         let best = pairs.min_by_key(|pair| match pair {
             [a, b] => (a.generation != b.generation, live_of(pair)),
             _ => (true, u64::MAX),

@@ -8,17 +8,19 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use assent_ids::Lsn;
 use assent_journal::Journal;
 use assent_kv::{BARRIERS, Condition, Config, Durability, Expect, Judged, Kv, KvError, Op, Pending};
-use assent_runs::AtOnce;
 use assent_sim::{Explore, Rng, SimClock, SimDice, SimDisk, Subject, Witness};
 use assent_world::{Clock, Disk};
 use assent_xa::Past;
 
 use super::xid;
+
+mod compacting;
 
 type Writes = BTreeMap<u8, Option<Value>>;
 
@@ -409,20 +411,6 @@ impl Run<'_> {
         self.witness.acknowledge(Fact::Checkpoint(self.kv.stats().checkpoint.0));
         Ok(())
     }
-
-    /// Values move, and the journal gives back what nobody reads.
-    fn compact(&mut self) -> Result<(), String> {
-        self.kv.checkpoint().map_err(|error| error.to_string())?;
-        _ = self.kv.work(&AtOnce);
-        // What a compaction finds superseded by a write that only the kernel has.
-        self.batch()?;
-        self.wait()?;
-        let snapshot = self.kv.snapshot();
-        while self.kv.compact_once(&AtOnce).map_err(|error| error.to_string())? {}
-        drop(snapshot);
-        while self.kv.compact_once(&AtOnce).map_err(|error| error.to_string())? {}
-        Ok(())
-    }
 }
 
 /// Where a key is.
@@ -557,6 +545,7 @@ fn explore(store: &Store) {
     let report = gate.run(store).unwrap_or_else(|failure| panic!("{failure}"));
     println!("lazy {}, compacting {}: {report}", store.lazy, store.compacting);
     assert!(report.states >= gate.states_max || report.took >= gate.time_max, "it ended early: {report}");
+    assert!(!store.compacting || compacting::PASSED.load(Ordering::Relaxed) > 0, "nothing was ever passed");
 }
 
 #[test]
