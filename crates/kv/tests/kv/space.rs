@@ -357,10 +357,12 @@ fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
     race("pareto", pareto, true, small(LARGER)).takes(1.39, 1.405, 2.02);
 }
 
+// Of the load what is full is passed, and some of it written later than before, in the turns that are counted: it was 1.957 there. From the load on, over
+// all four turns, compactions write 0.398 and 0.927 x where they wrote 0.538 and 0.902: a ninth less.
 #[test]
 #[ignore = "takes longest, and 4 GiB of memory: the figures of a store of 1 GiB"]
 fn hot_and_cold_keys_of_the_largest_store_stay_near_what_they_may_cost() {
-    race("pareto", pareto, true, small(LARGEST)).takes(1.389, 1.402, 1.96);
+    race("pareto", pareto, true, small(LARGEST)).takes(1.388, 1.401, 1.985);
 }
 
 const DEEP: Size = Size { deep: Some(4), ..small(SCALE) };
