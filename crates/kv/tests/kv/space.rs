@@ -354,7 +354,7 @@ fn many_keys_that_are_overwritten_alike_stay_near_what_they_may_cost() {
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
-    race("pareto", pareto, true, small(LARGER)).takes(1.39, 1.405, 2.02);
+    race("pareto", pareto, true, small(LARGER)).takes(1.391, 1.405, 2.02);
 }
 
 // Of the load what is full is passed, and some of it written later than before, in the turns that are counted: it was 1.957 there. From the load on, over
@@ -405,6 +405,7 @@ fn many_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_the
 #[ignore = "takes longest, and 4 GiB of memory: the figures of a store of 16 GiB"]
 fn many_hot_and_cold_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_they_may_cost() {
     let raced = race("pareto, far", pareto, true, FAR);
-    raced.takes(1.405, 1.415, 1.95);
+    // Of the load some is passed, and written later: with nothing passed it is 1.401, 1.412 and 1.929.
+    raced.takes(1.4, 1.41, 1.99);
     raced.looks_up_less_than_compactions();
 }
