@@ -17,6 +17,8 @@ use crate::buffer::is_aligned;
 use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, write_all_at};
 use crate::room;
 
+/// How a call is refused that has done nothing: where it is not there, or a sandbox or a file system does not take it.
+const REFUSED: [i32; 5] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::ESPIPE, libc::EOPNOTSUPP];
 const ZEROES_BYTES: usize = 1 << 20;
 static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
 
@@ -108,10 +110,10 @@ impl RealFile {
         let (Ok(at), Ok(length @ 1..)) = (i64::try_from(at), i64::try_from(bytes)) else { return Ok(()) };
         // SAFETY: the descriptor is open as long as `self` is, and nothing else is handed over.
         let done = unsafe { libc::sync_file_range(self.buffered.as_raw_fd(), at, length, how) };
-        match io::Error::last_os_error() {
-            error if done != 0 && error.raw_os_error() != Some(libc::ENOSYS) => Err(error),
-            _ => Ok(()),
-        }
+        let error = io::Error::last_os_error();
+        // Who is not let to make the call, or not of such a file, is told nothing of what was written.
+        let is_refused = error.raw_os_error().is_some_and(|number| REFUSED.contains(&number));
+        if done == 0 || is_refused { Ok(()) } else { Err(error) }
     }
 }
 
