@@ -168,6 +168,10 @@ impl Log for Archive {
         Ok(Box::new(self.source.clone().begun(from.0, to.0, self.end)))
     }
 
+    fn divided(&self, at: Lsn) -> Result<Option<Lsn>, JournalError> {
+        self.source.divided(at.0)
+    }
+
     /// All that is archived, whoever may remove it.
     fn sealed(&self) -> Vec<Span> {
         self.source.spans()

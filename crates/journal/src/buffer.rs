@@ -9,7 +9,9 @@
 use assent_frame::{Head, lay_at};
 use assent_world::AlignedBuffer;
 
-use crate::layout::{BATCH_BYTES, BLOCK_BYTES, BatchHead, block_from, block_of, bytes, fold, length, stored_checksum};
+use crate::layout::{
+    BATCH_BYTES, BLOCK_BYTES, BatchHead, FIRST, LAST, block_from, block_of, bytes, fold, length, stored_checksum,
+};
 
 /// So much behind its blocks a batch clears of what a larger one left.
 const CLEARED_BYTES: usize = 64 << 10;
@@ -25,6 +27,9 @@ pub(crate) struct Batch {
     entries: u32,
     digest: u32,
     skipped: u64,
+    /// No long entry is under way where it begins; and so many more begin in it than end.
+    divides: bool,
+    chains: i32,
     /// It is written with what stands before it in its block.
     is_led: bool,
     /// From this place on the memory has what the log has.
@@ -36,8 +41,20 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn new(memory_bytes: usize) -> Self {
         let memory = AlignedBuffer::zeroed(memory_bytes);
-        let (is_led, whole_from, clean_from) = (false, 0, 0);
-        Self { memory, base: 0, lsn: 0, end: 0, entries: 0, digest: 0, skipped: 0, is_led, whole_from, clean_from }
+        Self {
+            memory,
+            base: 0,
+            lsn: 0,
+            end: 0,
+            entries: 0,
+            digest: 0,
+            skipped: 0,
+            divides: false,
+            chains: 0,
+            is_led: false,
+            whole_from: 0,
+            clean_from: 0,
+        }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -52,6 +69,16 @@ impl Batch {
         self.end
     }
 
+    /// So many more long entries begin in it than end.
+    pub(crate) const fn chains(&self) -> i32 {
+        self.chains
+    }
+
+    /// No long entry is under way where it begins.
+    pub(crate) const fn divides(&mut self, divides: bool) {
+        self.divides = divides;
+    }
+
     /// Places the batch. Where the one before it was in this memory, and ends in the block that this one begins in, what stands there
     /// before it is here already.
     pub(crate) fn begin(&mut self, lsn: u64, skipped: u64) {
@@ -63,6 +90,7 @@ impl Batch {
         self.entries = 0;
         self.digest = 0;
         self.skipped = skipped;
+        (self.divides, self.chains) = (false, 0);
         self.is_led = false;
     }
 
@@ -104,6 +132,7 @@ impl Batch {
         self.end += bytes(laid);
         self.entries += 1;
         self.digest = fold(self.digest, checksum);
+        self.chains += i32::from(flags & FIRST != 0) - i32::from(flags & LAST != 0);
         Some((lsn, checksum))
     }
 
@@ -120,6 +149,7 @@ impl Batch {
             skipped: small(self.skipped),
             digest: self.digest,
             close,
+            divides: self.divides,
         };
         let from = length(self.lsn - self.base);
         let end = length(self.end - self.base);

@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) hungry: bool,
     /// Names the next chain.
     pub(crate) chain: u32,
+    /// Chains that begin in closed batches and do not end in one. What failed in between is never ended, and counts for ever.
+    chains: i32,
     memory_bytes: usize,
     /// Writes go past the page cache.
     direct: bool,
@@ -161,6 +163,7 @@ impl Core {
             secure_to: 0,
             hungry: false,
             chain: 0,
+            chains: 0,
             memory_bytes,
             direct,
             packs,
@@ -197,6 +200,7 @@ impl Core {
             (at, room)
         };
         self.open.begin(at, at - self.tail);
+        self.open.divides(self.chains == 0);
         Room::Bytes(room.min(self.open.room_at(at)))
     }
 
@@ -228,6 +232,7 @@ impl Core {
         self.claimed = self.claimed.max(synced);
         self.last_entries = batch.entries();
         self.last_bytes = batch.end() - batch.lsn();
+        self.chains += batch.chains();
         self.tail = batch.end();
         batch.move_tail(&mut self.tail_block);
         self.tail_written = Some(now);

@@ -27,6 +27,8 @@ pub(crate) const FIRST: u16 = 2;
 pub(crate) const LAST: u16 = 4;
 /// Flag of an empty batch: the journal was closed properly here.
 const CLOSE: u16 = 1;
+/// Flag of a batch: no entry that begins before it goes on in it or behind it.
+const DIVIDES: u16 = 2;
 
 const MAGIC: [u8; 8] = *b"ASSENTJ\n";
 const VERSION: u32 = 1;
@@ -124,6 +126,8 @@ pub(crate) struct BatchHead {
     pub(crate) digest: u32,
     /// The journal was closed properly here.
     pub(crate) close: bool,
+    /// No entry that begins before it goes on in it or behind it. Earlier releases do not say so.
+    pub(crate) divides: bool,
 }
 
 impl BatchHead {
@@ -133,7 +137,8 @@ impl BatchHead {
 
     /// Lays the header at the start of `out`.
     pub(crate) fn lay(&self, out: &mut [u8]) {
-        let head = Head { mark: self.lsn, kind: KIND_BATCH, flags: if self.close { CLOSE } else { 0 }, chain: 0 };
+        let flags = if self.close { CLOSE } else { 0 } | if self.divides { DIVIDES } else { 0 };
+        let head = Head { mark: self.lsn, kind: KIND_BATCH, flags, chain: 0 };
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let words =
             [two(self.epoch, self.entries), self.salt, self.synced, two(self.body, self.skipped), two(self.digest, 0)];
@@ -163,6 +168,7 @@ impl BatchHead {
             skipped: reader.u32("skipped").ok()?,
             digest: reader.u32("digest").ok()?,
             close: frame.flags & CLOSE != 0,
+            divides: frame.flags & DIVIDES != 0,
         };
         // Nothing is durable before it is written.
         (head.synced <= lsn && (head.entries == 0) == (head.body == 0)).then_some(head)

@@ -123,6 +123,10 @@ impl Log for Journal {
         Ok(Box::new(source.begun(from.0, to.0, limit)))
     }
 
+    fn divided(&self, at: Lsn) -> Result<Option<Lsn>, JournalError> {
+        self.source().divided(at.0)
+    }
+
     fn stretch_bytes(&self) -> Option<u64> {
         self.config.kept_until_released.then_some(self.config.log_size - BLOCK_BYTES)
     }

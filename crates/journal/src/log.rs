@@ -210,6 +210,16 @@ pub trait Log: Send + Sync + Debug {
         Ok(Box::new(entries.take_while(move |entry| entry.as_ref().map_or(true, |entry| entry.lsn < to))))
     }
 
+    /// Where the last entry ends that begins before this place, if a segment begins here and says that none of them goes on behind it.
+    /// `None` if it does not say so. One small read, for who would else read all that is before.
+    ///
+    /// # Errors
+    /// As the disk says.
+    fn divided(&self, at: Lsn) -> Result<Option<Lsn>, JournalError> {
+        _ = at;
+        Ok(None)
+    }
+
     /// Where what is trimmed is kept until its owner releases it: about how many bytes of the log come free with one stretch of
     /// it. `None`: what is trimmed is gone, or a history of which the log disposes itself.
     fn stretch_bytes(&self) -> Option<u64> {

@@ -117,6 +117,16 @@ impl Source {
         Ok(memory)
     }
 
+    /// Where the last entry ends that begins before a segment, if its first batch says that none goes on in it.
+    pub(crate) fn divided(&self, at: u64) -> Result<Option<Lsn>, JournalError> {
+        let held = holder(&self.segments, at).and_then(|index| self.segments.get(index));
+        let Some(segment) = held.filter(|segment| segment.first() == at) else { return Ok(None) };
+        let head = BatchHead::parse(&self.read(segment, at, length(BATCH_BYTES))?, at);
+        // An empty one has another laid over it, or leaves no link.
+        let head = head.filter(|head| head.divides && head.entries > 0);
+        Ok(head.and_then(|head| at.checked_sub(head.skipped.into())).map(Lsn))
+    }
+
     /// Whether the frames before this place lead to one that begins here, or end in damage before they do.
     fn begins(&self, lsn: u64) -> Result<bool, JournalError> {
         let mut walk = self.walk_from(lsn);

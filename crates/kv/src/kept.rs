@@ -6,8 +6,8 @@
 //! hidden by something there, stays, as with the journal itself; and no stretch of it is released. Once it can be read again, a
 //! compaction takes it in like any other: after the next open, which forgets what was damaged.
 //!
-//! Of full ones all was read before, so where the last of their entries ends is known and said: nothing else of the journal stays for them, and
-//! they are compacted once that is worth it.
+//! Of full ones it is known where the last of their entries ends, and said: nothing else of the journal stays for them, and they are compacted once that
+//! is worth it. The journal says it where it begins a segment; of what an earlier release wrote all is read.
 //!
 //! Walk: [`Kv::pass_readable`] · [`Kv::unreadable_front`] · [`Kv::pass`] · [`kept_until`] says what else of the journal must stay for it.
 //! Deliberately absent: repair.
@@ -51,6 +51,9 @@ impl Kv {
         if self.unpassable().as_ref() == Some(&front) {
             return Ok(false);
         }
+        if let Some((end, until)) = divided_at(&*self.shared.log, &front) {
+            return self.keep((front.first, end, until), pace);
+        }
         match ends_at(&*self.shared.log, &front, pace) {
             Err(Stopped) => Ok(false),
             Ok(Some((end, until))) => self.keep((front.first, end, until), pace),
@@ -78,23 +81,36 @@ impl Kv {
     }
 }
 
+/// The first end of cells of which the journal itself says that no entry stands across it, and where the last one before it ends: none of them is
+/// read then.
+fn divided_at(log: &dyn Log, front: &Front) -> Option<(u64, u64)> {
+    let is_within = |end: u64, until: u64| front.first < until && until <= end && !is_long(log, front.first, end);
+    front.ends.iter().find_map(|end| {
+        // What cannot be read here is told by who reads all.
+        let until = log.divided(Lsn(*end)).ok()??.0;
+        is_within(*end, until).then_some((*end, until))
+    })
+}
+
+/// Whether cells are a small part of the stretches that would stay for them.
+fn is_long(log: &dyn Log, first: u64, end: u64) -> bool {
+    let sealed = log.sealed();
+    let holds = sealed.iter().filter(|span| span.first.0 < end && first < span.end.0);
+    holds.map(|span| span.bytes).sum::<u64>() > HOLDS_MAX * (end - first)
+}
+
 /// The first end of cells behind which no entry ends that began before, and where the last of those entries ends; none if they cannot be read,
 /// or long ones follow each other. Nor if they are a small part of the stretches that would stay for them.
 fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64, u64)>, Stopped> {
     let mut ends = front.ends.iter().copied();
     let (Some(mut end), Some(most)) = (ends.next(), front.ends.last()) else { return Ok(None) };
-    let sealed = log.sealed();
-    let is_long = |end: u64| {
-        let holds = sealed.iter().filter(|span| span.first.0 < end && front.first < span.end.0);
-        holds.map(|span| span.bytes).sum::<u64>() > HOLDS_MAX * (end - front.first)
-    };
     let (mut until, mut unpaced) = (front.first, 0);
     let Ok(entries) = log.begun(Lsn(front.first), Lsn(*most)) else { return Ok(None) };
     for entry in entries {
         let Ok(entry) = entry else { return Ok(None) };
         while entry.lsn.0 >= end {
             if front.first < until && until <= end {
-                return Ok((!is_long(end)).then_some((end, until)));
+                return Ok((!is_long(log, front.first, end)).then_some((end, until)));
             }
             let Some(next) = ends.next() else { return Ok(None) };
             end = next;
@@ -108,7 +124,7 @@ fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64,
             }
         }
     }
-    Ok((front.first < until && until <= end && !is_long(end)).then_some((end, until)))
+    Ok((front.first < until && until <= end && !is_long(log, front.first, end)).then_some((end, until)))
 }
 
 /// Up to where the journal must stay for the entries that begin in a range: a long one ends behind it, and no append under way began

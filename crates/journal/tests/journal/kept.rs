@@ -498,3 +498,30 @@ fn what_waits_to_be_used_again_is_told_and_no_more_than_a_few_where_new_ones_cos
         assert_eq!(idle, most * config.log_size, "sync after {max_elapsed_sync_time} ms");
     }
 }
+
+/// Who asks need not read all that is before.
+#[test]
+fn a_segment_says_where_the_last_entry_before_it_ends_if_none_goes_on_in_it() {
+    let disk = SimDisk::new();
+    let (mut journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let mut tickets = fill(&journal, 0..40);
+    // Of more than two segments; others stand in between only where several append.
+    tickets.push(put(&*journal, &vec![7; 50_000]));
+    tickets.extend(fill(&journal, 40..60));
+    journal = again(journal, &disk, 2);
+    tickets.extend(fill(&journal, 60..100));
+    journal.trim(tickets[95].lsn).unwrap();
+    let spans = journal.sealed();
+    let expected = |at: Lsn| {
+        let before = tickets.iter().filter(|ticket| ticket.lsn < at).map(|ticket| ticket.end).max()?;
+        (before <= at).then_some(before)
+    };
+    let expected: Vec<_> = spans.iter().map(|span| expected(span.end)).collect();
+    let said = |log: &dyn Log| spans.iter().map(|span| log.divided(span.end).unwrap()).collect::<Vec<_>>();
+    assert!(expected.iter().flatten().count() > 4 && expected.iter().any(Option::is_none), "{expected:?}");
+    assert_eq!(said(&*journal), expected);
+    assert_eq!(journal.divided(tickets[1].lsn).unwrap(), None, "no segment begins there");
+    assert_eq!(said(&*again(journal, &disk, 3)), expected);
+    let (offline, _) = Journal::open_read_only(Arc::new(disk), &SimClock::new(), Path::new(FOLDER)).unwrap();
+    assert_eq!(said(&offline), expected);
+}
