@@ -149,8 +149,7 @@ impl Desk {
                 place.stand(keyspace, key)?;
                 return Err(KvError::Held { key: Shown::of(keyspace, key), by: Box::new(*by) });
             }
-            if has_order && self.line.is_behind(place.id(), keyspace, key) {
-                place.stand(keyspace, key)?;
+            if has_order && place.stand_behind(&self.line, keyspace, key)? {
                 return Err(KvError::Awaited { key: Shown::of(keyspace, key) });
             }
         }

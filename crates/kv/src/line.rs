@@ -5,7 +5,8 @@
 //! of them goes · a [`Place`] that is dropped is left, and whoever stood behind it tries again.
 //! Nobody who would hold a key, and nobody who stands in the line, overtakes who stands at that key; a plain write that has never met a
 //! held key holds up nobody and stands nowhere. Who needs several keys stands at one after the other and keeps his age.
-//! No wake-up is lost: standing and letting go happen under the desk's lock, and who waits has looked at the gate before he tried.
+//! No wake-up is lost: standing and letting go happen under the desk's lock, who leaves wakes whoever stands there by then, and who waits has
+//! looked at the gate before he tried.
 //! Deliberately absent: time. Who waits knows for how long.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,15 +59,32 @@ impl Line {
     }
 
     /// Whether somebody who came before stands at this key; none is behind all.
-    pub(crate) fn is_behind(&self, id: Option<u64>, keyspace: u32, key: &[u8]) -> bool {
-        let waiting = self.waiting();
-        let first = waiting.keys.get(keyspace, key).and_then(|ids| ids.first());
-        first.is_some_and(|first| id.is_none_or(|own| *first < own))
+    fn is_behind(&self, id: Option<u64>, keyspace: u32, key: &[u8]) -> bool {
+        self.waiting().is_behind(id, keyspace, key)
     }
 
     /// Stands at this key, and no more at another one; with the age that he has, if he stood before.
     fn stand(&self, id: Option<u64>, keyspace: u32, key: &[u8]) -> Result<u64, KvError> {
-        let mut waiting = self.waiting();
+        self.stand_in(self.waiting(), id, keyspace, key)
+    }
+
+    /// The same if somebody who came before stands there. In one step: the last of those leaves without the desk's lock, and would wake
+    /// nobody who does not stand there yet.
+    fn stand_behind(&self, id: Option<u64>, keyspace: u32, key: &[u8]) -> Result<Option<u64>, KvError> {
+        let waiting = self.waiting();
+        if !waiting.is_behind(id, keyspace, key) {
+            return Ok(None);
+        }
+        self.stand_in(waiting, id, keyspace, key).map(Some)
+    }
+
+    fn stand_in(
+        &self,
+        mut waiting: MutexGuard<'_, Waiting>,
+        id: Option<u64>,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<u64, KvError> {
         let limit = WAITING_MAX;
         if id.is_none() && u32::try_from(waiting.at.len()).map_or(true, |many| many >= limit) {
             return Err(KvError::Busy { what: "writers that wait for keys of prepared branches", limit: limit.into() });
@@ -122,6 +140,11 @@ impl Line {
 }
 
 impl Waiting {
+    fn is_behind(&self, id: Option<u64>, keyspace: u32, key: &[u8]) -> bool {
+        let first = self.keys.get(keyspace, key).and_then(|ids| ids.first());
+        first.is_some_and(|first| id.is_none_or(|own| *first < own))
+    }
+
     /// Whether somebody else stands where he stood.
     fn remove(&mut self, id: u64) -> bool {
         let Some((keyspace, key)) = self.at.remove(&id) else { return false };
@@ -177,6 +200,16 @@ impl Place {
         Ok(())
     }
 
+    /// Whether somebody who came before stands at this key of the line; who waits stands behind him then.
+    pub(crate) fn stand_behind(&mut self, line: &Line, keyspace: u32, key: &[u8]) -> Result<bool, KvError> {
+        if self.line.is_none() {
+            return Ok(line.is_behind(self.id, keyspace, key));
+        }
+        let stands = line.stand_behind(self.id, keyspace, key)?;
+        self.id = stands.or(self.id);
+        Ok(stands.is_some())
+    }
+
     fn leave(&mut self) {
         if let (Some(line), Some(id)) = (&self.line, self.id.take()) {
             line.leave(id);
@@ -222,6 +255,39 @@ mod tests {
         assert!(!line.is_behind(third.id(), 0, b"b"));
         drop(third);
         assert!(line.is_empty() && line.waiting().keys.is_empty());
+    }
+
+    #[test]
+    fn whoever_comes_while_the_last_before_him_leaves_is_woken_or_goes_on() {
+        // A vote saw somebody before it, who then left, and stood behind him: alone, woken by nobody, until its patience was over.
+        const ROUNDS: u32 = 50_000;
+        let line = Arc::new(Line::default());
+        let (leaves, leaver) = std::sync::mpsc::channel::<Place>();
+        let left = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for place in leaver {
+                    drop(place);
+                    left.fetch_add(1, Ordering::Release);
+                }
+            });
+            for round in 1..=usize::try_from(ROUNDS).unwrap() {
+                leaves.send(place(&line, b"k")).unwrap();
+                loop {
+                    let (seen, mut comes) = (line.seen(), Place::new(Arc::clone(&line)));
+                    if !comes.stand_behind(&line, 0, b"k").unwrap() {
+                        break;
+                    }
+                    if line.len() == 1 {
+                        while left.load(Ordering::Acquire) < round {
+                            std::thread::yield_now();
+                        }
+                        assert_ne!(line.seen(), seen, "he stands alone, and nobody has woken him");
+                    }
+                }
+            }
+            drop(leaves);
+        });
     }
 
     #[test]

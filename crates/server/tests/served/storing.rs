@@ -372,16 +372,20 @@ fn a_patient_connection_waits_for_a_held_key_while_the_desk_serves_everybody() {
         // At once without patience, naming the key.
         let (kind, message) = refusal(other.request(&put(None, b"k", b"v")).unwrap().answer());
         assert!(kind == Kind::Conflict && message.contains("\"k\""), "{message}");
+        // One after the other: each connection may have a desk of its own, and who comes behind the vote waits for its outcome.
+        let waits = |many| eventually("so many wait", || house.stat("kv.waiting") == many);
         let written = plain.send(&put(None, b"k", b"plain")).unwrap();
+        waits(1);
         let condition = Condition { keyspace: 0, key: b"k", expects: Expect::Absent };
         let ops = vec![Op::Put { keyspace: 0, key: b"other", value: b"v" }];
         let unmet = plain.send(&Request::WriteIf(WriteIf { durable: true, conditions: vec![condition], ops })).unwrap();
+        waits(2);
         let mine = xid(NODE, tx(2), "a", 0);
         expect(&voter, &Request::Start(mine), &Reply::Done);
         voter.request(&put(Some(mine), b"k", b"mine")).unwrap().answer().unwrap();
         expect(&voter, &Request::End { xid: mine, success: true }, &Reply::Done);
         let voted = voter.send(&Request::Prepare(mine)).unwrap();
-        eventually("three wait", || house.stat("kv.waiting") == 3);
+        waits(3);
         for _ in 0..50 {
             assert_eq!(get(&other, b"k"), None);
             other.request(&put(None, b"elsewhere", b"v")).unwrap().answer().unwrap();
@@ -395,6 +399,38 @@ fn a_patient_connection_waits_for_a_held_key_while_the_desk_serves_everybody() {
         assert!(is_yes(&voter.receive(voted).unwrap()));
         expect(&holder, &Request::Commit(mine), &Reply::Done);
         assert_eq!((get(&other, b"k"), house.stat("kv.waiting")), (Some(b"mine".to_vec()), 0));
+    }
+}
+
+#[test]
+fn whoever_came_behind_a_vote_waits_for_its_outcome_and_is_woken_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for threads in [1, 2] {
+        let path = folder.path().join(threads.to_string());
+        std::fs::create_dir(&path).unwrap();
+        let house = store(&path, &Rules { threads, ..Rules::default() });
+        let waits = |many| eventually("so many wait", || house.stat("kv.waiting") == many);
+        let (first, second) = (xid(NODE, tx(1), "a", 0), xid(NODE, tx(2), "a", 0));
+        let (holder, voter, plain) = (house.store_link(), house.store_link(), house.store_link());
+        for (link, xid) in [(&holder, first), (&voter, second)] {
+            expect(link, &Request::Start(xid), &Reply::Done);
+            link.request(&put(Some(xid), b"k", b"held")).unwrap().answer().unwrap();
+            expect(link, &Request::End { xid, success: true }, &Reply::Done);
+        }
+        assert!(is_yes(&holder.request(&Request::Prepare(first)).unwrap()));
+        for link in [&voter, &plain] {
+            assert_eq!(link.request(&Request::Patience(60_000)).unwrap().answer().unwrap(), Answer::Pong);
+        }
+        let voted = voter.send(&Request::Prepare(second)).unwrap();
+        waits(1);
+        let written = plain.send(&put(None, b"k", b"plain")).unwrap();
+        waits(2);
+        expect(&holder, &Request::Commit(first), &Reply::Done);
+        assert!(is_yes(&voter.receive(voted).unwrap()));
+        assert_eq!((house.stat("kv.waiting"), get(&holder, b"k")), (1, Some(b"held".to_vec())));
+        expect(&holder, &Request::Commit(second), &Reply::Done);
+        plain.receive(written).unwrap().answer().unwrap();
+        assert_eq!((house.stat("kv.waiting"), get(&holder, b"k")), (0, Some(b"plain".to_vec())));
     }
 }
 
