@@ -28,8 +28,8 @@ use crate::ledger::Ledger;
 use crate::space::Look;
 use crate::values::{Held, Set};
 use crate::vault::{
-    Accounts, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw, Source, VaultError, Volume,
-    compact, remove, volumes,
+    Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw, Source, VaultError,
+    Volume, compact, remove, volumes,
 };
 use crate::{Config, Kv, KvError};
 
@@ -309,10 +309,12 @@ impl Kv {
             let dead = if is_recounted { Dead::default() } else { shared.ledger.dead_before(end) };
             read.push(Box::new(Raw::new(log, first, end, dead)));
         }
-        let horizon =
-            |held: &Arc<Held>| Horizon { first: held.account.first, end: held.account.end, as_of: held.account.as_of };
+        let horizon = |held: &Arc<Held>| {
+            let Account { first, end, as_of, .. } = held.account;
+            Horizon { first, end, as_of, holds: held.account.holds() }
+        };
         let mut others: Vec<Horizon> = set.volumes.iter().filter(|held| !inside(held)).map(horizon).collect();
-        others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0 });
+        others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0, holds: true });
         let sources = read.iter().map(|source| &**source).collect();
         let remembered_from = self.desk().finished.oldest().0;
         let compaction =

@@ -18,6 +18,7 @@ mod choose;
 mod compact;
 mod dead;
 mod error;
+mod hides;
 pub(crate) mod index;
 mod item;
 mod raw;

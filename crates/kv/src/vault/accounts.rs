@@ -17,11 +17,14 @@ use std::collections::BTreeMap;
 use assent_frame::{Malformed, Reader, Writer};
 
 use crate::vault::choose::EXTRA_BYTES;
+use crate::vault::hides::Hides;
 use crate::vault::seal::Facts;
 use crate::vault::{Compacted, VaultError};
 
-const VERSION: u8 = 3;
-/// Without `superseded`.
+const VERSION: u8 = 4;
+/// Without `hides`.
+const VERSION_3: u8 = 3;
+/// And without `superseded`.
 const VERSION_2: u8 = 2;
 /// And without `until`.
 const VERSION_1: u8 = 1;
@@ -47,9 +50,22 @@ pub(crate) struct Account {
     pub(crate) until: u64,
     /// Bytes of those that live that are known to be superseded, about: a merge will book them out.
     pub(crate) superseded: u64,
+    /// What it remembers for the sake of others.
+    pub(crate) hides: Hides,
 }
 
 impl Account {
+    /// Of a range in which nothing lives: a cell of the journal.
+    pub(crate) const fn empty(first: u64, end: u64) -> Self {
+        let (bytes, hides) = (end.saturating_sub(first), Hides::NONE);
+        Self { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0, until: 0, superseded: 0, hides }
+    }
+
+    /// Whether there may be a value in it, living or not.
+    pub(crate) const fn holds(&self) -> bool {
+        self.born > 0 || self.is_kept()
+    }
+
     /// A stretch of the journal whose values stay where they are, and its file only says so.
     pub(crate) const fn is_kept(&self) -> bool {
         self.generation > 0 && self.as_of == 0
@@ -141,9 +157,10 @@ impl Accounts {
     /// what of the journal is kept by [`Accounts::keep_until`].
     pub(crate) fn found<'a>(cell_bytes: u64, raw_from: u64, facts: impl Iterator<Item = &'a Facts>) -> Self {
         let account = |facts: &Facts| {
-            let Facts { first, end, bytes, items, generation, as_of, .. } = *facts;
-            let born = if items == 0 { 0 } else { bytes };
-            (first, Account { first, end, bytes, live: 0, born, generation, as_of, until: 0, superseded: 0 })
+            let Facts { first, end, bytes, values, generation, as_of, .. } = *facts;
+            let born = if values == 0 { 0 } else { bytes };
+            let hides = facts.hides();
+            (first, Account { bytes, born, generation, as_of, hides, ..Account::empty(first, end) })
         };
         Self { cell_bytes, raw_from, volumes: facts.map(account).collect() }
     }
@@ -233,8 +250,7 @@ impl Accounts {
 
     fn cell_of(&self, lsn: u64) -> Account {
         let first = lsn - lsn % self.cell_bytes;
-        let (end, bytes) = (first.saturating_add(self.cell_bytes), self.cell_bytes);
-        Account { first, end, bytes, live: 0, born: bytes, generation: 0, as_of: 0, until: 0, superseded: 0 }
+        Account::empty(first, first.saturating_add(self.cell_bytes))
     }
 
     /// As they will be once what is known to be superseded is booked out: to choose by, not to count.
@@ -299,7 +315,7 @@ impl Accounts {
     /// # Errors
     /// `Compaction` if its range is not whole volumes or the first whole cells of the journal. Nothing has changed then.
     pub(crate) fn replace(&mut self, compacted: &Compacted) -> Result<(), VaultError> {
-        let Compacted { first, end, generation, as_of, until, .. } = *compacted;
+        let Compacted { first, end, generation, as_of, until, hides, .. } = *compacted;
         let wrong = |what| Err(VaultError::Compaction { first, end, what });
         if first >= end || end > self.raw_from && !end.is_multiple_of(self.cell_bytes) {
             return wrong("its end is not the end of a cell");
@@ -321,7 +337,7 @@ impl Accounts {
         let superseded = olds.iter().map(|old| old.superseded).sum::<u64>().clamp(known, dead);
         let bytes = compacted.facts.bytes;
         let born = compacted.kept_bytes.min(bytes);
-        let account = Account { first, end, bytes, live, born, generation, as_of, until, superseded };
+        let account = Account { first, end, bytes, live, born, generation, as_of, until, superseded, hides };
         self.volumes.insert(first, account);
         self.raw_from = self.raw_from.max(end);
         Ok(())
@@ -340,9 +356,9 @@ impl Accounts {
         out.u8(VERSION).u64(self.cell_bytes).u64(self.raw_from);
         out.u32(u32::try_from(self.volumes.len()).unwrap_or(u32::MAX));
         for account in self.volumes.values() {
-            let Account { first, end, bytes, live, born, generation, as_of, until, superseded } = account;
+            let Account { first, end, bytes, live, born, generation, as_of, until, superseded, hides } = account;
             out.u64(*first).u64(*end).u64(*bytes).u64(*live).u64(*born).u32(*generation).u64(*as_of).u64(*until);
-            out.u64(*superseded);
+            out.u64(*superseded).u64(hides.bytes).u64(hides.from).u64(hides.to);
         }
     }
 
@@ -373,6 +389,7 @@ impl Accounts {
                 as_of: reader.u64("as of")?,
                 until: if version == VERSION_1 { 0 } else { reader.u64("until")? },
                 superseded: if version <= VERSION_2 { 0 } else { reader.u64("superseded")? },
+                hides: if version <= VERSION_3 { Hides::NONE } else { read_hides(reader)? },
             };
             let apart = account.first >= last && account.first < account.end;
             if !apart || account.first < raw_from && account.end > raw_from {
@@ -383,6 +400,10 @@ impl Accounts {
         }
         Ok(accounts)
     }
+}
+
+fn read_hides(reader: &mut Reader<'_>) -> Result<Hides, Malformed> {
+    Ok(Hides { bytes: reader.u64("hides")?, from: reader.u64("hides from")?, to: reader.u64("hides to")? })
 }
 
 #[cfg(test)]
@@ -539,16 +560,16 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_before_what_is_superseded_and_one_of_before_kept_stretches_are_read() {
+    fn notes_of_before_what_is_remembered_or_superseded_or_kept_are_read() {
         let mut accounts = Accounts::new(100);
         booked(&mut accounts, &[(10, 10)], &[]).unwrap();
         accounts.replace(&compacted(0, 200, 1, 50)).unwrap();
         let mut out = Writer::new();
         accounts.lay(&mut out);
         let mut bytes = out.into_vec();
-        for version in [2, 1] {
+        for (version, fewer) in [(3, 24), (2, 8), (1, 8)] {
             bytes[0] = version;
-            bytes.truncate(bytes.len() - 8);
+            bytes.truncate(bytes.len() - fewer);
             assert_eq!(Accounts::read(&mut Reader::new(&bytes)).as_ref(), Ok(&accounts), "{version}");
         }
     }
@@ -560,7 +581,8 @@ mod tests {
         let mut booking = Booking::new(100);
         booking.finds(250, 5);
         accounts.book(&booking).unwrap();
-        accounts.replace(&compacted(0, 200, 1, 50)).unwrap();
+        let hides = Hides { bytes: 20, from: 30, to: 40 };
+        accounts.replace(&Compacted { hides, ..compacted(0, 200, 1, 50) }).unwrap();
         let mut out = Writer::new();
         accounts.lay(&mut out);
         let bytes = out.into_vec();
@@ -568,7 +590,7 @@ mod tests {
         for end in 0..bytes.len() {
             assert!(Accounts::read(&mut Reader::new(&bytes[..end])).is_err(), "{end}");
         }
-        for (at, byte) in [(0, 4), (1, 0), (9, 150), (29, 0)] {
+        for (at, byte) in [(0, 5), (1, 0), (9, 150), (29, 0)] {
             let mut wrong = bytes.clone();
             wrong[at] = byte;
             assert!(Accounts::read(&mut Reader::new(&wrong)).is_err(), "{at}");

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::vault::hides::weigh;
 use crate::vault::{Account, Accounts};
 
 /// The hours of a day in which volumes may be compacted.
@@ -153,7 +154,9 @@ impl Chooser {
             return None;
         }
         let is_whole = |account: &Account| damaged.range(account.first..account.end).next().is_none();
-        let compacted: Vec<Account> = accounts.compacted().map(readable).collect();
+        let mut compacted: Vec<Account> = accounts.compacted().map(readable).collect();
+        // Where there is no room, what gives some now counts alone.
+        weigh(&mut compacted, accounts.raw_from(), is_whole, self.fits_bytes == u64::MAX);
         let groups: Vec<&[Account]> = compacted.split(|volume| !is_whole(volume)).collect();
         let mut cells: Vec<Account> = accounts.cells(sealed_end).collect();
         let whole = cells.iter().take_while(|cell| is_whole(cell)).count();
@@ -214,7 +217,9 @@ impl Chooser {
             let is_readable = !account.is_kept() || account.is_passed();
             is_readable && damaged.range(account.first..account.end).next().is_none()
         };
-        let volumes = accounts.compacted().filter(|volume| is_whole(volume)).map(readable);
+        let mut volumes: Vec<Account> = accounts.compacted().map(readable).collect();
+        weigh(&mut volumes, accounts.raw_from(), is_whole, false);
+        let volumes = volumes.into_iter().filter(is_whole);
         let takes: Vec<Account> = volumes.chain(accounts.cells(sealed_end).take_while(is_whole)).collect();
         let bytes: u64 = takes.iter().map(|account| account.bytes).sum();
         let live = live_of(&takes);
@@ -358,8 +363,9 @@ impl Chooser {
     /// A volume, and its neighbours while they are kin.
     fn around(&self, volumes: &[Account], seed: usize) -> Option<Choice> {
         let emptiest = volumes.get(seed)?;
-        // Of one in which nothing lived only the place is left to say.
-        let is_short = |volume: &Account| volume.born == 0 || volume.bytes <= self.volume_bytes / CRUMB;
+        // Of one in which nothing lived only the place is left to say, and what it remembers.
+        let is_short =
+            |volume: &Account| volume.born <= volume.hides.bytes || volume.bytes <= self.volume_bytes / CRUMB;
         let is_crumb = |volume: &Account| !volume.is_passed() && is_short(volume);
         let joins = |volume: &Account, live: u64| {
             let about = share(volume) <= share(emptiest) + ABOUT_AS_EMPTY;

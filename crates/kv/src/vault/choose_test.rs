@@ -1,6 +1,7 @@
 //! Choices as tables.
 
 use super::*;
+use crate::vault::hides::Hides;
 use crate::vault::{Booking, Compacted, Facts};
 
 /// Compacted volumes of 100 places each: bytes, live, generation, as of; then cells of 100 with so much alive.
@@ -260,6 +261,48 @@ fn where_nothing_lived_the_neighbour_takes_the_place_in() {
     let facts = Facts { first: 0, end: 100, ..facts };
     alone.replace(&Compacted { first: 0, end: 100, facts, ..marker }).unwrap();
     assert_eq!(chooser.choose(&alone, &BTreeSet::new(), 100, 100, 0), None);
+}
+
+#[test]
+fn what_is_remembered_for_a_volume_makes_it_worth_reading_and_for_nobody_is_dead() {
+    // All of the first lives, and it is as of then; the second remembers deletes of between 120 and 190.
+    let beside = |as_of, bytes| {
+        let mut accounts = accounts(&[(100, 100, 1, as_of), (10 + bytes, 0, 1, 210)], &[]);
+        let facts = Facts { first: 100, end: 200, generation: 2, bytes: 10 + bytes, ..Facts::default() };
+        let hides = Hides { bytes, from: 120, to: 190 };
+        let deletes =
+            Compacted { first: 100, end: 200, generation: 2, as_of: 210, facts, hides, ..Compacted::default() };
+        accounts.replace(&deletes).unwrap();
+        accounts
+    };
+    let chosen = |as_of, bytes, fits_bytes| {
+        let chooser = Chooser { volume_bytes: 150, fits_bytes, ..Chooser::default() };
+        let (accounts, damaged) = (beside(as_of, bytes), BTreeSet::new());
+        let choice = chooser.choose(&accounts, &damaged, 200, 200, 3).map(|choice| (choice.first, choice.end));
+        (choice, chooser.owed(&accounts, &damaged, (200, 200), 5, 5))
+    };
+    let owed = |bytes, most| Owed { bytes, room: 0, most };
+    // Nothing is too much; then what was remembered for the first goes with it.
+    assert_eq!(chosen(110, 30, u64::MAX), (None, owed(0, 0)));
+    assert_eq!(chosen(110, 31, u64::MAX), (Some((0, 200)), owed(0, 0)));
+    assert_eq!(chosen(110, 31, 1 << 20), (None, owed(0, 0)), "that gives nothing at once");
+    // It was written again since: some is remembered for nobody, or all.
+    assert_eq!(chosen(155, 40, u64::MAX), (Some((0, 200)), owed(10, 20)));
+    assert_eq!(chosen(300, 40, u64::MAX), (Some((100, 200)), owed(10, 40)));
+    // A little of a load is not worth that it is written again.
+    let mut many = accounts(&[(1000, 1000, 1, 110), (1000, 480, 1, 800), (60, 0, 1, 810)], &[]);
+    let facts = Facts { first: 200, end: 300, generation: 2, bytes: 60, ..Facts::default() };
+    let hides = Hides { bytes: 50, from: 120, to: 190 };
+    many.replace(&Compacted { first: 200, end: 300, generation: 2, as_of: 810, facts, hides, ..Compacted::default() })
+        .unwrap();
+    let choice = Chooser { volume_bytes: 1500, space_amplification_max: 1.3, ..Chooser::default() }.choose(
+        &many,
+        &BTreeSet::new(),
+        300,
+        300,
+        3,
+    );
+    assert_eq!(choice.map(|choice| (choice.first, choice.end)), Some((100, 300)));
 }
 
 #[test]

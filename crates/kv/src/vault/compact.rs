@@ -18,6 +18,7 @@ use assent_runs::{Go, Pace};
 use assent_world::Disk;
 
 use crate::vault::VaultError;
+use crate::vault::hides::Hides;
 use crate::vault::item::{self, Address, Body, Item, Value};
 use crate::vault::seal::Facts;
 use crate::vault::writer::{PACE_BYTES, VolumeWriter};
@@ -70,6 +71,8 @@ pub(crate) struct Horizon {
     pub(crate) end: u64,
     /// It holds nothing that was dead as of this seq; 0 for the journal.
     pub(crate) as_of: u64,
+    /// There may be a value in it.
+    pub(crate) holds: bool,
 }
 
 /// What to compact, and what must be known for it.
@@ -112,8 +115,9 @@ pub(crate) struct Compacted {
     /// Values kept, and items left out.
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
-    /// Deletes, erased ranges and outcomes that still hide something.
+    /// Deletes, erased ranges and outcomes that still hide something; and of the first two what it takes to remember them.
     pub(crate) remembered: u64,
+    pub(crate) hides: Hides,
 }
 
 type Ledger<'a> = dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError> + 'a;
@@ -153,12 +157,12 @@ pub(crate) fn compact(
             }
         })?;
     }
-    let Judge { as_of, kept, kept_bytes, fresh_bytes, dropped, remembered, .. } = judge;
+    let Judge { as_of, kept, kept_bytes, fresh_bytes, dropped, remembered, hides, .. } = judge;
     // No entry ends before its frame: as of 1 nothing was dead yet, and 0 says that nothing was compacted.
     let as_of = as_of.max(1);
     let facts = writer.finish(as_of, compaction.cell_bytes)?;
     let done = Compacted { first, end, generation, as_of, facts, ..<_>::default() };
-    Ok(Compacted { kept_bytes, fresh_bytes, kept, dropped, remembered, ..done })
+    Ok(Compacted { kept_bytes, fresh_bytes, kept, dropped, remembered, hides, ..done })
 }
 
 /// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. One that is readable of itself
@@ -209,6 +213,7 @@ struct Judge<'a> {
     fresh_bytes: u64,
     dropped: u64,
     remembered: u64,
+    hides: Hides,
 }
 
 impl<'a> Judge<'a> {
@@ -221,6 +226,7 @@ impl<'a> Judge<'a> {
             fresh_bytes: 0,
             dropped: 0,
             remembered: 0,
+            hides: Hides::NONE,
         }
     }
 
@@ -313,13 +319,13 @@ impl<'a> Judge<'a> {
     /// What is written now, as another volume would be seen: what may have to be hidden in it stands before what hides it, as a
     /// branch holds its keys from its prepared writes to its outcome.
     const fn here(&self) -> Horizon {
-        Horizon { first: self.compaction.first, end: self.compaction.end, as_of: self.as_of }
+        Horizon { first: self.compaction.first, end: self.compaction.end, as_of: self.as_of, holds: true }
     }
 
     /// Whether something at this seq may hide what a volume still holds: what stands there was written before, and nothing
-    /// there was dead as of a later seq.
+    /// there was dead as of a later seq. Where no value is nothing is hidden.
     fn hides(&self, seq: u64) -> bool {
-        let hidden = |other: &Horizon| other.first < seq && other.as_of < seq;
+        let hidden = |other: &Horizon| other.holds && other.first < seq && other.as_of < seq;
         hidden(&self.here()) || self.compaction.others.iter().any(hidden)
     }
 
@@ -343,7 +349,17 @@ impl<'a> Judge<'a> {
                 self.kept += 1;
                 self.kept_bytes += bytes_of(value);
             }
-            Some(_) => self.remembered += 1,
+            Some(body) => {
+                self.remembered += 1;
+                match body {
+                    Body::Deleted { seq, key, .. } => self.hides.note(*seq, item::hides_bytes(key.len(), false)),
+                    Body::Erased { seq, from, to, .. } => {
+                        let keys = from.len() + to.unwrap_or_default().len();
+                        self.hides.note(*seq, item::hides_bytes(keys, true));
+                    }
+                    _ => {}
+                }
+            }
         }
     }
 }

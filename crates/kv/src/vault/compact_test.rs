@@ -360,11 +360,15 @@ impl Store {
         if end > self.raw_from {
             sources.push(&part);
         }
-        let horizon =
-            |(done, _): &(Compacted, Arc<Volume>)| Horizon { first: done.first, end: done.end, as_of: done.as_of };
+        let horizon = |(done, _): &(Compacted, Arc<Volume>)| Horizon {
+            first: done.first,
+            end: done.end,
+            as_of: done.as_of,
+            holds: done.kept > 0 || done.facts.is_kept(),
+        };
         let before = self.volumes.range(..first).chain(self.volumes.range(end..));
         let mut others: Vec<Horizon> = before.map(|(_, volume)| horizon(volume)).collect();
-        others.push(Horizon { first: end.max(self.raw_from), end: u64::MAX, as_of: 0 });
+        others.push(Horizon { first: end.max(self.raw_from), end: u64::MAX, as_of: 0, holds: true });
         let compaction = Compaction {
             first,
             end,
@@ -525,7 +529,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         end,
         generation: 1,
         sources: vec![&raw],
-        others: vec![Horizon { first: end, end: u64::MAX, as_of: 0 }],
+        others: vec![Horizon { first: end, end: u64::MAX, as_of: 0, holds: true }],
         durable,
         flushed: durable,
         remembered_from: u64::MAX,

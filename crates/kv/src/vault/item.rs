@@ -201,6 +201,12 @@ pub(crate) fn value_bytes(key: usize, metadata: usize, value: usize) -> u64 {
     u64::try_from(laid).unwrap_or(u64::MAX)
 }
 
+/// Bytes that what is remembered of a delete or an erased range takes in a volume.
+pub(crate) fn hides_bytes(keys: usize, is_range: bool) -> u64 {
+    let fields = 8 + 4 + 4 + keys + if is_range { 1 + 4 } else { 0 };
+    u64::try_from(laid_bytes(fields + 4)).unwrap_or(u64::MAX)
+}
+
 /// Lays an item: each frame goes through `sink` as it is ready, in one buffer that never holds more than one piece.
 ///
 /// The fields stand behind their own length, so that they are told from the value.

@@ -5,6 +5,8 @@
 
 use assent_frame::{Head, Malformed, Reader, Writer, lay, parse};
 
+use crate::vault::hides::Hides;
+
 /// A block: the seal's, and the index's.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// Cells are whole blocks of the journal.
@@ -50,6 +52,13 @@ impl Facts {
     /// It says that its range stands in the journal as it is.
     pub(crate) const fn is_kept(&self) -> bool {
         self.items == 0 && self.as_of == 0
+    }
+
+    /// What it remembers, as far as that can be told without reading it: of one with a value nothing.
+    pub(crate) fn hides(&self) -> Hides {
+        let Self { first: from, end: to, index_at, values, .. } = *self;
+        let bytes = index_at.saturating_sub(u64::try_from(BLOCK_BYTES).unwrap_or(u64::MAX));
+        if values > 0 || bytes == 0 { Hides::NONE } else { Hides { bytes, from, to } }
     }
 
     /// The file's name: no two volumes of a store ever have the same.

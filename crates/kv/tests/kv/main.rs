@@ -44,6 +44,7 @@ mod passed;
 mod patience;
 mod plain;
 mod progress;
+mod queues;
 mod resource;
 mod scripted_log;
 mod small_disk;
