@@ -86,6 +86,8 @@ struct Seen {
     space_max: f64,
     space_sum: f64,
     looks: u64,
+    /// When it was most.
+    parts_most: [u64; 4],
     /// Of each put.
     delays: Vec<Duration>,
     parts: [u64; 4],
@@ -200,7 +202,9 @@ impl Race {
             writers.due.push(Reverse((self.clock.now().after(PUT + delay), writer)));
             if writers.puts.is_multiple_of(16) {
                 let space = self.disk.used_bytes() as f64 / (self.keys * PUT_BYTES) as f64;
-                writers.seen.space_max = writers.seen.space_max.max(space);
+                if space > writers.seen.space_max {
+                    (writers.seen.space_max, writers.seen.parts_most) = (space, parts(self));
+                }
                 writers.seen.space_sum += space;
                 writers.seen.looks += 1;
                 if writers.seen.looks.is_multiple_of(64) {
@@ -276,8 +280,9 @@ fn race(name: &str, draw: Draw, is_lazy: bool, size: Size) -> Raced {
     race.race(2 * race.keys);
     let mut writers = race.writers.lock().unwrap();
     writers.seen.delays.sort_unstable();
-    let Seen { space_max, space_sum, looks, delays, parts, parts_looks, looked_up } = &writers.seen;
+    let Seen { space_max, space_sum, looks, parts_most, delays, parts, parts_looks, looked_up } = &writers.seen;
     let parts = parts.map(|part| part as f64 / *parts_looks as f64 / (race.keys * PUT_BYTES) as f64);
+    let most = parts_most.map(|part| part as f64 / (race.keys * PUT_BYTES) as f64);
     let (puts, took, after) = (writers.puts - first, race.clock.now().since(from), written(&race));
     let of = |at: usize| after[at] - before[at];
     let written = [0, 1, 2, 3].map(|at| of(at) as f64 / (puts * PUT_BYTES) as f64);
@@ -302,7 +307,7 @@ fn race(name: &str, draw: Draw, is_lazy: bool, size: Size) -> Raced {
     let scale = size.scale;
     println!(
         "{name}, a {scale}th: {puts} puts in {took:?}, each delayed by {mean_delay:?}, one of a thousand by {long_delay:?}, background busy \
-         {busy:.3}; space {space_mean:.3}, at most {space_max:.3}, in mean {parts:.4?} of the log, idle there, of volumes and of the ledger; \
+         {busy:.3}; space {space_mean:.3}, at most {space_max:.3}, in mean {parts:.4?} of the log, idle there, of volumes and of the ledger, then {most:.4?}; \
          written {sum:.3}: {written:.3?}"
     );
     Raced { space_mean, space_max, written, busy, mean_delay, long_delay, looked_up: [flushes[0], a_put(0)] }
@@ -351,6 +356,8 @@ fn many_keys_that_are_overwritten_alike_stay_near_what_they_may_cost() {
     race("uniform", uniform, true, small(LARGER)).takes(1.39, 1.405, 2.34);
 }
 
+// It was within 1.39 by a hair, and since compactions say what they found superseded it is 1.39007: other choices, no worse ones. A twentieth of a
+// volume more kept free made it no better than 1.390, and keys that are overwritten alike write 2.346 then.
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
