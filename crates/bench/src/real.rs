@@ -71,8 +71,22 @@ pub enum Way {
     ByHand,
     /// Assent, the coordinator in this process.
     Embedded,
+    /// The same, and the decision is a row of the PostgreSQL.
+    EmbeddedLast,
     /// Assent, the coordinator in a server process.
     Served,
+    /// The same, and the decision is a row of the PostgreSQL.
+    ServedLast,
+}
+
+impl Way {
+    const fn is_embedded(self) -> bool {
+        matches!(self, Self::Embedded | Self::EmbeddedLast)
+    }
+
+    const fn is_last(self) -> bool {
+        matches!(self, Self::EmbeddedLast | Self::ServedLast)
+    }
 }
 
 /// One row's figures.
@@ -141,8 +155,8 @@ struct Race<'o> {
     stage: Stage,
     network: Option<Network>,
     theirs: Vec<Theirs>,
-    /// By workload: an adapter is set up for what it mostly does.
-    ours: Vec<(Workload, Vec<Ours>)>,
+    /// By workload, and whether the decision is a row: an adapter is set up for what it mostly does.
+    ours: Vec<(Workload, bool, Vec<Ours>)>,
     house: Option<House>,
     embedded: Option<Client>,
     served: Option<Client>,
@@ -195,8 +209,10 @@ impl<'o> Race<'o> {
         let theirs = (0..threads).map(|_| Theirs::open(there)).collect::<Result<_, _>>()?;
         let mut ours = Vec::new();
         for workload in options.workloads.iter().filter(|_| options.embedded || options.served.is_some()) {
-            let open = (0..threads).map(|_| Ours::open(there));
-            ours.push((*workload, open.collect::<Result<_, _>>()?));
+            for is_last in [false, true] {
+                let open = (0..threads).map(|_| if is_last { Ours::open_last(there) } else { Ours::open(there) });
+                ours.push((*workload, is_last, open.collect::<Result<_, _>>()?));
+            }
         }
         let house = options
             .embedded
@@ -212,8 +228,9 @@ impl<'o> Race<'o> {
 
     fn rows(&self) -> Vec<Row> {
         let mut ways = vec![Way::Plain, Way::ByHand];
-        ways.extend(self.embedded.as_ref().map(|_| Way::Embedded));
-        ways.extend(self.served.as_ref().map(|_| Way::Served));
+        let with_last = |way, last| move |_: &Client| [way, last];
+        ways.extend(self.embedded.iter().flat_map(with_last(Way::Embedded, Way::EmbeddedLast)));
+        ways.extend(self.served.iter().flat_map(with_last(Way::Served, Way::ServedLast)));
         let mut rows = Vec::new();
         for workload in &self.options.workloads {
             for threads in &self.options.threads {
@@ -234,10 +251,10 @@ impl<'o> Race<'o> {
             Way::ByHand => side_by_side(&mut self.theirs, row.threads, slice, |it, thread, count| {
                 it.by_hand(workload, table, thread, count)
             }),
-            Way::Embedded | Way::Served => {
-                let client = if row.way == Way::Embedded { &self.embedded } else { &self.served };
-                let ours = self.ours.iter_mut().find(|(of, _)| *of == workload);
-                let (Some(client), Some((_, ours))) = (client, ours) else {
+            way => {
+                let client = if way.is_embedded() { &self.embedded } else { &self.served };
+                let ours = self.ours.iter_mut().find(|(of, is_last, _)| (*of, *is_last) == (workload, way.is_last()));
+                let (Some(client), Some((_, _, ours))) = (client, ours) else {
                     return Err(BenchError::new(Kind::Internal, "a way without its coordinator or its sessions"));
                 };
                 side_by_side(ours, row.threads, slice, |it, thread, _| it.transaction(client, workload, table, thread))
@@ -360,7 +377,7 @@ impl Row {
             postgres_syncs_per_tx: per_tx(self.syncs.postgres),
             mariadb_syncs_per_tx: per_tx(self.syncs.mariadb),
             messages_per_tx: per_tx(self.messages),
-            journal_syncs_per_tx: per_tx(self.syncs.journal.filter(|_| self.way == Way::Embedded)),
+            journal_syncs_per_tx: per_tx(self.syncs.journal.filter(|_| self.way.is_embedded())),
         }
     }
 }

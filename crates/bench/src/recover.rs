@@ -227,7 +227,7 @@ fn one_share(
     for row in rows {
         let (node, tx) = embedded.begin().map_err(|error| BenchError::new(error.kind, error))?;
         let sql = format!("UPDATE {table} SET n = n + 1 WHERE id = {row}");
-        let first = Branch { node, tx, resource: ResourceId::of(bank), number: 0, flags: 0 };
+        let first = Branch { node, tx, resource: ResourceId::of(bank), number: 0, flags: 0, mark: None };
         prepared(&mut postgres, first.xid(), |it| it.work(|session| session.batch_execute(&sql)).map_err(failed))?;
         // A prepared branch keeps its session, so each has its own, which ends here.
         let mut mariadb = Mariadb::connect(shop, &databases.mariadb, Limits::WORK).map_err(failed)?;
@@ -243,7 +243,8 @@ fn one_share(
 }
 
 fn record(branch: &Branch, witness: Vec<u8>) -> BranchRecord {
-    BranchRecord { resource: branch.resource, number: branch.number, flags: branch.flags, witness }
+    let Branch { resource, number, flags, mark, .. } = *branch;
+    BranchRecord { resource, number, flags, mark, witness }
 }
 
 fn decide(embedded: &Embedded, tx: TxId, branches: Vec<BranchRecord>) -> Result<(), BenchError> {

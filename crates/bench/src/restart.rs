@@ -91,6 +91,7 @@ fn decide(embedded: &Embedded, finish: bool) -> Result<(), BenchError> {
         resource: ResourceId::of(name),
         number,
         flags: 0,
+        mark: None,
         // About as long as an adapter's.
         witness: vec![7; 64],
     };

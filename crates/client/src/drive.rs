@@ -1,11 +1,11 @@
 //! `xa::Commit`'s commands, done: all that a round sends, then all that it receives. What stays unfinished is let go.
 
-use assent_ids::TxId;
+use assent_ids::{Mark, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{
     Ballot, BranchRecord, Cause, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch,
-    Outcome, Pace, Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb, Voice, Voted,
+    Outcome, Pace, Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb, Voice, Voted, lay_votes,
 };
 
 use crate::Retries;
@@ -22,6 +22,8 @@ pub(crate) struct Drive<'d, 'r> {
     has_asked: bool,
     /// The only branch with something to commit was told so; nobody decided.
     is_one_phase: bool,
+    /// Where the first branch keeps the decision, if it does.
+    mark: Option<Mark>,
     /// Why the outcome is not known, if it was asked for.
     doubt: Option<DecideError>,
 }
@@ -30,8 +32,11 @@ pub(crate) struct Drive<'d, 'r> {
 pub(crate) type Ended = (Report, Option<DecideError>);
 
 impl<'d, 'r> Drive<'d, 'r> {
-    pub(crate) fn new(tx: TxId, decider: &'d dyn Decider, seats: &'d [Shared<'r>]) -> Self {
+    pub(crate) fn new(tx: TxId, decider: &'d dyn Decider, seats: &'d [Shared<'r>], mark: Option<Mark>) -> Self {
         let commit = Commit::new(&vec![Trust::KeepsVotes; seats.len()], Pace::Together);
+        let mark = mark.filter(|mark| may_settle(decider, seats, *mark));
+        // It is the first one: `may_settle` has looked.
+        let commit = if mark.is_some() { commit.with_last(0) } else { commit };
         Self {
             tx,
             decider,
@@ -40,6 +45,7 @@ impl<'d, 'r> Drive<'d, 'r> {
             owes_acknowledgement: false,
             has_asked: false,
             is_one_phase: false,
+            mark,
             doubt: None,
         }
     }
@@ -152,6 +158,10 @@ impl<'d, 'r> Drive<'d, 'r> {
                     self.commit.step(event)?
                 }
                 Some(Command::Send { .. }) => self.exchange(&commands)?,
+                Some(Command::Settle) => {
+                    let event = self.settle();
+                    self.commit.step(event)?
+                }
                 Some(Command::Finished) => {
                     stop::about(Stop::ClientBeforeFinished, || self.tx);
                     self.owes_acknowledgement = false;
@@ -187,8 +197,8 @@ impl<'d, 'r> Drive<'d, 'r> {
         // One branch may be done on this thread while the others are under way; its answer then comes first.
         let mut deferred = None;
         for (place, (_, task, seat)) in told.iter().enumerate() {
+            let mut verb = self.verb(*task, seat);
             let mut seat = lock(seat);
-            let mut verb = task.verb(seat.xid);
             if deferred.is_none() {
                 let Some(back) = seat.resource.defer(verb) else {
                     deferred = Some(place);
@@ -199,12 +209,19 @@ impl<'d, 'r> Drive<'d, 'r> {
             seat.resource.send(verb);
         }
         told.rotate_left(deferred.unwrap_or(0));
+        if told.first().is_some_and(|(_, task, _)| *task == Task::CommitLast) {
+            stop::about(Stop::ClientAwaitsRow, || self.tx);
+        }
         let mut next = Vec::new();
         for (place, (branch, task, seat)) in told.iter().enumerate() {
             if place == 1 {
                 self.between(*task);
             }
             let reply = answer(&mut lock(seat), *task);
+            if (*task, &reply) == (Task::CommitLast, &Reply::Done) {
+                // POINT OF NO RETURN: the row is durable, and with it the decision.
+                self.note(*branch);
+            }
             next = self.commit.step(Event::Answer { branch: *branch, reply })?;
         }
         Ok(next)
@@ -216,6 +233,42 @@ impl<'d, 'r> Drive<'d, 'r> {
             Task::Commit => stop::about(Stop::ClientBetweenCommits, || self.tx),
             _ => {}
         }
+    }
+
+    /// The verb of a task; of the last resource's with the votes of all that wait for it.
+    fn verb(&self, task: Task, seat: &Shared<'r>) -> Verb {
+        let xid = lock(seat).xid;
+        if task != Task::CommitLast {
+            return task.verb(xid);
+        }
+        stop::about(Stop::ClientBeforeDecision, || self.tx);
+        self.tell_votes(Outcome::Committed);
+        Verb::CommitLast { xid, votes: lay_votes(&self.waiting().collect::<Vec<_>>()) }
+    }
+
+    /// The branches that voted yes.
+    fn waiting(&self) -> impl Iterator<Item = BranchRecord> + '_ {
+        let yes = self.commit.votes().filter(|(_, voice)| voice.ballot == Ballot::Yes);
+        yes.filter_map(|(branch, _)| self.record(branch))
+    }
+
+    /// The last resource has decided.
+    fn note(&self, last: u16) {
+        let branches = self.record(last).into_iter().chain(self.waiting()).collect();
+        self.decider.noted(&Decision { tx: self.tx, outcome: Outcome::Committed, first: true, branches });
+        stop::about(Stop::ClientAfterDecision, || self.tx);
+    }
+
+    /// Its answer is missing: what its row says. Its connection is ended first, as recovery may have to wait for that.
+    fn settle(&mut self) -> Event {
+        self.seats.first().into_iter().for_each(|seat| lock(seat).resource.let_go());
+        let settled = match self.mark {
+            Some(mark) => self.decider.settle(self.tx, mark),
+            None => Err(DecideError { kind: Kind::Internal, message: "nobody keeps this decision".to_owned() }),
+        };
+        // That it cannot be asked now says nothing about what stands there.
+        self.doubt = settled.as_ref().err().cloned();
+        settled.map_or(Event::DecisionInDoubt, Event::Decided)
     }
 
     fn decide(&mut self, yes: &[u16], first: bool) -> Event {
@@ -236,9 +289,18 @@ impl<'d, 'r> Drive<'d, 'r> {
     fn record(&self, branch: u16) -> Option<BranchRecord> {
         let seat: &Shared<'r> = self.seats.get(usize::from(branch))?;
         let mut seat = lock(seat);
-        let assent_ids::Branch { resource, number, flags, .. } = seat.xid.branch()?;
-        Some(BranchRecord { resource, number, flags, witness: seat.resource.witness() })
+        let assent_ids::Branch { resource, number, flags, mark, .. } = seat.xid.branch()?;
+        Some(BranchRecord { resource, number, flags, mark, witness: seat.resource.witness() })
     }
+}
+
+/// Whether the first branch may keep the decision: all others say so in their XIDs, and recovery reaches each of them.
+fn may_settle(decider: &dyn Decider, seats: &[Shared<'_>], mark: Mark) -> bool {
+    let branches: Option<Vec<assent_ids::Branch>> = seats.iter().map(|seat| lock(seat).xid.branch()).collect();
+    let Some((last, others)) = branches.as_deref().and_then(<[_]>::split_first) else { return false };
+    let is_first = last.resource == mark.resource && last.mark.is_none() && last.number == 0;
+    let resources: Vec<ResourceId> = others.iter().map(|branch| branch.resource).collect();
+    is_first && others.iter().all(|branch| branch.mark == Some(mark)) && decider.settles(&resources)
 }
 
 /// A branch's answer. To a commit, "I do not know it" may mean that recovery was here before, that a person undid it, or

@@ -96,6 +96,8 @@ pub(crate) fn words(reply: &Reply) -> Native {
         | Reply::Unknown(native)
         | Reply::Refused(_, native)
         | Reply::Lost(native) => native.clone(),
-        Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) => Native::default(),
+        Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) | Reply::Row(_) | Reply::Rows(_) => {
+            Native::default()
+        }
     }
 }

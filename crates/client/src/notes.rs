@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use assent_ids::{Incarnation, TxId};
-use assent_xa::{Deviation, Outcome, Voted};
+use assent_xa::{Decision, Deviation, Outcome, Voted};
 
 /// Beyond, notes are dropped: the coordinator then remembers until this client is gone.
 const NOTES_MAX: usize = 65_536;
@@ -41,6 +41,8 @@ pub(crate) struct Strayed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) ballots: Vec<Ballots>,
+    /// Decided by rows.
+    pub(crate) noted: Vec<Decision>,
     pub(crate) strayed: Vec<Strayed>,
     pub(crate) finished: Vec<TxId>,
     pub(crate) acknowledged: Vec<TxId>,
@@ -48,17 +50,19 @@ pub(crate) struct Told {
 
 impl Told {
     const fn len(&self) -> usize {
-        self.ballots.len() + self.strayed.len() + self.finished.len() + self.acknowledged.len()
+        self.ballots.len() + self.noted.len() + self.strayed.len() + self.finished.len() + self.acknowledged.len()
     }
 
     fn keep_only(&mut self, incarnation: Incarnation) {
         self.ballots.retain(|it| it.tx.incarnation == incarnation);
+        self.noted.retain(|it| it.tx.incarnation == incarnation);
         self.strayed.retain(|it| it.tx.incarnation == incarnation);
         self.finished.retain(|tx| tx.incarnation == incarnation);
         self.acknowledged.retain(|tx| tx.incarnation == incarnation);
     }
 
     fn extend(&mut self, other: Self) {
+        self.noted.extend(other.noted);
         self.strayed.extend(other.strayed);
         self.finished.extend(other.finished);
         self.acknowledged.extend(other.acknowledged);
@@ -104,6 +108,13 @@ impl Notes {
     pub(crate) fn heuristic(&mut self, strayed: Strayed) {
         if self.has_room() {
             self.next.told.strayed.push(strayed);
+        }
+    }
+
+    /// Before anything lets it be forgotten; told twice, history has it twice.
+    pub(crate) fn noted(&mut self, decision: Decision) {
+        if self.has_room() {
+            self.next.told.noted.push(decision);
         }
     }
 
@@ -155,7 +166,8 @@ impl Notes {
     pub(crate) fn proven(&mut self, number: u64) {
         while let Some(batch) = self.flying.pop_front_if(|batch| batch.number < number) {
             self.count -= batch.told.len();
-            let Told { strayed, finished, acknowledged, ballots: _ } = batch.told;
+            // A restarted coordinator learns from the row what it lost.
+            let Told { strayed, finished, acknowledged, ballots: _, noted: _ } = batch.told;
             let first = strayed.into_iter().map(Note::Strayed).chain(acknowledged.into_iter().map(Note::Acknowledged));
             self.proven.extend(first.chain(finished.into_iter().map(Note::Finished)));
         }
@@ -277,6 +289,24 @@ mod tests {
         assert_eq!(notes.take(ME).map(|told| told.ballots.len()), Some(1), "those that were not sent");
         notes.proven(notes.number());
         assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn what_a_row_has_decided_is_told_before_it_may_be_forgotten_and_again_over_another_connection() {
+        let noted = || Decision { tx: tx(ME, 1), outcome: Outcome::Committed, first: true, branches: vec![] };
+        let mut notes = Notes::default();
+        notes.noted(noted());
+        notes.finished(tx(ME, 1));
+        let first = notes.take(ME).unwrap();
+        assert_eq!((first.noted.as_slice(), first.finished.len()), (&[noted()][..], 1));
+        notes.lost();
+        assert_eq!(notes.take(ME), Some(first));
+        notes.proven(notes.number());
+        assert!(notes.is_empty());
+        notes.restarted();
+        assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]));
+        notes.noted(Decision { tx: tx(OTHER, 1), ..noted() });
+        assert_eq!(notes.take(ME), None, "a fenced client's is recovery's to find");
     }
 
     #[test]

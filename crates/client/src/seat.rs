@@ -57,6 +57,10 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
         self.0.witness()
     }
 
+    fn decides(&mut self) -> Option<u64> {
+        self.0.decides()
+    }
+
     fn let_go(&mut self) {
         self.0.let_go();
     }
@@ -105,7 +109,9 @@ impl<T: Resource + ?Sized> Seat<T> {
             | Reply::RolledBack(native)
             | Reply::Lost(native)
             | Reply::Heuristic(_, native) => native.clone(),
-            Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) => Native::default(),
+            Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) | Reply::Row(_) | Reply::Rows(_) => {
+                Native::default()
+            }
         };
         Some(Voted { resource, number, voice: Voice { ballot: Ballot::No, retries: 0, native } })
     }

@@ -4,12 +4,12 @@
 //! there is an answer or the time is over, over as many connections as it takes · `line` connects, resuming the
 //! incarnation; a fenced one is replaced, and then the old one's transactions are only asked about, never decided.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assent_ids::{Epoch, NodeId, TxId};
+use assent_ids::{Epoch, Mark, NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_link::{Link, LinkError};
 use assent_wire::{self as wire, Answer, Hello, Request, Role, Session};
@@ -24,6 +24,9 @@ const DOUBTS_MAX: usize = 4_096;
 
 /// What the coordinator is told of a resource's own words.
 const WORDS_BYTES_MAX: usize = 1_024;
+
+/// The first version with rows of a last resource.
+const ROWS_SINCE: u16 = 5;
 
 /// What has travelled between this client and the coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,8 @@ struct State {
     /// Kept when the line is lost: transactions go on with it, and it is resumed.
     session: Option<Session>,
     node: Option<NodeId>,
+    /// Of the protocol, on the last line.
+    version: u16,
     /// Another one says that the coordinator has restarted.
     epoch: Option<Epoch>,
     counter: u64,
@@ -71,6 +76,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Served {
     config: ClientConfig,
+    /// What the handshake has found registered.
+    resources: BTreeSet<ResourceId>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// Held by whoever connects.
@@ -100,7 +107,15 @@ fn add(counter: &AtomicU64) {
 impl Served {
     pub(crate) fn new(config: ClientConfig) -> Self {
         let clock = Arc::clone(&config.link.clock);
-        Self { config, clock, state: Mutex::default(), dial: Mutex::default(), counters: Counters::default() }
+        let resources = config.resources.iter().map(|name| ResourceId::of(name)).collect();
+        Self {
+            config,
+            resources,
+            clock,
+            state: Mutex::default(),
+            dial: Mutex::default(),
+            counters: Counters::default(),
+        }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -158,6 +173,7 @@ impl Served {
             return refuse(Kind::Conflict, message);
         }
         state.node = Some(node);
+        state.version = link.welcome().version;
         if state.session.is_none_or(|mine| mine.incarnation != session.incarnation) {
             state.counter = 0;
         }
@@ -201,14 +217,18 @@ impl Served {
         if state.line.as_ref().is_none_or(|mine| !Arc::ptr_eq(&mine.link, &line.link)) {
             return 0;
         }
-        if let Some(Told { ballots, strayed, finished, acknowledged }) = state.notes.take(line.session.incarnation) {
+        if let Some(Told { ballots, noted, strayed, finished, acknowledged }) =
+            state.notes.take(line.session.incarnation)
+        {
             // An older coordinator keeps no votes.
             let ballots = ballots.iter().map(votes).filter(|it| it.since() <= line.link.welcome().version);
+            let noted = noted.iter().map(|decision| Request::Noted(decide(decision, true)));
+            let noted = noted.filter(|it| it.since() <= line.link.welcome().version);
             let strayed = strayed.iter().map(heuristic);
             let forgettable = [Request::Finished(finished), Request::Acknowledged(acknowledged)].into_iter().filter(
                 |message| !matches!(message, Request::Finished(list) | Request::Acknowledged(list) if list.is_empty()),
             );
-            for message in ballots.chain(strayed).chain(forgettable) {
+            for message in ballots.chain(noted).chain(strayed).chain(forgettable) {
                 // A link that takes nothing is broken: its notes go again with the next one.
                 if line.link.one_way(&message).is_ok() {
                     add(&self.counters.one_way);
@@ -228,16 +248,8 @@ impl Served {
         if line.session.incarnation != decision.tx.incarnation {
             return self.ask_about(&line, decision, first);
         }
-        let outcome = outcome_of(decision.outcome);
-        let branches = decision.branches.iter().map(|branch| wire::BranchRecord {
-            resource: branch.resource,
-            number: branch.number,
-            flags: branch.flags,
-            witness: &branch.witness,
-        });
-        let decide = wire::Decide { tx: decision.tx, outcome, first, branches: branches.collect() };
         add(&self.counters.round_trips);
-        let arrived = self.request(&line, &Request::Decide(decide)).map_err(lost_or_not)?;
+        let arrived = self.request(&line, &Request::Decide(decide(decision, first))).map_err(lost_or_not)?;
         match arrived.answer().map_err(lost_or_not)? {
             Answer::Decided(wire::Outcome::Committed) => Ok(Outcome::Committed),
             Answer::Decided(wire::Outcome::RolledBack) => Ok(Outcome::RolledBack),
@@ -310,8 +322,12 @@ impl Served {
     }
 
     fn ask_on(&self, line: &Line, tx: TxId) -> Result<Known, LinkError> {
+        self.known(line, &Request::Ask(tx))
+    }
+
+    fn known(&self, line: &Line, question: &Request<'_>) -> Result<Known, LinkError> {
         add(&self.counters.round_trips);
-        let arrived = self.request(line, &Request::Ask(tx))?;
+        let arrived = self.request(line, question)?;
         match arrived.answer()? {
             Answer::Known(wire::Known::Committed) => Ok(Known::Committed),
             Answer::Known(wire::Known::RolledBack) => Ok(Known::RolledBack),
@@ -353,6 +369,17 @@ impl Served {
             line.link.close("the client has ended");
         }
     }
+}
+
+fn decide(decision: &Decision, first: bool) -> wire::Decide<'_> {
+    let branches = decision.branches.iter().map(|branch| wire::BranchRecord {
+        resource: branch.resource,
+        number: branch.number,
+        flags: branch.flags,
+        mark: branch.mark,
+        witness: &branch.witness,
+    });
+    wire::Decide { tx: decision.tx, outcome: outcome_of(decision.outcome), first, branches: branches.collect() }
 }
 
 const fn outcome_of(outcome: Outcome) -> wire::Outcome {
@@ -431,6 +458,34 @@ impl Decider for Served {
             self.doubt(decision.tx);
         }
         decided
+    }
+
+    fn settles(&self, resources: &[ResourceId]) -> bool {
+        self.state().version >= ROWS_SINCE && resources.iter().all(|resource| self.resources.contains(resource))
+    }
+
+    fn noted(&self, decision: &Decision) {
+        self.state().notes.noted(decision.clone());
+    }
+
+    fn settle(&self, tx: TxId, mark: Mark) -> Result<Outcome, DecideError> {
+        let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
+        let message = loop {
+            let message = match self.line().and_then(|line| self.known(&line, &Request::Settle { tx, mark })) {
+                Ok(Known::Committed) => return Ok(Outcome::Committed),
+                Ok(Known::RolledBack) => return Ok(Outcome::RolledBack),
+                Ok(Known::Undecided | Known::InDoubt | Known::Unknown) => {
+                    format!("the row of {tx} has not answered yet")
+                }
+                Err(trouble) => trouble.to_string(),
+            };
+            if self.clock.now() >= deadline {
+                break message;
+            }
+            self.clock.sleep(Duration::from_millis(self.config.pause_ms));
+        };
+        self.doubt(tx);
+        Err(error(Kind::InDoubt, message))
     }
 
     fn finished(&self, tx: TxId) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
+use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Cause, Event, Native, Outcome, Report, Resource, Verdict, Voted};
 
@@ -18,6 +18,8 @@ pub struct Transaction<'r> {
     seats: Vec<Shared<'r>>,
     /// Branches that did not start, for history.
     refused: Vec<Voted>,
+    /// Where the first branch may keep the decision: what the XIDs of all others say.
+    mark: Option<Mark>,
     is_over: bool,
 }
 
@@ -36,7 +38,7 @@ impl std::fmt::Debug for Transaction<'_> {
 
 impl<'r> Transaction<'r> {
     pub(crate) const fn new(client: Client, node: NodeId, tx: TxId) -> Self {
-        Self { client, node, tx, seats: Vec::new(), refused: Vec::new(), is_over: false }
+        Self { client, node, tx, seats: Vec::new(), refused: Vec::new(), mark: None, is_over: false }
     }
 
     /// Its name.
@@ -53,7 +55,11 @@ impl<'r> Transaction<'r> {
 
     /// Takes a resource in: its work belongs to this transaction from now on. Sends the start and does not wait.
     pub fn enlist<R: Resource + ?Sized + 'r>(&mut self, resource: &'r mut R) -> Enlisted<'r, R> {
-        let enlisted = Enlisted::new(self.node, self.tx, self.next(resource.name()), resource);
+        let xid = self.next(resource.name());
+        if self.seats.is_empty() {
+            self.mark = self.mark_of(resource);
+        }
+        let enlisted = Enlisted::new(self.node, self.tx, xid, resource);
         self.seats.push(enlisted.seat());
         enlisted
     }
@@ -63,8 +69,11 @@ impl<'r> Transaction<'r> {
     ///
     /// # Errors
     /// [`WorkError`] if it has not; the transaction can only be rolled back.
-    pub fn keep<R: Resource + 'r>(&mut self, resource: R) -> Result<Xid, WorkError> {
+    pub fn keep<R: Resource + 'r>(&mut self, mut resource: R) -> Result<Xid, WorkError> {
         let xid = self.next(resource.name());
+        if self.seats.is_empty() {
+            self.mark = self.mark_of(&mut resource);
+        }
         let seat: Shared<'r> = Arc::new(Mutex::new(Seat::begin(self.node, self.tx, xid, resource)));
         let started = lock(&seat).started();
         self.seats.push(seat);
@@ -75,7 +84,15 @@ impl<'r> Transaction<'r> {
     fn next(&self, resource: &str) -> Xid {
         // More branches than two bytes count are refused at the commit.
         let number = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
-        Branch { node: self.node, tx: self.tx, resource: ResourceId::of(resource), number, flags: 0 }.xid()
+        Branch { node: self.node, tx: self.tx, resource: ResourceId::of(resource), number, flags: 0, mark: self.mark }
+            .xid()
+    }
+
+    /// Where this one, the first of all, may keep the decision. Whoever began before it could not say so in its XID.
+    fn mark_of<R: Resource + ?Sized>(&self, resource: &mut R) -> Option<Mark> {
+        let table = resource.decides()?;
+        let resource = ResourceId::of(resource.name());
+        self.client.decider().settles(&[resource]).then_some(Mark { resource, table })
     }
 
     /// Commits everywhere, or nowhere.
@@ -137,7 +154,7 @@ impl<'r> Transaction<'r> {
         self.is_over = true;
         self.seats.iter().for_each(|seat| lock(seat).leave());
         let decider = self.client.decider();
-        let ended = Drive::new(self.tx, decider, &self.seats).run(word, self.client.retries());
+        let ended = Drive::new(self.tx, decider, &self.seats, self.mark).run(word, self.client.retries());
         ended.map_err(|error| broken(self.tx, &error))
     }
 

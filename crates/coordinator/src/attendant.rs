@@ -16,6 +16,7 @@ use assent_xa::{BranchRecord, Connector, Native, Stay};
 
 use crate::attended::{Seen, Sights};
 use crate::recovery::Orphan;
+use crate::rows::Rhythm;
 use crate::station::Station;
 use crate::{Coordinator, ResourceReport, Round, Standing, Stopped};
 
@@ -67,6 +68,8 @@ pub struct Attendant {
     pub(crate) sights: BTreeMap<Xid, Sight>,
     /// Branches of durably decided transactions that are not in the latest listing.
     pub(crate) missed: BTreeMap<Xid, Missed>,
+    /// Of the resource's own rows.
+    pub(crate) rows: Rhythm,
     /// Up to whom siblings were asked for in the last look.
     pub(crate) searched: Option<TxId>,
     is_in_doubt: bool,
@@ -102,6 +105,7 @@ impl Attendant {
             registered,
             sights,
             missed,
+            rows: Rhythm::default(),
             searched: None,
             is_in_doubt: true,
             returns: 0,
@@ -121,7 +125,9 @@ impl Attendant {
     pub fn pause(&self) -> Duration {
         match self.station.rival_until() {
             Some(until) => until.since(self.clock.now()),
-            None if self.is_in_doubt || self.looks_due > 0 || self.coordinator.is_rivalled() => PAUSE_IN_DOUBT,
+            None if self.is_in_doubt || self.rows.is_busy || self.looks_due > 0 || self.coordinator.is_rivalled() => {
+                PAUSE_IN_DOUBT
+            }
             None => PAUSE_AT_REST,
         }
     }
@@ -201,6 +207,7 @@ impl Attendant {
                 self.conclude(look.orphans, &list, &mut round);
                 // What is decided is told before anything is asked about what is not.
                 self.search();
+                self.keep_rows();
             }
             // A failure between two listings: the count begins anew.
             None => self.missed.clear(),
@@ -295,7 +302,7 @@ impl Sight {
     }
 
     const fn record(&self) -> BranchRecord {
-        let Branch { resource, number, flags, .. } = self.branch;
-        BranchRecord { resource, number, flags, witness: Vec::new() }
+        let Branch { resource, number, flags, mark, .. } = self.branch;
+        BranchRecord { resource, number, flags, mark, witness: Vec::new() }
     }
 }

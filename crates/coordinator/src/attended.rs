@@ -15,12 +15,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use assent_ids::{ResourceId, TxId};
+use assent_ids::{Mark, ResourceId, TxId};
 use assent_world::Moment;
 use assent_xa::{BranchRecord, Native, Stay};
 
 use crate::Stopped;
-use crate::siblings::{Answer, NOTHING_LASTS, Questions, Sibling};
+use crate::rows;
+use crate::siblings::{Answer, NOTHING_LASTS, Question, Questions, Sibling};
 
 /// A dead resource keeps no server from its work for longer, once it has been started.
 pub(crate) const FIRST_PASS_MAX: Duration = Duration::from_secs(1);
@@ -56,18 +57,20 @@ pub(crate) enum Claim {
 }
 
 #[derive(Debug)]
-struct Post {
-    name: String,
+pub(crate) struct Post {
+    pub(crate) name: String,
     claim: Claim,
     sights: Sights,
     stranger: Option<Stopped>,
     questions: Questions,
+    /// What is asked of its rows.
+    pub(crate) rows: rows::Questions,
 }
 
 /// What the attendants share.
 #[derive(Debug, Default)]
 pub(crate) struct Attended {
-    posts: BTreeMap<ResourceId, Post>,
+    pub(crate) posts: BTreeMap<ResourceId, Post>,
     since: Moment,
     /// Every resource has been asked for its claim, and none is somebody else's: what each commit looks at.
     is_clear: bool,
@@ -86,6 +89,7 @@ impl Attended {
             sights: Sights::new(),
             stranger: None,
             questions: Questions::new(),
+            rows: rows::Questions::new(),
         };
         self.posts = names.iter().map(|(id, name)| (*id, post(name))).collect();
         self.since = now;
@@ -99,8 +103,16 @@ impl Attended {
         }
         let seen: BTreeSet<TxId> = self.posts.values().flat_map(|post| post.sights.keys().copied()).collect();
         // Whoever is gone is not asked about any more.
-        self.posts.values_mut().for_each(|post| post.questions.retain(|tx, _| seen.contains(tx)));
+        for post in self.posts.values_mut() {
+            post.questions.retain(|tx, _| seen.contains(tx));
+            post.rows.retain(|tx, row| row.is_doubt() || seen.contains(tx));
+        }
         seen
+    }
+
+    /// The name of a registered resource.
+    pub(crate) fn name(&self, resource: ResourceId) -> Option<String> {
+        self.posts.get(&resource).map(|post| post.name.clone())
     }
 
     /// Since when branches of this transaction are seen, and which.
@@ -173,10 +185,15 @@ impl Attended {
     }
 
     /// Whether a sibling is committed, as far as the resources have answered lately; asks the others.
-    pub(crate) fn sibling(&mut self, tx: TxId, now: Moment) -> Sibling {
+    pub(crate) fn sibling(&mut self, tx: TxId, mark: Option<Mark>, now: Moment) -> Sibling {
         let mut all = Sibling::Nowhere;
         for post in self.posts.values_mut() {
-            let answer = post.questions.entry(tx).or_insert(None);
+            let question = post.questions.entry(tx).or_insert(Question { mark, answer: None });
+            // The first branch has none: whoever has one knows more.
+            if question.mark.is_none() && mark.is_some() {
+                *question = Question { mark, answer: None };
+            }
+            let answer = &mut question.answer;
             match answer {
                 Some(Answer::Committed(record)) => return Sibling::Committed(record.clone()),
                 Some(Answer::Nothing(at)) if now.since(*at) <= NOTHING_LASTS => {}
@@ -190,14 +207,14 @@ impl Attended {
     }
 
     /// What is asked of a resource and not answered.
-    pub(crate) fn questions(&self, resource: ResourceId) -> Vec<TxId> {
+    pub(crate) fn questions(&self, resource: ResourceId) -> Vec<(TxId, Option<Mark>)> {
         let questions = self.posts.get(&resource).map(|post| &post.questions);
-        questions.into_iter().flatten().filter(|(_, answer)| answer.is_none()).map(|(tx, _)| *tx).collect()
+        questions.into_iter().flatten().filter(|(_, it)| it.answer.is_none()).map(|(tx, it)| (*tx, it.mark)).collect()
     }
 
     pub(crate) fn answer(&mut self, resource: ResourceId, tx: TxId, answer: Answer) {
         if let Some(question) = self.posts.get_mut(&resource).and_then(|post| post.questions.get_mut(&tx)) {
-            *question = Some(answer);
+            question.answer = Some(answer);
         }
     }
 

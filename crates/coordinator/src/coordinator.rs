@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assent_ids::{Epoch, Incarnation, Lsn, NodeId, TxId};
+use assent_ids::{Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId};
 use assent_journal::{JournalError, Log, Ticket};
 use assent_kind::Kind;
 use assent_world::{Clock, Moment};
@@ -378,7 +378,7 @@ impl Coordinator {
     /// A decision encoded, before the lock.
     pub(crate) fn ruling(&self, tx: TxId, outcome: Outcome, by: By, branches: &[BranchRecord]) -> Ruling {
         let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
-        Ruling { tx, outcome, by, body: lay::branches(branches), now, at_ms }
+        Ruling { tx, outcome, by, body: lay::branches(branches), row: row_of(branches), now, at_ms }
     }
 
     /// The one place where a decision is laid. A full table refuses before anything is.
@@ -430,6 +430,7 @@ pub(crate) struct Ruling {
     outcome: Outcome,
     by: By,
     body: Box<[u8]>,
+    row: Option<ResourceId>,
     now: Moment,
     at_ms: u64,
 }
@@ -446,9 +447,15 @@ impl Ruling {
             at_ms: self.at_ms,
             is_acknowledged: false,
             is_finished: false,
+            row: self.row,
             progress: Vec::new(),
         }
     }
+}
+
+/// Where the decision over these may be a row.
+pub(crate) fn row_of(branches: &[BranchRecord]) -> Option<ResourceId> {
+    branches.iter().find_map(|branch| branch.mark).map(|mark| mark.resource)
 }
 
 pub(crate) fn pending(entry: &Entry) -> Pending {

@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use assent_ids::{NodeId, TxId};
+use assent_ids::{Mark, NodeId, ResourceId, TxId};
+use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{DecideError, Decider, Decision, Deviation, Outcome, Voted};
 
-use crate::{Coordinator, CoordinatorError, Session};
+use crate::{Coordinator, CoordinatorError, Known, Session};
+
+/// So long a row is waited for, as a served client waits for its decision.
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// This process as a client. When it is dropped, its undecided transactions are left to recovery.
 #[derive(Debug)]
@@ -48,6 +55,31 @@ impl Decider for Embedded {
         let outcome = self.coordinator.decide(decision);
         stop::at(Stop::CoordinatorAfterDecision);
         outcome
+    }
+
+    fn settles(&self, resources: &[ResourceId]) -> bool {
+        self.coordinator.settles(resources)
+    }
+
+    fn noted(&self, decision: &Decision) {
+        self.coordinator.noted(decision);
+    }
+
+    fn settle(&self, tx: TxId, mark: Mark) -> Result<Outcome, DecideError> {
+        let clock = &self.coordinator.clock;
+        let until = clock.now().after(SETTLES_WITHIN);
+        loop {
+            match self.coordinator.settle(tx, mark)? {
+                Known::Committed => return Ok(Outcome::Committed),
+                Known::RolledBack => return Ok(Outcome::RolledBack),
+                Known::Undecided | Known::InDoubt | Known::Unknown => {}
+            }
+            if clock.now() >= until {
+                let message = format!("the row of {tx} could not be asked for in time; recovery goes on asking");
+                return Err(DecideError { kind: Kind::InDoubt, message });
+            }
+            clock.sleep(PAUSE);
+        }
     }
 
     fn finished(&self, tx: TxId) {

@@ -63,6 +63,7 @@ impl Coordinator {
             clients: count(state.clients.connected()),
             decisions_unsynced: state.unsynced(self.log.durable()),
             held: self.held(&state),
+            rows_awaited: state.rows_awaited(),
             ..state.gauges
         }
     }
@@ -129,6 +130,7 @@ fn branches(known: Vec<BranchRecord>, seen: &[Seen], progress: &[Note]) -> Vec<B
             resource: branch.resource,
             number: branch.number,
             flags: branch.flags,
+            mark: branch.mark,
             fate,
             by: done.map(|note| note.by),
             retries: done.map(|note| note.retries).or(here.map(|one| one.failures)).unwrap_or_default(),

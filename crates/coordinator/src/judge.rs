@@ -21,6 +21,8 @@ pub(crate) struct Case {
     pub(crate) is_rivalled: bool,
     /// Whether a power cut may have taken its decision.
     pub(crate) may_be_lost: bool,
+    /// Whether its decision may be a row of a last resource, of which nothing is known here.
+    pub(crate) is_marked: bool,
     /// For how long it may be.
     pub(crate) prepared_max: Duration,
 }
@@ -36,6 +38,8 @@ pub(crate) enum Judgement {
     Abort(By),
     /// The same, but its decision may be lost: look for a sibling that is committed first.
     Search(By),
+    /// Ask for the row that may decide it, and judge again when recovery's own stands there.
+    Settle,
     /// Look again.
     Wait,
     /// Another copy of this data folder is at work: touch nothing anywhere.
@@ -50,13 +54,19 @@ pub(crate) fn judge(case: Case) -> Judgement {
         (Standing::Connected, Some(_)) if !seen_twice => Judgement::Wait,
         (_, Some(Outcome::Committed)) => Judgement::Commit,
         (_, Some(Outcome::RolledBack)) => Judgement::Rollback,
+        // Its client writes no decision any more, but may have. To ask at once does no harm, whatever has become of it.
+        (Standing::Fenced | Standing::Fencing, None) if case.is_marked && !case.is_rivalled => Judgement::Settle,
         // Seen once it may have been finished since the resource listed it.
         (_, None) if !seen_twice => Judgement::Wait,
         // The other process may be deciding commit just now.
         (_, None) if case.is_rivalled => Judgement::Wait,
         (Standing::Fenced | Standing::Fencing, None) => presumed(By::Agent, case.may_be_lost),
         (Standing::Connected | Standing::Lost | Standing::Resumable, None) if case.prepared > case.prepared_max => {
-            presumed(By::Timeout, case.may_be_lost)
+            if case.is_marked {
+                Judgement::Settle
+            } else {
+                presumed(By::Timeout, case.may_be_lost)
+            }
         }
         (Standing::Connected | Standing::Lost | Standing::Resumable, None) => Judgement::Wait,
     }
@@ -107,7 +117,7 @@ mod tests {
     #[test]
     fn every_case_is_judged_as_the_table_says() {
         use By::{Agent, Timeout};
-        use Judgement::{Abort, Commit, Rollback, Search, Stop, Wait};
+        use Judgement::{Abort, Commit, Rollback, Search, Settle, Stop, Wait};
         use Standing::{Connected, Fenced, Fencing, Lost, Never, Resumable};
         // Seen once; seen twice; seen twice and for too long. For committed, rolled back, undecided each.
         let table = [
@@ -126,13 +136,21 @@ mod tests {
                 let times = [(1, 0), (2, 60), (2, 61)];
                 for ((looks, seconds), expected) in times.into_iter().zip(row) {
                     let prepared = Duration::from_secs(seconds);
-                    let (is_rivalled, may_be_lost) = (false, false);
-                    let case = Case { decided, client, looks, prepared, prepared_max, is_rivalled, may_be_lost };
+                    let (is_rivalled, may_be_lost, is_marked) = (false, false, false);
+                    let case =
+                        Case { decided, client, looks, prepared, prepared_max, is_rivalled, may_be_lost, is_marked };
                     assert_eq!(judge(case), expected, "{case:?}");
                     let rivalled = Case { is_rivalled: true, ..case };
                     let undecided = if client == Never { Stop } else { Wait };
                     let searched = if let Abort(by) = expected { Search(by) } else { expected };
                     assert_eq!(judge(Case { may_be_lost: true, ..case }), searched, "{case:?}");
+                    // Nobody presumes an abort of a marked one; a fenced client's row is asked for at once.
+                    let is_over = matches!(client, Fenced | Fencing) && decided.is_none();
+                    let asked = if matches!(expected, Abort(_)) || is_over { Settle } else { expected };
+                    for may_be_lost in [false, true] {
+                        assert_eq!(judge(Case { is_marked: true, may_be_lost, ..case }), asked, "{case:?}");
+                    }
+                    assert_eq!(judge(Case { is_marked: true, ..rivalled }), judge(rivalled), "{rivalled:?}");
                     assert_eq!(judge(rivalled), if decided.is_some() { expected } else { undecided }, "{rivalled:?}");
                 }
             }

@@ -86,7 +86,8 @@ fn memory_returns_to_its_base_after_many_clients_and_all_their_transactions() {
             let client = coordinator.handshake("one of many").unwrap().incarnation;
             for counter in 1..=500 {
                 let tx = TxId { incarnation: client, counter };
-                let branch = BranchRecord { resource: ResourceId(1), number: 0, flags: 0, witness: vec![7; 40] };
+                let branch =
+                    BranchRecord { resource: ResourceId(1), number: 0, flags: 0, mark: None, witness: vec![7; 40] };
                 let outcome = if counter % 7 == 0 { Outcome::RolledBack } else { Outcome::Committed };
                 let decision = Decision { tx, outcome, first: true, branches: vec![branch] };
                 coordinator.decide(&decision).unwrap();

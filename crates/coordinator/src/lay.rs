@@ -4,7 +4,7 @@
 
 use assent_frame::Writer;
 use assent_ids::{Incarnation, TxId};
-use assent_xa::{Ballot, BranchRecord, Heuristic, Native, Outcome, Voted};
+use assent_xa::{Ballot, BranchRecord, Heuristic, Native, Outcome, Voted, lay_votes};
 
 use crate::chain::Seal;
 use crate::note::Note;
@@ -13,10 +13,6 @@ use crate::table::Entry;
 use crate::{By, Fate, Finish};
 
 const DECIDED_HEAD_BYTES: usize = TX_BYTES + 2 + 8;
-/// How many branches there are.
-const COUNT_BYTES: usize = 2;
-/// Resource, number, flags, and the length of the witness behind them.
-const BRANCH_BYTES: usize = 8 + 2 + 2 + 4;
 
 const fn outcome_byte(outcome: Outcome) -> u8 {
     match outcome {
@@ -47,17 +43,9 @@ pub(crate) fn tx_bytes(tx: TxId) -> [u8; TX_BYTES] {
     bytes
 }
 
-/// Lays branches; they are kept like this in memory, too: one piece, whatever their number.
+/// Lays branches; they are kept like this in memory, too: one piece, whatever their number, which the door has checked.
 pub(crate) fn branches(list: &[BranchRecord]) -> Box<[u8]> {
-    // All of it at once: this is done for each decision.
-    let bytes = list.iter().map(|branch| BRANCH_BYTES + branch.witness.len()).sum::<usize>();
-    let mut out = Writer::behind(Vec::with_capacity(COUNT_BYTES + bytes));
-    // The door has checked the number.
-    out.u16(u16::try_from(list.len()).unwrap_or(u16::MAX));
-    for branch in list {
-        out.u64(branch.resource.0).u16(branch.number).u16(branch.flags).bytes(&branch.witness);
-    }
-    out.into_vec().into_boxed_slice()
+    lay_votes(list).into_boxed_slice()
 }
 
 pub(crate) fn fenced(list: &[Incarnation]) -> Vec<u8> {

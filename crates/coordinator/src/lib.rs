@@ -37,6 +37,7 @@ mod recovery;
 mod replay;
 mod resolve;
 mod round;
+mod rows;
 mod siblings;
 mod station;
 mod table;

@@ -94,6 +94,8 @@ impl Coordinator {
                 resource: it.resource,
                 number: it.number,
                 flags: it.flags,
+                // What it is called is known by its list, as long as it is listed.
+                mark: None,
                 witness: Vec::new(),
             });
             let records: Vec<BranchRecord> = records.collect();

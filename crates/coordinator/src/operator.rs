@@ -7,7 +7,7 @@
 use assent_ids::TxId;
 use assent_kind::Kind;
 use assent_world::Moment;
-use assent_xa::{DecideError, Outcome};
+use assent_xa::{BranchRecord, DecideError, Outcome};
 
 use crate::attended::rivalled;
 use crate::coordinator::{State, pending};
@@ -66,7 +66,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// `Invalid` for a name or reason beyond its limit; `NotFound` if nothing is known of it; `Conflict` while its client
-    /// is connected, which decides itself, and while another process of this node is at work, which may decide otherwise;
+    /// is connected, which decides itself, where a row of a last resource may decide, and while another process of this node is at work, which may decide otherwise;
     /// `Unavailable` before every resource has been asked whether one is; `Busy` or as the log says if nothing was decided; `InDoubt`.
     pub fn force(&self, tx: TxId, outcome: Outcome, operator: &Operator) -> Result<Outcome, DecideError> {
         check(operator)?;
@@ -85,6 +85,7 @@ impl Coordinator {
                     (Standing::Connected, _) => return Err(driven(tx)),
                     (_, Some(seen)) => seen,
                 };
+                marked(&mut state, tx, outcome, &branches)?;
                 self.room(&state)?;
                 let action = if outcome == Outcome::Committed { Action::Commit } else { Action::Rollback };
                 // The word first: an effect without it could not be explained.
@@ -154,6 +155,32 @@ fn alone(state: &State, now: Moment) -> Result<(), DecideError> {
         Some(message) => Err(DecideError { kind: Kind::Unavailable, message }),
         None => Ok(()),
     }
+}
+
+/// Nobody's word is a last resource's row: a person's rollback, too, waits for recovery's own row, and nobody makes a client's.
+fn marked(state: &mut State, tx: TxId, outcome: Outcome, branches: &[BranchRecord]) -> Result<(), DecideError> {
+    let Some(mark) = branches.iter().find_map(|branch| branch.mark) else { return Ok(()) };
+    let conflict = |message| Err(DecideError { kind: Kind::Conflict, message });
+    let Some(name) = state.attended.name(mark.resource) else {
+        return conflict(format!(
+            "the decision of {tx} may be a row of resource id {}, which is not registered here: register it, and recovery finishes \
+             by what stands there",
+            mark.resource
+        ));
+    };
+    // A power cut may have taken what the log said (RPO > 0); else a commit was written in the row, or never.
+    if outcome == Outcome::Committed && !state.may_be_lost(tx) {
+        return conflict(format!(
+            "the decision of {tx} may be a row of resource {name}, and only its client could have put it there: recovery finishes by \
+             what stands there"
+        ));
+    }
+    if state.is_settled(tx, mark) {
+        return Ok(());
+    }
+    let message =
+        format!("the decision of {tx} may be a row of resource {name}: it is asked for now, look again in a moment");
+    Err(DecideError { kind: Kind::Unavailable, message })
 }
 
 fn unknown(tx: TxId) -> DecideError {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use assent_ids::{Branch, Xid};
 use assent_kind::Kind;
-use assent_xa::{Native, Outcome, Reply, Verb};
+use assent_xa::{BranchRecord, Native, Outcome, Reply, Verb};
 
 use crate::judge::{Truth, truth};
 use crate::recovery::Orphan;
@@ -32,8 +32,8 @@ impl Attendant {
         let mut before = std::mem::take(&mut self.missed);
         let (mut questions, mut done) = (Vec::new(), Vec::new());
         for Orphan { tx, outcome, record, is_cleared } in orphans {
-            let (resource, number, flags) = (record.resource, record.number, record.flags);
-            let xid = Branch { node, tx, resource, number, flags }.xid();
+            let BranchRecord { resource, number, flags, mark, .. } = record;
+            let xid = Branch { node, tx, resource, number, flags, mark }.xid();
             if list.contains(&xid) {
                 continue;
             }

@@ -5,9 +5,10 @@
 
 use assent_frame::{Malformed, Reader};
 use assent_ids::{Epoch, Incarnation, NodeId, ResourceId, TxId};
-use assent_xa::{Ballot, BranchRecord, Heuristic, Native, Outcome, Voice, Voted};
+use assent_xa::{Ballot, BranchRecord, Heuristic, Native, Outcome, Voice, Voted, read_votes, take_votes};
 
 use crate::chain::{Digest, Seal};
+use crate::coordinator::row_of;
 use crate::note::Note;
 use crate::{Action, By, Fate, Finish, lay};
 
@@ -65,6 +66,8 @@ pub(crate) struct Decided {
     pub(crate) acknowledged: bool,
     /// As laid by [`lay::branches`].
     pub(crate) branches: Box<[u8]>,
+    /// Where the decision may be a row, too: as the branches say.
+    pub(crate) row: Option<ResourceId>,
     /// Of a checkpoint's entry: branches that ended otherwise than decided.
     pub(crate) notes: Vec<Note>,
 }
@@ -139,7 +142,7 @@ impl Record {
             DECIDED_1 | DECIDED => {
                 let mut decided = head(from)?;
                 decided.at_ms = if kind == DECIDED { from.u64("decided.at")? } else { 0 };
-                decided.branches = own_branches(from)?;
+                (decided.branches, decided.row) = own_branches(from)?;
                 Record::Decided(decided, txs(from)?)
             }
             FINISHED_1 => Record::Finished(0, txs(from)?),
@@ -169,31 +172,14 @@ impl Record {
 
 /// Reads branches that [`lay::branches`] laid.
 pub(crate) fn read_branches(bytes: &[u8]) -> Result<Vec<BranchRecord>, Malformed> {
-    let mut reader = Reader::new(bytes);
-    let list = take_branches(&mut reader)?;
-    reader.end()?;
-    Ok(list)
-}
-
-fn take_branches(reader: &mut Reader<'_>) -> Result<Vec<BranchRecord>, Malformed> {
-    let count = reader.u16("branches")?;
-    (0..count)
-        .map(|_| {
-            Ok(BranchRecord {
-                resource: ResourceId(reader.u64("branch.resource")?),
-                number: reader.u16("branch.number")?,
-                flags: reader.u16("branch.flags")?,
-                witness: reader.bytes("branch.witness")?.to_vec(),
-            })
-        })
-        .collect()
+    read_votes(bytes)
 }
 
 fn head(reader: &mut Reader<'_>) -> Result<Decided, Malformed> {
     let (tx, outcome) = (tx(reader)?, outcome(reader)?);
     let by = by(reader)?;
     let notes = Vec::new();
-    Ok(Decided { tx, outcome, by, at_ms: 0, acknowledged: false, branches: Box::default(), notes })
+    Ok(Decided { tx, outcome, by, at_ms: 0, acknowledged: false, branches: Box::default(), row: None, notes })
 }
 
 fn outcome(reader: &mut Reader<'_>) -> Result<Outcome, Malformed> {
@@ -243,7 +229,7 @@ fn entry(reader: &mut Reader<'_>, is_whole: bool) -> Result<Decided, Malformed> 
     let mut decided = head(reader)?;
     decided.acknowledged = reader.u8("acknowledged")? != 0;
     decided.at_ms = if is_whole { reader.u64("entry.at")? } else { 0 };
-    decided.branches = own_branches(reader)?;
+    (decided.branches, decided.row) = own_branches(reader)?;
     if is_whole {
         let count = reader.u16("notes")?;
         decided.notes = (0..count).map(|_| note(reader)).collect::<Result<_, _>>()?;
@@ -251,8 +237,9 @@ fn entry(reader: &mut Reader<'_>, is_whole: bool) -> Result<Decided, Malformed> 
     Ok(decided)
 }
 
-fn own_branches(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
-    Ok(lay::branches(&take_branches(reader)?))
+fn own_branches(reader: &mut Reader<'_>) -> Result<(Box<[u8]>, Option<ResourceId>), Malformed> {
+    let branches = take_votes(reader)?;
+    Ok((lay::branches(&branches), row_of(&branches)))
 }
 
 fn note(from: &mut Reader<'_>) -> Result<Note, Malformed> {

@@ -13,6 +13,7 @@ fn some() -> (TxId, Vec<BranchRecord>) {
         resource: ResourceId(0xfeed),
         number,
         flags: 1,
+        mark: None,
         witness: witness.to_vec(),
     };
     (TxId { incarnation: at(3, 4), counter: 5 }, vec![branch(0, b""), branch(1, b"xid8 77")])
@@ -31,7 +32,7 @@ fn decided(at_ms: u64) -> Decided {
     let (tx, list) = some();
     let branches = lay::branches(&list);
     let by = By::Client;
-    Decided { tx, outcome: Outcome::Committed, by, at_ms, acknowledged: false, branches, notes: Vec::new() }
+    Decided { tx, outcome: Outcome::Committed, by, at_ms, acknowledged: false, branches, row: None, notes: Vec::new() }
 }
 
 fn votes() -> Vec<Voted> {

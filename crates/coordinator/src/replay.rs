@@ -114,7 +114,7 @@ impl Replay {
 }
 
 pub(crate) fn entry(decided: Decided, since: Moment) -> (TxId, Entry) {
-    let Decided { tx, outcome, by, at_ms, acknowledged, branches, notes } = decided;
+    let Decided { tx, outcome, by, at_ms, acknowledged, branches, row, notes } = decided;
     let entry = Entry {
         outcome,
         by,
@@ -126,6 +126,7 @@ pub(crate) fn entry(decided: Decided, since: Moment) -> (TxId, Entry) {
         at_ms,
         is_acknowledged: acknowledged,
         is_finished: false,
+        row,
         progress: notes,
     };
     (tx, entry)

@@ -16,6 +16,7 @@ use assent_xa::{DecideError, Native, Outcome, Reply, Verb};
 use crate::attendant::Sight;
 use crate::judge::{Case, Judgement, judge};
 use crate::orphans::Question;
+use crate::rows::Row;
 use crate::siblings::Sibling;
 use crate::station::patience;
 use crate::{Attendant, BranchReport, Fate, Finish, LostDecision, Pending, Resolution, Round, Standing};
@@ -25,7 +26,7 @@ impl Attendant {
     pub(crate) fn resolve(&mut self, round: &mut Round) {
         let mut done: BTreeMap<Xid, Resolution> = BTreeMap::new();
         let (mut orders, mut laid) = (Vec::new(), Vec::new());
-        let (mut cleared, mut held) = (Vec::new(), Vec::new());
+        let (mut cleared, mut held, mut asked) = (Vec::new(), Vec::new(), Vec::new());
         for (xid, sight) in &self.sights {
             match self.verdict(sight) {
                 Order::Tell(outcome) => orders.push((*xid, outcome)),
@@ -33,7 +34,13 @@ impl Attendant {
                 Order::Hold => held.push(*xid),
                 Order::Forget => cleared.push(*xid),
                 Order::Leave(resolution) => _ = done.insert(*xid, resolution),
+                Order::Ask(native) => asked.push((*xid, native)),
             }
+        }
+        for (xid, native) in asked {
+            // What keeps it is not its resource: it is not told less often for that.
+            self.sights.entry(xid).and_modify(|sight| sight.trouble = Some((Kind::Unavailable, native)));
+            done.insert(xid, Resolution::Waiting);
         }
         for xid in held {
             self.sights.entry(xid).and_modify(|sight| sight.is_held = true);
@@ -201,24 +208,35 @@ impl Attendant {
             prepared: now.since(sight.first),
             is_rivalled: self.coordinator.is_rivalled(),
             may_be_lost: self.coordinator.may_be_lost(tx),
+            is_marked: sight.branch.mark.is_some(),
             prepared_max: Duration::from_millis(self.coordinator.config.prepared_ms_max),
         };
-        match judge(case) {
+        let mut judgement = judge(case);
+        if judgement == Judgement::Settle {
+            match self.coordinator.row(tx, sight.branch.mark) {
+                Row::Unknown(native) => return Order::Ask(native),
+                // Nobody can decide commit by it any more: what is left is the log's.
+                Row::None | Row::RolledBack => judgement = judge(Case { is_marked: false, ..case }),
+            }
+        }
+        match judgement {
             Judgement::Commit => Order::Tell(Outcome::Committed),
             Judgement::Rollback => Order::Tell(Outcome::RolledBack),
             Judgement::Abort(by) => {
                 stop::about(Stop::AgentBeforeDecision, || tx);
                 decided_now(self.coordinator.abort_begin(tx, by))
             }
-            Judgement::Search(by) => match (self.coordinator.sibling(tx), self.coordinator.config.lost_decision) {
-                (Sibling::Committed(record), _) => decided_now(self.coordinator.restore_begin(tx, record)),
-                (Sibling::Nowhere, LostDecision::Hold) => Order::Hold,
-                (Sibling::Nowhere, LostDecision::Rollback) => decided_now(self.coordinator.abort_begin(tx, by)),
-                (Sibling::Unknown, _) if sight.is_held => Order::Leave(Resolution::Held),
-                (Sibling::Unknown, _) => Order::Leave(Resolution::Waiting),
-            },
+            Judgement::Search(by) => {
+                match (self.coordinator.sibling(tx, sight.branch.mark), self.coordinator.config.lost_decision) {
+                    (Sibling::Committed(record), _) => decided_now(self.coordinator.restore_begin(tx, record)),
+                    (Sibling::Nowhere, LostDecision::Hold) => Order::Hold,
+                    (Sibling::Nowhere, LostDecision::Rollback) => decided_now(self.coordinator.abort_begin(tx, by)),
+                    (Sibling::Unknown, _) if sight.is_held => Order::Leave(Resolution::Held),
+                    (Sibling::Unknown, _) => Order::Leave(Resolution::Waiting),
+                }
+            }
             // A stranger stopped the round before it came here.
-            Judgement::Wait | Judgement::Stop => Order::Leave(Resolution::Waiting),
+            Judgement::Wait | Judgement::Settle | Judgement::Stop => Order::Leave(Resolution::Waiting),
         }
     }
 
@@ -238,9 +256,7 @@ impl Attendant {
             }
             (_, Some(Reply::Heuristic(heuristic, native))) => Resolution::Heuristic(heuristic, native),
             // Unknown branches are asked about instead.
-            (_, Some(other @ (Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) | Reply::Unknown(_)))) => {
-                misfit(&other)
-            }
+            (_, Some(other)) => misfit(&other),
         }
     }
 
@@ -285,6 +301,8 @@ enum Order {
     Hold,
     Forget,
     Leave(Resolution),
+    /// Its row is asked for.
+    Ask(Native),
 }
 
 /// What a branch waits for, and why that cannot be ended: neither alone explains it.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assent_ids::{Branch, ResourceId, TxId};
+use assent_ids::{Branch, Mark, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Outcome, Past, Reply, Verb};
@@ -26,8 +26,15 @@ const ASKED_MAX: usize = 4;
 /// An answer is good for so long.
 pub(crate) const NOTHING_LASTS: Duration = Duration::from_secs(10);
 
-/// What one resource knows of the transaction's branches; none while it has not answered.
-pub(crate) type Questions = BTreeMap<TxId, Option<Answer>>;
+/// What one resource is asked about the transaction's branches.
+pub(crate) type Questions = BTreeMap<TxId, Question>;
+
+/// How the branch is marked that is asked for; and what the resource knows, nothing while it has not answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) mark: Option<Mark>,
+    pub(crate) answer: Option<Answer>,
+}
 
 /// A resource's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,13 +71,13 @@ impl Coordinator {
         Err(DecideError { kind: Kind::Invalid, message })
     }
 
-    /// Whether a sibling is committed. Asks all resources, and again when their answers are old.
-    pub(crate) fn sibling(&self, tx: TxId) -> Sibling {
+    /// Whether a sibling of a branch with this mark is committed. Asks all resources, and again when their answers are old.
+    pub(crate) fn sibling(&self, tx: TxId, mark: Option<Mark>) -> Sibling {
         let now = self.clock.now();
-        self.state().attended.sibling(tx, now)
+        self.state().attended.sibling(tx, mark, now)
     }
 
-    pub(crate) fn questions(&self, resource: ResourceId) -> Vec<TxId> {
+    pub(crate) fn questions(&self, resource: ResourceId) -> Vec<(TxId, Option<Mark>)> {
         self.state().attended.questions(resource)
     }
 
@@ -99,17 +106,25 @@ impl Attendant {
         let (node, resource) = (self.coordinator.node(), self.station.id);
         let mut asked = self.coordinator.questions(resource);
         // On from where the last look came to, so that each has its turn.
-        let behind = asked.partition_point(|tx| Some(*tx) <= self.searched);
+        let behind = asked.partition_point(|(tx, _)| Some(*tx) <= self.searched);
         asked.rotate_left(behind);
-        for tx in asked.into_iter().take(ASKED_MAX) {
+        for (tx, mark) in asked.into_iter().take(ASKED_MAX) {
             self.searched = Some(tx);
-            let branch = |number| Branch { node, tx, resource, number, flags: 0 };
-            let ask = |number| Verb::Inquire { xid: branch(number).xid(), witness: Vec::new() };
-            let replies = self.station.tell_all((0..NUMBERS).map(ask).collect(), self.clock.now(), |_| {});
+            // The first branch has no mark, and those behind it have all the same.
+            let names = || {
+                (0..NUMBERS).flat_map(|number| {
+                    [None, mark].into_iter().take(1 + usize::from(mark.is_some())).map(move |mark| (number, mark))
+                })
+            };
+            let ask = |(number, mark)| {
+                let branch = Branch { node, tx, resource, number, flags: 0, mark };
+                Verb::Inquire { xid: branch.xid(), witness: Vec::new() }
+            };
+            let replies = self.station.tell_all(names().map(ask).collect(), self.clock.now(), |_| {});
             let is_committed = |reply: &Option<Reply>| *reply == Some(Reply::Past(Past::Committed));
             let is_answered = |reply: &Option<Reply>| matches!(reply, Some(Reply::Past(_)));
-            if let Some((number, _)) = (0..).zip(&replies).find(|(_, reply)| is_committed(reply)) {
-                let record = BranchRecord { resource, number, flags: 0, witness: Vec::new() };
+            if let Some(((number, mark), _)) = names().zip(&replies).find(|(_, reply)| is_committed(reply)) {
+                let record = BranchRecord { resource, number, flags: 0, mark, witness: Vec::new() };
                 self.coordinator.answer(resource, tx, Answer::Committed(record));
             } else if replies.iter().all(is_answered) {
                 self.coordinator.answer(resource, tx, Answer::Nothing(self.clock.now()));

@@ -20,6 +20,9 @@ use crate::bygone::Bygones;
 use crate::late::Late;
 use crate::note::Note;
 
+/// So many rows of one resource may wait for going.
+const CLEARED_MAX: usize = 65_536;
+
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum By {
@@ -101,6 +104,8 @@ pub(crate) struct Entry {
     pub(crate) at_ms: u64,
     pub(crate) is_acknowledged: bool,
     pub(crate) is_finished: bool,
+    /// Where its decision may be a row, too.
+    pub(crate) row: Option<ResourceId>,
     /// How its branches were left. Heuristic outcomes survive a restart; for the others a restarted agent looks again.
     pub(crate) progress: Vec<Note>,
 }
@@ -127,6 +132,8 @@ pub(crate) struct Table {
     forgotten_count: u64,
     bygones: Bygones,
     late: Late,
+    /// Forgotten ones that have a row, until it goes.
+    cleared: BTreeMap<ResourceId, Vec<TxId>>,
 }
 
 impl Table {
@@ -310,10 +317,26 @@ impl Table {
             if !entry.is_acknowledged {
                 self.bygones.keep(tx, entry.outcome);
             }
+            if let Some(resource) = entry.row.filter(|_| entry.outcome == Outcome::Committed) {
+                self.give_cleared(resource, vec![tx]);
+            }
             if entry.is_logged {
                 self.forgotten.extend_from_slice(&crate::lay::tx_bytes(tx));
             }
         }
+    }
+
+    /// Finished transactions whose rows at this resource may go, at most so many.
+    pub(crate) fn take_cleared(&mut self, resource: ResourceId, most: usize) -> Vec<TxId> {
+        let Some(list) = self.cleared.get_mut(&resource) else { return Vec::new() };
+        list.split_off(list.len().saturating_sub(most))
+    }
+
+    /// Their rows may go, or have not gone. Beyond the limit they are found again when their client is gone.
+    pub(crate) fn give_cleared(&mut self, resource: ResourceId, txs: Vec<TxId>) {
+        let list = self.cleared.entry(resource).or_default();
+        let room = CLEARED_MAX.saturating_sub(list.len());
+        list.extend(txs.into_iter().take(room));
     }
 
     /// Forgotten ones that the log has not been told yet.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assent_ids::{Incarnation, ResourceId, TxId};
+use assent_ids::{Incarnation, Mark, ResourceId, TxId};
 use assent_journal::Ticket;
 use assent_xa::{Native, Outcome, Stay};
 
@@ -94,6 +94,8 @@ pub struct BranchView {
     pub number: u16,
     /// The XID's flags.
     pub flags: u16,
+    /// The XID's mark.
+    pub mark: Option<Mark>,
     /// How it was last seen.
     pub fate: Fate,
     /// Who brought it to its end, or found it so.
@@ -135,4 +137,6 @@ pub struct Gauges {
     pub decisions_unsynced: u64,
     /// Prepared, undecided transactions that wait for a person because their decision may be lost.
     pub held: u64,
+    /// Rows of last resources that are asked for and not answered: their transactions wait for that.
+    pub rows_awaited: u64,
 }

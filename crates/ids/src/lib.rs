@@ -13,4 +13,4 @@ mod xid;
 
 pub use lsn::{Epoch, Lsn};
 pub use tx::{Incarnation, NodeId, ResourceId, TxId};
-pub use xid::{BQUAL_BYTES_MAX, Branch, FORMAT_ID, GTRID_BYTES_MAX, Xid, XidError};
+pub use xid::{BQUAL_BYTES_MAX, Branch, FORMAT_ID, GTRID_BYTES_MAX, Mark, Xid, XidError};

@@ -3,6 +3,8 @@
 //! Walk: [`Xid::new`] checks the limits · [`Branch`] is what Assent writes into one of its own ·
 //! `Display`/`FromStr` is the hexadecimal form `format.gtrid.bqual` · [`Xid::to_gid`] the form that pgjdbc uses
 //! in PostgreSQL, so that foreign tools read it.
+//! A branch whose transaction may be decided by a row of a database says so itself ([`Mark`]), so that no changed configuration
+//! and no forgotten one has anybody presume an abort.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,6 +25,10 @@ pub const FORMAT_ID: i32 = 0x4153_4E54;
 const FORMAT_DIGITS_MAX: usize = 10;
 const GTRID_BYTES: usize = 24;
 const BQUAL_BYTES: usize = 12;
+/// With a [`Mark`] behind it.
+const MARKED_BQUAL_BYTES: usize = BQUAL_BYTES + 16;
+/// The bit of the flags that says that a [`Mark`] follows.
+const MARKED: u16 = 1 << 1;
 
 /// Why bytes or a text are no XID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +69,16 @@ pub struct Xid {
     bqual: [u8; BQUAL_BYTES_MAX],
 }
 
-/// What an XID of Assent says: node, transaction, resource, branch number and flags.
+/// Where the decision of a transaction may be a row: nobody presumes its abort who has not asked there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark {
+    /// The registered resource that has the table.
+    pub resource: ResourceId,
+    /// The table, by the number that it was given when it was made: another database under the same name has another.
+    pub table: u64,
+}
+
+/// What an XID of Assent says: node, transaction, resource, branch number, flags, and where its decision may be a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch {
     /// The coordinator's data folder.
@@ -74,8 +89,31 @@ pub struct Branch {
     pub resource: ResourceId,
     /// Which branch of the transaction, from 0.
     pub number: u16,
-    /// Reserved; bit 0 marks a last resource.
+    /// Reserved. Bit 1 belongs to the mark and is not seen here.
     pub flags: u16,
+    /// Where its decision may be a row.
+    pub mark: Option<Mark>,
+}
+
+impl Mark {
+    /// Of flags as they are written, whether a mark follows; and the flags without that bit.
+    #[must_use]
+    pub const fn follows(flags: u16) -> (bool, u16) {
+        (flags & MARKED != 0, flags & !MARKED)
+    }
+
+    /// Flags as they are written.
+    #[must_use]
+    pub const fn flags(mark: Option<Self>, flags: u16) -> u16 {
+        let bit = if mark.is_some() { MARKED } else { 0 };
+        (flags & !MARKED) | bit
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (resource, table) = bytes.split_first_chunk::<8>()?;
+        let resource = ResourceId(u64::from_be_bytes(*resource));
+        Some(Self { resource, table: u64::from_be_bytes(table.try_into().ok()?) })
+    }
 }
 
 impl Branch {
@@ -85,7 +123,8 @@ impl Branch {
         node.0.to_be_bytes()
     }
 
-    /// The XID: gtrid = node 8, epoch 4, incarnation 4, counter 8; bqual = resource 8, branch 2, flags 2. Big endian.
+    /// The XID: gtrid = node 8, epoch 4, incarnation 4, counter 8; bqual = resource 8, branch 2, flags 2, and of a marked
+    /// branch resource 8 and table 8 of the row. Big endian.
     #[must_use]
     pub fn xid(&self) -> Xid {
         let mut gtrid = [0; GTRID_BYTES_MAX];
@@ -99,14 +138,22 @@ impl Branch {
             .chain(self.tx.incarnation.number.to_be_bytes())
             .chain(self.tx.counter.to_be_bytes());
         gtrid.iter_mut().zip(words).for_each(|(to, from)| *to = from);
+        let flags = Mark::flags(self.mark, self.flags);
         let words =
-            self.resource.0.to_be_bytes().into_iter().chain(self.number.to_be_bytes()).chain(self.flags.to_be_bytes());
+            self.resource.0.to_be_bytes().into_iter().chain(self.number.to_be_bytes()).chain(flags.to_be_bytes());
         bqual.iter_mut().zip(words).for_each(|(to, from)| *to = from);
-        Xid { format: FORMAT_ID, gtrid_bytes: 24, bqual_bytes: 12, gtrid, bqual }
+        let mut bqual_bytes = 12;
+        if let Some(Mark { resource, table }) = self.mark {
+            let words = resource.0.to_be_bytes().into_iter().chain(table.to_be_bytes());
+            bqual.iter_mut().skip(BQUAL_BYTES).zip(words).for_each(|(to, from)| *to = from);
+            bqual_bytes = 28;
+        }
+        Xid { format: FORMAT_ID, gtrid_bytes: 24, bqual_bytes, gtrid, bqual }
     }
 }
 
 const _: () = assert!(GTRID_BYTES == 24 && BQUAL_BYTES == 12, "the lengths that Branch::xid writes");
+const _: () = assert!(MARKED_BQUAL_BYTES == 28, "the length that Branch::xid writes with a mark");
 
 impl Xid {
     /// Takes the parts in, or says which limit they break.
@@ -154,7 +201,7 @@ impl Xid {
     #[must_use]
     pub fn branch(&self) -> Option<Branch> {
         let gtrid: &[u8; GTRID_BYTES] = self.gtrid().try_into().ok()?;
-        let bqual: &[u8; BQUAL_BYTES] = self.bqual().try_into().ok()?;
+        let bqual = self.bqual();
         if self.format != FORMAT_ID {
             return None;
         }
@@ -164,7 +211,13 @@ impl Xid {
         let (counter, _) = rest.split_first_chunk::<8>()?;
         let (resource, rest) = bqual.split_first_chunk::<8>()?;
         let (branch, rest) = rest.split_first_chunk::<2>()?;
-        let (flags, _) = rest.split_first_chunk::<2>()?;
+        let (flags, rest) = rest.split_first_chunk::<2>()?;
+        let (is_marked, flags) = Mark::follows(u16::from_be_bytes(*flags));
+        let mark = match (is_marked, rest) {
+            (false, []) => None,
+            (true, rest) => Some(Mark::read(rest)?),
+            (false, _) => return None,
+        };
         Some(Branch {
             node: NodeId(u64::from_be_bytes(*node)),
             tx: TxId {
@@ -176,7 +229,8 @@ impl Xid {
             },
             resource: ResourceId(u64::from_be_bytes(*resource)),
             number: u16::from_be_bytes(*branch),
-            flags: u16::from_be_bytes(*flags),
+            flags,
+            mark,
         })
     }
 
@@ -264,7 +318,25 @@ mod tests {
             resource: ResourceId::of("bank-a"),
             number: 1,
             flags: 0,
+            mark: None,
         }
+    }
+
+    #[test]
+    fn a_mark_is_read_back_and_half_of_one_is_nobodys() {
+        let mark = Some(Mark { resource: ResourceId::of("bank-b"), table: u64::MAX });
+        let (plain, marked) = (branch().xid(), Branch { mark, ..branch() }.xid());
+        assert_eq!(marked.branch(), Some(Branch { mark, ..branch() }));
+        assert_eq!(Xid::from_gid(&marked.to_gid()), Ok(marked));
+        assert_eq!((plain.bqual().len(), marked.bqual().len(), marked.bqual()[11]), (12, 28, 2));
+        // What an earlier program wrote means what it meant; one that does not know marks sees somebody else's branch.
+        let of = |bqual: &[u8]| Xid::new(FORMAT_ID, marked.gtrid(), bqual).unwrap().branch();
+        assert_eq!(of(plain.bqual()), Some(branch()));
+        for cut in [0, 11, 12, 13, 27] {
+            assert_eq!(of(&marked.bqual()[..cut]), None, "{cut}");
+        }
+        assert_eq!(of(&[marked.bqual(), &[0]].concat()), None);
+        assert_eq!(of(&[plain.bqual(), &[0; 16]].concat()), None, "a mark that the flags do not tell of");
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Line {
     const fn branch(&self, counter: u64, number: u16, flags: u16) -> Branch {
         let incarnation = Incarnation { epoch: Epoch(self.epoch), number: self.incarnation };
         let (node, resource) = (NodeId(self.node), ResourceId(self.resource));
-        Branch { node, tx: TxId { incarnation, counter }, resource, number, flags }
+        Branch { node, tx: TxId { incarnation, counter }, resource, number, flags, mark: None }
     }
 }
 
@@ -138,6 +138,11 @@ pub(crate) fn read_row(reader: &mut Reader<'_>) -> Result<Row, Malformed> {
     };
     let branch = read_xid(reader)?.branch().ok_or(Malformed { field: "xid" })?;
     Ok(Row { lsn, branch, ending })
+}
+
+/// By what a branch is known here: its mark says where its decision is, and no two branches differ in that alone.
+const fn named(branch: Branch) -> Branch {
+    Branch { mark: None, ..branch }
 }
 
 /// The latest outcomes.
@@ -192,6 +197,7 @@ impl Finished {
     }
 
     pub(crate) fn keep(&mut self, row: Row) {
+        let row = Row { branch: named(row.branch), ..row };
         self.by_branch.insert(row.branch, (row.lsn, row.ending));
         self.rows.push_back(row);
         while self.rows.len() > self.most {
@@ -205,7 +211,7 @@ impl Finished {
     }
 
     fn outcome(&self, xid: &Xid) -> Option<Past> {
-        let (_, ending) = self.by_branch.get(&xid.branch()?)?;
+        let (_, ending) = self.by_branch.get(&named(xid.branch()?))?;
         Some(match ending {
             Ending::Commit => Past::Committed,
             Ending::Rollback => Past::RolledBack,
@@ -295,7 +301,7 @@ mod tests {
 
     fn xid(counter: u64) -> Xid {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };
-        Branch { node: NodeId(7), tx, resource: ResourceId::of("kv"), number: 0, flags: 0 }.xid()
+        Branch { node: NodeId(7), tx, resource: ResourceId::of("kv"), number: 0, flags: 0, mark: None }.xid()
     }
 
     fn voted(prepare: u64) -> Voucher {
@@ -343,7 +349,7 @@ mod tests {
     fn rows_come_back_whatever_they_are_and_take_few_bytes_where_they_are_of_few_clients() {
         let row = |lsn, node, number, counter, (branch, flags)| {
             let tx = TxId { incarnation: Incarnation { epoch: Epoch(3), number }, counter };
-            let branch = Branch { node: NodeId(node), tx, resource: ResourceId(5), number: branch, flags };
+            let branch = Branch { node: NodeId(node), tx, resource: ResourceId(5), number: branch, flags, mark: None };
             Row { lsn: Lsn(lsn), branch, ending: if counter % 3 == 0 { Ending::Rollback } else { Ending::Commit } }
         };
         let odd = [

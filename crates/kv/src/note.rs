@@ -119,7 +119,7 @@ mod tests {
 
     fn branch(counter: u64) -> Branch {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };
-        Branch { node: NodeId(7), tx, resource: ResourceId::of("kv"), number: 0, flags: 0 }
+        Branch { node: NodeId(7), tx, resource: ResourceId::of("kv"), number: 0, flags: 0, mark: None }
     }
 
     #[test]

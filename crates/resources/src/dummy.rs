@@ -13,7 +13,7 @@ use assent_xa::{Connector, Native, Past, Reply, Resource, Verb, Vote};
 /// How often each verb was sent to a dummy.
 #[derive(Debug, Default)]
 pub struct Calls {
-    counts: [AtomicU64; 12],
+    counts: [AtomicU64; 16],
 }
 
 impl Calls {
@@ -44,6 +44,10 @@ const fn place(verb: &Verb) -> usize {
         Verb::Inquire { .. } => 9,
         Verb::Evict(_) => 10,
         Verb::Freed { .. } => 11,
+        Verb::CommitLast { .. } => 12,
+        Verb::Settle { .. } => 13,
+        Verb::Rows(_) => 14,
+        Verb::Clear { .. } => 15,
     }
 }
 

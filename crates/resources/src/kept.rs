@@ -358,7 +358,10 @@ pub(crate) fn not_sent(verb: &Verb, native: Native) -> Reply {
         | Verb::Claim(_)
         | Verb::Inquire { .. }
         | Verb::Evict(_)
-        | Verb::Freed { .. } => Reply::Refused(Kind::Unavailable, native),
+        | Verb::Freed { .. }
+        | Verb::Settle { .. }
+        | Verb::Rows(_)
+        | Verb::Clear { .. } => Reply::Refused(Kind::Unavailable, native),
         _ => Reply::Lost(native),
     }
 }

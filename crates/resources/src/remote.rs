@@ -390,6 +390,9 @@ impl Remote {
                 known => known,
             },
             Verb::Inquire { xid, witness } => self.verb(&Request::Inquire { xid: *xid, witness }),
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => {
+                Sent::Known(Reply::without_rows())
+            }
             // A store's branch is nobody's once it is prepared.
             Verb::Evict(_) | Verb::Freed { .. } => Sent::Known(Reply::Done),
         }

@@ -190,10 +190,14 @@ fn described(verb: &Verb) -> (&'static str, String) {
         Verb::Inquire { xid, .. } => ("inquire", xid.to_string()),
         Verb::Evict(xid) => ("evict", xid.to_string()),
         Verb::Freed { xid, .. } => ("freed", xid.to_string()),
+        Verb::CommitLast { xid, .. } => ("commit-last", xid.to_string()),
+        Verb::Settle { tx, .. } => ("settle", tx.to_string()),
+        Verb::Rows(node) => ("rows", node.to_string()),
+        Verb::Clear { node, .. } => ("clear", node.to_string()),
     }
 }
 
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 17] = [
     "start",
     "end",
     "end-failed",
@@ -207,6 +211,10 @@ const VERBS: [&str; 13] = [
     "inquire",
     "evict",
     "freed",
+    "commit-last",
+    "settle",
+    "rows",
+    "clear",
 ];
 
 fn matches(pattern: &str, name: &str) -> bool {

@@ -43,6 +43,8 @@ pub(crate) enum Plan {
     },
     Prepare(Xid),
     CommitOnePhase(Xid),
+    /// Commit it, and a row with it.
+    CommitLast(Xid),
     /// Roll the branch back and say no: its work had failed.
     VoteNo(Xid),
     CommitPrepared(Xid),
@@ -79,6 +81,7 @@ impl Stand {
             },
             Verb::Prepare(xid) => self.plan_vote(xid, Plan::Prepare(xid)),
             Verb::CommitOnePhase(xid) => self.plan_vote(xid, Plan::CommitOnePhase(xid)),
+            Verb::CommitLast { xid, .. } => self.plan_vote(xid, Plan::CommitLast(xid)),
             Verb::Commit(xid) => match self {
                 Self::Active(own) | Self::Ended { xid: own, .. } if own == xid => {
                     refused(Kind::Invalid, format!("branch {xid} must be prepared before it can be committed"))
@@ -96,7 +99,13 @@ impl Stand {
             },
             // Neither database ever decides alone and remembers it: there is nothing to forget.
             Verb::Forget(_) => Plan::Answer(Reply::Done),
-            Verb::Claim(_) | Verb::Inquire { .. } | Verb::Evict(_) | Verb::Freed { .. } => match self.occupant() {
+            Verb::Claim(_)
+            | Verb::Inquire { .. }
+            | Verb::Evict(_)
+            | Verb::Freed { .. }
+            | Verb::Settle { .. }
+            | Verb::Rows(_)
+            | Verb::Clear { .. } => match self.occupant() {
                 None => Plan::Recovery,
                 Some(other) => occupied(other),
             },
@@ -147,7 +156,7 @@ fn occupied(other: Xid) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use assent_ids::NodeId;
+    use assent_ids::{Epoch, Incarnation, NodeId, TxId};
 
     use super::*;
 
@@ -156,6 +165,7 @@ mod tests {
     fn every_verb_in_every_stand() {
         let (a, b) = (Xid::new(1, b"a", b"").unwrap(), Xid::new(1, b"b", b"").unwrap());
         let ended = |xid, success| Stand::Ended { xid, success };
+        let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter: 1 };
         let stands = [
             Stand::Idle,
             Stand::Active(a),
@@ -183,6 +193,10 @@ mod tests {
             (Verb::Inquire { xid: a, witness: Vec::new() }, "DBBBBDBBBD"),
             (Verb::Evict(a), "DBBBBDBBBD"),
             (Verb::Freed { xid: a, witness: Vec::new() }, "DBBBBDBBBD"),
+            (Verb::CommitLast { xid: a, votes: Vec::new() }, "UIDNIRUUUU"),
+            (Verb::Settle { node: NodeId(1), tx, table: 1 }, "DBBBBDBBBD"),
+            (Verb::Rows(NodeId(1)), "DBBBBDBBBD"),
+            (Verb::Clear { node: NodeId(1), txs: Vec::new() }, "DBBBBDBBBD"),
         ];
         for (verb, expected) in table {
             let found: String = stands.iter().map(|stand| letter(&stand.plan(&verb))).collect();

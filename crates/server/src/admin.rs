@@ -103,6 +103,7 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
             ("coordinator.clients", it.clients),
             ("coordinator.decisions_unsynced", it.decisions_unsynced),
             ("coordinator.held", it.held),
+            ("coordinator.rows_awaited", it.rows_awaited),
             ("coordinator.rivals", u64::try_from(coordinator.rivals().len()).unwrap_or(u64::MAX)),
         ]);
     }

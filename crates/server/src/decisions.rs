@@ -1,7 +1,7 @@
 //! The coordinator served: decide, finished, ask.
 
 use assent_coordinator::Known;
-use assent_ids::{Incarnation, TxId};
+use assent_ids::{Incarnation, Mark, TxId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Decide, Outcome, Vote};
 use assent_world::stop::{self, Stop};
@@ -32,15 +32,9 @@ pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
     if !visit.has_room() {
         return;
     }
-    let record = |branch: &assent_wire::BranchRecord<'_>| BranchRecord {
-        resource: branch.resource,
-        number: branch.number,
-        flags: branch.flags,
-        witness: branch.witness.to_vec(),
-    };
     let commits = decide.outcome == Outcome::Committed;
     let outcome = outcome(decide.outcome);
-    let branches = decide.branches.iter().map(record).collect();
+    let branches = records(decide);
     if commits {
         stop::about(Stop::CoordinatorBeforeDecision, || tx);
     }
@@ -54,6 +48,36 @@ pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
     match begun {
         Ok(pending) if commits => visit.owe(Due::Commit(pending, tx)),
         Ok(pending) => visit.owe(Due::Rollback(pending)),
+        Err(error) => visit.error(error.kind, &error.message),
+    }
+}
+
+fn records(decide: &Decide<'_>) -> Vec<BranchRecord> {
+    let record = |branch: &assent_wire::BranchRecord<'_>| BranchRecord {
+        resource: branch.resource,
+        number: branch.number,
+        flags: branch.flags,
+        mark: branch.mark,
+        witness: branch.witness.to_vec(),
+    };
+    decide.branches.iter().map(record).collect()
+}
+
+/// A last resource has decided. One way: a transaction of somebody else is passed over.
+pub(crate) fn noted(shared: &Shared, client: Incarnation, noted: &Decide<'_>) {
+    let Some(coordinator) = shared.coordinator.as_ref().filter(|_| noted.tx.incarnation == client) else { return };
+    let (tx, outcome, branches) = (noted.tx, outcome(noted.outcome), records(noted));
+    coordinator.noted(&Decision { tx, outcome, first: true, branches });
+}
+
+/// What a last resource has decided that has not answered its client.
+pub(crate) fn settle(visit: &mut Visit<'_>, client: Incarnation, tx: TxId, mark: Mark) {
+    let Some(coordinator) = &visit.shared.coordinator else { return };
+    if tx.incarnation != client {
+        return visit.error(Kind::Denied, &format!("transaction {tx} is not one of client {client}"));
+    }
+    match coordinator.settle(tx, mark) {
+        Ok(known) => told(visit, tx, known),
         Err(error) => visit.error(error.kind, &error.message),
     }
 }
@@ -127,7 +151,12 @@ pub(crate) fn ask(visit: &mut Visit<'_>, tx: TxId) {
     let Some(coordinator) = &visit.shared.coordinator else {
         return visit.error(Kind::NotFound, "this server has no coordinator; connect to one that has");
     };
-    let known = match coordinator.ask(tx) {
+    let known = coordinator.ask(tx);
+    told(visit, tx, known);
+}
+
+fn told(visit: &mut Visit<'_>, tx: TxId, known: Known) {
+    let known = match known {
         Known::Committed => assent_wire::Known::Committed,
         Known::RolledBack => assent_wire::Known::RolledBack,
         Known::Undecided => assent_wire::Known::Undecided,

@@ -173,6 +173,11 @@ pub(crate) fn step(mut visit: Visit<'_>) {
         (Role::Client(client), Request::Votes { tx, outcome, votes }) => {
             decisions::voted(visit.shared, client.client, tx, outcome, &votes)
         }
+        (Role::Client(client), Request::Noted(noted)) => decisions::noted(visit.shared, client.client, &noted),
+        (Role::Client(client), Request::Settle { tx, mark }) => {
+            let client = client.client;
+            decisions::settle(visit, client, tx, mark);
+        }
         (Role::Store(_), Request::Stats) => admin::store_stats(visit),
         (Role::Store(_), request) if store::knows(&request) => {
             visit.timed = Some(Timed { verb: name, began: visit.shared.clock.now() });
@@ -212,7 +217,11 @@ fn to_store(visit: &mut Visit<'_>, request: Request<'_>) {
 const fn is_one_way(request: &Request<'_>) -> bool {
     matches!(
         request,
-        Request::Finished(_) | Request::Acknowledged(_) | Request::Heuristic { .. } | Request::Votes { .. }
+        Request::Finished(_)
+            | Request::Acknowledged(_)
+            | Request::Heuristic { .. }
+            | Request::Votes { .. }
+            | Request::Noted(_)
     )
 }
 
@@ -399,6 +408,8 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::Stats => "stats",
         Request::Heuristic { .. } => "heuristic",
         Request::Votes { .. } => "votes",
+        Request::Noted(_) => "noted",
+        Request::Settle { .. } => "settle",
         Request::TxForce { .. } => "tx_force",
         Request::TxForget { .. } => "tx_forget",
         Request::TxLog(_) | Request::TxLogVotes(_) | Request::TxLogWitnesses(_) => "tx_log",

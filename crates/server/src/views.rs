@@ -107,8 +107,8 @@ pub struct Named {
 #[must_use]
 pub fn transaction<'a>(node: NodeId, view: &'a TransactionView, names: &'a [Named]) -> wire::TransactionView<'a> {
     let branch = |(branch, named): (&'a assent_coordinator::BranchView, &'a Named)| {
-        let assent_coordinator::BranchView { resource, number, flags, .. } = branch;
-        let xid = Branch { node, tx: view.tx, resource: *resource, number: *number, flags: *flags }.xid();
+        let assent_coordinator::BranchView { resource, number, flags, mark, .. } = branch;
+        let xid = Branch { node, tx: view.tx, resource: *resource, number: *number, flags: *flags, mark: *mark }.xid();
         wire::BranchView {
             resource: &named.name,
             xid,

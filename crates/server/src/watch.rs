@@ -65,6 +65,7 @@ pub(crate) fn coordinator(it: &Arc<Coordinator>, log: &Arc<dyn Log>, metrics: &M
     gauge("decisions_unsynced", "Decisions that may have been told and are not on disk yet (RPO > 0)", |it| {
         it.decisions_unsynced
     });
+    gauge("rows_awaited", "Transactions that wait for what a row of their last resource says", |it| it.rows_awaited);
     gauge("held", "Undecided transactions that wait for a person: their decision may be lost (RPO > 0)", |it| it.held);
     let (it, log) = (Arc::clone(it), Arc::clone(log));
     health.watch("coordinator", move || {

@@ -4,7 +4,7 @@
 //! borrowed from the frame.
 
 use assent_frame::{Frame, Malformed, Reader, Writer};
-use assent_ids::{NodeId, ResourceId, TxId, Xid};
+use assent_ids::{Mark, NodeId, ResourceId, TxId, Xid};
 
 use crate::admin::{OperatorWord, heuristic, put_heuristic};
 use crate::conditions::{Expected, WriteIf};
@@ -32,6 +32,8 @@ pub struct BranchRecord<'a> {
     pub number: u16,
     /// The XID's flags.
     pub flags: u16,
+    /// The XID's mark. Since version 5.
+    pub mark: Option<Mark>,
     /// What the adapter needs later, in its own form.
     pub witness: &'a [u8],
 }
@@ -92,6 +94,16 @@ pub enum Request<'a> {
         outcome: Outcome,
         /// Of the branches that were asked.
         votes: Vec<Voted<'a>>,
+    },
+    /// A last resource has decided this one, and its row tells: for recovery and history. One way. Since version 5.
+    Noted(Decide<'a>),
+    /// The last resource of this one has not answered: the row behind this mark is asked for. Answer `Known`; asked again while that is
+    /// undecided. Since version 5.
+    Settle {
+        /// The transaction.
+        tx: TxId,
+        /// Where its row is.
+        mark: Mark,
     },
     /// Answer `Known`.
     Ask(TxId),
@@ -208,6 +220,8 @@ const ASK: u16 = 0x0012;
 const ACKNOWLEDGED: u16 = 0x0013;
 const HEURISTIC: u16 = 0x0014;
 const VOTES: u16 = 0x0015;
+const NOTED: u16 = 0x0016;
+const SETTLE: u16 = 0x0017;
 const START: u16 = 0x0020;
 const END: u16 = 0x0021;
 const PREPARE: u16 = 0x0022;
@@ -251,6 +265,8 @@ impl<'a> Request<'a> {
             Self::Acknowledged(_) => ACKNOWLEDGED,
             Self::Heuristic { .. } => HEURISTIC,
             Self::Votes { .. } => VOTES,
+            Self::Noted(_) => NOTED,
+            Self::Settle { .. } => SETTLE,
             Self::Ask(_) => ASK,
             Self::Start(_) => START,
             Self::End { .. } => END,
@@ -327,6 +343,8 @@ impl<'a> Request<'a> {
             | Self::StoreCompact => 2,
             Self::Votes { .. } | Self::TxLogVotes(_) => 3,
             Self::TxLogWitnesses(_) => 4,
+            Self::Noted(_) | Self::Settle { .. } => 5,
+            Self::Decide(decide) => decide.since(),
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
         }
@@ -335,7 +353,11 @@ impl<'a> Request<'a> {
     fn put(&self, to: &mut Writer) {
         match self {
             Self::Ping | Self::TxRecover | Self::Stats | Self::StoreVerify | Self::StoreCompact => {}
-            Self::Decide(decide) => decide.put(to),
+            Self::Decide(decide) | Self::Noted(decide) => decide.put(to),
+            Self::Settle { tx, mark } => {
+                field::put_tx(to, *tx);
+                to.u64(mark.resource.0).u64(mark.table);
+            }
             Self::Finished(list) | Self::Acknowledged(list) => list.iter().for_each(|tx| field::put_tx(to, *tx)),
             Self::Ask(tx) | Self::TxShow(tx) => field::put_tx(to, *tx),
             Self::End { xid, success } => {
@@ -405,6 +427,8 @@ impl<'a> Request<'a> {
         let request = match frame.kind {
             PING => Self::Ping,
             DECIDE => Self::Decide(Decide::take(from)?),
+            NOTED => Self::Noted(Decide::take(from)?),
+            SETTLE => Self::Settle { tx: field::tx(from)?, mark: mark(from)? },
             FINISHED => Self::Finished(field::rest(from, field::tx)?),
             ACKNOWLEDGED => Self::Acknowledged(field::rest(from, field::tx)?),
             ASK => Self::Ask(field::tx(from)?),
@@ -479,13 +503,26 @@ pub(crate) fn outcome(from: &mut Reader<'_>) -> Result<Outcome, Malformed> {
     }
 }
 
+fn mark(from: &mut Reader<'_>) -> Result<Mark, Malformed> {
+    Ok(Mark { resource: ResourceId(from.u64("mark resource")?), table: from.u64("mark table")? })
+}
+
 impl<'a> Decide<'a> {
+    /// A mark is something new between resource and witness.
+    fn since(&self) -> u16 {
+        if self.branches.iter().any(|branch| branch.mark.is_some()) { 5 } else { 1 }
+    }
+
     fn put(&self, to: &mut Writer) {
         field::put_tx(to, self.tx);
         put_outcome(to, self.outcome);
         to.u8(u8::from(self.first));
         for branch in &self.branches {
-            to.u64(branch.resource.0).u16(branch.number).u16(branch.flags).bytes(branch.witness);
+            to.u64(branch.resource.0).u16(branch.number).u16(Mark::flags(branch.mark, branch.flags));
+            if let Some(mark) = branch.mark {
+                to.u64(mark.resource.0).u64(mark.table);
+            }
+            to.bytes(branch.witness);
         }
     }
 
@@ -495,12 +532,10 @@ impl<'a> Decide<'a> {
             outcome: outcome(from)?,
             first: field::flag(from, "first")?,
             branches: field::rest(from, |from| {
-                Ok(BranchRecord {
-                    resource: ResourceId(from.u64("resource")?),
-                    number: from.u16("branch number")?,
-                    flags: from.u16("branch flags")?,
-                    witness: from.bytes("witness")?,
-                })
+                let (resource, number) = (ResourceId(from.u64("resource")?), from.u16("branch number")?);
+                let (is_marked, flags) = Mark::follows(from.u16("branch flags")?);
+                let mark = if is_marked { Some(mark(from)?) } else { None };
+                Ok(BranchRecord { resource, number, flags, mark, witness: from.bytes("witness")? })
             })?,
         })
     }

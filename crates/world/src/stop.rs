@@ -34,6 +34,8 @@ stops! {
     ClientBetweenPrepares = "client-between-prepares";
     /// A client, all branches voted yes, before the decision is asked for.
     ClientBeforeDecision = "client-before-decision";
+    /// A client whose last resource was told to decide, before its answer is read.
+    ClientAwaitsRow = "client-awaits-row";
     /// A client that knows the decision, before the first commit is sent.
     ClientAfterDecision = "client-after-decision";
     /// A client, after one branch has committed.

@@ -24,6 +24,8 @@ pub enum Task {
     Commit,
     /// Commit the only branch.
     CommitOnePhase,
+    /// Commit the last resource, and keep the decision there.
+    CommitLast,
     /// Roll back.
     Rollback,
     /// Forget a heuristic outcome.
@@ -39,6 +41,8 @@ impl Task {
             Task::Prepare => Verb::Prepare(xid),
             Task::Commit => Verb::Commit(xid),
             Task::CommitOnePhase => Verb::CommitOnePhase(xid),
+            // The votes are the driver's to add.
+            Task::CommitLast => Verb::CommitLast { xid, votes: Vec::new() },
             Task::Rollback => Verb::Rollback(xid),
             Task::Forget => Verb::Forget(xid),
         }
@@ -50,6 +54,10 @@ impl Task {
 pub(crate) enum Stand {
     /// Working, or ended: nothing voted yet.
     Working,
+    /// Ended, and to decide when all others have voted.
+    Last,
+    /// It was told to decide, and its answer is missing: its row tells.
+    Asked(Native),
     /// Prepared.
     Voted,
     /// It cannot commit any more and is still to be rolled back.
@@ -86,6 +94,7 @@ pub(crate) fn stand_after(task: Task, reply: Reply, trust: Trust) -> (Stand, Opt
         Task::End { .. } => ended(reply),
         Task::Prepare => prepared(reply),
         Task::CommitOnePhase => one_phase(reply),
+        Task::CommitLast => settled(reply),
         Task::Commit => (committed(reply, trust), None),
         Task::Rollback => (rolled_back(reply), None),
         Task::Forget => (forgotten(reply), None),
@@ -96,7 +105,7 @@ pub(crate) fn stand_after(task: Task, reply: Reply, trust: Trust) -> (Stand, Opt
 /// nothing new.
 pub(crate) const fn fate_after(task: Task, stand: &Stand, said_no: bool) -> Option<Fate> {
     Some(match stand {
-        Stand::Working | Stand::Voted | Stand::Doomed => return None,
+        Stand::Working | Stand::Last | Stand::Asked(_) | Stand::Voted | Stand::Doomed => return None,
         _ if matches!(task, Task::Forget) => return None,
         Stand::Agrees(heuristic) | Stand::Heuristic(heuristic, _) => match heuristic {
             Heuristic::Committed => Fate::Committed,
@@ -110,7 +119,7 @@ pub(crate) const fn fate_after(task: Task, stand: &Stand, said_no: bool) -> Opti
         Stand::Finished | Stand::Unfinished { .. } => match task {
             Task::Rollback => Fate::RolledBack,
             _ if said_no => Fate::RolledBack,
-            Task::Commit | Task::CommitOnePhase => Fate::Committed,
+            Task::Commit | Task::CommitOnePhase | Task::CommitLast => Fate::Committed,
             Task::End { .. } | Task::Prepare | Task::Forget => Fate::Nothing,
         },
     })
@@ -121,6 +130,7 @@ fn ended(reply: Reply) -> (Stand, Option<No>) {
         Reply::Done => (Stand::Working, None),
         // The resource knows already that it has nothing to commit, and has ended the branch.
         Reply::Vote(Vote::ReadOnly) => (Stand::Finished, None),
+        Reply::Vote(Vote::Decides) => (Stand::Last, None),
         // XA, xa_end [XA_RB*]: the branch is marked, not yet rolled back.
         other => doomed(other),
     }
@@ -152,6 +162,19 @@ fn one_phase(reply: Reply) -> (Stand, Option<No>) {
         Reply::Heuristic(heuristic, native) => (Stand::Heuristic(heuristic, native), None),
         Reply::Refused(kind, native) if kind != Kind::InDoubt => (Stand::Doomed, Some(No { kind, native })),
         other => (Stand::InDoubt(lost(other)), None),
+    }
+}
+
+/// The last resource decides for all: only what it says for certain counts, anything else its row tells.
+fn settled(reply: Reply) -> (Stand, Option<No>) {
+    match reply {
+        Reply::Done => (Stand::Finished, None),
+        // Also where recovery's row was first.
+        Reply::RolledBack(native) | Reply::Unknown(native) => {
+            (Stand::Finished, Some(No { kind: Kind::RolledBack, native }))
+        }
+        Reply::Refused(kind, native) if kind != Kind::InDoubt => (Stand::Doomed, Some(No { kind, native })),
+        other => (Stand::Asked(lost(other)), None),
     }
 }
 
@@ -204,7 +227,7 @@ fn lost(reply: Reply) -> Native {
         | Reply::Unknown(native)
         | Reply::RolledBack(native)
         | Reply::Heuristic(_, native) => native,
-        Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) => {
+        Reply::Done | Reply::Vote(_) | Reply::Listed(_) | Reply::Past(_) | Reply::Row(_) | Reply::Rows(_) => {
             Native { code: String::new(), message: format!("{} does not answer that", reply.name()) }
         }
     }

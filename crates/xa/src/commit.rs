@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  Working ─ Commit ─▶ Ending ─▶ Preparing ─▶ Deciding ─▶ Committing ──▶ (Forgetting) ─▶ Resting
-//!     │                  │  └ one left ─▶ OnePhase ──────────┐  ▲             ▲
-//!     └── Rollback ──────┴── somebody said no ─▶ RollingBack ┴──┴─────────────┘
+//!     │                  │  │       └ a last resource ─▶ Settling ┴──┘  ▲             ▲
+//!     │                  │  └ one left ─▶ OnePhase ─────────────────┐   │             │
+//!     └── Rollback ──────┴── somebody said no ─▶ RollingBack ───────┴───┴─────────────┘
 //! ```
 //! Walk: [`Commit::step`] takes an [`Event`] and answers the [`Command`]s of the next round · a round is sent to all its
 //! branches and then received from each; the last answer of a round begins the next · at rest, [`Commit::report`] says
@@ -39,6 +40,8 @@ pub struct Commit {
     asks: u32,
     decided: Option<Outcome>,
     decision_in_doubt: bool,
+    /// The branch that may decide by a row.
+    last: Option<u16>,
     cause: Option<Cause>,
 }
 
@@ -59,8 +62,17 @@ impl Commit {
             asks: 0,
             decided: None,
             decision_in_doubt: false,
+            last: None,
             cause: None,
         }
+    }
+
+    /// This branch decides, if it says at its end that it can and another one has voted: when all others have, it commits
+    /// together with the row that says so, and nobody else is asked. The XIDs of all others must say so.
+    #[must_use]
+    pub const fn with_last(mut self, branch: u16) -> Self {
+        self.last = Some(branch);
+        self
     }
 
     /// Where it stands.
@@ -83,7 +95,7 @@ impl Commit {
                 Ok(self.end(Phase::Stopping))
             }
             (Phase::Deciding, Event::Decided(outcome)) => Ok(self.decided(outcome)),
-            (Phase::Deciding, Event::NotDecided(error)) if self.asks == 1 => {
+            (Phase::Deciding, Event::NotDecided(error)) if self.asks == 1 && !self.is_settling() => {
                 self.cause.get_or_insert(Cause::NotDecided(error));
                 Ok(self.roll_back())
             }
@@ -130,6 +142,9 @@ impl Commit {
                     heuristics.push(HeuristicBranch { branch, heuristic: *heuristic, native: native.clone() });
                 }
                 Stand::InDoubt(native) => in_doubt = Some(native.clone()),
+                Stand::Asked(native) if self.decision_in_doubt => {
+                    report.unfinished.push(UnfinishedBranch { branch, native: native.clone() });
+                }
                 Stand::Voted if self.decision_in_doubt => {
                     report.unfinished.push(UnfinishedBranch { branch, native: Default::default() });
                 }
@@ -167,7 +182,11 @@ impl Commit {
             (Stand::Unfinished { native, .. }, None, Some(voice)) => voice.native = native.clone(),
             _ => {}
         }
-        at.stand = stand;
+        at.stand = match stand {
+            // It may say so of itself, and the others' XIDs name another one.
+            Stand::Last if self.last != Some(branch) => Stand::Working,
+            stand => stand,
+        };
         if let Some(no) = no {
             self.cause.get_or_insert(Cause::Branch { branch, kind: no.kind, native: no.native });
         }
@@ -183,7 +202,11 @@ impl Commit {
             Phase::Stopping => self.roll_back(),
             Phase::Preparing if self.cause.is_some() => self.roll_back(),
             Phase::Preparing if self.has(|stand| matches!(stand, Stand::Working)) => self.prepare(false),
-            Phase::Preparing => self.decide(),
+            Phase::Preparing => self.decide_or_settle(),
+            Phase::Settling if self.is_settling() => self.ask_row(),
+            // POINT OF NO RETURN: the decision is a row, as durable as the work beside it.
+            Phase::Settling if self.cause.is_none() => self.decided(Outcome::Committed),
+            Phase::Settling => self.roll_back(),
             Phase::OnePhase if self.has(|stand| matches!(stand, Stand::Doomed)) => self.roll_back(),
             Phase::OnePhase | Phase::Committing | Phase::RollingBack | Phase::Forgetting => self.close(),
             // Nobody is waited for in these.
@@ -200,14 +223,14 @@ impl Commit {
     fn prepare(&mut self, first_round: bool) -> Vec<Command> {
         let open: Vec<u16> = self
             .numbered()
-            .filter(|(_, at)| matches!(at.stand, Stand::Working | Stand::Voted))
+            .filter(|(_, at)| matches!(at.stand, Stand::Working | Stand::Last | Stand::Voted))
             .map(|(branch, _)| branch)
             .collect();
         match open.as_slice() {
             // All read-only: there is nothing to decide.
             [] => self.rest(),
             // XA, 2.3.2: with one branch there is nothing to agree on. It has not been told to prepare yet.
-            [_] => self.round(Phase::OnePhase, Task::CommitOnePhase, |at| matches!(at, Stand::Working)),
+            [_] => self.one_phase(),
             [.., last] if first_round && self.pace == Pace::LastAlone => {
                 let last = *last;
                 self.round_of(Phase::Preparing, Task::Prepare, |branch, at| {
@@ -218,7 +241,34 @@ impl Commit {
         }
     }
 
+    fn one_phase(&mut self) -> Vec<Command> {
+        self.round(Phase::OnePhase, Task::CommitOnePhase, |at| matches!(at, Stand::Working | Stand::Last))
+    }
+
+    /// All have voted but the last resource, if there is one: it decides, unless nothing waits for its decision.
+    fn decide_or_settle(&mut self) -> Vec<Command> {
+        match (self.has(|at| matches!(at, Stand::Last)), self.has(|at| matches!(at, Stand::Voted))) {
+            (false, _) => self.decide(),
+            (true, false) => self.one_phase(),
+            (true, true) => self.round(Phase::Settling, Task::CommitLast, |at| matches!(at, Stand::Last)),
+        }
+    }
+
+    /// Whether only its row tells what the last resource has decided.
+    fn is_settling(&self) -> bool {
+        self.has(|at| matches!(at, Stand::Asked(_)))
+    }
+
+    fn ask_row(&mut self) -> Vec<Command> {
+        self.decision_in_doubt = false;
+        self.phase = Phase::Deciding;
+        vec![Command::Settle]
+    }
+
     fn decide(&mut self) -> Vec<Command> {
+        if self.is_settling() {
+            return self.ask_row();
+        }
         let yes: Vec<u16> =
             self.numbered().filter(|(_, at)| matches!(at.stand, Stand::Voted)).map(|(branch, _)| branch).collect();
         if yes.is_empty() {
@@ -233,6 +283,10 @@ impl Commit {
 
     fn decided(&mut self, outcome: Outcome) -> Vec<Command> {
         self.decided = Some(outcome);
+        for at in self.branches.iter_mut().filter(|at| matches!(at.stand, Stand::Asked(_))) {
+            at.stand = Stand::Finished;
+            at.fate = Some(if outcome == Outcome::Committed { Fate::Committed } else { Fate::RolledBack });
+        }
         match outcome {
             // POINT OF NO RETURN: the decision is durable; from here we only ever complete.
             Outcome::Committed => self.round(Phase::Committing, Task::Commit, |at| matches!(at, Stand::Voted)),
@@ -244,7 +298,7 @@ impl Commit {
     }
 
     fn roll_back(&mut self) -> Vec<Command> {
-        let open = |at: &Stand| matches!(at, Stand::Working | Stand::Voted | Stand::Doomed);
+        let open = |at: &Stand| matches!(at, Stand::Working | Stand::Last | Stand::Voted | Stand::Doomed);
         if self.has(open) { self.round(Phase::RollingBack, Task::Rollback, open) } else { self.rest() }
     }
 

@@ -1,6 +1,7 @@
 //! Where a decision becomes durable. Embedded and served coordinators differ only in the `Decider` a client holds.
 
-use assent_ids::{NodeId, ResourceId, TxId};
+use assent_frame::{Malformed, Reader, Writer};
+use assent_ids::{Mark, NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 
 use crate::{Heuristic, Native, Voice};
@@ -23,9 +24,65 @@ pub struct BranchRecord {
     pub number: u16,
     /// The XID's flags.
     pub flags: u16,
+    /// The XID's mark.
+    pub mark: Option<Mark>,
     /// What the adapter needs later (for PostgreSQL: xid8, system identifier, timeline, database, role), in its own
     /// form; may be empty.
     pub witness: Vec<u8>,
+}
+
+/// How many branches there are.
+const COUNT_BYTES: usize = 2;
+/// Resource, number, flags, mark, and the length of the witness behind them.
+const BRANCH_BYTES: usize = 8 + 2 + 2 + 16 + 4;
+
+/// Lays what is kept of branches in one piece: in the coordinator's log, and in the row of a last resource. Drawn in
+/// docs/format.md, section "Coordinator records". At most 65,535 are laid.
+#[must_use]
+pub fn lay_votes(list: &[BranchRecord]) -> Vec<u8> {
+    // All of it at once: this is done for each decision.
+    let bytes = list.iter().map(|branch| BRANCH_BYTES + branch.witness.len()).sum::<usize>();
+    let mut out = Writer::behind(Vec::with_capacity(COUNT_BYTES + bytes));
+    out.u16(u16::try_from(list.len()).unwrap_or(u16::MAX));
+    for BranchRecord { resource, number, flags, mark, witness } in list.iter().take(usize::from(u16::MAX)) {
+        out.u64(resource.0).u16(*number).u16(Mark::flags(*mark, *flags));
+        if let Some(Mark { resource, table }) = mark {
+            out.u64(resource.0).u64(*table);
+        }
+        out.bytes(witness);
+    }
+    out.into_vec()
+}
+
+/// Reads what [`lay_votes`] laid, and what stands behind it not.
+///
+/// # Errors
+/// [`Malformed`] names the field.
+pub fn take_votes(reader: &mut Reader<'_>) -> Result<Vec<BranchRecord>, Malformed> {
+    let count = reader.u16("branches")?;
+    (0..count)
+        .map(|_| {
+            let (resource, number) = (ResourceId(reader.u64("branch.resource")?), reader.u16("branch.number")?);
+            let (is_marked, flags) = Mark::follows(reader.u16("branch.flags")?);
+            let mark = if is_marked {
+                Some(Mark { resource: ResourceId(reader.u64("mark.resource")?), table: reader.u64("mark.table")? })
+            } else {
+                None
+            };
+            Ok(BranchRecord { resource, number, flags, mark, witness: reader.bytes("branch.witness")?.to_vec() })
+        })
+        .collect()
+}
+
+/// Reads exactly what [`lay_votes`] laid.
+///
+/// # Errors
+/// [`Malformed`], also where more follows.
+pub fn read_votes(bytes: &[u8]) -> Result<Vec<BranchRecord>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let list = take_votes(&mut reader)?;
+    reader.end()?;
+    Ok(list)
 }
 
 /// What a client asks to be decided.
@@ -91,6 +148,28 @@ pub trait Decider: Send + Sync {
     /// # Errors
     /// [`DecideError`]; only `InDoubt` leaves the outcome open.
     fn decide(&self, decision: &Decision) -> Result<Outcome, DecideError>;
+
+    /// Whether recovery here reaches all of these resources and asks rows ([`crate::Verb::Settle`]) before it presumes an abort
+    /// of a marked branch. Never waits. Only then may a last resource decide.
+    fn settles(&self, resources: &[ResourceId]) -> bool {
+        _ = resources;
+        false
+    }
+
+    /// A last resource has decided commit, durably: what a decision keeps, so that recovery finishes it and history tells of it.
+    /// Told before the first branch commits. One way, never waits; what is lost on the way recovery learns from the row.
+    fn noted(&self, decision: &Decision) {
+        _ = decision;
+    }
+
+    /// The last resource has not answered: whether it has decided, as its row says. Where there is none, it is rolled back.
+    ///
+    /// # Errors
+    /// [`DecideError`] of kind `InDoubt`, whatever its reason: the row could not be asked in time, and recovery goes on.
+    fn settle(&self, tx: TxId, mark: Mark) -> Result<Outcome, DecideError> {
+        _ = mark;
+        Err(DecideError { kind: Kind::InDoubt, message: format!("nobody here can ask for the row of {tx}") })
+    }
 
     /// All branches are finished and the client knows the outcome: it may be forgotten. One way, never waits.
     fn finished(&self, tx: TxId);

@@ -79,6 +79,8 @@ pub enum Command {
         /// Whether it is asked for the first time.
         first: bool,
     },
+    /// Ask what the row of the last resource says, which has not answered.
+    Settle,
     /// Tell the decider that the decision may be forgotten: every branch is finished.
     Finished,
     /// Tell the decider that the outcome is known here, and that unfinished branches are left to recovery.
@@ -98,6 +100,8 @@ pub enum Phase {
     Preparing,
     /// The only branch with something to commit was told to commit in one phase.
     OnePhase,
+    /// All others have voted, and the last resource was told to decide.
+    Settling,
     /// The decision has been asked for.
     Deciding,
     /// Told to commit.
@@ -112,12 +116,13 @@ pub enum Phase {
 
 impl Phase {
     /// All of them.
-    pub const ALL: [Phase; 10] = [
+    pub const ALL: [Phase; 11] = [
         Phase::Working,
         Phase::Ending,
         Phase::Stopping,
         Phase::Preparing,
         Phase::OnePhase,
+        Phase::Settling,
         Phase::Deciding,
         Phase::Committing,
         Phase::RollingBack,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use assent_ids::{NodeId, Xid};
+use assent_ids::{NodeId, TxId, Xid};
 use assent_kind::Kind;
 
 /// What a branch is told.
@@ -28,6 +28,14 @@ pub enum Verb {
     Commit(Xid),
     /// xa_commit with TMONEPHASE: the only branch decides for itself.
     CommitOnePhase(Xid),
+    /// Commits the ended branch of a last resource, and keeps the decision in its own transaction: as a row that names the
+    /// transaction. `Done`: both stand. `RolledBack` or `Refused`: neither does, also where recovery was first.
+    CommitLast {
+        /// The branch.
+        xid: Xid,
+        /// Of all branches that wait for this decision, as [`crate::lay_votes`] lays them; recovery reads them back.
+        votes: Vec<u8>,
+    },
     /// xa_rollback, before or after prepare.
     Rollback(Xid),
     /// xa_recover: which prepared or heuristically finished branches of this node are there?
@@ -57,6 +65,27 @@ pub enum Verb {
         /// What [`Resource::witness`] gave when it voted; may be empty.
         witness: Vec<u8>,
     },
+    /// Which row stands for a transaction whose decision may be one; where none does, recovery's own is put there, durably:
+    /// it is rolled back, and [`Verb::CommitLast`] comes too late for ever. Answered by [`Reply::Row`]; `Refused(Busy)` while
+    /// a client is about to commit, `Refused(Invalid)` where this is another table.
+    Settle {
+        /// The coordinator.
+        node: NodeId,
+        /// The transaction.
+        tx: TxId,
+        /// The table, as the branches' [`assent_ids::Mark`] names it.
+        table: u64,
+    },
+    /// The rows of this node that say commit, at most 4,096 of them. Recovery's own that nobody can come too late for any more go.
+    /// Answered by [`Reply::Rows`], also where there is no table.
+    Rows(NodeId),
+    /// These transactions are finished: their rows go.
+    Clear {
+        /// The coordinator.
+        node: NodeId,
+        /// Which.
+        txs: Vec<TxId>,
+    },
 }
 
 /// A branch's vote.
@@ -66,6 +95,9 @@ pub enum Vote {
     Yes,
     /// It changed nothing and is finished (XA_RDONLY).
     ReadOnly,
+    /// To end alone: it has surely written, and may be prepared as any other or, of one branch in a transaction, decide by
+    /// [`Verb::CommitLast`].
+    Decides,
 }
 
 /// How a resource finished a branch on its own.
@@ -139,6 +171,10 @@ pub enum Reply {
     Listed(Vec<Xid>),
     /// The answer to inquire.
     Past(Past),
+    /// The answer to settle: the votes of a row that says commit; none: the row is recovery's.
+    Row(Option<Vec<u8>>),
+    /// The answer to rows.
+    Rows(Vec<(TxId, Vec<u8>)>),
 }
 
 impl Reply {
@@ -149,6 +185,7 @@ impl Reply {
             Reply::Done => "done",
             Reply::Vote(Vote::Yes) => "a vote of yes",
             Reply::Vote(Vote::ReadOnly) => "read-only",
+            Reply::Vote(Vote::Decides) => "ready to decide",
             Reply::RolledBack(_) => "rolled back",
             Reply::Heuristic(..) => "a heuristic outcome",
             Reply::Unknown(_) => "an unknown branch",
@@ -156,7 +193,15 @@ impl Reply {
             Reply::Lost(_) => "a lost answer",
             Reply::Listed(_) => "a list",
             Reply::Past(_) => "what became of a branch",
+            Reply::Row(_) | Reply::Rows(_) => "what rows say",
         }
+    }
+
+    /// The answer of a resource that keeps no decisions to what is asked about them.
+    #[must_use]
+    pub fn without_rows() -> Self {
+        let message = "this resource keeps no decisions".to_owned();
+        Reply::Refused(Kind::Invalid, Native { code: String::new(), message })
     }
 
     /// This answer to [`Verb::Inquire`] as one to the commit of a prepared branch which was answered "unknown" with these
@@ -200,6 +245,13 @@ pub trait Resource: Send {
     /// bytes; empty where there is nothing to say. Forward it in a resource that wraps another one.
     fn witness(&mut self) -> Vec<u8> {
         Vec::new()
+    }
+
+    /// Whether a branch on this connection can decide its transaction by a row of its own ([`Verb::CommitLast`]), and in which
+    /// table, as its [`assent_ids::Mark`] names it. Says no word to the resource. Forward it in a resource that wraps another
+    /// one.
+    fn decides(&mut self) -> Option<u64> {
+        None
     }
 
     /// The branch is left to recovery: give up whatever keeps it from others. Whoever holds an unfinished branch by its

@@ -11,7 +11,7 @@ const NODE: NodeId = NodeId(77);
 
 fn name(counter: u64) -> Xid {
     let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };
-    Branch { node: NODE, tx, resource: ResourceId::of("assets"), number: 0, flags: 0 }.xid()
+    Branch { node: NODE, tx, resource: ResourceId::of("assets"), number: 0, flags: 0, mark: None }.xid()
 }
 
 fn resource(house: &House) -> AssetsResource {

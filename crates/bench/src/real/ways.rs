@@ -105,6 +105,13 @@ impl Ours {
         })
     }
 
+    /// The PostgreSQL decides.
+    pub(super) fn open_last(databases: &Databases) -> Result<Self, BenchError> {
+        let Self { postgres, mariadb } = Self::open(databases)?;
+        let postgres = postgres.last_resource().map_err(|error| BenchError::new(error.kind(), error))?;
+        Ok(Self { postgres, mariadb })
+    }
+
     /// Begin, enlist both, work in both, commit.
     pub(crate) fn transaction(
         &mut self,

@@ -56,5 +56,9 @@ pub(super) const fn name(verb: &Verb) -> &'static str {
         Verb::Inquire { .. } => "inquire",
         Verb::Evict(_) => "evict",
         Verb::Freed { .. } => "freed",
+        Verb::CommitLast { .. } => "commit with a row",
+        Verb::Settle { .. } => "settle",
+        Verb::Rows(_) => "rows",
+        Verb::Clear { .. } => "clear",
     }
 }

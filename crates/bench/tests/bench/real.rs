@@ -27,10 +27,15 @@ fn over_a_network_fewer_messages_are_sent_than_by_hand() {
     let outcome = real::run(folder.path(), &far, |_, _| {}).unwrap();
     assert_eq!(outcome.rtt_us, 500);
     let messages: Vec<f64> = outcome.figures.iter().map(|row| row.messages_per_tx.unwrap()).collect();
-    let [plain, by_hand, embedded] = messages[..] else { panic!("{outcome:?}") };
+    let [plain, by_hand, embedded, last] = messages[..] else { panic!("{outcome:?}") };
     // The counters are asked for once a slice; of a new connection more is asked.
     assert!((6.0..6.9).contains(&plain) && (9.0..9.9).contains(&by_hand), "{messages:?}");
     assert!((6.0..8.0).contains(&embedded), "{messages:?}");
+    // A statement each, the vote of one, the row with its commit, the outcome of the one that voted.
+    assert!((5.0..7.0).contains(&last), "{messages:?}");
+    let [.., embedded, last] = &outcome.figures[..] else { panic!("{outcome:?}") };
+    let syncs = |row: &real::Figures| row.postgres_syncs_per_tx.unwrap() + row.journal_syncs_per_tx.unwrap();
+    assert!(syncs(embedded) > 2.5 && syncs(last) < 1.5, "one durable write in place of three: {embedded:?} {last:?}");
     assert!(outcome.figures.iter().all(|row| row.latency_us.p50 > 1_500.0), "each waits for the network");
 }
 
@@ -39,9 +44,9 @@ fn every_way_is_raced_against_both_floors_and_every_update_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut told = Vec::new();
     let outcome = real::run(folder.path(), &options(&[Workload::BothWrite]), |done, of| told.push((done, of))).unwrap();
-    assert_eq!(told.last(), Some(&(12, 12)), "three ways, two numbers of threads, two rounds");
+    assert_eq!(told.last(), Some(&(16, 16)), "four ways, two numbers of threads, two rounds");
     let rows: Vec<_> = outcome.figures.iter().map(|row| (row.threads, row.way)).collect();
-    let ways = [Way::Plain, Way::ByHand, Way::Embedded];
+    let ways = [Way::Plain, Way::ByHand, Way::Embedded, Way::EmbeddedLast];
     let expected: Vec<_> = [1, 3].into_iter().flat_map(|threads| ways.map(|way| (threads, way))).collect();
     assert_eq!(rows, expected);
     let counted: u64 = outcome.figures.iter().map(|row| row.transactions).sum();

@@ -90,7 +90,9 @@ fn print(outcome: &Outcome) {
                 Way::Plain => "two plain commits",
                 Way::ByHand => "by hand",
                 Way::Embedded => "embedded",
+                Way::EmbeddedLast => "embedded, last resource",
                 Way::Served => "served",
+                Way::ServedLast => "served, last resource",
             }
             .to_owned(),
             format!("{:.0}", row.tps),

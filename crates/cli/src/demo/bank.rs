@@ -61,6 +61,9 @@ impl Bank {
             StoreKind::Postgres => {
                 let mut bank = Postgres::connect(&store.name, &store.url, Limits::WORK)?;
                 bank.work(|client| client.batch_execute("SET lock_timeout = '1s'"))?;
+                if plan.last_resource {
+                    bank = bank.last_resource()?;
+                }
                 Ok(Self::Postgres(bank, plan.table.clone()))
             }
             StoreKind::Mariadb => {
@@ -213,6 +216,10 @@ impl Resource for Bank {
 
     fn witness(&mut self) -> Vec<u8> {
         self.resource_mut().witness()
+    }
+
+    fn decides(&mut self) -> Option<u64> {
+        self.resource_mut().decides()
     }
 
     fn let_go(&mut self) {

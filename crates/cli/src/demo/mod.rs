@@ -185,6 +185,7 @@ fn set(scene: &mut Scene, arguments: &Demo, names: &[String]) -> Result<Plan, Fa
         accounts: arguments.accounts,
         seed: arguments.seed,
         table: format!("assent_demo_{:016x}", RealDice.roll()),
+        last_resource: false,
     };
     for store in &plan.stores {
         Bank::open(store, &plan)?.fill(plan.accounts)?;

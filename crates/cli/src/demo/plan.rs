@@ -56,6 +56,9 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// The table in SQL databases.
     pub(crate) table: String,
+    /// Whether a PostgreSQL decides, where it is the first store of a transaction.
+    #[serde(default)]
+    pub(crate) last_resource: bool,
 }
 
 impl Plan {

@@ -80,9 +80,13 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
-    /// All that make sense, in the order of the table.
-    pub(super) fn all() -> Vec<Self> {
-        let stops = Stop::ALL.iter();
+    /// All that make sense, in the order of the table. By a last resource no commit is decided at the coordinator.
+    pub(super) fn all(by_row: bool) -> Vec<Self> {
+        let is_passed = |stop: &&Stop| match who_passes(**stop) {
+            "coordinator" => !by_row || stop.name().starts_with("agent"),
+            _ => by_row || **stop != Stop::ClientAwaitsRow,
+        };
+        let stops = Stop::ALL.iter().filter(is_passed);
         let rows = stops.flat_map(|stop| Mode::ALL.map(|mode| (*stop, mode)));
         let cells = rows.flat_map(|(stop, mode)| Victim::ALL.map(|victim| Self { stop, mode, victim }));
         cells.filter(Self::makes_sense).collect()
@@ -163,7 +167,12 @@ mod tests {
 
     #[test]
     fn every_stop_point_meets_every_victim_alone_and_under_load() {
-        let cells = Cell::all();
+        let [by_log, by_row] = [Cell::all(false), Cell::all(true)];
+        let of_log = |stop: &Stop| stop.name().starts_with("coordinator");
+        assert!(by_row.iter().all(|it| !of_log(&it.stop)) && by_row.len() > 100, "nobody passes those");
+        assert!(by_log.iter().all(|it| it.stop != Stop::ClientAwaitsRow));
+        let others = by_row.into_iter().filter(|it| !by_log.contains(it));
+        let cells: Vec<Cell> = by_log.iter().copied().chain(others).collect();
         for stop in Stop::ALL {
             for mode in [Mode::Single, Mode::Load] {
                 let victims: Vec<Victim> =
@@ -176,12 +185,12 @@ mod tests {
 
     #[test]
     fn a_short_run_sees_everything_once_and_a_seed_repeats() {
-        let ordered = order(Cell::all(), 7);
-        assert_eq!(ordered, order(Cell::all(), 7));
-        assert_ne!(ordered, order(Cell::all(), 8));
+        let ordered = order(Cell::all(false), 7);
+        assert_eq!(ordered, order(Cell::all(false), 7));
+        assert_ne!(ordered, order(Cell::all(false), 8));
         let first = &ordered[..24];
         let stops: BTreeSet<&str> = first.iter().map(|it| it.stop.name()).collect();
         let rest: BTreeSet<&str> = first.iter().flat_map(|it| [it.mode.name(), it.victim.name()]).collect();
-        assert_eq!((stops.len(), rest.len()), (Stop::ALL.len(), Mode::ALL.len() + Victim::ALL.len()));
+        assert_eq!((stops.len(), rest.len()), (Stop::ALL.len() - 1, Mode::ALL.len() + Victim::ALL.len()));
     }
 }

@@ -55,6 +55,7 @@ impl House {
             accounts: 0,
             seed: arguments.seed,
             table: format!("assent_matrix_{:016x}", RealDice.roll()),
+            last_resource: arguments.last_resource,
         };
         let mut house = Self {
             stage: Stage::new(),

@@ -55,6 +55,9 @@ pub(crate) struct Arguments {
     /// Only cells whose name (stop/mode/victim) contains this.
     #[arg(long, default_value = "")]
     pub(crate) only: String,
+    /// The decision is a row of the PostgreSQL, and not in the coordinator's log.
+    #[arg(long)]
+    pub(crate) last_resource: bool,
     /// The same seed plays the same cells in the same order; when a kill falls still depends on the machine.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -115,7 +118,8 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Result<ExitCode, Failure
 }
 
 fn play(house: &mut House, arguments: &Arguments, json: bool) -> Result<Report, Failure> {
-    let cells: Vec<Cell> = Cell::all().into_iter().filter(|cell| cell.to_string().contains(&arguments.only)).collect();
+    let all = Cell::all(arguments.last_resource);
+    let cells: Vec<Cell> = all.into_iter().filter(|cell| cell.to_string().contains(&arguments.only)).collect();
     if cells.is_empty() {
         return Err(Failure::invalid(format!("no cell's name contains {:?}", arguments.only)));
     }

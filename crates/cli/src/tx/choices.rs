@@ -112,7 +112,7 @@ mod tests {
 
     fn choices(decided: Option<(Outcome, By)>, standing: Standing, may_be_lost: bool, fate: Fate) -> [Choice; 4] {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter: 1 };
-        let xid = Branch { node: NodeId(1), tx, resource: ResourceId::of("a"), number: 0, flags: 0 }.xid();
+        let xid = Branch { node: NodeId(1), tx, resource: ResourceId::of("a"), number: 0, flags: 0, mark: None }.xid();
         let branch = BranchView {
             resource: "orders",
             xid,

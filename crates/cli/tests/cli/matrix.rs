@@ -72,6 +72,13 @@ fn the_same_over_a_mariadb_with_its_binlog() {
     judge(&report, 3, 10);
 }
 
+/// The decision is a row of the PostgreSQL: who dies before it is written, behind it, or in between, everybody follows it.
+#[test]
+fn the_same_by_a_last_resource() {
+    let report = play("35", &["--last-resource", "--cells", "18", "--restarts", "6"], "");
+    judge(&report, 8, 50);
+}
+
 fn judge(report: &serde_json::Value, plays_min: usize, committed_min: u64) {
     let plays = report["plays"].as_array().unwrap();
     assert!(plays.len() >= plays_min, "too few cells for a slice: {}", plays.len());

@@ -308,7 +308,7 @@ fn a_prepared_branch_holds_its_assets_through_a_fail_over_and_is_resolved_at_the
     let node = NodeId(7);
     let name = |counter| {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };
-        Branch { node, tx, resource: ResourceId::of("assets"), number: 0, flags: 0 }.xid()
+        Branch { node, tx, resource: ResourceId::of("assets"), number: 0, flags: 0, mark: None }.xid()
     };
     let connector = RemoteAssetsConnector::new("assets", options(), Arc::new(RealClock));
     let mut one = RemoteAssets::connect("assets", options(), Arc::new(RealClock)).unwrap();

@@ -190,7 +190,7 @@ impl Client {
         let next = self.committed + 1;
         let incarnation = Incarnation { epoch: Epoch(1), number: self.number };
         let tx = TxId { incarnation, counter: self.step };
-        let xid = Branch { node: NODE, tx, resource: ResourceId::of("kv"), number: 0, flags: 0 }.xid();
+        let xid = Branch { node: NODE, tx, resource: ResourceId::of("kv"), number: 0, flags: 0, mark: None }.xid();
         self.branch = Some((xid, next, Stage::Asked));
         reply(link, &Request::Start(xid))?;
         let (x, y, value) = (key(self.number, "x"), key(self.number, "y"), value(next, false));

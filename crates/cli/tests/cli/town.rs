@@ -255,8 +255,9 @@ impl Town {
         let decisions = link(&self.served, role);
         let (node, session) = (decisions.welcome().node, decisions.welcome().session.unwrap());
         let tx = TxId { incarnation: session.incarnation, counter: 1 };
-        let name =
-            |resource: &str, number| Branch { node, tx, resource: ResourceId::of(resource), number, flags: 0 }.xid();
+        let name = |resource: &str, number| {
+            Branch { node, tx, resource: ResourceId::of(resource), number, flags: 0, mark: None }.xid()
+        };
         let xids = [name(BANK, 0), name(SHOP, 1)];
         let mut bank = Postgres::connect(BANK, &self.rules.bank, Limits::WORK).unwrap();
         let mut shop = Mariadb::connect(SHOP, &variable("ASSENT_TEST_MARIADB"), Limits::WORK).unwrap();
@@ -315,6 +316,7 @@ impl Voted {
                 resource: *resource,
                 number: *number,
                 flags: *flags,
+                mark: None,
                 witness,
             })
             .collect();

@@ -97,7 +97,7 @@ fn prepared(pair: &Pair, counter: u64, key: &[u8]) -> Prepared {
     let incarnation = decisions.welcome().session.unwrap().incarnation;
     let tx = TxId { incarnation, counter };
     let node = decisions.welcome().node;
-    let branch = Branch { node, tx, resource: ResourceId::of(NAME), number: 0, flags: 0 };
+    let branch = Branch { node, tx, resource: ResourceId::of(NAME), number: 0, flags: 0, mark: None };
     let xid = branch.xid();
     let ops = vec![Op::Put { keyspace: 0, key, value: b"paid" }];
     let requests = [
@@ -191,7 +191,7 @@ fn a_word_that_cannot_be_done_now_names_the_branches_that_stay_open() {
 fn a_heuristic_outcome_stays_listed_over_a_kill_until_a_person_forgets_it_and_the_log_keeps_it() {
     let pair = pair("");
     let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
-    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, mark: None, witness: b"" };
     let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
     decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
     // A person rolled the branch back by hand before it was told: its client learns that and tells it.
@@ -290,7 +290,7 @@ fn inventory(folder: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, V
 fn whoever_reads_a_folder_writes_nothing_into_it_and_says_names_where_a_configuration_has_them() {
     let pair = pair("");
     let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
-    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, mark: None, witness: b"" };
     let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
     decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
     let config = pair.folder.path().join("coordinator").join("assent.toml");
@@ -332,7 +332,7 @@ fn a_lazy_coordinator_says_so_counts_its_window_and_a_killed_process_loses_nothi
     let said = std::fs::read_to_string(pair.folder.path().join("coordinator").join("said")).unwrap();
     assert_eq!(said.matches("RPO > 0").count(), 1, "{said}");
     let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
-    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, mark: None, witness: b"" };
     let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
     decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
     let metrics = pair.coordinator.get("/metrics");
@@ -354,7 +354,7 @@ fn a_lazy_coordinator_says_so_counts_its_window_and_a_killed_process_loses_nothi
 fn a_state_table_keeps_decisions_over_a_kill_and_says_that_it_keeps_no_history() {
     let pair = pair("engine = \"table\"\n");
     let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
-    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, witness: b"" };
+    let record = BranchRecord { resource: branch.resource, number: 0, flags: 0, mark: None, witness: b"" };
     let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![record] };
     decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
     let pair = pair.again();

@@ -25,6 +25,8 @@ pub(crate) struct Double {
     tale: Tale,
     answers: Answers,
     sent: Option<&'static str>,
+    /// Where it can decide.
+    pub(crate) table: Option<u64>,
     /// Whether it would rather work in `receive`.
     pub(crate) defers: bool,
     pub(crate) work: u32,
@@ -41,7 +43,7 @@ impl Double {
         tale: &Tale,
         answers: impl FnMut(&str) -> Option<Reply> + Send + 'static,
     ) -> Self {
-        Self { name, tale: tale.clone(), answers: Box::new(answers), sent: None, defers: false, work: 0 }
+        Self { name, tale: tale.clone(), answers: Box::new(answers), sent: None, table: None, defers: false, work: 0 }
     }
 
     /// Answers this the first `times` that it is told this verb.
@@ -74,6 +76,10 @@ const fn name(verb: &Verb) -> &'static str {
         Verb::Inquire { .. } => "inquire",
         Verb::Evict(_) => "evict",
         Verb::Freed { .. } => "freed",
+        Verb::CommitLast { .. } => "commit-last",
+        Verb::Settle { .. } => "settle",
+        Verb::Rows(_) => "rows",
+        Verb::Clear { .. } => "clear",
     }
 }
 
@@ -101,8 +107,16 @@ impl Resource for Double {
     fn receive(&mut self) -> Reply {
         let verb = self.sent.take().unwrap();
         self.tale.tell(self.name, "!");
-        let usual = if verb == "prepare" { Reply::Vote(Vote::Yes) } else { Reply::Done };
+        let usual = match verb {
+            "prepare" => Reply::Vote(Vote::Yes),
+            "end" if self.table.is_some() => Reply::Vote(Vote::Decides),
+            _ => Reply::Done,
+        };
         (self.answers)(verb).unwrap_or(usual)
+    }
+
+    fn decides(&mut self) -> Option<u64> {
+        self.table
     }
 
     fn let_go(&mut self) {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use assent_client::{Client, Counts, Known, Retries};
 use assent_coordinator::history::{self, Filter, Vote as Voted};
-use assent_coordinator::{Config, Coordinator, Identity};
+use assent_coordinator::{Agent, Config, Coordinator, Identity};
 use assent_journal::{Config as JournalConfig, Journal};
 use assent_kind::Kind;
 use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
-use assent_xa::{Heuristic, Past, Reply, Vote};
+use assent_xa::{Connector, Heuristic, Native, Past, Reply, Resource, Vote};
 use tempfile::TempDir;
 
 use super::double::{Double, Tale, said};
@@ -390,12 +390,12 @@ fn a_branch_that_is_unknown_to_its_commit_is_asked_for_what_became_of_it() {
 
 struct Far;
 
-impl assent_xa::Connector for Far {
+impl Connector for Far {
     fn name(&self) -> &str {
         "far"
     }
 
-    fn connect(&self) -> Result<Box<dyn assent_xa::Resource>, (Kind, assent_xa::Native)> {
+    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
         RealClock.sleep(std::time::Duration::from_millis(30));
         Ok(Box::new(assent_resources::Dummy::new("far")))
     }
@@ -405,7 +405,7 @@ impl assent_xa::Connector for Far {
 fn who_has_started_a_caretaker_may_begin_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (coordinator, _log) = coordinator(folder.path());
-    let agent = assent_coordinator::Agent::new(Arc::clone(&coordinator), vec![Box::new(Far)], Arc::new(RealClock));
+    let agent = Agent::new(Arc::clone(&coordinator), vec![Box::new(Far)], Arc::new(RealClock));
     assert!(coordinator.handshake("early").is_err(), "another process of this node may be at work");
     let clock = Arc::new(RealClock);
     let caretaker =
@@ -434,4 +434,77 @@ fn threads_share_a_client_and_never_a_name() {
         }
     });
     assert_eq!(house.commits_decided(), 200);
+}
+
+/// Registered, and away.
+struct Away(&'static str);
+
+impl Connector for Away {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn connect(&self) -> Result<Box<dyn Resource>, (Kind, Native)> {
+        Err((Kind::Unavailable, said("away")))
+    }
+}
+
+fn attended(house: &House, names: &[&'static str]) -> Agent {
+    let connectors = names.iter().map(|name| Box::new(Away(name)) as Box<dyn Connector>).collect();
+    Agent::new(Arc::clone(&house.coordinator), connectors, Arc::new(RealClock))
+}
+
+#[test]
+fn the_last_resource_decides_with_its_commit_and_nobody_else_is_asked() {
+    let house = house();
+    let _agent = attended(&house, &["a", "b"]);
+    let (mut a, mut b) = (Double::new("a", &house.tale), Double::new("b", &house.tale));
+    a.table = Some(7);
+    let mut tx = house.client.begin().unwrap();
+    [&mut a, &mut b].into_iter().for_each(|branch| drop(tx.enlist(branch)));
+    let name = tx.tx();
+    tx.commit().unwrap();
+    let told = "a start, b start, a !, b !, a end, b end, a !, b !, b prepare, b !, a commit-last, a !, b commit, b !";
+    assert_eq!(house.tale.take(), told);
+    assert_eq!(house.commits_decided(), 1, "kept for history");
+    assert_eq!(house.client.ask(name), Ok(Known::Unknown), "finished, and forgotten");
+
+    // It could not commit: the other one is rolled back, and nothing was decided.
+    let refused = Reply::RolledBack(said("recovery was first"));
+    let mut a = Double::stumbling("a", &house.tale, "commit-last", 1, refused);
+    a.table = Some(7);
+    let mut tx = house.client.begin().unwrap();
+    [&mut a, &mut b].into_iter().for_each(|branch| drop(tx.enlist(branch)));
+    assert_eq!(tx.commit().unwrap_err().kind, Kind::RolledBack);
+    assert!(house.tale.take().ends_with("a commit-last, a !, b rollback, b !"));
+    assert_eq!(house.commits_decided(), 1);
+}
+
+#[test]
+fn the_ordinary_way_is_taken_where_a_row_could_not_be_asked_for_or_does_not_decide() {
+    let ordinary = "b prepare, c prepare, b !, c !";
+    let all = "a prepare, b prepare, c prepare, a !, b !, c !";
+    // Registered; in which place the one that can decide is enlisted; what is told.
+    let cases: [(&[&'static str], usize, &str); 4] = [
+        (&["a", "b", "c"], 0, ordinary),
+        // Recovery does not reach all branches; or none: nobody attends.
+        (&["a", "b"], 0, all),
+        (&["b", "c"], 0, all),
+        // Who began before it cannot say so in its name.
+        (&["a", "b", "c"], 1, "b prepare"),
+    ];
+    for (registered, place, expected) in cases {
+        let house = house();
+        let _agent = attended(&house, registered);
+        RealClock.sleep(std::time::Duration::from_millis(1_050));
+        let mut branches = ["a", "b", "c"].map(|name| Double::new(name, &house.tale));
+        branches[0].table = Some(7);
+        branches.rotate_right(place);
+        let mut tx = house.client.begin().unwrap();
+        branches.iter_mut().for_each(|branch| drop(tx.enlist(branch)));
+        tx.commit().unwrap();
+        let told = house.tale.take();
+        assert!(told.contains(expected), "{registered:?} {place}: {told}");
+        assert_eq!(told.contains("commit-last"), expected == ordinary, "{told}");
+    }
 }

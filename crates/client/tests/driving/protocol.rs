@@ -222,8 +222,9 @@ impl World {
         one.counter += 1;
         let tx = TxId { incarnation: one.session.incarnation, counter: one.counter };
         let node = self.house.coordinator.node();
-        let xid =
-            |at: usize| Branch { node, tx, resource: ResourceId::of(NAMES[at]), number: number(at), flags: 0 }.xid();
+        let xid = |at: usize| {
+            Branch { node, tx, resource: ResourceId::of(NAMES[at]), number: number(at), flags: 0, mark: None }.xid()
+        };
         let xids = [xid(0), xid(1)];
         let wrote = [true, self.rng.below(6) > 0];
         let mut word = Event::Commit;
@@ -269,6 +270,7 @@ impl World {
                     let decision = Decision { tx, outcome: Outcome::Committed, first, branches };
                     self.net.push(Message::Decide { client, id, decision });
                 }
+                Command::Settle => unreachable!("nobody is a last resource here"),
                 Command::Finished => {
                     work.owes = false;
                     self.net.push(Message::Finished(tx));
@@ -454,7 +456,7 @@ impl World {
 
 fn record(work: &Work, at: usize) -> BranchRecord {
     let resource = ResourceId::of(NAMES[at]);
-    BranchRecord { resource, number: number(at), flags: 0, witness: work.witness[at].clone() }
+    BranchRecord { resource, number: number(at), flags: 0, mark: None, witness: work.witness[at].clone() }
 }
 
 fn number(at: usize) -> u16 {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
+use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};
 
@@ -23,6 +23,112 @@ pub(crate) enum Trouble {
     Refuses,
     /// It has finished every branch by itself, like this.
     Heuristic(Heuristic),
+}
+
+/// The number of every bank's table of rows.
+pub(crate) const TABLE: u64 = 77;
+
+/// Decisions that are rows, and the clients' transactions that write them, as a database has them.
+#[derive(Default)]
+pub(crate) struct Rows {
+    /// Votes of the clients'; none: recovery's. And the number of the transaction that wrote it.
+    pub(crate) standing: BTreeMap<TxId, (Option<Vec<u8>>, u64)>,
+    /// Clients' transactions that are open, and their numbers.
+    open: BTreeMap<TxId, u64>,
+    number: u64,
+    /// Clients' last messages on their way.
+    pub(crate) sent: Vec<(TxId, Vec<u8>)>,
+    /// Written, and not committed yet.
+    written: BTreeMap<TxId, Vec<u8>>,
+    /// What they were answered.
+    answers: BTreeMap<TxId, bool>,
+    /// Ever.
+    pub(crate) committed: BTreeSet<TxId>,
+    /// Rules left out.
+    pub(crate) drops_early: bool,
+    pub(crate) overwrites: bool,
+    pub(crate) does_not_wait: bool,
+}
+
+impl Rows {
+    pub(crate) fn begin(&mut self, tx: TxId) {
+        self.number += 1;
+        self.open.insert(tx, self.number);
+    }
+
+    /// Rolled back, or its session is gone.
+    pub(crate) fn end(&mut self, tx: TxId) {
+        self.open.remove(&tx);
+        self.written.remove(&tx);
+    }
+
+    pub(crate) fn all_end(&mut self) {
+        self.open.clear();
+        self.written.clear();
+        self.sent.clear();
+    }
+
+    /// A client's message, in two steps: the row, the commit.
+    pub(crate) fn arrives(&mut self, at: usize) {
+        let (tx, votes) = self.sent[at].clone();
+        let Some(number) = self.open.get(&tx).copied() else {
+            self.sent.remove(at);
+            return;
+        };
+        let is_taken = self.standing.contains_key(&tx);
+        if self.written.remove(&tx).is_some() || is_taken {
+            self.sent.remove(at);
+            self.open.remove(&tx);
+            self.answers.insert(tx, !is_taken);
+            if !is_taken {
+                self.standing.insert(tx, (Some(votes), number));
+                self.committed.insert(tx);
+            }
+        } else {
+            self.written.insert(tx, votes);
+        }
+    }
+
+    pub(crate) fn answer(&self, tx: TxId) -> Option<bool> {
+        self.answers.get(&tx).copied()
+    }
+
+    fn say(&mut self, verb: &Verb) -> Reply {
+        match verb {
+            Verb::Settle { tx, table, .. } => self.settle(*tx, *table),
+            Verb::Rows(_) => self.list(),
+            Verb::Clear { txs, .. } => {
+                txs.iter().for_each(|tx| drop(self.standing.remove(tx)));
+                Reply::Done
+            }
+            _ => Reply::without_rows(),
+        }
+    }
+
+    fn settle(&mut self, tx: TxId, table: u64) -> Reply {
+        if table != TABLE {
+            return Reply::Refused(Kind::Invalid, native("another table"));
+        }
+        if self.written.contains_key(&tx) && !self.does_not_wait {
+            return Reply::Refused(Kind::Busy, native("a client is about to commit"));
+        }
+        self.number += 1;
+        if self.does_not_wait && self.written.contains_key(&tx) {
+            return Reply::Row(None);
+        }
+        if self.overwrites {
+            self.standing.insert(tx, (None, self.number));
+        }
+        let (votes, _) = self.standing.entry(tx).or_insert((None, self.number));
+        Reply::Row(votes.clone())
+    }
+
+    fn list(&mut self) -> Reply {
+        let oldest = self.open.values().copied().min().unwrap_or(u64::MAX);
+        let drops_early = self.drops_early;
+        self.standing.retain(|_, (votes, number)| votes.is_some() || (*number >= oldest && !drops_early));
+        Reply::Rows(self.standing.iter().filter_map(|(tx, (votes, _))| Some((*tx, votes.clone()?))).collect())
+    }
 }
 
 /// Something that happens while an answer is on its way.
@@ -64,6 +170,7 @@ pub(crate) struct Vault {
     /// Which connection has claimed the node's branches.
     pub(crate) claims: BTreeMap<NodeId, u64>,
     pub(crate) verbs: BTreeMap<&'static str, u64>,
+    pub(crate) rows: Rows,
 }
 
 /// Clones are the same bank.
@@ -108,7 +215,7 @@ impl Bank {
     }
 
     pub(crate) fn xid(&self, node: NodeId, tx: TxId, number: u16) -> Xid {
-        Branch { node, tx, resource: ResourceId::of(&self.name), number, flags: 0 }.xid()
+        Branch { node, tx, resource: ResourceId::of(&self.name), number, flags: 0, mark: None }.xid()
     }
 
     /// A branch that a client has prepared.
@@ -116,6 +223,16 @@ impl Bank {
         let xid = self.xid(node, tx, number);
         self.vault().prepared.insert(xid);
         xid
+    }
+
+    /// The name of a branch whose decision may be a row.
+    pub(crate) fn marked(&self, node: NodeId, tx: TxId, number: u16, mark: Mark) -> Xid {
+        Branch { mark: Some(mark), ..self.xid(node, tx, number).branch().unwrap() }.xid()
+    }
+
+    pub(crate) fn prepare_marked(&self, node: NodeId, tx: TxId, number: u16, mark: Mark) {
+        let xid = self.marked(node, tx, number, mark);
+        self.vault().prepared.insert(xid);
     }
 
     pub(crate) fn trouble(&self, trouble: Option<Trouble>) {
@@ -170,6 +287,7 @@ impl Bank {
             },
             Verb::Evict(xid) => vault.evict(&xid),
             Verb::Freed { xid, .. } => vault.freed(&xid),
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => vault.rows.say(&verb),
             Verb::Inquire { xid, witness } => {
                 vault.witnesses.push(witness);
                 Reply::Past(vault.past(&xid))
@@ -257,6 +375,10 @@ fn named(verb: &Verb) -> (&'static str, Option<Xid>) {
         Verb::Inquire { xid, .. } => ("inquire", Some(*xid)),
         Verb::Evict(xid) => ("evict", Some(*xid)),
         Verb::Freed { xid, .. } => ("freed", Some(*xid)),
+        Verb::CommitLast { xid, .. } => ("commit last", Some(*xid)),
+        Verb::Settle { .. } => ("settle", None),
+        Verb::Rows(_) => ("rows", None),
+        Verb::Clear { .. } => ("clear", None),
     }
 }
 

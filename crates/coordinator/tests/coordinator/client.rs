@@ -14,7 +14,7 @@ pub(crate) fn transfer(decider: &dyn Decider, banks: &[Bank]) -> Report {
         .zip(banks)
         .map(|(number, bank)| {
             let mut teller = bank.teller();
-            let branch = Branch { node, tx, resource: ResourceId::of(teller.name()), number, flags: 0 };
+            let branch = Branch { node, tx, resource: ResourceId::of(teller.name()), number, flags: 0, mark: None };
             teller.call(Verb::Start(branch.xid()));
             (teller, branch)
         })
@@ -34,12 +34,13 @@ pub(crate) fn transfer(decider: &dyn Decider, banks: &[Bank]) -> Report {
                 Command::Decide { yes, first } => {
                     let record = |number: &u16| {
                         let Branch { resource, number, flags, .. } = branches[usize::from(*number)].1;
-                        BranchRecord { resource, number, flags, witness: Vec::new() }
+                        BranchRecord { resource, number, flags, mark: None, witness: Vec::new() }
                     };
                     let branches = yes.iter().map(record).collect();
                     let decision = Decision { tx, outcome: Outcome::Committed, first, branches };
                     next.extend(commit.step(Event::from(decider.decide(&decision))).unwrap());
                 }
+                Command::Settle => unreachable!("no bank is a last resource here"),
                 Command::Finished => decider.finished(tx),
                 Command::Acknowledged => decider.acknowledged(tx),
             }

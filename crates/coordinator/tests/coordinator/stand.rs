@@ -99,7 +99,7 @@ pub(crate) fn tx(session: &Session, counter: u64) -> TxId {
 }
 
 pub(crate) fn branch(name: &str, number: u16) -> BranchRecord {
-    BranchRecord { resource: ResourceId::of(name), number, flags: 0, witness: Vec::new() }
+    BranchRecord { resource: ResourceId::of(name), number, flags: 0, mark: None, witness: Vec::new() }
 }
 
 pub(crate) fn decision(tx: TxId, outcome: Outcome, first: bool) -> Decision {

@@ -153,7 +153,7 @@ fn a_branch_without_changes_is_read_only_and_one_of_our_coordinators_is_listed_f
     drop(docs[0].0.edit().unwrap());
     let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     let tx = TxId { incarnation, counter: 7 };
-    let ours = Branch { node: NodeId(5), tx, resource: ResourceId(1), number: 0, flags: 0 }.xid();
+    let ours = Branch { node: NodeId(5), tx, resource: ResourceId(1), number: 0, flags: 0, mark: None }.xid();
     prepare(&desk.db, &ours, &docs[..1], "2");
     prepare(&desk.db, &xid(2), &docs[1..], "2");
     assert_eq!(desk.db.in_doubt().len(), 2);

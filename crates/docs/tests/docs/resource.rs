@@ -19,7 +19,7 @@ const NODE: NodeId = NodeId(5);
 
 fn xid(counter: u64) -> Xid {
     let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter };
-    Branch { node: NODE, tx, resource: ResourceId(1), number: 0, flags: 0 }.xid()
+    Branch { node: NODE, tx, resource: ResourceId(1), number: 0, flags: 0, mark: None }.xid()
 }
 
 /// A database with documents "a" and "b", shared with a connection.

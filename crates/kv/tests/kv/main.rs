@@ -68,7 +68,7 @@ pub const NODE: NodeId = NodeId(77);
 pub fn xid(counter: u64) -> Xid {
     let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     let tx = TxId { incarnation, counter };
-    Branch { node: NODE, tx, resource: ResourceId::of("kv"), number: 0, flags: 0 }.xid()
+    Branch { node: NODE, tx, resource: ResourceId::of("kv"), number: 0, flags: 0, mark: None }.xid()
 }
 
 /// A store on a simulated disk, with the log beneath it in sight.

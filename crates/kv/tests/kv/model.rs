@@ -347,6 +347,7 @@ fn vote(kv: &Kv, model: &mut Model, number: u64, rng: &mut Rng) {
         }
         Ok(_) if must => panic!("somebody was before branch {number}: {branch:?}"),
         Ok(_) if branch.writes.is_empty() => {}
+        Ok(Vote::Decides) => panic!("a store decides nothing"),
         Ok(Vote::Yes) => _ = model.prepared.insert(number, branch.writes),
         Ok(Vote::ReadOnly) => {
             assert!(one_phase);

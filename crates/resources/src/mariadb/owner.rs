@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn only_branches_of_assent_have_an_owner() {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(3), number: 1 }, counter: 42 };
-        let xid = Branch { node: NodeId(7), tx, resource: ResourceId(1), number: 0, flags: 0 }.xid();
+        let xid = Branch { node: NodeId(7), tx, resource: ResourceId(1), number: 0, flags: 0, mark: None }.xid();
         assert_eq!(Owner::of(&xid), Some(Owner { node: NodeId(7), incarnation: tx.incarnation }));
         assert_eq!(Owner::of(&Xid::new(1, xid.gtrid(), xid.bqual()).unwrap()), None);
     }

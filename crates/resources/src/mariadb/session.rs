@@ -528,6 +528,7 @@ impl kept::Session for Session {
             Plan::End { xid, .. } => self.end(xid),
             Plan::Prepare(xid) => self.prepare(xid),
             Plan::CommitOnePhase(xid) => self.commit_one_phase(xid),
+            Plan::CommitLast(_) => Reply::without_rows(),
             Plan::VoteNo(xid) => match self.roll_back_open(xid) {
                 Reply::Done => Reply::RolledBack(said("the work was reported failed when it ended".to_owned())),
                 other => other,
@@ -541,7 +542,7 @@ impl kept::Session for Session {
                 Verb::Inquire { xid, witness } => self.inquire(xid, witness),
                 Verb::Evict(xid) => self.evict(xid),
                 Verb::Freed { xid, witness } => self.freed(xid, witness),
-                _ => Reply::Refused(Kind::Internal, said("only recovery asks this".to_owned())),
+                _ => Reply::without_rows(),
             },
         }
     }

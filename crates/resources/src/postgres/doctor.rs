@@ -65,6 +65,8 @@ pub struct PostgresFacts {
     pub replicas: Replicas,
     /// Whether this role may read where an older timeline ended.
     pub reads_history: bool,
+    /// Whether this role may settle and clear what last resources keep here; none where there is no such table.
+    pub keeps_rows: Option<bool>,
     /// The timeouts that are set, by name, in milliseconds.
     pub timeouts_ms: Vec<(String, u64)>,
     /// Its clock against ours.
@@ -116,6 +118,11 @@ const REPLICAS: &str = "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('
      WHERE s.active_pid = r.pid AND s.slot_type = 'logical')";
 const SYSTEM: &str = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
 const HISTORY: &str = "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_read_file(text)', 'execute')";
+/// Of recovery's side.
+const ROWS: &str = "SELECT pg_catalog.has_schema_privilege(space.oid, 'USAGE') AND pg_catalog.has_table_privilege(kept.oid, 'SELECT') \
+     AND pg_catalog.has_table_privilege(kept.oid, 'INSERT') AND pg_catalog.has_table_privilege(kept.oid, 'DELETE') \
+     FROM pg_catalog.pg_class AS kept JOIN pg_catalog.pg_namespace AS space ON space.oid = kept.relnamespace \
+     WHERE space.nspname = 'assent_rows' AND kept.relname = 'decisions'";
 const CLOCK: &str = "SELECT pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)";
 
 /// Asks.
@@ -180,6 +187,7 @@ fn ask(
     // A role may be forbidden to know it; then copies are not told apart from strangers.
     let system = rows(SYSTEM).ok().and_then(|rows| rows.into_iter().flatten().next());
     let reads_history = rows(HISTORY)?.first().is_some_and(|row| text(row, 0) == "t");
+    let keeps_rows = rows(ROWS)?.first().map(|row| text(row, 0) == "t");
     let before_ms = clock.wall_ms();
     let there_ms = rows(CLOCK)?.first().and_then(|row| text(row, 0).parse().ok()).unwrap_or_default();
     let clock_ahead_ms = ahead_ms(there_ms, before_ms, clock.wall_ms());
@@ -201,6 +209,7 @@ fn ask(
         synchronous_standby_names,
         replicas,
         reads_history,
+        keeps_rows,
         timeouts_ms,
         clock_ahead_ms,
         proxy,
@@ -243,6 +252,12 @@ pub(crate) fn judge(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
     }
     judge_prepared(facts, sheet);
     judge_replicas(facts, sheet);
+    if facts.keeps_rows == Some(false) {
+        sheet.error(
+            format!("role {role:?} may not settle what last resources keep in assent_rows.decisions: what they leave in doubt stays so"),
+            format!("as the table's owner: GRANT USAGE ON SCHEMA assent_rows TO {role:?}; GRANT SELECT, INSERT, DELETE ON assent_rows.decisions TO {role:?}"),
+        );
+    }
     judge_timeouts(facts, sheet);
     sheet.clock(facts.clock_ahead_ms);
 }

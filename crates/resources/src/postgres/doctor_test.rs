@@ -24,6 +24,7 @@ fn healthy() -> PostgresFacts {
         synchronous_standby_names: String::new(),
         replicas: Replicas::default(),
         reads_history: true,
+        keeps_rows: None,
         timeouts_ms: Vec::new(),
         clock_ahead_ms: 3,
         proxy: Proxy::default(),
@@ -54,6 +55,15 @@ fn a_healthy_server_is_described_and_nothing_else() {
         assert!(found[0].what.contains(word), "{word}: {}", found[0].what);
     }
     assert_eq!(found[1].what, "0 of 100 prepared transactions, 0 of them of Assent");
+}
+
+#[test]
+fn who_may_not_settle_a_last_resources_rows_is_told_what_gives_the_right() {
+    let without = findings(PostgresFacts { keeps_rows: Some(false), ..healthy() });
+    let found = without.iter().find(|it| it.what.contains("assent_rows.decisions")).unwrap();
+    assert!(found.severity == Error && found.advice.contains("GRANT SELECT, INSERT, DELETE"), "{found:?}");
+    let with = findings(PostgresFacts { keeps_rows: Some(true), ..healthy() });
+    assert!(with.iter().all(|it| it.severity == Well), "{with:?}");
 }
 
 type Change = fn(&mut PostgresFacts);

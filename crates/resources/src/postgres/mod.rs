@@ -13,6 +13,7 @@ mod client;
 mod codes;
 pub(crate) mod doctor;
 mod failure;
+pub(crate) mod last;
 mod line;
 mod pace;
 mod prepared;
@@ -97,6 +98,33 @@ impl Postgres {
         self
     }
 
+    /// From now on a branch on this connection that is enlisted before all others, and has written rows, decides its transaction:
+    /// it is not prepared, and takes no slot for prepared transactions, but commits together with a row of `assent_rows.decisions`
+    /// that says so, when all others have voted. One durable write less at the coordinator, and one less here. As safe as the
+    /// ordinary way, and asked for one connection at a time: where it cannot be (the coordinator does not attend this resource,
+    /// two branches would, nothing was written) the ordinary one is taken.
+    ///
+    /// Makes schema `assent_rows` and the table where they are missing.
+    ///
+    /// # Errors
+    /// [`ResourceError::Connect`]: `Denied` where this role may not make the table, with the SQL that does, or may not write to
+    /// it; `Invalid` on a connection of the caller's own ([`Postgres::over`]).
+    pub fn last_resource(mut self) -> Result<Self, ResourceError> {
+        let opened = match self.kept.with(Session::open_last) {
+            Ok(opened) => opened,
+            Err(NotHere::UnderWay) => Err((Kind::Busy, said("a verb is under way".to_owned()))),
+            Err(NotHere::Gone(native)) => Err((Kind::Unavailable, native)),
+        };
+        let place = || "the connection that was opened".to_owned();
+        opened.map_err(|(kind, native)| ResourceError::Connect {
+            name: self.name.clone(),
+            place: place(),
+            kind,
+            native,
+        })?;
+        Ok(self)
+    }
+
     /// Lends the connection for the caller's own statements: within the branch between its start and its end, each
     /// for itself outside. Do not end the transaction here: the branch would be unknown when it is asked to vote, and
     /// in doubt if it is the only one.
@@ -138,6 +166,10 @@ impl Resource for Postgres {
     /// Transaction number, place in the log, server and role, as `witness.rs` writes them.
     fn witness(&mut self) -> Vec<u8> {
         self.kept.with(|session| session.witness.clone()).unwrap_or_default()
+    }
+
+    fn decides(&mut self) -> Option<u64> {
+        self.kept.with(|session| session.last).ok().flatten()
     }
 
     fn let_go(&mut self) {

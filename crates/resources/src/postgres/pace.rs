@@ -104,6 +104,11 @@ impl Pace {
         std::mem::replace(&mut self.work, Work { wrote: false, did_else: false })
     }
 
+    /// Whether rows were written since a branch has begun.
+    pub(super) const fn has_written(&self) -> bool {
+        self.work.wrote
+    }
+
     /// Whether every answer has ended, and nothing else has begun.
     pub(super) const fn is_quiet(&self) -> bool {
         self.owed == 0 && self.answered.is_between()

@@ -133,7 +133,7 @@ impl Seen {
 
 impl Session {
     /// The rows behind [`SIDE`], of a primary that nobody pools.
-    fn ask_primary(&mut self, question: &str) -> Result<Vec<Row>, Reply> {
+    pub(super) fn ask_primary(&mut self, question: &str) -> Result<Vec<Row>, Reply> {
         let answer = self.ask(|_| format!("{SIDE}; {question}")).map_err(|failure| failure.judged(Step::Other))?;
         let mut rows = answer.into_iter();
         match rows.next().as_ref().and_then(|row| row.word(0)) {
@@ -318,7 +318,9 @@ mod tests {
     #[test]
     fn foreign_gids_are_ignored() {
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 2 }, counter: 3 };
-        let of = |node| Branch { node: NodeId(node), tx, resource: ResourceId::of("a"), number: 0, flags: 0 }.xid();
+        let of = |node| {
+            Branch { node: NodeId(node), tx, resource: ResourceId::of("a"), number: 0, flags: 0, mark: None }.xid()
+        };
         let (mine, other) = (of(7), of(8));
         let same_bytes = Xid::new(1, mine.gtrid(), mine.bqual()).unwrap();
         let gids = [mine, other, same_bytes].map(|xid| xid.to_gid());

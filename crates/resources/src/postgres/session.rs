@@ -56,15 +56,15 @@ const WROTE_ELSEWHERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS
 
 /// One connection.
 pub(crate) struct Session {
-    client: PostgresClient,
+    pub(super) client: PostgresClient,
     pub(super) resource: ResourceId,
-    stand: Stand,
+    pub(super) stand: Stand,
     /// Whether a branch is asked at its end if it wrote anything.
     pub(super) asking: Asking,
     /// Set by the server's notice that BEGIN found a transaction open. Never set on a connection of the caller's,
     /// whose notices go elsewhere.
     was_open: Arc<AtomicBool>,
-    place: Place,
+    pub(super) place: Place,
     /// What the branch has said of itself since it ended.
     evidence: Option<Evidence>,
     /// Of the last vote.
@@ -82,7 +82,9 @@ pub(crate) struct Session {
     /// What the branch that votes has done, by its tags.
     work: Work,
     /// The last vote's, where nothing but rows written has come since: of another one it is asked.
-    role: Option<String>,
+    pub(super) role: Option<String>,
+    /// The table in which a branch may decide.
+    pub(super) last: Option<u64>,
     /// What the latest list says of each branch beside its name.
     pub(super) stays: BTreeMap<Xid, Stay>,
 }
@@ -122,6 +124,7 @@ impl Session {
             asked: None,
             work: Work::default(),
             role: None,
+            last: None,
             stays,
         }
     }
@@ -273,7 +276,7 @@ impl Session {
         Ok(!wrote)
     }
 
-    const fn begun(&self) -> &Begin {
+    pub(super) const fn begun(&self) -> &Begin {
         match &self.client.0 {
             Way::Line(line) => line.begun(),
             Way::Given(_) => &Begin::Said,
@@ -343,7 +346,7 @@ impl Session {
     }
 
     /// Says them, unless they are on their way already, and hears the answer.
-    fn converse(&mut self, words: impl FnOnce(&Self, bool) -> Words) -> Result<Vec<Row>, Failure> {
+    pub(super) fn converse(&mut self, words: impl FnOnce(&Self, bool) -> Words) -> Result<Vec<Row>, Failure> {
         if !matches!(&self.client.0, Way::Line(line) if line.is_awaited())
             && let Some(in_full) = self.send_end(words)
         {
@@ -417,7 +420,7 @@ impl Session {
         }
     }
 
-    fn failed_vote(&mut self, step: Step, xid: Xid, failure: Failure) -> Reply {
+    pub(super) fn failed_vote(&mut self, step: Step, xid: Xid, failure: Failure) -> Reply {
         // A lost vote may have been a yes: then the stand stays, and nothing more is said on a dead connection.
         let session_ended = failure.lost;
         let reply = failure.judged(step);
@@ -481,6 +484,7 @@ impl kept::Session for Session {
                 self.send_end(|it, is_open| it.vote(&xid, is_open))
             }
             Plan::CommitOnePhase(_) => self.send_end(Self::one_phase),
+            Plan::CommitLast(xid) => self.send_end(|it, is_open| it.last_words(&xid, votes(verb), is_open)),
             Plan::VoteNo(_) | Plan::RollbackOpen(_) => Some(ROLLBACK.to_owned()),
             Plan::CommitPrepared(xid) => Some(second(COMMIT, &xid)),
             Plan::RollbackPrepared(xid) => Some(second(UNDO, &xid)),
@@ -513,6 +517,7 @@ impl kept::Session for Session {
             Plan::End { xid, .. } => self.end(xid),
             Plan::Prepare(xid) => self.prepare(xid),
             Plan::CommitOnePhase(xid) => self.commit_one_phase(xid),
+            Plan::CommitLast(xid) => self.commit_last(xid, votes(verb)),
             Plan::VoteNo(xid) => match self.roll_back_open(xid) {
                 Reply::Done => Reply::RolledBack(said("the work was reported failed when it ended".to_owned())),
                 other => other,
@@ -523,6 +528,9 @@ impl kept::Session for Session {
             Plan::Recovery => match verb {
                 Verb::Claim(node) => self.claim(*node),
                 Verb::Inquire { xid, witness } => self.inquire(xid, witness),
+                Verb::Settle { node, tx, table } => self.settle(*node, *tx, *table),
+                Verb::Rows(node) => self.rows(*node),
+                Verb::Clear { node, txs } => self.clear(*node, txs),
                 // No session keeps a prepared branch from others.
                 _ => Reply::Done,
             },
@@ -543,6 +551,10 @@ impl kept::Session for Session {
         }
         match plan {
             Plan::Answer(reply) => Some(reply),
+            Plan::End { xid, success: true } if self.is_last() => {
+                self.stand = Stand::Ended { xid, success: true };
+                Some(Reply::Vote(Vote::Decides))
+            }
             Plan::End { xid, success } if !(success && (self.asking.asks() || *self.begun() != Begin::Said)) => {
                 // PostgreSQL has no word for it.
                 self.stand = Stand::Ended { xid, success };
@@ -551,6 +563,10 @@ impl kept::Session for Session {
             _ => None,
         }
     }
+}
+
+fn votes(verb: &Verb) -> &[u8] {
+    if let Verb::CommitLast { votes, .. } = verb { votes } else { &[] }
 }
 
 fn closed() -> Native {

@@ -61,14 +61,15 @@ const fn fate(fate: &Fate) -> &'static str {
 
 pub(super) fn transaction(house: &House, view: &TransactionView) -> Value {
     let branch = |one: &BranchView| {
-        let BranchView { resource, number, flags, .. } = one;
-        let xid = Branch { node: house.node, tx: view.tx, resource: *resource, number: *number, flags: *flags }.xid();
+        let BranchView { resource, number, flags, mark, .. } = one;
+        let (resource, number, flags, mark) = (*resource, *number, *flags, *mark);
+        let xid = Branch { node: house.node, tx: view.tx, resource, number, flags, mark }.xid();
         let (how, native) = match &one.fate {
             Fate::Heuristic(how, native) => (Some(heuristic(*how)), native),
             _ => (None, &one.native),
         };
         json!({
-            "resource": house.resource(*resource), "number": number, "xid": xid.to_string(), "state": fate(&one.fate),
+            "resource": house.resource(resource), "number": number, "xid": xid.to_string(), "state": fate(&one.fate),
             "heuristic": how, "by": one.by.map(by), "retries": one.retries, "code": native.code,
             "message": native.message, "prepared_ms": Some(one.stay.since_ms).filter(|ms| *ms > 0), "listed": one.stay.words,
             "witness": String::from_utf8_lossy(&one.witness).replace('\0', " "),

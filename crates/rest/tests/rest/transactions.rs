@@ -176,7 +176,8 @@ fn a_decision_is_told_by_the_history_and_a_person_decides_what_nobody_did() {
     let house = house(Rules::default());
     let client = house.coordinator.embedded().unwrap();
     let (_, tx): (_, TxId) = client.begin().unwrap();
-    let branch = |number| BranchRecord { resource: ResourceId::of("store"), number, flags: 0, witness: Vec::new() };
+    let branch =
+        |number| BranchRecord { resource: ResourceId::of("store"), number, flags: 0, mark: None, witness: Vec::new() };
     let branches = vec![branch(0), branch(1)];
     client.decide(&Decision { tx, outcome: Outcome::Committed, first: true, branches }).unwrap();
     let listed = house.get("/v1/transactions").json();

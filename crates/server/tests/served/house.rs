@@ -204,7 +204,7 @@ pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 pub(crate) fn xid(node: NodeId, tx: TxId, resource: &str, number: u16) -> Xid {
-    Branch { node, tx, resource: ResourceId::of(resource), number, flags: 0 }.xid()
+    Branch { node, tx, resource: ResourceId::of(resource), number, flags: 0, mark: None }.xid()
 }
 
 pub(crate) fn put<'a>(xid: Option<Xid>, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
@@ -297,6 +297,7 @@ impl Committer {
             resource: ResourceId::of(name),
             number,
             flags: 0,
+            mark: None,
             witness: &[],
         };
         let branches = self.stores.keys().zip(0..).map(record).collect();

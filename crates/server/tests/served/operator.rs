@@ -116,7 +116,8 @@ fn what_a_decision_keeps_of_a_vote_is_told_in_version_4_and_older_programs_go_on
     let street = street(&Rules { client_lost_ms: 60_000, ..Rules::default() });
     let mut committer = street.committer();
     let tx = committer.begin();
-    let record = |number, witness| BranchRecord { resource: ResourceId::of("a"), number, flags: 0, witness };
+    let record =
+        |number, witness| BranchRecord { resource: ResourceId::of("a"), number, flags: 0, mark: None, witness };
     let branches = vec![record(0, &b"pg1 role=\x1b[31m"[..]), record(1, b"")];
     let decide = Request::Decide(Decide { tx, outcome: Outcome::Committed, first: true, branches });
     with(&committer.decisions, &decide, |answer| assert_eq!(answer, Answer::Decided(Outcome::Committed)));

@@ -90,7 +90,7 @@ fn a_commit_with_a_branch_that_recovery_could_never_reach_is_refused() {
     let mut committer = street.committer();
     let tx = committer.begin();
     let stranger = assent_ids::ResourceId::of("a-typo");
-    let branch = assent_wire::BranchRecord { resource: stranger, number: 0, flags: 0, witness: b"" };
+    let branch = assent_wire::BranchRecord { resource: stranger, number: 0, flags: 0, mark: None, witness: b"" };
     let decide = |outcome| Request::Decide(assent_wire::Decide { tx, outcome, first: true, branches: vec![branch] });
     let (kind, message) =
         refusal(committer.decisions.request(&decide(Outcome::Committed)).and_then(|it| it.answer().map(drop)));

@@ -1,7 +1,7 @@
 //! Every message survives the wire, and no part of one passes for a message.
 
 use assent_frame::{Frame, HEADER_BYTES};
-use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
+use assent_ids::{Branch, Epoch, Incarnation, Lsn, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_wire::{
     Action, Answer, Bound, BranchRecord, BranchView, By, Checked, Compacted, Condition, Decide, Detail, Deviation,
@@ -16,7 +16,7 @@ pub(crate) fn tx() -> TxId {
 }
 
 fn xid() -> Xid {
-    Branch { node: NodeId(9), tx: tx(), resource: ResourceId::of("a"), number: 1, flags: 0 }.xid()
+    Branch { node: NodeId(9), tx: tx(), resource: ResourceId::of("a"), number: 1, flags: 0, mark: None }.xid()
 }
 
 fn foreign() -> Xid {
@@ -26,16 +26,25 @@ fn foreign() -> Xid {
 const HEURISTICS: [Heuristic; 4] = [Heuristic::Committed, Heuristic::RolledBack, Heuristic::Mixed, Heuristic::Hazard];
 const BYS: [By; 4] = [By::Client, By::Agent, By::Timeout, By::Operator];
 
+fn decided(branches: Vec<BranchRecord<'_>>) -> Decide<'_> {
+    Decide { tx: tx(), outcome: Outcome::Committed, first: true, branches }
+}
+
 pub(crate) fn requests() -> Vec<Request<'static>> {
-    let branch = |witness| BranchRecord { resource: ResourceId(7), number: 2, flags: 1, witness };
+    let branch = |witness| BranchRecord { resource: ResourceId(7), number: 2, flags: 1, mark: None, witness };
+    let mark = Mark { resource: ResourceId(8), table: 9 };
+    let marked = BranchRecord { mark: Some(mark), ..branch(b"witness") };
     let word = OperatorWord { who: "anna", reason: "ticket 7" };
     let native = Native { code: "1402", message: "XA_RBROLLBACK" };
     let deviation = |heuristic| Deviation { resource: ResourceId(7), number: 2, flags: 1, heuristic, native };
     let voted = |vote| Voted { resource: ResourceId(7), number: 2, vote, retries: 3, native };
     let states = [LogState::Committed, LogState::RolledBack, LogState::Heuristic, LogState::InDoubt, LogState::Forced];
     let mut list = vec![
+        Request::Decide(decided(vec![marked, branch(b"")])),
+        Request::Noted(decided(vec![branch(b""), marked])),
+        Request::Settle { tx: tx(), mark },
         Request::Ping,
-        Request::Decide(Decide { tx: tx(), outcome: Outcome::Committed, first: true, branches: vec![] }),
+        Request::Decide(decided(vec![])),
         Request::Decide(Decide {
             tx: tx(),
             outcome: Outcome::RolledBack,
@@ -349,6 +358,7 @@ fn every_request_survives_the_wire_and_every_cut_of_it_is_another_or_none() {
                         matches!(
                             other,
                             Request::Decide(_)
+                                | Request::Noted(_)
                                 | Request::Finished(_)
                                 | Request::Votes { .. }
                                 | Request::Acknowledged(_)
@@ -399,7 +409,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 40, "each request is in the table");
+    assert_eq!(seen.len(), 42, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -407,10 +417,10 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 40 + 22, "each answer is in the table");
+    assert_eq!(seen.len(), 42 + 22, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 4");
+    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 5");
 }
 
 #[test]

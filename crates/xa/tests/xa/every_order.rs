@@ -20,6 +20,7 @@ struct Onlooker {
     committed: Vec<u16>,
     rolled_back: Vec<u16>,
     one_phase: Vec<u16>,
+    told_last: bool,
     told_finished: bool,
     retried: bool,
 }
@@ -36,6 +37,10 @@ impl Onlooker {
                     assert!(self.outstanding.is_empty(), "asked before all votes are in");
                     self.asked_to_decide = true;
                     self.asked_twice = true;
+                }
+                Command::Settle => {
+                    assert!(self.outstanding.is_empty() && self.told_last, "a row that nobody was told to write");
+                    self.asked_to_decide = true;
                 }
                 Command::Finished => {
                     assert!(self.decided.is_some(), "forgets what was never decided");
@@ -63,6 +68,12 @@ impl Onlooker {
             Task::Rollback => {
                 assert_ne!(self.decided, Some(Outcome::Committed), "rolls back what is decided to commit");
                 self.rolled_back.push(branch);
+            }
+            Task::CommitLast => {
+                assert!(!self.yes.is_empty() && !self.yes.contains(&branch), "decides for nobody, or is prepared");
+                assert!(self.outstanding.len() == 1 && !self.told_last, "beside others, or twice");
+                assert!(self.decided.is_none() && self.rolled_back.is_empty() && !self.asked_twice);
+                self.told_last = true;
             }
             Task::End { .. } | Task::Forget => {}
         }
@@ -139,6 +150,9 @@ impl Walk {
                     onlooker.yes.push(*branch);
                     onlooker.yes.sort_unstable();
                 }
+                if (task, reply) == (Some(Task::CommitLast), &Reply::Done) {
+                    onlooker.decided = Some(Outcome::Committed);
+                }
             }
             Event::Decided(outcome) => {
                 onlooker.asked_to_decide = false;
@@ -161,10 +175,14 @@ impl Walk {
 }
 
 fn walk(branches: &[Trust], pace: Pace, replies: Vec<Reply>, onlooker: &Onlooker) -> BTreeMap<&'static str, u64> {
+    drive(Commit::new(branches, pace), branches.len(), replies, onlooker)
+}
+
+fn drive(commit: Commit, branches: usize, replies: Vec<Reply>, onlooker: &Onlooker) -> BTreeMap<&'static str, u64> {
     // End, prepare, (the last one's prepare), decide, phase two, forget; retried once.
-    let rounds = u32::try_from(branches.len()).unwrap() * 8 + 6;
+    let rounds = u32::try_from(branches).unwrap() * 8 + 6;
     let mut walk = Walk { seen: HashSet::new(), replies, steps_max: rounds, ends: BTreeMap::new() };
-    walk.from(&Commit::new(branches, pace), onlooker, 0);
+    walk.from(&commit, onlooker, 0);
     walk.ends
 }
 
@@ -183,6 +201,26 @@ fn one_and_two_branches_end_well_in_every_order() {
                 assert_eq!(ends.len(), 4, "all four ends are reached: {ends:?}");
             }
         }
+    }
+}
+
+/// Any of them may say that it can decide; only one of them is asked to.
+#[test]
+fn with_a_last_resource_all_end_well_in_every_order() {
+    let decides = Reply::Vote(Vote::Decides);
+    for pace in [Pace::Together, Pace::LastAlone] {
+        for last in 0..2 {
+            let replies = all().into_iter().chain([decides.clone()]).collect();
+            let commit = Commit::new(&[Trust::KeepsVotes; 2], pace).with_last(last);
+            let ends = drive(commit, 2, replies, &Onlooker::default());
+            assert_eq!(ends.len(), 4, "all four ends are reached: {ends:?}");
+        }
+        let names = ["done", "yes", "rolled back", "lost"];
+        let few = replies().into_iter().filter(|(name, _)| names.contains(name)).map(|(_, reply)| reply);
+        let onlooker = Onlooker { retried: true, ..Onlooker::default() };
+        let commit = Commit::new(&[Trust::KeepsVotes; 3], pace).with_last(0);
+        let ends = drive(commit, 3, few.chain([decides.clone()]).collect(), &onlooker);
+        assert!(ends.values().sum::<u64>() > 100, "{ends:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use assent_ids::{Branch, Epoch, Incarnation, NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_xa::{
     Ballot, Cause, Command, Commit, DecideError, Event, Heuristic, Native, Outcome, Pace, Phase, Reply, StepError,
-    Task, Trust, Verb, Verdict, Vote,
+    Task, Trust, TxReturn, Verb, Verdict, Vote,
 };
 
 fn native(code: &str) -> Native {
@@ -230,16 +230,76 @@ fn what_cannot_happen_is_refused_and_changes_nothing() {
 fn a_task_is_its_verb_for_one_branch() {
     let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     let tx = TxId { incarnation, counter: 1 };
-    let xid = Branch { node: NodeId(7), tx, resource: ResourceId::of("a"), number: 0, flags: 0 }.xid();
+    let xid = Branch { node: NodeId(7), tx, resource: ResourceId::of("a"), number: 0, flags: 0, mark: None }.xid();
     let pairs = [
         (Task::End { success: false }, Verb::End { xid, success: false }),
         (Task::Prepare, Verb::Prepare(xid)),
         (Task::Commit, Verb::Commit(xid)),
         (Task::CommitOnePhase, Verb::CommitOnePhase(xid)),
+        (Task::CommitLast, Verb::CommitLast { xid, votes: Vec::new() }),
         (Task::Rollback, Verb::Rollback(xid)),
         (Task::Forget, Verb::Forget(xid)),
     ];
     for (task, verb) in pairs {
         assert_eq!(task.verb(xid), verb);
     }
+}
+
+/// The last resource is not prepared: when the others have voted it commits with its row, and nobody else decides.
+#[test]
+fn the_last_resource_decides_when_all_others_have_voted() {
+    let (yes, decides) = (Reply::Vote(Vote::Yes), Reply::Vote(Vote::Decides));
+    let begun = |others: &[Reply]| {
+        let mut commit = Commit::new(&[Trust::KeepsVotes; 3], Pace::Together).with_last(0);
+        commit.step(Event::Commit).unwrap();
+        let asked = all_say(&mut commit, &[(0, decides.clone()), (1, Reply::Done), (2, Reply::Done)]);
+        assert_eq!(asked, [send(1, Task::Prepare), send(2, Task::Prepare)]);
+        let next = all_say(&mut commit, &[(1, others[0].clone()), (2, others[1].clone())]);
+        (commit, next)
+    };
+    let (mut commit, told) = begun(&[yes.clone(), yes.clone()]);
+    assert_eq!(told, [send(0, Task::CommitLast)]);
+    assert_eq!(all_say(&mut commit, &[(0, Reply::Done)]), [send(1, Task::Commit), send(2, Task::Commit)]);
+    assert_eq!(all_say(&mut commit, &[(1, Reply::Done), (2, Reply::Done)]), [Command::Finished]);
+    assert_eq!(commit.report().unwrap().returned, TxReturn::Ok);
+
+    // Nobody waits for a decision: one phase.
+    let (_, told) = begun(&[Reply::Vote(Vote::ReadOnly), Reply::Vote(Vote::ReadOnly)]);
+    assert_eq!(told, [send(0, Task::CommitOnePhase)]);
+    // A no: its transaction is rolled back, and no row was ever sent.
+    let (_, told) = begun(&[yes.clone(), Reply::RolledBack(native("23505"))]);
+    assert_eq!(told, [send(0, Task::Rollback), send(1, Task::Rollback)]);
+
+    // Its answer is lost: its row tells, asked again and again; that it cannot be asked is no outcome.
+    for (outcome, told, returned) in
+        [(Outcome::Committed, Task::Commit, TxReturn::Ok), (Outcome::RolledBack, Task::Rollback, TxReturn::Rollback)]
+    {
+        let (mut commit, _) = begun(&[yes.clone(), yes.clone()]);
+        assert_eq!(all_say(&mut commit, &[(0, Reply::Lost(native("08006")))]), [Command::Settle]);
+        let refused = DecideError { kind: Kind::Unavailable, message: "nobody is there".to_owned() };
+        assert_eq!(commit.step(Event::NotDecided(refused)), Ok(vec![]));
+        let report = commit.report().unwrap();
+        assert!(matches!(report.verdict, Verdict::InDoubt(_)) && report.unfinished.len() == 3, "{report:?}");
+        assert_eq!(commit.step(Event::Retry), Ok(vec![Command::Settle]));
+        assert_eq!(
+            commit.step(Event::Decided(outcome)),
+            Ok(vec![send(1, told), send(2, told)]),
+            "it is finished itself"
+        );
+        assert_eq!(all_say(&mut commit, &[(1, Reply::Done), (2, Reply::Done)]), [Command::Finished]);
+        assert_eq!(commit.report().unwrap().returned, returned);
+    }
+}
+
+/// Two can decide: the others' names say which one does, and the second one is prepared as any other.
+#[test]
+fn of_two_last_resources_one_decides() {
+    let decides = Reply::Vote(Vote::Decides);
+    let mut commit = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together).with_last(0);
+    commit.step(Event::Commit).unwrap();
+    assert_eq!(all_say(&mut commit, &[(0, decides.clone()), (1, decides.clone())]), [send(1, Task::Prepare)]);
+    let mut neither = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together);
+    neither.step(Event::Commit).unwrap();
+    let told = all_say(&mut neither, &[(0, decides.clone()), (1, decides)]);
+    assert_eq!(told, [send(0, Task::Prepare), send(1, Task::Prepare)]);
 }

@@ -47,6 +47,9 @@ fn answer(branch: u16, reply: Reply) -> Event {
 fn standing(phase: Phase) -> Commit {
     let count = if phase == Phase::OnePhase { 1 } else { 2 };
     let mut commit = Commit::new(&vec![Trust::KeepsVotes; count], Pace::Together);
+    if phase == Phase::Settling {
+        commit = commit.with_last(0);
+    }
     let heuristic = |h| Reply::Heuristic(h, Native::default());
     let yes = || Reply::Vote(Vote::Yes);
     let way: Vec<Event> = match phase {
@@ -57,6 +60,9 @@ fn standing(phase: Phase) -> Commit {
             vec![Event::Commit, answer(1, Reply::Done), answer(0, Reply::Done), answer(1, yes())]
         }
         Phase::OnePhase => vec![Event::Commit, answer(0, Reply::Done)],
+        Phase::Settling => {
+            vec![Event::Commit, answer(0, Reply::Vote(Vote::Decides)), answer(1, Reply::Done), answer(1, yes())]
+        }
         Phase::Deciding | Phase::Committing | Phase::RollingBack | Phase::Forgetting | Phase::Resting => {
             let mut way = vec![Event::Commit, answer(1, Reply::Done), answer(0, Reply::Done)];
             way.extend([answer(1, yes()), answer(0, yes())]);
@@ -88,6 +94,7 @@ fn told(task: Task) -> &'static str {
         Task::Prepare => "prepare",
         Task::Commit => "commit",
         Task::CommitOnePhase => "one-phase",
+        Task::CommitLast => "commit-last",
         Task::Rollback => "rollback",
         Task::Forget => "forget",
     }
@@ -100,6 +107,7 @@ fn cell(mut commit: Commit, event: Event) -> String {
         .map(|command| match command {
             Command::Send { branch, task } => format!("{} {branch}", told(*task)),
             Command::Decide { yes, first } => format!("decide {yes:?} {}", if *first { "first" } else { "again" }),
+            Command::Settle => "settle".to_owned(),
             Command::Finished => "finished".to_owned(),
             Command::Acknowledged => "acknowledged".to_owned(),
         })
@@ -148,6 +156,11 @@ const TABLE: &[(Phase, &[&str])] = &[
         "-", "-", "-", "-", "-", "-", "-",
         "= committed", "= in doubt", "= in doubt", "= rolled back", "= rolled back", "rollback 0",
         "= in doubt", "forget 0", "forget 0", "= heuristic", "= in doubt",
+    ]),
+    (Phase::Settling, &[
+        "-", "-", "-", "-", "-", "-", "-",
+        "commit 1", "settle", "settle", "rollback 1", "rollback 1", "rollback 0, rollback 1",
+        "settle", "settle", "settle", "settle", "settle",
     ]),
     (Phase::Deciding, &[
         "-", "-", "commit 0, commit 1", "rollback 0, rollback 1", "rollback 0, rollback 1", "= in doubt", "-",

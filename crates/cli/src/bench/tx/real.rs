@@ -109,7 +109,9 @@ const fn name(way: Way) -> &'static str {
         Way::Plain => "two plain commits",
         Way::ByHand => "XA by hand",
         Way::Embedded => "embedded",
+        Way::EmbeddedLast => "embedded, last resource",
         Way::Served => "served",
+        Way::ServedLast => "served, last resource",
     }
 }
 

@@ -221,7 +221,7 @@ pub(crate) fn node(test: &str) -> NodeId {
 pub(crate) fn xid(test: &str, number: u16) -> Xid {
     let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     let tx = TxId { incarnation, counter: 0x275c_0022_0d0a_1aff };
-    Branch { node: node(test), tx, resource: ResourceId::of("bank"), number, flags: 0 }.xid()
+    Branch { node: node(test), tx, resource: ResourceId::of("bank"), number, flags: 0, mark: None }.xid()
 }
 
 /// Start, one row, end.

@@ -8,6 +8,7 @@ use assent_xa::{Connector, Reply, Resource, Verb, Vote};
 mod claim;
 mod counted;
 mod kills;
+mod last;
 mod line;
 mod rights;
 mod traps;

@@ -1,0 +1,342 @@
+//! Decisions that are rows of a last resource: who asks for them, what follows from one, when it may go.
+//!
+//! Walk: a client's [`Coordinator::settles`] before it relies on this, [`Coordinator::noted`] when it has decided by a row,
+//! [`Coordinator::settle`] when it does not know · whoever would presume an abort of a marked branch asks [`Coordinator::row`] first ·
+//! the attendant of the resource that has the table answers in its own next look ([`Attendant::keep_rows`]) · [`Coordinator::row_stands`].
+//!
+//! **The log's decision is what holds; a row counts only where the log has none.** Nobody decides commit in the log and by a row: a
+//! client does one of the two, and recovery adopts what a row says. Nobody decides abort of a marked branch in the log before recovery's
+//! own row stands, but the client itself, which then sends no row any more. A row is written once, by whoever was first. So what stands is
+//! never otherwise than what the log says, and either may be lost without the other: an unsynced note with the power, recovery's row
+//! once nobody can come too late (`resources`, postgres/last.rs), the client's once all branches are finished.
+//! An answer is good for ever: what stands in a row never changes.
+//! Deliberately absent: a conclusion from a resource that cannot be asked, or is not registered. Its transactions are held, and say so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assent_ids::{Mark, ResourceId, TxId};
+use assent_kind::Kind;
+use assent_world::Moment;
+use assent_xa::{DecideError, Decision, Deviation, Heuristic, Native, Outcome, Reply, Verb, read_votes};
+
+use crate::coordinator::{State, check};
+use crate::{Attendant, By, Coordinator, Known, Standing};
+
+/// So many rows are asked for in one look.
+const ASKED_MAX: usize = 4_096;
+/// So many transactions of clients that do not know wait for an answer; beyond, they wait for recovery's own time.
+const DOUBTS_MAX: usize = 4_096;
+/// So many rows go in one message.
+const CLEARED_MAX: usize = 1_000;
+/// All rows are looked at so often: some were left by clients that died, or by a restart of ours.
+const LOOKS_APART: Duration = Duration::from_secs(60);
+/// And again soon where so many were left.
+const LEFT_MANY: usize = 1_000;
+
+/// What is asked of one resource's rows, by transaction.
+pub(crate) type Questions = BTreeMap<TxId, Question>;
+
+/// A row that is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    table: u64,
+    /// Its client asks, not recovery.
+    is_doubt: bool,
+    /// Recovery's own row stands.
+    is_rolled_back: bool,
+    /// What the resource said instead.
+    trouble: Option<Native>,
+}
+
+/// What is known of the row that may decide a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Row {
+    /// There is none: the log decides.
+    None,
+    /// Recovery's own stands: whatever the log does not know is rolled back.
+    RolledBack,
+    /// Not known yet, and why.
+    Unknown(Native),
+}
+
+/// When an attendant looks at all rows again.
+#[derive(Debug, Default)]
+pub(crate) struct Rhythm {
+    next: Moment,
+    /// It keeps none at all.
+    has_none: bool,
+    /// Many went in this look.
+    pub(crate) is_busy: bool,
+}
+
+fn says(message: String) -> Native {
+    Native { code: String::new(), message }
+}
+
+impl Coordinator {
+    /// Whether the agent attends all of these, so that a last resource may decide over their branches.
+    #[must_use]
+    pub fn settles(&self, resources: &[ResourceId]) -> bool {
+        let state = self.state();
+        resources.iter().all(|resource| state.attended.posts.contains_key(resource))
+    }
+
+    /// A client's last resource has decided commit, durably: kept for history and recovery, and waited for by nobody. Passed over where
+    /// it cannot be kept: the row tells the same.
+    pub fn noted(&self, decision: &Decision) {
+        if check(&decision.branches).is_err() {
+            return;
+        }
+        let tx = decision.tx;
+        let ruling = self.ruling(tx, Outcome::Committed, By::Client, &decision.branches);
+        let mut state = self.state();
+        match (state.table.get(tx).map(|entry| entry.outcome), state.clients.standing(tx.incarnation)) {
+            (Some(Outcome::RolledBack), _) => {
+                drop(state);
+                decision.branches.first().into_iter().for_each(|last| self.contradicts(tx, last.resource));
+            }
+            // Recovery has seen the row.
+            (Some(Outcome::Committed), _) => {}
+            (None, Standing::Connected | Standing::Lost) => {
+                if let Ok(pending) = self.lay(&mut state, ruling) {
+                    // The next tick makes it durable.
+                    state.owed = pending.ticket.or(state.owed);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Its client does not know whether the last resource has decided: what is known, and if nothing is the row is asked for.
+    /// Asked again and again.
+    ///
+    /// # Errors
+    /// [`DecideError`] of kind `InDoubt` where nobody here can ask for it.
+    pub fn settle(&self, tx: TxId, mark: Mark) -> Result<Known, DecideError> {
+        match self.ask(tx) {
+            Known::Undecided | Known::Unknown => {}
+            known => return Ok(known),
+        }
+        let in_doubt = |message: String| Err(DecideError { kind: Kind::InDoubt, message });
+        let mut state = self.state();
+        let standing = state.clients.standing(tx.incarnation);
+        if !matches!(standing, Standing::Connected | Standing::Lost) {
+            return in_doubt(format!("the client of {tx} is fenced or unknown: recovery asks for its row"));
+        }
+        state.doubt(tx, mark)?;
+        Ok(Known::Undecided)
+    }
+
+    /// What is known of the row behind this mark; asks for it.
+    pub(crate) fn row(&self, tx: TxId, mark: Option<Mark>) -> Row {
+        let Some(mark) = mark else { return Row::None };
+        let mut state = self.state();
+        let Some(post) = state.attended.posts.get_mut(&mark.resource) else {
+            return Row::Unknown(says(format!(
+                "its decision may be a row of resource id {}, which is not registered here: register it under the name that \
+                 the application gives it; nobody can decide without it",
+                mark.resource
+            )));
+        };
+        let name = post.name.clone();
+        let (mut is_news, mut found) = (false, Row::RolledBack);
+        let question = post.rows.entry(tx).or_insert_with(|| {
+            is_news = true;
+            Question::of(mark)
+        });
+        if question.table != mark.table {
+            return Row::Unknown(says(format!("its branches name two tables of resource {name}: report this")));
+        }
+        if !question.is_rolled_back {
+            let why = question.trouble.as_ref().map_or_else(String::new, |native| format!(": {}", native.message));
+            found =
+                Row::Unknown(says(format!("its decision may be a row of resource {name}, which is asked for it{why}")));
+        }
+        // The other attendant looks at once.
+        state.calls += u64::from(is_news);
+        found
+    }
+
+    /// What this resource is asked for, and has not answered.
+    fn rows_asked(&self, resource: ResourceId) -> Vec<(TxId, u64)> {
+        let state = &mut *self.state();
+        let Some(post) = state.attended.posts.get_mut(&resource) else { return Vec::new() };
+        // Decided since, by whoever was first: nobody waits for it any more.
+        post.rows.iter_mut().filter(|(tx, _)| state.table.get(**tx).is_some()).for_each(|(_, it)| it.is_doubt = false);
+        let open = post.rows.iter().filter(|(tx, it)| !it.is_rolled_back && state.table.get(**tx).is_none());
+        open.map(|(tx, it)| (*tx, it.table)).take(ASKED_MAX).collect()
+    }
+
+    fn row_trouble(&self, resource: ResourceId, tx: TxId, native: Native) {
+        self.question(resource, tx, |it| it.trouble = Some(native));
+    }
+
+    fn question<T>(&self, resource: ResourceId, tx: TxId, act: impl FnOnce(&mut Question) -> T) -> Option<T> {
+        self.state().attended.posts.get_mut(&resource)?.rows.get_mut(&tx).map(act)
+    }
+
+    /// A row stands, for ever: the client's with its votes, or recovery's.
+    fn row_stands(&self, resource: ResourceId, tx: TxId, votes: Option<&[u8]>) {
+        let laid = match votes {
+            Some(votes) => self.adopt(resource, tx, votes),
+            // Its client asks, and is answered by the log. Whom recovery asks for, it decides as it would without a row.
+            None if self.question(resource, tx, |it| it.is_doubt) == Some(true) => {
+                self.abort_begin(tx, By::Agent).and_then(|pending| self.decide_strictly(pending)).map(drop)
+            }
+            None => Ok(()),
+        };
+        self.question(resource, tx, |it| match laid {
+            Ok(()) => (it.is_doubt, it.is_rolled_back) = (false, votes.is_none()),
+            // Asked again in the next look.
+            Err(error) => it.trouble = Some(says(error.message)),
+        });
+        self.state().calls += 1;
+    }
+
+    /// Decides commit, as the row says, unless the log has decided.
+    fn adopt(&self, resource: ResourceId, tx: TxId, votes: &[u8]) -> Result<(), DecideError> {
+        let unread = |_| DecideError { kind: Kind::Internal, message: format!("the row of {tx} cannot be read") };
+        let branches = read_votes(votes).map_err(unread)?;
+        check(&branches)?;
+        let ruling = self.ruling(tx, Outcome::Committed, By::Client, &branches);
+        let pending = {
+            let mut state = self.state();
+            match state.table.get(tx).map(|entry| entry.outcome) {
+                Some(Outcome::Committed) => return Ok(()),
+                Some(Outcome::RolledBack) => {
+                    drop(state);
+                    self.contradicts(tx, resource);
+                    return Ok(());
+                }
+                None => self.lay(&mut state, ruling)?,
+            }
+        };
+        self.decide_strictly(pending).map(drop)
+    }
+
+    /// A row says commit and the log rollback: a promise of ours is broken, or somebody has changed the table. A person must know.
+    fn contradicts(&self, tx: TxId, resource: ResourceId) {
+        let native = says("its row says commit, and the log rollback; report this".to_owned());
+        // The last resource is the first branch.
+        let last = Deviation { resource, number: 0, flags: 0, heuristic: Heuristic::Committed, native };
+        self.heuristic(tx, Outcome::RolledBack, &[last]);
+    }
+
+    /// Left by a client that is fenced, and not known here: its branches are recovery's from now on.
+    fn adopt_left(&self, resource: ResourceId, tx: TxId, votes: &[u8]) {
+        let is_left = {
+            let state = self.state();
+            state.clients.standing(tx.incarnation) == Standing::Fenced && state.table.get(tx).is_none()
+        };
+        if is_left {
+            // What cannot be laid now is found again.
+            _ = self.adopt(resource, tx, votes);
+        }
+    }
+}
+
+impl State {
+    /// Of transactions that nobody has decided.
+    pub(crate) fn rows_awaited(&self) -> u64 {
+        let all = self.attended.posts.values().flat_map(|post| &post.rows);
+        let open = all.filter(|(tx, it)| !it.is_rolled_back && self.table.get(**tx).is_none()).count();
+        u64::try_from(open).unwrap_or(u64::MAX)
+    }
+
+    /// Whether recovery's own row is known to stand, so that the log may say anything; else it is asked for.
+    pub(crate) fn is_settled(&mut self, tx: TxId, mark: Mark) -> bool {
+        let Some(post) = self.attended.posts.get_mut(&mark.resource) else { return false };
+        let before = post.rows.len();
+        let is_settled = post.rows.entry(tx).or_insert_with(|| Question::of(mark)).is_rolled_back;
+        self.calls += u64::from(post.rows.len() > before);
+        is_settled
+    }
+
+    /// Has the row asked for, and what follows decided at once.
+    pub(crate) fn doubt(&mut self, tx: TxId, mark: Mark) -> Result<(), DecideError> {
+        let in_doubt = |message: String| Err(DecideError { kind: Kind::InDoubt, message });
+        let posts = &mut self.attended.posts;
+        let doubts = posts.values().flat_map(|post| post.rows.values()).filter(|it| it.is_doubt).count();
+        let Some(post) = posts.get_mut(&mark.resource) else {
+            return in_doubt(format!("{tx} is decided by a row of a resource that is not registered here"));
+        };
+        if doubts >= DOUBTS_MAX && !post.rows.contains_key(&tx) {
+            return in_doubt(format!("{DOUBTS_MAX} other rows are waited for: ask again later"));
+        }
+        let question = post.rows.entry(tx).or_insert_with(|| Question::of(mark));
+        let is_news = !std::mem::replace(&mut question.is_doubt, true);
+        // Recovery's row may stand already: what follows from that is decided in the next look.
+        question.is_rolled_back = false;
+        self.calls += u64::from(is_news);
+        Ok(())
+    }
+}
+
+impl Question {
+    const fn of(mark: Mark) -> Self {
+        Self { table: mark.table, is_doubt: false, is_rolled_back: false, trouble: None }
+    }
+
+    /// Whether its client waits for it, wherever its branches are.
+    pub(crate) const fn is_doubt(&self) -> bool {
+        self.is_doubt
+    }
+}
+
+impl Attendant {
+    /// Answers what is asked of this resource's rows, and lets go of those that nobody needs.
+    pub(crate) fn keep_rows(&mut self) {
+        self.rows.is_busy = false;
+        // Nothing is decided beside another process of this node, which may be asking, too.
+        if self.coordinator.is_rivalled() {
+            return;
+        }
+        let (node, id, now) = (self.coordinator.node(), self.station.id, self.clock.now());
+        let asked = self.coordinator.rows_asked(id);
+        let verbs = asked.iter().map(|(tx, table)| Verb::Settle { node, tx: *tx, table: *table }).collect();
+        let replies = self.station.tell_all(verbs, now, |_| {});
+        for ((tx, _), reply) in asked.into_iter().zip(replies) {
+            match reply {
+                Some(Reply::Row(votes)) => self.coordinator.row_stands(id, tx, votes.as_deref()),
+                Some(Reply::Refused(_, native) | Reply::Lost(native)) => self.coordinator.row_trouble(id, tx, native),
+                Some(_) | None => {}
+            }
+        }
+        self.clear();
+        if !self.rows.has_none && now >= self.rows.next {
+            self.look_at_rows(now);
+        }
+    }
+
+    /// Rows of finished transactions.
+    fn clear(&mut self) {
+        let (node, id) = (self.coordinator.node(), self.station.id);
+        loop {
+            let txs = self.coordinator.state().table.take_cleared(id, CLEARED_MAX);
+            if txs.is_empty() {
+                return;
+            }
+            self.rows.is_busy |= txs.len() == CLEARED_MAX;
+            let reply = self.station.tell(Verb::Clear { node, txs: txs.clone() }, self.clock.now());
+            if reply != Some(Reply::Done) {
+                self.coordinator.state().table.give_cleared(id, txs);
+                return;
+            }
+        }
+    }
+
+    fn look_at_rows(&mut self, now: Moment) {
+        let (node, id) = (self.coordinator.node(), self.station.id);
+        match self.station.tell(Verb::Rows(node), now) {
+            Some(Reply::Rows(list)) => {
+                self.rows.next = if list.len() >= LEFT_MANY { now } else { now.after(LOOKS_APART) };
+                for (tx, votes) in list {
+                    self.coordinator.adopt_left(id, tx, &votes);
+                }
+            }
+            Some(reply) if reply == Reply::without_rows() => self.rows.has_none = true,
+            Some(_) | None => {}
+        }
+    }
+}

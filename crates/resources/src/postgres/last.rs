@@ -1,0 +1,340 @@
+//! A last resource: a branch that is not prepared, and commits together with a row that says that the transaction is committed.
+//!
+//! Walk: [`Session::open_last`] finds the table, or makes it · [`Session::is_last`] a branch that ends has surely written · its
+//! commit, one message: the row, COMMIT · recovery: [`Session::settle`] has its own row stand where no client's does, and reads
+//! which · [`Session::rows`], [`Session::clear`] lets go of what nobody needs.
+//! The table's primary key is node and transaction, so one row stands for each, whoever was first; a client's that is not committed
+//! yet has recovery wait, a quarter of a second at most.
+//! **When recovery's row may go**: once nobody can write the client's. Its number is its transaction's, given when the others' branches
+//! were prepared by then; the client's transaction had its own before, as its row is refused where it has none (NOT NULL) and
+//! nothing but the row was said since the others were asked. So when all that were open with a number as low as recovery's are over
+//! (`txid_snapshot_xmin`), the client's is over too. No lock and no session is relied on.
+//! Trap: under synchronous_commit = off neither row would be durable when it is answered: that is switched on for the transaction.
+//! Trap: a connection to another database of the same name would find no row, and put its own there. So the table has a number of its
+//! own (the row with the empty key), which the other branches' XIDs carry.
+//! Trap: a schema of a role's name is the first in its search path ("$user"), and its new tables would go there. So the schema has a
+//! name that no role has.
+//! Deliberately absent: what follows from a row (`coordinator`).
+
+use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
+use assent_kind::Kind;
+use assent_world::{Dice as _, RealDice};
+use assent_xa::{Native, Reply};
+
+use super::answer::{COMMITTED, Row};
+use super::client::Way;
+use super::codes::Step;
+use super::failure::Failure;
+use super::line::Begin;
+use super::session::Session;
+use super::witness::{Evidence, Witness};
+use super::words::Words;
+use crate::kept::said;
+use crate::stand::Stand;
+
+/// What makes the table. Said by the adapter where it may, else by a person.
+pub(crate) const TABLE: &str = "CREATE SCHEMA IF NOT EXISTS assent_rows; \
+     CREATE TABLE IF NOT EXISTS assent_rows.decisions (tx pg_catalog.bytea PRIMARY KEY, outcome pg_catalog.\"char\" NOT NULL, \
+     number pg_catalog.int8 NOT NULL, votes pg_catalog.bytea NOT NULL)";
+/// What tells this table from any other: what was rolled when it was made, and which database of the server this is, so that one that
+/// was made as a copy is another one.
+const NUMBER: &str = "(home.number OPERATOR(pg_catalog.#) (SELECT oid::pg_catalog.int8 FROM pg_catalog.pg_database \
+     WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))";
+const OF_HOME: &str = "FROM assent_rows.decisions AS home WHERE home.tx OPERATOR(pg_catalog.=) ''::pg_catalog.bytea";
+/// Whether there is such a table, and what this role may do with it.
+const THERE: &str = "SELECT pg_catalog.to_regclass('assent_rows.decisions') IS NOT NULL";
+const MAY: &str = "SELECT pg_catalog.has_table_privilege('assent_rows.decisions', 'INSERT') \
+     AND pg_catalog.has_table_privilege('assent_rows.decisions', 'SELECT')";
+/// So that what is answered is durable. Its value is never used.
+const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
+     THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
+/// A client's row that is not committed yet may stay so for ever.
+const PATIENCE: &str = "pg_catalog.set_config('lock_timeout', '250ms', true)";
+/// SQLSTATEs: nobody waits for ever; the statement was cut short.
+const CUT_SHORT: [&str; 2] = ["55P03", "57014"];
+/// SQLSTATE of a missing right.
+const DENIED: &str = "42501";
+/// SQLSTATE of a row without the number of a transaction that had written before.
+const NO_NUMBER: &str = "23502";
+const ROWS_MAX: usize = 4_096;
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// What a row is found by: the first 24 bytes of every XID of the transaction.
+fn key(node: NodeId, tx: TxId) -> Vec<u8> {
+    Branch { node, tx, resource: ResourceId(0), number: 0, flags: 0, mark: None }.xid().gtrid().to_vec()
+}
+
+/// Bytes as a literal, whatever `standard_conforming_strings` is.
+fn literal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2 + 40);
+    text.push_str("pg_catalog.decode('");
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(HEX.get(usize::from(digit)).copied().map_or('0', char::from));
+        }
+    }
+    text.push_str("', 'hex')");
+    text
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+/// The keys of a node: from here on, and before there.
+fn keys(node: NodeId) -> String {
+    let from = literal(&Branch::prefix(node));
+    let upto = match node.0.checked_add(1) {
+        Some(next) => format!(" AND tx OPERATOR(pg_catalog.<) {}", literal(&Branch::prefix(NodeId(next)))),
+        None => String::new(),
+    };
+    format!("tx OPERATOR(pg_catalog.>=) {from}{upto}")
+}
+
+/// Whose row it is.
+fn transaction(key: &[u8]) -> Option<TxId> {
+    let zeros = [0; 12];
+    Xid::new(assent_ids::FORMAT_ID, key, &zeros).ok()?.branch().map(|branch| branch.tx)
+}
+
+impl Session {
+    /// Finds the table or makes it; from then on branches on this connection decide.
+    pub(super) fn open_last(&mut self) -> Result<(), (Kind, Native)> {
+        if matches!(self.client.0, Way::Given(_)) {
+            let message =
+                "a connection of the caller's own does not tell whether a transaction is open; connect by a URL";
+            return Err((Kind::Invalid, said(message.to_owned())));
+        }
+        let failed = |failure: Failure| match failure.native {
+            native if native.code == DENIED => denied(native.message),
+            native => (super::codes::judge_connect(&native.code), native),
+        };
+        let is = |rows: Vec<Row>| rows.first().and_then(|row| row.word(0)) == Some("t");
+        if !is(self.ask(|_| THERE).map_err(failed)?) {
+            match self.ask(|_| TABLE) {
+                // Somebody else is making it, and may not be done.
+                Err(failure)
+                    if ["23505", "42P07", "42P06", "42710", "XX000"].contains(&failure.native.code.as_str()) =>
+                {
+                    self.ask(|_| TABLE).map(drop).map_err(|failure| unmade(failure.native))?;
+                }
+                made => made.map(drop).map_err(|failure| unmade(failure.native))?,
+            }
+        }
+        if !is(self.ask(|_| MAY).map_err(failed)?) {
+            return Err(denied("this role may not write to assent_rows.decisions".to_owned()));
+        }
+        let number = RealDice.roll().cast_signed();
+        let home = format!(
+            "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ''::pg_catalog.bytea, 'h', {number}, \
+             ''::pg_catalog.bytea ON CONFLICT DO NOTHING"
+        );
+        let question = format!("SELECT {NUMBER} {OF_HOME}");
+        let mut found = self.ask(|_| &question).map_err(failed)?;
+        if found.is_empty() {
+            self.ask(|_| home).map_err(failed)?;
+            found = self.ask(|_| &question).map_err(failed)?;
+        }
+        let number = found.first().and_then(|row| row.word(0)).and_then(|word| word.parse::<i64>().ok());
+        let Some(number) = number else {
+            return Err((Kind::Internal, said("assent_rows.decisions has no number of its own".to_owned())));
+        };
+        self.last = Some(number.cast_unsigned());
+        Ok(())
+    }
+
+    /// Whether the branch that ends may decide: by the tags of its answers it has written rows, in a transaction that is open. One of
+    /// which that is not sure is asked to vote as ever.
+    pub(super) fn is_last(&mut self) -> bool {
+        if self.last.is_none() || *self.begun() != Begin::Said {
+            return false;
+        }
+        match &mut self.client.0 {
+            Way::Line(line) => line.is_open() && line.pace().has_written(),
+            Way::Given(_) => false,
+        }
+    }
+
+    /// The row, and the end of the transaction behind it.
+    pub(super) fn last_words(&self, xid: &Xid, votes: &[u8], is_open: bool) -> Words {
+        // By the old name of the function, which every server since 10 has.
+        let place = if self.place.system.is_some() { ", pg_catalog.pg_current_wal_insert_lsn()" } else { ", '0/0'" };
+        let row = [
+            "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ",
+            &literal(xid.gtrid()),
+            ", 'c', pg_catalog.txid_current_if_assigned(), ",
+            &literal(votes),
+            " WHERE ",
+            DURABLE,
+            " RETURNING number",
+            place,
+            "; COMMIT",
+        ]
+        .concat();
+        // As with any other end: a transaction that has failed, or that is not there, must not have the row alone committed.
+        if is_open { Words::End(row, COMMITTED) } else { Words::Text(format!("SAVEPOINT assent_vote; {row}")) }
+    }
+
+    pub(super) fn commit_last(&mut self, xid: Xid, votes: &[u8]) -> Reply {
+        match self.converse(|it, is_open| it.last_words(&xid, votes, is_open)) {
+            Ok(answer) => {
+                let row = answer.first();
+                let number = row.and_then(|row| row.word(0)?.parse().ok());
+                let place = row.and_then(|row| row.word(1)?.parse().ok());
+                if let (Some(number), Some(place)) = (number, place) {
+                    let role = self.role.clone().unwrap_or_default();
+                    self.witness = Witness::write(&self.place, &Evidence { number, place, role });
+                }
+                self.stand = Stand::Idle;
+                Reply::Done
+            }
+            Err(failure) => {
+                if failure.is(NO_NUMBER) {
+                    // What it wrote is elsewhere (a foreign table, a trigger's work): its tags do not tell, so it is asked again.
+                    self.last = None;
+                }
+                self.failed_vote(Step::OnePhase, xid, failure)
+            }
+        }
+    }
+
+    /// What stands for a transaction; recovery's own row where nothing did.
+    pub(super) fn settle(&mut self, node: NodeId, tx: TxId, table: u64) -> Reply {
+        self.settled(node, tx, table).unwrap_or_else(|reply| reply)
+    }
+
+    /// Either way an answer; the error's is early.
+    fn settled(&mut self, node: NodeId, tx: TxId, table: u64) -> Result<Reply, Reply> {
+        let key = literal(&key(node, tx));
+        let own = format!(
+            "SELECT {PATIENCE}; INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT {key}, 'r', \
+             pg_catalog.txid_current(), ''::pg_catalog.bytea {OF_HOME} \
+             AND {NUMBER} OPERATOR(pg_catalog.=) ({signed})::pg_catalog.int8 AND {DURABLE} ON CONFLICT DO NOTHING",
+            signed = table.cast_signed()
+        );
+        match self.ask_primary(&own) {
+            Ok(_) => {}
+            Err(Reply::Refused(_, native) | Reply::RolledBack(native)) if CUT_SHORT.contains(&native.code.as_str()) => {
+                return Err(Reply::Refused(Kind::Busy, native));
+            }
+            Err(reply) => return Err(self.other_table(table).unwrap_or(reply)),
+        }
+        // A statement and a transaction of its own: it sees what the first one waited for.
+        let standing = format!(
+            "SELECT outcome, pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE tx OPERATOR(pg_catalog.=) {key}"
+        );
+        let rows = self.ask_primary(&standing)?;
+        let word = |at| rows.first().and_then(|row| row.word(at));
+        match (word(0), word(1).and_then(unhex)) {
+            (Some("c"), Some(votes)) => Ok(Reply::Row(Some(votes))),
+            (Some("r"), _) => Ok(Reply::Row(None)),
+            _ => {
+                let nothing = || said(format!("no row stands for {tx}, and none could be put there"));
+                Err(self.other_table(table).unwrap_or_else(|| Reply::Refused(Kind::Internal, nothing())))
+            }
+        }
+    }
+
+    /// Whether there is a table.
+    fn has_table(&mut self) -> Result<bool, Reply> {
+        Ok(self.ask_primary(THERE)?.first().and_then(|row| row.word(0)) == Some("t"))
+    }
+
+    /// Why no row could be put there: this is another database than the client's.
+    fn other_table(&mut self, wanted: u64) -> Option<Reply> {
+        let question = format!("SELECT {NUMBER} {OF_HOME}");
+        let found = match self.has_table() {
+            Ok(true) => self.ask_primary(&question).ok()?.first()?.word(0)?.parse::<i64>().ok(),
+            Ok(false) => None,
+            Err(_) => return None,
+        };
+        if found.map(i64::cast_unsigned) == Some(wanted) {
+            return None;
+        }
+        let has = if found.is_some() { "another table" } else { "no table" };
+        let message = format!(
+            "this database has {has} assent_rows.decisions than the client's: the decision stands where the client works; have the \
+             resource's url lead to that database"
+        );
+        Some(Reply::Refused(Kind::Invalid, said(message)))
+    }
+
+    /// The rows that say commit. Recovery's own go here, when their time has come.
+    pub(super) fn rows(&mut self, node: NodeId) -> Reply {
+        self.kept_rows(node).unwrap_or_else(|reply| reply)
+    }
+
+    fn kept_rows(&mut self, node: NodeId) -> Result<Reply, Reply> {
+        if !self.has_table()? {
+            return Ok(Reply::Rows(Vec::new()));
+        }
+        let keys = keys(node);
+        let question = format!(
+            "DELETE FROM assent_rows.decisions WHERE {keys} AND outcome OPERATOR(pg_catalog.=) 'r' AND number \
+             OPERATOR(pg_catalog.<) pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot()); \
+             SELECT pg_catalog.encode(tx, 'hex'), pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE {keys} \
+             AND outcome OPERATOR(pg_catalog.=) 'c' ORDER BY tx LIMIT {ROWS_MAX}"
+        );
+        let rows = self.ask_primary(&question)?;
+        let read = |row: &Row| Some((transaction(&unhex(row.word(0)?)?)?, unhex(row.word(1)?)?));
+        Ok(Reply::Rows(rows.iter().filter_map(read).collect()))
+    }
+
+    /// These are finished.
+    pub(super) fn clear(&mut self, node: NodeId, txs: &[TxId]) -> Reply {
+        if txs.is_empty() {
+            return Reply::Done;
+        }
+        let list: Vec<String> = txs.iter().map(|tx| literal(&key(node, *tx))).collect();
+        let words = format!(
+            "DELETE FROM assent_rows.decisions WHERE outcome OPERATOR(pg_catalog.=) 'c' AND tx OPERATOR(pg_catalog.=) ANY (ARRAY[{}])",
+            list.join(", ")
+        );
+        self.ask_primary(&words).map_or_else(|reply| reply, |_| Reply::Done)
+    }
+}
+
+/// The table is there, and not for this role.
+fn denied(message: String) -> (Kind, Native) {
+    let message = format!(
+        "{message}: a last resource keeps its decisions in assent_rows.decisions; as its owner: GRANT USAGE ON SCHEMA assent_rows TO the role; \
+         GRANT SELECT, INSERT, DELETE ON assent_rows.decisions TO the role"
+    );
+    (Kind::Denied, Native { code: DENIED.to_owned(), message })
+}
+
+/// The table is missing, and this role may not make it.
+fn unmade(Native { code, message }: Native) -> (Kind, Native) {
+    let message =
+        format!("{message}: a last resource keeps its decisions in a table; as the database's owner: {TABLE}");
+    (super::codes::judge_connect(&code), Native { code, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_ids::{Epoch, Incarnation};
+
+    use super::*;
+
+    const TX: TxId = TxId { incarnation: Incarnation { epoch: Epoch(9), number: 2 }, counter: 77 };
+
+    #[test]
+    fn a_row_is_found_by_what_all_branches_of_its_transaction_begin_with() {
+        let node = NodeId(0x0102_0304_0506_0708);
+        let key = key(node, TX);
+        assert_eq!(transaction(&key), Some(TX));
+        assert_eq!(literal(&key), "pg_catalog.decode('01020304050607080000000900000002000000000000004d', 'hex')");
+        assert_eq!(unhex("01fF"), Some(vec![1, 255]));
+        assert_eq!((unhex("0"), unhex("0g"), transaction(&key[..23]), transaction(&[])), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_nodes_keys_end_where_the_next_nodes_begin() {
+        assert!(keys(NodeId(1)).contains(
+            "('0000000000000001', 'hex') AND tx OPERATOR(pg_catalog.<) pg_catalog.decode('0000000000000002'"
+        ));
+        assert!(!keys(NodeId(u64::MAX)).contains(" AND "), "the last one's end nowhere");
+    }
+}

@@ -1,0 +1,328 @@
+//! A last resource: the row that says commit and the work beside it are one, recovery's row keeps it out, and goes when nobody can
+//! come too late.
+
+use assent_ids::{Branch, Mark, ResourceId, TxId, Xid};
+use assent_xa::{BranchRecord, Past, lay_votes, read_votes};
+
+use super::*;
+use crate::databases::engine::wait;
+
+fn tx_of(xid: Xid) -> TxId {
+    xid.branch().unwrap().tx
+}
+
+/// Another transaction of the same node.
+fn at(test: &str, counter: u64) -> Xid {
+    let branch = xid(test, 0).branch().unwrap();
+    Branch { tx: TxId { counter, ..branch.tx }, ..branch }.xid()
+}
+
+fn votes(table: u64) -> Vec<BranchRecord> {
+    let mark = Some(Mark { resource: ResourceId::of("bank"), table });
+    let record =
+        |number, mark| BranchRecord { resource: ResourceId(5), number, flags: 0, mark, witness: b"w'\\\0".to_vec() };
+    vec![record(1, mark), record(2, None)]
+}
+
+struct Desk {
+    table: PostgresTable,
+    agent: Box<dyn Resource>,
+    number: u64,
+    test: &'static str,
+}
+
+impl Desk {
+    fn new(test: &'static str) -> Self {
+        let table = PostgresTable::new(&shared(), test);
+        let mut last = table.resource().last_resource().unwrap();
+        let number = last.decides().unwrap();
+        assert_eq!(table.resource().decides(), None, "asked for one connection at a time");
+        let agent = PostgresConnector::new("bank", &table.url).unwrap().connect().unwrap();
+        Self { table, agent, number, test }
+    }
+
+    fn worker(&self) -> Postgres {
+        self.table.resource().last_resource().unwrap()
+    }
+
+    /// A branch that has written a row, and has ended.
+    fn ended(&self, xid: Xid, row: u32) -> Postgres {
+        let mut worker = self.worker();
+        assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+        run(&mut worker, &format!("INSERT INTO {} VALUES ({row})", self.table.table)).unwrap();
+        assert_eq!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+        worker
+    }
+
+    fn commit(&self, worker: &mut Postgres, xid: Xid) -> Reply {
+        worker.call(Verb::CommitLast { xid, votes: lay_votes(&votes(self.number)) })
+    }
+
+    fn settle(&mut self, xid: Xid) -> Reply {
+        let (node, tx, table) = (node(self.test), tx_of(xid), self.number);
+        self.agent.call(Verb::Settle { node, tx, table })
+    }
+
+    fn rows(&mut self) -> Vec<TxId> {
+        match self.agent.call(Verb::Rows(node(self.test))) {
+            Reply::Rows(list) => list.into_iter().map(|(tx, _)| tx).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All rows of the test's node, recovery's too.
+    fn standing(&self) -> i64 {
+        let prefix = Branch::prefix(node(self.test)).to_vec();
+        let count = "SELECT count(*) FROM assent_rows.decisions WHERE substring(tx FROM 1 FOR 8) = $1";
+        self.table.plain().query_one(count, &[&prefix]).unwrap().get(0)
+    }
+}
+
+#[test]
+fn the_row_and_the_work_stand_together_and_recovery_reads_the_votes() {
+    let mut desk = Desk::new("last_commits");
+    let xid = at("last_commits", 1);
+    let mut worker = desk.ended(xid, 7);
+    assert_eq!(desk.commit(&mut worker, xid), Reply::Done);
+    assert_eq!(desk.table.rows(), [7]);
+    let Reply::Row(Some(found)) = desk.settle(xid) else { panic!("the row says commit") };
+    let read = read_votes(&found).unwrap();
+    assert_eq!(read, votes(desk.number));
+    assert_eq!(desk.rows(), [tx_of(xid)]);
+    // It is not prepared, and its witness tells recovery what became of it.
+    assert_eq!(desk.agent.call(Verb::Recover(node(desk.test))), Reply::Listed(vec![]));
+    let witness = worker.witness();
+    assert_eq!(desk.agent.call(Verb::Inquire { xid, witness }), Reply::Past(Past::Committed));
+    let node = node(desk.test);
+    assert_eq!(desk.agent.call(Verb::Clear { node, txs: vec![tx_of(xid)] }), Reply::Done);
+    assert_eq!((desk.rows().len(), desk.standing()), (0, 0));
+    // The connection goes on with other work, and with other transactions.
+    let next = at("last_commits", 2);
+    assert_eq!(worker.call(Verb::Start(next)), Reply::Done);
+    run(&mut worker, &format!("INSERT INTO {} VALUES (8)", desk.table.table)).unwrap();
+    assert_eq!(worker.call(Verb::End { xid: next, success: true }), Reply::Vote(Vote::Decides));
+    assert_eq!(desk.commit(&mut worker, next), Reply::Done);
+    assert_eq!(desk.table.rows(), [7, 8]);
+}
+
+#[test]
+fn recoverys_row_is_first_and_the_work_is_undone() {
+    let mut desk = Desk::new("last_late");
+    let xid = at("last_late", 1);
+    let mut worker = desk.ended(xid, 7);
+    assert_eq!(desk.settle(xid), Reply::Row(None));
+    assert_eq!(desk.settle(xid), Reply::Row(None), "asked twice, it is the same row");
+    assert_eq!((desk.rows().len(), desk.standing()), (0, 1), "its client may still come");
+    let reply = desk.commit(&mut worker, xid);
+    assert!(matches!(reply, Reply::RolledBack(_)) && code(&reply) == "23505", "{reply:?}");
+    assert!(desk.table.rows().is_empty());
+    // Others' transactions that began before may be open anywhere in this server.
+    wait("recovery's row to go", || {
+        desk.rows();
+        (desk.standing() == 0).then_some(())
+    });
+}
+
+/// The client's transaction is open: as long as it is, recovery's row stays, whatever becomes of its session's locks.
+#[test]
+fn recoverys_row_stays_while_its_client_may_come() {
+    let mut desk = Desk::new("last_frozen");
+    let xid = at("last_frozen", 1);
+    let mut worker = desk.ended(xid, 7);
+    assert_eq!(desk.settle(xid), Reply::Row(None));
+    // Transactions come and go behind it.
+    for row in 100..120 {
+        let other = at("last_frozen", row);
+        let mut beside = desk.ended(other, u32::try_from(row).unwrap());
+        assert_eq!(desk.commit(&mut beside, other), Reply::Done);
+        assert_eq!(desk.rows().len(), usize::try_from(row - 99).unwrap());
+    }
+    assert_eq!(desk.standing(), 21, "twenty commits, and recovery's");
+    let reply = desk.commit(&mut worker, xid);
+    assert_eq!(code(&reply), "23505", "it wakes to a refusal");
+    wait("recovery's row to go", || {
+        desk.rows();
+        (desk.standing() == 20).then_some(())
+    });
+}
+
+#[test]
+fn recovery_waits_for_a_row_that_is_not_committed_a_moment_and_then_for_its_end() {
+    let mut desk = Desk::new("last_open");
+    for (counter, commits) in [(1, true), (2, false)] {
+        let xid = at("last_open", counter);
+        let mut client = desk.table.plain();
+        let row = "INSERT INTO assent_rows.decisions VALUES ($1, 'c', pg_catalog.txid_current(), $2)";
+        client.batch_execute("BEGIN").unwrap();
+        client.execute(row, &[&xid.gtrid(), &lay_votes(&[])]).unwrap();
+        let reply = desk.settle(xid);
+        assert!(matches!(&reply, Reply::Refused(Kind::Busy, _)), "{reply:?}");
+        client.batch_execute(if commits { "COMMIT" } else { "ROLLBACK" }).unwrap();
+        assert_eq!(desk.settle(xid), Reply::Row(commits.then(|| lay_votes(&[]))));
+    }
+}
+
+/// Whoever wrote nothing, or nothing that its tags tell of, votes as ever.
+#[test]
+fn only_a_branch_that_has_surely_written_decides() {
+    let desk = Desk::new("last_sure");
+    let table = &desk.table.table;
+    let cases = [
+        (String::new(), Reply::Vote(Vote::ReadOnly)),
+        (format!("SELECT * FROM {table}"), Reply::Vote(Vote::ReadOnly)),
+        (format!("DELETE FROM {table} WHERE id = 0"), Reply::Vote(Vote::ReadOnly)),
+        (format!("WITH it AS (INSERT INTO {table} VALUES (1) RETURNING id) SELECT * FROM it"), Reply::Done),
+        (format!("INSERT INTO {table} VALUES (1)"), Reply::Vote(Vote::Decides)),
+        (format!("INSERT INTO {table} VALUES (1); SELECT 1"), Reply::Vote(Vote::Decides)),
+    ];
+    for (counter, (sql, expected)) in (1..).zip(cases) {
+        let (mut worker, xid) = (desk.worker(), at("last_sure", counter));
+        assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+        if !sql.is_empty() {
+            run(&mut worker, &sql).unwrap();
+        }
+        assert_eq!(worker.call(Verb::End { xid, success: true }), expected, "{sql}");
+        if expected == Reply::Vote(Vote::Decides) {
+            // It can be prepared, too: where another one decides.
+            assert_eq!(worker.call(Verb::Prepare(xid)), YES);
+            assert_eq!(worker.call(Verb::Rollback(xid)), Reply::Done);
+        } else if expected == Reply::Done {
+            assert_eq!(worker.call(Verb::Rollback(xid)), Reply::Done);
+        }
+    }
+}
+
+/// A failed transaction, one that the application has ended, one that wrote elsewhere: no row, and a no that is sure.
+#[test]
+fn a_transaction_that_cannot_commit_leaves_no_row() {
+    let mut desk = Desk::new("last_fails");
+    let table = desk.table.table.clone();
+    let cases = [
+        // What comes at its end.
+        (
+            format!("ALTER TABLE {table} ADD CONSTRAINT {table}_once UNIQUE (id) DEFERRABLE INITIALLY DEFERRED"),
+            "",
+            "23505",
+        ),
+        // What it wrote, a trigger has undone: it has no number.
+        (
+            format!(
+                "CREATE FUNCTION {table}_none() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
+                 CREATE VIEW {table}_view AS SELECT id FROM {table}; CREATE TRIGGER none INSTEAD OF INSERT ON {table}_view \
+                 FOR EACH ROW EXECUTE FUNCTION {table}_none()"
+            ),
+            "_view",
+            "23502",
+        ),
+    ];
+    run(&mut desk.worker(), &format!("INSERT INTO {table} VALUES (7)")).unwrap();
+    for (counter, (before, suffix, expected)) in (1..).zip(cases) {
+        desk.table.plain().batch_execute(&before).unwrap();
+        let (mut worker, xid) = (desk.worker(), at("last_fails", counter));
+        assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+        run(&mut worker, &format!("INSERT INTO {table}{suffix} VALUES (7)")).unwrap();
+        assert_eq!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+        let reply = desk.commit(&mut worker, xid);
+        assert!(matches!(reply, Reply::RolledBack(_)) && code(&reply) == expected, "{reply:?}");
+        assert_eq!(
+            worker.decides().is_none(),
+            expected == "23502",
+            "whose tags do not tell is asked to vote from then on"
+        );
+        assert_eq!(desk.settle(xid), Reply::Row(None));
+    }
+    assert_eq!(desk.table.rows(), [7]);
+    // Ended by the application, within the branch: nobody commits a row alone.
+    let (mut worker, xid) = (desk.worker(), at("last_fails", 9));
+    assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+    run(&mut worker, &format!("INSERT INTO {table} VALUES (9)")).unwrap();
+    run(&mut worker, "ROLLBACK").unwrap();
+    assert_ne!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+    let reply = desk.commit(&mut worker, xid);
+    assert_ne!(reply, Reply::Done);
+    assert_eq!(desk.settle(xid), Reply::Row(None));
+}
+
+/// Under synchronous_commit = off a commit is answered before it is durable; one that decides for others is not.
+#[test]
+fn the_decision_is_durable_whatever_the_session_says() {
+    let desk = Desk::new("last_durable");
+    let xid = at("last_durable", 1);
+    let mut worker = desk.worker();
+    run(&mut worker, "SET synchronous_commit = off").unwrap();
+    let name = format!("{}_seen", desk.table.table);
+    // What holds when it commits: a deferred trigger runs last.
+    let seen = format!(
+        "CREATE TABLE {name} (setting text); CREATE FUNCTION {name}_note() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN INSERT INTO {name} VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END'; \
+         CREATE CONSTRAINT TRIGGER note AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION {name}_note()",
+        table = desk.table.table
+    );
+    desk.table.plain().batch_execute(&seen).unwrap();
+    assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+    run(&mut worker, &format!("INSERT INTO {} VALUES (1)", desk.table.table)).unwrap();
+    assert_eq!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+    assert_eq!(desk.commit(&mut worker, xid), Reply::Done);
+    let setting: String = desk.table.plain().query_one(&format!("SELECT setting FROM {name}"), &[]).unwrap().get(0);
+    assert_eq!(setting, "on");
+    let after = worker.work(|client| client.query_one("SHOW synchronous_commit", &[])).unwrap();
+    assert_eq!(after.get::<_, String>(0), "off", "the session's own again");
+}
+
+/// A connection that leads elsewhere would find no row, and put its own where nobody looks.
+#[test]
+fn another_database_of_the_same_name_answers_nothing() {
+    let mut desk = Desk::new("last_elsewhere");
+    let xid = at("last_elsewhere", 1);
+    let mut worker = desk.ended(xid, 7);
+    let (node, tx) = (node(desk.test), tx_of(xid));
+    let reply = desk.agent.call(Verb::Settle { node, tx, table: desk.number ^ 1 });
+    assert!(matches!(&reply, Reply::Refused(Kind::Invalid, native) if native.message.contains("url")), "{reply:?}");
+    let name = format!("assent_elsewhere_{}", std::process::id());
+    superuser(&desk.table.url).batch_execute(&format!("CREATE DATABASE {name} OWNER assent")).unwrap();
+    let url = other_database(&desk.table.url, &name);
+    let mut other = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
+    assert_eq!(other.call(Verb::Rows(node)), Reply::Rows(vec![]), "there is no table");
+    let asked = Verb::Settle { node, tx, table: desk.number };
+    let reply = other.call(asked.clone());
+    assert!(
+        matches!(&reply, Reply::Refused(Kind::Invalid, native) if native.message.contains("no table")),
+        "{reply:?}"
+    );
+    // A copy of the table with all that is in it is still another one.
+    Postgres::connect("bank", &url, Limits::WORK).unwrap().last_resource().unwrap();
+    let home = "SELECT number FROM assent_rows.decisions WHERE tx = ''";
+    let number: i64 = desk.table.plain().query_one(home, &[]).unwrap().get(0);
+    Client::connect(&url, NoTls)
+        .unwrap()
+        .batch_execute(&format!("UPDATE assent_rows.decisions SET number = {number}"))
+        .unwrap();
+    let reply = other.call(asked);
+    assert!(matches!(&reply, Reply::Refused(Kind::Invalid, _)), "{reply:?}");
+    assert_eq!(desk.commit(&mut worker, xid), Reply::Done, "nobody has kept it out");
+}
+
+/// Who may not make the table is told how.
+#[test]
+fn rights_that_are_missing_are_named_with_the_words_that_give_them() {
+    let servers = shared();
+    let name = format!("assent_last_rights_{}", std::process::id());
+    superuser(&servers.postgres).batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+    let url = other_database(&servers.postgres, &name);
+    let open = || Postgres::connect("bank", &url, Limits::WORK).unwrap().last_resource();
+    let refused = open().unwrap_err();
+    assert_eq!(refused.kind(), Kind::Denied, "{refused}");
+    assert!(refused.to_string().contains("CREATE TABLE IF NOT EXISTS assent_rows.decisions"), "{refused}");
+    let owner = as_superuser(&url);
+    Postgres::connect("bank", &owner, Limits::WORK).unwrap().last_resource().unwrap();
+    let refused = open().unwrap_err();
+    assert!(refused.kind() == Kind::Denied && refused.to_string().contains("GRANT"), "{refused}");
+    let grants =
+        "GRANT USAGE ON SCHEMA assent_rows TO assent; GRANT SELECT, INSERT, DELETE ON assent_rows.decisions TO assent";
+    Client::connect(&owner, NoTls).unwrap().batch_execute(grants).unwrap();
+    assert!(open().unwrap().decides().is_some());
+    let given = Client::connect(&url, NoTls).unwrap();
+    let refused = Postgres::over("bank", given, Limits::WORK).unwrap().last_resource().unwrap_err();
+    assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+}
