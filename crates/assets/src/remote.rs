@@ -134,7 +134,7 @@ impl RemoteAssets {
             }
             // Nothing keeps a prepared branch from its coordinator.
             Verb::Claim(_) | Verb::Evict(_) | Verb::Freed { .. } => ready(Reply::Done),
-            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => {
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows { .. } | Verb::Clear { .. } => {
                 ready(Reply::without_rows())
             }
             // Assets never finish a branch on their own, so there is nothing to forget.

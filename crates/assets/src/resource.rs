@@ -99,7 +99,7 @@ impl AssetsResource {
             }
             // Nothing keeps a prepared branch from its coordinator.
             Verb::Evict(_) | Verb::Freed { .. } => done(),
-            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => {
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows { .. } | Verb::Clear { .. } => {
                 (None, Reply::without_rows())
             }
             // Assets never finish a branch on their own, so there is nothing to forget.

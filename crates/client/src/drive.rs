@@ -294,13 +294,13 @@ impl<'d, 'r> Drive<'d, 'r> {
     }
 }
 
-/// Whether the first branch may keep the decision: all others say so in their XIDs, and recovery reaches each of them.
+/// Whether the first branch may keep the decision: all say so in their XIDs, and recovery reaches each of them.
 fn may_settle(decider: &dyn Decider, seats: &[Shared<'_>], mark: Mark) -> bool {
     let branches: Option<Vec<assent_ids::Branch>> = seats.iter().map(|seat| lock(seat).xid.branch()).collect();
     let Some((last, others)) = branches.as_deref().and_then(<[_]>::split_first) else { return false };
-    let is_first = last.resource == mark.resource && last.mark.is_none() && last.number == 0;
+    let is_first = last.resource == mark.resource && last.number == 0;
     let resources: Vec<ResourceId> = others.iter().map(|branch| branch.resource).collect();
-    is_first && others.iter().all(|branch| branch.mark == Some(mark)) && decider.settles(&resources)
+    is_first && branches.iter().flatten().all(|branch| branch.mark == Some(mark)) && decider.settles(&resources)
 }
 
 /// A branch's answer. To a commit, "I do not know it" may mean that recovery was here before, that a person undid it, or

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assent_ids::{Branch, NodeId, TxId, Xid};
+use assent_ids::{Branch, Mark, NodeId, TxId, Xid};
 use assent_xa::{Ballot, Native, Reply, Resource, Verb, Voice, Voted};
 
 use crate::WorkError;
@@ -57,7 +57,7 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
         self.0.witness()
     }
 
-    fn decides(&mut self) -> Option<u64> {
+    fn decides(&mut self) -> Option<Mark> {
         self.0.decides()
     }
 

@@ -471,10 +471,17 @@ impl Decider for Served {
     fn settle(&self, tx: TxId, mark: Mark) -> Result<Outcome, DecideError> {
         let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
         let message = loop {
-            let message = match self.line().and_then(|line| self.known(&line, &Request::Settle { tx, mark })) {
-                Ok(Known::Committed) => return Ok(Outcome::Committed),
-                Ok(Known::RolledBack) => return Ok(Outcome::RolledBack),
-                Ok(Known::Undecided | Known::InDoubt | Known::Unknown) => {
+            let asked = self.line().and_then(|line| {
+                let is_fenced = line.session.incarnation != tx.incarnation;
+                // Of an incarnation that is fenced nothing is settled but by recovery, which asks for the row by itself.
+                let question = if is_fenced { Request::Ask(tx) } else { Request::Settle { tx, mark } };
+                Ok((self.known(&line, &question)?, is_fenced))
+            });
+            let message = match asked {
+                Ok((Known::Committed, _)) => return Ok(Outcome::Committed),
+                Ok((Known::RolledBack, _)) => return Ok(Outcome::RolledBack),
+                Ok((Known::Unknown, true)) => break "the coordinator does not know it any more".to_owned(),
+                Ok((Known::Undecided | Known::InDoubt | Known::Unknown, _)) => {
                     format!("the row of {tx} has not answered yet")
                 }
                 Err(trouble) => trouble.to_string(),

@@ -18,7 +18,8 @@ pub struct Transaction<'r> {
     seats: Vec<Shared<'r>>,
     /// Branches that did not start, for history.
     refused: Vec<Voted>,
-    /// Where the first branch may keep the decision: what the XIDs of all others say.
+    /// Where the first branch may keep the decision: what the XIDs of all say. Its own, too: where it is prepared as any other, and the
+    /// decision lost (RPO > 0), recovery looks for its siblings by the names that they have.
     mark: Option<Mark>,
     is_over: bool,
 }
@@ -55,10 +56,10 @@ impl<'r> Transaction<'r> {
 
     /// Takes a resource in: its work belongs to this transaction from now on. Sends the start and does not wait.
     pub fn enlist<R: Resource + ?Sized + 'r>(&mut self, resource: &'r mut R) -> Enlisted<'r, R> {
-        let xid = self.next(resource.name());
         if self.seats.is_empty() {
             self.mark = self.mark_of(resource);
         }
+        let xid = self.next(resource.name());
         let enlisted = Enlisted::new(self.node, self.tx, xid, resource);
         self.seats.push(enlisted.seat());
         enlisted
@@ -70,10 +71,10 @@ impl<'r> Transaction<'r> {
     /// # Errors
     /// [`WorkError`] if it has not; the transaction can only be rolled back.
     pub fn keep<R: Resource + 'r>(&mut self, mut resource: R) -> Result<Xid, WorkError> {
-        let xid = self.next(resource.name());
         if self.seats.is_empty() {
             self.mark = self.mark_of(&mut resource);
         }
+        let xid = self.next(resource.name());
         let seat: Shared<'r> = Arc::new(Mutex::new(Seat::begin(self.node, self.tx, xid, resource)));
         let started = lock(&seat).started();
         self.seats.push(seat);
@@ -90,9 +91,8 @@ impl<'r> Transaction<'r> {
 
     /// Where this one, the first of all, may keep the decision. Whoever began before it could not say so in its XID.
     fn mark_of<R: Resource + ?Sized>(&self, resource: &mut R) -> Option<Mark> {
-        let table = resource.decides()?;
-        let resource = ResourceId::of(resource.name());
-        self.client.decider().settles(&[resource]).then_some(Mark { resource, table })
+        let mark = Mark { resource: ResourceId::of(resource.name()), ..resource.decides()? };
+        self.client.decider().settles(&[mark.resource]).then_some(mark)
     }
 
     /// Commits everywhere, or nowhere.

@@ -191,7 +191,7 @@ impl Attendant {
         round.resources.push(ResourceReport {
             name: self.station.name().to_owned(),
             listed: look.listing.as_ref().map(BTreeSet::len),
-            trouble: self.station.trouble(),
+            trouble: self.station.trouble().or_else(|| self.rows.trouble.clone()),
         });
         round.stopped = self.coordinator.stopped();
         if round.stopped.is_some() {
@@ -217,7 +217,8 @@ impl Attendant {
             // One of all says it.
             round.unregistered.extend(swept.unregistered);
         }
-        let trouble = round.resources.iter().any(|resource| resource.trouble.is_some());
+        // Rows that may not go make nobody wait: they are said, and that is all.
+        let trouble = self.station.trouble().is_some();
         let open = round.branches.iter().any(|branch| branch.resolution.is_open());
         self.is_in_doubt = trouble || open || swept.open.contains(&self.station.id);
         let before = std::mem::replace(&mut self.returns, self.station.returns());

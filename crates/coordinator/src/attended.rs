@@ -89,7 +89,7 @@ impl Attended {
             sights: Sights::new(),
             stranger: None,
             questions: Questions::new(),
-            rows: rows::Questions::new(),
+            rows: rows::Questions::default(),
         };
         self.posts = names.iter().map(|(id, name)| (*id, post(name))).collect();
         self.since = now;
@@ -105,7 +105,7 @@ impl Attended {
         // Whoever is gone is not asked about any more.
         for post in self.posts.values_mut() {
             post.questions.retain(|tx, _| seen.contains(tx));
-            post.rows.retain(|tx, row| row.is_doubt() || seen.contains(tx));
+            post.rows.keep(&seen);
         }
         seen
     }
@@ -188,12 +188,7 @@ impl Attended {
     pub(crate) fn sibling(&mut self, tx: TxId, mark: Option<Mark>, now: Moment) -> Sibling {
         let mut all = Sibling::Nowhere;
         for post in self.posts.values_mut() {
-            let question = post.questions.entry(tx).or_insert(Question { mark, answer: None });
-            // The first branch has none: whoever has one knows more.
-            if question.mark.is_none() && mark.is_some() {
-                *question = Question { mark, answer: None };
-            }
-            let answer = &mut question.answer;
+            let answer = &mut post.questions.entry(tx).or_insert(Question { mark, answer: None }).answer;
             match answer {
                 Some(Answer::Committed(record)) => return Sibling::Committed(record.clone()),
                 Some(Answer::Nothing(at)) if now.since(*at) <= NOTHING_LASTS => {}

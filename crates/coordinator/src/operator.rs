@@ -4,7 +4,7 @@
 //! both lay the word first and its effect behind it, under one lock.
 //! Deliberately absent: rights. Who may ask is the front door's to know.
 
-use assent_ids::TxId;
+use assent_ids::{Mark, TxId};
 use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Outcome};
@@ -14,6 +14,7 @@ use crate::coordinator::{State, pending};
 use crate::error::{in_doubt, not_laid};
 use crate::record::Word;
 use crate::recovery::records;
+use crate::siblings::Sibling;
 use crate::{By, Coordinator, Standing, Stopped, lay, record};
 
 /// The most bytes of an operator's name.
@@ -85,7 +86,7 @@ impl Coordinator {
                     (Standing::Connected, _) => return Err(driven(tx)),
                     (_, Some(seen)) => seen,
                 };
-                marked(&mut state, tx, outcome, &branches)?;
+                marked(&mut state, tx, outcome, &branches, self.clock.now())?;
                 self.room(&state)?;
                 let action = if outcome == Outcome::Committed { Action::Commit } else { Action::Rollback };
                 // The word first: an effect without it could not be explained.
@@ -158,7 +159,13 @@ fn alone(state: &State, now: Moment) -> Result<(), DecideError> {
 }
 
 /// Nobody's word is a last resource's row: a person's rollback, too, waits for recovery's own row, and nobody makes a client's.
-fn marked(state: &mut State, tx: TxId, outcome: Outcome, branches: &[BranchRecord]) -> Result<(), DecideError> {
+fn marked(
+    state: &mut State,
+    tx: TxId,
+    outcome: Outcome,
+    branches: &[BranchRecord],
+    now: Moment,
+) -> Result<(), DecideError> {
     let Some(mark) = branches.iter().find_map(|branch| branch.mark) else { return Ok(()) };
     let conflict = |message| Err(DecideError { kind: Kind::Conflict, message });
     let Some(name) = state.attended.name(mark.resource) else {
@@ -175,12 +182,24 @@ fn marked(state: &mut State, tx: TxId, outcome: Outcome, branches: &[BranchRecor
              what stands there"
         ));
     }
+    if outcome == Outcome::Committed && !has_voted(state, tx, mark, branches, now) {
+        return conflict(format!(
+            "the branch of {tx} at resource {name}, which may have decided by a row, is not seen prepared there, and nobody knows of a \
+             committed one: its work may be undone, and a commit of the others would be half of one"
+        ));
+    }
     if state.is_settled(tx, mark) {
         return Ok(());
     }
     let message =
         format!("the decision of {tx} may be a row of resource {name}: it is asked for now, look again in a moment");
     Err(DecideError { kind: Kind::Unavailable, message })
+}
+
+/// Whether the first branch, which did not decide by a row, is prepared as the others are, or a branch is committed.
+fn has_voted(state: &mut State, tx: TxId, mark: Mark, branches: &[BranchRecord], now: Moment) -> bool {
+    branches.iter().any(|branch| (branch.resource, branch.number) == (mark.resource, 0))
+        || matches!(state.attended.sibling(tx, Some(mark), now), Sibling::Committed(_))
 }
 
 fn unknown(tx: TxId) -> DecideError {

@@ -12,35 +12,38 @@
 //! An answer is good for ever: what stands in a row never changes.
 //! Deliberately absent: a conclusion from a resource that cannot be asked, or is not registered. Its transactions are held, and say so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use assent_ids::{Mark, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_world::Moment;
-use assent_xa::{DecideError, Decision, Deviation, Heuristic, Native, Outcome, Reply, Verb, read_votes};
+use assent_xa::{DecideError, Decision, Deviation, Heuristic, Native, Outcome, ROWS_MAX, Reply, Verb, read_votes};
 
-use crate::coordinator::{State, check};
+use crate::coordinator::{State, check, row_of};
 use crate::{Attendant, By, Coordinator, Known, Standing};
 
-/// So many rows are asked for in one look.
-const ASKED_MAX: usize = 4_096;
+/// So many rows are asked for in one look: each may take the quarter of a second that a client's row is waited for.
+const ASKED_MAX: usize = 64;
 /// So many transactions of clients that do not know wait for an answer; beyond, they wait for recovery's own time.
 const DOUBTS_MAX: usize = 4_096;
 /// So many rows go in one message.
 const CLEARED_MAX: usize = 1_000;
 /// All rows are looked at so often: some were left by clients that died, or by a restart of ours.
 const LOOKS_APART: Duration = Duration::from_secs(60);
-/// And again soon where so many were left.
-const LEFT_MANY: usize = 1_000;
 
 /// What is asked of one resource's rows, by transaction.
-pub(crate) type Questions = BTreeMap<TxId, Question>;
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    list: BTreeMap<TxId, Question>,
+    /// How many of them are their clients'.
+    doubts: usize,
+}
 
 /// A row that is asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
-    table: u64,
+struct Question {
+    mark: Mark,
     /// Its client asks, not recovery.
     is_doubt: bool,
     /// Recovery's own row stands.
@@ -64,10 +67,16 @@ pub(crate) enum Row {
 #[derive(Debug, Default)]
 pub(crate) struct Rhythm {
     next: Moment,
+    /// How far the look at all rows has come that is under way.
+    listed: Option<TxId>,
+    /// Which row was asked for last, so that each has its turn.
+    asked: Option<TxId>,
     /// It keeps none at all.
     has_none: bool,
     /// Many went in this look.
     pub(crate) is_busy: bool,
+    /// Why rows that nobody needs could not be listed, or could not go.
+    pub(crate) trouble: Option<(Kind, Native)>,
 }
 
 fn says(message: String) -> Native {
@@ -83,9 +92,10 @@ impl Coordinator {
     }
 
     /// A client's last resource has decided commit, durably: kept for history and recovery, and waited for by nobody. Passed over where
-    /// it cannot be kept: the row tells the same.
+    /// it cannot be kept: the row tells the same. So is what no row can have said: another outcome, or branches that name none.
     pub fn noted(&self, decision: &Decision) {
-        if check(&decision.branches).is_err() {
+        let is_a_rows = decision.outcome == Outcome::Committed && row_of(&decision.branches).is_some();
+        if !is_a_rows || check(&decision.branches).is_err() {
             return;
         }
         let tx = decision.tx;
@@ -108,15 +118,15 @@ impl Coordinator {
         }
     }
 
-    /// Its client does not know whether the last resource has decided: what is known, and if nothing is the row is asked for.
-    /// Asked again and again.
+    /// Its client does not know whether the last resource has decided: what is known, and if nothing is the row is asked for, once a
+    /// branch of it is seen prepared: of any other nobody can say that it was not finished and forgotten. Asked again and again.
     ///
     /// # Errors
     /// [`DecideError`] of kind `InDoubt` where nobody here can ask for it.
     pub fn settle(&self, tx: TxId, mark: Mark) -> Result<Known, DecideError> {
-        match self.ask(tx) {
-            Known::Undecided | Known::Unknown => {}
-            known => return Ok(known),
+        let known = self.ask(tx);
+        if !matches!(known, Known::Undecided | Known::Unknown) {
+            return Ok(known);
         }
         let in_doubt = |message: String| Err(DecideError { kind: Kind::InDoubt, message });
         let mut state = self.state();
@@ -124,7 +134,12 @@ impl Coordinator {
         if !matches!(standing, Standing::Connected | Standing::Lost) {
             return in_doubt(format!("the client of {tx} is fenced or unknown: recovery asks for its row"));
         }
-        state.doubt(tx, mark)?;
+        if state.table.is_watched(tx) && state.table.get(tx).is_none() {
+            state.doubt(tx, mark)?;
+        } else {
+            // It is there as soon as somebody looks, if it is.
+            state.calls += 1;
+        }
         Ok(Known::Undecided)
     }
 
@@ -140,12 +155,9 @@ impl Coordinator {
             )));
         };
         let name = post.name.clone();
-        let (mut is_news, mut found) = (false, Row::RolledBack);
-        let question = post.rows.entry(tx).or_insert_with(|| {
-            is_news = true;
-            Question::of(mark)
-        });
-        if question.table != mark.table {
+        let (is_news, mut found) = (!post.rows.list.contains_key(&tx), Row::RolledBack);
+        let question = post.rows.entry(tx, mark);
+        if question.mark != mark {
             return Row::Unknown(says(format!("its branches name two tables of resource {name}: report this")));
         }
         if !question.is_rolled_back {
@@ -158,22 +170,30 @@ impl Coordinator {
         found
     }
 
-    /// What this resource is asked for, and has not answered.
-    fn rows_asked(&self, resource: ResourceId) -> Vec<(TxId, u64)> {
+    /// What this resource is asked for, and has not answered: on from where the last look came to, so that each has its turn.
+    fn rows_asked(&self, resource: ResourceId, behind: Option<TxId>) -> Vec<(TxId, Mark)> {
         let state = &mut *self.state();
         let Some(post) = state.attended.posts.get_mut(&resource) else { return Vec::new() };
         // Decided since, by whoever was first: nobody waits for it any more.
-        post.rows.iter_mut().filter(|(tx, _)| state.table.get(**tx).is_some()).for_each(|(_, it)| it.is_doubt = false);
-        let open = post.rows.iter().filter(|(tx, it)| !it.is_rolled_back && state.table.get(**tx).is_none());
-        open.map(|(tx, it)| (*tx, it.table)).take(ASKED_MAX).collect()
+        post.rows.undoubt(|tx| state.table.get(tx).is_some());
+        let open = post.rows.list.iter().filter(|(tx, it)| !it.is_rolled_back && state.table.get(**tx).is_none());
+        let mut open: Vec<(TxId, Mark)> = open.map(|(tx, it)| (*tx, it.mark)).collect();
+        let first = open.partition_point(|(tx, _)| Some(*tx) <= behind);
+        open.rotate_left(first);
+        open.truncate(ASKED_MAX);
+        open
     }
 
     fn row_trouble(&self, resource: ResourceId, tx: TxId, native: Native) {
-        self.question(resource, tx, |it| it.trouble = Some(native));
+        if let Some(question) = self.state().question(resource, tx) {
+            question.trouble = Some(native);
+        }
     }
 
-    fn question<T>(&self, resource: ResourceId, tx: TxId, act: impl FnOnce(&mut Question) -> T) -> Option<T> {
-        self.state().attended.posts.get_mut(&resource)?.rows.get_mut(&tx).map(act)
+    /// Whether its client asks for this row. None who has been told, and had it forgotten, meanwhile.
+    fn is_doubted(&self, resource: ResourceId, tx: TxId) -> bool {
+        let mut state = self.state();
+        state.table.is_watched(tx) && state.question(resource, tx).is_some_and(|it| it.is_doubt)
     }
 
     /// A row stands, for ever: the client's with its votes, or recovery's.
@@ -181,17 +201,23 @@ impl Coordinator {
         let laid = match votes {
             Some(votes) => self.adopt(resource, tx, votes),
             // Its client asks, and is answered by the log. Whom recovery asks for, it decides as it would without a row.
-            None if self.question(resource, tx, |it| it.is_doubt) == Some(true) => {
+            None if self.is_doubted(resource, tx) => {
                 self.abort_begin(tx, By::Agent).and_then(|pending| self.decide_strictly(pending)).map(drop)
             }
             None => Ok(()),
         };
-        self.question(resource, tx, |it| match laid {
-            Ok(()) => (it.is_doubt, it.is_rolled_back) = (false, votes.is_none()),
+        let state = &mut *self.state();
+        state.calls += 1;
+        let Some(post) = state.attended.posts.get_mut(&resource) else { return };
+        if laid.is_ok() {
+            post.rows.undoubt(|one| one == tx);
+        }
+        match (post.rows.list.get_mut(&tx), laid) {
+            (Some(question), Ok(())) => question.is_rolled_back = votes.is_none(),
             // Asked again in the next look.
-            Err(error) => it.trouble = Some(says(error.message)),
-        });
-        self.state().calls += 1;
+            (Some(question), Err(error)) => question.trouble = Some(says(error.message)),
+            (None, _) => {}
+        }
     }
 
     /// Decides commit, as the row says, unless the log has decided.
@@ -239,7 +265,7 @@ impl Coordinator {
 impl State {
     /// Of transactions that nobody has decided.
     pub(crate) fn rows_awaited(&self) -> u64 {
-        let all = self.attended.posts.values().flat_map(|post| &post.rows);
+        let all = self.attended.posts.values().flat_map(|post| &post.rows.list);
         let open = all.filter(|(tx, it)| !it.is_rolled_back && self.table.get(**tx).is_none()).count();
         u64::try_from(open).unwrap_or(u64::MAX)
     }
@@ -247,40 +273,59 @@ impl State {
     /// Whether recovery's own row is known to stand, so that the log may say anything; else it is asked for.
     pub(crate) fn is_settled(&mut self, tx: TxId, mark: Mark) -> bool {
         let Some(post) = self.attended.posts.get_mut(&mark.resource) else { return false };
-        let before = post.rows.len();
-        let is_settled = post.rows.entry(tx).or_insert_with(|| Question::of(mark)).is_rolled_back;
-        self.calls += u64::from(post.rows.len() > before);
+        let before = post.rows.list.len();
+        let question = post.rows.entry(tx, mark);
+        let is_settled = question.is_rolled_back && question.mark == mark;
+        self.calls += u64::from(post.rows.list.len() > before);
         is_settled
+    }
+
+    fn question(&mut self, resource: ResourceId, tx: TxId) -> Option<&mut Question> {
+        self.attended.posts.get_mut(&resource)?.rows.list.get_mut(&tx)
     }
 
     /// Has the row asked for, and what follows decided at once.
     pub(crate) fn doubt(&mut self, tx: TxId, mark: Mark) -> Result<(), DecideError> {
         let in_doubt = |message: String| Err(DecideError { kind: Kind::InDoubt, message });
         let posts = &mut self.attended.posts;
-        let doubts = posts.values().flat_map(|post| post.rows.values()).filter(|it| it.is_doubt).count();
+        let doubts: usize = posts.values().map(|post| post.rows.doubts).sum();
         let Some(post) = posts.get_mut(&mark.resource) else {
             return in_doubt(format!("{tx} is decided by a row of a resource that is not registered here"));
         };
-        if doubts >= DOUBTS_MAX && !post.rows.contains_key(&tx) {
+        let is_doubt = post.rows.list.get(&tx).is_some_and(|it| it.is_doubt);
+        if doubts >= DOUBTS_MAX && !is_doubt {
             return in_doubt(format!("{DOUBTS_MAX} other rows are waited for: ask again later"));
         }
-        let question = post.rows.entry(tx).or_insert_with(|| Question::of(mark));
-        let is_news = !std::mem::replace(&mut question.is_doubt, true);
+        if is_doubt {
+            return Ok(());
+        }
+        let question = post.rows.entry(tx, mark);
+        question.is_doubt = true;
         // Recovery's row may stand already: what follows from that is decided in the next look.
         question.is_rolled_back = false;
-        self.calls += u64::from(is_news);
+        post.rows.doubts += 1;
+        self.calls += 1;
         Ok(())
     }
 }
 
-impl Question {
-    const fn of(mark: Mark) -> Self {
-        Self { table: mark.table, is_doubt: false, is_rolled_back: false, trouble: None }
+impl Questions {
+    fn entry(&mut self, tx: TxId, mark: Mark) -> &mut Question {
+        self.list.entry(tx).or_insert(Question { mark, is_doubt: false, is_rolled_back: false, trouble: None })
     }
 
-    /// Whether its client waits for it, wherever its branches are.
-    pub(crate) const fn is_doubt(&self) -> bool {
-        self.is_doubt
+    /// Nobody waits for these any more.
+    fn undoubt(&mut self, is_one: impl Fn(TxId) -> bool) {
+        for (_, question) in self.list.iter_mut().filter(|(tx, it)| it.is_doubt && is_one(**tx)) {
+            question.is_doubt = false;
+            self.doubts -= 1;
+        }
+    }
+
+    /// Of whom nothing is seen prepared any more nobody asks: it may be forgotten from now on, and then nothing may be decided about it.
+    pub(crate) fn keep(&mut self, seen: &BTreeSet<TxId>) {
+        self.undoubt(|tx| !seen.contains(&tx));
+        self.list.retain(|tx, _| seen.contains(tx));
     }
 }
 
@@ -293,18 +338,28 @@ impl Attendant {
             return;
         }
         let (node, id, now) = (self.coordinator.node(), self.station.id, self.clock.now());
-        let asked = self.coordinator.rows_asked(id);
-        let verbs = asked.iter().map(|(tx, table)| Verb::Settle { node, tx: *tx, table: *table }).collect();
+        let asked = self.coordinator.rows_asked(id, self.rows.asked);
+        self.rows.asked = asked.last().map(|(tx, _)| *tx);
+        let is_all = asked.len() < ASKED_MAX;
+        let verbs = asked.iter().map(|(tx, mark)| Verb::Settle { node, tx: *tx, mark: *mark }).collect();
         let replies = self.station.tell_all(verbs, now, |_| {});
         for ((tx, _), reply) in asked.into_iter().zip(replies) {
             match reply {
-                Some(Reply::Row(votes)) => self.coordinator.row_stands(id, tx, votes.as_deref()),
+                Some(Reply::Row(votes)) => {
+                    // Others may be waiting for theirs.
+                    self.rows.is_busy |= !is_all;
+                    self.coordinator.row_stands(id, tx, votes.as_deref());
+                }
                 Some(Reply::Refused(_, native) | Reply::Lost(native)) => self.coordinator.row_trouble(id, tx, native),
                 Some(_) | None => {}
             }
         }
+        let looks_at_all = !self.rows.has_none && now >= self.rows.next;
+        if looks_at_all {
+            self.rows.trouble = None;
+        }
         self.clear();
-        if !self.rows.has_none && now >= self.rows.next {
+        if looks_at_all {
             self.look_at_rows(now);
         }
     }
@@ -320,23 +375,39 @@ impl Attendant {
             self.rows.is_busy |= txs.len() == CLEARED_MAX;
             let reply = self.station.tell(Verb::Clear { node, txs: txs.clone() }, self.clock.now());
             if reply != Some(Reply::Done) {
+                self.refused_rows(reply);
                 self.coordinator.state().table.give_cleared(id, txs);
                 return;
             }
+            self.rows.trouble = None;
         }
     }
 
     fn look_at_rows(&mut self, now: Moment) {
         let (node, id) = (self.coordinator.node(), self.station.id);
-        match self.station.tell(Verb::Rows(node), now) {
+        match self.station.tell(Verb::Rows { node, after: self.rows.listed }, now) {
             Some(Reply::Rows(list)) => {
-                self.rows.next = if list.len() >= LEFT_MANY { now } else { now.after(LOOKS_APART) };
+                // A full answer has more behind it: on from there in the next look.
+                self.rows.listed = list.last().map(|(tx, _)| *tx).filter(|_| list.len() >= ROWS_MAX);
+                self.rows.next = if self.rows.listed.is_some() { now } else { now.after(LOOKS_APART) };
+                self.rows.is_busy |= self.rows.listed.is_some();
                 for (tx, votes) in list {
                     self.coordinator.adopt_left(id, tx, &votes);
                 }
             }
             Some(reply) if reply == Reply::without_rows() => self.rows.has_none = true,
-            Some(_) | None => {}
+            reply => {
+                self.rows.next = now.after(LOOKS_APART);
+                self.refused_rows(reply);
+            }
+        }
+    }
+
+    /// Rows that cannot be listed, or that cannot go: said with what else is wrong at this resource.
+    fn refused_rows(&mut self, reply: Option<Reply>) {
+        if let Some(Reply::Refused(kind, native)) = reply {
+            let message = format!("rows of its last resource that nobody needs stay: {}", native.message);
+            self.rows.trouble = Some((kind, Native { message, ..native }));
         }
     }
 }

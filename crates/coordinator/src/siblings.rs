@@ -110,20 +110,15 @@ impl Attendant {
         asked.rotate_left(behind);
         for (tx, mark) in asked.into_iter().take(ASKED_MAX) {
             self.searched = Some(tx);
-            // The first branch has no mark, and those behind it have all the same.
-            let names = || {
-                (0..NUMBERS).flat_map(|number| {
-                    [None, mark].into_iter().take(1 + usize::from(mark.is_some())).map(move |mark| (number, mark))
-                })
-            };
-            let ask = |(number, mark)| {
+            // All branches of a transaction have the same mark, the first one, too.
+            let ask = |number| {
                 let branch = Branch { node, tx, resource, number, flags: 0, mark };
                 Verb::Inquire { xid: branch.xid(), witness: Vec::new() }
             };
-            let replies = self.station.tell_all(names().map(ask).collect(), self.clock.now(), |_| {});
+            let replies = self.station.tell_all((0..NUMBERS).map(ask).collect(), self.clock.now(), |_| {});
             let is_committed = |reply: &Option<Reply>| *reply == Some(Reply::Past(Past::Committed));
             let is_answered = |reply: &Option<Reply>| matches!(reply, Some(Reply::Past(_)));
-            if let Some(((number, mark), _)) = names().zip(&replies).find(|(_, reply)| is_committed(reply)) {
+            if let Some((number, _)) = (0..NUMBERS).zip(&replies).find(|(_, reply)| is_committed(reply)) {
                 let record = BranchRecord { resource, number, flags: 0, mark, witness: Vec::new() };
                 self.coordinator.answer(resource, tx, Answer::Committed(record));
             } else if replies.iter().all(is_answered) {

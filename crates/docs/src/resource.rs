@@ -172,7 +172,7 @@ impl DocsResource {
             }
             // Nothing keeps a prepared branch from its coordinator.
             Verb::Evict(_) | Verb::Freed { .. } => Ok(done(Appended::NOTHING)),
-            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => {
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows { .. } | Verb::Clear { .. } => {
                 Ok((Appended::NOTHING, Reply::without_rows()))
             }
             // This store never finishes a branch on its own, so there is nothing to forget.

@@ -26,7 +26,7 @@ const FORMAT_DIGITS_MAX: usize = 10;
 const GTRID_BYTES: usize = 24;
 const BQUAL_BYTES: usize = 12;
 /// With a [`Mark`] behind it.
-const MARKED_BQUAL_BYTES: usize = BQUAL_BYTES + 16;
+const MARKED_BQUAL_BYTES: usize = BQUAL_BYTES + 20;
 /// The bit of the flags that says that a [`Mark`] follows.
 const MARKED: u16 = 1 << 1;
 
@@ -76,6 +76,9 @@ pub struct Mark {
     pub resource: ResourceId,
     /// The table, by the number that it was given when it was made: another database under the same name has another.
     pub table: u64,
+    /// The timeline of the server when the client wrote there, from 1: one that is behind it is an old primary, and knows nothing of what
+    /// was decided since.
+    pub timeline: u32,
 }
 
 /// What an XID of Assent says: node, transaction, resource, branch number, flags, and where its decision may be a row.
@@ -110,9 +113,10 @@ impl Mark {
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let (resource, table) = bytes.split_first_chunk::<8>()?;
-        let resource = ResourceId(u64::from_be_bytes(*resource));
-        Some(Self { resource, table: u64::from_be_bytes(table.try_into().ok()?) })
+        let (resource, rest) = bytes.split_first_chunk::<8>()?;
+        let (table, timeline) = rest.split_first_chunk::<8>()?;
+        let (resource, table) = (ResourceId(u64::from_be_bytes(*resource)), u64::from_be_bytes(*table));
+        Some(Self { resource, table, timeline: u32::from_be_bytes(timeline.try_into().ok()?) })
     }
 }
 
@@ -124,7 +128,7 @@ impl Branch {
     }
 
     /// The XID: gtrid = node 8, epoch 4, incarnation 4, counter 8; bqual = resource 8, branch 2, flags 2, and of a marked
-    /// branch resource 8 and table 8 of the row. Big endian.
+    /// branch resource 8, table 8 and timeline 4 of the row. Big endian.
     #[must_use]
     pub fn xid(&self) -> Xid {
         let mut gtrid = [0; GTRID_BYTES_MAX];
@@ -143,17 +147,17 @@ impl Branch {
             self.resource.0.to_be_bytes().into_iter().chain(self.number.to_be_bytes()).chain(flags.to_be_bytes());
         bqual.iter_mut().zip(words).for_each(|(to, from)| *to = from);
         let mut bqual_bytes = 12;
-        if let Some(Mark { resource, table }) = self.mark {
-            let words = resource.0.to_be_bytes().into_iter().chain(table.to_be_bytes());
+        if let Some(Mark { resource, table, timeline }) = self.mark {
+            let words = resource.0.to_be_bytes().into_iter().chain(table.to_be_bytes()).chain(timeline.to_be_bytes());
             bqual.iter_mut().skip(BQUAL_BYTES).zip(words).for_each(|(to, from)| *to = from);
-            bqual_bytes = 28;
+            bqual_bytes = 32;
         }
         Xid { format: FORMAT_ID, gtrid_bytes: 24, bqual_bytes, gtrid, bqual }
     }
 }
 
 const _: () = assert!(GTRID_BYTES == 24 && BQUAL_BYTES == 12, "the lengths that Branch::xid writes");
-const _: () = assert!(MARKED_BQUAL_BYTES == 28, "the length that Branch::xid writes with a mark");
+const _: () = assert!(MARKED_BQUAL_BYTES == 32, "the length that Branch::xid writes with a mark");
 
 impl Xid {
     /// Takes the parts in, or says which limit they break.
@@ -324,19 +328,19 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_back_and_half_of_one_is_nobodys() {
-        let mark = Some(Mark { resource: ResourceId::of("bank-b"), table: u64::MAX });
+        let mark = Some(Mark { resource: ResourceId::of("bank-b"), table: u64::MAX, timeline: 0x0a0b_0c0d });
         let (plain, marked) = (branch().xid(), Branch { mark, ..branch() }.xid());
         assert_eq!(marked.branch(), Some(Branch { mark, ..branch() }));
         assert_eq!(Xid::from_gid(&marked.to_gid()), Ok(marked));
-        assert_eq!((plain.bqual().len(), marked.bqual().len(), marked.bqual()[11]), (12, 28, 2));
+        assert_eq!((plain.bqual().len(), marked.bqual().len(), marked.bqual()[11]), (12, 32, 2));
         // What an earlier program wrote means what it meant; one that does not know marks sees somebody else's branch.
         let of = |bqual: &[u8]| Xid::new(FORMAT_ID, marked.gtrid(), bqual).unwrap().branch();
         assert_eq!(of(plain.bqual()), Some(branch()));
-        for cut in [0, 11, 12, 13, 27] {
+        for cut in [0, 11, 12, 13, 28, 31] {
             assert_eq!(of(&marked.bqual()[..cut]), None, "{cut}");
         }
         assert_eq!(of(&[marked.bqual(), &[0]].concat()), None);
-        assert_eq!(of(&[plain.bqual(), &[0; 16]].concat()), None, "a mark that the flags do not tell of");
+        assert_eq!(of(&[plain.bqual(), &[0; 20]].concat()), None, "a mark that the flags do not tell of");
     }
 
     #[test]

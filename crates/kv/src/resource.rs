@@ -137,7 +137,7 @@ impl KvResource {
             Verb::Inquire { xid, witness } => Ok((Pending::NOTHING, Reply::Past(self.kv.inquire(xid, witness)))),
             // Nothing keeps a prepared branch from its coordinator.
             Verb::Evict(_) | Verb::Freed { .. } => Ok(done(Pending::NOTHING)),
-            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => {
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows { .. } | Verb::Clear { .. } => {
                 Ok((Pending::NOTHING, Reply::without_rows()))
             }
             // This store never finishes a branch on its own, so there is nothing to forget.

@@ -46,7 +46,7 @@ const fn place(verb: &Verb) -> usize {
         Verb::Freed { .. } => 11,
         Verb::CommitLast { .. } => 12,
         Verb::Settle { .. } => 13,
-        Verb::Rows(_) => 14,
+        Verb::Rows { .. } => 14,
         Verb::Clear { .. } => 15,
     }
 }

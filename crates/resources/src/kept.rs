@@ -360,7 +360,7 @@ pub(crate) fn not_sent(verb: &Verb, native: Native) -> Reply {
         | Verb::Evict(_)
         | Verb::Freed { .. }
         | Verb::Settle { .. }
-        | Verb::Rows(_)
+        | Verb::Rows { .. }
         | Verb::Clear { .. } => Reply::Refused(Kind::Unavailable, native),
         _ => Reply::Lost(native),
     }

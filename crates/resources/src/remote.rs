@@ -390,7 +390,7 @@ impl Remote {
                 known => known,
             },
             Verb::Inquire { xid, witness } => self.verb(&Request::Inquire { xid: *xid, witness }),
-            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => {
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows { .. } | Verb::Clear { .. } => {
                 Sent::Known(Reply::without_rows())
             }
             // A store's branch is nobody's once it is prepared.

@@ -192,7 +192,7 @@ fn described(verb: &Verb) -> (&'static str, String) {
         Verb::Freed { xid, .. } => ("freed", xid.to_string()),
         Verb::CommitLast { xid, .. } => ("commit-last", xid.to_string()),
         Verb::Settle { tx, .. } => ("settle", tx.to_string()),
-        Verb::Rows(node) => ("rows", node.to_string()),
+        Verb::Rows { node, .. } => ("rows", node.to_string()),
         Verb::Clear { node, .. } => ("clear", node.to_string()),
     }
 }

@@ -104,7 +104,7 @@ impl Stand {
             | Verb::Evict(_)
             | Verb::Freed { .. }
             | Verb::Settle { .. }
-            | Verb::Rows(_)
+            | Verb::Rows { .. }
             | Verb::Clear { .. } => match self.occupant() {
                 None => Plan::Recovery,
                 Some(other) => occupied(other),
@@ -156,7 +156,7 @@ fn occupied(other: Xid) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use assent_ids::{Epoch, Incarnation, NodeId, TxId};
+    use assent_ids::{Epoch, Incarnation, Mark, NodeId, ResourceId, TxId};
 
     use super::*;
 
@@ -166,6 +166,7 @@ mod tests {
         let (a, b) = (Xid::new(1, b"a", b"").unwrap(), Xid::new(1, b"b", b"").unwrap());
         let ended = |xid, success| Stand::Ended { xid, success };
         let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter: 1 };
+        let mark = Mark { resource: ResourceId(1), table: 1, timeline: 1 };
         let stands = [
             Stand::Idle,
             Stand::Active(a),
@@ -194,8 +195,8 @@ mod tests {
             (Verb::Evict(a), "DBBBBDBBBD"),
             (Verb::Freed { xid: a, witness: Vec::new() }, "DBBBBDBBBD"),
             (Verb::CommitLast { xid: a, votes: Vec::new() }, "UIDNIRUUUU"),
-            (Verb::Settle { node: NodeId(1), tx, table: 1 }, "DBBBBDBBBD"),
-            (Verb::Rows(NodeId(1)), "DBBBBDBBBD"),
+            (Verb::Settle { node: NodeId(1), tx, mark }, "DBBBBDBBBD"),
+            (Verb::Rows { node: NodeId(1), after: None }, "DBBBBDBBBD"),
             (Verb::Clear { node: NodeId(1), txs: Vec::new() }, "DBBBBDBBBD"),
         ];
         for (verb, expected) in table {

@@ -356,7 +356,7 @@ impl<'a> Request<'a> {
             Self::Decide(decide) | Self::Noted(decide) => decide.put(to),
             Self::Settle { tx, mark } => {
                 field::put_tx(to, *tx);
-                to.u64(mark.resource.0).u64(mark.table);
+                to.u64(mark.resource.0).u64(mark.table).u32(mark.timeline);
             }
             Self::Finished(list) | Self::Acknowledged(list) => list.iter().for_each(|tx| field::put_tx(to, *tx)),
             Self::Ask(tx) | Self::TxShow(tx) => field::put_tx(to, *tx),
@@ -504,7 +504,8 @@ pub(crate) fn outcome(from: &mut Reader<'_>) -> Result<Outcome, Malformed> {
 }
 
 fn mark(from: &mut Reader<'_>) -> Result<Mark, Malformed> {
-    Ok(Mark { resource: ResourceId(from.u64("mark resource")?), table: from.u64("mark table")? })
+    let (resource, table) = (ResourceId(from.u64("mark resource")?), from.u64("mark table")?);
+    Ok(Mark { resource, table, timeline: from.u32("mark timeline")? })
 }
 
 impl<'a> Decide<'a> {
@@ -520,7 +521,7 @@ impl<'a> Decide<'a> {
         for branch in &self.branches {
             to.u64(branch.resource.0).u16(branch.number).u16(Mark::flags(branch.mark, branch.flags));
             if let Some(mark) = branch.mark {
-                to.u64(mark.resource.0).u64(mark.table);
+                to.u64(mark.resource.0).u64(mark.table).u32(mark.timeline);
             }
             to.bytes(branch.witness);
         }

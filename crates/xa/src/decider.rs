@@ -33,21 +33,24 @@ pub struct BranchRecord {
 
 /// How many branches there are.
 const COUNT_BYTES: usize = 2;
-/// Resource, number, flags, mark, and the length of the witness behind them.
-const BRANCH_BYTES: usize = 8 + 2 + 2 + 16 + 4;
+/// Resource, number, flags, and the length of the witness behind them.
+const BRANCH_BYTES: usize = 8 + 2 + 2 + 4;
+/// Where there is a mark: resource, table, timeline.
+const MARK_BYTES: usize = 8 + 8 + 4;
 
 /// Lays what is kept of branches in one piece: in the coordinator's log, and in the row of a last resource. Drawn in
 /// docs/format.md, section "Coordinator records". At most 65,535 are laid.
 #[must_use]
 pub fn lay_votes(list: &[BranchRecord]) -> Vec<u8> {
     // All of it at once: this is done for each decision.
-    let bytes = list.iter().map(|branch| BRANCH_BYTES + branch.witness.len()).sum::<usize>();
+    let bytes_of = |branch: &BranchRecord| BRANCH_BYTES + branch.mark.map_or(0, |_| MARK_BYTES) + branch.witness.len();
+    let bytes = list.iter().map(bytes_of).sum::<usize>();
     let mut out = Writer::behind(Vec::with_capacity(COUNT_BYTES + bytes));
     out.u16(u16::try_from(list.len()).unwrap_or(u16::MAX));
     for BranchRecord { resource, number, flags, mark, witness } in list.iter().take(usize::from(u16::MAX)) {
         out.u64(resource.0).u16(*number).u16(Mark::flags(*mark, *flags));
-        if let Some(Mark { resource, table }) = mark {
-            out.u64(resource.0).u64(*table);
+        if let Some(Mark { resource, table, timeline }) = mark {
+            out.u64(resource.0).u64(*table).u32(*timeline);
         }
         out.bytes(witness);
     }
@@ -65,7 +68,8 @@ pub fn take_votes(reader: &mut Reader<'_>) -> Result<Vec<BranchRecord>, Malforme
             let (resource, number) = (ResourceId(reader.u64("branch.resource")?), reader.u16("branch.number")?);
             let (is_marked, flags) = Mark::follows(reader.u16("branch.flags")?);
             let mark = if is_marked {
-                Some(Mark { resource: ResourceId(reader.u64("mark.resource")?), table: reader.u64("mark.table")? })
+                let (resource, table) = (ResourceId(reader.u64("mark.resource")?), reader.u64("mark.table")?);
+                Some(Mark { resource, table, timeline: reader.u32("mark.timeline")? })
             } else {
                 None
             };

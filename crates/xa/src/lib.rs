@@ -21,5 +21,5 @@ pub use decider::{
 };
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
 pub use report::{Ballot, Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict, Voice};
-pub use resource::{Connector, Heuristic, Native, Past, Reply, Resource, Stay, Verb, Vote};
+pub use resource::{Connector, Heuristic, Native, Past, ROWS_MAX, Reply, Resource, Stay, Verb, Vote};
 pub use tx::TxReturn;

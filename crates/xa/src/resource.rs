@@ -7,8 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use assent_ids::{NodeId, TxId, Xid};
+use assent_ids::{Mark, NodeId, TxId, Xid};
 use assent_kind::Kind;
+
+/// So many rows are one answer to [`Verb::Rows`] at most; one that is as long has more behind it.
+pub const ROWS_MAX: usize = 4_096;
 
 /// What a branch is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,18 +70,23 @@ pub enum Verb {
     },
     /// Which row stands for a transaction whose decision may be one; where none does, recovery's own is put there, durably:
     /// it is rolled back, and [`Verb::CommitLast`] comes too late for ever. Answered by [`Reply::Row`]; `Refused(Busy)` while
-    /// a client is about to commit, `Refused(Invalid)` where this is another table.
+    /// a client is about to commit, `Refused(Invalid)` where this is another table, `Refused(Unavailable)` where it is an old primary's.
     Settle {
         /// The coordinator.
         node: NodeId,
         /// The transaction.
         tx: TxId,
-        /// The table, as the branches' [`assent_ids::Mark`] names it.
-        table: u64,
+        /// Which table, and of when, as the branches say.
+        mark: Mark,
     },
-    /// The rows of this node that say commit, at most 4,096 of them. Recovery's own that nobody can come too late for any more go.
-    /// Answered by [`Reply::Rows`], also where there is no table.
-    Rows(NodeId),
+    /// The rows of this node that say commit, at most [`ROWS_MAX`] of them in their order. Recovery's own that nobody can come too late for
+    /// any more go. Answered by [`Reply::Rows`], also where there is no table.
+    Rows {
+        /// The coordinator.
+        node: NodeId,
+        /// Those behind this one.
+        after: Option<TxId>,
+    },
     /// These transactions are finished: their rows go.
     Clear {
         /// The coordinator.
@@ -248,9 +256,9 @@ pub trait Resource: Send {
     }
 
     /// Whether a branch on this connection can decide its transaction by a row of its own ([`Verb::CommitLast`]), and in which
-    /// table, as its [`assent_ids::Mark`] names it. Says no word to the resource. Forward it in a resource that wraps another
+    /// table of which server's timeline. Says no word to the resource. Forward it in a resource that wraps another
     /// one.
-    fn decides(&mut self) -> Option<u64> {
+    fn decides(&mut self) -> Option<Mark> {
         None
     }
 

@@ -58,7 +58,7 @@ pub(super) const fn name(verb: &Verb) -> &'static str {
         Verb::Freed { .. } => "freed",
         Verb::CommitLast { .. } => "commit with a row",
         Verb::Settle { .. } => "settle",
-        Verb::Rows(_) => "rows",
+        Verb::Rows { .. } => "rows",
         Verb::Clear { .. } => "clear",
     }
 }

@@ -4,6 +4,7 @@
 //! client has started · [`Bank::sum`] and [`Bank::left_prepared`] count SQL banks; key-value banks are counted from
 //! their own files by the scene.
 
+use assent_ids::Mark;
 use assent_kind::Kind;
 use assent_link::LinkConfig;
 use assent_resources::{Limits, Mariadb, Postgres, Remote};
@@ -218,7 +219,7 @@ impl Resource for Bank {
         self.resource_mut().witness()
     }
 
-    fn decides(&mut self) -> Option<u64> {
+    fn decides(&mut self) -> Option<Mark> {
         self.resource_mut().decides()
     }
 

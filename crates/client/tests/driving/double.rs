@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use assent_ids::{Mark, Xid};
 use assent_xa::{Native, Reply, Resource, Verb, Vote};
 
 /// What all doubles of a test were told, in order.
@@ -26,7 +27,9 @@ pub(crate) struct Double {
     answers: Answers,
     sent: Option<&'static str>,
     /// Where it can decide.
-    pub(crate) table: Option<u64>,
+    pub(crate) table: Option<Mark>,
+    /// The branch that was started last.
+    pub(crate) xid: Option<Xid>,
     /// Whether it would rather work in `receive`.
     pub(crate) defers: bool,
     pub(crate) work: u32,
@@ -43,7 +46,16 @@ impl Double {
         tale: &Tale,
         answers: impl FnMut(&str) -> Option<Reply> + Send + 'static,
     ) -> Self {
-        Self { name, tale: tale.clone(), answers: Box::new(answers), sent: None, table: None, defers: false, work: 0 }
+        Self {
+            name,
+            tale: tale.clone(),
+            answers: Box::new(answers),
+            sent: None,
+            table: None,
+            xid: None,
+            defers: false,
+            work: 0,
+        }
     }
 
     /// Answers this the first `times` that it is told this verb.
@@ -78,7 +90,7 @@ const fn name(verb: &Verb) -> &'static str {
         Verb::Freed { .. } => "freed",
         Verb::CommitLast { .. } => "commit-last",
         Verb::Settle { .. } => "settle",
-        Verb::Rows(_) => "rows",
+        Verb::Rows { .. } => "rows",
         Verb::Clear { .. } => "clear",
     }
 }
@@ -89,6 +101,9 @@ impl Resource for Double {
     }
 
     fn send(&mut self, verb: Verb) {
+        if let Verb::Start(xid) = verb {
+            self.xid = Some(xid);
+        }
         let verb = name(&verb);
         self.tale.tell(self.name, verb);
         assert_eq!(self.sent.replace(verb), None, "a verb before the answer to the last");
@@ -115,7 +130,7 @@ impl Resource for Double {
         (self.answers)(verb).unwrap_or(usual)
     }
 
-    fn decides(&mut self) -> Option<u64> {
+    fn decides(&mut self) -> Option<Mark> {
         self.table
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use assent_client::{Client, Counts, Known, Retries};
 use assent_coordinator::history::{self, Filter, Vote as Voted};
 use assent_coordinator::{Agent, Config, Coordinator, Identity};
+use assent_ids::{Mark, ResourceId};
 use assent_journal::{Config as JournalConfig, Journal};
 use assent_kind::Kind;
 use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
@@ -449,6 +450,10 @@ impl Connector for Away {
     }
 }
 
+fn mark(table: u64) -> Mark {
+    Mark { resource: ResourceId::of("a"), table, timeline: 3 }
+}
+
 fn attended(house: &House, names: &[&'static str]) -> Agent {
     let connectors = names.iter().map(|name| Box::new(Away(name)) as Box<dyn Connector>).collect();
     Agent::new(Arc::clone(&house.coordinator), connectors, Arc::new(RealClock))
@@ -459,20 +464,24 @@ fn the_last_resource_decides_with_its_commit_and_nobody_else_is_asked() {
     let house = house();
     let _agent = attended(&house, &["a", "b"]);
     let (mut a, mut b) = (Double::new("a", &house.tale), Double::new("b", &house.tale));
-    a.table = Some(7);
+    a.table = Some(mark(7));
     let mut tx = house.client.begin().unwrap();
     [&mut a, &mut b].into_iter().for_each(|branch| drop(tx.enlist(branch)));
     let name = tx.tx();
     tx.commit().unwrap();
     let told = "a start, b start, a !, b !, a end, b end, a !, b !, b prepare, b !, a commit-last, a !, b commit, b !";
     assert_eq!(house.tale.take(), told);
+    // Also the first one: where it is prepared after all, its siblings are looked for by its mark.
+    for branch in [&a, &b] {
+        assert_eq!(branch.xid.and_then(|xid| xid.branch()).and_then(|it| it.mark), Some(mark(7)));
+    }
     assert_eq!(house.commits_decided(), 1, "kept for history");
     assert_eq!(house.client.ask(name), Ok(Known::Unknown), "finished, and forgotten");
 
     // It could not commit: the other one is rolled back, and nothing was decided.
     let refused = Reply::RolledBack(said("recovery was first"));
     let mut a = Double::stumbling("a", &house.tale, "commit-last", 1, refused);
-    a.table = Some(7);
+    a.table = Some(mark(7));
     let mut tx = house.client.begin().unwrap();
     [&mut a, &mut b].into_iter().for_each(|branch| drop(tx.enlist(branch)));
     assert_eq!(tx.commit().unwrap_err().kind, Kind::RolledBack);
@@ -498,7 +507,7 @@ fn the_ordinary_way_is_taken_where_a_row_could_not_be_asked_for_or_does_not_deci
         let _agent = attended(&house, registered);
         RealClock.sleep(std::time::Duration::from_millis(1_050));
         let mut branches = ["a", "b", "c"].map(|name| Double::new(name, &house.tale));
-        branches[0].table = Some(7);
+        branches[0].table = Some(mark(7));
         branches.rotate_right(place);
         let mut tx = house.client.begin().unwrap();
         branches.iter_mut().for_each(|branch| drop(tx.enlist(branch)));

@@ -3,11 +3,12 @@
 use std::sync::mpsc;
 
 use assent_client::{Client, ClientConfig, CommitError, Committed, Known};
-use assent_ids::{Epoch, NodeId};
+use assent_ids::{Epoch, Mark, NodeId, ResourceId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Outcome, Request};
+use assent_xa::Reply;
 
-use super::double::{Double, Tale};
+use super::double::{Double, Tale, said};
 use super::peer::{Coordinator, NODE, Peer, session};
 
 fn transfer(client: &Client) -> Result<Committed, CommitError> {
@@ -277,6 +278,45 @@ fn a_fenced_client_gets_another_name_and_only_asks_about_the_old_one() {
         assert_eq!(transfer(&client).err().map(|error| error.kind), kind);
         let next = transfer(&client).unwrap();
         assert_eq!((next.tx.incarnation, next.tx.counter), (session(2).incarnation, 1));
+        drop(client);
+        coordinator.end();
+    }
+}
+
+/// The last resource has not answered, and its client is fenced meanwhile: it asks as after any other question, and settles nothing.
+#[test]
+fn a_fenced_client_asks_what_recovery_made_of_its_row() {
+    for (known, kind) in [
+        (assent_wire::Known::Committed, None),
+        (assent_wire::Known::RolledBack, Some(Kind::RolledBack)),
+        (assent_wire::Known::Unknown, Some(Kind::InDoubt)),
+    ] {
+        let coordinator = Coordinator::plays(vec![
+            first(|peer| {
+                let asked = peer.next_but_pings().unwrap();
+                assert!(
+                    matches!(asked.request(), Request::Settle { tx, .. } if tx.incarnation == session(1).incarnation)
+                );
+            }),
+            Box::new(|mut peer| peer.refuses(Kind::RolledBack)),
+            Box::new(move |mut peer| {
+                assert_eq!(peer.greets(NODE, session(2)), None, "as a new client");
+                let asked = peer.next_but_pings().unwrap();
+                assert!(matches!(asked.request(), Request::Ask(tx) if tx.incarnation == session(1).incarnation));
+                peer.answer(asked.mark, &Answer::Known(known));
+                peer.goes_on();
+            }),
+        ]);
+        let resources = vec!["a".to_owned(), "b".to_owned()];
+        let client = Client::connect(ClientConfig { resources, ..coordinator.config() });
+        let tale = Tale::default();
+        let mut a = Double::stumbling("a", &tale, "commit-last", 1, Reply::Lost(said("cut off")));
+        a.table = Some(Mark { resource: ResourceId::of("a"), table: 7, timeline: 3 });
+        let mut b = Double::new("b", &tale);
+        let mut tx = client.begin().unwrap();
+        tx.enlist(&mut a);
+        tx.enlist(&mut b);
+        assert_eq!(tx.commit().err().map(|error| error.kind), kind);
         drop(client);
         coordinator.end();
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Connector, Heuristic, Native, Past, Reply, Resource, Verb, Vote};
+use assent_xa::{Connector, Heuristic, Native, Past, ROWS_MAX, Reply, Resource, Verb, Vote};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
@@ -44,10 +44,14 @@ pub(crate) struct Rows {
     answers: BTreeMap<TxId, bool>,
     /// Ever.
     pub(crate) committed: BTreeSet<TxId>,
+    /// For whom recovery was asked to wait.
+    pub(crate) waited: BTreeSet<TxId>,
     /// Rules left out.
     pub(crate) drops_early: bool,
     pub(crate) overwrites: bool,
     pub(crate) does_not_wait: bool,
+    /// Nobody may delete rows.
+    pub(crate) is_denied: bool,
 }
 
 impl Rows {
@@ -89,14 +93,20 @@ impl Rows {
         }
     }
 
+    /// A client's row is written, and not committed.
+    pub(crate) fn holds(&mut self, tx: TxId) {
+        self.written.insert(tx, Vec::new());
+    }
+
     pub(crate) fn answer(&self, tx: TxId) -> Option<bool> {
         self.answers.get(&tx).copied()
     }
 
     fn say(&mut self, verb: &Verb) -> Reply {
         match verb {
-            Verb::Settle { tx, table, .. } => self.settle(*tx, *table),
-            Verb::Rows(_) => self.list(),
+            Verb::Settle { tx, mark, .. } => self.settle(*tx, mark.table),
+            Verb::Rows { after, .. } => self.list(*after),
+            Verb::Clear { .. } if self.is_denied => Reply::Refused(Kind::Denied, native("nobody may delete")),
             Verb::Clear { txs, .. } => {
                 txs.iter().for_each(|tx| drop(self.standing.remove(tx)));
                 Reply::Done
@@ -110,6 +120,7 @@ impl Rows {
             return Reply::Refused(Kind::Invalid, native("another table"));
         }
         if self.written.contains_key(&tx) && !self.does_not_wait {
+            self.waited.insert(tx);
             return Reply::Refused(Kind::Busy, native("a client is about to commit"));
         }
         self.number += 1;
@@ -123,11 +134,12 @@ impl Rows {
         Reply::Row(votes.clone())
     }
 
-    fn list(&mut self) -> Reply {
+    fn list(&mut self, after: Option<TxId>) -> Reply {
         let oldest = self.open.values().copied().min().unwrap_or(u64::MAX);
         let drops_early = self.drops_early;
         self.standing.retain(|_, (votes, number)| votes.is_some() || (*number >= oldest && !drops_early));
-        Reply::Rows(self.standing.iter().filter_map(|(tx, (votes, _))| Some((*tx, votes.clone()?))).collect())
+        let commits = self.standing.iter().filter(|(tx, _)| Some(**tx) > after);
+        Reply::Rows(commits.filter_map(|(tx, (votes, _))| Some((*tx, votes.clone()?))).take(ROWS_MAX).collect())
     }
 }
 
@@ -287,7 +299,9 @@ impl Bank {
             },
             Verb::Evict(xid) => vault.evict(&xid),
             Verb::Freed { xid, .. } => vault.freed(&xid),
-            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows(_) | Verb::Clear { .. } => vault.rows.say(&verb),
+            Verb::CommitLast { .. } | Verb::Settle { .. } | Verb::Rows { .. } | Verb::Clear { .. } => {
+                vault.rows.say(&verb)
+            }
             Verb::Inquire { xid, witness } => {
                 vault.witnesses.push(witness);
                 Reply::Past(vault.past(&xid))
@@ -377,7 +391,7 @@ fn named(verb: &Verb) -> (&'static str, Option<Xid>) {
         Verb::Freed { xid, .. } => ("freed", Some(*xid)),
         Verb::CommitLast { xid, .. } => ("commit last", Some(*xid)),
         Verb::Settle { .. } => ("settle", None),
-        Verb::Rows(_) => ("rows", None),
+        Verb::Rows { .. } => ("rows", None),
         Verb::Clear { .. } => ("clear", None),
     }
 }

@@ -30,6 +30,7 @@ mod memory;
 mod operators;
 mod over_a_table;
 mod restart;
+mod row_rules;
 mod rows;
 mod speed;
 mod stand;

@@ -12,17 +12,17 @@ use assent_kind::Kind;
 use assent_sim::Rng;
 use assent_xa::{BranchRecord, Decision, Outcome, Resource, Verb, lay_votes};
 
-use crate::bank::{Bank, TABLE, Trouble};
-use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, operator, tx};
+use crate::bank::{Bank, TABLE};
+use crate::stand::{IDENTITY, NAMES, Stand, branch, commit, tx};
 
 const SEEDS: u64 = 1_500;
 const STEPS: u64 = 150;
 
-fn mark() -> Mark {
-    Mark { resource: ResourceId::of(NAMES[0]), table: TABLE }
+pub(crate) fn mark() -> Mark {
+    Mark { resource: ResourceId::of(NAMES[0]), table: TABLE, timeline: 1 }
 }
 
-fn marked(name: &str, number: u16) -> BranchRecord {
+pub(crate) fn marked(name: &str, number: u16) -> BranchRecord {
     BranchRecord { mark: Some(mark()), ..branch(name, number) }
 }
 
@@ -176,7 +176,7 @@ impl Clients {
             Some(false) => Work::Telling(Outcome::RolledBack, 0),
             Some(true) => {
                 self.told.entry(mine).or_default().insert(Outcome::Committed);
-                let branches = vec![branch(NAMES[0], 0), marked(NAMES[1], 1), marked(NAMES[2], 2)];
+                let branches = vec![marked(NAMES[0], 0), marked(NAMES[1], 1), marked(NAMES[2], 2)];
                 if is_told {
                     self.coordinator.noted(&Decision { branches, ..commit(mine) });
                 }
@@ -345,108 +345,4 @@ fn a_table_that_breaks_a_rule_is_seen() {
         let goes_wrong = |seed| std::panic::catch_unwind(|| history(seed, spoil)).is_err();
         assert!((1..=SEEDS).any(goes_wrong), "{rule}: nobody sees it");
     }
-}
-
-/// A branch of a client that is fenced, prepared and marked; bank-a has the table.
-fn left(mark: Mark) -> (Stand, TxId) {
-    let stand = Stand::new();
-    let session = stand.coordinator.handshake("client").unwrap();
-    let mine = tx(&session, 1);
-    stand.banks[1].prepare_marked(IDENTITY.node, mine, 1, mark);
-    stand.coordinator.lost(session.incarnation);
-    stand.fence();
-    (stand, mine)
-}
-
-fn trouble(stand: &Stand, tx: TxId) -> String {
-    stand.coordinator.show(tx).unwrap().branches.remove(0).native.message
-}
-
-#[test]
-fn nobody_presumes_an_abort_where_the_row_cannot_be_asked_for() {
-    // Another configuration: the resource with the table is not registered any more.
-    let (mut stand, mine) = left(Mark { resource: ResourceId::of("gone"), table: TABLE });
-    (0..8).for_each(|_| drop(stand.round()));
-    assert_eq!(stand.banks[1].vault().prepared.len(), 1);
-    assert!(trouble(&stand, mine).contains("not registered"), "{}", trouble(&stand, mine));
-    for outcome in [Outcome::Committed, Outcome::RolledBack] {
-        let refused = stand.coordinator.force(mine, outcome, &operator()).unwrap_err();
-        assert_eq!(refused.kind, Kind::Conflict, "{refused}");
-    }
-    // It is away; then it is back.
-    let (mut stand, mine) = left(mark());
-    stand.banks[0].trouble(Some(Trouble::Dead));
-    (0..8).for_each(|_| drop(stand.round()));
-    assert_eq!((stand.banks[1].vault().prepared.len(), stand.coordinator.gauges().rows_awaited), (1, 1));
-    assert!(trouble(&stand, mine).contains("bank-a"), "{}", trouble(&stand, mine));
-    assert_eq!(stand.coordinator.ask(mine), Known::Undecided);
-    stand.banks[0].trouble(None);
-    (0..8).for_each(|_| drop(stand.round()));
-    assert_eq!((stand.banks[1].vault().rolled_back.len(), stand.coordinator.gauges().rows_awaited), (1, 0));
-    // Another database answers under its name.
-    let (mut stand, mine) = left(Mark { table: TABLE + 1, ..mark() });
-    (0..8).for_each(|_| drop(stand.round()));
-    assert_eq!(stand.banks[1].vault().prepared.len(), 1);
-    assert!(trouble(&stand, mine).contains("another table"), "{}", trouble(&stand, mine));
-}
-
-/// A person's rollback waits for recovery's row, as everybody's; a commit is nobody's word but the client's.
-#[test]
-fn a_persons_word_is_no_row() {
-    let mut stand = Stand::new();
-    let session = stand.coordinator.handshake("client").unwrap();
-    let mine = tx(&session, 1);
-    stand.banks[1].prepare_marked(IDENTITY.node, mine, 1, mark());
-    stand.coordinator.lost(session.incarnation);
-    stand.round();
-    let refused = stand.coordinator.force(mine, Outcome::Committed, &operator()).unwrap_err();
-    assert_eq!(refused.kind, Kind::Conflict, "{refused}");
-    let asked = stand.coordinator.force(mine, Outcome::RolledBack, &operator()).unwrap_err();
-    assert_eq!(asked.kind, Kind::Unavailable, "{asked}");
-    stand.agent.round();
-    assert_eq!(stand.coordinator.force(mine, Outcome::RolledBack, &operator()), Ok(Outcome::RolledBack));
-    stand.round();
-    assert_eq!(stand.banks[1].vault().rolled_back.len(), 1);
-}
-
-/// The client says what it has decided, and nobody waits; its row goes when all is finished.
-#[test]
-fn what_a_row_has_decided_is_kept_for_history_and_its_row_goes() {
-    let mut stand = Stand::new();
-    let session = stand.coordinator.handshake("client").unwrap();
-    assert!(stand.coordinator.settles(&[ResourceId::of(NAMES[0]), ResourceId::of(NAMES[2])]));
-    assert!(!stand.coordinator.settles(&[ResourceId::of(NAMES[0]), ResourceId::of("gone")]));
-    let mine = tx(&session, 1);
-    stand.banks[0].vault().rows.standing.insert(mine, (Some(Vec::new()), 1));
-    let branches = vec![branch(NAMES[0], 0), marked(NAMES[1], 1)];
-    let noted = Decision { tx: mine, outcome: Outcome::Committed, first: true, branches };
-    let syncs = stand.log.stored().syncs;
-    stand.coordinator.noted(&noted);
-    assert_eq!(stand.log.stored().syncs, syncs, "nobody waits");
-    assert_eq!(stand.coordinator.ask(mine), Known::Committed);
-    stand.coordinator.noted(&noted);
-    assert_eq!(stand.coordinator.gauges().decided_committed, 1, "told twice it is one");
-    stand.round();
-    assert_eq!(stand.banks[0].vault().rows.standing.len(), 1, "not before all is finished");
-    stand.coordinator.finished(mine);
-    stand.round();
-    assert_eq!(stand.banks[0].vault().rows.standing.len(), 0);
-    // A fenced client's word is not needed: its row is read.
-    stand.coordinator.lost(session.incarnation);
-    stand.fence();
-    stand.coordinator.noted(&Decision { tx: tx(&session, 2), ..noted });
-    assert_eq!(stand.coordinator.ask(tx(&session, 2)), Known::Unknown);
-}
-
-/// The log says rollback, and then a row says commit: that must never be, and is not passed over in silence.
-#[test]
-fn a_row_against_the_log_is_a_persons_to_see() {
-    let stand = Stand::new();
-    let session = stand.coordinator.handshake("client").unwrap();
-    let mine = tx(&session, 1);
-    let rolled_back = Decision { outcome: Outcome::RolledBack, ..commit(mine) };
-    stand.coordinator.decide(&rolled_back).unwrap();
-    let branches = vec![branch(NAMES[0], 0), marked(NAMES[1], 1)];
-    stand.coordinator.noted(&Decision { branches, ..commit(mine) });
-    assert_eq!((stand.coordinator.ask(mine), stand.coordinator.gauges().heuristic), (Known::RolledBack, 1));
 }

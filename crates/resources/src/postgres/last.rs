@@ -11,22 +11,26 @@
 //! (`txid_snapshot_xmin`), the client's is over too. No lock and no session is relied on.
 //! Trap: under synchronous_commit = off neither row would be durable when it is answered: that is switched on for the transaction.
 //! Trap: a connection to another database of the same name would find no row, and put its own there. So the table has a number of its
-//! own (the row with the empty key), which the other branches' XIDs carry.
+//! own (the row with the empty key), which the branches' XIDs carry; which database of which cluster it is, is in it.
+//! Trap: an old primary that still answers has the table, too, and knows nothing of what was decided since the fail-over. So XIDs carry the
+//! timeline of the client's server as well, and one that is behind it, or went another way, puts no row and reads none.
 //! Trap: a schema of a role's name is the first in its search path ("$user"), and its new tables would go there. So the schema has a
 //! name that no role has.
 //! Deliberately absent: what follows from a row (`coordinator`).
 
-use assent_ids::{Branch, NodeId, ResourceId, TxId, Xid};
+use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
-use assent_xa::{Native, Reply};
+use assent_xa::{Native, ROWS_MAX, Reply};
 
 use super::answer::{COMMITTED, Row};
 use super::client::Way;
 use super::codes::Step;
 use super::failure::Failure;
 use super::line::Begin;
+use super::recovery::unreadable;
 use super::session::Session;
+use super::truth::descends;
 use super::witness::{Evidence, Witness};
 use super::words::Words;
 use crate::kept::said;
@@ -36,15 +40,26 @@ use crate::stand::Stand;
 pub(crate) const TABLE: &str = "CREATE SCHEMA IF NOT EXISTS assent_rows; \
      CREATE TABLE IF NOT EXISTS assent_rows.decisions (tx pg_catalog.bytea PRIMARY KEY, outcome pg_catalog.\"char\" NOT NULL, \
      number pg_catalog.int8 NOT NULL, votes pg_catalog.bytea NOT NULL)";
-/// What tells this table from any other: what was rolled when it was made, and which database of the server this is, so that one that
-/// was made as a copy is another one.
+/// What tells this table from any other: what was rolled when it was made, which database of the server this is, and which cluster, so
+/// that one that was made as a copy is another one.
 const NUMBER: &str = "(home.number OPERATOR(pg_catalog.#) (SELECT oid::pg_catalog.int8 FROM pg_catalog.pg_database \
-     WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))";
+     WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) \
+     OPERATOR(pg_catalog.#) (SELECT system_identifier FROM pg_catalog.pg_control_system()))";
 const OF_HOME: &str = "FROM assent_rows.decisions AS home WHERE home.tx OPERATOR(pg_catalog.=) ''::pg_catalog.bytea";
 /// Whether there is such a table, and what this role may do with it.
 const THERE: &str = "SELECT pg_catalog.to_regclass('assent_rows.decisions') IS NOT NULL";
 const MAY: &str = "SELECT pg_catalog.has_table_privilege('assent_rows.decisions', 'INSERT') \
      AND pg_catalog.has_table_privilege('assent_rows.decisions', 'SELECT')";
+/// Whether a row stands where it was put, is the only one of its key, and is there after a crash: a plain table, and nobody between.
+const PLAIN: &str = "SELECT it.relkind OPERATOR(pg_catalog.=) 'r' AND it.relpersistence OPERATOR(pg_catalog.=) 'p' \
+     AND NOT it.relrowsecurity \
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid OPERATOR(pg_catalog.=) it.oid) \
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class OPERATOR(pg_catalog.=) it.oid) \
+     AND EXISTS (SELECT FROM pg_catalog.pg_index AS key JOIN pg_catalog.pg_attribute AS part \
+     ON part.attrelid OPERATOR(pg_catalog.=) it.oid AND part.attnum OPERATOR(pg_catalog.=) key.indkey[0] \
+     WHERE key.indrelid OPERATOR(pg_catalog.=) it.oid AND key.indisprimary AND key.indimmediate AND key.indisvalid \
+     AND key.indnatts OPERATOR(pg_catalog.=) 1 AND part.attname OPERATOR(pg_catalog.=) 'tx') \
+     FROM pg_catalog.pg_class AS it WHERE it.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('assent_rows.decisions')::pg_catalog.oid";
 /// So that what is answered is durable. Its value is never used.
 const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
      THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
@@ -56,7 +71,6 @@ const CUT_SHORT: [&str; 2] = ["55P03", "57014"];
 const DENIED: &str = "42501";
 /// SQLSTATE of a row without the number of a transaction that had written before.
 const NO_NUMBER: &str = "23502";
-const ROWS_MAX: usize = 4_096;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// What a row is found by: the first 24 bytes of every XID of the transaction.
@@ -93,6 +107,14 @@ fn keys(node: NodeId) -> String {
     format!("tx OPERATOR(pg_catalog.>=) {from}{upto}")
 }
 
+/// That the server is not behind a timeline: asked beside what is done, as a proxy may lead to another one in between.
+fn is_up_to(timeline: u32) -> String {
+    format!(
+        "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8) COLLATE pg_catalog.\"C\" \
+         OPERATOR(pg_catalog.>=) '{timeline:08X}'"
+    )
+}
+
 /// Whose row it is.
 fn transaction(key: &[u8]) -> Option<TxId> {
     let zeros = [0; 12];
@@ -106,6 +128,9 @@ impl Session {
             let message =
                 "a connection of the caller's own does not tell whether a transaction is open; connect by a URL";
             return Err((Kind::Invalid, said(message.to_owned())));
+        }
+        if self.place.system.is_none() || self.place.timeline.is_none() {
+            return Err(denied_place());
         }
         let failed = |failure: Failure| match failure.native {
             native if native.code == DENIED => denied(native.message),
@@ -126,6 +151,11 @@ impl Session {
         if !is(self.ask(|_| MAY).map_err(failed)?) {
             return Err(denied("this role may not write to assent_rows.decisions".to_owned()));
         }
+        if !is(self.ask(|_| PLAIN).map_err(failed)?) {
+            let message = "assent_rows.decisions is not as it was made: it must be a plain logged table with the primary key (tx), without \
+                           triggers, rules and row security, so that a row that was put there stands there";
+            return Err((Kind::Invalid, said(message.to_owned())));
+        }
         let number = RealDice.roll().cast_signed();
         let home = format!(
             "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ''::pg_catalog.bytea, 'h', {number}, \
@@ -143,6 +173,11 @@ impl Session {
         };
         self.last = Some(number.cast_unsigned());
         Ok(())
+    }
+
+    /// Where a branch on this connection may decide.
+    pub(super) fn decides(&self) -> Option<Mark> {
+        Some(Mark { resource: self.resource, table: self.last?, timeline: self.place.timeline? })
     }
 
     /// Whether the branch that ends may decide: by the tags of its answers it has written rows, in a transaction that is open. One of
@@ -183,11 +218,16 @@ impl Session {
                 let row = answer.first();
                 let number = row.and_then(|row| row.word(0)?.parse().ok());
                 let place = row.and_then(|row| row.word(1)?.parse().ok());
-                if let (Some(number), Some(place)) = (number, place) {
-                    let role = self.role.clone().unwrap_or_default();
-                    self.witness = Witness::write(&self.place, &Evidence { number, place, role });
-                }
                 self.stand = Stand::Idle;
+                let (Some(number), Some(place)) = (number, place) else {
+                    // Its work stands, and nobody knows of a row. So nobody else is told anything before it was asked for.
+                    self.last = None;
+                    return Reply::Lost(said(
+                        "COMMIT was answered, and the row of assent_rows.decisions was not: somebody has changed that table".to_owned(),
+                    ));
+                };
+                let role = self.role.clone().unwrap_or_default();
+                self.witness = Witness::write(&self.place, &Evidence { number, place, role });
                 Reply::Done
             }
             Err(failure) => {
@@ -201,17 +241,22 @@ impl Session {
     }
 
     /// What stands for a transaction; recovery's own row where nothing did.
-    pub(super) fn settle(&mut self, node: NodeId, tx: TxId, table: u64) -> Reply {
-        self.settled(node, tx, table).unwrap_or_else(|reply| reply)
+    pub(super) fn settle(&mut self, node: NodeId, tx: TxId, mark: Mark) -> Reply {
+        self.settled(node, tx, mark).unwrap_or_else(|reply| reply)
     }
 
     /// Either way an answer; the error's is early.
-    fn settled(&mut self, node: NodeId, tx: TxId, table: u64) -> Result<Reply, Reply> {
-        let key = literal(&key(node, tx));
+    fn settled(&mut self, node: NodeId, tx: TxId, Mark { table, timeline, .. }: Mark) -> Result<Reply, Reply> {
+        if !self.has_table()? {
+            let nothing = || Reply::Refused(Kind::Internal, said("its table came just now".to_owned()));
+            return Err(self.other_table(table).unwrap_or_else(nothing));
+        }
+        self.came_with(timeline)?;
+        let (key, is_up) = (literal(&key(node, tx)), is_up_to(timeline));
         let own = format!(
             "SELECT {PATIENCE}; INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT {key}, 'r', \
              pg_catalog.txid_current(), ''::pg_catalog.bytea {OF_HOME} \
-             AND {NUMBER} OPERATOR(pg_catalog.=) ({signed})::pg_catalog.int8 AND {DURABLE} ON CONFLICT DO NOTHING",
+             AND {NUMBER} OPERATOR(pg_catalog.=) ({signed})::pg_catalog.int8 AND {is_up} AND {DURABLE} ON CONFLICT DO NOTHING",
             signed = table.cast_signed()
         );
         match self.ask_primary(&own) {
@@ -223,7 +268,8 @@ impl Session {
         }
         // A statement and a transaction of its own: it sees what the first one waited for.
         let standing = format!(
-            "SELECT outcome, pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE tx OPERATOR(pg_catalog.=) {key}"
+            "SELECT outcome, pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE tx OPERATOR(pg_catalog.=) {key} \
+             AND {is_up}"
         );
         let rows = self.ask_primary(&standing)?;
         let word = |at| rows.first().and_then(|row| row.word(at));
@@ -235,6 +281,14 @@ impl Session {
                 Err(self.other_table(table).unwrap_or_else(|| Reply::Refused(Kind::Internal, nothing())))
             }
         }
+    }
+
+    /// Refuses where the server is behind the client's timeline, or is of another branch of that history: an old primary.
+    fn came_with(&mut self, timeline: u32) -> Result<(), Reply> {
+        let failed = |failure: Failure| failure.judged(Step::Other);
+        let now = self.here().map_err(failed)?.ok_or_else(unreadable)?.timeline;
+        let history = if now > timeline { self.history(now).map_err(failed)? } else { None };
+        descends(timeline, now, history.as_deref()).map_err(|native| Reply::Refused(Kind::Unavailable, native))
     }
 
     /// Whether there is a table.
@@ -262,20 +316,22 @@ impl Session {
     }
 
     /// The rows that say commit. Recovery's own go here, when their time has come.
-    pub(super) fn rows(&mut self, node: NodeId) -> Reply {
-        self.kept_rows(node).unwrap_or_else(|reply| reply)
+    pub(super) fn rows(&mut self, node: NodeId, after: Option<TxId>) -> Reply {
+        self.kept_rows(node, after).unwrap_or_else(|reply| reply)
     }
 
-    fn kept_rows(&mut self, node: NodeId) -> Result<Reply, Reply> {
+    fn kept_rows(&mut self, node: NodeId, after: Option<TxId>) -> Result<Reply, Reply> {
         if !self.has_table()? {
             return Ok(Reply::Rows(Vec::new()));
         }
         let keys = keys(node);
+        let behind = after.map(|tx| format!(" AND tx OPERATOR(pg_catalog.>) {}", literal(&key(node, tx))));
+        let behind = behind.unwrap_or_default();
         let question = format!(
             "DELETE FROM assent_rows.decisions WHERE {keys} AND outcome OPERATOR(pg_catalog.=) 'r' AND number \
              OPERATOR(pg_catalog.<) pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot()); \
              SELECT pg_catalog.encode(tx, 'hex'), pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE {keys} \
-             AND outcome OPERATOR(pg_catalog.=) 'c' ORDER BY tx LIMIT {ROWS_MAX}"
+             AND outcome OPERATOR(pg_catalog.=) 'c'{behind} ORDER BY tx LIMIT {ROWS_MAX}"
         );
         let rows = self.ask_primary(&question)?;
         let read = |row: &Row| Some((transaction(&unhex(row.word(0)?)?)?, unhex(row.word(1)?)?));
@@ -294,6 +350,13 @@ impl Session {
         );
         self.ask_primary(&words).map_or_else(|reply| reply, |_| Reply::Done)
     }
+}
+
+/// Nobody could tell this server from an old primary, or from a copy.
+fn denied_place() -> (Kind, Native) {
+    let message = "a last resource must know which server it is, and on which timeline, which this role may not read; as a superuser: \
+                   GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC";
+    (Kind::Denied, Native { code: DENIED.to_owned(), message: message.to_owned() })
 }
 
 /// The table is there, and not for this role.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assent_ids::{ResourceId, Xid};
+use assent_ids::{Mark, ResourceId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Connector, Native, Reply, Resource, Stay, Verb};
 use tokio_postgres::Config;
@@ -168,8 +168,8 @@ impl Resource for Postgres {
         self.kept.with(|session| session.witness.clone()).unwrap_or_default()
     }
 
-    fn decides(&mut self) -> Option<u64> {
-        self.kept.with(|session| session.last).ok().flatten()
+    fn decides(&mut self) -> Option<Mark> {
+        self.kept.with(|session| session.decides()).ok().flatten()
     }
 
     fn let_go(&mut self) {

@@ -233,7 +233,7 @@ impl Session {
     }
 
     /// Asked anew: a proxy may have led to another server since. Nothing where this role may not read it.
-    fn here(&mut self) -> Result<Option<Here>, Failure> {
+    pub(super) fn here(&mut self) -> Result<Option<Here>, Failure> {
         match self.ask(|_| HERE) {
             Ok(answer) => Ok(answer.first().and_then(|row| {
                 let Place { system, timeline, .. } = read_place(row);
@@ -245,7 +245,7 @@ impl Session {
     }
 
     /// Nothing where this role may not read it.
-    fn history(&mut self, timeline: u32) -> Result<Option<String>, Failure> {
+    pub(super) fn history(&mut self, timeline: u32) -> Result<Option<String>, Failure> {
         match self.ask(|_| format!("SELECT pg_catalog.pg_read_file('{}')", history_file(timeline))) {
             Ok(answer) => Ok(answer.first().and_then(|row| row.word(0)).map(str::to_owned)),
             Err(failure) if failure.is("42501") => Ok(None),
@@ -280,7 +280,7 @@ impl Session {
 const STARTED_AGAIN: &str = "the role that voted could not read which server that was, and this one was started since, or is \
      another one; for votes to come, as a superuser: GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC";
 
-fn unreadable() -> Reply {
+pub(super) fn unreadable() -> Reply {
     let message = "this role may not read the server's system identifier, without which nobody knows whether it is the \
                    one that voted; as a superuser: GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC";
     Reply::Refused(Kind::Denied, Native { code: "42501".to_owned(), message: message.to_owned() })

@@ -528,8 +528,8 @@ impl kept::Session for Session {
             Plan::Recovery => match verb {
                 Verb::Claim(node) => self.claim(*node),
                 Verb::Inquire { xid, witness } => self.inquire(xid, witness),
-                Verb::Settle { node, tx, table } => self.settle(*node, *tx, *table),
-                Verb::Rows(node) => self.rows(*node),
+                Verb::Settle { node, tx, mark } => self.settle(*node, *tx, *mark),
+                Verb::Rows { node, after } => self.rows(*node, *after),
                 Verb::Clear { node, txs } => self.clear(*node, txs),
                 // No session keeps a prepared branch from others.
                 _ => Reply::Done,

@@ -90,6 +90,26 @@ pub(super) fn came_along(witness: &Witness, now: u32, history: Option<&str>) -> 
     }
 }
 
+/// Whether what a server says about a client's row counts: it is on the timeline that the client's was on, or came from it. One that has a
+/// lower number is an old primary, or a backup. Of a higher one its history tells; where this role may not read that, a fail-over is
+/// believed, as two that were promoted apart have to be kept apart by whoever promotes.
+pub(super) fn descends(then: u32, now: u32, history: Option<&str>) -> Result<(), Native> {
+    if then == 0 {
+        return Err(said("its branches do not say on which timeline their client's server was".to_owned()));
+    }
+    match (now.cmp(&then), history) {
+        (std::cmp::Ordering::Less, _) => Err(said(format!(
+            "this server is on timeline {now}, and the client's was on {then}: an old primary, or a backup from before the fail-over; the \
+             decision stands where the client works"
+        ))),
+        (std::cmp::Ordering::Greater, Some(history)) if left_at(history, then).is_none() => Err(said(format!(
+            "timeline {then}, on which the client's server was, is not in the history of this server's timeline {now}: the two went apart \
+             before"
+        ))),
+        (std::cmp::Ordering::Equal | std::cmp::Ordering::Greater, _) => Ok(()),
+    }
+}
+
 /// Where the log of a timeline says how it came to be.
 pub(super) fn history_file(timeline: u32) -> String {
     format!("pg_wal/{timeline:08X}.history")
@@ -132,6 +152,25 @@ mod tests {
 
     fn voted(place: Place, wal: u64) -> Witness {
         Witness { place, evidence: Evidence { number: 7, place: WalPlace(wal), role: String::new() } }
+    }
+
+    #[test]
+    fn a_row_is_asked_for_on_the_clients_timeline_or_on_one_that_came_from_it() {
+        let history = "1\t0/3000000\tno recovery target specified\n\n3\t0/5000000\tno recovery target specified\n";
+        let table = [
+            // then, now, history, whether it counts
+            (3, 3, None, true),
+            (3, 2, None, false),
+            (3, 2, Some(history), false),
+            (3, 4, Some(history), true),
+            (1, 4, Some(history), true),
+            (2, 4, Some(history), false),
+            (2, 4, None, true),
+            (0, 4, Some(history), false),
+        ];
+        for (then, now, history, expected) in table {
+            assert_eq!(descends(then, now, history).is_ok(), expected, "{then} {now}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn decided(branches: Vec<BranchRecord<'_>>) -> Decide<'_> {
 
 pub(crate) fn requests() -> Vec<Request<'static>> {
     let branch = |witness| BranchRecord { resource: ResourceId(7), number: 2, flags: 1, mark: None, witness };
-    let mark = Mark { resource: ResourceId(8), table: 9 };
+    let mark = Mark { resource: ResourceId(8), table: 9, timeline: 3 };
     let marked = BranchRecord { mark: Some(mark), ..branch(b"witness") };
     let word = OperatorWord { who: "anna", reason: "ticket 7" };
     let native = Native { code: "1402", message: "XA_RBROLLBACK" };

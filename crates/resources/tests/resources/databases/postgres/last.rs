@@ -1,7 +1,7 @@
 //! A last resource: the row that says commit and the work beside it are one, recovery's row keeps it out, and goes when nobody can
 //! come too late.
 
-use assent_ids::{Branch, Mark, ResourceId, TxId, Xid};
+use assent_ids::{Branch, Mark, TxId, Xid};
 use assent_xa::{BranchRecord, Past, lay_votes, read_votes};
 
 use super::*;
@@ -17,17 +17,22 @@ fn at(test: &str, counter: u64) -> Xid {
     Branch { tx: TxId { counter, ..branch.tx }, ..branch }.xid()
 }
 
-fn votes(table: u64) -> Vec<BranchRecord> {
-    let mark = Some(Mark { resource: ResourceId::of("bank"), table });
-    let record =
-        |number, mark| BranchRecord { resource: ResourceId(5), number, flags: 0, mark, witness: b"w'\\\0".to_vec() };
+fn votes(mark: Mark) -> Vec<BranchRecord> {
+    let mark = Some(mark);
+    let record = |number, mark| BranchRecord {
+        resource: assent_ids::ResourceId(5),
+        number,
+        flags: 0,
+        mark,
+        witness: b"w'\\\0".to_vec(),
+    };
     vec![record(1, mark), record(2, None)]
 }
 
 struct Desk {
     table: PostgresTable,
     agent: Box<dyn Resource>,
-    number: u64,
+    mark: Mark,
     test: &'static str,
 }
 
@@ -35,10 +40,10 @@ impl Desk {
     fn new(test: &'static str) -> Self {
         let table = PostgresTable::new(&shared(), test);
         let mut last = table.resource().last_resource().unwrap();
-        let number = last.decides().unwrap();
+        let mark = last.decides().unwrap();
         assert_eq!(table.resource().decides(), None, "asked for one connection at a time");
         let agent = PostgresConnector::new("bank", &table.url).unwrap().connect().unwrap();
-        Self { table, agent, number, test }
+        Self { table, agent, mark, test }
     }
 
     fn worker(&self) -> Postgres {
@@ -55,16 +60,16 @@ impl Desk {
     }
 
     fn commit(&self, worker: &mut Postgres, xid: Xid) -> Reply {
-        worker.call(Verb::CommitLast { xid, votes: lay_votes(&votes(self.number)) })
+        worker.call(Verb::CommitLast { xid, votes: lay_votes(&votes(self.mark)) })
     }
 
     fn settle(&mut self, xid: Xid) -> Reply {
-        let (node, tx, table) = (node(self.test), tx_of(xid), self.number);
-        self.agent.call(Verb::Settle { node, tx, table })
+        let (node, tx, mark) = (node(self.test), tx_of(xid), self.mark);
+        self.agent.call(Verb::Settle { node, tx, mark })
     }
 
     fn rows(&mut self) -> Vec<TxId> {
-        match self.agent.call(Verb::Rows(node(self.test))) {
+        match self.agent.call(Verb::Rows { node: node(self.test), after: None }) {
             Reply::Rows(list) => list.into_iter().map(|(tx, _)| tx).collect(),
             other => panic!("{other:?}"),
         }
@@ -87,7 +92,7 @@ fn the_row_and_the_work_stand_together_and_recovery_reads_the_votes() {
     assert_eq!(desk.table.rows(), [7]);
     let Reply::Row(Some(found)) = desk.settle(xid) else { panic!("the row says commit") };
     let read = read_votes(&found).unwrap();
-    assert_eq!(read, votes(desk.number));
+    assert_eq!(read, votes(desk.mark));
     assert_eq!(desk.rows(), [tx_of(xid)]);
     // It is not prepared, and its witness tells recovery what became of it.
     assert_eq!(desk.agent.call(Verb::Recover(node(desk.test))), Reply::Listed(vec![]));
@@ -277,14 +282,14 @@ fn another_database_of_the_same_name_answers_nothing() {
     let xid = at("last_elsewhere", 1);
     let mut worker = desk.ended(xid, 7);
     let (node, tx) = (node(desk.test), tx_of(xid));
-    let reply = desk.agent.call(Verb::Settle { node, tx, table: desk.number ^ 1 });
+    let reply = desk.agent.call(Verb::Settle { node, tx, mark: Mark { table: desk.mark.table ^ 1, ..desk.mark } });
     assert!(matches!(&reply, Reply::Refused(Kind::Invalid, native) if native.message.contains("url")), "{reply:?}");
     let name = format!("assent_elsewhere_{}", std::process::id());
     superuser(&desk.table.url).batch_execute(&format!("CREATE DATABASE {name} OWNER assent")).unwrap();
     let url = other_database(&desk.table.url, &name);
     let mut other = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
-    assert_eq!(other.call(Verb::Rows(node)), Reply::Rows(vec![]), "there is no table");
-    let asked = Verb::Settle { node, tx, table: desk.number };
+    assert_eq!(other.call(Verb::Rows { node, after: None }), Reply::Rows(vec![]), "there is no table");
+    let asked = Verb::Settle { node, tx, mark: desk.mark };
     let reply = other.call(asked.clone());
     assert!(
         matches!(&reply, Reply::Refused(Kind::Invalid, native) if native.message.contains("no table")),
@@ -301,6 +306,95 @@ fn another_database_of_the_same_name_answers_nothing() {
     let reply = other.call(asked);
     assert!(matches!(&reply, Reply::Refused(Kind::Invalid, _)), "{reply:?}");
     assert_eq!(desk.commit(&mut worker, xid), Reply::Done, "nobody has kept it out");
+}
+
+/// An old primary has the table, and knows nothing of what was decided since: it puts no row, and reads none.
+#[test]
+fn a_server_that_is_behind_the_clients_timeline_answers_nothing() {
+    let mut desk = Desk::new("last_behind");
+    let xid = at("last_behind", 1);
+    let mut worker = desk.ended(xid, 7);
+    let (node, tx, mark) = (node(desk.test), tx_of(xid), desk.mark);
+    let later = Mark { timeline: mark.timeline + 1, ..mark };
+    let asked = Verb::Settle { node, tx, mark: later };
+    for committed in [false, true] {
+        let reply = desk.agent.call(asked.clone());
+        assert!(
+            matches!(&reply, Reply::Refused(Kind::Unavailable, native) if native.message.contains("old primary")),
+            "{reply:?}"
+        );
+        assert_eq!(desk.standing(), i64::from(committed));
+        if !committed {
+            assert_eq!(desk.commit(&mut worker, xid), Reply::Done, "nobody has kept it out");
+        }
+    }
+    assert_eq!(desk.settle(xid), Reply::Row(Some(lay_votes(&votes(mark)))));
+}
+
+/// Rows are listed in their order, from any of them on.
+#[test]
+fn rows_are_listed_from_where_the_last_list_ended() {
+    let mut desk = Desk::new("last_listed");
+    for counter in 1..4 {
+        let xid = at("last_listed", counter);
+        let mut worker = desk.ended(xid, 7);
+        assert_eq!(desk.commit(&mut worker, xid), Reply::Done);
+    }
+    let all = desk.rows();
+    let node = node(desk.test);
+    for (place, after) in all.iter().enumerate() {
+        let Reply::Rows(list) = desk.agent.call(Verb::Rows { node, after: Some(*after) }) else { panic!("a list") };
+        assert!(list.iter().map(|(tx, _)| tx).eq(&all[place + 1..]));
+    }
+}
+
+/// A trigger, a rule, an unlogged table or another key: a row might not stand where it was put.
+#[test]
+fn a_table_that_somebody_has_changed_keeps_no_decisions() {
+    let servers = shared();
+    let name = format!("assent_last_changed_{}", std::process::id());
+    superuser(&servers.postgres).batch_execute(&format!("CREATE DATABASE {name} OWNER assent")).unwrap();
+    let url = other_database(&servers.postgres, &name);
+    let open = || Postgres::connect("bank", &url, Limits::WORK).unwrap().last_resource();
+    let mut early = open().unwrap();
+    let mut client = Client::connect(&url, NoTls).unwrap();
+    let rows = "assent_rows.decisions";
+    let changes = [
+        (format!("ALTER TABLE {rows} SET UNLOGGED"), format!("ALTER TABLE {rows} SET LOGGED")),
+        (
+            format!("ALTER TABLE {rows} ENABLE ROW LEVEL SECURITY"),
+            format!("ALTER TABLE {rows} DISABLE ROW LEVEL SECURITY"),
+        ),
+        (
+            format!("ALTER TABLE {rows} DROP CONSTRAINT decisions_pkey"),
+            format!("ALTER TABLE {rows} ADD PRIMARY KEY (tx)"),
+        ),
+        (
+            format!(
+                "CREATE FUNCTION drops() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+                 CREATE TRIGGER drops BEFORE INSERT ON {rows} FOR EACH ROW EXECUTE FUNCTION drops()"
+            ),
+            String::new(),
+        ),
+    ];
+    for (change, back) in changes {
+        client.batch_execute(&change).unwrap();
+        let refused = open().unwrap_err();
+        assert_eq!(refused.kind(), Kind::Invalid, "{change}: {refused}");
+        if !back.is_empty() {
+            client.batch_execute(&back).unwrap();
+            assert!(open().is_ok(), "{back}");
+        }
+    }
+    // Changed behind its back: its work is committed, and no row is. That is no decision, and is asked for.
+    run(&mut early, "CREATE TABLE work (id int)").unwrap();
+    let xid = at("last_changed", 1);
+    assert_eq!(early.call(Verb::Start(xid)), Reply::Done);
+    run(&mut early, "INSERT INTO work VALUES (1)").unwrap();
+    assert_eq!(early.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+    let reply = early.call(Verb::CommitLast { xid, votes: lay_votes(&[]) });
+    assert!(matches!(&reply, Reply::Lost(native) if native.message.contains("row")), "{reply:?}");
+    assert_eq!(early.decides(), None);
 }
 
 /// Who may not make the table is told how.
