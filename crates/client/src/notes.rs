@@ -125,8 +125,13 @@ impl Notes {
         }
     }
 
+    /// Whether more would be dropped.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.count >= NOTES_MAX
+    }
+
     fn has_room(&mut self) -> bool {
-        let has_room = self.count < NOTES_MAX;
+        let has_room = !self.is_full();
         self.count += usize::from(has_room);
         has_room
     }

@@ -461,7 +461,11 @@ impl Decider for Served {
     }
 
     fn settles(&self, resources: &[ResourceId]) -> bool {
-        self.state().version >= ROWS_SINCE && resources.iter().all(|resource| self.resources.contains(resource))
+        let state = self.state();
+        // What is not noted leaves a row that nobody lets go of before this client's end.
+        state.version >= ROWS_SINCE
+            && !state.notes.is_full()
+            && resources.iter().all(|resource| self.resources.contains(resource))
     }
 
     fn noted(&self, decision: &Decision) {

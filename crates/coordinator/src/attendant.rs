@@ -181,7 +181,8 @@ impl Attendant {
         self.tell_claim();
         look.listing = list.map(BTreeSet::from_iter);
         if let Some(list) = &look.listing {
-            self.coordinator.stranger(self.station.id, self.stranger(list));
+            let stranger = self.stranger(list).or_else(|| self.rows.stranger.clone());
+            self.coordinator.stranger(self.station.id, stranger);
         }
     }
 

@@ -185,7 +185,8 @@ fn marked(
     if outcome == Outcome::Committed && !has_voted(state, tx, mark, branches, now) {
         return conflict(format!(
             "the branch of {tx} at resource {name}, which may have decided by a row, is not seen prepared there, and nobody knows of a \
-             committed one: its work may be undone, and a commit of the others would be half of one"
+             committed one: its work may be undone, and a commit of the others would be half of one; if you know better, commit them by hand \
+             (docs/operations.md, \"Held\")"
         ));
     }
     if state.is_settled(tx, mark) {

@@ -15,13 +15,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use assent_ids::{Mark, ResourceId, TxId};
+use assent_ids::{Branch, Mark, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{DecideError, Decision, Deviation, Heuristic, Native, Outcome, ROWS_MAX, Reply, Verb, read_votes};
 
 use crate::coordinator::{State, check, row_of};
-use crate::{Attendant, By, Coordinator, Known, Standing};
+use crate::{Attendant, By, Coordinator, Known, Pending, Standing, Stopped};
 
 /// So many rows are asked for in one look: each may take the quarter of a second that a client's row is waited for.
 const ASKED_MAX: usize = 64;
@@ -73,6 +73,8 @@ pub(crate) struct Rhythm {
     asked: Option<TxId>,
     /// It keeps none at all.
     has_none: bool,
+    /// Of a client that nobody here can have had: what stands there may be another transaction's, of the same name.
+    pub(crate) stranger: Option<Stopped>,
     /// Many went in this look.
     pub(crate) is_busy: bool,
     /// Why rows that nobody needs could not be listed, or could not go.
@@ -84,11 +86,11 @@ fn says(message: String) -> Native {
 }
 
 impl Coordinator {
-    /// Whether the agent attends all of these, so that a last resource may decide over their branches.
+    /// Whether the agent attends all of these, so that a last resource may decide over their branches; and rows go as others come.
     #[must_use]
     pub fn settles(&self, resources: &[ResourceId]) -> bool {
         let state = self.state();
-        resources.iter().all(|resource| state.attended.posts.contains_key(resource))
+        !state.table.is_clogged() && resources.iter().all(|resource| state.attended.posts.contains_key(resource))
     }
 
     /// A client's last resource has decided commit, durably: kept for history and recovery, and waited for by nobody. Passed over where
@@ -220,25 +222,28 @@ impl Coordinator {
         }
     }
 
-    /// Decides commit, as the row says, unless the log has decided.
+    /// Decides commit, as the row says, unless the log has decided; durable on return.
     fn adopt(&self, resource: ResourceId, tx: TxId, votes: &[u8]) -> Result<(), DecideError> {
+        let begun = self.adopt_begin(resource, tx, votes)?;
+        begun.map_or(Ok(()), |pending| self.decide_strictly(pending).map(drop))
+    }
+
+    /// The same, laid and not waited for.
+    fn adopt_begin(&self, resource: ResourceId, tx: TxId, votes: &[u8]) -> Result<Option<Pending>, DecideError> {
         let unread = |_| DecideError { kind: Kind::Internal, message: format!("the row of {tx} cannot be read") };
         let branches = read_votes(votes).map_err(unread)?;
         check(&branches)?;
         let ruling = self.ruling(tx, Outcome::Committed, By::Client, &branches);
-        let pending = {
-            let mut state = self.state();
-            match state.table.get(tx).map(|entry| entry.outcome) {
-                Some(Outcome::Committed) => return Ok(()),
-                Some(Outcome::RolledBack) => {
-                    drop(state);
-                    self.contradicts(tx, resource);
-                    return Ok(());
-                }
-                None => self.lay(&mut state, ruling)?,
+        let mut state = self.state();
+        match state.table.get(tx).map(|entry| entry.outcome) {
+            Some(Outcome::Committed) => Ok(None),
+            Some(Outcome::RolledBack) => {
+                drop(state);
+                self.contradicts(tx, resource);
+                Ok(None)
             }
-        };
-        self.decide_strictly(pending).map(drop)
+            None => self.lay(&mut state, ruling).map(Some),
+        }
     }
 
     /// A row says commit and the log rollback: a promise of ours is broken, or somebody has changed the table. A person must know.
@@ -249,15 +254,19 @@ impl Coordinator {
         self.heuristic(tx, Outcome::RolledBack, &[last]);
     }
 
-    /// Left by a client that is fenced, and not known here: its branches are recovery's from now on.
-    fn adopt_left(&self, resource: ResourceId, tx: TxId, votes: &[u8]) {
-        let is_left = {
+    /// Left by clients that are fenced, and not known here: their branches are recovery's from now on. What cannot be laid now is found
+    /// again.
+    fn adopt_left(&self, resource: ResourceId, list: &[(TxId, Vec<u8>)]) {
+        let is_left = |tx: TxId| {
             let state = self.state();
             state.clients.standing(tx.incarnation) == Standing::Fenced && state.table.get(tx).is_none()
         };
-        if is_left {
-            // What cannot be laid now is found again.
-            _ = self.adopt(resource, tx, votes);
+        let left = list.iter().filter(|(tx, _)| is_left(*tx));
+        let laid: Vec<Pending> =
+            left.filter_map(|(tx, votes)| self.adopt_begin(resource, *tx, votes).ok().flatten()).collect();
+        // All are laid, now one sync is enough: the first that waits waits for all.
+        for pending in laid {
+            _ = self.decide_strictly(pending);
         }
     }
 }
@@ -387,13 +396,19 @@ impl Attendant {
         let (node, id) = (self.coordinator.node(), self.station.id);
         match self.station.tell(Verb::Rows { node, after: self.rows.listed }, now) {
             Some(Reply::Rows(list)) => {
+                if self.rows.listed.is_none() {
+                    self.rows.stranger = None;
+                }
+                let never = |tx: TxId| self.coordinator.standing(tx.incarnation) == Standing::Never;
+                if let Some((tx, _)) = list.iter().find(|(tx, _)| never(*tx)) {
+                    let xid = Branch { node, tx: *tx, resource: id, number: 0, flags: 0, mark: None }.xid();
+                    self.rows.stranger = Some(Stopped { xid, tx: *tx, resource: self.station.name().to_owned() });
+                }
                 // A full answer has more behind it: on from there in the next look.
                 self.rows.listed = list.last().map(|(tx, _)| *tx).filter(|_| list.len() >= ROWS_MAX);
                 self.rows.next = if self.rows.listed.is_some() { now } else { now.after(LOOKS_APART) };
                 self.rows.is_busy |= self.rows.listed.is_some();
-                for (tx, votes) in list {
-                    self.coordinator.adopt_left(id, tx, &votes);
-                }
+                self.coordinator.adopt_left(id, &list);
             }
             Some(reply) if reply == Reply::without_rows() => self.rows.has_none = true,
             reply => {

@@ -339,6 +339,11 @@ impl Table {
         list.extend(txs.into_iter().take(room));
     }
 
+    /// Whether a resource has so many that do not go that more would only be found again when their client is gone.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.cleared.values().any(|list| list.len() >= CLEARED_MAX)
+    }
+
     /// Forgotten ones that the log has not been told yet.
     pub(crate) fn forgotten(&self) -> &[u8] {
         &self.forgotten

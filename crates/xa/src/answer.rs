@@ -58,6 +58,8 @@ pub(crate) enum Stand {
     Last,
     /// It was told to decide, and its answer is missing: its row tells.
     Asked(Native),
+    /// It has committed, and kept no decision: somebody has changed its table. The log decides for all others.
+    Unrecorded(Native),
     /// Prepared.
     Voted,
     /// It cannot commit any more and is still to be rolled back.
@@ -114,7 +116,7 @@ pub(crate) const fn fate_after(task: Task, stand: &Stand, said_no: bool) -> Opti
             Heuristic::Hazard => Fate::Hazard,
         },
         Stand::InDoubt(_) => Fate::Hazard,
-        Stand::Inferred => Fate::Committed,
+        Stand::Inferred | Stand::Unrecorded(_) => Fate::Committed,
         // An unfinished one is bound to: nobody tells it anything else.
         Stand::Finished | Stand::Unfinished { .. } => match task {
             Task::Rollback => Fate::RolledBack,
@@ -174,6 +176,7 @@ fn settled(reply: Reply) -> (Stand, Option<No>) {
             (Stand::Finished, Some(No { kind: Kind::RolledBack, native }))
         }
         Reply::Refused(kind, native) if kind != Kind::InDoubt => (Stand::Doomed, Some(No { kind, native })),
+        Reply::Heuristic(Heuristic::Committed, native) => (Stand::Unrecorded(native), None),
         other => (Stand::Asked(lost(other)), None),
     }
 }

@@ -17,7 +17,7 @@ use crate::answer::{Stand, fate_after, stand_after};
 use crate::event::{Command, Event, Pace, Phase, StepError, Trust};
 use crate::report::{Ballot, Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict, Voice};
 use crate::tx::{Fate, TxReturn};
-use crate::{Native, Outcome, Reply, Task};
+use crate::{Heuristic, Native, Outcome, Reply, Task};
 
 #[derive(Clone, Debug)]
 struct Branch {
@@ -204,6 +204,8 @@ impl Commit {
             Phase::Preparing if self.has(|stand| matches!(stand, Stand::Working)) => self.prepare(false),
             Phase::Preparing => self.decide_or_settle(),
             Phase::Settling if self.is_settling() => self.ask_row(),
+            // No row says so to recovery, and the log may still.
+            Phase::Settling if self.has(|at| matches!(at, Stand::Unrecorded(_))) => self.decide(),
             // POINT OF NO RETURN: the decision is a row, as durable as the work beside it.
             Phase::Settling if self.cause.is_none() => self.decided(Outcome::Committed),
             Phase::Settling => self.roll_back(),
@@ -298,6 +300,11 @@ impl Commit {
     }
 
     fn roll_back(&mut self) -> Vec<Command> {
+        for at in &mut self.branches {
+            if let Stand::Unrecorded(native) = &mut at.stand {
+                at.stand = Stand::Heuristic(Heuristic::Committed, std::mem::take(native));
+            }
+        }
         let open = |at: &Stand| matches!(at, Stand::Working | Stand::Last | Stand::Voted | Stand::Doomed);
         if self.has(open) { self.round(Phase::RollingBack, Task::Rollback, open) } else { self.rest() }
     }

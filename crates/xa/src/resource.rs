@@ -33,6 +33,7 @@ pub enum Verb {
     CommitOnePhase(Xid),
     /// Commits the ended branch of a last resource, and keeps the decision in its own transaction: as a row that names the
     /// transaction. `Done`: both stand. `RolledBack` or `Refused`: neither does, also where recovery was first.
+    /// `Heuristic(Committed)`: the work stands and no row, as somebody has changed the table.
     CommitLast {
         /// The branch.
         xid: Xid,

@@ -489,6 +489,25 @@ fn the_last_resource_decides_with_its_commit_and_nobody_else_is_asked() {
     assert_eq!(house.commits_decided(), 1);
 }
 
+/// Somebody has changed the table: its work is committed, and no row says so. The log does, for the others.
+#[test]
+fn a_last_resource_that_kept_no_decision_is_followed_all_the_same() {
+    let house = house();
+    let _agent = attended(&house, &["a", "b"]);
+    RealClock.sleep(std::time::Duration::from_millis(1_050));
+    let committed = Reply::Heuristic(Heuristic::Committed, said("no row"));
+    let mut a = Double::stumbling("a", &house.tale, "commit-last", 1, committed);
+    let mut b = Double::new("b", &house.tale);
+    a.table = Some(mark(7));
+    let mut tx = house.client.begin().unwrap();
+    [&mut a, &mut b].into_iter().for_each(|branch| drop(tx.enlist(branch)));
+    let syncs = house.log.counts().syncs;
+    tx.commit().unwrap();
+    assert!(house.log.counts().syncs > syncs, "decided, durably, before the other one is told");
+    assert!(house.tale.take().ends_with("a commit-last, a !, b commit, b !"));
+    assert_eq!(house.commits_decided(), 1);
+}
+
 #[test]
 fn the_ordinary_way_is_taken_where_a_row_could_not_be_asked_for_or_does_not_decide() {
     let ordinary = "b prepare, c prepare, b !, c !";

@@ -1,7 +1,7 @@
 //! Who may presume what of a branch whose decision may be a row, what is said of rows that cannot be asked for, and when they go.
 
 use assent_coordinator::{Config, Known, LostDecision};
-use assent_ids::{Mark, ResourceId, TxId};
+use assent_ids::{Epoch, Incarnation, Mark, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_xa::{Decision, Outcome, ROWS_MAX, Resource as _, Verb, lay_votes};
 
@@ -225,6 +225,34 @@ fn rows_that_may_not_go_are_said() {
     stand.banks[0].vault().rows.is_denied = false;
     (0..2).for_each(|_| drop(stand.round()));
     assert_eq!((said(&mut stand).len(), stand.banks[0].vault().rows.standing.len()), (0, 0));
+}
+
+/// An older data folder was put back: a name that is given again may have a row of before. While it stands nothing is presumed anywhere.
+#[test]
+fn a_row_of_a_client_that_was_never_known_here_stops_everything() {
+    let (mut stand, mine) = left(mark());
+    let stranger = TxId { incarnation: Incarnation { epoch: Epoch(u32::MAX), number: 1 }, counter: 1 };
+    stand.banks[0].vault().rows.standing.insert(stranger, (Some(Vec::new()), 1));
+    (0..2).for_each(|_| drop(stand.round()));
+    let stopped = stand.round().stopped.unwrap();
+    assert_eq!((stopped.tx, stopped.resource.as_str()), (stranger, NAMES[0]));
+    let refused = stand.coordinator.force(mine, Outcome::RolledBack, &operator()).unwrap_err();
+    assert_eq!(refused.kind, Kind::Conflict, "{refused}");
+}
+
+/// Rows that do not go while others come would be found again only when their clients are gone: the ordinary way is taken before.
+#[test]
+fn no_more_rows_are_put_than_may_wait_for_going() {
+    let stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let others = [ResourceId::of(NAMES[1])];
+    for counter in 1..=65_536 {
+        assert!(stand.coordinator.settles(&others), "{counter}");
+        let branches = vec![marked(NAMES[0], 0), marked(NAMES[1], 1)];
+        stand.coordinator.noted(&Decision { branches, ..commit(tx(&session, counter)) });
+        stand.coordinator.finished(tx(&session, counter));
+    }
+    assert!(!stand.coordinator.settles(&others));
 }
 
 /// More rows than one answer holds, of which none may go yet: those behind them are looked at all the same.

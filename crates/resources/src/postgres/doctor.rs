@@ -17,6 +17,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 pub use self::proxy::Proxy;
 use super::answer::Row;
+use super::last::PLAIN;
 use super::line::Line;
 use super::{Address, unconnected};
 use crate::doctor::{NoFacts, Sheet, ahead_ms, within};
@@ -27,6 +28,15 @@ use crate::postgres::failure::Failure;
 const OURS_AGE_S: u64 = 60;
 /// Somebody else's may be meant to wait, but not for ever.
 const THEIRS_AGE_S: u64 = 3_600;
+
+/// How it stands about the decisions that last resources keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Whether this role may settle and clear them.
+    pub may: bool,
+    /// Whether a row stands where it was put: the table is as it was made.
+    pub is_plain: bool,
+}
 
 /// What a PostgreSQL says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +75,8 @@ pub struct PostgresFacts {
     pub replicas: Replicas,
     /// Whether this role may read where an older timeline ended.
     pub reads_history: bool,
-    /// Whether this role may settle and clear what last resources keep here; none where there is no such table.
-    pub keeps_rows: Option<bool>,
+    /// What last resources keep here; none where there is no such table.
+    pub rows: Option<Kept>,
     /// The timeouts that are set, by name, in milliseconds.
     pub timeouts_ms: Vec<(String, u64)>,
     /// Its clock against ours.
@@ -187,7 +197,9 @@ fn ask(
     // A role may be forbidden to know it; then copies are not told apart from strangers.
     let system = rows(SYSTEM).ok().and_then(|rows| rows.into_iter().flatten().next());
     let reads_history = rows(HISTORY)?.first().is_some_and(|row| text(row, 0) == "t");
-    let keeps_rows = rows(ROWS)?.first().map(|row| text(row, 0) == "t");
+    let may = rows(ROWS)?.first().map(|row| text(row, 0) == "t");
+    let is_plain = rows(PLAIN)?.first().is_some_and(|row| text(row, 0) == "t");
+    let kept = may.map(|may| Kept { may, is_plain });
     let before_ms = clock.wall_ms();
     let there_ms = rows(CLOCK)?.first().and_then(|row| text(row, 0).parse().ok()).unwrap_or_default();
     let clock_ahead_ms = ahead_ms(there_ms, before_ms, clock.wall_ms());
@@ -209,7 +221,7 @@ fn ask(
         synchronous_standby_names,
         replicas,
         reads_history,
-        keeps_rows,
+        rows: kept,
         timeouts_ms,
         clock_ahead_ms,
         proxy,
@@ -252,12 +264,7 @@ pub(crate) fn judge(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
     }
     judge_prepared(facts, sheet);
     judge_replicas(facts, sheet);
-    if facts.keeps_rows == Some(false) {
-        sheet.error(
-            format!("role {role:?} may not settle what last resources keep in assent_rows.decisions: what they leave in doubt stays so"),
-            format!("as the table's owner: GRANT USAGE ON SCHEMA assent_rows TO {role:?}; GRANT SELECT, INSERT, DELETE ON assent_rows.decisions TO {role:?}"),
-        );
-    }
+    facts.rows.iter().for_each(|kept| judge_rows(facts, *kept, sheet));
     judge_timeouts(facts, sheet);
     sheet.clock(facts.clock_ahead_ms);
 }
@@ -378,6 +385,39 @@ fn judge_replicas(facts: &PostgresFacts, sheet: &mut Sheet<'_>) {
         sheet.note(
             "synchronous_commit = off: a commit in one phase is answered before it is on disk",
             "votes and second phases are always flushed; set it to on if one-phase commits must be too",
+        );
+    }
+}
+
+fn judge_rows(facts: &PostgresFacts, kept: Kept, sheet: &mut Sheet<'_>) {
+    let role = &facts.role;
+    if !kept.may {
+        sheet.error(
+            format!("role {role:?} may not settle what last resources keep in assent_rows.decisions: what they leave in doubt stays so"),
+            format!("as the table's owner: GRANT USAGE ON SCHEMA assent_rows TO {role:?}; GRANT SELECT, INSERT, DELETE ON assent_rows.decisions TO {role:?}"),
+        );
+    }
+    if !kept.is_plain {
+        sheet.error(
+            "assent_rows.decisions is not as it was made: a row that is put there may not stand there",
+            "take away its triggers, rules and row security; it must be logged, have the primary key (tx), and number NOT NULL",
+        );
+    }
+    if facts.system.is_none() {
+        sheet.error(
+            format!(
+                "role {role:?} may not know which server this is: nothing in assent_rows.decisions is believed without"
+            ),
+            "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC",
+        );
+    }
+    if !facts.reads_history {
+        sheet.note(
+            format!(
+                "role {role:?} may not read timeline histories: a copy of this server that was promoted elsewhere would be believed for what \
+                 assent_rows.decisions says"
+            ),
+            format!("have the url lead to the server itself, or GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {role:?}"),
         );
     }
 }

@@ -24,7 +24,7 @@ fn healthy() -> PostgresFacts {
         synchronous_standby_names: String::new(),
         replicas: Replicas::default(),
         reads_history: true,
-        keeps_rows: None,
+        rows: None,
         timeouts_ms: Vec::new(),
         clock_ahead_ms: 3,
         proxy: Proxy::default(),
@@ -57,16 +57,29 @@ fn a_healthy_server_is_described_and_nothing_else() {
     assert_eq!(found[1].what, "0 of 100 prepared transactions, 0 of them of Assent");
 }
 
-#[test]
-fn who_may_not_settle_a_last_resources_rows_is_told_what_gives_the_right() {
-    let without = findings(PostgresFacts { keeps_rows: Some(false), ..healthy() });
-    let found = without.iter().find(|it| it.what.contains("assent_rows.decisions")).unwrap();
-    assert!(found.severity == Error && found.advice.contains("GRANT SELECT, INSERT, DELETE"), "{found:?}");
-    let with = findings(PostgresFacts { keeps_rows: Some(true), ..healthy() });
-    assert!(with.iter().all(|it| it.severity == Well), "{with:?}");
-}
-
 type Change = fn(&mut PostgresFacts);
+
+#[test]
+fn what_keeps_a_last_resources_rows_from_being_settled_is_told() {
+    let kept = Kept { may: true, is_plain: true };
+    let with = |change: Change, kept| {
+        let mut facts = PostgresFacts { rows: Some(kept), ..healthy() };
+        change(&mut facts);
+        findings(facts)
+    };
+    let cases: &[(Change, Kept, Severity, &str)] = &[
+        (|_| (), Kept { may: false, ..kept }, Error, "GRANT SELECT, INSERT, DELETE"),
+        (|_| (), Kept { is_plain: false, ..kept }, Error, "triggers"),
+        (|it| it.system = None, kept, Error, "pg_control_system"),
+        (|it| it.reads_history = false, kept, Note, "pg_read_file"),
+    ];
+    for (change, kept, severity, advice) in cases {
+        let all = with(*change, *kept);
+        let found = all.iter().find(|it| it.what.contains("assent_rows.decisions")).unwrap();
+        assert!(found.severity == *severity && found.advice.contains(advice), "{found:?}");
+    }
+    assert!(with(|_| (), kept).iter().all(|it| it.severity == Well));
+}
 
 #[test]
 fn each_fact_has_its_finding() {

@@ -14,6 +14,8 @@
 //! own (the row with the empty key), which the branches' XIDs carry; which database of which cluster it is, is in it.
 //! Trap: an old primary that still answers has the table, too, and knows nothing of what was decided since the fail-over. So XIDs carry the
 //! timeline of the client's server as well, and one that is behind it, or went another way, puts no row and reads none.
+//! Trap: a connection may go on at another server, behind a proxy, or its table be made anew. So the client's row proves what the others' XIDs
+//! say: where it does not, its number is NULL, and nothing of the transaction stands.
 //! Trap: a schema of a role's name is the first in its search path ("$user"), and its new tables would go there. So the schema has a
 //! name that no role has.
 //! Deliberately absent: what follows from a row (`coordinator`).
@@ -21,7 +23,7 @@
 use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
-use assent_xa::{Native, ROWS_MAX, Reply};
+use assent_xa::{Heuristic, Native, ROWS_MAX, Reply};
 
 use super::answer::{COMMITTED, Row};
 use super::client::Way;
@@ -39,19 +41,25 @@ use crate::stand::Stand;
 /// What makes the table. Said by the adapter where it may, else by a person.
 pub(crate) const TABLE: &str = "CREATE SCHEMA IF NOT EXISTS assent_rows; \
      CREATE TABLE IF NOT EXISTS assent_rows.decisions (tx pg_catalog.bytea PRIMARY KEY, outcome pg_catalog.\"char\" NOT NULL, \
-     number pg_catalog.int8 NOT NULL, votes pg_catalog.bytea NOT NULL)";
+     number pg_catalog.int8 NOT NULL, votes pg_catalog.bytea NOT NULL); \
+     CREATE INDEX IF NOT EXISTS decisions_of_recovery ON assent_rows.decisions (tx) WHERE outcome = 'r'; \
+     COMMENT ON TABLE assent_rows.decisions IS 'Decisions of distributed transactions. A row that is deleted, changed or copied by hand \
+     can undo half of one: Assent deletes them itself.'";
 /// What tells this table from any other: what was rolled when it was made, which database of the server this is, and which cluster, so
 /// that one that was made as a copy is another one.
 const NUMBER: &str = "(home.number OPERATOR(pg_catalog.#) (SELECT oid::pg_catalog.int8 FROM pg_catalog.pg_database \
      WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) \
      OPERATOR(pg_catalog.#) (SELECT system_identifier FROM pg_catalog.pg_control_system()))";
 const OF_HOME: &str = "FROM assent_rows.decisions AS home WHERE home.tx OPERATOR(pg_catalog.=) ''::pg_catalog.bytea";
-/// Whether there is such a table, and what this role may do with it.
-const THERE: &str = "SELECT pg_catalog.to_regclass('assent_rows.decisions') IS NOT NULL";
+/// Whether there is such a table, also for a role that may not see into its schema; and what this role may do with it.
+const THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS it JOIN pg_catalog.pg_namespace AS space \
+     ON space.oid OPERATOR(pg_catalog.=) it.relnamespace WHERE space.nspname OPERATOR(pg_catalog.=) 'assent_rows' \
+     AND it.relname OPERATOR(pg_catalog.=) 'decisions')";
 const MAY: &str = "SELECT pg_catalog.has_table_privilege('assent_rows.decisions', 'INSERT') \
      AND pg_catalog.has_table_privilege('assent_rows.decisions', 'SELECT')";
-/// Whether a row stands where it was put, is the only one of its key, and is there after a crash: a plain table, and nobody between.
-const PLAIN: &str = "SELECT it.relkind OPERATOR(pg_catalog.=) 'r' AND it.relpersistence OPERATOR(pg_catalog.=) 'p' \
+/// Whether a row stands where it was put, is the only one of its key, has a number, and is there after a crash: a plain table, and nobody
+/// between.
+pub(super) const PLAIN: &str = "SELECT it.relkind OPERATOR(pg_catalog.=) 'r' AND it.relpersistence OPERATOR(pg_catalog.=) 'p' \
      AND NOT it.relrowsecurity \
      AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid OPERATOR(pg_catalog.=) it.oid) \
      AND NOT EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class OPERATOR(pg_catalog.=) it.oid) \
@@ -59,18 +67,27 @@ const PLAIN: &str = "SELECT it.relkind OPERATOR(pg_catalog.=) 'r' AND it.relpers
      ON part.attrelid OPERATOR(pg_catalog.=) it.oid AND part.attnum OPERATOR(pg_catalog.=) key.indkey[0] \
      WHERE key.indrelid OPERATOR(pg_catalog.=) it.oid AND key.indisprimary AND key.indimmediate AND key.indisvalid \
      AND key.indnatts OPERATOR(pg_catalog.=) 1 AND part.attname OPERATOR(pg_catalog.=) 'tx') \
-     FROM pg_catalog.pg_class AS it WHERE it.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('assent_rows.decisions')::pg_catalog.oid";
+     AND EXISTS (SELECT FROM pg_catalog.pg_attribute AS part WHERE part.attrelid OPERATOR(pg_catalog.=) it.oid \
+     AND part.attname OPERATOR(pg_catalog.=) 'number' AND part.attnotnull) \
+     FROM pg_catalog.pg_class AS it JOIN pg_catalog.pg_namespace AS space ON space.oid OPERATOR(pg_catalog.=) it.relnamespace \
+     WHERE space.nspname OPERATOR(pg_catalog.=) 'assent_rows' AND it.relname OPERATOR(pg_catalog.=) 'decisions'";
 /// So that what is answered is durable. Its value is never used.
 const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
      THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 /// A client's row that is not committed yet may stay so for ever.
 const PATIENCE: &str = "pg_catalog.set_config('lock_timeout', '250ms', true)";
+/// Nothing is sorted that an index has in its order.
+const BY_KEY: &str =
+    "SELECT pg_catalog.set_config('enable_sort', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
 /// SQLSTATEs: nobody waits for ever; the statement was cut short.
 const CUT_SHORT: [&str; 2] = ["55P03", "57014"];
 /// SQLSTATE of a missing right.
 const DENIED: &str = "42501";
-/// SQLSTATE of a row without the number of a transaction that had written before.
+/// SQLSTATE of a row without a number.
 const NO_NUMBER: &str = "23502";
+/// Others after which this connection keeps no decisions any more: a right that the transaction has put down, a table or schema that has
+/// gone, a transaction that may only read by now.
+const KEEPS_NONE: [&str; 4] = [DENIED, "42P01", "3F000", "25006"];
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// What a row is found by: the first 24 bytes of every XID of the transaction.
@@ -107,11 +124,11 @@ fn keys(node: NodeId) -> String {
     format!("tx OPERATOR(pg_catalog.>=) {from}{upto}")
 }
 
-/// That the server is not behind a timeline: asked beside what is done, as a proxy may lead to another one in between.
-fn is_up_to(timeline: u32) -> String {
+/// How the server's timeline compares with this one: asked beside what is done, as a proxy may lead to another one in between.
+fn timeline_is(operator: &str, timeline: u32) -> String {
     format!(
         "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8) COLLATE pg_catalog.\"C\" \
-         OPERATOR(pg_catalog.>=) '{timeline:08X}'"
+         OPERATOR(pg_catalog.{operator}) '{timeline:08X}'"
     )
 }
 
@@ -129,6 +146,11 @@ impl Session {
                 "a connection of the caller's own does not tell whether a transaction is open; connect by a URL";
             return Err((Kind::Invalid, said(message.to_owned())));
         }
+        if self.asks.is_none() {
+            let message = "another process answers than the one that greeted: a pool, which may lead to another server in between, where \
+                           nobody would look for the decision; a last resource needs a connection of its own";
+            return Err((Kind::Invalid, said(message.to_owned())));
+        }
         if self.place.system.is_none() || self.place.timeline.is_none() {
             return Err(denied_place());
         }
@@ -137,16 +159,12 @@ impl Session {
             native => (super::codes::judge_connect(&native.code), native),
         };
         let is = |rows: Vec<Row>| rows.first().and_then(|row| row.word(0)) == Some("t");
-        if !is(self.ask(|_| THERE).map_err(failed)?) {
-            match self.ask(|_| TABLE) {
-                // Somebody else is making it, and may not be done.
-                Err(failure)
-                    if ["23505", "42P07", "42P06", "42710", "XX000"].contains(&failure.native.code.as_str()) =>
-                {
-                    self.ask(|_| TABLE).map(drop).map_err(|failure| unmade(failure.native))?;
-                }
-                made => made.map(drop).map_err(|failure| unmade(failure.native))?,
-            }
+        // Somebody else may make it at the same time.
+        if !is(self.ask(|_| THERE).map_err(failed)?)
+            && let Err(failure) = self.ask(|_| TABLE)
+            && !is(self.ask(|_| THERE).map_err(failed)?)
+        {
+            return Err(unmade(failure.native));
         }
         if !is(self.ask(|_| MAY).map_err(failed)?) {
             return Err(denied("this role may not write to assent_rows.decisions".to_owned()));
@@ -159,7 +177,7 @@ impl Session {
         let number = RealDice.roll().cast_signed();
         let home = format!(
             "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ''::pg_catalog.bytea, 'h', {number}, \
-             ''::pg_catalog.bytea ON CONFLICT DO NOTHING"
+             ''::pg_catalog.bytea WHERE {DURABLE} ON CONFLICT DO NOTHING"
         );
         let question = format!("SELECT {NUMBER} {OF_HOME}");
         let mut found = self.ask(|_| &question).map_err(failed)?;
@@ -192,14 +210,25 @@ impl Session {
         }
     }
 
-    /// The row, and the end of the transaction behind it.
+    /// The row, and the end of the transaction behind it. It has no number, and is refused with all of the transaction, where this is not the
+    /// table and the timeline that the others' XIDs name, by which recovery looks for it.
     pub(super) fn last_words(&self, xid: &Xid, votes: &[u8], is_open: bool) -> Words {
+        // No server is on timeline 0.
+        let (table, timeline) = self.decides().map_or((0, 0), |mark| (mark.table, mark.timeline));
         // By the old name of the function, which every server since 10 has.
         let place = if self.place.system.is_some() { ", pg_catalog.pg_current_wal_insert_lsn()" } else { ", '0/0'" };
         let row = [
             "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ",
             &literal(xid.gtrid()),
-            ", 'c', pg_catalog.txid_current_if_assigned(), ",
+            ", 'c', CASE WHEN (SELECT ",
+            NUMBER,
+            " ",
+            OF_HOME,
+            ") OPERATOR(pg_catalog.=) (",
+            &table.cast_signed().to_string(),
+            ")::pg_catalog.int8 AND ",
+            &timeline_is("=", timeline),
+            " THEN pg_catalog.txid_current_if_assigned() END, ",
             &literal(votes),
             " WHERE ",
             DURABLE,
@@ -220,24 +249,39 @@ impl Session {
                 let place = row.and_then(|row| row.word(1)?.parse().ok());
                 self.stand = Stand::Idle;
                 let (Some(number), Some(place)) = (number, place) else {
-                    // Its work stands, and nobody knows of a row. So nobody else is told anything before it was asked for.
                     self.last = None;
-                    return Reply::Lost(said(
-                        "COMMIT was answered, and the row of assent_rows.decisions was not: somebody has changed that table".to_owned(),
-                    ));
+                    let message = "COMMIT was answered, and the row of assent_rows.decisions was not: somebody has changed that table";
+                    // Its work stands, and no row tells anybody else.
+                    return Reply::Heuristic(Heuristic::Committed, said(message.to_owned()));
                 };
                 let role = self.role.clone().unwrap_or_default();
                 self.witness = Witness::write(&self.place, &Evidence { number, place, role });
                 Reply::Done
             }
             Err(failure) => {
-                if failure.is(NO_NUMBER) {
-                    // What it wrote is elsewhere (a foreign table, a trigger's work): its tags do not tell, so it is asked again.
-                    self.last = None;
-                }
+                let failure = self.refused_row(failure);
                 self.failed_vote(Step::OnePhase, xid, failure)
             }
         }
+    }
+
+    /// Whose row was refused is asked to vote from now on, as any other.
+    fn refused_row(&mut self, failure: Failure) -> Failure {
+        let Native { code, message } = &failure.native;
+        let why = match code.as_str() {
+            _ if failure.lost => return failure,
+            // What it wrote may be elsewhere (a foreign table, a trigger's work): its tags do not tell.
+            NO_NUMBER => {
+                "this connection leads to another server, timeline or table than when it was opened, or nothing was written there"
+            }
+            code if KEEPS_NONE.contains(&code) => {
+                "the transaction may not put a row into assent_rows.decisions: a role or a mode of its own, or somebody has changed that table"
+            }
+            _ => return failure,
+        };
+        self.last = None;
+        let message = format!("{why}; the next branch on this connection votes ({message})");
+        Failure { native: Native { code: code.clone(), message }, ..failure }
     }
 
     /// What stands for a transaction; recovery's own row where nothing did.
@@ -252,7 +296,7 @@ impl Session {
             return Err(self.other_table(table).unwrap_or_else(nothing));
         }
         self.came_with(timeline)?;
-        let (key, is_up) = (literal(&key(node, tx)), is_up_to(timeline));
+        let (key, is_up) = (literal(&key(node, tx)), timeline_is(">=", timeline));
         let own = format!(
             "SELECT {PATIENCE}; INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT {key}, 'r', \
              pg_catalog.txid_current(), ''::pg_catalog.bytea {OF_HOME} \
@@ -266,10 +310,11 @@ impl Session {
             }
             Err(reply) => return Err(self.other_table(table).unwrap_or(reply)),
         }
-        // A statement and a transaction of its own: it sees what the first one waited for.
+        // A statement and a transaction of its own: it sees what the first one waited for. It writes to the log, and so waits for what other
+        // commits wait for: a row may be seen that no standby has, when the server was restarted beneath its client.
         let standing = format!(
             "SELECT outcome, pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE tx OPERATOR(pg_catalog.=) {key} \
-             AND {is_up}"
+             AND {is_up} AND {DURABLE} AND pg_catalog.pg_logical_emit_message(true, 'assent', ''::pg_catalog.text) IS NOT NULL"
         );
         let rows = self.ask_primary(&standing)?;
         let word = |at| rows.first().and_then(|row| row.word(at));
@@ -327,15 +372,20 @@ impl Session {
         let keys = keys(node);
         let behind = after.map(|tx| format!(" AND tx OPERATOR(pg_catalog.>) {}", literal(&key(node, tx))));
         let behind = behind.unwrap_or_default();
+        if after.is_none() {
+            self.ask_primary(&format!(
+                "DELETE FROM assent_rows.decisions WHERE {keys} AND outcome OPERATOR(pg_catalog.=) 'r' AND number \
+                 OPERATOR(pg_catalog.<) pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot())"
+            ))?;
+        }
+        // By the key's order, whatever is known of so young a table: a page of millions sorted would be none in time.
         let question = format!(
-            "DELETE FROM assent_rows.decisions WHERE {keys} AND outcome OPERATOR(pg_catalog.=) 'r' AND number \
-             OPERATOR(pg_catalog.<) pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot()); \
-             SELECT pg_catalog.encode(tx, 'hex'), pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE {keys} \
+            "{BY_KEY}; SELECT pg_catalog.encode(tx, 'hex'), pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE {keys} \
              AND outcome OPERATOR(pg_catalog.=) 'c'{behind} ORDER BY tx LIMIT {ROWS_MAX}"
         );
         let rows = self.ask_primary(&question)?;
         let read = |row: &Row| Some((transaction(&unhex(row.word(0)?)?)?, unhex(row.word(1)?)?));
-        Ok(Reply::Rows(rows.iter().filter_map(read).collect()))
+        Ok(Reply::Rows(rows.iter().skip(1).filter_map(read).collect()))
     }
 
     /// These are finished.

@@ -74,7 +74,7 @@ pub(crate) struct Session {
     /// By which our claim is told from another's.
     pub(super) mark: Option<u64>,
     /// What a branch's end and its vote ask, where the server keeps that prepared for us.
-    asks: Option<[Prepared; 3]>,
+    pub(super) asks: Option<[Prepared; 3]>,
     /// These, as they are asked here.
     questions: [Arc<str>; 3],
     /// Which of them is on its way, or was asked last.

@@ -291,6 +291,39 @@ fn the_last_resource_decides_when_all_others_have_voted() {
     }
 }
 
+/// It has committed, and somebody has taken its row away: the log decides for the others; if recovery was there first, a person must know.
+#[test]
+fn a_last_resource_that_kept_no_decision_has_the_log_decide() {
+    let committed = Reply::Heuristic(Heuristic::Committed, native("no row"));
+    let begun = || {
+        let mut commit = Commit::new(&[Trust::KeepsVotes; 2], Pace::Together).with_last(0);
+        commit.step(Event::Commit).unwrap();
+        all_say(&mut commit, &[(0, Reply::Vote(Vote::Decides)), (1, Reply::Done)]);
+        all_say(&mut commit, &[(1, Reply::Vote(Vote::Yes))]);
+        assert_eq!(all_say(&mut commit, &[(0, committed.clone())]), [Command::Decide { yes: vec![1], first: true }]);
+        commit
+    };
+    let mut commit = begun();
+    assert_eq!(commit.step(Event::Decided(Outcome::Committed)), Ok(vec![send(1, Task::Commit)]));
+    assert_eq!(all_say(&mut commit, &[(1, Reply::Done)]), [Command::Finished]);
+    assert_eq!(commit.report().unwrap().returned, TxReturn::Ok);
+
+    let refused = DecideError { kind: Kind::Full, message: "no room".to_owned() };
+    for no in [Event::Decided(Outcome::RolledBack), Event::NotDecided(refused)] {
+        let mut commit = begun();
+        assert_eq!(commit.step(no), Ok(vec![send(1, Task::Rollback)]));
+        all_say(&mut commit, &[(1, Reply::Done)]);
+        let report = commit.report().unwrap();
+        let Verdict::Heuristic(list) = report.verdict else { panic!("{report:?}") };
+        assert_eq!((list.len(), list[0].branch, list[0].heuristic), (1, 0, Heuristic::Committed));
+    }
+
+    let mut commit = begun();
+    assert_eq!(commit.step(Event::DecisionInDoubt), Ok(vec![]));
+    assert!(matches!(commit.report().unwrap().verdict, Verdict::InDoubt(_)));
+    assert_eq!(commit.step(Event::Retry), Ok(vec![Command::Decide { yes: vec![1], first: false }]));
+}
+
 /// Two can decide: the others' names say which one does, and the second one is prepared as any other.
 #[test]
 fn of_two_last_resources_one_decides() {

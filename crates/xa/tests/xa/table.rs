@@ -160,7 +160,7 @@ const TABLE: &[(Phase, &[&str])] = &[
     (Phase::Settling, &[
         "-", "-", "-", "-", "-", "-", "-",
         "commit 1", "settle", "settle", "rollback 1", "rollback 1", "rollback 0, rollback 1",
-        "settle", "settle", "settle", "settle", "settle",
+        "settle", "decide [1] first", "settle", "settle", "settle",
     ]),
     (Phase::Deciding, &[
         "-", "-", "commit 0, commit 1", "rollback 0, rollback 1", "rollback 0, rollback 1", "= in doubt", "-",

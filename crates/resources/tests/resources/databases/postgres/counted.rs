@@ -208,7 +208,7 @@ fn nothing_is_left_prepared_where_another_process_answers_than_greeted() {
 }
 
 /// A proxy that greets with a process of its own, as a pool does.
-fn pooling(url: &str) -> String {
+pub(super) fn pooling(url: &str) -> String {
     let (before, rest) = url.split_once('@').unwrap();
     let (server, database) = rest.split_once('/').unwrap();
     let server = server.to_owned();

@@ -2,10 +2,12 @@
 //! come too late.
 
 use assent_ids::{Branch, Mark, TxId, Xid};
-use assent_xa::{BranchRecord, Past, lay_votes, read_votes};
+use assent_xa::{BranchRecord, Heuristic, Past, lay_votes, read_votes};
 
+use super::counted::pooling;
 use super::*;
 use crate::databases::engine::wait;
+use crate::databases::servers::alone;
 
 fn tx_of(xid: Xid) -> TxId {
     xid.branch().unwrap().tx
@@ -370,6 +372,11 @@ fn a_table_that_somebody_has_changed_keeps_no_decisions() {
             format!("ALTER TABLE {rows} ADD PRIMARY KEY (tx)"),
         ),
         (
+            format!("ALTER TABLE {rows} ALTER COLUMN number DROP NOT NULL"),
+            format!("ALTER TABLE {rows} ALTER COLUMN number SET NOT NULL"),
+        ),
+        (format!("CREATE RULE drops AS ON INSERT TO {rows} DO INSTEAD NOTHING"), format!("DROP RULE drops ON {rows}")),
+        (
             format!(
                 "CREATE FUNCTION drops() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
                  CREATE TRIGGER drops BEFORE INSERT ON {rows} FOR EACH ROW EXECUTE FUNCTION drops()"
@@ -386,14 +393,17 @@ fn a_table_that_somebody_has_changed_keeps_no_decisions() {
             assert!(open().is_ok(), "{back}");
         }
     }
-    // Changed behind its back: its work is committed, and no row is. That is no decision, and is asked for.
+    // Changed behind its back: its work is committed, and no row is. It says so: the log decides for the others.
     run(&mut early, "CREATE TABLE work (id int)").unwrap();
     let xid = at("last_changed", 1);
     assert_eq!(early.call(Verb::Start(xid)), Reply::Done);
     run(&mut early, "INSERT INTO work VALUES (1)").unwrap();
     assert_eq!(early.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
     let reply = early.call(Verb::CommitLast { xid, votes: lay_votes(&[]) });
-    assert!(matches!(&reply, Reply::Lost(native) if native.message.contains("row")), "{reply:?}");
+    assert!(
+        matches!(&reply, Reply::Heuristic(Heuristic::Committed, native) if native.message.contains("row")),
+        "{reply:?}"
+    );
     assert_eq!(early.decides(), None);
 }
 
@@ -419,4 +429,114 @@ fn rights_that_are_missing_are_named_with_the_words_that_give_them() {
     let given = Client::connect(&url, NoTls).unwrap();
     let refused = Postgres::over("bank", given, Limits::WORK).unwrap().last_resource().unwrap_err();
     assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+}
+
+/// A proxy that greets by itself may lead to another server with the next message, and the branches' names would not say so.
+#[test]
+fn a_pool_keeps_no_decisions() {
+    let table = PostgresTable::new(&shared(), "last_pooled");
+    let refused = Postgres::connect("bank", &pooling(&table.url), Limits::WORK).unwrap().last_resource().unwrap_err();
+    assert!(refused.kind() == Kind::Invalid && refused.to_string().contains("a pool"), "{refused}");
+}
+
+/// Recovery looks for the row in the table that the branches' names say: a client's is refused in any other, and its work with it.
+#[test]
+fn a_row_is_refused_where_nobody_would_look_for_it() {
+    let servers = shared();
+    let name = format!("assent_last_anew_{}", std::process::id());
+    superuser(&servers.postgres).batch_execute(&format!("CREATE DATABASE {name} OWNER assent")).unwrap();
+    let url = other_database(&servers.postgres, &name);
+    let mut client = Client::connect(&url, NoTls).unwrap();
+    Client::connect(&as_superuser(&url), NoTls)
+        .unwrap()
+        .batch_execute(&format!(
+            "CREATE ROLE {name} NOLOGIN; GRANT {name} TO assent; CREATE TABLE work (id int); GRANT ALL ON work TO assent, {name}"
+        ))
+        .unwrap();
+    let as_another = format!("SET LOCAL ROLE {name};");
+    let cases = [
+        // What somebody does behind the connection's back; what the work begins with; the refusal.
+        ("DELETE FROM assent_rows.decisions", "", "23502"),
+        ("UPDATE assent_rows.decisions SET number = number + 1", "", "23502"),
+        ("", as_another.as_str(), "42501"),
+        ("DROP TABLE assent_rows.decisions", "", "42P01"),
+    ];
+    for (counter, (change, before, code_of_it)) in (1..).zip(cases) {
+        let open = || Postgres::connect("bank", &url, Limits::WORK).unwrap().last_resource().unwrap();
+        let (mut worker, xid) = (open(), at("last_anew", counter));
+        client.batch_execute(change).unwrap();
+        assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+        run(&mut worker, &format!("{before} INSERT INTO work VALUES (1)")).unwrap();
+        assert_eq!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+        let reply = worker.call(Verb::CommitLast { xid, votes: lay_votes(&[]) });
+        assert!(matches!(reply, Reply::RolledBack(_)) && code(&reply) == code_of_it, "{change}{before}: {reply:?}");
+        let Reply::RolledBack(native) = reply else { unreachable!("it is one") };
+        assert!(native.message.contains("the next branch on this connection votes"), "{native:?}");
+        assert_eq!(worker.decides(), None, "{change}{before}");
+        let rows: i64 = client.query_one("SELECT count(*) FROM work", &[]).unwrap().get(0);
+        assert_eq!(rows, 0, "{change}{before}");
+    }
+}
+
+/// Recovery's row is durable when it is answered, whatever the database says: a deferred trigger of somebody sees what holds.
+#[test]
+fn recoverys_own_row_is_durable_whatever_the_database_says() {
+    let servers = shared();
+    let name = format!("assent_last_lazy_{}", std::process::id());
+    let mut root = superuser(&servers.postgres);
+    root.batch_execute(&format!("CREATE DATABASE {name} OWNER assent")).unwrap();
+    root.batch_execute(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).unwrap();
+    let url = other_database(&servers.postgres, &name);
+    let mark = Postgres::connect("bank", &url, Limits::WORK).unwrap().last_resource().unwrap().decides().unwrap();
+    let mut client = Client::connect(&url, NoTls).unwrap();
+    client
+        .batch_execute(
+            "CREATE TABLE seen (setting text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN INSERT INTO public.seen VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END'; \
+             CREATE CONSTRAINT TRIGGER note AFTER INSERT ON assent_rows.decisions DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION note()",
+        )
+        .unwrap();
+    let mut agent = PostgresConnector::new("bank", &url).unwrap().connect().unwrap();
+    let (node, tx) = (node("last_lazy"), tx_of(at("last_lazy", 1)));
+    assert_eq!(agent.call(Verb::Settle { node, tx, mark }), Reply::Row(None));
+    let setting: String = client.query_one("SELECT setting FROM seen", &[]).unwrap().get(0);
+    assert_eq!(setting, "on");
+}
+
+/// Both are the same database of the same cluster, by all their numbers but the timeline.
+#[test]
+fn after_a_fail_over_the_new_primary_has_the_rows_and_the_old_one_none_of_the_new_ones() {
+    let servers = alone();
+    let table = PostgresTable::new(&servers, "last_promoted");
+    let mut before = table.resource().last_resource().unwrap();
+    let commit = |worker: &mut Postgres, xid| {
+        assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+        run(worker, &format!("INSERT INTO {} VALUES (1)", table.table)).unwrap();
+        assert_eq!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+        let mark = worker.decides().unwrap();
+        assert_eq!(worker.call(Verb::CommitLast { xid, votes: lay_votes(&votes(mark)) }), Reply::Done);
+        mark
+    };
+    let early = at("last_promoted", 1);
+    let early_mark = commit(&mut before, early);
+    let standby = servers.standby();
+    let position: String = table.plain().query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).unwrap().get(0);
+    let mut there = superuser(&standby.url);
+    let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
+    wait("the standby to catch up", || there.query_one(&caught_up, &[]).unwrap().get::<_, bool>(0).then_some(()));
+    assert!(there.query_one("SELECT pg_promote()", &[]).unwrap().get::<_, bool>(0));
+
+    let mut after = Postgres::connect("bank", &standby.url, Limits::WORK).unwrap().last_resource().unwrap();
+    let late = at("last_promoted", 2);
+    let late_mark = commit(&mut after, late);
+    assert_eq!(late_mark, Mark { timeline: early_mark.timeline + 1, ..early_mark });
+    let agent = |url: &str| PostgresConnector::new("bank", url).unwrap().connect().unwrap();
+    let (mut old, mut new) = (agent(&table.url), agent(&standby.url));
+    let settle = |xid, mark| Verb::Settle { node: node("last_promoted"), tx: tx_of(xid), mark };
+    let reply = old.call(settle(late, late_mark));
+    assert!(matches!(&reply, Reply::Refused(Kind::Unavailable, _)), "{reply:?}");
+    for (xid, mark) in [(early, early_mark), (late, late_mark)] {
+        assert_eq!(new.call(settle(xid, mark)), Reply::Row(Some(lay_votes(&votes(mark)))));
+    }
 }
