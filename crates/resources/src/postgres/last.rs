@@ -23,18 +23,18 @@
 use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
 use assent_world::{Dice as _, RealDice};
-use assent_xa::{Heuristic, Native, ROWS_MAX, Reply};
+use assent_xa::{Heuristic, Native, ROWS_MAX, Reply, Verb};
 
 use super::answer::{COMMITTED, Row};
 use super::client::Way;
 use super::codes::Step;
 use super::failure::Failure;
 use super::line::Begin;
+use super::prepared::{NO_STATEMENT, Prepared};
 use super::recovery::unreadable;
 use super::session::Session;
 use super::truth::descends;
 use super::witness::{Evidence, Witness};
-use super::words::Words;
 use crate::kept::said;
 use crate::stand::Stand;
 
@@ -88,7 +88,33 @@ const NO_NUMBER: &str = "23502";
 /// Others after which this connection keeps no decisions any more: a right that the transaction has put down, a table or schema that has
 /// gone, a transaction that may only read by now.
 const KEEPS_NONE: [&str; 4] = [DENIED, "42P01", "3F000", "25006"];
+const COMMIT: &str = "COMMIT";
+const ROLLBACK: &str = "ROLLBACK";
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Where a branch may decide, and by what words.
+#[derive(Debug)]
+pub(super) struct Last {
+    /// The number that the others' XIDs carry.
+    table: u64,
+    /// The row, for a transaction and its votes. It has no number, and is refused with all of the transaction, where this is not the
+    /// table, the server process and the timeline that the others' XIDs stand for, by which recovery looks for it.
+    sql: String,
+    row: Prepared,
+    /// Its row is on its way by what is prepared.
+    is_asked: bool,
+}
+
+/// Nothing that was prepared is there any more.
+pub(super) fn let_go<const N: usize>(asks: &mut Option<[Prepared; N]>, last: &mut Option<Last>) {
+    let rows = last.iter_mut().map(|last| &mut last.row);
+    asks.iter_mut().flatten().chain(rows).for_each(|asked| asked.answered(false));
+}
+
+/// The votes that a last resource keeps.
+pub(super) fn votes(verb: &Verb) -> &[u8] {
+    if let Verb::CommitLast { votes, .. } = verb { votes } else { &[] }
+}
 
 /// What a row is found by: the first 24 bytes of every XID of the transaction.
 fn key(node: NodeId, tx: TxId) -> Vec<u8> {
@@ -146,14 +172,13 @@ impl Session {
                 "a connection of the caller's own does not tell whether a transaction is open; connect by a URL";
             return Err((Kind::Invalid, said(message.to_owned())));
         }
-        if self.asks.is_none() {
+        let process = if let Way::Line(line) = &self.client.0 { line.process() } else { None };
+        let Some(process) = process.filter(|_| self.asks.is_some()) else {
             let message = "another process answers than the one that greeted: a pool, which may lead to another server in between, where \
                            nobody would look for the decision; a last resource needs a connection of its own";
             return Err((Kind::Invalid, said(message.to_owned())));
-        }
-        if self.place.system.is_none() || self.place.timeline.is_none() {
-            return Err(denied_place());
-        }
+        };
+        let (Some(_), Some(timeline)) = (&self.place.system, self.place.timeline) else { return Err(denied_place()) };
         let failed = |failure: Failure| match failure.native {
             native if native.code == DENIED => denied(native.message),
             native => (super::codes::judge_connect(&native.code), native),
@@ -179,23 +204,35 @@ impl Session {
             "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ''::pg_catalog.bytea, 'h', {number}, \
              ''::pg_catalog.bytea WHERE {DURABLE} ON CONFLICT DO NOTHING"
         );
-        let question = format!("SELECT {NUMBER} {OF_HOME}");
+        let question = format!("SELECT {NUMBER}, home.number {OF_HOME}");
         let mut found = self.ask(|_| &question).map_err(failed)?;
         if found.is_empty() {
             self.ask(|_| home).map_err(failed)?;
             found = self.ask(|_| &question).map_err(failed)?;
         }
-        let number = found.first().and_then(|row| row.word(0)).and_then(|word| word.parse::<i64>().ok());
-        let Some(number) = number else {
+        let word = |at| found.first().and_then(|row| row.word(at)).and_then(|word| word.parse::<i64>().ok());
+        let (Some(table), Some(number)) = (word(0), word(1)) else {
             return Err((Kind::Internal, said("assent_rows.decisions has no number of its own".to_owned())));
         };
-        self.last = Some(number.cast_unsigned());
+        let home = format!("(SELECT home.number {OF_HOME}) OPERATOR(pg_catalog.=) ({number})::pg_catalog.int8");
+        let here =
+            format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} AND {}", timeline_is("=", timeline));
+        self.last = Some(Last {
+            table: table.cast_unsigned(),
+            sql: format!(
+                "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT $1, 'c', CASE WHEN {home} AND {here} \
+                 THEN pg_catalog.txid_current_if_assigned() END, $2 WHERE {DURABLE} RETURNING number, pg_catalog.pg_current_wal_insert_lsn()"
+            ),
+            row: Prepared::named("assent_row", RealDice.roll()),
+            is_asked: false,
+        });
         Ok(())
     }
 
     /// Where a branch on this connection may decide.
     pub(super) fn decides(&self) -> Option<Mark> {
-        Some(Mark { resource: self.resource, table: self.last?, timeline: self.place.timeline? })
+        let table = self.last.as_ref()?.table;
+        Some(Mark { resource: self.resource, table, timeline: self.place.timeline? })
     }
 
     /// Whether the branch that ends may decide: by the tags of its answers it has written rows, in a transaction that is open. One of
@@ -210,39 +247,53 @@ impl Session {
         }
     }
 
-    /// The row, and the end of the transaction behind it. It has no number, and is refused with all of the transaction, where this is not the
-    /// table and the timeline that the others' XIDs name, by which recovery looks for it.
-    pub(super) fn last_words(&self, xid: &Xid, votes: &[u8], is_open: bool) -> Words {
-        // No server is on timeline 0.
-        let (table, timeline) = self.decides().map_or((0, 0), |mark| (mark.table, mark.timeline));
-        // By the old name of the function, which every server since 10 has.
-        let place = if self.place.system.is_some() { ", pg_catalog.pg_current_wal_insert_lsn()" } else { ", '0/0'" };
-        let row = [
-            "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ",
-            &literal(xid.gtrid()),
-            ", 'c', CASE WHEN (SELECT ",
-            NUMBER,
-            " ",
-            OF_HOME,
-            ") OPERATOR(pg_catalog.=) (",
-            &table.cast_signed().to_string(),
-            ")::pg_catalog.int8 AND ",
-            &timeline_is("=", timeline),
-            " THEN pg_catalog.txid_current_if_assigned() END, ",
-            &literal(votes),
-            " WHERE ",
-            DURABLE,
-            " RETURNING number",
-            place,
-            "; COMMIT",
-        ]
-        .concat();
-        // As with any other end: a transaction that has failed, or that is not there, must not have the row alone committed.
-        if is_open { Words::End(row, COMMITTED) } else { Words::Text(format!("SAVEPOINT assent_vote; {row}")) }
+    /// The row, and the end of the transaction behind it, on their way in one message; or what is still to be said.
+    pub(super) fn send_last(&mut self, xid: &Xid, votes: &[u8]) -> Option<String> {
+        let (Way::Line(line), Some(last)) = (&mut self.client.0, &mut self.last) else {
+            return Some(ROLLBACK.to_owned());
+        };
+        let is_open = line.is_open();
+        last.is_asked = is_open && self.asks.is_some();
+        if !last.is_asked {
+            let row = last.sql.replace("$1", &literal(xid.gtrid())).replace("$2", &literal(votes));
+            // As with any other end: a transaction that has failed, or that is not there, must not have the row alone committed.
+            let savepoint = if is_open { "" } else { "SAVEPOINT assent_vote; " };
+            return Some([savepoint, &row, "; ", COMMIT].concat());
+        }
+        if line.has_let_go() {
+            let_go(&mut self.asks, &mut self.last);
+        }
+        if let Some(Last { row, sql, .. }) = &self.last {
+            line.send_asked(row, (sql, &[xid.gtrid(), votes]), Some((COMMIT, COMMITTED)));
+        }
+        None
+    }
+
+    fn hear_last(&mut self, xid: &Xid, votes: &[u8]) -> Result<Vec<Row>, Failure> {
+        if !matches!(&self.client.0, Way::Line(line) if line.is_awaited())
+            && let Some(in_full) = self.send_last(xid, votes)
+        {
+            return self.client.ask(&in_full);
+        }
+        let answer = self.ask(|_| "");
+        if let Some(last) = self.last.as_mut().filter(|last| last.is_asked) {
+            last.row.answered(answer.is_ok());
+            if answer.as_ref().is_err_and(|failure| failure.is(NO_STATEMENT)) {
+                // Somebody has let go of it in the dark, and may do so each time.
+                self.asks = None;
+            }
+        }
+        answer
     }
 
     pub(super) fn commit_last(&mut self, xid: Xid, votes: &[u8]) -> Reply {
-        match self.converse(|it, is_open| it.last_words(&xid, votes, is_open)) {
+        if self.last.is_none() {
+            return match self.roll_back_open(xid) {
+                Reply::Done => Reply::RolledBack(said("this connection keeps no decisions".to_owned())),
+                other => other,
+            };
+        }
+        match self.hear_last(&xid, votes) {
             Ok(answer) => {
                 let row = answer.first();
                 let number = row.and_then(|row| row.word(0)?.parse().ok());

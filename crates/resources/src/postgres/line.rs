@@ -408,11 +408,16 @@ impl Line {
             Some(self.say(Awaited { tag: Some(tag), is_asked: false }, |message| frontend::query(sql, message)));
     }
 
-    /// A question, and words that end the transaction behind it, if there are any: in one message, with one answer.
-    pub(super) fn send_asked(&mut self, asked: &Prepared, question: &str, end: Option<(&str, &'static str)>) {
+    /// A question with its parameters, and words that end the transaction behind it, if there are any: in one message, with one answer.
+    pub(super) fn send_asked(
+        &mut self,
+        asked: &Prepared,
+        (question, bytes): (&str, &[&[u8]]),
+        end: Option<(&str, &'static str)>,
+    ) {
         let awaited = Awaited { tag: end.map(|(_, tag)| tag), is_asked: end.is_some() };
         self.sent = Some(self.say(awaited, |message| {
-            asked.write(question, message)?;
+            asked.write(question, bytes, message)?;
             match end {
                 // It ends its own answer. The question's failure would have it skipped: `Line::hear`.
                 Some((sql, _)) => frontend::query(sql, message)?,

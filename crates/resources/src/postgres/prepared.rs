@@ -19,6 +19,9 @@ use postgres_protocol::message::frontend;
 pub(super) const NO_STATEMENT: &str = "26000";
 /// What `Close` means: a statement, not a portal.
 const STATEMENT: u8 = b'S';
+/// The type of parameters, by the number that every server has for it, and how they are sent.
+const BYTEA: u32 = 17;
+const AS_THEY_ARE: i16 = 1;
 /// As many as there are.
 const ALL_ROWS: i32 = 0;
 
@@ -35,16 +38,19 @@ impl Prepared {
         Self { name: format!("{stem}_{number:016x}"), is_there: false }
     }
 
-    /// Asks it; the answer is one row, without a word of its columns. Nothing ends the message.
-    pub(super) fn write(&self, sql: &str, message: &mut BytesMut) -> io::Result<()> {
+    /// Asks it, with these bytes for its parameters; the answer is one row, without a word of its columns. Nothing ends the message.
+    pub(super) fn write(&self, sql: &str, bytes: &[&[u8]], message: &mut BytesMut) -> io::Result<()> {
         if !self.is_there {
             // Whether one of that name is left from a time of which nothing is known: closing what is not there is no error.
             frontend::close(STATEMENT, &self.name, message)?;
-            frontend::parse(&self.name, sql, [], message)?;
+            frontend::parse(&self.name, sql, bytes.iter().map(|_| BYTEA), message)?;
         }
-        let none = |(), _: &mut BytesMut| Ok(postgres_protocol::IsNull::Yes);
-        frontend::bind("", &self.name, [], [], none, [], message)
-            .map_err(|_| io::Error::other("a question without parameters cannot be bound"))?;
+        let put = |value: &[u8], out: &mut BytesMut| {
+            out.extend_from_slice(value);
+            Ok(postgres_protocol::IsNull::No)
+        };
+        frontend::bind("", &self.name, bytes.iter().map(|_| AS_THEY_ARE), bytes.iter().copied(), put, [], message)
+            .map_err(|_| io::Error::other("more bytes than a message holds"))?;
         frontend::execute("", ALL_ROWS, message)
     }
 
@@ -61,7 +67,7 @@ mod tests {
     /// The kinds of the messages, in their order.
     fn kinds(it: &Prepared) -> String {
         let mut message = BytesMut::new();
-        it.write("SELECT 1", &mut message).unwrap();
+        it.write("SELECT 1", &[], &mut message).unwrap();
         let mut kinds = String::new();
         while let Some((kind, rest)) = message.split_first() {
             kinds.push(char::from(*kind));
@@ -80,7 +86,7 @@ mod tests {
         it.answered(false);
         assert_eq!(kinds(&it), "CPBE");
         let mut message = BytesMut::new();
-        it.write("SELECT 1", &mut message).unwrap();
+        it.write("SELECT 1", &[], &mut message).unwrap();
         assert!(message.windows(20).any(|part| part == b"row_0000000000000005"));
     }
 }

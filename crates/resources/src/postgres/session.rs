@@ -30,6 +30,7 @@ use super::answer::{COMMITTED, NO_TRANSACTION, PREPARED, Row};
 use super::client::{PostgresClient, Way};
 use super::codes::Step;
 use super::failure::Failure;
+use super::last::{self, Last};
 use super::line::Begin;
 use super::pace::Work;
 use super::prepared::{NO_STATEMENT, Prepared};
@@ -83,8 +84,8 @@ pub(crate) struct Session {
     work: Work,
     /// The last vote's, where nothing but rows written has come since: of another one it is asked.
     pub(super) role: Option<String>,
-    /// The table in which a branch may decide.
-    pub(super) last: Option<u64>,
+    /// Where a branch may decide.
+    pub(super) last: Option<Last>,
     /// What the latest list says of each branch beside its name.
     pub(super) stays: BTreeMap<Xid, Stay>,
 }
@@ -331,12 +332,12 @@ impl Session {
         let words = words(self, is_open);
         let Way::Line(line) = &mut self.client.0 else { return Some(words.in_full()) };
         if line.has_let_go() {
-            self.asks.iter_mut().flatten().for_each(|asked| asked.answered(false));
+            last::let_go(&mut self.asks, &mut self.last);
         }
         match (words, &self.asks) {
             (Words::Asked(question, sql, end), Some(asks)) => {
                 let end = end.as_ref().map(|(sql, tag)| (sql.as_str(), *tag));
-                line.send_asked(question.of(asks), &sql, end);
+                line.send_asked(question.of(asks), (&sql, &[]), end);
                 self.asked = Some(question);
             }
             (Words::End(sql, tag), _) => line.send_end(&sql, tag),
@@ -433,7 +434,7 @@ impl Session {
         reply
     }
 
-    fn roll_back_open(&mut self, xid: Xid) -> Reply {
+    pub(super) fn roll_back_open(&mut self, xid: Xid) -> Reply {
         match self.say(ROLLBACK) {
             Ok(()) => {
                 self.is_begun();
@@ -484,7 +485,7 @@ impl kept::Session for Session {
                 self.send_end(|it, is_open| it.vote(&xid, is_open))
             }
             Plan::CommitOnePhase(_) => self.send_end(Self::one_phase),
-            Plan::CommitLast(xid) => self.send_end(|it, is_open| it.last_words(&xid, votes(verb), is_open)),
+            Plan::CommitLast(xid) => self.send_last(&xid, last::votes(verb)),
             Plan::VoteNo(_) | Plan::RollbackOpen(_) => Some(ROLLBACK.to_owned()),
             Plan::CommitPrepared(xid) => Some(second(COMMIT, &xid)),
             Plan::RollbackPrepared(xid) => Some(second(UNDO, &xid)),
@@ -517,7 +518,7 @@ impl kept::Session for Session {
             Plan::End { xid, .. } => self.end(xid),
             Plan::Prepare(xid) => self.prepare(xid),
             Plan::CommitOnePhase(xid) => self.commit_one_phase(xid),
-            Plan::CommitLast(xid) => self.commit_last(xid, votes(verb)),
+            Plan::CommitLast(xid) => self.commit_last(xid, last::votes(verb)),
             Plan::VoteNo(xid) => match self.roll_back_open(xid) {
                 Reply::Done => Reply::RolledBack(said("the work was reported failed when it ended".to_owned())),
                 other => other,
@@ -563,10 +564,6 @@ impl kept::Session for Session {
             _ => None,
         }
     }
-}
-
-fn votes(verb: &Verb) -> &[u8] {
-    if let Verb::CommitLast { votes, .. } = verb { votes } else { &[] }
 }
 
 fn closed() -> Native {
