@@ -198,6 +198,10 @@ impl Attendant {
         if round.stopped.is_some() {
             self.missed.clear();
             self.is_in_doubt = true;
+            // A row stops all until it has gone.
+            if self.rows.stranger.is_some() && look.listing.is_some() {
+                self.look_for_strangers();
+            }
             return round;
         }
         match look.listing {

@@ -345,7 +345,9 @@ impl Coordinator {
     /// All branches are finished and the client knows the outcome: it may be forgotten.
     pub fn finished(&self, tx: TxId) {
         let mut state = self.state();
-        state.table.finish_all(tx);
+        let to_go = state.table.finish_all(tx);
+        // The next look may be far.
+        state.calls += u64::from(to_go);
         if state.table.forgotten().len() >= FORGOTTEN_BYTES_MAX {
             // A log that takes nothing now is told at the next chance: the list stays.
             _ = state.tell_forgotten(&*self.log, self.clock.wall_ms());

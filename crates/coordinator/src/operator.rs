@@ -149,7 +149,7 @@ fn alone(state: &State, now: Moment) -> Result<(), DecideError> {
     }
     if let Some(Stopped { tx, resource, .. }) = state.attended.stopped() {
         return conflict(format!(
-            "at resource {resource} is a branch of {tx}, which nobody here can have begun: a copied data folder, or an old one?"
+            "at resource {resource} is a branch, or a last resource's row, of {tx}, which nobody here can have begun: a copied data folder, or an old one?"
         ));
     }
     match state.attended.refusal(now) {

@@ -63,10 +63,10 @@ pub struct ResourceReport {
     pub trouble: Option<(Kind, Native)>,
 }
 
-/// A branch of this node whose client this coordinator never had.
+/// A branch of this node whose client this coordinator never had, or such a row of a last resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// The branch.
+    /// The branch; of a row the one that put it.
     pub xid: Xid,
     /// Its transaction.
     pub tx: TxId,

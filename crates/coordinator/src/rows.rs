@@ -393,6 +393,17 @@ impl Attendant {
     }
 
     fn look_at_rows(&mut self, now: Moment) {
+        let (id, list) = (self.station.id, self.listed_rows(now));
+        self.coordinator.adopt_left(id, &list);
+    }
+
+    /// While one of them stops everything nothing is done but to look whether it has gone.
+    pub(crate) fn look_for_strangers(&mut self) {
+        drop(self.listed_rows(self.clock.now()));
+    }
+
+    /// Some rows, on from where the last list ended. One of a client that was never known here stops everything.
+    fn listed_rows(&mut self, now: Moment) -> Vec<(TxId, Vec<u8>)> {
         let (node, id) = (self.coordinator.node(), self.station.id);
         match self.station.tell(Verb::Rows { node, after: self.rows.listed }, now) {
             Some(Reply::Rows(list)) => {
@@ -408,7 +419,7 @@ impl Attendant {
                 self.rows.listed = list.last().map(|(tx, _)| *tx).filter(|_| list.len() >= ROWS_MAX);
                 self.rows.next = if self.rows.listed.is_some() { now } else { now.after(LOOKS_APART) };
                 self.rows.is_busy |= self.rows.listed.is_some();
-                self.coordinator.adopt_left(id, &list);
+                return list;
             }
             Some(reply) if reply == Reply::without_rows() => self.rows.has_none = true,
             reply => {
@@ -416,6 +427,7 @@ impl Attendant {
                 self.refused_rows(reply);
             }
         }
+        Vec::new()
     }
 
     /// Rows that cannot be listed, or that cannot go: said with what else is wrong at this resource.

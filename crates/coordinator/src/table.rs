@@ -227,12 +227,19 @@ impl Table {
     }
 
     /// The client: all is finished, and it knows how. Where the agent saw a branch end otherwise, it knows better.
-    pub(crate) fn finish_all(&mut self, tx: TxId) {
+    /// Whether so many rows wait for going now that a look is due.
+    pub(crate) fn finish_all(&mut self, tx: TxId) -> bool {
+        let before = self.rows_to_go();
         if let Some(entry) = self.entries.get_mut(&tx) {
             entry.is_finished = !entry.is_heuristic();
             entry.is_acknowledged = true;
             self.forget_if(tx, false);
         }
+        before < CLEARED_MAX / 2 && self.rows_to_go() >= CLEARED_MAX / 2
+    }
+
+    fn rows_to_go(&self) -> usize {
+        self.cleared.values().map(Vec::len).sum()
     }
 
     /// The agent: all branches that the decision names are finished; one that it does not name may have ended otherwise.

@@ -238,6 +238,9 @@ fn a_row_of_a_client_that_was_never_known_here_stops_everything() {
     assert_eq!((stopped.tx, stopped.resource.as_str()), (stranger, NAMES[0]));
     let refused = stand.coordinator.force(mine, Outcome::RolledBack, &operator()).unwrap_err();
     assert_eq!(refused.kind, Kind::Conflict, "{refused}");
+    stand.banks[0].vault().rows.standing.remove(&stranger);
+    (0..6).for_each(|_| drop(stand.round()));
+    assert_eq!((stand.round().stopped, stand.banks[1].vault().rolled_back.len()), (None, 1), "it has gone");
 }
 
 /// Rows that do not go while others come would be found again only when their clients are gone: the ordinary way is taken before.

@@ -50,6 +50,8 @@ pub(crate) const TABLE: &str = "CREATE SCHEMA IF NOT EXISTS assent_rows; \
 const NUMBER: &str = "(home.number OPERATOR(pg_catalog.#) (SELECT oid::pg_catalog.int8 FROM pg_catalog.pg_database \
      WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) \
      OPERATOR(pg_catalog.#) (SELECT system_identifier FROM pg_catalog.pg_control_system()))";
+/// Which table it is by now: one that was made anew is another one.
+const TABLE_NOW: &str = "pg_catalog.to_regclass('assent_rows.decisions')::pg_catalog.oid::pg_catalog.int8";
 const OF_HOME: &str = "FROM assent_rows.decisions AS home WHERE home.tx OPERATOR(pg_catalog.=) ''::pg_catalog.bytea";
 /// Whether there is such a table, also for a role that may not see into its schema; and what this role may do with it.
 const THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS it JOIN pg_catalog.pg_namespace AS space \
@@ -204,17 +206,18 @@ impl Session {
             "INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT ''::pg_catalog.bytea, 'h', {number}, \
              ''::pg_catalog.bytea WHERE {DURABLE} ON CONFLICT DO NOTHING"
         );
-        let question = format!("SELECT {NUMBER}, home.number {OF_HOME}");
+        let question = format!("SELECT {NUMBER}, {TABLE_NOW} {OF_HOME}");
         let mut found = self.ask(|_| &question).map_err(failed)?;
         if found.is_empty() {
             self.ask(|_| home).map_err(failed)?;
             found = self.ask(|_| &question).map_err(failed)?;
         }
         let word = |at| found.first().and_then(|row| row.word(at)).and_then(|word| word.parse::<i64>().ok());
-        let (Some(table), Some(number)) = (word(0), word(1)) else {
+        let (Some(table), Some(made)) = (word(0), word(1)) else {
             return Err((Kind::Internal, said("assent_rows.decisions has no number of its own".to_owned())));
         };
-        let home = format!("(SELECT home.number {OF_HOME}) OPERATOR(pg_catalog.=) ({number})::pg_catalog.int8");
+        // No table is read: under SERIALIZABLE all who overlap would conflict there, and a plan that is kept may read all of it.
+        let home = format!("{TABLE_NOW} OPERATOR(pg_catalog.=) {made}");
         let here =
             format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} AND {}", timeline_is("=", timeline));
         self.last = Some(Last {
@@ -406,7 +409,7 @@ impl Session {
         let has = if found.is_some() { "another table" } else { "no table" };
         let message = format!(
             "this database has {has} assent_rows.decisions than the client's: the decision stands where the client works; have the \
-             resource's url lead to that database"
+             resource's url lead to that database. If it does, the table was made anew or emptied meanwhile, and a person must decide"
         );
         Some(Reply::Refused(Kind::Invalid, said(message)))
     }

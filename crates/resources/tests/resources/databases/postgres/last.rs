@@ -453,11 +453,12 @@ fn a_row_is_refused_where_nobody_would_look_for_it() {
             "CREATE ROLE {name} NOLOGIN; GRANT {name} TO assent; CREATE TABLE work (id int); GRANT ALL ON work TO assent, {name}"
         ))
         .unwrap();
+    let made_anew = "DROP TABLE assent_rows.decisions; CREATE TABLE assent_rows.decisions (tx bytea PRIMARY KEY, \
+                     outcome \"char\" NOT NULL, number int8 NOT NULL, votes bytea NOT NULL)";
     let as_another = format!("SET LOCAL ROLE {name};");
     let cases = [
         // What somebody does behind the connection's back; what the work begins with; the refusal.
-        ("DELETE FROM assent_rows.decisions", "", "23502"),
-        ("UPDATE assent_rows.decisions SET number = number + 1", "", "23502"),
+        (made_anew, "", "23502"),
         ("", as_another.as_str(), "42501"),
         ("DROP TABLE assent_rows.decisions", "", "42P01"),
     ];
@@ -476,6 +477,29 @@ fn a_row_is_refused_where_nobody_would_look_for_it() {
         let rows: i64 = client.query_one("SELECT count(*) FROM work", &[]).unwrap().get(0);
         assert_eq!(rows, 0, "{change}{before}");
     }
+}
+
+/// Work that overlaps and is serializable conflicts in what it touches, and not where decisions are kept.
+#[test]
+fn serializable_transactions_that_overlap_do_not_meet_in_the_table() {
+    let desk = Desk::new("last_serial");
+    superuser(&desk.table.url).batch_execute("VACUUM ANALYZE assent_rows.decisions").unwrap();
+    let begun = |counter| {
+        let (mut worker, xid) = (desk.worker(), at("last_serial", counter));
+        assert_eq!(worker.call(Verb::Start(xid)), Reply::Done);
+        let row = format!(
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; INSERT INTO {} VALUES ({counter})",
+            desk.table.table
+        );
+        run(&mut worker, &row).unwrap();
+        assert_eq!(worker.call(Verb::End { xid, success: true }), Reply::Vote(Vote::Decides));
+        (worker, xid)
+    };
+    let open: Vec<_> = (1..=4).map(begun).collect();
+    for (mut worker, xid) in open {
+        assert_eq!(desk.commit(&mut worker, xid), Reply::Done);
+    }
+    assert_eq!(desk.table.rows(), [1, 2, 3, 4]);
 }
 
 /// Recovery's row is durable when it is answered, whatever the database says: a deferred trigger of somebody sees what holds.
