@@ -5,7 +5,7 @@ use assent_kind::Kind;
 use assent_world::stop::{self, Stop};
 use assent_xa::{
     Ballot, BranchRecord, Cause, Command, Commit, DecideError, Decider, Decision, Deviation, Event, HeuristicBranch,
-    Outcome, Pace, Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb, Voice, Voted, lay_votes,
+    Native, Outcome, Pace, Reply, Report, Resource, StepError, Task, Trust, TxReturn, Verb, Voice, Voted, lay_votes,
 };
 
 use crate::Retries;
@@ -186,6 +186,13 @@ impl<'d, 'r> Drive<'d, 'r> {
             _ => None,
         });
         let mut told: Vec<(u16, Task, &Shared<'r>)> = told.collect();
+        if let [(branch, Task::CommitLast, _)] = *told
+            && let Err(DecideError { kind, message }) = self.decider.may_decide(self.tx)
+        {
+            // It is not told, so it has not decided.
+            let reply = Reply::Refused(kind, Native { code: String::new(), message });
+            return self.commit.step(Event::Answer { branch, reply });
+        }
         if told.iter().any(|(_, task, _)| *task == Task::Prepare) {
             stop::about(Stop::ClientBeforePrepare, || self.tx);
         }

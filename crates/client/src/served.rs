@@ -13,7 +13,7 @@ use assent_ids::{Epoch, Mark, NodeId, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_link::{Link, LinkError};
 use assent_wire::{self as wire, Answer, Hello, Request, Role, Session};
-use assent_world::Clock;
+use assent_world::{Clock, Moment};
 use assent_xa::{Ballot, DecideError, Decider, Decision, Deviation, Heuristic, Native, Outcome, Voted};
 
 use crate::notes::{Ballots, Notes, Strayed, Told};
@@ -64,6 +64,10 @@ struct State {
     node: Option<NodeId>,
     /// Of the protocol, on the last line.
     version: u16,
+    /// When the last question that was answered was sent: from then on, or later, the coordinator counts our silence.
+    heard: Option<Moment>,
+    /// So long after that nobody has taken this client for lost: half of what a client may be away.
+    trust: Duration,
     /// Another one says that the coordinator has restarted.
     epoch: Option<Epoch>,
     counter: u64,
@@ -149,6 +153,7 @@ impl Served {
     }
 
     fn connect(&self) -> Result<Line, LinkError> {
+        let begun = self.clock.now();
         let resume = self.state().session;
         let link = match (self.greet(resume), resume) {
             // It was away for too long, or the server does not know it: a new one. What the old one left undecided can
@@ -174,6 +179,8 @@ impl Served {
         }
         state.node = Some(node);
         state.version = link.welcome().version;
+        state.heard = Some(begun);
+        state.trust = Duration::from_millis(u64::from(link.welcome().limits.client_lost_ms) / 2);
         if state.session.is_none_or(|mine| mine.incarnation != session.incarnation) {
             state.counter = 0;
         }
@@ -198,10 +205,14 @@ impl Served {
 
     /// One request, with what may be forgotten in the same write.
     fn request(&self, line: &Line, request: &Request<'_>) -> Result<assent_link::Arrived, LinkError> {
-        let told = self.tell(line);
+        let (told, sent) = (self.tell(line), self.clock.now());
         let arrived = line.link.request(request);
         match &arrived {
-            Ok(_) => self.state().notes.proven(told),
+            Ok(_) => {
+                let mut state = self.state();
+                state.notes.proven(told);
+                state.heard = state.heard.max(Some(sent));
+            }
             Err(LinkError::Unavailable { .. } | LinkError::InDoubt { .. }) => {
                 // A silent connection is not trusted either.
                 line.link.close("the client gave this connection up");
@@ -319,6 +330,23 @@ impl Served {
             }
             self.clock.sleep(Duration::from_millis(self.config.pause_ms));
         }
+    }
+
+    /// Whether the client of this transaction is not lost, as far as the coordinator has said lately, or says now.
+    fn is_heard(&self, tx: TxId) -> Result<bool, LinkError> {
+        {
+            let (state, now) = (self.state(), self.clock.now());
+            let is_mine = state.session.is_some_and(|session| session.incarnation == tx.incarnation);
+            if is_mine && state.heard.is_some_and(|heard| now.since(heard) < state.trust) {
+                return Ok(true);
+            }
+        }
+        let line = self.line()?;
+        if line.session.incarnation != tx.incarnation {
+            return Ok(false);
+        }
+        add(&self.counters.round_trips);
+        self.request(&line, &Request::Ping).map(|_| true)
     }
 
     fn ask_on(&self, line: &Line, tx: TxId) -> Result<Known, LinkError> {
@@ -466,6 +494,24 @@ impl Decider for Served {
         state.version >= ROWS_SINCE
             && !state.notes.is_full()
             && resources.iter().all(|resource| self.resources.contains(resource))
+    }
+
+    fn may_decide(&self, tx: TxId) -> Result<(), DecideError> {
+        let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
+        loop {
+            let message = match self.is_heard(tx) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    let message = format!("the client of {tx} was away for too long: it decides nothing any more");
+                    return Err(error(Kind::RolledBack, message));
+                }
+                Err(trouble) => trouble.to_string(),
+            };
+            if self.clock.now() >= deadline {
+                return Err(error(Kind::Unavailable, message));
+            }
+            self.clock.sleep(Duration::from_millis(self.config.pause_ms));
+        }
     }
 
     fn noted(&self, decision: &Decision) {

@@ -160,6 +160,16 @@ pub trait Decider: Send + Sync {
         false
     }
 
+    /// Whether this client may still decide, asked before a last resource is told to, when all others have voted: who was away for longer
+    /// than it may be is fenced, and what it has prepared since nobody may have seen.
+    ///
+    /// # Errors
+    /// [`DecideError`], never `InDoubt`: it does not, or it cannot be known. Nothing was decided.
+    fn may_decide(&self, tx: TxId) -> Result<(), DecideError> {
+        _ = tx;
+        Ok(())
+    }
+
     /// A last resource has decided commit, durably: what a decision keeps, so that recovery finishes it and history tells of it.
     /// Told before the first branch commits. One way, never waits; what is lost on the way recovery learns from the row.
     fn noted(&self, decision: &Decision) {

@@ -351,6 +351,72 @@ fn a_fenced_client_s_undecided_work_is_rolled_back() {
     coordinator.end();
 }
 
+/// It slept before anybody had prepared, so nobody has put a row of recovery's: the last resource is not told, and the others undo.
+#[test]
+fn who_was_away_for_too_long_has_no_last_resource_decide() {
+    let (go, wait) = mpsc::channel();
+    let coordinator = Coordinator::plays(vec![
+        first(move |_| wait.recv().unwrap()),
+        Box::new(|mut peer| peer.refuses(Kind::RolledBack)),
+        Box::new(|mut peer| {
+            assert_eq!(peer.greets(NODE, session(2)), None);
+            assert!(peer.next_but_pings().is_none(), "nothing was decided");
+        }),
+    ]);
+    let resources = vec!["a".to_owned(), "b".to_owned()];
+    let client = Client::connect(ClientConfig { resources, ..coordinator.config() });
+    let tale = Tale::default();
+    let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
+    a.table = Some(Mark { resource: ResourceId::of("a"), table: 7, timeline: 3 });
+    let mut tx = client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    go.send(()).unwrap();
+    while client.counts().handshakes < 3 {
+        std::thread::yield_now();
+    }
+    let error = tx.commit().unwrap_err();
+    assert!(error.kind == Kind::RolledBack && error.message.contains("away for too long"), "{error}");
+    assert!(tale.take().ends_with("b prepare, b !, a rollback, b rollback, a !, b !"));
+    drop(client);
+    coordinator.end();
+}
+
+/// Half of what a client may be away has passed since the coordinator answered last: it is asked before the last resource decides.
+#[test]
+fn a_silence_is_ended_before_a_last_resource_decides() {
+    let coordinator = Coordinator::plays(vec![first(|peer| {
+        // The heartbeat, which is not answered, and the question.
+        let asked = [peer.next().unwrap(), peer.next().unwrap()];
+        for one in asked {
+            assert_eq!(one.request(), Request::Ping);
+            peer.answer(one.mark, &Answer::Pong);
+        }
+        assert!(matches!(peer.next_but_pings().unwrap().request(), Request::Noted(_)), "it has decided");
+        peer.goes_on();
+    })]);
+    let resources = vec!["a".to_owned(), "b".to_owned()];
+    let client = Client::connect(ClientConfig { resources, ..coordinator.config() });
+    let tale = Tale::default();
+    // The prepare takes so long.
+    let mut b = Double::answering("b", &tale, |verb| {
+        if verb == "prepare" {
+            std::thread::sleep(std::time::Duration::from_millis(600));
+        }
+        None
+    });
+    let mut a = Double::new("a", &tale);
+    a.table = Some(Mark { resource: ResourceId::of("a"), table: 7, timeline: 3 });
+    let mut tx = client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    let before = client.counts().round_trips;
+    tx.commit().unwrap();
+    assert_eq!(client.counts().round_trips, before + 1);
+    drop(client);
+    coordinator.end();
+}
+
 #[test]
 fn another_node_at_the_same_address_is_not_asked() {
     let coordinator = Coordinator::plays(vec![
