@@ -6,6 +6,7 @@ use assent_client::{Client, ClientConfig, CommitError, Committed, Known};
 use assent_ids::{Epoch, Mark, NodeId, ResourceId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Outcome, Request};
+use assent_world::{Clock as _, RealClock};
 use assent_xa::Reply;
 
 use super::double::{Double, Tale, said};
@@ -401,7 +402,7 @@ fn a_silence_is_ended_before_a_last_resource_decides() {
     // The prepare takes so long.
     let mut b = Double::answering("b", &tale, |verb| {
         if verb == "prepare" {
-            std::thread::sleep(std::time::Duration::from_millis(600));
+            RealClock.sleep(std::time::Duration::from_millis(600));
         }
         None
     });
