@@ -422,6 +422,8 @@ impl Attendant {
                 return list;
             }
             Some(reply) if reply == Reply::without_rows() => self.rows.has_none = true,
+            // The table may be another application's alone. Where it is not, what is asked or goes there is refused, and said.
+            Some(Reply::Refused(Kind::Denied, _)) => self.rows.next = now.after(LOOKS_APART),
             reply => {
                 self.rows.next = now.after(LOOKS_APART);
                 self.refused_rows(reply);

@@ -145,7 +145,7 @@ fn real_branches_are_cells_beside_their_two_floors() {
     let told = json(&output);
     let ways: Vec<&str> =
         told["cells"].as_array().unwrap().iter().map(|cell| cell["labels"]["way"].as_str().unwrap()).collect();
-    assert_eq!(ways, ["two plain commits", "XA by hand", "served"]);
+    assert_eq!(ways, ["two plain commits", "XA by hand", "served", "served, last resource"]);
     assert!(told["cells"][2]["figures"]["tps_ratio_to_by_hand"].as_f64().unwrap() > 0.0);
 }
 

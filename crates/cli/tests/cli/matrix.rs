@@ -86,7 +86,7 @@ fn judge(report: &serde_json::Value, plays_min: usize, committed_min: u64) {
     let plays = report["plays"].as_array().unwrap();
     assert!(plays.len() >= plays_min, "too few cells for a slice: {}", plays.len());
     let sum = |key: &str| plays.iter().map(|play| play[key].as_u64().unwrap()).sum::<u64>();
-    assert!(sum("committed") > committed_min, "the matrix did too little: {} committed", sum("committed"));
+    assert!(sum("committed") >= committed_min, "the matrix did too little: {} committed", sum("committed"));
     for play in plays {
         assert_eq!(play["faults"], serde_json::json!([]), "{play}");
         // The aim is 2 s on a quiet machine, which the table shows; tests run beside others.

@@ -105,8 +105,10 @@ impl Rows {
     fn say(&mut self, verb: &Verb) -> Reply {
         match verb {
             Verb::Settle { tx, mark, .. } => self.settle(*tx, mark.table),
+            Verb::Clear { .. } | Verb::Rows { .. } if self.is_denied => {
+                Reply::Refused(Kind::Denied, native("nobody may delete"))
+            }
             Verb::Rows { after, .. } => self.list(*after),
-            Verb::Clear { .. } if self.is_denied => Reply::Refused(Kind::Denied, native("nobody may delete")),
             Verb::Clear { txs, .. } => {
                 txs.iter().for_each(|tx| drop(self.standing.remove(tx)));
                 Reply::Done
