@@ -373,7 +373,8 @@ fn who_was_away_for_too_long_has_no_last_resource_decide() {
     tx.enlist(&mut a);
     tx.enlist(&mut b);
     go.send(()).unwrap();
-    while client.counts().handshakes < 3 {
+    // What was answered just now is believed: it is to have heard that it has another name.
+    while client.begin().unwrap().tx().incarnation == session(1).incarnation {
         std::thread::yield_now();
     }
     let error = tx.commit().unwrap_err();
