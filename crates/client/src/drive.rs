@@ -306,8 +306,7 @@ fn may_settle(decider: &dyn Decider, seats: &[Shared<'_>], mark: Mark) -> bool {
     let branches: Option<Vec<assent_ids::Branch>> = seats.iter().map(|seat| lock(seat).xid.branch()).collect();
     let Some((last, others)) = branches.as_deref().and_then(<[_]>::split_first) else { return false };
     // So many as a decision of the log may have: recovery lays what the row says.
-    let is_first =
-        last.resource == mark.resource && last.number == 0 && seats.len() <= assent_coordinator::BRANCHES_MAX;
+    let is_first = last.resource == mark.resource && last.number == 0 && seats.len() <= assent_xa::BRANCHES_MAX;
     let resources: Vec<ResourceId> = others.iter().map(|branch| branch.resource).collect();
     is_first && branches.iter().flatten().all(|branch| branch.mark == Some(mark)) && decider.settles(&resources)
 }

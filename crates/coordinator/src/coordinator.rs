@@ -19,7 +19,7 @@ use assent_ids::{Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId};
 use assent_journal::{JournalError, Log, Ticket};
 use assent_kind::Kind;
 use assent_world::{Clock, Moment};
-use assent_xa::{BranchRecord, DecideError, Decision, Outcome};
+use assent_xa::{BRANCHES_MAX, BranchRecord, DecideError, Decision, Outcome};
 
 use crate::attended::Attended;
 use crate::chain::Chain;
@@ -30,8 +30,6 @@ use crate::replay::{Replay, record_bytes};
 use crate::table::{Entry, Table};
 use crate::{By, CoordinatorError, Gauges, Identity, Known, LostDecision, Pending, Session, Standing, lay, record};
 
-/// The most branches of one decision.
-pub const BRANCHES_MAX: usize = 4096;
 /// The most bytes that a decision keeps for the adapter of one branch.
 pub const WITNESS_BYTES_MAX: usize = 4096;
 /// The most bytes of unfinished decisions: memory, and a checkpoint, stay below about twice that.

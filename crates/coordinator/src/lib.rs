@@ -46,12 +46,13 @@ mod verify;
 mod view;
 
 pub use agent::Agent;
+pub use assent_xa::BRANCHES_MAX;
 pub use attendance::{Attendance, Bell, Listener};
 pub use attendant::Attendant;
 pub use caretaker::Caretaker;
 pub use chain::{Digest, Seal};
 pub use clients::Standing;
-pub use coordinator::{BRANCHES_MAX, Config, Coordinator, TABLE_BYTES_MAX, WITNESS_BYTES_MAX};
+pub use coordinator::{Config, Coordinator, TABLE_BYTES_MAX, WITNESS_BYTES_MAX};
 pub use embedded::Embedded;
 pub use error::CoordinatorError;
 pub use identity::Identity;

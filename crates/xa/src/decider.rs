@@ -31,6 +31,8 @@ pub struct BranchRecord {
     pub witness: Vec<u8>,
 }
 
+/// The most branches of one decision.
+pub const BRANCHES_MAX: usize = 4096;
 /// How many branches there are.
 const COUNT_BYTES: usize = 2;
 /// Resource, number, flags, and the length of the witness behind them.

@@ -17,7 +17,8 @@ mod tx;
 pub use answer::Task;
 pub use commit::Commit;
 pub use decider::{
-    BranchRecord, DecideError, Decider, Decision, Deviation, Outcome, Voted, lay_votes, read_votes, take_votes,
+    BRANCHES_MAX, BranchRecord, DecideError, Decider, Decision, Deviation, Outcome, Voted, lay_votes, read_votes,
+    take_votes,
 };
 pub use event::{Command, Event, Pace, Phase, StepError, Trust};
 pub use report::{Ballot, Cause, HeuristicBranch, Report, UnfinishedBranch, Verdict, Voice};
