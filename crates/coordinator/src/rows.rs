@@ -75,6 +75,8 @@ pub(crate) struct Rhythm {
     has_none: bool,
     /// Of a client that nobody here can have had: what stands there may be another transaction's, of the same name.
     pub(crate) stranger: Option<Stopped>,
+    /// The one that was met in the look at all rows that is under way.
+    met: Option<Stopped>,
     /// Many went in this look.
     pub(crate) is_busy: bool,
     /// Why rows that nobody needs could not be listed, or could not go.
@@ -407,18 +409,20 @@ impl Attendant {
         let (node, id) = (self.coordinator.node(), self.station.id);
         match self.station.tell(Verb::Rows { node, after: self.rows.listed }, now) {
             Some(Reply::Rows(list)) => {
-                if self.rows.listed.is_none() {
-                    self.rows.stranger = None;
-                }
                 let never = |tx: TxId| self.coordinator.standing(tx.incarnation) == Standing::Never;
                 if let Some((tx, _)) = list.iter().find(|(tx, _)| never(*tx)) {
                     let xid = Branch { node, tx: *tx, resource: id, number: 0, flags: 0, mark: None }.xid();
-                    self.rows.stranger = Some(Stopped { xid, tx: *tx, resource: self.station.name().to_owned() });
+                    self.rows.met = Some(Stopped { xid, tx: *tx, resource: self.station.name().to_owned() });
+                    self.rows.stranger.clone_from(&self.rows.met);
                 }
                 // A full answer has more behind it: on from there in the next look.
                 self.rows.listed = list.last().map(|(tx, _)| *tx).filter(|_| list.len() >= ROWS_MAX);
                 self.rows.next = if self.rows.listed.is_some() { now } else { now.after(LOOKS_APART) };
                 self.rows.is_busy |= self.rows.listed.is_some();
+                if self.rows.listed.is_none() {
+                    // Only who has looked at all of them knows that it has gone.
+                    self.rows.stranger = self.rows.met.take();
+                }
                 return list;
             }
             Some(reply) if reply == Reply::without_rows() => self.rows.has_none = true,

@@ -245,6 +245,26 @@ fn a_row_of_a_client_that_was_never_known_here_stops_everything() {
     assert_eq!((stand.round().stopped, stand.banks[1].vault().rolled_back.len()), (None, 1), "it has gone");
 }
 
+/// It stands behind more rows than one answer holds: while the first of them are looked at again it is not forgotten.
+#[test]
+fn a_stranger_behind_a_full_answer_stops_everything_all_the_time() {
+    let (mut stand, _) = left(mark());
+    let living = stand.coordinator.handshake("living").unwrap();
+    let stranger = TxId { incarnation: Incarnation { epoch: Epoch(u32::MAX), number: 1 }, counter: 1 };
+    {
+        let all = (1..=u64::try_from(ROWS_MAX).unwrap()).map(|counter| tx(&living, counter)).chain([stranger]);
+        let mut vault = stand.banks[0].vault();
+        all.for_each(|tx| _ = vault.rows.standing.insert(tx, (Some(Vec::new()), 1)));
+    }
+    while stand.round().stopped.is_none() {}
+    for look in 0..6 {
+        assert_eq!(stand.round().stopped.map(|stopped| stopped.tx), Some(stranger), "look {look}");
+    }
+    stand.banks[0].vault().rows.standing.remove(&stranger);
+    (0..6).for_each(|_| drop(stand.round()));
+    assert_eq!(stand.round().stopped, None);
+}
+
 /// Rows that do not go while others come would be found again only when their clients are gone: the ordinary way is taken before.
 #[test]
 fn no_more_rows_are_put_than_may_wait_for_going() {

@@ -13,7 +13,7 @@
 //! Trap: a connection to another database of the same name would find no row, and put its own there. So the table has a number of its
 //! own (the row with the empty key), which the branches' XIDs carry; which database of which cluster it is, is in it.
 //! Trap: an old primary that still answers has the table, too, and knows nothing of what was decided since the fail-over. So XIDs carry the
-//! timeline of the client's server as well, and one that is behind it, or went another way, puts no row and reads none.
+//! timeline of the client's server as well, and one that is behind it, or is seen to have gone another way, puts no row and reads none.
 //! Trap: a connection may go on at another server, behind a proxy, or its table be made anew. So the client's row proves what the others' XIDs
 //! say: where it does not, its number is NULL, and nothing of the transaction stands.
 //! Trap: a schema of a role's name is the first in its search path ("$user"), and its new tables would go there. So the schema has a

@@ -108,7 +108,8 @@ impl Postgres {
     ///
     /// # Errors
     /// [`ResourceError::Connect`]: `Denied` where this role may not make the table, with the SQL that does, or may not write to
-    /// it; `Invalid` on a connection of the caller's own ([`Postgres::over`]).
+    /// it, or not know which server it is; `Invalid` on a connection of the caller's own ([`Postgres::over`]) or of a pool, and where
+    /// somebody has changed the table.
     pub fn last_resource(mut self) -> Result<Self, ResourceError> {
         let opened = match self.kept.with(Session::open_last) {
             Ok(opened) => opened,
