@@ -73,20 +73,48 @@ pub enum Way {
     Embedded,
     /// The same, and the decision is a row of the PostgreSQL.
     EmbeddedLast,
+    /// The same, and the branch that reads is said to.
+    EmbeddedReader,
     /// Assent, the coordinator in a server process.
     Served,
     /// The same, and the decision is a row of the PostgreSQL.
     ServedLast,
+    /// The same, and the branch that reads is said to.
+    ServedReader,
 }
 
 impl Way {
     const fn is_embedded(self) -> bool {
-        matches!(self, Self::Embedded | Self::EmbeddedLast)
+        matches!(self, Self::Embedded | Self::EmbeddedLast | Self::EmbeddedReader)
     }
 
-    const fn is_last(self) -> bool {
-        matches!(self, Self::EmbeddedLast | Self::ServedLast)
+    const fn told(self) -> Told {
+        match self {
+            Self::Plain | Self::ByHand | Self::Embedded | Self::Served => Told::Nothing,
+            Self::EmbeddedLast | Self::ServedLast => Told::Last,
+            Self::EmbeddedReader | Self::ServedReader => Told::Reader,
+        }
     }
+
+    /// With either coordinator.
+    const fn ours(workload: Workload) -> [[Self; 2]; 2] {
+        match workload {
+            Workload::BothWrite => [[Self::Embedded, Self::EmbeddedLast], [Self::Served, Self::ServedLast]],
+            Workload::PostgresReads | Workload::MariadbReads => {
+                [[Self::Embedded, Self::EmbeddedReader], [Self::Served, Self::ServedReader]]
+            }
+        }
+    }
+}
+
+/// What a thread's two connections are told of what they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// The PostgreSQL decides.
+    Last,
+    /// The one that reads only reads.
+    Reader,
 }
 
 /// One row's figures.
@@ -155,8 +183,8 @@ struct Race<'o> {
     stage: Stage,
     network: Option<Network>,
     theirs: Vec<Theirs>,
-    /// By workload, and whether the decision is a row: an adapter is set up for what it mostly does.
-    ours: Vec<(Workload, bool, Vec<Ours>)>,
+    /// By workload, and what they were told: an adapter is set up for what it mostly does.
+    ours: Vec<(Workload, Told, Vec<Ours>)>,
     house: Option<House>,
     embedded: Option<Client>,
     served: Option<Client>,
@@ -209,9 +237,10 @@ impl<'o> Race<'o> {
         let theirs = (0..threads).map(|_| Theirs::open(there)).collect::<Result<_, _>>()?;
         let mut ours = Vec::new();
         for workload in options.workloads.iter().filter(|_| options.embedded || options.served.is_some()) {
-            for is_last in [false, true] {
-                let open = (0..threads).map(|_| if is_last { Ours::open_last(there) } else { Ours::open(there) });
-                ours.push((*workload, is_last, open.collect::<Result<_, _>>()?));
+            let [either, _] = Way::ours(*workload);
+            for told in either.map(Way::told) {
+                let open = (0..threads).map(|_| Ours::open_told(there, *workload, told));
+                ours.push((*workload, told, open.collect::<Result<_, _>>()?));
             }
         }
         let house = options
@@ -227,12 +256,12 @@ impl<'o> Race<'o> {
     }
 
     fn rows(&self) -> Vec<Row> {
-        let mut ways = vec![Way::Plain, Way::ByHand];
-        let with_last = |way, last| move |_: &Client| [way, last];
-        ways.extend(self.embedded.iter().flat_map(with_last(Way::Embedded, Way::EmbeddedLast)));
-        ways.extend(self.served.iter().flat_map(with_last(Way::Served, Way::ServedLast)));
         let mut rows = Vec::new();
         for workload in &self.options.workloads {
+            let mut ways = vec![Way::Plain, Way::ByHand];
+            let [embedded, served] = Way::ours(*workload);
+            ways.extend(self.embedded.iter().flat_map(|_| embedded));
+            ways.extend(self.served.iter().flat_map(|_| served));
             for threads in &self.options.threads {
                 rows.extend(ways.iter().map(|way| Row::new(*workload, *threads, *way)));
             }
@@ -253,7 +282,7 @@ impl<'o> Race<'o> {
             }),
             way => {
                 let client = if way.is_embedded() { &self.embedded } else { &self.served };
-                let ours = self.ours.iter_mut().find(|(of, is_last, _)| (*of, *is_last) == (workload, way.is_last()));
+                let ours = self.ours.iter_mut().find(|(of, told, _)| (*of, *told) == (workload, way.told()));
                 let (Some(client), Some((_, _, ours))) = (client, ours) else {
                     return Err(BenchError::new(Kind::Internal, "a way without its coordinator or its sessions"));
                 };

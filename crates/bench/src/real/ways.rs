@@ -4,7 +4,7 @@ use assent_client::{Client, WorkError};
 use assent_resources::{Limits, Mariadb, Postgres, ResourceError};
 use mysql::prelude::Queryable as _;
 
-use super::Workload;
+use super::{Told, Workload};
 use crate::BenchError;
 use crate::databases::{Databases, NAMES, mariadb_said, open_mariadb, open_postgres, postgres_said};
 
@@ -105,10 +105,16 @@ impl Ours {
         })
     }
 
-    /// The PostgreSQL decides.
-    pub(super) fn open_last(databases: &Databases) -> Result<Self, BenchError> {
+    /// Told what they are for.
+    pub(super) fn open_told(databases: &Databases, workload: Workload, told: Told) -> Result<Self, BenchError> {
+        let failed = |error: ResourceError| BenchError::new(error.kind(), error);
         let Self { postgres, mariadb } = Self::open(databases)?;
-        let postgres = postgres.last_resource().map_err(|error| BenchError::new(error.kind(), error))?;
+        let (postgres, mariadb) = match (told, workload) {
+            (Told::Last, _) => (postgres.last_resource().map_err(failed)?, mariadb),
+            (Told::Reader, Workload::PostgresReads) => (postgres.read_only().map_err(failed)?, mariadb),
+            (Told::Reader, Workload::MariadbReads) => (postgres, mariadb.read_only().map_err(failed)?),
+            _ => (postgres, mariadb),
+        };
         Ok(Self { postgres, mariadb })
     }
 

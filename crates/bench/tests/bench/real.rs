@@ -63,7 +63,9 @@ fn a_branch_that_only_reads_needs_no_decision() {
     let folder = tempfile::tempdir().unwrap();
     let workloads = [Workload::PostgresReads, Workload::MariadbReads];
     let outcome = real::run(folder.path(), &options(&workloads), |_, _| {}).unwrap();
-    for row in outcome.figures.iter().filter(|row| row.way == Way::Embedded) {
+    let ours = |way| [Way::Embedded, Way::EmbeddedReader].contains(&way);
+    assert_eq!(outcome.figures.iter().filter(|row| ours(row.way)).count(), 8, "two workloads, two numbers of threads");
+    for row in outcome.figures.iter().filter(|row| ours(row.way)) {
         // Not quite none: a sync of the journal's housekeeping may fall into a slice, and an adapter may look seldom.
         assert!(row.journal_syncs_per_tx.unwrap() < 0.5, "{row:?}");
     }

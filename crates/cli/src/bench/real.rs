@@ -91,8 +91,10 @@ fn print(outcome: &Outcome) {
                 Way::ByHand => "by hand",
                 Way::Embedded => "embedded",
                 Way::EmbeddedLast => "embedded, last resource",
+                Way::EmbeddedReader => "embedded, told it reads",
                 Way::Served => "served",
                 Way::ServedLast => "served, last resource",
+                Way::ServedReader => "served, told it reads",
             }
             .to_owned(),
             format!("{:.0}", row.tps),

@@ -17,6 +17,7 @@ use super::client::MariadbClient;
 use super::codes::Step;
 use super::failure::{Failure, plain};
 use super::known::Known;
+use super::reader::BEGIN;
 use super::session::Session;
 use super::wire::Wire;
 use super::xids::literal;
@@ -106,12 +107,14 @@ pub(super) struct Grip {
     pub(super) is_own: bool,
     /// Whether the caller has had the connection between branches since the mark was taken.
     pub(super) lent: bool,
+    /// The commit of a branch that only read is on its way, and nobody has read its answer.
+    pub(super) leaves: bool,
 }
 
 impl Grip {
     /// The caller gets the driver's connection itself: another socket may be behind it then, and the mark gone.
     pub(super) fn loosen(&mut self) {
-        *self = Self { wire: None, is_own: false, lent: true };
+        *self = Self { lent: true, ..Self::default() };
     }
 }
 
@@ -124,6 +127,7 @@ impl Session {
         if let Start::Refused(why) = &self.start {
             return Ok(Err(why.clone()));
         }
+        self.clear();
         // Not later: the caller may change the socket behind the connection.
         self.limit = None;
         self.unlimit()?;
@@ -164,6 +168,13 @@ impl Session {
         self.known.half = None;
     }
 
+    /// Where nobody else has the connection.
+    pub(super) fn open_wire(&mut self) {
+        if self.grip.is_own && self.grip.wire.is_none() {
+            self.grip.wire = self.connection.as_ref().ok().and_then(Wire::of);
+        }
+    }
+
     pub(super) fn start(&mut self, xid: Xid) -> Reply {
         if let Err(reply) = self.mark(&xid) {
             return reply;
@@ -172,8 +183,8 @@ impl Session {
             Ok(()) => {
                 self.known = self.connection.as_ref().map(Known::at_start).unwrap_or_default();
                 self.tells = self.known.told;
-                if self.grip.is_own && self.tells && self.grip.wire.is_none() {
-                    self.grip.wire = self.connection.as_ref().ok().and_then(Wire::of);
+                if self.tells {
+                    self.open_wire();
                 }
                 self.stand = Stand::Active(xid);
                 Reply::Done
@@ -186,13 +197,18 @@ impl Session {
     /// server has told of a transaction before; the end of one without any work, or of one that the server refused.
     pub(super) fn unstarted(&mut self, plan: &Plan) -> Option<Reply> {
         match (plan, &self.start) {
+            (Plan::Start(xid), Start::Heard) if self.only_reads => {
+                (self.known, self.start) = (Known::to_start(), Start::Owed(BEGIN.to_owned()));
+                self.stand = Stand::Active(*xid);
+                Some(Reply::Done)
+            }
             (Plan::Start(xid), Start::Heard) if self.tells && self.is_marked(xid) => {
                 (self.known, self.start) = (Known::to_start(), Start::Owed(["XA START ", &literal(xid)].concat()));
                 self.stand = Stand::Active(*xid);
                 Some(Reply::Done)
             }
             // Who wants every branch to vote has this one start now.
-            (Plan::End { success: true, .. }, Start::Owed(_)) if self.detect_read_only => {
+            (Plan::End { success: true, .. }, Start::Owed(_)) if self.detect_read_only || self.only_reads => {
                 (self.start, self.stand) = (Start::Heard, Stand::Idle);
                 Some(Reply::Vote(Vote::ReadOnly))
             }

@@ -15,6 +15,7 @@ mod keeps;
 mod known;
 mod owner;
 mod place;
+mod reader;
 mod recovery;
 mod session;
 mod wire;
@@ -118,6 +119,17 @@ impl Mariadb {
     pub fn log_place_age_max(mut self, longest: Duration) -> Self {
         let _gone = self.kept.with(|session| session.place_age_max = longest);
         self
+    }
+
+    /// From now on this connection only reads: the server refuses every write on it (1792), within branches and outside of
+    /// them, temporary tables excepted. A branch is then a plain transaction (START TRANSACTION READ ONLY), of which nothing is
+    /// asked and nothing prepared, and whose end nobody waits for; it drops out of its transaction as any that only read.
+    ///
+    /// # Errors
+    /// [`ResourceError::Connect`] where the server refuses.
+    pub fn read_only(mut self) -> Result<Self, ResourceError> {
+        self.kept.set_up(&self.name, Session::only_read)?;
+        Ok(self)
     }
 
     /// Says that the branch is whole although a statement was cut short (1205, 1317, 1969), because it has been repeated

@@ -1,9 +1,10 @@
 //! The verbs in MariaDB's words, over one connection.
 //!
-//! Walk: XA START, in one message with the caller's first words where it can · the caller's work · XA END, where a branch that wrote nothing commits and drops out; of one that is
+//! Walk: XA START, in one message with the caller's first words where it can · the caller's work · XA END, which tells what it wrote: a branch that wrote nothing commits and drops out; of one that is
 //! known to have written, in one message with what follows · XA PREPARE · XA COMMIT or XA ROLLBACK. From XA START to the end of phase two the session belongs to the branch: a prepared branch
 //! stays attached to it and takes no other statement, and until the session ends nobody else can finish the branch.
 //! Votes and second phases go ahead of their `receive` on a connection of our own (`wire.rs`); else the driver's call does both.
+//! There the commit of a branch that only read is not waited for (`reader.rs`).
 //! Trap: 1397 to XA COMMIT says "gone" and "attached to a living session" with the same number; XA RECOVER in the
 //! same call tells them apart.
 //! Trap: XA ROLLBACK of a prepared branch is not flushed; after a crash of the server the branch may be back.
@@ -47,6 +48,10 @@ pub(crate) struct Session {
     pub(crate) detect_read_only: bool,
     /// Whether a branch that wrote to a table without transactions may vote yes.
     pub(crate) allow_plain_tables: bool,
+    /// Whether the server is not known to tell nothing with the end of a branch.
+    ends_telling: bool,
+    /// Whether its branches are said to read only (`reader.rs`).
+    pub(super) only_reads: bool,
     /// Of the branch that occupies the connection.
     pub(super) known: Known,
     /// Of the branch that occupies the connection.
@@ -87,6 +92,8 @@ impl Session {
             stand: Stand::Idle,
             detect_read_only: true,
             allow_plain_tables: false,
+            ends_telling: true,
+            only_reads: false,
             known: Known::default(),
             mark: None,
             resource,
@@ -141,7 +148,10 @@ impl Session {
 
     /// Several statements in one message, as far as the first that fails: which one that was. What the last answer tells.
     /// They are neither composed nor said again if they are on their way.
-    fn say_all(&mut self, statements: impl FnOnce(&Self) -> Vec<String>) -> Result<Option<State>, (usize, Failure)> {
+    pub(super) fn say_all(
+        &mut self,
+        statements: impl FnOnce(&Self) -> Vec<String>,
+    ) -> Result<Option<State>, (usize, Failure)> {
         let (mut done, mut place) = (0, None);
         if let Some(wire) = self.grip.wire.as_mut().filter(|wire| wire.is_awaited()) {
             let told = wire.receive(&mut done, &mut self.known);
@@ -184,16 +194,9 @@ impl Session {
             };
         }
         let asks = self.known.told && self.detect_read_only;
-        let statements = |_: &Self| {
-            let end = ["XA END ", &literal(&xid)].concat();
-            std::iter::once(end).chain(asks.then(|| known::ASK.to_owned())).collect()
-        };
-        match self.say_all(statements) {
-            Ok(told) => {
+        match self.say_end(&xid, asks) {
+            Ok(()) => {
                 self.stand = Stand::Ended { xid, success: true };
-                if asks {
-                    self.known.asked(told);
-                }
                 if self.known.read_only() { self.finish_read_only(xid) } else { Reply::Done }
             }
             Err((0, failure)) => self.not_ended(xid, &failure),
@@ -205,6 +208,29 @@ impl Session {
         }
     }
 
+    /// Also has the server tell what the branch wrote, if that is asked. Which statement failed, the end being the first.
+    fn say_end(&mut self, xid: &Xid, asks: bool) -> Result<(), (usize, Failure)> {
+        let name = literal(xid);
+        let mut statements = vec![["XA END ", &name].concat()];
+        if asks && self.ends_telling {
+            match self.say_all(|_| vec![known::end_telling(&name)]) {
+                Ok(told) if self.known.told_at_end(told) => return Ok(()),
+                Ok(_) => statements.clear(),
+                // It does not know the statement.
+                Err((_, failure)) if failure.says(Step::Open) == Says::Unclear => {}
+                Err(failed) => return Err(failed),
+            }
+            self.ends_telling = false;
+        }
+        let before = usize::from(statements.is_empty());
+        statements.extend(asks.then(|| known::ASK.to_owned()));
+        let told = self.say_all(|_| statements).map_err(|(failed, failure)| (before + failed, failure))?;
+        if asks {
+            self.known.asked(told);
+        }
+        Ok(())
+    }
+
     fn not_ended(&mut self, xid: Xid, failure: &Failure) -> Reply {
         let reply = plain(Step::Open, failure);
         if matches!(reply, Reply::RolledBack(_)) {
@@ -212,14 +238,6 @@ impl Session {
             return self.clean_up(xid, reply);
         }
         reply
-    }
-
-    /// A commit, so that even if the server had not counted something it would not be lost.
-    fn finish_read_only(&mut self, xid: Xid) -> Reply {
-        match self.commit_one_phase(xid) {
-            Reply::Done => Reply::Vote(Vote::ReadOnly),
-            other => other,
-        }
     }
 
     /// What ends an open branch, behind the XA END that is still owed.
@@ -350,11 +368,11 @@ impl Session {
         }
     }
 
-    fn one_phase(&self, xid: &Xid) -> Vec<String> {
+    pub(super) fn one_phase(&self, xid: &Xid) -> Vec<String> {
         self.with_end(xid, ["XA COMMIT", " ONE PHASE"])
     }
 
-    fn commit_one_phase(&mut self, xid: Xid) -> Reply {
+    pub(super) fn commit_one_phase(&mut self, xid: Xid) -> Reply {
         let verb = usize::from(self.known.end_owed);
         let failure = match self.say_all(|it| it.one_phase(&xid)) {
             Ok(_) => {
@@ -417,6 +435,9 @@ impl Session {
     }
 
     fn roll_back_open(&mut self, xid: Xid) -> Reply {
+        if self.only_reads {
+            return self.roll_back_reading(xid);
+        }
         // XA ROLLBACK refuses an active branch.
         self.known.end_owed |= matches!(self.stand, Stand::Active(_));
         let ends = self.known.end_owed;
@@ -480,6 +501,7 @@ impl kept::Session for Session {
         if !self.may_go_ahead(&plan) {
             return false;
         }
+        self.clear();
         // As `step` would say it.
         let words = match plan {
             Plan::Prepare(xid) => {
@@ -519,12 +541,14 @@ impl kept::Session for Session {
     }
 
     fn step(&mut self, verb: &Verb) -> Reply {
+        self.clear();
         if let Some(reply) = self.at_once(verb) {
             return reply;
         }
         match self.stand.plan(verb) {
             Plan::Answer(reply) => reply,
             Plan::Start(xid) => self.start(xid),
+            Plan::End { xid, success } if self.only_reads => self.end_reading(xid, success),
             Plan::End { xid, .. } => self.end(xid),
             Plan::Prepare(xid) => self.prepare(xid),
             Plan::CommitOnePhase(xid) => self.commit_one_phase(xid),
@@ -555,7 +579,9 @@ impl kept::Session for Session {
         match (plan, &self.connection) {
             (plan, Err(gone)) => Some(unreachable(verb, plan, gone.clone())),
             (Plan::Answer(reply), Ok(_)) => Some(reply),
-            (Plan::End { xid, success }, Ok(_)) if matches!(self.start, Start::Heard) && self.end_is_owed(success) => {
+            (Plan::End { xid, success }, Ok(_))
+                if !self.only_reads && matches!(self.start, Start::Heard) && self.end_is_owed(success) =>
+            {
                 self.known.end_owed = true;
                 self.stand = Stand::Ended { xid, success };
                 Some(Reply::Done)

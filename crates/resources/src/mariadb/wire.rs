@@ -64,6 +64,11 @@ impl Wire {
         self.awaited > 0
     }
 
+    /// How long a read may block, where it may not for ever.
+    pub(super) const fn longest(&self) -> Option<Duration> {
+        self.limit
+    }
+
     /// How long a read may block; the driver's reads on the same socket too.
     pub(super) fn limit(&mut self, longest: Option<Duration>) -> bool {
         if self.limit == longest {

@@ -31,6 +31,7 @@ use super::codes::Step;
 use super::failure::Failure;
 use super::line::Begin;
 use super::prepared::{NO_STATEMENT, Prepared};
+use super::reading::Asking;
 use super::recovery::unreadable;
 use super::session::Session;
 use super::truth::descends;
@@ -169,6 +170,12 @@ fn transaction(key: &[u8]) -> Option<TxId> {
 impl Session {
     /// Finds the table or makes it; from then on branches on this connection decide.
     pub(super) fn open_last(&mut self) -> Result<(), (Kind, Native)> {
+        if self.asking == Asking::Needless {
+            return Err((
+                Kind::Invalid,
+                said("this connection only reads, and a last resource writes its row".to_owned()),
+            ));
+        }
         if matches!(self.client.0, Way::Given(_)) {
             let message =
                 "a connection of the caller's own does not tell whether a transaction is open; connect by a URL";

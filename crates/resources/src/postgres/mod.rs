@@ -111,18 +111,18 @@ impl Postgres {
     /// it, or not know which server it is; `Invalid` on a connection of the caller's own ([`Postgres::over`]) or of a pool, and where
     /// somebody has changed the table.
     pub fn last_resource(mut self) -> Result<Self, ResourceError> {
-        let opened = match self.kept.with(Session::open_last) {
-            Ok(opened) => opened,
-            Err(NotHere::UnderWay) => Err((Kind::Busy, said("a verb is under way".to_owned()))),
-            Err(NotHere::Gone(native)) => Err((Kind::Unavailable, native)),
-        };
-        let place = || "the connection that was opened".to_owned();
-        opened.map_err(|(kind, native)| ResourceError::Connect {
-            name: self.name.clone(),
-            place: place(),
-            kind,
-            native,
-        })?;
+        self.kept.set_up(&self.name, Session::open_last)?;
+        Ok(self)
+    }
+
+    /// From now on this connection only reads: the server refuses every write on it (25006), within branches and outside of them,
+    /// unless a transaction begins with SET TRANSACTION READ WRITE. A branch is asked nothing and commits when it ends, which a
+    /// serializable one may be refused (a no); it drops out of its transaction as any that only read.
+    ///
+    /// # Errors
+    /// [`ResourceError::Connect`]: `Invalid` on a connection of the caller's own ([`Postgres::over`]) or of a pool.
+    pub fn read_only(mut self) -> Result<Self, ResourceError> {
+        self.kept.set_up(&self.name, Session::only_read)?;
         Ok(self)
     }
 

@@ -4,7 +4,19 @@
 //! and two syncs by it. So it is asked while one of the last branches on this connection only read, and of the first
 //! ones, of which nothing is known. Who is not asked says it all the same, in the message of its vote: so one branch that
 //! only read is enough to be asked again, and nothing has to be tried now and then.
+//! A connection that only reads ([`Session::only_read`]) is never asked: the server refuses what writes, and a branch ends with its COMMIT.
+//! Source: PostgreSQL's manual, "SET TRANSACTION" (SESSION CHARACTERISTICS).
 //! Deliberately absent: the question itself (`session.rs`).
+
+use assent_kind::Kind;
+use assent_xa::Native;
+
+use super::codes::judge_connect;
+use super::session::Session;
+use crate::kept::said;
+
+/// Also what the caller says outside of branches, or after a COMMIT of its own.
+const ONLY_READ: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
 
 /// So many branches that wrote, one after the other, end the asking. A question costs a fifth of what it saves, so
 /// it pays from one reader in five; and a few more, as a question too few costs more than one too many.
@@ -15,6 +27,8 @@ const WRITERS_MAX: u8 = 8;
 pub(super) enum Asking {
     Always,
     Never,
+    /// The server refuses what writes: they commit when they end.
+    Needless,
     /// Depending on what the last branches did.
     Adaptive {
         /// How many wrote since one did not.
@@ -25,9 +39,10 @@ pub(super) enum Asking {
 impl Asking {
     pub(super) const ADAPTIVE: Self = Self::Adaptive { writers: 0 };
 
+    /// Whether a branch's end has words with the server.
     pub(super) const fn asks(self) -> bool {
         match self {
-            Self::Always => true,
+            Self::Always | Self::Needless => true,
             Self::Never => false,
             Self::Adaptive { writers } => writers < WRITERS_MAX,
         }
@@ -38,6 +53,21 @@ impl Asking {
         if let Self::Adaptive { writers } = self {
             *writers = if wrote { writers.saturating_add(1) } else { 0 };
         }
+    }
+}
+
+impl Session {
+    /// From now on the server refuses what writes.
+    pub(super) fn only_read(&mut self) -> Result<(), (Kind, Native)> {
+        if self.asks.is_none() {
+            let message = "a pool, or a connection of the caller's own, may lead to another session in between, which would take \
+                           writes; one that only reads is connected to by a URL, and by itself";
+            return Err((Kind::Invalid, said(message.to_owned())));
+        }
+        let said = self.ask(|_| ONLY_READ);
+        said.map_err(|failure| (judge_connect(&failure.native.code), failure.native))?;
+        (self.asking, self.last) = (Asking::Needless, None);
+        Ok(())
     }
 }
 
@@ -68,7 +98,7 @@ mod tests {
 
     #[test]
     fn who_said_always_or_never_is_obeyed() {
-        for (mut asking, asks) in [(Asking::Always, true), (Asking::Never, false)] {
+        for (mut asking, asks) in [(Asking::Always, true), (Asking::Needless, true), (Asking::Never, false)] {
             for wrote in [true, false].repeat(20) {
                 asking.told(wrote);
                 assert_eq!(asking.asks(), asks);

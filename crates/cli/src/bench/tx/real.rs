@@ -110,8 +110,10 @@ const fn name(way: Way) -> &'static str {
         Way::ByHand => "XA by hand",
         Way::Embedded => "embedded",
         Way::EmbeddedLast => "embedded, last resource",
+        Way::EmbeddedReader => "embedded, told it reads",
         Way::Served => "served",
         Way::ServedLast => "served, last resource",
+        Way::ServedReader => "served, told it reads",
     }
 }
 

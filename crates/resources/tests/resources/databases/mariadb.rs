@@ -1,9 +1,10 @@
 //! What MariaDB does in its own way. `mariadb/work` what is known of a branch's work, `kinds` by every statement, `tap`
 //! counts its messages, `places` what
-//! its connections know by one another, `traps` what the server does to branches that have voted.
+//! its connections know by one another, `readers` branches that only read, `traps` what the server does to branches that have voted.
 
 mod kinds;
 mod places;
+mod readers;
 mod tap;
 mod traps;
 mod work;

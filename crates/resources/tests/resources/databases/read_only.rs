@@ -3,7 +3,8 @@
 use ::mysql::prelude::Queryable;
 use ::postgres::{Client, NoTls};
 use assent_ids::Xid;
-use assent_resources::{Limits, Mariadb, Postgres};
+use assent_kind::Kind;
+use assent_resources::{Limits, Mariadb, Postgres, ResourceError};
 use assent_xa::{Command, Commit, Event, Pace, Reply, Resource, Task, Trust, Verb, Verdict, Vote};
 
 use super::engine::{Engine, MariadbTable, PostgresTable, node, work, xid};
@@ -334,4 +335,46 @@ fn who_does_not_want_it_is_not_asked() {
         assert_eq!(branch.call(Verb::Prepare(xid)), Reply::Vote(Vote::Yes));
         assert_eq!(branch.call(Verb::Commit(xid)), Reply::Done);
     }
+}
+
+/// It is asked nothing, and the server refuses what writes, in the branch and outside.
+#[test]
+fn a_postgresql_that_only_reads_commits_when_its_branch_ends() {
+    let servers = shared();
+    let bank = PostgresTable::new(&servers, "ro_told");
+    let insert = format!("INSERT INTO {} VALUES (1)", bank.table);
+    let mut branch = bank.resource().read_only().unwrap();
+    let refused = |branch: &mut Postgres| {
+        branch.work(|client| client.batch_execute(&insert)).expect_err("it only reads").into_native().1.code
+    };
+    let read = |branch: &mut Postgres, number: u16| {
+        let xid = xid("ro_told", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        branch.work(|client| client.batch_execute(&format!("SELECT count(*) FROM {}", bank.table))).unwrap();
+        xid
+    };
+    for number in 0..3 {
+        let xid = read(&mut branch, number);
+        assert_eq!(branch.call(Verb::End { xid, success: true }), READ_ONLY);
+        assert_eq!(refused(&mut branch), "25006", "outside of a branch");
+    }
+    let failed = read(&mut branch, 3);
+    assert_eq!(refused(&mut branch), "25006");
+    let reply = branch.call(Verb::End { xid: failed, success: true });
+    assert!(matches!(reply, Reply::RolledBack(_)), "a failed transaction: {reply:?}");
+    let ended = read(&mut branch, 4);
+    branch.work(|client| client.batch_execute("COMMIT")).unwrap();
+    assert_eq!(refused(&mut branch), "25006", "behind a commit of the caller's own");
+    assert_eq!(branch.call(Verb::End { xid: ended, success: true }), Reply::Done);
+    let reply = branch.call(Verb::Prepare(ended));
+    assert!(matches!(reply, Reply::Unknown(_)), "it is not there: {reply:?}");
+    let left = read(&mut branch, 5);
+    assert_eq!(branch.call(Verb::End { xid: left, success: false }), Reply::Done);
+    assert_eq!(branch.call(Verb::Rollback(left)), Reply::Done);
+    assert_eq!(bank.rows(), [0_i32; 0]);
+
+    let refused = |made: Result<Postgres, ResourceError>| made.expect_err("not here").into_native().0;
+    let given = Postgres::over("bank", bank.plain(), Limits::WORK).unwrap();
+    assert_eq!(refused(given.read_only()), Kind::Invalid, "the caller's own may be a pool's");
+    assert_eq!(refused(branch.last_resource()), Kind::Invalid, "who only reads does not decide");
 }

@@ -69,7 +69,7 @@ fn a_branch_takes_fewer_messages_than_by_hand() {
     say(&mut branch, &select);
     assert_eq!(end(&mut branch, reads), READ_ONLY);
     assert_eq!(tap.messages(), 3);
-    assert!(tap.said("; DO "));
+    assert!(tap.said("SET STATEMENT") && !tap.said("; DO "), "its end told of it");
 
     let alone = next();
     start(&mut branch, alone);
@@ -319,7 +319,9 @@ fn a_vote_whose_question_about_plain_tables_is_refused_is_a_no() {
     let t = &table.table;
     table.plain().query_drop(format!("CREATE TABLE {t}_m (id int) ENGINE=MyISAM")).unwrap();
     let tap = Tap::new(&table.url);
-    let mut branch = Mariadb::connect("shop", &tap.url, Limits::WORK).unwrap();
+    let branch = Mariadb::connect("shop", &tap.url, Limits::WORK).unwrap();
+    // Else its end tells.
+    let mut branch = branch.detect_read_only(false);
     let xid = xid("unasked", 1);
     start(&mut branch, xid);
     // The last answer is that to rows, which tells nothing.
